@@ -136,6 +136,14 @@ def folder_exists(location: str) -> bool:
         return bool(filesystem.get_file_info(path).type == pafs.FileType.Directory)
 
 
+def stored_files(location: str) -> dict[str, int]:
+    """Return the path or URI of every file below a folder, with its size in bytes; {} where there is no folder."""
+    filesystem, path = open_filesystem(location)
+    with storage_errors(f"listing {location}"):
+        found = filesystem.get_file_info(pafs.FileSelector(path, recursive=True, allow_not_found=True))
+    return {location + one.path[len(path) :]: one.size for one in found if one.type == pafs.FileType.File}
+
+
 def make_directory(location: str) -> None:
     """Make a folder with its parents; nothing to do on an object store."""
     filesystem, path = open_filesystem(location)
@@ -232,6 +240,7 @@ def open_data_file(
             compression_level=1,
             use_dictionary=True if dictionaries is None else list(dictionaries),
             store_schema=False,
+            write_page_checksum=True,
         ) as writer,
     ):
         yield writer

@@ -94,6 +94,23 @@ def plan_again(stream: str) -> dict[str, Any]:
         return plan_again(task, *chosen)
 
 
+def maintain_warehouse() -> dict[str, int]:
+    """Maintain the warehouse, as the parameters of the run say."""
+    from cep_pipeline.pipeline.tasks import maintain_warehouse
+
+    given = get_current_context()["params"]
+    with failures_explained():
+        return maintain_warehouse(configuration_path(), given["grace_hours"], given["keep_days"])
+
+
+def verify_warehouse() -> dict[str, int]:
+    """Verify the warehouse; a damage ends the task without a retry."""
+    from cep_pipeline.pipeline.tasks import verify_warehouse
+
+    with failures_explained():
+        return verify_warehouse(configuration_path(), get_current_context()["params"]["deep"])
+
+
 def _adaptation_task(kind: type[AdaptationTask], stream: str, context: Mapping[str, Any]) -> AdaptationTask:
     asked = {name: context["params"].get(name) for name in ("pattern_set", "as_of", "window")}
     return kind(configuration_path(), stream, context["run_id"], **asked)

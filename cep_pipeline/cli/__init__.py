@@ -25,6 +25,8 @@ COMMANDS = {
     "matches": "cep_pipeline.cli.tables:matches",
     "status": "cep_pipeline.cli.status:status",
     "maintain": "cep_pipeline.cli.tables:maintain",
+    "verify": "cep_pipeline.cli.tables:verify",
+    "relocate": "cep_pipeline.cli.tables:relocate",
     "generate": "cep_pipeline.cli.generate:generate",
     "schema": "cep_pipeline.cli.schema:schema",
     "bench": "benchmarks.command:bench",

@@ -1,4 +1,4 @@
-"""`cep matches`, `cep maintain`: look at the published matches, and tidy what is published."""
+"""`cep matches` shows published matches; `cep maintain`, `verify` and `relocate` tidy, check and move the warehouse."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ import click
 from rich.table import Table
 
 from cep_pipeline.cli.options import Day, check_folder, configuration_options, counted, output_console, writing
-from cep_pipeline.errors import InputError
+from cep_pipeline.errors import DataError, InputError
 from cep_pipeline.events.columns import SEQ_PER_DAY
 
 if TYPE_CHECKING:
@@ -256,3 +256,76 @@ def maintain(config: Path, stream: str | None, grace_hours: float, keep_days: fl
         f"removed {counted(report.removed_files, 'file')} ({report.removed_bytes / 1e6:,.1f} MB), "
         f"expired {counted(report.expired_snapshots, 'snapshot')}"
     )
+
+
+@click.command()
+@configuration_options
+@click.option("--day", "days", type=Day(), multiple=True, help="Only the data of this day; may be given several times.")
+@click.option("--deep", is_flag=True, help="Read all data, and compare each page with its checksum.")
+def verify(config: Path, stream: str | None, days: tuple[date, ...], deep: bool) -> None:
+    """Check that all that is published is there, whole and as its records say.
+
+    The way goes from the catalog to metadata, snapshots, manifests and data files: their sizes, their footers, and the
+    rows that the records of each day tell of. Nothing is written, and runs may go on meanwhile. Each damage is a line
+    with what to do; the command then ends with exit code 3.
+
+    \b
+    Examples:
+      cep verify
+      cep verify --deep                               also read all data
+      cep verify --stream us_equity_trades --day 2013-10-07 --deep
+    """
+    from cep_pipeline.cli.progress import ConsoleObserver
+    from cep_pipeline.pipeline.configuration import Configuration
+
+    warehouse = Configuration.load(config).open_warehouse()
+    streams = [stream] if stream else None
+    with ConsoleObserver(output_console(stderr=True)) as observer, observer.step("verify") as told:
+        report = warehouse.verify(streams, days or None, deep=deep, told=told)
+    for damage in report.damages:
+        click.echo(f"damage: {damage}")
+    looked = (
+        f"{counted(report.tables, 'table')}, {counted(report.files, 'data file')} ({report.size_bytes / 1e6:,.1f} MB), "
+        f"{counted(report.rows, 'row')}"
+    )
+    if report.damages:
+        raise DataError(f"{counted(len(report.damages), 'damage')} in {warehouse.location}; looked at {looked}")
+    click.echo(f"no damage; looked at {looked}")
+
+
+@click.command()
+@configuration_options
+@click.option(
+    "--from-catalog",
+    metavar="ADDRESS",
+    help="Database of the original's catalog; its rows are copied into the configured one, which is empty yet.",
+)
+@click.option("--moved", is_flag=True, help="The old place is given up, although its files are still there.")
+def relocate(config: Path, stream: str | None, from_catalog: str | None, moved: bool) -> None:
+    """Make a warehouse that was copied or moved name its files by the place where it is now.
+
+    Tables name their files by full path. Copy or move the folder, or copy it into a bucket, let warehouse.location in
+    pipeline.yaml name the new place, and say this once. Only metadata is written, and put in force by one transaction
+    at the end; data files and the original stay as they are. A command that was stopped is said again.
+
+    \b
+    Examples:
+      cep relocate                                    the folder with its catalog.db was copied or moved
+      cep relocate --from-catalog sqlite:////srv/warehouse/catalog.db
+                                                      a copy in a bucket, or with a database of its own
+    """
+    from cep_pipeline.cli.progress import ConsoleObserver
+    from cep_pipeline.pipeline.configuration import Configuration
+
+    if stream:
+        raise InputError("relocate works on the whole warehouse; leave --stream out")
+    configuration = Configuration.load(config)
+    with ConsoleObserver(output_console(stderr=True)) as observer, observer.step("relocate") as told:
+        report = configuration.relocate_warehouse(from_catalog=from_catalog, moved=moved, told=told)
+    if report.tables:
+        click.echo(
+            f"{counted(report.tables, 'table')} relocated from {report.old} to {report.new}; "
+            f"{counted(report.written_files, 'file')} of metadata written. `cep verify` checks all of it"
+        )
+    else:
+        click.echo(f"nothing to do: the warehouse is at {report.new}")

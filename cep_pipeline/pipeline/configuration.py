@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import inspect
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from hashlib import sha256
 from pathlib import Path
@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from cep_pipeline.adaptation.decisions import DecisionFunction
     from cep_pipeline.events.schema import StreamSchema
     from cep_pipeline.patterns.pattern import Pattern, Window
+    from cep_pipeline.warehouse.relocation import RelocationReport
     from cep_pipeline.warehouse.warehouse import Warehouse
 
 
@@ -553,6 +554,19 @@ class Configuration:
         from cep_pipeline.warehouse.warehouse import Warehouse
 
         return Warehouse.open(self.warehouse_location, self.settings.warehouse.catalog)
+
+    def relocate_warehouse(
+        self,
+        *,
+        from_catalog: str | None = None,
+        moved: bool = False,
+        told: Callable[[int, int], None] = lambda done, total: None,
+    ) -> RelocationReport:
+        """Make a warehouse that was copied or moved to the configured place whole (`Warehouse.relocate`)."""
+        from cep_pipeline.warehouse.warehouse import Warehouse
+
+        catalog = self.settings.warehouse.catalog
+        return Warehouse.relocate(self.warehouse_location, catalog, from_catalog=from_catalog, moved=moved, told=told)
 
     def stream_names(self) -> tuple[str, ...]:
         return tuple(self.settings.streams)

@@ -1,4 +1,4 @@
-"""The pipeline as tasks of a scheduler: the steps of a day as separate processes, checks of plans, and replanning.
+"""The pipeline as tasks of a scheduler: the steps of a day as processes, checks of plans, replanning, maintenance.
 
 The steps are those of `day.STEPS`, which `cep run` does in one process. Those that need Spark run in an application of
 their own (`spark_jobs/`), the others in the process of the task. Each takes over what the one before handed on: JSON
@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow.fs as pafs
 
-from cep_pipeline.errors import CepError, InputError
+from cep_pipeline.errors import CepError, DataError, InputError
 from cep_pipeline.events.staged_day import StagedDay
 from cep_pipeline.pipeline.configuration import Configuration
 from cep_pipeline.pipeline.day import PUBLISH_EVENTS, STEPS, Step, record_failure, record_run, step_of
@@ -345,3 +345,39 @@ def plan_again(
         "reason": done.decision.reason,
         "plan_version": None if done.current is None else done.current.version,
     }
+
+
+# -- the warehouse as a whole ------------------------------------------------------------------------------------------
+
+
+def maintain_warehouse(config: Path, grace_hours: float, keep_days: float) -> dict[str, int]:
+    """Expire old snapshots and remove files that no table names; returns how many."""
+    warehouse = Configuration.load(config).open_warehouse()
+    report = warehouse.maintain(grace_s=grace_hours * 3600, keep_snapshots_s=keep_days * 86_400)
+    for table, done in report.by_table.items():
+        logger.info("%s: %s", table, dict(done))
+    return {
+        "removed_files": report.removed_files,
+        "removed_bytes": report.removed_bytes,
+        "expired_snapshots": report.expired_snapshots,
+    }
+
+
+def verify_warehouse(config: Path, deep: bool) -> dict[str, int]:
+    """Check that all that is published is there, whole and as its records say; returns what was looked at.
+
+    Raises
+    ------
+    DataError
+        Something is damaged; the log says what, and what to do.
+    """
+    warehouse = Configuration.load(config).open_warehouse()
+    report = warehouse.verify(deep=deep)
+    for damage in report.damages:
+        logger.error("damage: %s", damage)
+    if report.damages:
+        raise DataError(
+            f"{len(report.damages)} damage(s) in {warehouse.location}; the first is {report.damages[0]}. "
+            "The log of the task names all of them"
+        )
+    return {"tables": report.tables, "files": report.files, "size_bytes": report.size_bytes, "rows": report.rows}

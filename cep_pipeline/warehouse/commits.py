@@ -238,10 +238,10 @@ def _data_file(table: Table, path: str, unit: Unit) -> DataFile | None:
 
 def events_files(table: Table, snapshot_id: int | None, first: date | None, last: date | None) -> list[EventsFile]:
     """Return the files of events of the days from first to last (both in, None: open) in stream order."""
-    timestamp, seq = (table.schema().find_field(name).field_id for name in ("timestamp", "seq"))
 
-    def bound(bounds: Mapping[int, bytes]) -> tuple[int, int]:
-        return _bound(bounds[timestamp]), _bound(bounds[seq])
+    def points(file: DataFile) -> Iterator[tuple[int, int]]:
+        """The least and the greatest (timestamp, seq)."""
+        return zip(bounds_of(table, file, "timestamp"), bounds_of(table, file, "seq"), strict=True)
 
     return sorted(
         (
@@ -250,13 +250,18 @@ def events_files(table: Table, snapshot_id: int | None, first: date | None, last
                 day_of(file.partition[0]),
                 file.record_count,
                 file.file_size_in_bytes,
-                bound(file.lower_bounds),
-                bound(file.upper_bounds),
+                *points(file),
             )
             for file in files_between(table, DAY, first, last, snapshot_id=snapshot_id)
         ),
         key=lambda file: (file.day, file.first, file.path),
     )
+
+
+def bounds_of(table: Table, file: DataFile, column: str) -> tuple[int, int]:
+    """Return the least and the greatest value of a column of numbers or timestamps, as a manifest says them."""
+    number = table.schema().find_field(column).field_id
+    return _bound(file.lower_bounds[number]), _bound(file.upper_bounds[number])
 
 
 def day_of(partition: int) -> date:

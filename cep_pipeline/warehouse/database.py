@@ -85,7 +85,7 @@ class Database:
     uri
         SQLAlchemy URL; a SQLite file is made on first use.
     location
-        The warehouse's location, which the database belongs to.
+        The warehouse's location, which the database belongs to; None: whatever it belongs to, if anything yet.
 
     Raises
     ------
@@ -93,7 +93,7 @@ class Database:
         The database cannot be reached or read, belongs to another location, or was made by a newer version.
     """
 
-    def __init__(self, uri: str | URL, location: str) -> None:
+    def __init__(self, uri: str | URL, location: str | None) -> None:
         try:
             self.url = make_url(uri)
             waits = {"timeout": SQLITE_WAIT_S} if self.url.get_backend_name() == "sqlite" else {}
@@ -120,13 +120,22 @@ class Database:
         except exc.SQLAlchemyError as error:
             raise explain_database_error(self.name, error) from error
 
-    def _check_settings(self, location: str) -> None:
-        expected = {"format_version": str(FORMAT_VERSION), "location": location}
+    def location(self) -> str | None:
+        """Return the location of the warehouse that the database belongs to; None where it is empty."""
+        return self._settings().get("location")
+
+    def _settings(self) -> dict[str, str]:
         with self.errors():
             self._create_tables()
             with self.engine.begin() as connection:
-                found = {row.name: row.value for row in connection.execute(sql.select(SETTINGS))}
+                return {row.name: row.value for row in connection.execute(sql.select(SETTINGS))}
+
+    def _check_settings(self, location: str | None) -> None:
+        found = self._settings()
         if not found:
+            if location is None:
+                return
+            expected = {"format_version": str(FORMAT_VERSION), "location": location}
             try:
                 with self.errors(), self.engine.begin() as connection:
                     connection.execute(sql.insert(SETTINGS), [{"name": n, "value": v} for n, v in expected.items()])
@@ -141,10 +150,11 @@ class Database:
                 f"catalog {self.name}: it has format version {version}, and this version of cep-pipeline knows "
                 f"{FORMAT_VERSION}; install the newer version that made it, or use another warehouse"
             )
-        if found.get("location") != location:
+        if location not in (None, found.get("location")):
             raise InputError(
-                f"catalog {self.name}: it belongs to the warehouse at {found.get('location')}, not to {location}; "
-                "tables name their files by full path, so move the folder back, or use another warehouse"
+                f"catalog {self.name}: it belongs to the warehouse at {found.get('location')}, not to {location}. "
+                "Tables name their files by full path: if this is where the warehouse was copied or moved to, "
+                "`cep relocate` makes it whole; else name another catalog or another location"
             )
 
     def _create_tables(self) -> None:

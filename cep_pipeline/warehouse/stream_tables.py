@@ -154,11 +154,7 @@ class StreamTables(StreamReader):
         known = known or self.pin_statistics(day, day)
         records = []
         for pattern_set, own in made.items():
-            try:
-                before = known.of(pattern_set, day)
-            except InputError as error:
-                logger.warning("%s; the row is replaced, and what detection counted is lost", error)
-                before = None
+            before = _readable(known, pattern_set, day)
             observed = before.observed if before else None
             content = (own.snapshot, own.state, own.basis, own.windows, observed)
             records.append(StatisticsRecord(pattern_set, day, lease.run_id, self._now(), *content))
@@ -168,7 +164,7 @@ class StreamTables(StreamReader):
         self, pattern_set: str, day: date, observed: Mapping[str, Any] | None, *, lease: Lease
     ) -> None:
         """Replace what detection counted for (pattern set, day); the statistics themselves stay as they are."""
-        before = self.pin_statistics(day, day).of(pattern_set, day)
+        before = _readable(self.pin_statistics(day, day), pattern_set, day)
         kept = before or StatisticsRecord(pattern_set, day, lease.run_id, self._now())
         record = replace(kept, run_id=lease.run_id, recorded_at=self._now(), observed=observed)
         self._publish_statistics(day, [record], lease)
@@ -367,3 +363,15 @@ class StreamTables(StreamReader):
             f"{'none' if expected is None else f'version {expected}'}: another run has changed it. "
             "Look at the current one and decide again"
         )
+
+
+def _readable(known: PinnedStatistics, pattern_set: str, day: date) -> StatisticsRecord | None:
+    """Return the statistics of a day; None where there are none, or where they are damaged and are to be replaced."""
+    try:
+        return known.of(pattern_set, day)
+    except (CepError, pa.ArrowException) as error:
+        missing = isinstance(error.__cause__, FileNotFoundError)
+        if not (missing or isinstance(error, InputError | pa.ArrowException)):
+            raise
+        logger.warning("%s; the row is replaced, and what detection counted is lost", error)
+        return None

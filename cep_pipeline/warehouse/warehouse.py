@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
+from datetime import date
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pyarrow as pa
 from sqlalchemy.engine import URL
@@ -18,6 +20,10 @@ from cep_pipeline.warehouse.layout import check_stream_name, table_layouts
 from cep_pipeline.warehouse.records import MaintenanceReport
 from cep_pipeline.warehouse.store import Store
 from cep_pipeline.warehouse.stream_tables import StreamTables
+
+if TYPE_CHECKING:
+    from cep_pipeline.warehouse.relocation import RelocationReport
+    from cep_pipeline.warehouse.verification import VerificationReport
 
 CATALOG_FILE = "catalog.db"
 
@@ -58,18 +64,59 @@ class Warehouse(Store):
         """
         if properties is not None:
             reach_object_stores(properties)
-        place = str(location).rstrip("/") or "/"
-        if "://" not in place:
-            place = os.path.realpath(Path(place).expanduser())
-            catalog_uri = catalog_uri or _sqlite_url(place)
-        elif catalog_uri is None:
-            raise InputError(
-                f"warehouse {place}: on an object store the catalog needs a database of its own; "
-                "set the catalog's address (postgresql+psycopg2://…)"
-            )
-        else:
-            open_filesystem(place)
-        return cls(place, Database(catalog_uri, place), clock=clock, lease_timeout_s=lease_timeout_s)
+        place, catalog = _addresses(location, catalog_uri)
+        return cls(place, Database(catalog, place), clock=clock, lease_timeout_s=lease_timeout_s)
+
+    @classmethod
+    def relocate(
+        cls,
+        location: str | Path,
+        catalog_uri: str | URL | None = None,
+        *,
+        from_catalog: str | None = None,
+        moved: bool = False,
+        properties: Mapping[str, str] | None = None,
+        clock: Callable[[], float] = time.time,
+        lease_timeout_s: float = 120.0,
+        told: Callable[[int, int], None] = lambda done, total: None,
+    ) -> RelocationReport:
+        """Make a warehouse that was copied or moved to a location name its files by that location.
+
+        Only metadata is written, beside what is there, and put in force by one transaction at the end.
+
+        Parameters
+        ----------
+        location, catalog_uri, properties, clock, lease_timeout_s
+            As of `open`, at the new place.
+        from_catalog
+            Address of the catalog's database of the original; its rows go into `catalog_uri`, which is empty yet.
+            None: the catalog came along with the copy, or serves the new place from now on.
+        moved
+            The old place is given up, although its files are still there.
+        told
+            Is told after each table: how many are done, of how many.
+
+        Raises
+        ------
+        InputError
+            A file is missing at the new place, or the original would lose its catalog.
+        BusyError
+            A run is at work.
+        """
+        from cep_pipeline.warehouse import relocation
+
+        if properties is not None:
+            reach_object_stores(properties)
+        place, catalog = _addresses(location, catalog_uri, catalog_there=from_catalog is None)
+        return relocation.relocate(
+            place,
+            catalog,
+            from_catalog=from_catalog,
+            moved=moved,
+            clock=clock,
+            lease_timeout_s=lease_timeout_s,
+            told=told,
+        )
 
     def stream(self, schema: EventSchema) -> StreamTables:
         """Return the tables of a stream for writing; they are made on first use.
@@ -123,8 +170,55 @@ class Warehouse(Store):
 
         return maintenance.maintain(self, grace_s=grace_s, keep_snapshots_s=keep_snapshots_s)
 
+    def verify(
+        self,
+        streams: Collection[str] | None = None,
+        days: Collection[date] | None = None,
+        *,
+        deep: bool = False,
+        told: Callable[[int, int], None] = lambda done, total: None,
+    ) -> VerificationReport:
+        """Look whether all that is published is there, whole and as its records say; writes nothing.
 
-def _sqlite_url(location: str) -> URL:
+        Parameters
+        ----------
+        streams
+            Only these; None: all.
+        days
+            Only the data files and records of these days; None: all.
+        deep
+            Read every page of every data file, and compare it with its checksum. Else sizes and footers are read.
+        told
+            Is told after each data file: how many are done, of how many.
+
+        Raises
+        ------
+        InputError
+            There is no such stream, or the warehouse cannot be reached.
+        """
+        from cep_pipeline.warehouse import verification
+
+        return verification.verify(self, streams=streams, days=days, deep=deep, told=told)
+
+
+def _addresses(
+    location: str | Path, catalog_uri: str | URL | None, *, catalog_there: bool = True
+) -> tuple[str, str | URL]:
+    """Return the absolute location of a warehouse, and the address of its catalog."""
+    place = str(location).rstrip("/") or "/"
+    if "://" not in place:
+        place = os.path.realpath(Path(place).expanduser())
+        return place, catalog_uri or _sqlite_url(place, catalog_there)
+    if catalog_uri is None:
+        raise InputError(
+            f"warehouse {place}: on an object store the catalog needs a database of its own; "
+            "set the catalog's address (postgresql+psycopg2://…)"
+        )
+    open_filesystem(place)
+    return place, catalog_uri
+
+
+def _sqlite_url(location: str, catalog_there: bool) -> URL:
     """Return the address of the catalog in a folder, which is made if need be."""
     make_directory(location)
     folder = Path(location)
@@ -133,9 +227,10 @@ def _sqlite_url(location: str) -> URL:
             f"warehouse {location}: the folder cannot be written; give this user write access, or name another"
         )
     catalog = folder / CATALOG_FILE
-    if not catalog.exists() and next(folder.glob("*/*/metadata/*.metadata.json"), None) is not None:
+    if catalog_there and not catalog.exists() and next(folder.glob("*/*/metadata/*.metadata.json"), None) is not None:
         raise InputError(
             f"warehouse {location}: the folder holds tables, and their catalog {CATALOG_FILE} is missing; "
-            "restore it from a backup, or name another location"
+            "restore it from a backup, name another location, or take the rows of another catalog over by "
+            "`cep relocate --from-catalog ADDRESS`"
         )
     return URL.create("sqlite", database=str(catalog))

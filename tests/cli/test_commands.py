@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import shutil
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -181,6 +182,48 @@ def test_maintain_removes_files_that_no_table_names(project: Project) -> None:
     assert old.code == 0 and not orphan.exists()
     assert "ticks.events: removed files 1" in old.output
     assert "removed 1 file (" in old.output
+
+
+def test_what_verify_says_to_do_makes_the_warehouse_whole_again(project: Project) -> None:
+    whole = cep("verify", "--deep", folder=project.folder)
+    assert whole.code == 0 and whole.output.startswith("no damage; looked at 7 tables, ")
+    tables = project.tables()
+    events = [file.path for file in tables.events_files(MONDAY, MONDAY)]
+    named = [
+        task.file.file_path
+        for name in ("matches", "statistics")
+        for task in tables.warehouse.catalog.load_table((tables.name, name)).scan().plan_files()
+        if MONDAY.isoformat() in task.file.file_path
+    ]
+    assert len(named) > 1
+    for path in (*events, *named):
+        Path(path).unlink()
+    found = cep("verify", "--day", MONDAY.isoformat(), folder=project.folder)
+    lines = [line for line in found.output.splitlines() if line.startswith("damage: ")]
+    assert found.code == 3 and len(lines) == len(events) + len(named)
+    assert f"{len(lines)} damages in {tables.warehouse.location}" in found.error
+    assert cep("verify", "--day", "2000-01-01", folder=project.folder).code == 0
+    commands = list(dict.fromkeys(line.rpartition("; ")[2] for line in lines))
+    assert len(commands) == 3  # of events, matches and statistics
+    for command in commands:
+        done = cep(*command.split()[1:], "--master", "local[2]", folder=project.folder)
+        assert done.code == 0, done.errors
+    cep("maintain", "--keep-days", "0", folder=project.folder)
+    again = cep("verify", "--deep", folder=project.folder)
+    assert again.code == 0, again.output
+
+
+def test_a_copied_project_goes_on_after_relocate(project: Project, tmp_path: Path) -> None:
+    before = cep("matches", "--count", folder=project.folder).output
+    copy = tmp_path / "copy"
+    shutil.copytree(project.folder, copy)
+    refused = cep("matches", folder=copy)
+    assert refused.code == 2 and "`cep relocate` makes it whole" in refused.error
+    done = cep("relocate", folder=copy)
+    assert done.code == 0 and done.output.startswith("7 tables relocated from ") and "`cep verify`" in done.output
+    assert cep("matches", "--count", folder=copy).output == before
+    assert cep("verify", "--deep", folder=copy).code == 0
+    assert cep("relocate", folder=copy).output.startswith("nothing to do: the warehouse is at ")
 
 
 def test_detect_over_files_by_a_written_plan(trades: Path) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 import shlex
+import sqlite3
 import subprocess
 import sys
 import warnings
@@ -16,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 import pytest
+from pyiceberg.table import StaticTable
 
 from cep_pipeline.pipeline.configuration import Configuration
 from cep_pipeline.warehouse.layout import table_layouts
@@ -213,6 +215,54 @@ def test_every_engine_answers_the_questions_of_the_page(
         assert printed == plain(said)
     if engine == "Polars":
         assert found["matches"].height == len(tables["matches"])
+
+
+def as_iceberg_tables(folder: Path) -> tuple[dict[str, Any], str]:
+    """The functions of the section, and the query of DuckDB that calls them."""
+    finding, query = (block.text for block in blocks("tables.md", "python") if block.heading == "As Iceberg tables")
+    found: dict[str, Any] = {}
+    with chdir(folder):
+        exec(compile(finding, "tables.md, As Iceberg tables", "exec"), found)
+    return found, query
+
+
+def test_other_engines_find_the_tables_in_the_catalog(
+    project: tuple[Path, list[tuple[str, str, Done]]], tables: dict[str, list[dict[str, Any]]]
+) -> None:
+    folder, _ = project
+    found, _ = as_iceberg_tables(folder)
+    with chdir(folder):
+        for name in ("matches", "events", "quarantine", "runs"):
+            alone = StaticTable.from_metadata(found["metadata_file"](name))
+            assert alone.scan().to_arrow().num_rows == len(tables[name]) > 0
+            assert alone.current_snapshot() is not None
+    # The rows that Iceberg's JDBC catalog of version V1 asks for.
+    with sqlite3.connect(folder / "warehouse" / "catalog.db") as database:
+        listed = database.execute(
+            "SELECT table_name, metadata_location, previous_metadata_location FROM iceberg_tables WHERE catalog_name = "
+            "'cep' AND table_namespace = 'cold_rooms' AND (iceberg_type = 'TABLE' OR iceberg_type IS NULL)"
+        ).fetchall()
+        spaces = database.execute(
+            "SELECT DISTINCT namespace FROM iceberg_namespace_properties WHERE catalog_name = 'cep'"
+        )
+        assert spaces.fetchall() == [("cold_rooms",)]
+    assert sorted(name for name, _, _ in listed) == sorted(
+        ["events", "quarantine", "matches", "statistics", "plans", "decisions", "runs"]
+    )
+
+
+def test_duckdb_reads_iceberg_tables_by_its_extension(
+    project: tuple[Path, list[tuple[str, str, Done]]], tables: dict[str, list[dict[str, Any]]]
+) -> None:
+    duckdb = pytest.importorskip("duckdb")
+    try:
+        duckdb.connect().execute("INSTALL iceberg; LOAD iceberg")
+    except duckdb.Error as error:
+        pytest.skip(f"no extension: {error}")
+    found, query = as_iceberg_tables(project[0])
+    with chdir(project[0]):
+        exec(compile(query, "tables.md, As Iceberg tables", "exec"), found)
+        assert rows(found["by_pattern_and_day"]) == expected(tables)["by_pattern_and_day"]
 
 
 def rows(answer: Any) -> Rows:

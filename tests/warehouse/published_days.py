@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping, Sequence
 from datetime import UTC, date, datetime, timedelta
+from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
 
+from cep_pipeline.events.columns import QUARANTINE_SCHEMA
 from cep_pipeline.events.raw_files import RawFile
 from cep_pipeline.storage import digest_of, write_data_file
 from cep_pipeline.warehouse.fingerprints import EventsFingerprint, MatchesFingerprint
 from cep_pipeline.warehouse.layout import MATCHES_SCHEMA
-from cep_pipeline.warehouse.records import PublishedDay, PublishedMatches
+from cep_pipeline.warehouse.records import DayStatistics, Decision, PublishedDay, PublishedMatches, RunRecord
 from cep_pipeline.warehouse.stream_tables import StreamTables
+from cep_pipeline.warehouse.warehouse import Warehouse
 
 MONDAY = date(2013, 10, 7)
 TUESDAY = date(2013, 10, 8)
@@ -140,3 +144,48 @@ def publish_matches(
             carry_out=carry_out,
             counts={"rise": len(ids)},
         )
+
+
+def publish_everything(tables: StreamTables) -> None:
+    """Publish rows of every table: two days, the first of them twice, so that there is a past."""
+    for day, prices in ((MONDAY, [9.0, 8.0, 7.0]), (TUESDAY, [4.0, 5.0]), (MONDAY, [1.0, 2.0, 3.0, 4.0])):
+        publish_day(tables, day, prices, parts=2)
+        publish_matches(tables, day, [f"{day}-{price}" for price in prices])
+        with tables.day_lease(day, run_id="run") as lease:
+            row = {"day": day, "file": "trades.csv", "line": 7, "reason": "price: no number", "raw": "x,y"}
+            path = tables.quarantine_directory(day, run_id="run").file(0)
+            write_data_file(path, pa.Table.from_pylist([row], schema=QUARANTINE_SCHEMA), QUARANTINE_SCHEMA)
+            before = next(one for one in tables.days() if one.day == day)
+            tables.publish_quarantine(day, [path], lease=lease, fingerprint=before.fingerprint)
+            state = {"rates": [1, 2]}
+            text = json.dumps({**state, "checksum": digest_of(state)})
+            tables.publish_day_statistics(day, {"demo": DayStatistics({"rate": 1.0}, text)}, lease=lease)
+    now = datetime(2013, 10, 9, tzinfo=UTC)
+    current = tables.current_plan("demo")
+    with tables.plan_lease("demo", run_id="run") as lease:
+        tables.record_plan(
+            "demo",
+            {"order": ["a", "b"]},
+            lease=lease,
+            explain="a, b",
+            reason="the first",
+            pattern_set_version="v1",
+            in_place_of=current.version if current else None,
+        )
+    tables.record_decision(Decision("demo", "invariants", "keep", "they hold", now))
+    tables.record_run(RunRecord("run", MONDAY, "running", now))
+    tables.record_run(RunRecord("run", MONDAY, "succeeded", now, now, events=4))
+
+
+def everything_read(warehouse: Warehouse) -> list[Any]:
+    """All that is read of the stream: rows, ids and records; snapshots and times are among the latter."""
+    tables = warehouse.open_stream("trades")
+    one_day = [tables.read_events(day, day).to_pylist() for day in (MONDAY, TUESDAY)]
+    rows = [tables.read_matches("demo").to_pylist(), tables.read_quarantine().to_pylist()]
+    records = [tables.days(), tables.matches_days(), tables.statistics("demo"), tables.plans(), tables.decisions()]
+    return [*one_day, *rows, *records, tables.runs(), tables.current_plan("demo"), tables.carry_in(WEDNESDAY)]
+
+
+def contents(folder: Path) -> dict[str, bytes]:
+    """Every file below a folder."""
+    return {str(path.relative_to(folder)): path.read_bytes() for path in folder.rglob("*") if path.is_file()}

@@ -8,6 +8,7 @@ import signal
 import time
 from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 from multiprocessing.connection import Connection
 from pathlib import Path
 
@@ -86,25 +87,35 @@ def kill_at_step(step: int) -> None:
         sqlalchemy.event.listen(sqlalchemy.engine.Engine, name, count)
 
 
-def _publish_and_die(location: str, turn: int, step: int) -> None:
-    tables = open_later(location, turn)
+def _publish_and_die(open_at: Callable[[int], StreamTables], turn: int, step: int) -> None:
+    tables = open_at(turn)
     kill_at_step(step)
     publish_version(tables, float(turn))
 
 
-@pytest.mark.parametrize("stride", [pytest.param(1, marks=pytest.mark.long), 2])
-def test_a_kill_at_each_step_leaves_the_old_or_the_new_day(tmp_path: Path, stride: int) -> None:
-    location = tmp_path / "warehouse"
-    publish_day(open_later(location, 0), TUESDAY, [5.0])
+def kill_publishes(open_at: Callable[[int], StreamTables], stride: int) -> list[bool]:
+    """Kill a publish before every `stride`-th of its steps, until one is done before its step comes.
+
+    Parameters
+    ----------
+    open_at
+        Opens the tables as of a turn, when the leases of all earlier turns have run out; other processes call it too.
+
+    Returns
+    -------
+    list of bool
+        For each publish whether its version is there afterwards; if not, the one before is there as it was.
+    """
+    publish_day(open_at(0), TUESDAY, [5.0])
     published: float | None = None
     outcomes = []
     step = 0
     while True:
         turn = step + 1
-        process = CONTEXT.Process(target=_publish_and_die, args=(str(location), turn, step))
+        process = CONTEXT.Process(target=_publish_and_die, args=(open_at, turn, step))
         process.start()
         process.join()
-        tables = open_later(location, turn)
+        tables = open_at(turn)
         version = version_of(tables)
         assert version in (published, float(turn))
         assert tables.read_events(TUESDAY).column("price").to_pylist() == [5.0]
@@ -114,9 +125,15 @@ def test_a_kill_at_each_step_leaves_the_old_or_the_new_day(tmp_path: Path, strid
             break
         assert process.exitcode == -signal.SIGKILL
         step += stride
+    assert outcomes[-1] is True
+    return outcomes
+
+
+@pytest.mark.parametrize("stride", [pytest.param(1, marks=pytest.mark.long), 2])
+def test_a_kill_at_each_step_leaves_the_old_or_the_new_day(tmp_path: Path, stride: int) -> None:
+    outcomes = kill_publishes(partial(open_later, str(tmp_path / "warehouse")), stride)
     # Kills came both before and after the commit of the events.
     assert set(outcomes[:-1]) == {False, True}
-    assert outcomes[-1] is True
     assert len(outcomes) > 20 / stride
 
 

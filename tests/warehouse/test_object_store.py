@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-import signal
+import shutil
 import time
 from collections.abc import Iterator
 from datetime import timedelta
 from pathlib import Path
 
 import pytest
+from pyiceberg.manifest import clear_manifest_cache
 
 from cep_pipeline import storage
 from cep_pipeline.errors import InputError
@@ -17,8 +18,17 @@ from cep_pipeline.warehouse.stream_tables import StreamTables
 from cep_pipeline.warehouse.warehouse import Warehouse
 from tests.object_store import BUCKET, s3_server
 from tests.warehouse.processes import CONTEXT
-from tests.warehouse.published_days import MONDAY, TUESDAY, Trades, publish_day, publish_matches
-from tests.warehouse.test_kills import kill_at_step, publish_version, version_of
+from tests.warehouse.published_days import (
+    MONDAY,
+    TUESDAY,
+    Trades,
+    contents,
+    everything_read,
+    publish_day,
+    publish_everything,
+    publish_matches,
+)
+from tests.warehouse.test_kills import kill_publishes
 
 
 @pytest.fixture(scope="module")
@@ -124,36 +134,62 @@ def test_the_environment_says_what_the_properties_do_not(monkeypatch: pytest.Mon
         reach_object_stores(before)
 
 
-def _publish_and_die(place: Place, turn: int, step: int) -> None:
-    tables = place.tables(turn)
-    kill_at_step(step)
-    publish_version(tables, float(turn))
-
-
 @pytest.mark.parametrize("stride", [pytest.param(1, marks=pytest.mark.long), 9])
 def test_a_kill_at_each_step_leaves_the_old_or_the_new_day(place: Place, stride: int) -> None:
-    publish_day(place.tables(), TUESDAY, [5.0])
-    published: float | None = None
-    outcomes = []
-    step = 0
-    while True:
-        turn = step + 1
-        process = CONTEXT.Process(target=_publish_and_die, args=(place, turn, step))
-        process.start()
-        process.join()
-        tables = place.tables(turn)
-        version = version_of(tables)
-        assert version in (published, float(turn))
-        assert tables.read_events(TUESDAY).column("price").to_pylist() == [5.0]
-        outcomes.append(version == float(turn))
-        published = version
-        if process.exitcode == 0:
-            break
-        assert process.exitcode == -signal.SIGKILL
-        step += stride
-    assert outcomes[-1] is True and outcomes[0] is False
+    outcomes = kill_publishes(place.tables, stride)
+    assert outcomes[0] is False
     if stride == 1:  # kills came both before and after the commit of the events
         assert set(outcomes[:-1]) == {False, True}
+
+
+def test_verification_names_what_is_missing_or_cut_off(place: Place) -> None:
+    publish_everything(place.tables())
+    assert place.open().verify(deep=True).damages == ()
+    filesystem, _ = open_filesystem(place.location)
+    kinds: dict[str, str] = {}
+    for file in files_of(place):
+        folder, name = file.split("/")[-2:]
+        kinds["snapshot" if name.startswith("snap-") else folder.partition("=")[0] + name.rpartition(".")[2]] = file
+    assert len(kinds) > 5
+    for file in kinds.values():
+        with filesystem.open_input_stream(file) as stream:
+            whole = stream.read()
+        for left in (None, whole[: len(whole) // 2]):
+            if left is None:
+                filesystem.delete_file(file)
+            else:
+                write(file, left)
+            clear_manifest_cache()
+            assert [damage.place for damage in place.open().verify().damages] == [f"s3://{file}"]
+        write(file, whole)
+    clear_manifest_cache()
+    assert place.open().verify(deep=True).damages == ()
+
+
+def write(path: str, content: bytes) -> None:
+    filesystem, inner = open_filesystem(f"s3://{path}")
+    with filesystem.open_output_stream(inner) as stream:
+        stream.write(content)
+
+
+def test_a_folder_that_is_copied_into_a_bucket_goes_on_there(place: Place, tmp_path: Path) -> None:
+    folder = tmp_path / "warehouse"
+    original = Warehouse.open(folder)
+    publish_everything(original.stream(Trades()))
+    before = everything_read(original)
+    bytes_before = contents(folder)
+    for file in folder.rglob("*"):
+        if file.is_file() and file.suffix != ".db":
+            write(f"{place.location.removeprefix('s3://')}/{file.relative_to(folder)}", file.read_bytes())
+    Warehouse.relocate(
+        place.location, place.catalog, from_catalog=f"sqlite:///{folder}/catalog.db", properties=place.properties
+    )
+    assert contents(folder) == bytes_before
+    shutil.move(folder, tmp_path / "away")
+    assert everything_read(place.open()) == before
+    assert place.open().verify(deep=True).damages == ()
+    publish_day(place.tables(), MONDAY, [7.0])
+    assert place.tables().read_events(MONDAY, MONDAY).column("price").to_pylist() == [7.0]
 
 
 def _publish(place: Place, number: int) -> None:
