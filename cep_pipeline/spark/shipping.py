@@ -1,8 +1,8 @@
 """The project on the machines of Spark workers: the archive that ships it, and the check of what they run.
 
-`cep package` packs the project and its libraries, as they are installed beside it, into one archive. Spark unpacks it on
-each worker before it starts a Python there, which `spark.python.daemon.module` needs: `--py-files` come too late for it.
-This module imports the standard library only, since a worker runs it before anything else.
+`cep package` packs the project and its libraries, as they are installed here, into one archive. Spark unpacks it on
+each worker before it starts a Python there, which `spark.python.daemon.module` needs: `--py-files` come too late for
+it. This module imports the standard library only, since a worker runs it before anything else.
 """
 
 from __future__ import annotations
@@ -43,8 +43,8 @@ for python in "$CEP_WORKER_PYTHON" python{version} python3 /usr/local/bin/python
         exec "$python" "$@"
     fi
 done
-echo "cep_pipeline.errors.CepError: the Spark worker on $(hostname) has no Python {version}; install it there, or name it \\
-by the environment variable CEP_WORKER_PYTHON of the worker (spark.executorEnv.CEP_WORKER_PYTHON)" >&2
+echo "cep_pipeline.errors.CepError: the Spark worker on $(hostname) has no Python {version}; install it there, or \\
+name it by the environment variable CEP_WORKER_PYTHON of the worker (spark.executorEnv.CEP_WORKER_PYTHON)" >&2
 exit 1
 """
 
@@ -153,7 +153,7 @@ _TROUBLES = {
     r'Cannot run program "([^"]+)".*No such file': "a Spark worker has no Python at {}; set PYSPARK_PYTHON, or "
     "let the workers get the project: cep package",
     # A limit of address space shows wherever memory is asked for next: when a library is loaded, or at an allocation.
-    r"(MemoryError|ArrowMemoryError|Cannot allocate memory|failed to map segment|Could not find/load shared object file|"
+    r"(MemoryError|Cannot allocate memory|failed to map segment|Could not find/load shared object file|"
     r"can't start new thread|malloc of size \d+ failed)": "a Spark worker ran out of memory ({}); "
     + _MEMORY.format("spark.executor.pyspark.memory"),
     r"(exit code:? 137|exit status:? 137|exited with code 137|Python worker exited unexpectedly|OOMKilled|"

@@ -39,7 +39,7 @@ def bare_environment() -> dict[str, str]:
 
 
 @contextmanager
-def cluster(folder: Path, *, workers: int = 1, cores: int = 2, worker: Mapping[str, str] = {}) -> Iterator[str]:  # noqa: B006
+def cluster(folder: Path, *, workers: int = 1, cores: int = 2, worker: Mapping[str, str] = {}) -> Iterator[str]:
     """A master and workers; gives the address of the master.
 
     Parameters
