@@ -11,9 +11,8 @@ import pytest
 import yaml
 
 from cep_pipeline.pipeline.configuration import Configuration
+from tests.docker.composition import CHECKOUT, COMPOSE, settings_of_the_image
 
-CHECKOUT = Path(__file__).resolve().parents[2]
-COMPOSE = CHECKOUT / "docker-compose.yaml"
 ENDS_BY_ITSELF = {"airflow-start"}
 SECRETS = {
     "POSTGRES_PASSWORD",
@@ -66,12 +65,6 @@ def test_nothing_starts_before_what_it_needs(services: dict[str, Any]) -> None:
         assert services[name]["depends_on"] == {"airflow-start": {"condition": "service_completed_successfully"}}
     assert services["airflow-start"]["depends_on"] == {"postgres": {"condition": "service_healthy"}}
     assert services["spark-worker"]["depends_on"] == {"spark-master": {"condition": "service_healthy"}}
-
-
-def settings_of_the_image() -> dict[str, str]:
-    """The environment variables that the Dockerfile sets."""
-    text = (CHECKOUT / "docker" / "Dockerfile").read_text().replace("\\\n", " ")
-    return dict(pair.split("=", 1) for line in re.findall(r"^ENV (.+)$", text, re.M) for pair in line.split())
 
 
 def test_workers_and_tasks_see_the_same_warehouse(services: dict[str, Any]) -> None:
