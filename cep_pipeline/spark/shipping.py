@@ -135,8 +135,9 @@ def check_worker() -> None:
 
 
 def library_is_missing(error: ImportError) -> CepError:
-    """Make the error of a worker that cannot load what tasks use."""
-    return CepError(f"the Spark worker on {_here()} cannot load a library: {error}. {ADVICE}")
+    """Make the error of a worker that cannot load what tasks use: it is not there, or there is no memory for it."""
+    trouble = trouble_with_workers(str(error))
+    return CepError(trouble or f"the Spark worker on {_here()} cannot load a library: {error}. {ADVICE}")
 
 
 def _here() -> str:
