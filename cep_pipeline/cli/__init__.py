@@ -27,6 +27,7 @@ COMMANDS = {
     "maintain": "cep_pipeline.cli.tables:maintain",
     "verify": "cep_pipeline.cli.tables:verify",
     "relocate": "cep_pipeline.cli.tables:relocate",
+    "package": "cep_pipeline.cli.package:package",
     "generate": "cep_pipeline.cli.generate:generate",
     "schema": "cep_pipeline.cli.schema:schema",
     "bench": "benchmarks.command:bench",

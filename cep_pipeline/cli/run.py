@@ -105,6 +105,7 @@ def run(
                     master or configuration.settings.spark.master,
                     app_name=f"cep run {chosen.name}",
                     properties=configuration.settings.spark.properties,
+                    package=configuration.package,
                 )
 
         pipeline_run = PipelineRun(

@@ -427,6 +427,12 @@ class SparkSettings(Document):
         description="Further Spark properties. Values are text, so numbers are written in quotes.",
         examples=[{"spark.driver.memory": "4g"}],
     )
+    package: str | None = Field(
+        default=None,
+        description="The archive that `cep package` made: Spark ships it to the workers of a cluster, which then need "
+        "Java, Spark and Python, but not the project. Without it they must have the project installed.",
+        examples=["cep-workers.tar.gz"],
+    )
 
 
 class PipelineSettings(Document):
@@ -537,7 +543,7 @@ class Configuration:
             The file is missing, is no YAML, or breaks a rule; the message names file and line.
         """
         path = Path(path)
-        settings = load_document(path, PipelineSettings, "pipeline configuration")
+        settings = load_document(path, PipelineSettings, "pipeline configuration", variables=True)
         reach_object_stores(settings.warehouse.properties)
         return cls(path.resolve(), settings)
 
@@ -548,6 +554,12 @@ class Configuration:
     @property
     def warehouse_location(self) -> str:
         return _resolved(self.folder, self.settings.warehouse.location)
+
+    @property
+    def package(self) -> str | None:
+        """The archive for Spark workers."""
+        package = self.settings.spark.package
+        return _resolved(self.folder, package) if package else None
 
     def open_warehouse(self) -> Warehouse:
         """Open the warehouse, which is made on first use."""

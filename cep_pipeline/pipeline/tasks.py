@@ -248,8 +248,13 @@ def _run(step: str, parsed: argparse.Namespace) -> int:
     except ValueError:
         raise InputError(f"--day {parsed.day!r} is no day; write it as 2013-10-07") from None
     task = DayTask(parsed.config, parsed.stream, day, parsed.run_id, parsed.pattern_set, parsed.end_of_stream)
-    settings = Configuration.load(parsed.config).settings.spark
-    spark = spark_session(parsed.master, app_name=f"cep {step} {parsed.stream} {day}", properties=settings.properties)
+    configuration = Configuration.load(parsed.config)
+    spark = spark_session(
+        parsed.master,
+        app_name=f"cep {step} {parsed.stream} {day}",
+        properties=configuration.settings.spark.properties,
+        package=configuration.package,
+    )
     try:
         run_task(step, task, spark)
     finally:

@@ -3,5 +3,6 @@
 In the order of a day: `ingestion` (raw files to files of events), `statistics` (counts for the planner), `detection`
 (slices of the day to matches) and `keeping` (OUTPUT and CONSUME over the matches of all slices). `slicing` cuts a day
 into slices, and `partitions` reads back in partitions for windows that count their events. `session` makes the Spark
-session, `tasks` runs functions over descriptions of tasks, and `daemon` forks the workers.
+session, `tasks` runs functions over descriptions of tasks, `daemon` forks the workers, and `shipping` brings the
+project to them.
 """

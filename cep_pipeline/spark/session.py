@@ -18,6 +18,7 @@ from types import FrameType
 from typing import TYPE_CHECKING
 
 from cep_pipeline.errors import CepError, InputError
+from cep_pipeline.spark.shipping import trouble_with_workers, worker_properties
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession as SparkSession
@@ -27,11 +28,16 @@ _LOOPBACK = "127.0.0.1"
 _MASTER = re.compile(r"local(\[[^\]]+\])?|local-cluster\[.+\]|spark://.+|k8s://.+|yarn")
 _LOGGING = Path(__file__).with_name("log4j2.properties")
 _DRIVER_OPTIONS = "spark.driver.extraJavaOptions"
+_WITHIN_THIS_MACHINE = re.compile(r"local(\[|$)")
 _LOCAL_MASTER = re.compile(r"local(\[|$)|local-cluster|spark://(127\.0\.0\.1|localhost)[:/]?")
 
 
 def spark_session(
-    master: str | None = None, *, app_name: str = "cep", properties: Mapping[str, str] | None = None
+    master: str | None = None,
+    *,
+    app_name: str = "cep",
+    properties: Mapping[str, str] | None = None,
+    package: str | None = None,
 ) -> SparkSession:
     """Return the Spark session of this process, making it if there is none.
 
@@ -41,6 +47,8 @@ def spark_session(
         `local[N]`, `spark://HOST:PORT`, …; None takes what spark-submit gave, or `local[*]`.
     properties
         Further Spark properties, over the ones set here.
+    package
+        The archive of `cep package`, which the workers of a cluster then run; not used where they are of this machine.
 
     Raises
     ------
@@ -70,13 +78,15 @@ def spark_session(
     if not submitted and _LOCAL_MASTER.match(master or "local"):
         os.environ.setdefault("SPARK_LOCAL_IP", _LOOPBACK)
         settings |= {"spark.driver.host": _LOOPBACK, "spark.driver.bindAddress": _LOOPBACK}
+    if not _WITHIN_THIS_MACHINE.match(master or (_submitted_master() if submitted else "local")):
+        settings |= worker_properties(package)
     settings |= dict(properties or {})
     settings[_DRIVER_OPTIONS] = f"-Dlog4j2.configurationFile={_LOGGING.as_uri()} {settings.get(_DRIVER_OPTIONS, '')}"
     builder = SparkSession.builder.appName(app_name).config(map=settings)
     if not submitted:
         builder = builder.master(master or "local[*]")
     try:
-        with interruptions_held():
+        with interruptions_held(), _python_of_workers(settings.get("spark.pyspark.python")):
             session = builder.getOrCreate()
         logger.info("Spark %s on %s", session.version, session.sparkContext.master)
         return session
@@ -85,6 +95,25 @@ def spark_session(
             f"Spark does not start with master {master or 'local[*]'}: {reason_of(str(error))}; check that the master "
             "runs, can be reached from here, and that this machine has memory and ports left"
         ) from error
+
+
+def _submitted_master() -> str:
+    """The master that spark-submit was given."""
+    from pyspark import SparkConf, SparkContext
+
+    SparkContext._ensure_initialized()
+    return str(SparkConf().get("spark.master", "local"))
+
+
+@contextmanager
+def _python_of_workers(command: str | None) -> Iterator[None]:
+    """Let a session that is made in the block start its workers by this Python: PySpark asks the environment alone."""
+    before = os.environ["PYSPARK_PYTHON"]
+    os.environ["PYSPARK_PYTHON"] = command or before
+    try:
+        yield
+    finally:
+        os.environ["PYSPARK_PYTHON"] = before
 
 
 @contextmanager
@@ -186,7 +215,7 @@ def explain_failures(what: str) -> Iterator[None]:
 
 
 def reason_of(text: str) -> str:
-    """The line of a Java or Python stack trace that says why.
+    """The line of a Java or Python stack trace that says why, or what is wrong with a worker.
 
     Examples
     --------
@@ -197,6 +226,8 @@ def reason_of(text: str) -> str:
     raised = _RAISED.search(text)
     if raised:
         return raised[1]
+    if trouble := trouble_with_workers(text):
+        return trouble
     lines = [line.strip() for line in text.splitlines() if line.strip()]
     named = [match[1] for line in lines if (match := _EXCEPTION.match(line))]
     return named[-1] if named else lines[0] if lines else "the Spark job failed"

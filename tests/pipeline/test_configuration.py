@@ -102,6 +102,30 @@ def test_a_fault_names_file_line_and_setting(folder: Path, text: str, line: int,
     assert words in str(caught.value)
 
 
+def test_variables_of_the_environment_stand_for_values(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = folder / "pipeline.yaml"
+    text = PIPELINE.replace("data: raw", "data: ${RAW:-raw}/of")
+    spark = "spark: {slices_per_core: '${SLICES:-5}', properties: {a: 'x ${ONE:-} y'}}"
+    path.write_text(f"{text}warehouse:\n  catalog: ${{CATALOG:-}}\n{spark}\n")
+    for name in ("RAW", "CATALOG", "SLICES", "ONE"):
+        monkeypatch.delenv(name, raising=False)
+    settings = Configuration.load(path).settings
+    assert (settings.streams["trades"].data, settings.warehouse.catalog) == ("raw/of", None)
+    assert (settings.spark.slices_per_core, settings.spark.properties) == (5, {"a": "x  y"})
+    for name, value in {"RAW": "s3://b", "CATALOG": "sqlite:////x: y # z", "SLICES": "2", "ONE": "1"}.items():
+        monkeypatch.setenv(name, value)
+    settings = Configuration.load(path).settings
+    assert (settings.streams["trades"].data, settings.warehouse.catalog) == ("s3://b/of", "sqlite:////x: y # z")
+    assert (settings.spark.slices_per_core, settings.spark.properties) == (2, {"a": "x 1 y"})
+    monkeypatch.setenv("SLICES", "many")
+    with pytest.raises(InputError, match=r"pipeline\.yaml:9: spark\.slices_per_core: .*'many'"):
+        Configuration.load(path)
+    path.write_text(text.replace(":-raw", ""))
+    monkeypatch.delenv("RAW")
+    with pytest.raises(InputError, match=r"pipeline\.yaml:4: the environment variable RAW is not set; .*RAW:-VALUE"):
+        Configuration.load(path)
+
+
 def test_missing_files_are_named(folder: Path) -> None:
     with pytest.raises(InputError, match=r"nowhere\.yaml: no such pipeline configuration"):
         Configuration.load(folder / "nowhere.yaml")

@@ -1,0 +1,116 @@
+"""docker-compose.yaml, run: its services as processes take a day of the shipped pipeline from raw files to matches."""
+
+from __future__ import annotations
+
+import json
+import time
+import urllib.request
+from collections.abc import Iterator
+from datetime import date
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+from cep_pipeline.generate import generate_days
+from cep_pipeline.warehouse.warehouse import Warehouse
+from tests.docker.composition import CHECKOUT, Composition
+from tests.postgresql import postgresql
+
+DAY = date(2025, 1, 6)
+STREAM = "generated_trades"
+DAG = f"daily_detection_{STREAM}"
+DONE_AFTER_S = 900.0
+SETTINGS = {
+    "POSTGRES_PASSWORD": "not-asked-for",
+    "CEP_ADMIN_PASSWORD": "a-password",
+    "AIRFLOW_JWT_SECRET": "0f" * 32,
+    "AIRFLOW_SESSION_SECRET": "1e" * 32,
+    "AIRFLOW_FERNET_KEY": "MDEyMzQ1Njc4OTAxMjM0NTY3ODkwMTIzNDU2Nzg5MDE=",
+}
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The volumes, with one small day of raw trades."""
+    folder = tmp_path_factory.mktemp("composition")
+    for name in ("airflow", "warehouse"):
+        (folder / name).mkdir()
+    generate_days(folder / "raw" / STREAM, [DAY], stocks=4, events_per_day=3_000, seed=5)
+    return folder
+
+
+def matches(location: Path, catalog: str | None = None) -> pa.Table:
+    found = Warehouse.open(location, catalog).open_stream(STREAM).read_matches("market")
+    assert set(found["final_day"].to_pylist()) == {DAY}
+    return found
+
+
+@pytest.fixture(scope="module")
+def of_the_cluster(folder: Path) -> pa.Table:
+    """Matches by `cep run` in the place of the scheduler, on the Spark services; SQLite is in place of PostgreSQL."""
+    places = {name: f"sqlite:///{folder / name}.db" for name in ("airflow", "cep_catalog")}
+    services = {"spark-master": 1, "spark-worker": 1}
+    with Composition(folder, places, SETTINGS, services) as composition:
+        done = composition.run("cep", "run", "--stream", STREAM, "--day", DAY.isoformat())
+        assert done.returncode == 0, done.stdout + done.stderr
+        # What a worker has written is the proof that it, and no thread of the driver, did the work.
+        assert list((folder / "spark").glob("app-*/0/stderr"))
+    return matches(folder / "warehouse", places["cep_catalog"])
+
+
+def test_a_day_on_the_spark_services(of_the_cluster: pa.Table) -> None:
+    assert of_the_cluster.num_rows > 100
+
+
+@pytest.fixture(scope="module")
+def all_services(folder: Path) -> Iterator[tuple[Composition, str]]:
+    import sqlalchemy as sql
+
+    with postgresql() as server:
+        engine = sql.create_engine(f"{server}/postgres", isolation_level="AUTOCOMMIT")
+        with engine.connect() as connection:
+            connection.execute(sql.text("CREATE DATABASE airflow"))  # as POSTGRES_DB has the image do
+            connection.execute(sql.text((CHECKOUT / "docker" / "postgres" / "catalog.sql").read_text()))
+        engine.dispose()
+        places = {name: f"{server}/{name}" for name in ("airflow", "cep_catalog")}
+        services = {"airflow-start": 1, "spark-master": 1, "spark-worker": 2}
+        services |= dict.fromkeys(("api-server", "scheduler", "dag-processor", "triggerer"), 1)
+        (folder / "all" / "airflow").mkdir(parents=True)
+        (folder / "all" / "raw").symlink_to(folder / "raw")
+        with Composition(folder / "all", places, SETTINGS, services) as composition:
+            yield composition, f"{server}/cep_catalog"
+
+
+@pytest.mark.long
+def test_a_day_through_all_services(all_services: tuple[Composition, str], of_the_cluster: pa.Table) -> None:
+    composition, catalog = all_services
+    for command in (
+        ["dags", "unpause", DAG],
+        ["backfill", "create", "--dag-id", DAG, "--from-date", str(DAY), "--to-date", str(DAY)],
+    ):
+        done = composition.run("airflow", *command)
+        assert done.returncode == 0, done.stdout + done.stderr
+    deadline = time.monotonic() + DONE_AFTER_S
+    states: list[str] = []
+    while states != ["success"]:
+        assert time.monotonic() < deadline and "failed" not in states, (states, composition.log("scheduler"))
+        time.sleep(3)
+        runs = api(composition, f"/dags/{DAG}/dagRuns")["dag_runs"]
+        states = [run["state"] for run in runs if run["run_type"] == "backfill"]
+    assert api(composition, "/importErrors")["import_errors"] == []
+    assert matches(composition.folder / "warehouse", catalog).equals(of_the_cluster)
+    assert not (composition.folder / "warehouse" / "catalog.db").exists()
+
+
+def api(composition: Composition, path: str) -> Any:
+    """The answer of Airflow's API to the user of the file."""
+    address = f"http://127.0.0.1:{composition.page}"
+    login = json.dumps({"username": "admin", "password": SETTINGS["CEP_ADMIN_PASSWORD"]}).encode()
+    asked = urllib.request.Request(f"{address}/auth/token", login, {"Content-Type": "application/json"})
+    with urllib.request.urlopen(asked, timeout=60) as answer:
+        token = json.load(answer)["access_token"]
+    asked = urllib.request.Request(f"{address}/api/v2{path}", headers={"Authorization": f"Bearer {token}"})
+    with urllib.request.urlopen(asked, timeout=60) as answer:
+        return json.load(answer)
