@@ -426,6 +426,14 @@ class SparkSettings(Document):
         description="Further Spark properties. Values are text, so numbers are written in quotes.",
         examples=[{"spark.driver.memory": "4g"}],
     )
+    idle_minutes: float = Field(
+        default=5.0,
+        ge=0,
+        le=1440,
+        description="Under Airflow all tasks share one Spark application, which ends when no task has used it for so "
+        "long.",
+        examples=[30],
+    )
 
 
 class PipelineSettings(Document):
