@@ -25,6 +25,7 @@ from typing import Any, Self
 import psutil
 
 from cep_pipeline.errors import InputError
+from cep_pipeline.pipeline.resident import FOLDER, stop_applications
 from cep_pipeline.spark.session import java_environment
 
 CHECKOUT = Path(__file__).resolve().parents[1]
@@ -105,6 +106,7 @@ class LocalAirflow:
             "SPARK_LOCAL_IP": HOST,
             "GX_ANALYTICS_ENABLED": "false",
             "CEP_CONFIG": str(self.configuration),
+            FOLDER: str(self.home / "spark"),
             "AIRFLOW_HOME": str(self.home),
             "AIRFLOW__CORE__DAGS_FOLDER": str(CHECKOUT / "dags"),
             "AIRFLOW__CORE__PLUGINS_FOLDER": str(CHECKOUT / "plugins"),
@@ -243,7 +245,7 @@ class LocalAirflow:
         return [f"{error['filename']}: {error['stack_trace']}" for error in self.get("/importErrors")["import_errors"]]
 
     def stop(self) -> None:
-        """Stop all processes, those that the components started too (task runners, Spark)."""
+        """Stop all processes: the components, the tasks that they started, and the Spark application of the tasks."""
         family: list[psutil.Process] = []
         for process in self.processes.values():
             try:
@@ -263,6 +265,7 @@ class LocalAirflow:
         for process in self.processes.values():
             process.wait()
         self.processes.clear()
+        stop_applications(self.home / "spark")
 
 
 def _check_port(port: int) -> None:

@@ -325,6 +325,14 @@ class StreamSettings(Document):
         ),
         examples=[{"alarms": {"file": "patterns/alarms.sase"}}],
     )
+    wait_hours: float = Field(
+        default=0,
+        ge=0,
+        le=168,
+        description="Under Airflow a day without a file waits so long after its end for one, and holds no slot "
+        "meanwhile. Then `on_missing` of the stream schema counts.",
+        examples=[3],
+    )
     statistics: StatisticsSettings = Field(
         default=StatisticsSettings(),
         description="Settings of statistics for this stream. Those that are not given are those of the top level.",

@@ -20,6 +20,7 @@ from __future__ import annotations
 import fcntl
 import gc
 import hashlib
+import importlib
 import json
 import logging
 import os
@@ -460,13 +461,23 @@ def _own(application: Application, keeper_lives: int, answer: int) -> None:
 
 
 def _load_steps() -> None:
-    """Load what steps need, so that each process that is forked has it."""
-    import cep_pipeline.events.validate as validation
-    import cep_pipeline.pipeline.tasks
-    import cep_pipeline.spark.daemon  # noqa: F401
+    """Load what steps import when they run, so that each process that is forked has it."""
+    for module in (
+        "pyspark.sql.classic.dataframe",
+        "cep_pipeline.spark.daemon",
+        "cep_pipeline.pipeline.tasks",
+        "cep_pipeline.pipeline.detection",
+        "cep_pipeline.pipeline.run",
+        "cep_pipeline.planning.planners",
+        "cep_pipeline.warehouse.iceberg_tables",
+        "pyiceberg.catalog.sql",
+        "pyiceberg.io.pyarrow",
+        "sqlalchemy.dialects.sqlite",
+    ):
+        importlib.import_module(module)
+    from cep_pipeline.events.validate import start_import
 
-    loading = validation.start_import()
-    loading.result()
+    start_import().result()
     for thread in threading.enumerate():
         if thread is not threading.main_thread():
             thread.join(timeout=GRACE_S)

@@ -41,7 +41,7 @@ def test_a_step_that_is_added_to_the_list_is_done_by_a_run_and_as_a_task(
     assert done == [(one.day, {"all": sum(one.matches["all"].values())}) for one in outcome.days]
     assert [one.steps[-1].name for one in outcome.days] == ["report", "report"]
     for step in added:
-        run_task(step.name, day_task(project, MONDAY), project.spark if step.needs_spark else None)
+        run_task(step.name, day_task(project, MONDAY), lambda: project.spark)
     assert done[2:] == done[:1]
     (record,) = project.tables().runs()
     assert record.status == "succeeded" and record.steps[-1].name == "report"

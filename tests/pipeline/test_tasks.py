@@ -22,7 +22,7 @@ def run_day(project: Project, day: date, *, twice: bool = False, end_of_stream: 
     task = day_task(project, day, end_of_stream=end_of_stream)
     for step in STEPS:
         for _ in range(1 + (twice and step is not STEPS[-1])):
-            run_task(step.name, task, project.spark if step.needs_spark else None)
+            run_task(step.name, task, lambda: project.spark)
 
 
 @pytest.mark.parametrize("twice", [False, True])
@@ -46,11 +46,11 @@ def test_scheduled_days_give_the_tables_of_one_run(project: Project, twice: bool
 def test_a_day_that_fails_validation_is_stopped_before_anything_is_published(project: Project) -> None:
     project.write_day(MONDAY, [*ROWS[MONDAY], "23:59:59.999,C,-1"])
     task = day_task(project, MONDAY)
-    run_task("ingest", task, project.spark)
+    run_task("ingest", task, lambda: project.spark)
     with pytest.raises(DataError, match="failed validation"):
         run_task("validate", task)
     with pytest.raises(DataError):
-        run_task("preprocess", task, project.spark)
+        run_task("preprocess", task, lambda: project.spark)
     assert project.tables().days() == []
     (record,) = project.tables().runs()
     assert record.status == "failed" and record.validation is not None and not record.validation["success"]
@@ -73,10 +73,10 @@ def test_a_step_without_the_one_before_says_so(project: Project) -> None:
 
 def test_a_schema_that_changes_between_steps_is_noticed(project: Project) -> None:
     task = day_task(project, MONDAY)
-    run_task("ingest", task, project.spark)
+    run_task("ingest", task, lambda: project.spark)
     schema = (project.folder / "ticks.yaml").read_text()
     (project.folder / "ticks.yaml").write_text(
         schema.replace("derived: {", "derived: {last: {history: {of: x, length: 2}}, ")
     )
     with pytest.raises(InputError, match="ingest it again"):
-        run_task("preprocess", task, project.spark)
+        run_task("preprocess", task, lambda: project.spark)
