@@ -5,10 +5,10 @@ A run is for one day of the stream's time zone and starts when that day is over;
     airflow backfill create --dag-id daily_detection_us_equity_trades \\
         --from-date 2013-10-07 --to-date 2013-10-09 --max-active-runs 1
 
-Each published day updates the asset of the stream's events, which `invariant_check` waits for. All tasks share one Spark
-application. The schedule runs one day at a time; a backfill may have several on their way (`--max-active-runs 4`): a
-step that carries on from the day before waits until that day has come as far. Days in another order are right too; those
-that an earlier day changes afterwards are stale, and the DAG `stale_days` redoes them.
+Each published day updates the asset of the stream's events, which `invariant_check` waits for. All tasks share one
+Spark application. The schedule runs one day at a time; a backfill may have several on their way (`--max-active-runs
+4`): a step that carries on from the day before waits until that day has come as far. Days in another order are right
+too; those that an earlier day changes afterwards are stale, and the DAG `stale_days` redoes them.
 
 A day without a file goes by `on_missing` of the stream schema: `skip` skips the steps after `validate`, `error` fails.
 """

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from concurrent.futures import ThreadPoolExecutor
 from datetime import date
 
 import pytest
@@ -21,8 +22,9 @@ def run_day(project: Project, day: date, *, twice: bool = False, end_of_stream: 
     """All steps of a day, each once or, as after a retry, twice."""
     task = day_task(project, day, end_of_stream=end_of_stream)
     for step in STEPS:
-        for _ in range(1 + (twice and step is not STEPS[-1])):
-            run_task(step.name, task, lambda: project.spark)
+        done = [run_task(step.name, task, lambda: project.spark) for _ in range(1 + (twice and step is not STEPS[-1]))]
+        if done[-1]:
+            return
 
 
 @pytest.mark.parametrize("twice", [False, True])
@@ -60,10 +62,49 @@ def test_a_skipped_day_passes_through_and_publishes_nothing(project: Project) ->
     schema = (project.folder / "ticks.yaml").read_text()
     (project.folder / "ticks.yaml").write_text(schema + "on_missing: skip\n")
     (project.folder / "raw" / f"{TUESDAY}.csv").unlink()
-    run_day(project, TUESDAY)
+    task = day_task(project, TUESDAY)
+    # Without a session: a day without a file needs none. `validate` says that nothing is left to do.
+    assert [run_task(step, task) for step in ("ingest", "validate")] == [False, True]
     assert project.tables().days() == []
     (record,) = project.tables().runs()
     assert (record.status, record.events) == ("succeeded", None)
+    assert list((project.folder / "warehouse" / "scratch").glob("*")) == []
+
+
+def test_days_that_are_begun_in_order_are_never_redone(project: Project, monkeypatch: pytest.MonkeyPatch) -> None:
+    """All days are on their way at once, the later ones ahead: what carries over waits for the day before."""
+    tasks = [day_task(project, day) for day in DAYS]
+    for task in tasks:
+        run_task("ingest", task, lambda: project.spark)
+
+    def rest(task: DayTask) -> None:
+        for step in STEPS[1:]:
+            run_task(step.name, task, lambda: project.spark)
+
+    with ThreadPoolExecutor(len(tasks)) as pool:
+        list(pool.map(rest, reversed(tasks)))
+    project.run(warehouse="run").run_days(DAYS)
+    assert published(project.tables()) == published(project.tables("run"))
+    assert project.run().run_stale().days == (), "no day was taken before the one before it"
+
+
+@pytest.mark.parametrize("ended", ["failed for good", "killed"])
+def test_a_day_that_will_not_come_is_not_waited_for(
+    project: Project, monkeypatch: pytest.MonkeyPatch, ended: str
+) -> None:
+    run_task("ingest", day_task(project, MONDAY), lambda: project.spark)
+    if ended == "killed":
+        monkeypatch.setattr("cep_pipeline.pipeline.tasks.LIVES_S", 0.0)
+    else:
+        schema = (project.folder / "ticks.yaml").read_text()
+        (project.folder / "ticks.yaml").write_text(schema + "types: [A]\n")
+        with pytest.raises(InputError):
+            run_task("preprocess", day_task(project, MONDAY), lambda: project.spark)
+        (project.folder / "ticks.yaml").write_text(schema)
+    run_day(project, TUESDAY)
+    assert [record.day for record in project.tables().days()] == [TUESDAY]
+    run_day(project, MONDAY)
+    assert [day.day for day in project.run().run_stale().days] == [TUESDAY], "it is redone when its day before comes"
 
 
 def test_a_step_without_the_one_before_says_so(project: Project) -> None:
