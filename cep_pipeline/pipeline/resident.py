@@ -246,14 +246,15 @@ def _locked(path: Path, *, wait: bool = True) -> Iterator[bool]:
             yield True
 
 
-def _error_of(kind: str, message: str, trace: str) -> CepError:
-    """The error that ended a job, as it was raised there."""
-    found = getattr(errors, kind, None)
-    if isinstance(found, type) and issubclass(found, CepError):
-        error: CepError = found.__new__(found, message)
-        return error
+def _error_of(kinds: list[str], message: str, trace: str) -> CepError:
+    """The error that ended a job: of the first of its classes, the own one first, that is a class of `errors`."""
+    for kind in kinds:
+        found = getattr(errors, kind, None)
+        if isinstance(found, type) and issubclass(found, CepError):
+            error: CepError = found.__new__(found, message)
+            return error
     logger.error("%s", trace)
-    return CepError(f"{kind}: {message}")
+    return CepError(f"{kinds[0]}: {message}")
 
 
 # -- the keeper --------------------------------------------------------------------------------------------------------
@@ -485,9 +486,10 @@ def _load_steps() -> None:
     gc.freeze()
 
 
-def _described(error: BaseException) -> dict[str, str]:
+def _described(error: BaseException) -> dict[str, Any]:
     trace = "".join(traceback.format_exception(error))
-    return {"kind": type(error).__name__, "message": str(error) or repr(error), "trace": trace}
+    kinds = [kind.__name__ for kind in type(error).__mro__]
+    return {"kinds": kinds, "message": str(error) or repr(error), "trace": trace}
 
 
 # -- one step in its own process ---------------------------------------------------------------------------------------
@@ -574,7 +576,9 @@ class _Forwarding(logging.Handler):
         self.step = step
 
     def emit(self, record: logging.LogRecord) -> None:
-        """Send a record."""
+        """Send a record, of a library only if it is a warning."""
+        if record.levelno < logging.WARNING and not record.name.startswith("cep_pipeline"):
+            return
         self.step.say({"log": [record.levelno, record.name, self.format(record)]})
 
 

@@ -92,15 +92,15 @@ def test_days_that_are_begun_in_order_are_never_redone(project: Project, monkeyp
 def test_a_day_that_will_not_come_is_not_waited_for(
     project: Project, monkeypatch: pytest.MonkeyPatch, ended: str
 ) -> None:
+    if ended == "failed for good":
+        project.write_day(MONDAY, [*ROWS[MONDAY], "23:59:59.999,C,-1"])
     run_task("ingest", day_task(project, MONDAY), lambda: project.spark)
-    if ended == "killed":
-        monkeypatch.setattr("cep_pipeline.pipeline.tasks.LIVES_S", 0.0)
+    if ended == "failed for good":
+        with pytest.raises(DataError):
+            run_task("validate", day_task(project, MONDAY))
+        project.write_day(MONDAY)
     else:
-        schema = (project.folder / "ticks.yaml").read_text()
-        (project.folder / "ticks.yaml").write_text(schema + "types: [A]\n")
-        with pytest.raises(InputError):
-            run_task("preprocess", day_task(project, MONDAY), lambda: project.spark)
-        (project.folder / "ticks.yaml").write_text(schema)
+        monkeypatch.setattr("cep_pipeline.pipeline.tasks.LIVES_S", 0.0)
     run_day(project, TUESDAY)
     assert [record.day for record in project.tables().days()] == [TUESDAY]
     run_day(project, MONDAY)
