@@ -182,23 +182,25 @@ class LocalAirflow:
         if not self.passwords.exists():
             _write_private(self.passwords, {USER: secrets.token_urlsafe(12)})
         self.run("db", "migrate")
-        environment = self.environment()
-        logs = self.home / "logs"
-        logs.mkdir(exist_ok=True)
         for name in COMPONENTS:
-            with (logs / f"{name}.log").open("ab") as log:
-                # A session each: Ctrl-C reaches this process only, which then stops them in order.
-                self.processes[name] = subprocess.Popen(
-                    [sys.executable, "-m", "airflow", name],
-                    env=environment,
-                    cwd=CHECKOUT,
-                    stdin=subprocess.DEVNULL,
-                    stdout=log,
-                    stderr=subprocess.STDOUT,
-                    start_new_session=True,
-                )
+            self.start_component(name)
         self._wait_until(self._healthy, "Airflow did not become healthy")
         self._wait_until(lambda: bool(self.dag_ids()) or bool(self.import_errors()), "no DAG was loaded")
+
+    def start_component(self, name: str) -> None:
+        """Start one of `COMPONENTS`, in a session of its own: Ctrl-C reaches this process only, which stops them."""
+        logs = self.home / "logs"
+        logs.mkdir(exist_ok=True)
+        with (logs / f"{name}.log").open("ab") as log:
+            self.processes[name] = subprocess.Popen(
+                [sys.executable, "-m", "airflow", name],
+                env=self.environment(),
+                cwd=CHECKOUT,
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=subprocess.STDOUT,
+                start_new_session=True,
+            )
 
     def _wait_until(self, condition: Any, failure: str) -> None:
         deadline = time.monotonic() + READY_AFTER_S

@@ -43,6 +43,7 @@ if TYPE_CHECKING:
     from cep_pipeline.pipeline.configuration import PatternSet, Stream
     from cep_pipeline.spark.session import SparkSession
     from cep_pipeline.warehouse.stream_tables import StreamTables
+    from cep_pipeline.warehouse.warehouse import Warehouse
 
 
 logger = logging.getLogger(__name__)
@@ -94,11 +95,17 @@ def run_task(step: str, task: DayTask, session: Callable[[], SparkSession] | Non
     Raises
     ------
     InputError
-        The step before has not been done.
+        The step before has not been done, and the run has not ended either. Of a run that has ended each step can be
+        repeated: those before it are done again too.
     DataError
         The day failed validation: too many rejected rows, or a failed critical expectation.
     """
     chosen = step_of(step)
+    if chosen is not STEPS[0] and _has_ended(task):
+        logger.info("%s: the run had ended and was tidied up; the steps before %s are done again", task.day, step)
+        for earlier in STEPS[: STEPS.index(chosen)]:
+            if run_task(earlier.name, task, session):
+                return True
     with _work(task, chosen, session) as (work, handover):
         _wait_for_days_before(work, chosen)
         chosen.run([work])
@@ -110,6 +117,21 @@ def run_task(step: str, task: DayTask, session: Callable[[], SparkSession] | Non
     if done:
         remove_scratch(handover.location)
     return done
+
+
+def _has_ended(task: DayTask) -> bool:
+    """True if the run of the task has succeeded, and what its steps had handed on has been removed."""
+    configuration = Configuration.load(task.config)
+    warehouse = configuration.open_warehouse()
+    filesystem, path = open_filesystem(f"{_scratch_of(task, warehouse)}/{DONE}.json")
+    if filesystem.get_file_info(path).type == pafs.FileType.File:
+        return False
+    runs = warehouse.stream(configuration.stream(task.stream).schema).runs()
+    return any((run.run_id, run.day, run.status) == (task.run_id, task.day, "succeeded") for run in runs)
+
+
+def _scratch_of(task: DayTask, warehouse: Warehouse) -> str:
+    return f"{warehouse.scratch}/{task.stream}-{task.day}-{folder_name(task.run_id)}"
 
 
 class _TaskObserver(SilentObserver):
@@ -202,7 +224,7 @@ def _work(task: DayTask, step: Step, session: Callable[[], SparkSession] | None)
     check_runnable(pattern_sets)
     warehouse = configuration.open_warehouse()
     tables = warehouse.stream(stream.schema)
-    handover = _Handover(f"{warehouse.scratch}/{task.stream}-{task.day}-{folder_name(task.run_id)}")
+    handover = _Handover(_scratch_of(task, warehouse))
     with tables.day_lease(task.day, run_id=task.run_id, wait_s=LEASE_WAIT_S) as lease:
         work = DayWork(
             stream,
@@ -416,7 +438,9 @@ def run_step(step: str, task: DayTask, master: str | None = None) -> bool:
     try:
         return bool(application.call("step", arguments, start=start))
     except NoKeeperError:
-        return run_task(step, task)
+        if chosen is STEPS[0] or not _has_ended(task):
+            return run_task(step, task)
+    return bool(application.call("step", arguments))
 
 
 def redo_stale(config: Path, stream: str, run_id: str, master: str | None = None) -> list[str]:

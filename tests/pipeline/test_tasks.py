@@ -112,6 +112,18 @@ def test_a_step_without_the_one_before_says_so(project: Project) -> None:
         run_task("validate", day_task(project, MONDAY))
 
 
+@pytest.mark.parametrize("step", [step.name for step in STEPS])
+def test_any_step_of_a_run_that_has_ended_can_be_repeated_with_those_after_it(project: Project, step: str) -> None:
+    for day in DAYS[:2]:
+        run_day(project, day)
+    before = published(project.tables())
+    task = day_task(project, MONDAY)
+    for one in [one.name for one in STEPS][[one.name for one in STEPS].index(step) :]:
+        run_task(one, task, lambda: project.spark)
+    assert published(project.tables()) == before
+    assert project.tables().stale_days() == []
+
+
 def test_a_schema_that_changes_between_steps_is_noticed(project: Project) -> None:
     task = day_task(project, MONDAY)
     run_task("ingest", task, lambda: project.spark)
