@@ -123,3 +123,7 @@ class BusyError(CepError):
     """Another writer holds what this run would write."""
 
     exit_code = 4
+
+
+NOT_RETRIED = frozenset({InputError.exit_code, DataError.exit_code})
+"""Exit codes of wrong input and of data that failed validation: a second try would end the same."""

@@ -6,33 +6,84 @@ import itertools
 import os
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from datetime import date, timedelta
+from dataclasses import dataclass
+from datetime import UTC, date, datetime, time, timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from zoneinfo import ZoneInfo
 
-from airflow.providers.apache.spark.operators.spark_submit import SparkSubmitOperator
-from airflow.sdk import Asset, Param, get_current_context
-from airflow.sdk.exceptions import AirflowException, AirflowFailException
+import yaml
+from airflow.sdk import Asset, Connection, Param, get_current_context
+from airflow.sdk.exceptions import AirflowFailException, AirflowNotFoundException, AirflowSkipException
 
-from cep_pipeline.errors import CepError, DataError, InputError
+from cep_pipeline.errors import NOT_RETRIED, CepError
 
 if TYPE_CHECKING:
-    from airflow.sdk import Context
-
     from cep_pipeline.pipeline.tasks import AdaptationTask
 
 PROJECT = Path(__file__).resolve().parents[1]
-NOT_RETRIED = frozenset({InputError.exit_code, DataError.exit_code})
-"""Exit codes of wrong input and of data that failed validation: a second try would end the same."""
 
 RETRIES: dict[str, Any] = {
     "retries": 3,
     "retry_delay": timedelta(seconds=30),
     "retry_exponential_backoff": True,
     "max_retry_delay": timedelta(minutes=10),
+    "execution_timeout": timedelta(hours=6),
 }
-"""How the tasks of all DAGs are retried."""
+"""How the tasks of all DAGs are retried, and how long one may take: what hangs would hold its day for ever."""
+
+SPARK_CONNECTION = "spark_default"
+"""The connection that names the Spark master; without it `spark: master:` of pipeline.yaml counts."""
+
+
+@dataclass(frozen=True)
+class ConfiguredStream:
+    """The things of a configured stream that its DAGs are made of."""
+
+    name: str
+    timezone: str
+    pattern_sets: tuple[str, ...]
+    wait_hours: float
+
+
+def configured_streams() -> list[ConfiguredStream]:
+    """The streams of `pipeline.yaml`, read without what a check of all settings would import.
+
+    Raises
+    ------
+    CepError
+        The configuration or a schema is not in order, and why.
+    """
+    path = configuration_path()
+    try:
+        streams = yaml.safe_load(path.read_text())["streams"]
+        return [_configured(path.parent, name, settings) for name, settings in streams.items()]
+    except (OSError, yaml.YAMLError, AttributeError, KeyError, TypeError, ValueError):
+        from cep_pipeline.pipeline.configuration import Configuration
+
+        configuration = Configuration.load(path)
+        for name in configuration.stream_names():
+            configuration.stream(name)
+        raise
+
+
+def _configured(folder: Path, name: str, settings: Mapping[str, Any]) -> ConfiguredStream:
+    schema = yaml.safe_load((folder / settings["schema"]).read_text())
+    timezone = schema.get("timezone", "UTC")
+    ZoneInfo(timezone)
+    pattern_sets = settings.get("pattern_sets") or {}
+    return ConfiguredStream(name, timezone, tuple(pattern_sets), float(settings.get("wait_hours", 0)))
+
+
+def spark_master() -> str | None:
+    """The master that the connection names, as in local[2] or spark://HOST:PORT; None: the configuration's."""
+    try:
+        connection = Connection.get(SPARK_CONNECTION)
+    except AirflowNotFoundException:
+        return None
+    if not connection.host:
+        return None
+    return f"{connection.host}:{connection.port}" if connection.port else str(connection.host)
 
 
 def configuration_path() -> Path:
@@ -156,7 +207,7 @@ def failures_explained() -> Iterator[None]:
 
 
 def run_step(step: str, stream: str, timezone: str) -> None:
-    """Run a step that needs no Spark for the day of the current run, in the process of the task.
+    """Run a step for the day of the current run, on the Spark application that all tasks share.
 
     Parameters
     ----------
@@ -164,62 +215,43 @@ def run_step(step: str, stream: str, timezone: str) -> None:
         Name of the step.
     stream, timezone
         The stream, and its time zone.
+
+    Raises
+    ------
+    AirflowSkipException
+        The day has no file, and the stream schema says `on_missing: skip`: the steps that follow are skipped too.
     """
     # Imported here: parsing a DAG file must not load what only its tasks need.
-    from cep_pipeline.pipeline.tasks import DayTask, run_task
+    from cep_pipeline.pipeline import tasks
+    from cep_pipeline.pipeline.day import STEPS
 
     context = get_current_context()
     day = business_day(context, timezone)
     chosen, ends = (context["params"].get(name) for name in ("pattern_set", "end_of_stream"))
+    task = tasks.DayTask(configuration_path(), stream, day, context["run_id"], chosen, bool(ends))
     with failures_explained():
-        run_task(step, DayTask(configuration_path(), stream, day, context["run_id"], chosen, bool(ends)))
+        done = tasks.run_step(step, task, spark_master())
+    if done and step != STEPS[-1].name:
+        raise AirflowSkipException(f"{day} has no file, and the stream schema says on_missing: skip")
 
 
-class SparkJob(SparkSubmitOperator):
-    """Submits a script of `spark_jobs/` for the day of the run, on the connection `spark_default`.
+def file_or_deadline(stream: str, timezone: str, wait_hours: float) -> bool:
+    """True if a file of the day is there, or has been waited for long enough: `on_missing` says what follows."""
+    from cep_pipeline.pipeline.configuration import Configuration
+    from cep_pipeline.pipeline.stream_days import has_files
 
-    Parameters
-    ----------
-    job
-        Name of the script, without its ending.
-    stream, timezone
-        The stream that it works on, and its time zone.
-    """
+    day = business_day(get_current_context(), timezone)
+    over = datetime.combine(day + timedelta(days=1), time(), ZoneInfo(timezone)) + timedelta(hours=wait_hours)
+    with failures_explained():
+        return datetime.now(UTC) >= over or has_files(Configuration.load(configuration_path()).stream(stream), day)
 
-    def __init__(self, *, job: str, stream: str, timezone: str, **kwargs: Any) -> None:
-        super().__init__(
-            application=str(PROJECT / "spark_jobs" / f"{job}.py"),
-            name=f"cep {job} {stream}",
-            **kwargs,
-        )
-        self.stream = stream
-        self.timezone = timezone
 
-    def execute(self, context: Context) -> None:
-        """Submit the job and wait for it.
+def redo_stale_days(stream: str) -> list[str]:
+    """Redo the stale days of a stream, the earliest first; returns them."""
+    from cep_pipeline.pipeline.tasks import redo_stale
 
-        Raises
-        ------
-        AirflowFailException
-            It ended with an exit code that says that a retry would end the same.
-        """
-        self.application_args = [
-            f"--config={configuration_path()}",
-            f"--stream={self.stream}",
-            f"--day={business_day(context, self.timezone).isoformat()}",
-            f"--run-id={context['run_id']}",
-        ]
-        pattern_set = context["params"].get("pattern_set")
-        if pattern_set:
-            self.application_args.append(f"--pattern-set={pattern_set}")
-        if context["params"].get("end_of_stream"):
-            self.application_args.append("--end-of-stream")
-        self._hook = self._get_hook()
-        try:
-            super().execute(context)
-        except AirflowException as error:
-            # In client mode spark-submit ends with the exit code of the script; the provider only puts it in its text.
-            submitted = self._hook._submit_sp
-            if submitted is not None and submitted.returncode in NOT_RETRIED:
-                raise AirflowFailException(str(error)) from error
-            raise
+    with failures_explained():
+        days = redo_stale(configuration_path(), stream, get_current_context()["run_id"], spark_master())
+    if not days:
+        raise AirflowSkipException("no day is stale")
+    return days

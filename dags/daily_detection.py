@@ -5,55 +5,62 @@ A run is for one day of the stream's time zone and starts when that day is over;
     airflow backfill create --dag-id daily_detection_us_equity_trades \\
         --from-date 2013-10-07 --to-date 2013-10-09 --max-active-runs 1
 
-Each published day updates the asset of the stream's events, which `invariant_check` waits for. One run at a time, so
-that each day carries in from the day before; days in another order are right too, and those that an earlier day
-changes afterwards are listed as stale.
+Each published day updates the asset of the stream's events, which `invariant_check` waits for. All tasks share one
+Spark application. The schedule runs one day at a time; a backfill may have several on their way (`--max-active-runs
+4`): a step that carries on from the day before waits until that day has come as far. Days in another order are right
+too; those that an earlier day changes afterwards are stale, and the DAG `stale_days` redoes them.
+
+A day without a file goes by `on_missing` of the stream schema: `skip` skips the steps after `validate`, `error` fails.
 """
 
 from __future__ import annotations
 
-from airflow.sdk import DAG, CronPartitionTimetable, Param, XComArg, chain, task
-from cep_tasks import RETRIES, SparkJob, configuration_path, events_asset, run_step
+from datetime import timedelta
 
-from cep_pipeline.events.schema import StreamSchema
-from cep_pipeline.pipeline.configuration import Configuration
-from cep_pipeline.pipeline.day import STEPS, Step
+from airflow.sdk import DAG, CronPartitionTimetable, Param, chain, task
+from cep_tasks import RETRIES, ConfiguredStream, configured_streams, events_asset, file_or_deadline, run_step
+
+from cep_pipeline.pipeline.day import STEPS
+
+LOOKS = timedelta(minutes=5)
+"""A day that waits for its file looks for it so often."""
 
 
-def daily_detection(stream: str, timezone: str, pattern_sets: list[str]) -> DAG:
+def daily_detection(stream: ConfiguredStream) -> DAG:
     """The DAG of one stream."""
     with DAG(
-        dag_id=f"daily_detection_{stream}",
-        description=f"{stream}: raw files of a day to published matches",
+        dag_id=f"daily_detection_{stream.name}",
+        description=f"{stream.name}: raw files of a day to published matches",
         doc_md=__doc__,
-        schedule=CronPartitionTimetable("0 0 * * *", timezone=timezone, run_offset=-1, key_format="%Y-%m-%d"),
+        schedule=CronPartitionTimetable("0 0 * * *", timezone=stream.timezone, run_offset=-1, key_format="%Y-%m-%d"),
         catchup=False,
         max_active_runs=1,
-        tags=["cep", stream],
+        tags=["cep", stream.name],
         params={
             "day": Param(None, type=["null", "string"], format="date", description="Day to run, by its local date."),
             "pattern_set": Param(
-                None, type=["null", "string"], enum=[None, *pattern_sets], description="Only this pattern set."
+                None, type=["null", "string"], enum=[None, *stream.pattern_sets], description="Only this pattern set."
             ),
             "end_of_stream": Param(
                 False, type="boolean", description="The stream ends with the day: no match waits for later ones."
             ),
         },
-        default_args=RETRIES,
+        # Of tasks that wait for a slot those of days that are nearly done come first.
+        default_args={**RETRIES, "weight_rule": "upstream"},
     ) as dag:
-
-        def task_of(step: Step) -> SparkJob | XComArg:
-            outlets = [events_asset(stream)] if step is STEPS[-1] else []
-            if step.needs_spark:
-                return SparkJob(task_id=step.name, job=step.name, stream=stream, timezone=timezone, outlets=outlets)
-            return task(task_id=step.name, outlets=outlets)(run_step)(step.name, stream, timezone)
-
-        chain(*map(task_of, STEPS))
+        tasks = []
+        if stream.wait_hours:
+            # Rescheduled, it holds no slot; it gives up by its own, later than any deadline that can be set.
+            waiting = task.sensor(
+                task_id="wait_for_file", mode="reschedule", poke_interval=LOOKS, timeout=timedelta(days=9)
+            )
+            tasks.append(waiting(file_or_deadline)(stream.name, stream.timezone, stream.wait_hours))
+        for step in STEPS:
+            outlets = [events_asset(stream.name)] if step is STEPS[-1] else []
+            tasks.append(task(task_id=step.name, outlets=outlets)(run_step)(step.name, stream.name, stream.timezone))
+        chain(*tasks)
     return dag
 
 
-configuration = Configuration.load(configuration_path())
-for name in configuration.stream_names():
-    settings = configuration.stream_settings(name)
-    schema = StreamSchema.load(configuration.folder / settings.schema_file)
-    daily_detection(name, schema.timezone, list(settings.pattern_sets))
+for configured in configured_streams():
+    daily_detection(configured)

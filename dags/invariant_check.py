@@ -13,10 +13,7 @@ from typing import Any
 
 from airflow.providers.standard.operators.trigger_dagrun import TriggerDagRunOperator
 from airflow.sdk import DAG, AssetOrTimeSchedule, CronTriggerTimetable, Param, PartitionedAssetTimetable, task
-from cep_tasks import RETRIES, check_plans, configuration_path, events_asset, replanning_dag, statistics_params
-
-from cep_pipeline.events.schema import StreamSchema
-from cep_pipeline.pipeline.configuration import Configuration
+from cep_tasks import RETRIES, check_plans, configured_streams, events_asset, replanning_dag, statistics_params
 
 EVERY_MORNING = "0 6 * * *"
 
@@ -49,16 +46,13 @@ def invariant_check(dag_id: str, stream: str, schedule: Any, pattern_sets: list[
     return dag
 
 
-configuration = Configuration.load(configuration_path())
-for name in configuration.stream_names():
-    settings = configuration.stream_settings(name)
-    timezone = StreamSchema.load(configuration.folder / settings.schema_file).timezone
-    events = events_asset(name)
+for stream in configured_streams():
+    events = events_asset(stream.name)
     schedules = {
-        f"invariant_check_{name}": AssetOrTimeSchedule(
-            timetable=CronTriggerTimetable(EVERY_MORNING, timezone=timezone), assets=[events]
+        f"invariant_check_{stream.name}": AssetOrTimeSchedule(
+            timetable=CronTriggerTimetable(EVERY_MORNING, timezone=stream.timezone), assets=[events]
         ),
-        f"invariant_check_days_{name}": PartitionedAssetTimetable(assets=events),
+        f"invariant_check_days_{stream.name}": PartitionedAssetTimetable(assets=events),
     }
-    for dag_id, schedule in schedules.items() if settings.pattern_sets else ():
-        invariant_check(dag_id, name, schedule, list(settings.pattern_sets))
+    for dag_id, schedule in schedules.items() if stream.pattern_sets else ():
+        invariant_check(dag_id, stream.name, schedule, list(stream.pattern_sets))

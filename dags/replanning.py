@@ -11,9 +11,8 @@ connected with the patterns that the violation, or the form, names; all others k
 from __future__ import annotations
 
 from airflow.sdk import DAG, Param, task
-from cep_tasks import RETRIES, configuration_path, plan_again, replanning_dag, statistics_params
+from cep_tasks import RETRIES, configured_streams, plan_again, replanning_dag, statistics_params
 
-from cep_pipeline.pipeline.configuration import Configuration
 from cep_pipeline.planning.costs import COSTS
 from cep_pipeline.planning.planners import MULTI_PATTERN_PLANNER_NAMES, PLANNERS
 
@@ -62,8 +61,6 @@ def replanning(stream: str, pattern_sets: list[str]) -> DAG:
     return dag
 
 
-configuration = Configuration.load(configuration_path())
-for name in configuration.stream_names():
-    pattern_sets = list(configuration.stream_settings(name).pattern_sets)
-    if pattern_sets:
-        replanning(name, pattern_sets)
+for configured in configured_streams():
+    if configured.pattern_sets:
+        replanning(configured.name, list(configured.pattern_sets))

@@ -25,6 +25,7 @@ from typing import Any, Self
 import psutil
 
 from cep_pipeline.errors import InputError
+from cep_pipeline.pipeline.resident import FOLDER, stop_applications
 from cep_pipeline.spark.session import java_environment
 
 CHECKOUT = Path(__file__).resolve().parents[1]
@@ -105,6 +106,7 @@ class LocalAirflow:
             "SPARK_LOCAL_IP": HOST,
             "GX_ANALYTICS_ENABLED": "false",
             "CEP_CONFIG": str(self.configuration),
+            FOLDER: str(self.home / "spark"),
             "AIRFLOW_HOME": str(self.home),
             "AIRFLOW__CORE__DAGS_FOLDER": str(CHECKOUT / "dags"),
             "AIRFLOW__CORE__PLUGINS_FOLDER": str(CHECKOUT / "plugins"),
@@ -180,23 +182,25 @@ class LocalAirflow:
         if not self.passwords.exists():
             _write_private(self.passwords, {USER: secrets.token_urlsafe(12)})
         self.run("db", "migrate")
-        environment = self.environment()
-        logs = self.home / "logs"
-        logs.mkdir(exist_ok=True)
         for name in COMPONENTS:
-            with (logs / f"{name}.log").open("ab") as log:
-                # A session each: Ctrl-C reaches this process only, which then stops them in order.
-                self.processes[name] = subprocess.Popen(
-                    [sys.executable, "-m", "airflow", name],
-                    env=environment,
-                    cwd=CHECKOUT,
-                    stdin=subprocess.DEVNULL,
-                    stdout=log,
-                    stderr=subprocess.STDOUT,
-                    start_new_session=True,
-                )
+            self.start_component(name)
         self._wait_until(self._healthy, "Airflow did not become healthy")
         self._wait_until(lambda: bool(self.dag_ids()) or bool(self.import_errors()), "no DAG was loaded")
+
+    def start_component(self, name: str) -> None:
+        """Start one of `COMPONENTS`, in a session of its own: Ctrl-C reaches this process only, which stops them."""
+        logs = self.home / "logs"
+        logs.mkdir(exist_ok=True)
+        with (logs / f"{name}.log").open("ab") as log:
+            self.processes[name] = subprocess.Popen(
+                [sys.executable, "-m", "airflow", name],
+                env=self.environment(),
+                cwd=CHECKOUT,
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=subprocess.STDOUT,
+                start_new_session=True,
+            )
 
     def _wait_until(self, condition: Any, failure: str) -> None:
         deadline = time.monotonic() + READY_AFTER_S
@@ -243,7 +247,7 @@ class LocalAirflow:
         return [f"{error['filename']}: {error['stack_trace']}" for error in self.get("/importErrors")["import_errors"]]
 
     def stop(self) -> None:
-        """Stop all processes, those that the components started too (task runners, Spark)."""
+        """Stop all processes: the components, the tasks that they started, and the Spark application of the tasks."""
         family: list[psutil.Process] = []
         for process in self.processes.values():
             try:
@@ -263,6 +267,7 @@ class LocalAirflow:
         for process in self.processes.values():
             process.wait()
         self.processes.clear()
+        stop_applications(self.home / "spark")
 
 
 def _check_port(port: int) -> None:

@@ -136,7 +136,7 @@ class House:
     def missing_pages(self) -> list[str]:
         """Pages that sources cite and that are not there."""
         missing = []
-        for folder in (PACKAGE, "benchmarks", "dags", "plugins", "scripts", "spark_jobs", "tests"):
+        for folder in (PACKAGE, "benchmarks", "dags", "plugins", "scripts", "tests"):
             for file in sorted((self.checkout / folder).rglob("*.py")):
                 for page in re.findall(r"docs/[\w/\-]+\.md", file.read_text(encoding="utf-8")):
                     if not (self.checkout / page).exists():

@@ -92,8 +92,7 @@ def imported(file: Path) -> list[str]:
 
 
 def test_only_dags_and_plugins_know_airflow() -> None:
-    for folder in ("cep_pipeline", "spark_jobs"):
-        assert [(str(f), m) for f, m in imports(folder) if m.split(".")[0] == "airflow"] == []
+    assert [(str(f), m) for f, m in imports("cep_pipeline") if m.split(".")[0] == "airflow"] == []
 
 
 def test_only_the_spark_layer_knows_spark() -> None:

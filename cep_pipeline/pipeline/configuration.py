@@ -326,6 +326,14 @@ class StreamSettings(Document):
         ),
         examples=[{"alarms": {"file": "patterns/alarms.sase"}}],
     )
+    wait_hours: float = Field(
+        default=0,
+        ge=0,
+        le=168,
+        description="Under Airflow a day without a file waits so long after its end for one, and holds no slot "
+        "meanwhile. Then `on_missing` of the stream schema counts.",
+        examples=[3],
+    )
     statistics: StatisticsSettings = Field(
         default=StatisticsSettings(),
         description="Settings of statistics for this stream. Those that are not given are those of the top level.",
@@ -432,6 +440,14 @@ class SparkSettings(Document):
         description="The archive that `cep package` made: Spark ships it to the workers of a cluster, which then need "
         "Java, Spark and Python, but not the project. Without it they must have the project installed.",
         examples=["cep-workers.tar.gz"],
+    )
+    idle_minutes: float = Field(
+        default=5.0,
+        ge=0,
+        le=1440,
+        description="Under Airflow all tasks share one Spark application, which ends when no task has used it for so "
+        "long.",
+        examples=[30],
     )
 
 

@@ -3,7 +3,7 @@
 `STEPS` is the one list of them. `cep run` does the steps of many days in one process (`run`); Airflow does them one at
 a time, each in a process of its own (`tasks`). Both take the steps, and the recording of what a run did, from here. To
 add a step, write its function and put a `Step` into the list: it shows in `cep run`, in the DAG of each stream and in
-`--steps`. A step that needs Spark also has a script of its name in `spark_jobs/`.
+`--steps`.
 
 A step works on the days that it is given, each under its lease. It reads what is published and what the steps before it
 have put into the `DayWork`, and it publishes last: a step that fails leaves every published table as it was.
@@ -41,7 +41,7 @@ class Step:
     Attributes
     ----------
     name
-        Name of the task in the DAG, and of the script in `spark_jobs/`.
+        Name of the task in the DAG.
     option
         The value of `--steps` that asks `cep run` for it; steps that belong together share one.
     run
@@ -55,6 +55,8 @@ class Step:
         Tells whether `cep run` does the step for a day though it is not asked for.
     takes, gives
         The attributes of the `DayWork` that it takes over from steps before it, and those that it hands on.
+    follows
+        The step that the day before must have done first, where both days are on their way; "": none.
     """
 
     name: str
@@ -65,6 +67,7 @@ class Step:
     needed: Callable[[DayWork], bool] = lambda _: False
     takes: tuple[str, ...] = ("staged",)
     gives: tuple[str, ...] = ()
+    follows: str = ""
 
 
 def ingest(works: Sequence[DayWork]) -> None:
@@ -74,10 +77,9 @@ def ingest(works: Sequence[DayWork]) -> None:
 
     first = works[0]
     remove_scratch(first.scratch)
-    spark = first.session()
     with first.observer.step(f"ingest {_span(works)}") as progress, first.timed("ingest") as counts:
         staged_days = stage_days(
-            spark,
+            first.session,
             first.stream.schema,
             [work.day for work in works],
             first.stream.data,
@@ -214,10 +216,17 @@ def publish(works: Sequence[DayWork]) -> None:
 STEPS: tuple[Step, ...] = (
     Step("ingest", "ingest", ingest, needs_spark=True, given="days", takes=(), gives=("staged",)),
     Step("validate", "ingest", validate, given="days"),
-    Step("preprocess", "ingest", preprocess, needs_spark=True, given="days"),
-    Step("estimate_statistics", "statistics", estimate_statistics, needs_spark=True, needed=lacks_statistics),
-    Step("plan", "plan", plan, given="pattern set", needed=lambda _: True),
-    Step("detect", "detect", detect, needs_spark=True, given="pattern set", gives=("detected",)),
+    Step("preprocess", "ingest", preprocess, needs_spark=True, given="days", follows="preprocess"),
+    Step(
+        "estimate_statistics",
+        "statistics",
+        estimate_statistics,
+        needs_spark=True,
+        needed=lacks_statistics,
+        follows="estimate_statistics",
+    ),
+    Step("plan", "plan", plan, given="pattern set", needed=lambda _: True, follows="plan"),
+    Step("detect", "detect", detect, needs_spark=True, given="pattern set", gives=("detected",), follows="publish"),
     Step("publish", "detect", publish, given="pattern set", takes=("staged", "detected")),
 )
 """The steps of a day in their order. The list begins with those that `cep run` does for several days side by side."""

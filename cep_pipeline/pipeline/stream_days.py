@@ -48,6 +48,12 @@ def days_with_files(stream: Stream) -> list[date]:
     return sorted(days)
 
 
+def has_files(stream: Stream, day: date) -> bool:
+    """True if a raw file is there that may hold events of the day."""
+    files, _ = files_of_day(_source(stream).paths, stream.data, day)
+    return bool(files)
+
+
 def days_without_files(stream: Stream, tables: StreamTables, days: Iterable[date]) -> list[str]:
     """Return a sentence for each published day whose raw files are gone.
 

@@ -1,27 +1,30 @@
 """The pipeline as tasks of a scheduler: the steps of a day as processes, checks of plans, replanning, maintenance.
 
-The steps are those of `day.STEPS`, which `cep run` does in one process. Those that need Spark run in an application of
-their own (`spark_jobs/`), the others in the process of the task. Each takes over what the one before handed on: JSON
-documents in a scratch folder of the run and day, beside the staged events. Each step can be repeated; the folder goes
-with the last one.
+The steps are those of `day.STEPS`, which `cep run` does in one process. As tasks they share one Spark application
+(`resident`). Each takes over what the one before handed on: JSON documents in a scratch folder of the run
+and day, beside the staged events. Each step can be repeated; the folder goes with the last one.
+
+Several days may be on their way at once. A step that carries on from the day before waits until that day has come as
+far (`Step.follows`), so that days which are begun in order are never redone. A day whose run has died is left behind.
 """
 
 from __future__ import annotations
 
-import argparse
 import json
 import logging
-import sys
+import re
+import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from datetime import date, datetime
+from datetime import UTC, date, datetime
+from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pyarrow.fs as pafs
 
-from cep_pipeline.errors import CepError, DataError, InputError
+from cep_pipeline.errors import NOT_RETRIED, CepError, DataError, InputError
 from cep_pipeline.events.staged_day import StagedDay
 from cep_pipeline.pipeline.configuration import Configuration
 from cep_pipeline.pipeline.day import PUBLISH_EVENTS, STEPS, Step, record_failure, record_run, step_of
@@ -30,13 +33,17 @@ from cep_pipeline.pipeline.fresh_statistics import StatisticsRequest
 from cep_pipeline.pipeline.plan_checks import Violation, check_invariants
 from cep_pipeline.pipeline.plans import check_runnable
 from cep_pipeline.pipeline.replanning import PlanRequest, replan
+from cep_pipeline.pipeline.resident import Application, NoKeeperError
+from cep_pipeline.pipeline.stream_days import find_stale_days, has_files
 from cep_pipeline.storage import folder_name, make_directory, open_filesystem, remove_scratch, storage_errors
+from cep_pipeline.warehouse.leases import day_unit
 from cep_pipeline.warehouse.records import RunStep
 
 if TYPE_CHECKING:
     from cep_pipeline.pipeline.configuration import PatternSet, Stream
     from cep_pipeline.spark.session import SparkSession
     from cep_pipeline.warehouse.stream_tables import StreamTables
+    from cep_pipeline.warehouse.warehouse import Warehouse
 
 
 logger = logging.getLogger(__name__)
@@ -45,6 +52,9 @@ DONE = "steps"
 """Document that says since when the run works on the day, and which steps are done."""
 LEASE_WAIT_S = 10.0
 """A task of the same run may just be giving the lease up."""
+LIVES_S = 120.0
+"""A day on its way of which no task has worked for so long is not waited for."""
+_POLL_S = 0.25
 
 
 @dataclass(frozen=True)
@@ -67,32 +77,61 @@ class DayTask:
     end_of_stream: bool = False
 
 
-def run_task(step: str, task: DayTask, spark: SparkSession | None = None) -> None:
+def run_task(step: str, task: DayTask, session: Callable[[], SparkSession] | None = None) -> bool:
     """Do one step of a day, and hand on what it made.
 
     Parameters
     ----------
     step
         Name of a step.
-    spark
-        The session of a step that needs Spark.
+    session
+        Makes the session of a step that needs Spark.
+
+    Returns
+    -------
+    bool
+        True if the day is done: after the last step, or where the day has no file and is skipped.
 
     Raises
     ------
     InputError
-        The step before has not been done.
+        The step before has not been done, and the run has not ended either. Of a run that has ended each step can be
+        repeated: those before it are done again too.
     DataError
         The day failed validation: too many rejected rows, or a failed critical expectation.
     """
     chosen = step_of(step)
-    with _work(task, chosen, spark) as (work, handover):
+    if chosen is not STEPS[0] and _has_ended(task):
+        logger.info("%s: the run had ended and was tidied up; the steps before %s are done again", task.day, step)
+        for earlier in STEPS[: STEPS.index(chosen)]:
+            if run_task(earlier.name, task, session):
+                return True
+    with _work(task, chosen, session) as (work, handover):
+        _wait_for_days_before(work, chosen)
         chosen.run([work])
-        if chosen is STEPS[-1]:
+        done = chosen is STEPS[-1] or (work.skipped and chosen is not STEPS[0])
+        if done:
             record_run(work, "succeeded")
         else:
             handover.hand_on(work, chosen)
-    if chosen is STEPS[-1]:
+    if done:
         remove_scratch(handover.location)
+    return done
+
+
+def _has_ended(task: DayTask) -> bool:
+    """True if the run of the task has succeeded, and what its steps had handed on has been removed."""
+    configuration = Configuration.load(task.config)
+    warehouse = configuration.open_warehouse()
+    filesystem, path = open_filesystem(f"{_scratch_of(task, warehouse)}/{DONE}.json")
+    if filesystem.get_file_info(path).type == pafs.FileType.File:
+        return False
+    runs = warehouse.stream(configuration.stream(task.stream).schema).runs()
+    return any((run.run_id, run.day, run.status) == (task.run_id, task.day, "succeeded") for run in runs)
+
+
+def _scratch_of(task: DayTask, warehouse: Warehouse) -> str:
+    return f"{warehouse.scratch}/{task.stream}-{task.day}-{folder_name(task.run_id)}"
 
 
 class _TaskObserver(SilentObserver):
@@ -139,8 +178,12 @@ class _Handover:
         for name in step.gives:
             to_json, _ = _DOCUMENTS[name]
             self.write(name, to_json(work))
-        done = [[one.name, one.seconds, dict(one.counts)] for one in work.steps]
-        self.write(DONE, {"started": work.started.isoformat(), "steps": done})
+        self.tell(work, step.name)
+
+    def tell(self, work: DayWork, last: str = "", *, failed: bool = False) -> None:
+        """Write how far the run has come: the last step that is done, or that the run has failed for good."""
+        steps = [[one.name, one.seconds, dict(one.counts)] for one in work.steps]
+        self.write(DONE, {"started": work.started.isoformat(), "steps": steps, "last": last, "failed": failed})
 
     def take_over(self, work: DayWork, step: Step) -> None:
         """Read what the steps before have made into the work of a step."""
@@ -173,7 +216,7 @@ _DOCUMENTS: Mapping[str, tuple[Callable[[DayWork], Any], Callable[[DayWork, Any]
 
 
 @contextmanager
-def _work(task: DayTask, step: Step, spark: SparkSession | None) -> Iterator[tuple[DayWork, _Handover]]:
+def _work(task: DayTask, step: Step, session: Callable[[], SparkSession] | None) -> Iterator[tuple[DayWork, _Handover]]:
     """Hold the lease of the day for a step; a failure is recorded with the run."""
     configuration = Configuration.load(task.config)
     stream = configuration.stream(task.stream)
@@ -181,7 +224,7 @@ def _work(task: DayTask, step: Step, spark: SparkSession | None) -> Iterator[tup
     check_runnable(pattern_sets)
     warehouse = configuration.open_warehouse()
     tables = warehouse.stream(stream.schema)
-    handover = _Handover(f"{warehouse.scratch}/{task.stream}-{task.day}-{folder_name(task.run_id)}")
+    handover = _Handover(_scratch_of(task, warehouse))
     with tables.day_lease(task.day, run_id=task.run_id, wait_s=LEASE_WAIT_S) as lease:
         work = DayWork(
             stream,
@@ -195,71 +238,66 @@ def _work(task: DayTask, step: Step, spark: SparkSession | None) -> Iterator[tup
             observer=_TaskObserver(),
             scratch=handover.events,
         )
-        if spark is not None:
-            work.session = lambda: spark
+        if session is not None:
+            work.session = cache(session)
         try:
             if step is STEPS[0]:
-                handover.write(DONE, {"started": work.started.isoformat(), "steps": []})
+                handover.tell(work)
                 record_run(work, "running")
             else:
                 handover.take_over(work, step)
             yield work, handover
-        except CepError as error:
+        except (CepError, KeyboardInterrupt) as error:
             record_failure(work, error)
+            if isinstance(error, CepError) and error.exit_code in NOT_RETRIED:
+                handover.tell(work, failed=True)
             raise
 
 
-# -- the scripts in spark_jobs/ ----------------------------------------------------------------------------------------
+# -- several days on their way -----------------------------------------------------------------------------------------
 
 
-def run_spark_job(step: str, description: str, arguments: Sequence[str] | None = None) -> int:
-    """Run a step of a day in a Spark session, and return the exit code.
-
-    Parameters
-    ----------
-    step
-        Name of a step that needs Spark.
-    description
-        Text for the help of the script.
-    arguments
-        Those of the command line, if not the process's own.
-    """
-    parser = argparse.ArgumentParser(description=description)
-    parser.add_argument("--config", type=Path, required=True, help="pipeline.yaml")
-    parser.add_argument("--stream", required=True, help="a stream of the configuration")
-    parser.add_argument("--day", required=True, help="day to work on, YYYY-MM-DD")
-    parser.add_argument("--run-id", required=True, help="the run that all steps of the day share")
-    parser.add_argument("--pattern-set", help="only this pattern set")
-    parser.add_argument("--end-of-stream", action="store_true", help="the stream ends with the day")
-    parser.add_argument("--master", help="Spark master, where spark-submit does not give one")
-    parsed = parser.parse_args(arguments)
-    try:
-        return _run(step, parsed)
-    except CepError as error:
-        print(f"error: {error}", file=sys.stderr)  # noqa: T201 - a script's own output
-        return error.exit_code
+def _wait_for_days_before(work: DayWork, step: Step) -> None:
+    """Wait until the days before have come as far as the step needs; a note says for which one."""
+    noted: set[date] = set()
+    while (day := _day_before(work, step)) is not None:
+        if day not in noted:
+            noted.add(day)
+            logger.info(
+                "%s: waiting for the step %s of %s, which carries over to this day", work.day, step.follows, day
+            )
+        time.sleep(_POLL_S)
 
 
-def _run(step: str, parsed: argparse.Namespace) -> int:
-    from cep_pipeline.spark.session import spark_session
+def _day_before(work: DayWork, step: Step) -> date | None:
+    """The first earlier day on its way that has not come as far as the step needs."""
+    if not step.follows:
+        return None
+    order = [one.name for one in STEPS]
+    scratch = work.tables.warehouse.scratch
+    filesystem, path = open_filesystem(scratch)
+    folders = filesystem.get_file_info(pafs.FileSelector(path, allow_not_found=True))
+    for folder in sorted(folders, key=lambda one: one.base_name):
+        named = re.match(rf"{re.escape(work.stream.name)}-(\d{{4}}-\d\d-\d\d)-", folder.base_name)
+        if named is None or (day := date.fromisoformat(named[1])) >= work.day:
+            continue
+        handover = _Handover(f"{scratch}/{folder.base_name}")
+        info = filesystem.get_file_info(f"{folder.path}/{DONE}.json")
+        if info.type != pafs.FileType.File:  # it has just been tidied up
+            continue
+        told = handover.read(DONE, {"failed": True})
+        last = order.index(told["last"]) if told.get("last") in order else -1
+        if told.get("failed") or last >= order.index(step.follows):
+            continue
+        idle_s = (datetime.now(UTC) - info.mtime).total_seconds()
+        if idle_s < LIVES_S or _is_worked_on(work, day):
+            return day
+    return None
 
-    try:
-        day = date.fromisoformat(parsed.day)
-    except ValueError:
-        raise InputError(f"--day {parsed.day!r} is no day; write it as 2013-10-07") from None
-    task = DayTask(parsed.config, parsed.stream, day, parsed.run_id, parsed.pattern_set, parsed.end_of_stream)
-    configuration = Configuration.load(parsed.config)
-    spark = spark_session(
-        parsed.master,
-        app_name=f"cep {step} {parsed.stream} {day}",
-        properties=configuration.settings.spark.properties,
-        package=configuration.package,
-    )
-    try:
-        run_task(step, task, spark)
-    finally:
-        spark.stop()
-    return 0
+
+def _is_worked_on(work: DayWork, day: date) -> bool:
+    units = {lease.unit for lease in work.tables.warehouse.leases() if lease.stream == work.stream.name}
+    return day_unit(day) in units
 
 
 # -- checking and replanning: tasks are given texts, and hand on JSON values -------------------------------------------
@@ -386,3 +424,66 @@ def verify_warehouse(config: Path, deep: bool) -> dict[str, int]:
             "The log of the task names all of them"
         )
     return {"tables": report.tables, "files": report.files, "size_bytes": report.size_bytes, "rows": report.rows}
+
+
+# -- jobs of the resident application ----------------------------------------------------------------------------------
+
+
+def _step_job(session: Callable[[str], SparkSession], step: str, task: dict[str, Any]) -> bool:
+    known = {**task, "config": Path(task["config"]), "day": date.fromisoformat(task["day"])}
+    return run_task(step, DayTask(**known), lambda: session(task["stream"]))
+
+
+def _stale_job(session: Callable[[str], SparkSession], config: str, stream: str, run_id: str) -> list[str]:
+    from cep_pipeline.pipeline.run import PipelineRun
+
+    configuration = Configuration.load(Path(config))
+    chosen = configuration.stream(stream)
+    tables = configuration.open_warehouse().stream(chosen.schema)
+    run = PipelineRun(
+        chosen,
+        tables,
+        configuration.settings.spark,
+        chosen.pattern_sets,
+        cache(lambda: session(stream)),
+        _TaskObserver(),
+        run_id=run_id,
+    )
+    return [day.day.isoformat() for day in run.run_stale().days]
+
+
+JOBS: Mapping[str, Callable[..., Any]] = {"step": _step_job, "stale": _stale_job}
+"""The jobs that tasks hand to the resident application; arguments and results are JSON values."""
+
+
+def run_step(step: str, task: DayTask, master: str | None = None) -> bool:
+    """Do one step of a day in the resident application, as `run_task` does in this process.
+
+    The application is started where a step needs Spark. A day without files needs none, so it is looked at here.
+
+    Parameters
+    ----------
+    master
+        Spark's, if not that of the configuration.
+    """
+    configuration = Configuration.load(task.config)
+    application = Application.of(configuration, master)
+    chosen = step_of(step)
+    start = chosen.needs_spark and (chosen is not STEPS[0] or has_files(configuration.stream(task.stream), task.day))
+    arguments = {"step": step, "task": {**vars(task), "config": str(task.config), "day": task.day.isoformat()}}
+    try:
+        return bool(application.call("step", arguments, start=start))
+    except NoKeeperError:
+        if chosen is STEPS[0] or not _has_ended(task):
+            return run_task(step, task)
+    return bool(application.call("step", arguments))
+
+
+def redo_stale(config: Path, stream: str, run_id: str, master: str | None = None) -> list[str]:
+    """Redo the stale days of a stream in the resident application; returns the days that were redone."""
+    configuration = Configuration.load(config)
+    chosen = configuration.stream(stream)
+    if not find_stale_days(chosen, configuration.open_warehouse().stream(chosen.schema)):
+        return []
+    application = Application.of(configuration, master)
+    return list(application.call("stale", {"config": str(config), "stream": stream, "run_id": run_id}))

@@ -53,7 +53,7 @@ Outcome = TypeVar("Outcome")
 
 
 def stage_days(
-    spark: SparkSession,
+    session: Callable[[], SparkSession],
     schema: StreamSchema,
     days: Sequence[date],
     data_root: str | Path,
@@ -68,6 +68,8 @@ def stage_days(
 
     Parameters
     ----------
+    session
+        Makes the Spark session, which days without files do not need.
     days
         Ascending.
     data_root
@@ -97,14 +99,15 @@ def stage_days(
         return []
     directory = DataDirectory(scratch, "scratch")
     work = _Ingestion(
-        spark, schema, [_Day(day) for day in days], str(data_root), directory, run_rows, range_rows, progress
+        session, schema, [_Day(day) for day in days], str(data_root), directory, run_rows, range_rows, progress
     )
     work.find_files()
-    importing = start_import()
+    importing = start_import() if any(state.files for state in work.days) else None
     work.parse()
     work.merge()
-    with work.timed("import"):
-        importing.result()
+    if importing is not None:
+        with work.timed("import"):
+            importing.result()
     return work.validate(earlier_row_counts)
 
 
@@ -138,7 +141,7 @@ class _Day:
 class _Ingestion:
     """The steps of one ingestion and what is known between them."""
 
-    spark: SparkSession
+    session: Callable[[], SparkSession]
     schema: StreamSchema
     days: Sequence[_Day]
     data_root: str
@@ -160,9 +163,11 @@ class _Ingestion:
         self, tasks: Sequence[Task], function: Callable[[Task, int, int], Outcome], step: str, doing: str
     ) -> list[Outcome]:
         what = f"{self.schema.name}: {doing}"
+        if not tasks:
+            return []
         with self.timed(step):
             return run_tasks(
-                self.spark, partial(_numbered, function), list(enumerate(tasks)), what=what, progress=self.progress
+                self.session(), partial(_numbered, function), list(enumerate(tasks)), what=what, progress=self.progress
             )
 
     # -- raw files to runs -------------------------------------------------------------------------------------------

@@ -12,6 +12,7 @@ import sys
 import threading
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 from types import FrameType
@@ -114,6 +115,77 @@ def _python_of_workers(command: str | None) -> Iterator[None]:
         yield
     finally:
         os.environ["PYSPARK_PYTHON"] = before
+
+
+@dataclass(frozen=True)
+class Gateway:
+    """The address of the JVM of a Spark application that runs in another process of this machine, and its secret."""
+
+    port: int
+    secret: str
+
+
+def gateway_of(session: SparkSession) -> Gateway:
+    """The address by which other processes of this machine reach the JVM of a session (`attach`)."""
+    gateway = session.sparkContext._gateway
+    assert gateway is not None
+    parameters = gateway.gateway_parameters
+    return Gateway(int(parameters.port), str(parameters.auth_token))
+
+
+def is_stopped(session: SparkSession) -> bool:
+    """True if the JVM of a session has ended, or its application has been stopped, such as on Spark's own page."""
+    gateway = session.sparkContext._gateway
+    assert gateway is not None
+    if gateway.proc.poll() is not None:
+        return True
+    try:
+        return bool(session.sparkContext._jsc.sc().isStopped())
+    except Exception:  # noqa: BLE001 - py4j raises errors of many kinds where the JVM is just ending
+        return True
+
+
+def attach(gateway: Gateway, pool: str) -> SparkSession:
+    """Make a session of this process on the Spark application of another one.
+
+    The code of the driver runs in this process, and the tasks in the workers of the application, which stay warm. The
+    session must not be stopped: that would stop the application.
+
+    Parameters
+    ----------
+    gateway
+        Of the JVM in which the application runs.
+    pool
+        The jobs of a pool run in their order; pools share the cores (`spark.scheduler.mode: FAIR`).
+    """
+    from py4j.protocol import Py4JError
+    from pyspark import SparkConf, SparkContext
+    from pyspark.java_gateway import launch_gateway
+    from pyspark.sql import SparkSession
+
+    address = {"PYSPARK_GATEWAY_PORT": str(gateway.port), "PYSPARK_GATEWAY_SECRET": gateway.secret}
+    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+    os.environ.update(address)
+    try:
+        java = launch_gateway()
+        found = java.jvm.org.apache.spark.sql.SparkSession.getDefaultSession()
+        if found.isEmpty():
+            raise CepError("the Spark application has been stopped; a further try starts another one")
+        context = java.jvm.org.apache.spark.api.java.JavaSparkContext(found.get().sparkContext())
+        interrupted = signal.getsignal(signal.SIGINT)
+        conf = SparkConf(_jvm=java.jvm, _jconf=context.getConf())
+        with _python_of_workers(conf.get("spark.pyspark.python", "")):
+            attached = SparkContext(gateway=java, jsc=context, conf=conf)
+        if threading.current_thread() is threading.main_thread():
+            # PySpark's own answer to Ctrl-C cancels all jobs of the application, those of other processes too.
+            signal.signal(signal.SIGINT, interrupted)
+        attached.setLocalProperty("spark.scheduler.pool", pool)
+        return SparkSession(attached)
+    except (Py4JError, OSError) as error:
+        raise CepError(f"the Spark application cannot be reached: {error}; a further try starts another one") from error
+    finally:
+        for name in address:
+            os.environ.pop(name, None)
 
 
 @contextmanager

@@ -1,6 +1,5 @@
 from __future__ import annotations
 
-import os
 import subprocess
 import sys
 from datetime import UTC, date, datetime
@@ -16,6 +15,7 @@ from cep_pipeline.pipeline.tasks import DayTask
 from tests.dags.conftest import CHECKOUT
 
 STEPS = ["ingest", "validate", "preprocess", "estimate_statistics", "plan", "detect", "publish"]
+DAGS = ("daily_detection", "invariant_check", "invariant_check_days", "replanning")
 STREAMS = sorted(yaml.safe_load((CHECKOUT / "pipeline.yaml").read_text())["streams"])
 
 
@@ -39,25 +39,9 @@ def test_the_last_step_updates_the_asset_of_the_events(dags: dict[str, Any], str
     assert outlets == {**{step: [] for step in STEPS}, "publish": [f"cep://{stream}/events"]}
 
 
-def test_a_last_step_that_runs_on_spark_updates_the_asset_too(
-    dags: dict[str, Any], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    from airflow.dag_processing.dagbag import DagBag
-
-    from cep_pipeline.pipeline import day
-
-    shorter = day.STEPS[:-1]
-    assert shorter[-1].needs_spark
-    monkeypatch.setattr(day, "STEPS", shorter)
-    bag = DagBag(str(CHECKOUT / "dags" / "daily_detection.py"), bundle_name="dags-folder")
-    assert bag.import_errors == {}
-    for stream in STREAMS:
-        tasks = bag.dags[f"daily_detection_{stream}"].tasks
-        outlets = {task.task_id: [asset.uri for asset in task.outlets] for task in tasks}
-        assert outlets == {**{step.name: [] for step in shorter}, shorter[-1].name: [f"cep://{stream}/events"]}
-
-
-@pytest.mark.parametrize("name", ["daily_detection", "invariant_check", "invariant_check_days", "replanning"])
+@pytest.mark.parametrize(
+    "name", ["daily_detection", "invariant_check", "invariant_check_days", "replanning", "stale_days"]
+)
 @pytest.mark.parametrize("stream", STREAMS)
 def test_one_run_at_a_time_and_retries_that_wait_longer_each_time(dags: dict[str, Any], stream: str, name: str) -> None:
     dag = dags[f"{name}_{stream}"]
@@ -66,18 +50,7 @@ def test_one_run_at_a_time_and_retries_that_wait_longer_each_time(dags: dict[str
     for task in dag.tasks:
         assert task.retries > 0
         assert task.retry_exponential_backoff
-
-
-def test_spark_work_is_submitted_on_the_default_connection(dags: dict[str, Any]) -> None:
-    from airflow.providers.apache.spark.operators.spark_submit import SparkSubmitOperator
-
-    dag = dags["daily_detection_us_equity_trades"]
-    jobs = {task.task_id: task for task in dag.tasks if isinstance(task, SparkSubmitOperator)}
-    assert sorted(jobs) == ["detect", "estimate_statistics", "ingest", "preprocess"]
-    for name, job in jobs.items():
-        assert job._conn_id == "spark_default"
-        assert Path(job.application) == CHECKOUT / "spark_jobs" / f"{name}.py"
-        assert Path(job.application).is_file()
+        assert task.execution_timeout is not None, "what hangs would hold its day for ever"
 
 
 def test_a_dag_file_is_parsed_without_heavy_imports(airflow_home: Path) -> None:
@@ -173,60 +146,138 @@ def test_wrong_input_and_failed_data_are_not_retried(airflow_home: Path) -> None
             raise passing
 
 
-def submit(folder: Path, monkeypatch: pytest.MonkeyPatch, exit_code: int, **params: str | bool) -> str:
-    """Run the ingest job with a spark-submit that notes its command and ends with an exit code."""
-    from cep_tasks import SparkJob
+Step = tuple[str, DayTask, str | None]
 
-    command = folder / "spark-submit"
-    command.write_text(f'#!/bin/sh\nprintf "%s\\n" "$@" > {folder}/arguments\necho the reason\nexit {exit_code}\n')
-    command.chmod(0o755)
-    monkeypatch.setenv("PATH", f"{folder}{os.pathsep}{os.environ['PATH']}")
+
+@pytest.fixture
+def steps(airflow_home: Path, monkeypatch: pytest.MonkeyPatch) -> list[Step]:
+    """The steps that tasks hand to the shared application, which does nothing here."""
+    given: list[Step] = []
     monkeypatch.setenv("CEP_CONFIG", "/etc/cep/pipeline.yaml")
-    given = context(partition="2013-10-07")
-    given["params"].update(params)
-    SparkJob(task_id="ingest", job="ingest", stream="trades", timezone="UTC").execute(given)
-    return (folder / "arguments").read_text()
+
+    def take(step: str, task: DayTask, master: str | None) -> bool:
+        given.append((step, task, master))
+        return step in DONE_AFTER
+
+    monkeypatch.setattr("cep_pipeline.pipeline.tasks.run_step", take)
+    return given
 
 
-@pytest.mark.parametrize("ends", [False, True])
-def test_a_step_without_spark_is_given_the_same_as_a_job(
-    airflow_home: Path, monkeypatch: pytest.MonkeyPatch, ends: bool
-) -> None:
+DONE_AFTER: set[str] = {"publish"}
+
+
+def do_step(monkeypatch: pytest.MonkeyPatch, step: str, **params: str | bool) -> None:
     import cep_tasks
 
     given = context(partition="2013-10-07")
-    given["params"].update(pattern_set="market", end_of_stream=ends)
-    done: list[tuple[str, DayTask]] = []
-    monkeypatch.setenv("CEP_CONFIG", "/etc/cep/pipeline.yaml")
+    given["params"].update(params)
     monkeypatch.setattr(cep_tasks, "get_current_context", lambda: given)
-    monkeypatch.setattr("cep_pipeline.pipeline.tasks.run_task", lambda step, task: done.append((step, task)))
-    cep_tasks.run_step("publish", "trades", "UTC")
+    cep_tasks.run_step(step, "trades", "UTC")
+
+
+@pytest.mark.parametrize("ends", [False, True])
+def test_a_step_is_given_configuration_stream_day_run_and_master(
+    steps: list[Step], monkeypatch: pytest.MonkeyPatch, ends: bool
+) -> None:
+    for step in ("ingest", "publish"):
+        do_step(monkeypatch, step, pattern_set="market", end_of_stream=ends)
     task = DayTask(Path("/etc/cep/pipeline.yaml"), "trades", date(2013, 10, 7), "manual__1", "market", ends)
-    assert done == [("publish", task)]
+    assert steps == [("ingest", task, "local[2]"), ("publish", task, "local[2]")]
 
 
-def test_a_job_is_given_configuration_stream_day_and_run(
+@pytest.mark.parametrize(
+    ("connection", "master"),
+    [
+        ('{"conn_type": "spark", "host": "spark://spark-master", "port": 7077}', "spark://spark-master:7077"),
+        ('{"conn_type": "spark", "host": "local[*]", "extra": {"deploy-mode": "client"}}', "local[*]"),
+        (None, None),
+    ],
+)
+def test_the_connection_names_the_master(
+    airflow_home: Path, monkeypatch: pytest.MonkeyPatch, connection: str | None, master: str | None
+) -> None:
+    from airflow.sdk import Connection
+    from airflow.sdk.exceptions import AirflowNotFoundException
+    from cep_tasks import spark_master
+
+    if connection is None:
+
+        def missing(conn_id: str) -> Any:
+            raise AirflowNotFoundException(conn_id)
+
+        monkeypatch.setattr(Connection, "get", missing)
+    else:
+        monkeypatch.setenv("AIRFLOW_CONN_SPARK_DEFAULT", connection)
+    assert spark_master() == master
+
+
+def test_what_follows_a_day_without_a_file_is_skipped(steps: list[Step], monkeypatch: pytest.MonkeyPatch) -> None:
+    from airflow.sdk.exceptions import AirflowSkipException
+
+    monkeypatch.setattr(f"{__name__}.DONE_AFTER", {"validate", "publish"})
+    do_step(monkeypatch, "ingest")
+    with pytest.raises(AirflowSkipException, match="2013-10-07 has no file"):
+        do_step(monkeypatch, "validate")
+
+
+def write_stream(folder: Path, **settings: Any) -> None:
+    """A configuration with one stream, whose days are files of their own."""
+    (folder / "raw").mkdir()
+    schema = yaml.safe_load((CHECKOUT / "streams" / "generated_trades.yaml").read_text())
+    (folder / "trades.yaml").write_text(yaml.safe_dump(schema))
+    stream = {"schema": "trades.yaml", "data": "raw", **settings}
+    (folder / "pipeline.yaml").write_text(yaml.safe_dump({"streams": {"generated_trades": stream}}))
+
+
+def test_a_day_that_waits_for_its_file_looks_for_it_until_the_deadline(
     airflow_home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    arguments = submit(tmp_path, monkeypatch, 0, pattern_set="market", end_of_stream=True).splitlines()
-    assert arguments[arguments.index("--master") + 1] == "local[2]"
-    assert arguments[-7:] == [
-        str(CHECKOUT / "spark_jobs" / "ingest.py"),
-        "--config=/etc/cep/pipeline.yaml",
-        "--stream=trades",
-        "--day=2013-10-07",
-        "--run-id=manual__1",
-        "--pattern-set=market",
-        "--end-of-stream",
-    ]
+    import cep_tasks
+    from airflow.dag_processing.dagbag import DagBag
+
+    write_stream(tmp_path, wait_hours=3)
+    monkeypatch.setenv("CEP_CONFIG", str(tmp_path / "pipeline.yaml"))
+    bag = DagBag(str(CHECKOUT / "dags" / "daily_detection.py"), bundle_name="dags-folder")
+    assert bag.import_errors == {}
+    dag = bag.dags["daily_detection_generated_trades"]
+    sensor = dag.get_task("wait_for_file")
+    assert sensor.mode == "reschedule", "no slot is held"
+    assert sensor.downstream_task_ids == {"ingest"}
+    day = datetime.now(UTC).date()
+    monkeypatch.setattr(cep_tasks, "get_current_context", lambda: context(day=day.isoformat()))
+    assert not cep_tasks.file_or_deadline("generated_trades", "UTC", 3.0)
+    assert cep_tasks.file_or_deadline("generated_trades", "UTC", -25.0), "on_missing says what follows"
+    (tmp_path / "raw" / day.isoformat()).mkdir()
+    (tmp_path / "raw" / day.isoformat() / "trades.csv.gz").touch()
+    assert cep_tasks.file_or_deadline("generated_trades", "UTC", 3.0)
 
 
-@pytest.mark.parametrize(("exit_code", "final"), [(1, False), (2, True), (3, True), (4, False), (137, False)])
-def test_the_exit_code_of_a_job_says_whether_it_is_retried(
-    airflow_home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, exit_code: int, final: bool
+def test_a_wrong_configuration_is_explained_where_the_dags_are_read(
+    airflow_home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from airflow.sdk.exceptions import AirflowException, AirflowFailException
+    from cep_tasks import configured_streams
 
-    with pytest.raises(AirflowException, match="the reason") as raised:
-        submit(tmp_path, monkeypatch, exit_code)
-    assert isinstance(raised.value, AirflowFailException) is final
+    write_stream(tmp_path)
+    monkeypatch.setenv("CEP_CONFIG", str(tmp_path / "pipeline.yaml"))
+    assert [one.name for one in configured_streams()] == ["generated_trades"]
+    (tmp_path / "trades.yaml").unlink()
+    with pytest.raises(InputError, match=r"trades\.yaml"):
+        configured_streams()
+    (tmp_path / "pipeline.yaml").write_text("streams: [trades]")
+    with pytest.raises(InputError, match=r"pipeline\.yaml"):
+        configured_streams()
+
+
+def test_stale_days_are_redone_and_where_there_are_none_the_task_is_skipped(
+    airflow_home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    import cep_tasks
+    from airflow.sdk.exceptions import AirflowSkipException
+
+    monkeypatch.setattr(cep_tasks, "get_current_context", context)
+    found = ["2013-10-08"]
+    monkeypatch.setattr("cep_pipeline.pipeline.tasks.redo_stale", lambda *_: found)
+    assert cep_tasks.redo_stale_days("trades") == ["2013-10-08"]
+    found.clear()
+    with pytest.raises(AirflowSkipException, match="no day is stale"):
+        cep_tasks.redo_stale_days("trades")

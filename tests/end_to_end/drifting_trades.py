@@ -14,7 +14,7 @@ CHECKOUT = Path(__file__).resolve().parents[2]
 STREAM = "generated_trades"
 DAG = f"daily_detection_{STREAM}"
 CHECK, CHECK_DAYS = f"invariant_check_{STREAM}", f"invariant_check_days_{STREAM}"
-REPLANNING = f"replanning_{STREAM}"
+REPLANNING, STALE = f"replanning_{STREAM}", f"stale_days_{STREAM}"
 FIRST = date(2025, 1, 6)
 DAYS = [FIRST + timedelta(days=k) for k in range(4)]
 RARE = dict(zip(DAYS, ("BAC", "BAC", "SPY", "SPY"), strict=True))
@@ -78,9 +78,7 @@ def write_days(folder: Path) -> None:
         rejected = b'"SPY",no time,1.0,100,"P",false\n' if day == DAYS[0] else b""
         path.write_bytes(gzip.compress(thinned(gzip.decompress(path.read_bytes()), symbol, "AIG") + rejected))
     (folder / "patterns.sase").write_text(PATTERNS)
-    schema = (CHECKOUT / "streams" / f"{STREAM}.yaml").read_text()
-    assert "on_missing: skip" in schema
-    (folder / f"{STREAM}.yaml").write_text(schema.replace("on_missing: skip", "on_missing: error"))
+    (folder / f"{STREAM}.yaml").write_text((CHECKOUT / "streams" / f"{STREAM}.yaml").read_text())
 
 
 def thinned(content: bytes, *symbols: str) -> bytes:

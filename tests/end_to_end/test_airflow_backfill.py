@@ -19,6 +19,7 @@ import subprocess
 import sys
 import time
 import urllib.error
+import urllib.parse
 import urllib.request
 from collections.abc import Iterator
 from datetime import date
@@ -44,6 +45,7 @@ from tests.end_to_end.drifting_trades import (
     DRIFTING,
     ONE_MORE,
     REPLANNING,
+    STALE,
     STEADY,
     STREAM,
     TOGETHER,
@@ -124,7 +126,7 @@ def airflow(folder: Path, command: subprocess.Popen[str]) -> Iterator[Any]:
         configuration = write_pipeline(folder, "airflow", TOGETHER)
         with LocalAirflow(folder / "home", port, configuration, "local[2]") as airflow:
             assert airflow.import_errors() == []
-            assert sorted(airflow.dag_ids()) == sorted([DAG, CHECK, CHECK_DAYS, REPLANNING])
+            assert sorted(airflow.dag_ids()) == sorted([DAG, CHECK, CHECK_DAYS, REPLANNING, STALE])
             for dag in (DAG, CHECK_DAYS, REPLANNING):
                 airflow.run("dags", "unpause", dag)
             backfill(airflow, RUN_DAYS[:2])
@@ -164,7 +166,7 @@ def wait_until_no_backfill_runs(airflow: Any) -> None:
 def wait_for_runs(airflow: Any, dag: str, number: int) -> None:
     """Wait until a DAG has so many runs, and all have succeeded.
 
-    Once there are runs of a backfill, the scheduler also runs yesterday, of which there are no files: that one fails.
+    Once there are runs of a backfill, the scheduler also runs yesterday. It has no file, and is skipped.
     """
     deadline = time.monotonic() + BACKFILL_S
     states: dict[str, str] = {}
@@ -220,6 +222,17 @@ def test_statistics_and_plans_are_the_same(
     assert first.version == 1
     assert [plan.version for plan in later] == expected, "daily runs make a plan only where there is none"
     assert (first.plan, first.explain) == (by_command.plan, by_command.explain)
+
+
+def test_the_day_that_unpausing_starts_is_skipped_and_not_red(airflow: Any) -> None:
+    runs = airflow.get(f"/dags/{DAG}/dagRuns")["dag_runs"]
+    for run in runs:
+        if run["run_type"] == "scheduled" and run["state"] not in ("queued", "running"):
+            assert run["state"] == "success"
+            tasks = airflow.get(f"/dags/{DAG}/dagRuns/{urllib.parse.quote(run['dag_run_id'])}/taskInstances")
+            states = {one["task_id"]: one["state"] for one in tasks["task_instances"]}
+            assert states.pop("ingest") == "success"
+            assert set(states.values()) == {"skipped"}
 
 
 def test_the_first_check_passes(tables_of_airflow: StreamTables) -> None:

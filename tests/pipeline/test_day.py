@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from pathlib import Path
 
 import pytest
 
@@ -13,13 +12,11 @@ from cep_pipeline.pipeline.tasks import run_task
 from tests.pipeline.project import MONDAY, TUESDAY, Project
 from tests.pipeline.test_tasks import day_task
 
-CHECKOUT = Path(__file__).resolve().parents[2]
 
-
-def test_options_and_scripts_follow_from_the_steps() -> None:
+def test_the_order_of_the_steps() -> None:
     assert OPTIONS == ("ingest", "statistics", "plan", "detect")
-    scripts = {path.stem for path in (CHECKOUT / "spark_jobs").glob("*.py")}
-    assert scripts == {step.name for step in STEPS if step.needs_spark}
+    names = [step.name for step in STEPS]
+    assert {step.follows for step in STEPS} <= {"", *names}
     side_by_side = [step.given == "days" for step in STEPS]
     assert side_by_side == sorted(side_by_side, reverse=True), "days are worked on side by side before each on its own"
 
@@ -41,7 +38,7 @@ def test_a_step_that_is_added_to_the_list_is_done_by_a_run_and_as_a_task(
     assert done == [(one.day, {"all": sum(one.matches["all"].values())}) for one in outcome.days]
     assert [one.steps[-1].name for one in outcome.days] == ["report", "report"]
     for step in added:
-        run_task(step.name, day_task(project, MONDAY), project.spark if step.needs_spark else None)
+        run_task(step.name, day_task(project, MONDAY), lambda: project.spark)
     assert done[2:] == done[:1]
     (record,) = project.tables().runs()
     assert record.status == "succeeded" and record.steps[-1].name == "report"

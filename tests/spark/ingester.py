@@ -74,7 +74,7 @@ def ingest_days(
     folder = new_scratch(scratch)
     try:
         staged = stage_days(
-            spark,
+            lambda: spark,
             schema,
             days,
             data_root,
