@@ -23,7 +23,11 @@ from cep_pipeline.warehouse.layout import TableLayout
 _TABLE_PROPERTIES = {
     # Conflicts are retried in `commits`, where the unit is planned anew on the newer table.
     "commit.retry.num-retries": "0",
+    # A list of days reads the manifests that overlap it: some hundred files in each, in the order of their commits.
     "commit.manifest-merge.enabled": "true",
+    "commit.manifest.min-count-to-merge": "20",
+    "commit.manifest.target-size-bytes": str(128 * 1024),
+    "write.metadata.delete-after-commit.enabled": "true",
     "write.metadata.previous-versions-max": "20",
     "write.parquet.compression-codec": "zstd",
 }

@@ -109,11 +109,7 @@ def _pack(catalog: WarehouseCatalog, stream: str, table_name: str) -> None:
         files = [task.file for task in table.scan().plan_files()]
         rows = pa.concat_tables([read_data_file(file.file_path, columns) for file in files])
         path = write_data_file(f"{table.location()}/data/packed-{time.time_ns()}.parquet", rows, columns)
-        with transaction.update_snapshot().overwrite() as overwrite:
-            for file in files:
-                overwrite.delete_data_file(file)
-            overwrite.append_data_file(parquet_file_to_data_file(table.io, table.metadata, path))
-        return overwrite.snapshot_id
+        return commits.replace_files(transaction, files, [parquet_file_to_data_file(table.io, table.metadata, path)])
 
     commits.commit(catalog, stream, table_name, change, lambda _: ())
 

@@ -2,12 +2,13 @@ from __future__ import annotations
 
 import os
 import time
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
 
 from cep_pipeline.errors import CepError, InputError
+from cep_pipeline.warehouse import commits
 from cep_pipeline.warehouse.records import RunRecord
 from cep_pipeline.warehouse.stream_tables import StreamTables
 from cep_pipeline.warehouse.warehouse import Warehouse
@@ -119,3 +120,40 @@ def test_scratch_of_dead_runs_is_removed(tables: StreamTables, clock: Clock) -> 
     report = tables.warehouse.maintain()
     assert report.by_table["scratch"] == {"removed_files": 1, "removed_bytes": 5, "expired_snapshots": 0}
     assert [path.name for path in scratch.iterdir()] == ["ingest-2"]
+
+
+def test_the_metadata_of_a_table_stops_growing(tables: StreamTables, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(commits, "PINNED_S", -60.0)
+    monkeypatch.setattr(commits, "MOST_SNAPSHOTS", 12)
+    monkeypatch.setattr(commits, "LEAST_SNAPSHOTS", 8)
+    days = [MONDAY + timedelta(days=number) for number in range(45)]
+    for number, day in enumerate(days):
+        publish_day(tables, day, [float(number)])
+    publish_day(tables, days[3], [30.0])
+    table = tables.warehouse.catalog.load_table(("trades", "events"))
+    snapshot = table.current_snapshot()
+    assert snapshot is not None
+    assert 8 <= len(table.snapshots()) <= 13
+    assert len(snapshot.manifests(table.io)) < 20
+    assert len(table.metadata.metadata_log) <= 20
+    assert len([name for name in files_under(tables, "events") if name.endswith(".metadata.json")]) <= 21
+    expected = [30.0 if number == 3 else float(number) for number in range(45)]
+    assert tables.read_events().column("price").to_pylist() == expected
+    assert [file.day for file in tables.events_files(days[5], days[7])] == days[5:8]
+
+
+def test_a_commit_keeps_the_snapshots_that_a_run_may_be_pinned_to(
+    tables: StreamTables, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(commits, "MOST_SNAPSHOTS", 3)
+    monkeypatch.setattr(commits, "LEAST_SNAPSHOTS", 2)
+    monkeypatch.setattr(commits, "PINNED_S", 0.0)
+    publish_day(tables, MONDAY, [1.0])
+    with tables.day_lease(TUESDAY, run_id="reader"):
+        pin = tables.pin_events()
+        for price in range(6):
+            publish_day(tables, MONDAY, [float(price)])
+        assert tables.read_events(snapshot=pin).column("price").to_pylist() == [1.0]
+    publish_day(tables, MONDAY, [7.0])
+    with pytest.raises(CepError, match="has been expired"):
+        tables.read_events(snapshot=pin)
