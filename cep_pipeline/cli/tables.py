@@ -234,7 +234,10 @@ def check_output_file(path: Path) -> None:
     help="Snapshots younger than this are kept.",
 )
 def maintain(config: Path, stream: str | None, grace_hours: float, keep_days: float) -> None:
-    """Expire old snapshots and remove files that no snapshot names (of failed and killed runs).
+    """Expire old snapshots, remove files that no snapshot names (of failed and killed runs), and merge small files.
+
+    Files are merged within a day, with the same rows in the same order, up to the setting warehouse: file_rows. It may
+    run beside other runs. The files that were merged stay until their snapshots are as old as --keep-days.
 
     \b
     Examples:
@@ -247,12 +250,17 @@ def maintain(config: Path, stream: str | None, grace_hours: float, keep_days: fl
         raise InputError("maintain works on the whole warehouse; leave --stream out")
     configuration = Configuration.load(config)
     warehouse = configuration.open_warehouse()
-    report = warehouse.maintain(grace_s=grace_hours * 3600, keep_snapshots_s=keep_days * 86_400)
+    report = warehouse.maintain(
+        grace_s=grace_hours * 3600,
+        keep_snapshots_s=keep_days * 86_400,
+        file_rows=configuration.settings.warehouse.file_rows,
+    )
     console = output_console()
     for table, done in report.by_table.items():
         if any(done.values()):
             console.print(f"{table}: " + ", ".join(f"{what.replace('_', ' ')} {n:,}" for what, n in done.items()))
     console.print(
         f"removed {counted(report.removed_files, 'file')} ({report.removed_bytes / 1e6:,.1f} MB), "
-        f"expired {counted(report.expired_snapshots, 'snapshot')}"
+        f"expired {counted(report.expired_snapshots, 'snapshot')}, "
+        f"merged small files: {counted(report.merged_files, 'file')} fewer"
     )

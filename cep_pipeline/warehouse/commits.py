@@ -7,6 +7,7 @@ imported on first use.
 
 from __future__ import annotations
 
+import itertools
 import logging
 import random
 import time
@@ -39,6 +40,7 @@ from pyiceberg.io.pyarrow import parquet_file_to_data_file
 from pyiceberg.manifest import DataFile, ManifestFile
 from pyiceberg.table import Table, Transaction
 from pyiceberg.table.metadata import TableMetadata
+from pyiceberg.table.snapshots import Snapshot
 from pyiceberg.table.update import TableUpdate, update_table_metadata
 from pyiceberg.table.update.snapshot import ExpireSnapshots, _MergeAppendFiles, _OverwriteFiles
 from pyiceberg.types import LongType
@@ -227,17 +229,26 @@ def _expire_beyond(catalog: WarehouseCatalog, stream: str, table: Table, transac
     if len(table.metadata.snapshots) <= MOST_SNAPSHOTS:
         return
     now = time.time()
-    oldest = sql.select(sql.func.min(LEASES.c.acquired_at)).where(
+    limit = min(now - PINNED_S, oldest_lease(catalog, stream, now) or now) * 1000
+    old = [snapshot.snapshot_id for snapshot, by in replaced_snapshots(table) if by.timestamp_ms < limit]
+    if old := old[: len(table.metadata.snapshots) - LEAST_SNAPSHOTS]:
+        ExpireSnapshots(transaction).by_ids(old).commit()
+
+
+def replaced_snapshots(table: Table) -> Iterator[tuple[Snapshot, Snapshot]]:
+    """The snapshots of a table that are no longer the current one, the oldest first, each with the one after it."""
+    snapshots = sorted(table.metadata.snapshots, key=lambda snapshot: snapshot.sequence_number or 0)
+    return itertools.pairwise(snapshots)
+
+
+def oldest_lease(catalog: WarehouseCatalog, stream: str, now: float) -> float | None:
+    """Return when the oldest lease of a stream that lives was taken, in seconds since the epoch; None without any."""
+    query = sql.select(sql.func.min(LEASES.c.acquired_at)).where(
         LEASES.c.stream == stream, LEASES.c.heartbeat_at > now - DEAD_AFTER_S
     )
     with catalog.engine.connect() as connection:
-        leased = connection.execute(oldest).scalar_one()
-    limit = min(now - PINNED_S, leased or now) * 1000
-    snapshots = sorted(table.metadata.snapshots, key=lambda snapshot: snapshot.timestamp_ms)
-    replaced = zip(snapshots, snapshots[1:], strict=False)
-    old = [snapshot.snapshot_id for snapshot, by in replaced if by.timestamp_ms < limit]
-    if old := old[: len(snapshots) - LEAST_SNAPSHOTS]:
-        ExpireSnapshots(transaction).by_ids(old).commit()
+        found: float | None = connection.execute(query).scalar_one()
+    return found
 
 
 def _landed(catalog: WarehouseCatalog, stream: str, table_name: str, snapshot_id: int) -> bool:
@@ -296,8 +307,8 @@ def events_files(table: Table, snapshot_id: int | None, first: date | None, last
     """Return the files of events of the days from first to last (both in, None: open) in stream order."""
     timestamp, seq = (table.schema().find_field(name).field_id for name in ("timestamp", "seq"))
 
-    def bound(bounds: Mapping[int, bytes]) -> tuple[int, int]:
-        return _bound(bounds[timestamp]), _bound(bounds[seq])
+    def point(bounds: Mapping[int, bytes]) -> tuple[int, int]:
+        return bound(bounds[timestamp]), bound(bounds[seq])
 
     return sorted(
         (
@@ -306,8 +317,8 @@ def events_files(table: Table, snapshot_id: int | None, first: date | None, last
                 day_of(file.partition[0]),
                 file.record_count,
                 file.file_size_in_bytes,
-                bound(file.lower_bounds),
-                bound(file.upper_bounds),
+                point(file.lower_bounds),
+                point(file.upper_bounds),
             )
             for file in files_between(table, DAY, first, last, snapshot_id=snapshot_id)
         ),
@@ -320,7 +331,7 @@ def day_of(partition: int) -> date:
     return _EPOCH + timedelta(days=partition)
 
 
-def _bound(serialized: bytes) -> int:
+def bound(serialized: bytes) -> int:
     """Return a bound of a long or a timestamp in microseconds: both are serialized alike."""
     return int(from_bytes(LongType(), serialized))
 

@@ -75,6 +75,17 @@ def _create(catalog: WarehouseCatalog, stream: str, layout: TableLayout, locatio
         return catalog.load_table((stream, layout.name))
 
 
+def set_properties(catalog: WarehouseCatalog, stream: str, table_name: str) -> None:
+    """Give a table the properties that tables are made with now; where it has them, nothing is committed."""
+    for _ in patient_attempts(f"{stream}.{table_name}"):
+        table = catalog.load_table((stream, table_name))
+        missing = {name: value for name, value in _TABLE_PROPERTIES.items() if table.properties.get(name) != value}
+        if not missing:
+            return
+        with suppress(CommitFailedException):
+            table.transaction().set_properties(missing).commit_transaction()
+
+
 def _missing_columns(table: Table, stream: str, layout: TableLayout) -> list[pa.Field]:
     """The columns of the layout that a table lacks, once the types of the others are checked."""
     published = published_columns(table)

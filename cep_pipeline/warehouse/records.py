@@ -344,9 +344,13 @@ class LeaseHolder:
 
 @dataclass(frozen=True)
 class MaintenanceReport:
-    """The result of `maintain`: files and bytes removed, snapshots expired, in total and by table (`stream.table`)."""
+    """The result of `maintain`, in total and by table (`stream.table`).
+
+    Files and bytes removed, snapshots expired, and how many files fewer a table has since small ones were merged.
+    """
 
     removed_files: int
     removed_bytes: int
     expired_snapshots: int
+    merged_files: int
     by_table: Mapping[str, Mapping[str, int]]

@@ -136,7 +136,7 @@ class StreamTables(StreamReader):
         counted = counts_with_pending(counts or {}, pending or {})
         record = self._record("matches", pattern_set, final_day, lease, fingerprint, counted, carry_out or {})
         unit: dict[str, str | date] = {"pattern_set": pattern_set, "final_day": final_day}
-        self._replace("matches", [(unit, files)], lease, record)
+        self._replace("matches", [(unit, self._merged("matches", files))], lease, record)
         return next(entry for entry in self.matches_days(pattern_set) if entry.final_day == final_day)
 
     def publish_day_statistics(
@@ -267,6 +267,15 @@ class StreamTables(StreamReader):
                 )
             beside.append(lambda connection: self._replace_current(connection, name, makes_current, in_place_of))
         self._append("decisions", row_of(decision), beside)
+
+    def _merged(self, table: str, files: Sequence[str]) -> Sequence[str]:
+        """One file in place of many small ones: a slice of a small day leaves some kilobytes."""
+        from cep_pipeline.warehouse import compaction
+
+        location = self.warehouse.table_location(self.name, table)
+        if not all(path.startswith(f"{location}/") for path in files):
+            return files  # publishing refuses them
+        return compaction.merge_small_files(files, table, self._layouts[table].schema)
 
     def _now(self) -> datetime:
         return datetime.fromtimestamp(self.warehouse.clock(), UTC)

@@ -20,6 +20,8 @@ from cep_pipeline.warehouse.store import Store
 from cep_pipeline.warehouse.stream_tables import StreamTables
 
 CATALOG_FILE = "catalog.db"
+FILE_ROWS = 1_000_000
+"""Rows of a file of events or matches that maintenance merges small files to, as long as nothing else is set."""
 
 
 class Warehouse(Store):
@@ -109,8 +111,10 @@ class Warehouse(Store):
             events = iceberg_tables.published_columns(self.catalog.load_table((name, "events")))
         return StreamTables(self, name, table_layouts(pa.schema(events)))
 
-    def maintain(self, *, grace_s: float = 86_400.0, keep_snapshots_s: float = 5 * 86_400.0) -> MaintenanceReport:
-        """Expire old snapshots, then remove files that no snapshot names and what dead runs left in the scratch.
+    def maintain(
+        self, *, grace_s: float = 86_400.0, keep_snapshots_s: float = 5 * 86_400.0, file_rows: int = FILE_ROWS
+    ) -> MaintenanceReport:
+        """Expire old snapshots, remove files that no snapshot names and what dead runs left, merge small files.
 
         Parameters
         ----------
@@ -118,10 +122,12 @@ class Warehouse(Store):
             Files younger than this are left alone, and those of a run that holds a lease; at least 600.
         keep_snapshots_s
             Snapshots younger than this are kept, and always the current one.
+        file_rows
+            Files of a day are merged as long as they have together no more rows.
         """
         from cep_pipeline.warehouse import maintenance
 
-        return maintenance.maintain(self, grace_s=grace_s, keep_snapshots_s=keep_snapshots_s)
+        return maintenance.maintain(self, grace_s=grace_s, keep_snapshots_s=keep_snapshots_s, file_rows=file_rows)
 
 
 def _sqlite_url(location: str) -> URL:
