@@ -25,6 +25,7 @@ COMMANDS = {
     "matches": "cep_pipeline.cli.tables:matches",
     "status": "cep_pipeline.cli.status:status",
     "maintain": "cep_pipeline.cli.tables:maintain",
+    "forget": "cep_pipeline.cli.tables:forget",
     "generate": "cep_pipeline.cli.generate:generate",
     "schema": "cep_pipeline.cli.schema:schema",
     "bench": "benchmarks.command:bench",

@@ -1,4 +1,4 @@
-"""`cep matches`, `cep maintain`: look at the published matches, and tidy what is published."""
+"""`cep matches`, `cep maintain`, `cep forget`: look at the published matches, tidy what is published, erase from it."""
 
 from __future__ import annotations
 
@@ -11,14 +11,15 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
+import pyarrow as pa
 from rich.table import Table
 
 from cep_pipeline.cli.options import Day, check_folder, configuration_options, counted, output_console, writing
-from cep_pipeline.errors import InputError
+from cep_pipeline.errors import CepError, InputError
 from cep_pipeline.events.columns import SEQ_PER_DAY
 
 if TYPE_CHECKING:
-    import pyarrow as pa
+    from cep_pipeline.warehouse.forgetting import ErasureReport
 
 
 @click.command()
@@ -264,3 +265,66 @@ def maintain(config: Path, stream: str | None, grace_hours: float, keep_days: fl
         f"expired {counted(report.expired_snapshots, 'snapshot')}, "
         f"merged small files: {counted(report.merged_files, 'file')} fewer"
     )
+
+
+@click.command()
+@configuration_options
+@click.option(
+    "--where",
+    "condition",
+    required=True,
+    metavar="CONDITION",
+    help="A condition on attributes of the raw files, as in \"symbol = 'X' and price > 3\".",
+)
+@click.option("--dry-run", is_flag=True, help="Only show what would be removed.")
+@click.option("--yes", is_flag=True, help="Do not ask before.")
+def forget(config: Path, stream: str | None, condition: str, dry_run: bool, yes: bool) -> None:
+    """Erase events from all tables of a stream, with a proof; no later run ingests them again.
+
+    Removed are the events for which the condition is true, matches with one of them, rejected rows and records that
+    name one of the values that the condition compares by = or in, all old snapshots, and the scratch. Raw files stay as
+    they are: the condition is kept in the catalog, and ingestion leaves out what it holds for. In the end all files
+    are read; exit code 1 says that one still holds such a row. A command that was stopped goes on when it is given
+    again.
+
+    The days are stale afterwards: `cep run --stale` makes derived values, statistics and matches anew without the
+    erased events.
+
+    \b
+    Examples:
+      cep forget --where "customer = 4711" --dry-run
+      cep forget --where "customer in (4711, 4712)" --yes
+    """
+    from cep_pipeline.events.columns import ARROW_TYPES, TIMESTAMP
+    from cep_pipeline.events.erasure import Erasure
+    from cep_pipeline.pipeline.configuration import Configuration
+    from cep_pipeline.pipeline.run import new_run_id
+    from cep_pipeline.warehouse.layout import UTC_MICROSECONDS
+
+    configuration = Configuration.load(config)
+    schema = configuration.stream(stream or configuration.stream_names()[0]).schema
+    attributes = {name: ARROW_TYPES[kind] for name, kind in schema.raw_attributes.items()}
+    erasure = Erasure.of(condition, pa.schema({TIMESTAMP: UTC_MICROSECONDS, **attributes}))
+    tables = configuration.open_warehouse().stream(schema)
+    run_id = f"forget-{new_run_id()}"
+    console = output_console()
+    if dry_run or not yes:
+        _show_removed(tables.forget(erasure, run_id=run_id, dry_run=True), "would be removed")
+        if dry_run:
+            return
+        click.confirm("Erase this for good?", abort=True)
+    report = tables.forget(erasure, run_id=run_id)
+    _show_removed(report, "removed")
+    if report.left:
+        raise CepError("forget: something is left; run the same command again:\n" + "\n".join(report.left))
+    console.print(f"proof: {counted(report.files, 'file')} read, none holds a row for which {condition} is true")
+    if report.erasure.days:
+        console.print(f"{counted(len(report.erasure.days), 'day')} had such events: run `cep run --stale`")
+
+
+def _show_removed(report: ErasureReport, what: str) -> None:
+    shown = Table("table", "day", "rows", title=f"{what}: {report.erasure.condition}")
+    shown.columns[2].justify = "right"
+    for (table, day), rows in sorted(report.removed.items(), key=lambda item: (item[0][0], str(item[0][1]))):
+        shown.add_row(table, "" if day is None else day.isoformat(), f"{rows:,}")
+    output_console().print(shown if report.removed else f"nothing is {what}: no row of any table is concerned")

@@ -106,16 +106,34 @@ class _Replacement(_OverwriteFiles, _MergeAppendFiles):
 
     def _existing_manifests(self) -> list[ManifestFile]:
         """Leave manifests out that say only what earlier snapshots deleted."""
-        return [one for one in super()._existing_manifests() if one.has_added_files() or one.has_existing_files()]
+        return [one for one in super()._existing_manifests() if _names_files(one)]
+
+    def _process_manifests(self, manifests: list[ManifestFile]) -> list[ManifestFile]:
+        """Merge manifests, but for what this snapshot deletes: the next commit leaves that out."""
+        deleted = [one for one in manifests if not _names_files(one)]
+        return super()._process_manifests([one for one in manifests if _names_files(one)]) + deleted
+
+
+def _names_files(manifest: ManifestFile) -> bool:
+    return manifest.has_added_files() or manifest.has_existing_files()
 
 
 def replace_files(
-    transaction: Transaction, old: Sequence[DataFile], new: Sequence[DataFile], summary: Mapping[str, str] | None = None
+    transaction: Transaction,
+    old: Sequence[DataFile],
+    new: Sequence[DataFile],
+    summary: Mapping[str, str] | None = None,
+    *,
+    merge: bool = True,
 ) -> int:
-    """Put a snapshot into a transaction that deletes the old files and adds the new ones; returns its id."""
+    """Put a snapshot into a transaction that deletes the old files and adds the new ones; returns its id.
+
+    Without `merge` manifests are left as they are.
+    """
     update = transaction.update_snapshot(snapshot_properties=dict(summary or {}))
     operation = update.overwrite()._operation
     with _Replacement(operation, transaction, update._io, snapshot_properties=dict(summary or {})) as replacement:
+        replacement._merge_enabled &= merge
         for file in old:
             replacement.delete_data_file(file)
         for file in new:

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import logging
 import uuid
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
@@ -58,18 +58,20 @@ def replace_rewritten(
     catalog: WarehouseCatalog,
     stream: str,
     table_name: str,
-    rewritten: Sequence[tuple[Sequence[DataFile], str]],
+    rewritten: Sequence[tuple[Sequence[DataFile], str | None]],
     beside: Sequence[Beside] = (),
+    *,
+    merge: bool = True,
 ) -> None:
-    """Replace groups of files by the files that they were rewritten as, those that are all there still."""
-    make_durable(path for _, path in rewritten)
+    """Replace groups of files, those that are all there still, by what they were rewritten as (None: by nothing)."""
+    make_durable(path for _, path in rewritten if path)
 
     def change(table: Table, transaction: Transaction) -> int:
         there = {task.file.file_path for task in table.scan().plan_files()}
         ready = [(group, path) for group, path in rewritten if there.issuperset(file.file_path for file in group)]
-        new = [parquet_file_to_data_file(table.io, table.metadata, path) for _, path in ready]
+        new = [parquet_file_to_data_file(table.io, table.metadata, path) for _, path in ready if path]
         old = [file for group, _ in ready for file in group]
-        return commits.replace_files(transaction, old, [file for file in new if file.record_count])
+        return commits.replace_files(transaction, old, new, merge=merge)
 
     commits.commit(catalog, stream, table_name, change, lambda _: beside)
 
@@ -117,7 +119,12 @@ def merge_small_files(files: Sequence[str], table_name: str, columns: pa.Schema)
 
 
 def rewrite_files(
-    paths: Sequence[str], table_name: str, columns: pa.Schema, *, keep: pc.Expression | None = None
+    paths: Sequence[str],
+    table_name: str,
+    columns: pa.Schema,
+    *,
+    keep: pc.Expression | None = None,
+    change: Callable[[pa.Table], pa.Table] = lambda rows: rows,
 ) -> str:
     """Write the rows of some files, in their order, as one file beside the first; returns its path.
 
@@ -125,6 +132,8 @@ def rewrite_files(
     ----------
     keep
         Only rows for which this is true are written; None: all.
+    change
+        What is written in place of some rows.
 
     Notes
     -----
@@ -134,12 +143,13 @@ def rewrite_files(
     target = f"{first}{_PACKED}{uuid.uuid4().hex[:8]}.parquet"
     dictionaries = REPEATING_IN_MATCHES if table_name == "matches" else None
     with open_data_file(target, columns, dictionaries=dictionaries) as writer:
-        for rows in _row_groups(_pieces(paths, columns, keep)):
-            writer.write_table(rows, row_group_size=ROW_GROUP_ROWS)
+        for rows in _row_groups(read_pieces(paths, columns, keep)):
+            writer.write_table(change(rows), row_group_size=ROW_GROUP_ROWS)
     return target
 
 
-def _pieces(paths: Sequence[str], columns: pa.Schema, keep: pc.Expression | None) -> Iterator[pa.Table]:
+def read_pieces(paths: Sequence[str], columns: pa.Schema, keep: pc.Expression | None = None) -> Iterator[pa.Table]:
+    """Read files row group by row group, as these columns; a column that a file lacks is null."""
     for path in paths:
         filesystem, inner = open_filesystem(path)
         with storage_errors(f"reading {path}"), pq.ParquetFile(inner, filesystem=filesystem) as file:

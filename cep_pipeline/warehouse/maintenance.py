@@ -35,7 +35,9 @@ PACK_ABOVE_FILES = 32
 
 
 @dataclass(frozen=True)
-class _File:
+class StoredFile:
+    """One file of the warehouse: path in its file system, location, size in bytes, and when it was written."""
+
     path: str
     location: str
     size: int
@@ -102,11 +104,11 @@ def _expire(catalog: WarehouseCatalog, stream: str, table_name: str, *, now: flo
     return 0
 
 
-def _remove_orphans(warehouse: Store, stream: str, table_name: str, *, older_than_s: float) -> list[_File]:
+def _remove_orphans(warehouse: Store, stream: str, table_name: str, *, older_than_s: float) -> list[StoredFile]:
     location = warehouse.table_location(stream, table_name)
-    candidates = [file for file in _list_files(location) if file.modified_s < older_than_s]
+    candidates = [file for file in list_files(location) if file.modified_s < older_than_s]
     running = tuple(f"{folder_name(holder.run_id)}-" for holder in warehouse.leases() if not holder.expired)
-    named = _named_files(warehouse.catalog.load_table((stream, table_name)))
+    named = named_files(warehouse.catalog.load_table((stream, table_name)))
     orphans = [
         file
         for file in candidates
@@ -122,10 +124,10 @@ def _remove_orphans(warehouse: Store, stream: str, table_name: str, *, older_tha
 def _remove_scratch(warehouse: Store, *, older_than_s: float) -> dict[str, int]:
     """Remove folders of the scratch that runs left behind: those in which nothing is young."""
     filesystem, path = open_filesystem(f"{warehouse.location}/{SCRATCH}")
-    folders: dict[str, list[_File]] = {}
-    for file in _list_files(f"{warehouse.location}/{SCRATCH}"):
+    folders: dict[str, list[StoredFile]] = {}
+    for file in list_files(f"{warehouse.location}/{SCRATCH}"):
         folders.setdefault(file.path[len(path) :].lstrip("/").split("/")[0], []).append(file)
-    removed: list[_File] = []
+    removed: list[StoredFile] = []
     for folder, files in folders.items():
         if all(file.modified_s < older_than_s for file in files):
             with storage_errors(f"removing {path}/{folder}"):
@@ -140,17 +142,18 @@ def _remove_scratch(warehouse: Store, *, older_than_s: float) -> dict[str, int]:
     }
 
 
-def _list_files(location: str) -> list[_File]:
+def list_files(location: str) -> list[StoredFile]:
+    """Return all files below a folder or URI."""
     filesystem, path = open_filesystem(location)
     selector = pafs.FileSelector(path, recursive=True, allow_not_found=True)
     return [
-        _File(info.path, location + info.path[len(path) :], info.size, info.mtime_ns / 1e9)
+        StoredFile(info.path, location + info.path[len(path) :], info.size, info.mtime_ns / 1e9)
         for info in filesystem.get_file_info(selector)
         if info.type == pafs.FileType.File
     ]
 
 
-def _named_files(table: Table) -> set[str]:
+def named_files(table: Table) -> set[str]:
     """Return the locations of all files that the table's metadata or any of its snapshots names."""
     named = {table.metadata_location, *(entry.metadata_file for entry in table.metadata.metadata_log)}
     manifests = {}

@@ -34,6 +34,9 @@ from cep_pipeline.warehouse.units import UnitRecord, counts_with_pending
 if TYPE_CHECKING:
     from sqlalchemy.engine import Connection
 
+    from cep_pipeline.events.erasure import Erasure
+    from cep_pipeline.warehouse.forgetting import ErasureReport
+
 logger = logging.getLogger(__name__)
 
 
@@ -267,6 +270,28 @@ class StreamTables(StreamReader):
                 )
             beside.append(lambda connection: self._replace_current(connection, name, makes_current, in_place_of))
         self._append("decisions", row_of(decision), beside)
+
+    def forget(self, erasure: Erasure, *, run_id: str, dry_run: bool = False) -> ErasureReport:
+        """Erase events from all tables, old snapshots and the scratch, and keep them from being ingested again.
+
+        Parameters
+        ----------
+        run_id
+            Holder of the leases that are taken.
+        dry_run
+            Only say what would be removed.
+
+        Raises
+        ------
+        BusyError
+            A run is at work; the same command goes on when it has ended.
+        """
+        from cep_pipeline.warehouse import commits
+        from cep_pipeline.warehouse.forgetting import Forgetting
+
+        with commits.catalog_errors(self.warehouse.catalog, f"erasing events of {self.name}"):
+            work = Forgetting(self.warehouse, self.name, erasure, run_id=run_id)
+            return work.find() if dry_run else work.run()
 
     def _merged(self, table: str, files: Sequence[str]) -> Sequence[str]:
         """One file in place of many small ones: a slice of a small day leaves some kilobytes."""

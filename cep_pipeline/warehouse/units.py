@@ -14,9 +14,10 @@ from typing import Any
 import sqlalchemy as sql
 from sqlalchemy.engine import Connection, Row
 
+from cep_pipeline.events.erasure import Erasure, erased_from
 from cep_pipeline.events.raw_files import RawFile
 from cep_pipeline.storage import canonical_json, digest_of
-from cep_pipeline.warehouse.database import PUBLISHED, Database
+from cep_pipeline.warehouse.database import ERASURES, PUBLISHED, Database
 from cep_pipeline.warehouse.fingerprints import NO_CARRY, EventsFingerprint, MatchesFingerprint
 from cep_pipeline.warehouse.records import PublishedDay, PublishedMatches, StaleDay
 
@@ -141,6 +142,16 @@ def carry_before(database: Database, stream: str, table: str, pattern_set: str, 
     return {} if text is None else dict(json.loads(text))
 
 
+def recorded_erasures(database: Database, stream: str) -> tuple[Erasure, ...]:
+    """Return the erasures of a stream, the earliest first."""
+    query = sql.select(ERASURES).where(ERASURES.c.stream == stream)
+    with database.begin() as connection:
+        rows = connection.execute(query.order_by(ERASURES.c.requested_at, ERASURES.c.erasure_id)).all()
+    return tuple(
+        Erasure(row.erasure_id, row.condition, frozenset(map(date.fromisoformat, json.loads(row.days)))) for row in rows
+    )
+
+
 def find_stale_units(
     database: Database,
     stream: str,
@@ -151,13 +162,15 @@ def find_stale_units(
 ) -> list[StaleDay]:
     """Return what is stale, by day, events before matches (see `StreamTables.stale_days`)."""
     days = published_days(database, stream)
+    erasures = recorded_erasures(database, stream)
     rejected_of = {row.day: json.loads(row.fingerprint) for row in _rows(database, stream, "quarantine")}
     stale: list[StaleDay] = []
     carry_in = NO_CARRY
     for published in days:
         recorded = published.fingerprint
         files = recorded.raw_files if raw_files is None else tuple(raw_files.get(published.day, recorded.raw_files))
-        now = EventsFingerprint(files, recorded.schema if schema is None else schema, carry_in)
+        erased = erased_from(erasures, published.day)
+        now = EventsFingerprint(files, recorded.schema if schema is None else schema, carry_in, erased)
         reasons = recorded.differences(now)
         rejected = rejected_of.get(published.day.isoformat())
         if rejected is not None and rejected != recorded.to_json():
