@@ -14,7 +14,7 @@ import sqlalchemy as sql
 
 from cep_pipeline.errors import BusyError, CepError, InputError
 from cep_pipeline.events.columns import DAY
-from cep_pipeline.storage import DataDirectory, folder_name, write_data_file
+from cep_pipeline.storage import DataDirectory, folder_name, same_contents, write_data_file
 from cep_pipeline.warehouse.database import CURRENT_PLANS
 from cep_pipeline.warehouse.fingerprints import EventsFingerprint, MatchesFingerprint
 from cep_pipeline.warehouse.layout import row_of
@@ -113,6 +113,7 @@ class StreamTables(StreamReader):
         """
         self._check_lease(lease, day_unit(day))
         record = self._record("events", "", day, lease, fingerprint, counts or {}, carry_out)
+        record = replace(record, same_events_as=self._same_events(day, files, fingerprint))
         self._add_columns("events")
         self._replace("events", [({DAY: day}, files)], lease, record)
         return next(entry for entry in self.days() if entry.day == day)
@@ -292,6 +293,20 @@ class StreamTables(StreamReader):
         with commits.catalog_errors(self.warehouse.catalog, f"erasing events of {self.name}"):
             work = Forgetting(self.warehouse, self.name, erasure, run_id=run_id)
             return work.find() if dry_run else work.run()
+
+    def _same_events(self, day: date, files: Sequence[str], fingerprint: EventsFingerprint) -> str:
+        """Return the digest that stands for the published events of a day, where the files hold exactly these.
+
+        Other raw files, or another carry-in, often give the same events: then nothing that was made of them is stale.
+        Files with the same events have the same bytes, unless they were merged or written by another version.
+        """
+        before = next((entry for entry in self.days() if entry.day == day), None)
+        # What was erased in place has changed under its digest.
+        if before is None or before.fingerprint.erased != fingerprint.erased:
+            return ""
+        if not same_contents(files, [file.path for file in self.events_files(day, day)]):
+            return ""
+        return "" if before.events_digest == fingerprint.digest else before.events_digest
 
     def _merged(self, table: str, files: Sequence[str]) -> Sequence[str]:
         """One file in place of many small ones: a slice of a small day leaves some kilobytes."""

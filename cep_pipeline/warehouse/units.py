@@ -23,12 +23,15 @@ from cep_pipeline.warehouse.records import PublishedDay, PublishedMatches, Stale
 
 _LISTED = [column for column in PUBLISHED.c if column.name != "carry_out"]
 
+_SAME_EVENTS = "same_events_as"
+
 
 @dataclass(frozen=True)
 class UnitRecord:
     """The record of a unit beside its rows, written in the transaction that publishes them.
 
-    `table` is events, quarantine or matches; `pattern_set` is empty but for matches.
+    `table` is events, quarantine or matches; `pattern_set` is empty but for matches. `same_events_as` is that of
+    `PublishedDay`.
     """
 
     stream: str
@@ -40,6 +43,7 @@ class UnitRecord:
     fingerprint: EventsFingerprint | MatchesFingerprint
     counts: Mapping[str, int]
     carry_out: Mapping[str, Any]
+    same_events_as: str = ""
 
     @property
     def carry_out_digest(self) -> str:
@@ -54,6 +58,7 @@ class UnitRecord:
             "pattern_set": self.pattern_set,
             "day": self.day.isoformat(),
         }
+        same = {_SAME_EVENTS: self.same_events_as} if self.same_events_as else {}
         connection.execute(sql.delete(PUBLISHED).where(*(PUBLISHED.c[name] == value for name, value in key.items())))
         connection.execute(
             sql.insert(PUBLISHED).values(
@@ -62,7 +67,7 @@ class UnitRecord:
                 published_at=self.published_at,
                 snapshot_id=snapshot_id,
                 row_count=rows,
-                fingerprint=canonical_json(self.fingerprint.to_json()),
+                fingerprint=canonical_json(self.fingerprint.to_json() | same),
                 counts=canonical_json(dict(self.counts)),
                 carry_out=canonical_json(self.carry_out),
                 carry_out_digest=self.carry_out_digest,
@@ -86,6 +91,7 @@ def published_days(database: Database, stream: str) -> list[PublishedDay]:
             row.run_id,
             datetime.fromtimestamp(row.published_at, UTC),
             row.snapshot_id,
+            json.loads(row.fingerprint).get(_SAME_EVENTS, ""),
         )
         for row in _rows(database, stream, "events")
     ]
@@ -187,7 +193,7 @@ def _stale_matches(
     days: Sequence[PublishedDay], matches: Sequence[PublishedMatches], pattern_set: str, version: str
 ) -> list[StaleDay]:
     detected = {entry.final_day: entry for entry in matches}
-    digests = {published.day: published.fingerprint.digest for published in days}
+    digests = {published.day: published.events_digest for published in days}
     stale: list[StaleDay] = []
     carry_in = NO_CARRY
     last = max(digests, default=None)
