@@ -28,6 +28,7 @@ COMMANDS = {
     "verify": "cep_pipeline.cli.tables:verify",
     "relocate": "cep_pipeline.cli.tables:relocate",
     "package": "cep_pipeline.cli.package:package",
+    "forget": "cep_pipeline.cli.tables:forget",
     "generate": "cep_pipeline.cli.generate:generate",
     "schema": "cep_pipeline.cli.schema:schema",
     "bench": "benchmarks.command:bench",

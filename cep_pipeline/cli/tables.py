@@ -1,4 +1,4 @@
-"""`cep matches` shows published matches; `cep maintain`, `verify` and `relocate` tidy, check and move the warehouse."""
+"""`cep matches` shows published matches; `cep maintain`, `verify`, `relocate`, `forget` tidy, check, move and erase."""
 
 from __future__ import annotations
 
@@ -11,14 +11,15 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
+import pyarrow as pa
 from rich.table import Table
 
 from cep_pipeline.cli.options import Day, check_folder, configuration_options, counted, output_console, writing
-from cep_pipeline.errors import DataError, InputError
+from cep_pipeline.errors import CepError, DataError, InputError
 from cep_pipeline.events.columns import SEQ_PER_DAY
 
 if TYPE_CHECKING:
-    import pyarrow as pa
+    from cep_pipeline.warehouse.forgetting import ErasureReport
 
 
 @click.command()
@@ -234,7 +235,10 @@ def check_output_file(path: Path) -> None:
     help="Snapshots younger than this are kept.",
 )
 def maintain(config: Path, stream: str | None, grace_hours: float, keep_days: float) -> None:
-    """Expire old snapshots and remove files that no snapshot names (of failed and killed runs).
+    """Expire old snapshots, remove files that no snapshot names (of failed and killed runs), and merge small files.
+
+    Files are merged within a day, with the same rows in the same order, up to the setting warehouse: file_rows. It may
+    run beside other runs. The files that were merged stay until their snapshots are as old as --keep-days.
 
     \b
     Examples:
@@ -247,14 +251,19 @@ def maintain(config: Path, stream: str | None, grace_hours: float, keep_days: fl
         raise InputError("maintain works on the whole warehouse; leave --stream out")
     configuration = Configuration.load(config)
     warehouse = configuration.open_warehouse()
-    report = warehouse.maintain(grace_s=grace_hours * 3600, keep_snapshots_s=keep_days * 86_400)
+    report = warehouse.maintain(
+        grace_s=grace_hours * 3600,
+        keep_snapshots_s=keep_days * 86_400,
+        file_rows=configuration.settings.warehouse.file_rows,
+    )
     console = output_console()
     for table, done in report.by_table.items():
         if any(done.values()):
             console.print(f"{table}: " + ", ".join(f"{what.replace('_', ' ')} {n:,}" for what, n in done.items()))
     console.print(
         f"removed {counted(report.removed_files, 'file')} ({report.removed_bytes / 1e6:,.1f} MB), "
-        f"expired {counted(report.expired_snapshots, 'snapshot')}"
+        f"expired {counted(report.expired_snapshots, 'snapshot')}, "
+        f"merged small files: {counted(report.merged_files, 'file')} fewer"
     )
 
 
@@ -329,3 +338,66 @@ def relocate(config: Path, stream: str | None, from_catalog: str | None, moved: 
         )
     else:
         click.echo(f"nothing to do: the warehouse is at {report.new}")
+
+
+@click.command()
+@configuration_options
+@click.option(
+    "--where",
+    "condition",
+    required=True,
+    metavar="CONDITION",
+    help="A condition on attributes of the raw files, as in \"symbol = 'X' and price > 3\".",
+)
+@click.option("--dry-run", is_flag=True, help="Only show what would be removed.")
+@click.option("--yes", is_flag=True, help="Do not ask before.")
+def forget(config: Path, stream: str | None, condition: str, dry_run: bool, yes: bool) -> None:
+    """Erase events from all tables of a stream, with a proof; no later run ingests them again.
+
+    Removed are the events for which the condition is true, matches with one of them, rejected rows and records that
+    name one of the values that the condition compares by = or in, all old snapshots, and the scratch. Raw files stay as
+    they are: the condition is kept in the catalog, and ingestion leaves out what it holds for. In the end all files
+    are read; exit code 1 says that one still holds such a row. A command that was stopped goes on when it is given
+    again.
+
+    The days are stale afterwards: `cep run --stale` makes derived values, statistics and matches anew without the
+    erased events.
+
+    \b
+    Examples:
+      cep forget --where "customer = 4711" --dry-run
+      cep forget --where "customer in (4711, 4712)" --yes
+    """
+    from cep_pipeline.events.columns import ARROW_TYPES, TIMESTAMP
+    from cep_pipeline.events.erasure import Erasure
+    from cep_pipeline.pipeline.configuration import Configuration
+    from cep_pipeline.pipeline.run import new_run_id
+    from cep_pipeline.warehouse.layout import UTC_MICROSECONDS
+
+    configuration = Configuration.load(config)
+    schema = configuration.stream(stream or configuration.stream_names()[0]).schema
+    attributes = {name: ARROW_TYPES[kind] for name, kind in schema.raw_attributes.items()}
+    erasure = Erasure.of(condition, pa.schema({TIMESTAMP: UTC_MICROSECONDS, **attributes}))
+    tables = configuration.open_warehouse().stream(schema)
+    run_id = f"forget-{new_run_id()}"
+    console = output_console()
+    if dry_run or not yes:
+        _show_removed(tables.forget(erasure, run_id=run_id, dry_run=True), "would be removed")
+        if dry_run:
+            return
+        click.confirm("Erase this for good?", abort=True)
+    report = tables.forget(erasure, run_id=run_id)
+    _show_removed(report, "removed")
+    if report.left:
+        raise CepError("forget: something is left; run the same command again:\n" + "\n".join(report.left))
+    console.print(f"proof: {counted(report.files, 'file')} read, none holds a row for which {condition} is true")
+    if report.erasure.days:
+        console.print(f"{counted(len(report.erasure.days), 'day')} had such events: run `cep run --stale`")
+
+
+def _show_removed(report: ErasureReport, what: str) -> None:
+    shown = Table("table", "day", "rows", title=f"{what}: {report.erasure.condition}")
+    shown.columns[2].justify = "right"
+    for (table, day), rows in sorted(report.removed.items(), key=lambda item: (item[0][0], str(item[0][1]))):
+        shown.add_row(table, "" if day is None else day.isoformat(), f"{rows:,}")
+    output_console().print(shown if report.removed else f"nothing is {what}: no row of any table is concerned")

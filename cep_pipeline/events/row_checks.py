@@ -14,6 +14,7 @@ import pyarrow.compute as pc
 from cep_pipeline.errors import InputError
 from cep_pipeline.events.casting import as_mask, cast_checked_to
 from cep_pipeline.events.columns import ARROW_TYPES, TIMESTAMP
+from cep_pipeline.events.erasure import drop_erased
 from cep_pipeline.events.raw_files import Period
 from cep_pipeline.events.raw_rows import RawBlock, RejectedRow
 from cep_pipeline.events.schema import StreamSchema
@@ -111,7 +112,19 @@ def check_rows(block: RawBlock, schema: StreamSchema, period: Period, path: str)
         keep = np.ones(block.rows, dtype=bool)
         keep[list(reasons)] = False
         events = events.filter(pa.array(keep))
+    if schema.erasures:
+        return _without_erased(CheckedBlock(events, tuple(rejected)), schema)
     return CheckedBlock(events, tuple(rejected))
+
+
+def _without_erased(block: CheckedBlock, schema: StreamSchema) -> CheckedBlock:
+    """Leave out, without a trace, what was erased: events by the conditions, rejected rows by the values in them."""
+    attributes = block.events.select([TIMESTAMP, *schema.raw_attributes])
+    events = block.events.filter(pa.array(~drop_erased(schema.erasures, attributes)))
+    named = np.zeros(len(block.rejected), dtype=bool)
+    for erasure in schema.erasures:
+        named |= erasure.named_in(pa.array([row.raw for row in block.rejected], pa.string()))
+    return CheckedBlock(events, tuple(row for row, out in zip(block.rejected, named, strict=True) if not out))
 
 
 def _typed(

@@ -19,6 +19,7 @@ import pyarrow as pa
 
 from cep_pipeline.errors import InputError
 from cep_pipeline.events.columns import ARROW_TYPES, ORDER_COLUMNS, SEQ, TIMESTAMP
+from cep_pipeline.events.erasure import Erasure
 from cep_pipeline.events.timestamps import check_timezone
 from cep_pipeline.patterns.expressions import ValueType
 from cep_pipeline.storage import digest_of
@@ -58,6 +59,8 @@ class StreamSchema:
     source, derived, quality
         Layout of the raw files, the attributes computed in preprocessing, and what is asked of the events of a day;
         None and empty for a stream that is given as rows.
+    erasures
+        What ingestion leaves out, since it was erased from the warehouse.
 
     Raises
     ------
@@ -86,6 +89,7 @@ class StreamSchema:
     source: SourceLayout | None = None
     derived: tuple[DerivedAttribute, ...] = ()
     quality: Quality | None = None
+    erasures: tuple[Erasure, ...] = ()
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "attributes", dict(self.attributes))

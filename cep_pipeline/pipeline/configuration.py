@@ -370,6 +370,15 @@ class WarehouseSettings(Document):
         ),
         examples=["postgresql+psycopg2://user:password@host:5432/cep"],
     )
+    file_rows: int = Field(
+        default=1_000_000,
+        ge=65_536,
+        description=(
+            "`cep maintain` merges neighbouring files of events, matches and rejected rows of a day as long as they "
+            "have together no more rows than this."
+        ),
+        examples=[4_000_000],
+    )
     properties: dict[str, str] = Field(
         default_factory=dict,
         description=(

@@ -15,13 +15,14 @@ from __future__ import annotations
 
 import gc
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, date, datetime
 from typing import TYPE_CHECKING, Any, Literal
 
 from cep_pipeline.errors import CepError, InputError
 
 if TYPE_CHECKING:
+    from cep_pipeline.events.schema import StreamSchema
     from cep_pipeline.events.staged_day import StagedDay
     from cep_pipeline.pipeline.day_work import DayWork
     from cep_pipeline.spark.ingestion import IngestResult
@@ -80,7 +81,7 @@ def ingest(works: Sequence[DayWork]) -> None:
     with first.observer.step(f"ingest {_span(works)}") as progress, first.timed("ingest") as counts:
         staged_days = stage_days(
             first.session,
-            first.stream.schema,
+            _schema(first),
             [work.day for work in works],
             first.stream.data,
             scratch=first.scratch,
@@ -94,6 +95,11 @@ def ingest(works: Sequence[DayWork]) -> None:
         if work is not first:  # the time is that of all days together
             with work.timed("ingest") as counts:
                 counts.update(ingest_counts(staged))
+
+
+def _schema(work: DayWork) -> StreamSchema:
+    """The stream's schema with what was erased from its warehouse, which is left out of the raw files."""
+    return replace(work.stream.schema, erasures=work.tables.erasures())
 
 
 def validate(works: Sequence[DayWork]) -> None:
@@ -122,7 +128,7 @@ def preprocess(works: Sequence[DayWork]) -> None:
     with first.observer.step(f"preprocess {_span(published)}") as progress, first.timed("preprocess"):
         results = preprocess_days(
             first.session(),
-            first.stream.schema,
+            _schema(first),
             [work.staged for work in published if work.staged is not None],
             events_directory=lambda day: first.tables.events_directory(day, run_id=first.run_id),
             quarantine_directory=lambda day: first.tables.quarantine_directory(day, run_id=first.run_id),

@@ -77,7 +77,7 @@ class FreshStatistics:
 
 def events_digest(events: EventsSnapshot) -> str:
     """Digest of the published events; days that are published again with the same events, or none, do not change it."""
-    return digest_of({str(day): record.fingerprint.digest for day, record in events.days.items() if record.events})
+    return digest_of({str(day): record.events_digest for day, record in events.days.items() if record.events})
 
 
 def latest_day(events: EventsSnapshot) -> date | None:

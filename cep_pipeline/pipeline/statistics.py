@@ -197,7 +197,7 @@ def out_of_date(record: StatisticsRecord, day: PublishedDay | None, settings: St
     """
     if not record.basis:
         return "they are of an older version"
-    if record.basis.get("events") != (day.fingerprint.digest if day is not None else None):
+    if record.basis.get("events") != (day.events_digest if day is not None else None):
         return "the events of the day have been published anew since"
     configured = {"window": settings.window, "epsilon": settings.epsilon}
     return "; ".join(
@@ -211,7 +211,7 @@ def _basis(
     pattern_set: PatternSet, settings: StatisticsSettings, day: PublishedDay | None, carried: CarriedState
 ) -> dict[str, Any]:
     return {
-        "events": day.fingerprint.digest if day is not None else None,
+        "events": day.events_digest if day is not None else None,
         "window": settings.window,
         "epsilon": settings.epsilon,
         "pattern_set_version": pattern_set.version,

@@ -25,6 +25,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from cep_pipeline.errors import DataError, InputError
 from cep_pipeline.events.clock import found_in
 from cep_pipeline.events.derived import Carry, carry_lengths
+from cep_pipeline.events.erasure import erased_from
 from cep_pipeline.events.finish import FinishTask, QuarantineTask, finish_range, write_quarantine
 from cep_pipeline.events.merge import RANGE_ROWS, EventRange, MergeTask, merge_runs, merge_tasks
 from cep_pipeline.events.parse import RUN_ROWS, ParsedFile, ParseTask, RejectedRows, SortedRun, parse_file, read_run
@@ -450,7 +451,7 @@ def _result(
         events_files=tuple(p for t, p in written if isinstance(t, FinishTask) and t.settled.day == day),
         quarantine_files=tuple(p for t, p in written if isinstance(t, QuarantineTask) and t.day == day),
         carry_out=carry_out.to_json(),
-        fingerprint=EventsFingerprint(staged.files, schema.digest, carry_in.digest),
+        fingerprint=EventsFingerprint(staged.files, schema.digest, carry_in.digest, erased_from(schema.erasures, day)),
         seconds={**staged.seconds, "write": seconds},
     )
 

@@ -11,6 +11,7 @@ A publication goes through these modules: `stream_tables` (what can be published
 (records and fingerprints of what is published, and what is stale), `commits` (one commit a unit), `catalog` (the
 commit and the records in one transaction of the `database`). `stream_reader` reads what is published; `layout` says
 how it is stored, `records` and `fingerprints` what it means; `iceberg_tables` makes tables,
-`maintenance` removes what no table uses, `verification` checks what is published, and `relocation` makes a copied
-warehouse name its files by its new place. `store` is the place that all of them share, `warehouse` opens it.
+`maintenance` removes what no table uses, `compaction` merges small files, `forgetting` erases events for good,
+`verification` checks what is published, and `relocation` makes a copied warehouse name its files by its new place.
+`store` is the place that all of them share, `warehouse` opens it.
 """

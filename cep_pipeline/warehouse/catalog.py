@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from contextvars import ContextVar
 
 import sqlalchemy as sql
@@ -14,13 +14,14 @@ from pyiceberg.exceptions import CommitFailedException
 from pyiceberg.io import FileIO
 from pyiceberg.table import CommitTableResponse, StagedTable, Table
 from pyiceberg.table.update import AddSnapshotUpdate, TableRequirement, TableUpdate
-from pyiceberg.typedef import EMPTY_DICT, Properties
+from pyiceberg.typedef import EMPTY_DICT, Identifier, Properties
 from sqlalchemy.engine import Connection, Engine
 
 from cep_pipeline.storage import make_durable, object_store_io
 from cep_pipeline.warehouse.database import create_together
 
 CATALOG_NAME = "cep"
+_LOAD_ATTEMPTS = 5
 
 Beside = Callable[[Connection], None]
 """A write in the transaction of a commit; whatever it raises rolls the commit back."""
@@ -49,6 +50,13 @@ class WarehouseCatalog(SqlCatalog):
     def _load_file_io(self, properties: Properties = EMPTY_DICT, location: str | None = None) -> FileIO:
         """Read and write metadata as all other files are: through the one client of the object store."""
         return object_store_io() if self._on_object_store else super()._load_file_io(properties, location)
+
+    def load_table(self, identifier: str | Identifier) -> Table:
+        """Load a table, and again where its metadata was replaced, and removed, before they could be read."""
+        for _ in range(_LOAD_ATTEMPTS - 1):
+            with suppress(FileNotFoundError):
+                return super().load_table(identifier)
+        return super().load_table(identifier)
 
     def commit_table(
         self, table: Table, requirements: tuple[TableRequirement, ...], updates: tuple[TableUpdate, ...]

@@ -7,6 +7,7 @@ imported on first use.
 
 from __future__ import annotations
 
+import itertools
 import logging
 import random
 import time
@@ -18,6 +19,7 @@ from typing import cast
 
 import pyarrow as pa
 import pyarrow.parquet as pq
+import sqlalchemy as sql
 import sqlalchemy.exc
 from pyiceberg.conversions import from_bytes
 from pyiceberg.exceptions import (
@@ -35,21 +37,32 @@ from pyiceberg.expressions import (
     Or,
 )
 from pyiceberg.io.pyarrow import parquet_file_to_data_file
-from pyiceberg.manifest import DataFile
+from pyiceberg.manifest import DataFile, ManifestFile
 from pyiceberg.table import Table, Transaction
 from pyiceberg.table.metadata import TableMetadata
+from pyiceberg.table.snapshots import Snapshot
 from pyiceberg.table.update import TableUpdate, update_table_metadata
+from pyiceberg.table.update.snapshot import ExpireSnapshots, _MergeAppendFiles, _OverwriteFiles
 from pyiceberg.types import LongType
 
 from cep_pipeline.errors import BusyError, CepError, InputError
 from cep_pipeline.events.columns import DAY
 from cep_pipeline.storage import make_durable, open_filesystem, storage_errors
 from cep_pipeline.warehouse.catalog import Beside, WarehouseCatalog, committing_beside
-from cep_pipeline.warehouse.database import explain_database_error
+from cep_pipeline.warehouse.database import LEASES, explain_database_error
 from cep_pipeline.warehouse.records import EventsFile
 
 logger = logging.getLogger(__name__)
 COMMIT_PATIENCE_S = 120.0
+
+MOST_SNAPSHOTS = 120
+LEAST_SNAPSHOTS = 80
+"""A commit to a table with more snapshots than MOST_SNAPSHOTS expires the oldest, down to LEAST_SNAPSHOTS."""
+PINNED_S = 600.0
+"""Such a commit expires no snapshot that was the current one in this time: a reader may be pinned to it."""
+DEAD_AFTER_S = 3600.0
+"""A lease without a heartbeat for so long keeps no snapshot."""
+
 _EPOCH = date(1970, 1, 1)
 
 # The constructors take a column's name and a literal, which their declared fields do not show.
@@ -83,6 +96,49 @@ class UnitTransaction(Transaction):
             view = update_table_metadata(metadata, self._updates) if self._updates else metadata
             self._seen = (metadata, self._updates, view)
         return self._seen[2]
+
+
+class _Replacement(_OverwriteFiles, _MergeAppendFiles):
+    """A snapshot that deletes files and adds others, and merges small manifests as appending does.
+
+    pyiceberg's own overwriting leaves one manifest for each commit, and all of them are read by the next one.
+    """
+
+    def _existing_manifests(self) -> list[ManifestFile]:
+        """Leave manifests out that say only what earlier snapshots deleted."""
+        return [one for one in super()._existing_manifests() if _names_files(one)]
+
+    def _process_manifests(self, manifests: list[ManifestFile]) -> list[ManifestFile]:
+        """Merge manifests, but for what this snapshot deletes: the next commit leaves that out."""
+        deleted = [one for one in manifests if not _names_files(one)]
+        return super()._process_manifests([one for one in manifests if _names_files(one)]) + deleted
+
+
+def _names_files(manifest: ManifestFile) -> bool:
+    return manifest.has_added_files() or manifest.has_existing_files()
+
+
+def replace_files(
+    transaction: Transaction,
+    old: Sequence[DataFile],
+    new: Sequence[DataFile],
+    summary: Mapping[str, str] | None = None,
+    *,
+    merge: bool = True,
+) -> int:
+    """Put a snapshot into a transaction that deletes the old files and adds the new ones; returns its id.
+
+    Without `merge` manifests are left as they are.
+    """
+    update = transaction.update_snapshot(snapshot_properties=dict(summary or {}))
+    operation = update.overwrite()._operation
+    with _Replacement(operation, transaction, update._io, snapshot_properties=dict(summary or {})) as replacement:
+        replacement._merge_enabled &= merge
+        for file in old:
+            replacement.delete_data_file(file)
+        for file in new:
+            replacement.append_data_file(file)
+    return replacement.snapshot_id
 
 
 def replace_units(
@@ -128,12 +184,7 @@ def replace_units(
 
     def change(table: Table, transaction: Transaction) -> int:
         old = [task.file for task in table.scan(row_filter=condition).plan_files()]
-        with transaction.update_snapshot(snapshot_properties=dict(summary)).overwrite() as overwrite:
-            for file in old:
-                overwrite.delete_data_file(file)
-            for file in data_files:
-                overwrite.append_data_file(file)
-        return overwrite.snapshot_id
+        return replace_files(transaction, old, data_files, summary)
 
     return commit(catalog, stream, table_name, change, lambda snapshot_id: beside(snapshot_id, rows), table), rows
 
@@ -170,6 +221,7 @@ def commit(
                 table = catalog.load_table((stream, table_name))
             transaction = UnitTransaction(table)
             snapshot_id = change(table, transaction)
+            _expire_beyond(catalog, stream, table, transaction)
             try:
                 with committing_beside(beside(snapshot_id)):
                     transaction.commit_transaction()
@@ -182,6 +234,39 @@ def commit(
             logger.debug("%s.%s: committed snapshot %s, attempt %s", stream, table_name, snapshot_id, attempt + 1)
             return snapshot_id
     raise AssertionError("patient_attempts either yields or raises")
+
+
+def _expire_beyond(catalog: WarehouseCatalog, stream: str, table: Table, transaction: Transaction) -> None:
+    """Expire the oldest snapshots with a commit where there are many: the metadata is written whole each time.
+
+    Notes
+    -----
+    Runs pin events while they hold a lease, so that snapshots stay that were the current one under a live lease. The
+    files of an expired snapshot stay on the disk until `cep maintain` removes them.
+    """
+    if len(table.metadata.snapshots) <= MOST_SNAPSHOTS:
+        return
+    now = time.time()
+    limit = min(now - PINNED_S, oldest_lease(catalog, stream, now) or now) * 1000
+    old = [snapshot.snapshot_id for snapshot, by in replaced_snapshots(table) if by.timestamp_ms < limit]
+    if old := old[: len(table.metadata.snapshots) - LEAST_SNAPSHOTS]:
+        ExpireSnapshots(transaction).by_ids(old).commit()
+
+
+def replaced_snapshots(table: Table) -> Iterator[tuple[Snapshot, Snapshot]]:
+    """The snapshots of a table that are no longer the current one, the oldest first, each with the one after it."""
+    snapshots = sorted(table.metadata.snapshots, key=lambda snapshot: snapshot.sequence_number or 0)
+    return itertools.pairwise(snapshots)
+
+
+def oldest_lease(catalog: WarehouseCatalog, stream: str, now: float) -> float | None:
+    """Return when the oldest lease of a stream that lives was taken, in seconds since the epoch; None without any."""
+    query = sql.select(sql.func.min(LEASES.c.acquired_at)).where(
+        LEASES.c.stream == stream, LEASES.c.heartbeat_at > now - DEAD_AFTER_S
+    )
+    with catalog.engine.connect() as connection:
+        found: float | None = connection.execute(query).scalar_one()
+    return found
 
 
 def _landed(catalog: WarehouseCatalog, stream: str, table_name: str, snapshot_id: int) -> bool:
@@ -261,7 +346,7 @@ def events_files(table: Table, snapshot_id: int | None, first: date | None, last
 def bounds_of(table: Table, file: DataFile, column: str) -> tuple[int, int]:
     """Return the least and the greatest value of a column of numbers or timestamps, as a manifest says them."""
     number = table.schema().find_field(column).field_id
-    return _bound(file.lower_bounds[number]), _bound(file.upper_bounds[number])
+    return bound(file.lower_bounds[number]), bound(file.upper_bounds[number])
 
 
 def day_of(partition: int) -> date:
@@ -269,7 +354,7 @@ def day_of(partition: int) -> date:
     return _EPOCH + timedelta(days=partition)
 
 
-def _bound(serialized: bytes) -> int:
+def bound(serialized: bytes) -> int:
     """Return a bound of a long or a timestamp in microseconds: both are serialized alike."""
     return int(from_bytes(LongType(), serialized))
 

@@ -76,6 +76,16 @@ CURRENT_PLANS = sql.Table(
     sql.Column("changed_at", sql.Double, nullable=False),
 )
 
+ERASURES = sql.Table(
+    "cep_erasures",
+    _metadata,
+    sql.Column("stream", sql.String(255), primary_key=True),
+    sql.Column("erasure_id", sql.String(32), primary_key=True),
+    sql.Column("condition", sql.Text, nullable=False),
+    sql.Column("requested_at", sql.Double, nullable=False),
+    sql.Column("days", sql.Text, nullable=False),
+)
+
 
 class Database:
     """The catalog's database of one warehouse.

@@ -31,11 +31,14 @@ class EventsFingerprint:
         Digest of the stream schema (`digest_of` its definition).
     carry_in
         Digest of the carry-out of the latest published earlier day, `NO_CARRY` where there is none.
+    erased
+        Ids of the erasures that took rows of the day away after it had been published.
     """
 
     raw_files: tuple[RawFile, ...]
     schema: str
     carry_in: str = NO_CARRY
+    erased: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "raw_files", tuple(sorted(self.raw_files, key=lambda file: (file.name, file.sha256))))
@@ -48,13 +51,14 @@ class EventsFingerprint:
     def to_json(self) -> dict[str, Any]:
         """Return the JSON form, read back by `from_json`."""
         files = [[file.name, file.size, file.sha256] for file in self.raw_files]
-        return {"raw_files": files, "schema": self.schema, "carry_in": self.carry_in}
+        erased = {"erased": list(self.erased)} if self.erased else {}
+        return {"raw_files": files, "schema": self.schema, "carry_in": self.carry_in, **erased}
 
     @classmethod
     def from_json(cls, document: Mapping[str, Any]) -> EventsFingerprint:
         """Make a fingerprint from its JSON form."""
         files = tuple(RawFile(name, size, sha256) for name, size, sha256 in document["raw_files"])
-        return cls(files, document["schema"], document["carry_in"])
+        return cls(files, document["schema"], document["carry_in"], tuple(document.get("erased", ())))
 
     def differences(self, now: EventsFingerprint) -> tuple[str, ...]:
         """Say for a person what differs between this recorded fingerprint and the one that holds now."""
@@ -62,6 +66,7 @@ class EventsFingerprint:
             *_raw_file_differences(self.raw_files, now.raw_files),
             *(("the stream schema has changed",) if self.schema != now.schema else ()),
             *(("the carry-in from the day before has changed",) if self.carry_in != now.carry_in else ()),
+            *(("events of it were erased by `cep forget`",) if self.erased != now.erased else ()),
         )
 
 

@@ -23,7 +23,11 @@ from cep_pipeline.warehouse.layout import TableLayout
 _TABLE_PROPERTIES = {
     # Conflicts are retried in `commits`, where the unit is planned anew on the newer table.
     "commit.retry.num-retries": "0",
+    # A list of days reads the manifests that overlap it: some hundred files in each, in the order of their commits.
     "commit.manifest-merge.enabled": "true",
+    "commit.manifest.min-count-to-merge": "20",
+    "commit.manifest.target-size-bytes": str(128 * 1024),
+    "write.metadata.delete-after-commit.enabled": "true",
     "write.metadata.previous-versions-max": "20",
     "write.parquet.compression-codec": "zstd",
 }
@@ -69,6 +73,17 @@ def _create(catalog: WarehouseCatalog, stream: str, layout: TableLayout, locatio
         )
     except TableAlreadyExistsError:
         return catalog.load_table((stream, layout.name))
+
+
+def set_properties(catalog: WarehouseCatalog, stream: str, table_name: str) -> None:
+    """Give a table the properties that tables are made with now; where it has them, nothing is committed."""
+    for _ in patient_attempts(f"{stream}.{table_name}"):
+        table = catalog.load_table((stream, table_name))
+        missing = {name: value for name, value in _TABLE_PROPERTIES.items() if table.properties.get(name) != value}
+        if not missing:
+            return
+        with suppress(CommitFailedException):
+            table.transaction().set_properties(missing).commit_transaction()
 
 
 def _missing_columns(table: Table, stream: str, layout: TableLayout) -> list[pa.Field]:

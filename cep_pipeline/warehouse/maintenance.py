@@ -1,4 +1,4 @@
-"""Maintenance: expire old snapshots, pack the tables of single rows, remove files that nothing names.
+"""Maintenance: expire old snapshots, remove files that nothing names, merge small files.
 
 The order makes it safe beside running writers: files are listed first and what is named is read afterwards, so a file
 that is committed in between is seen as named; younger files and those of runs that hold a lease are left alone.
@@ -7,22 +7,18 @@ that is committed in between is seen as named; younger files and those of runs t
 from __future__ import annotations
 
 import logging
-import time
 from collections.abc import Mapping
 from dataclasses import dataclass
-from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
-import pyarrow as pa
 import pyarrow.fs as pafs
 from pyiceberg.exceptions import CommitFailedException
-from pyiceberg.io.pyarrow import parquet_file_to_data_file
-from pyiceberg.table import Table, Transaction
+from pyiceberg.table import Table
 from pyiceberg.table.update.snapshot import ExpireSnapshots
 
 from cep_pipeline.errors import InputError
-from cep_pipeline.storage import folder_name, open_filesystem, read_data_file, storage_errors, write_data_file
-from cep_pipeline.warehouse import commits, iceberg_tables
+from cep_pipeline.storage import folder_name, open_filesystem, storage_errors
+from cep_pipeline.warehouse import commits, compaction, iceberg_tables
 from cep_pipeline.warehouse.layout import SCRATCH
 from cep_pipeline.warehouse.records import MaintenanceReport
 
@@ -34,19 +30,21 @@ logger = logging.getLogger(__name__)
 LEAST_GRACE_S = 600.0
 """Commits in progress have written files that nothing names yet: none takes as long as this."""
 
-PACKED_TABLES = ("runs", "plans", "decisions")
 PACK_ABOVE_FILES = 32
+"""A table without partitions, which grows by a row at a time, is merged into one file when it has become more."""
 
 
 @dataclass(frozen=True)
-class _File:
+class StoredFile:
+    """One file of the warehouse: path in its file system, location, size in bytes, and when it was written."""
+
     path: str
     location: str
     size: int
     modified_s: float
 
 
-def maintain(warehouse: Store, *, grace_s: float, keep_snapshots_s: float) -> MaintenanceReport:
+def maintain(warehouse: Store, *, grace_s: float, keep_snapshots_s: float, file_rows: int) -> MaintenanceReport:
     """Maintain all tables of all streams (see `Warehouse.maintain`)."""
     if grace_s < LEAST_GRACE_S:
         raise InputError(
@@ -59,34 +57,42 @@ def maintain(warehouse: Store, *, grace_s: float, keep_snapshots_s: float) -> Ma
         for _, table_name in sorted(warehouse.catalog.list_tables(stream)):
             name = f"{stream}.{table_name}"
             with commits.catalog_errors(warehouse.catalog, f"maintaining {name}"):
-                if table_name in PACKED_TABLES:
-                    _pack(warehouse.catalog, stream, table_name)
-                expired = _expire(warehouse.catalog, stream, table_name, older_than_s=now - keep_snapshots_s)
+                iceberg_tables.set_properties(warehouse.catalog, stream, table_name)
+                expired = _expire(warehouse.catalog, stream, table_name, now=now, older_than_s=now - keep_snapshots_s)
                 removed = _remove_orphans(warehouse, stream, table_name, older_than_s=now - grace_s)
+                # Last: what is merged now is removed by the next maintenance, since a run may read it.
+                merged = _compact(warehouse.catalog, stream, table_name, file_rows)
             logger.info("%s: %s snapshots expired, %s orphaned files removed", name, expired, len(removed))
             by_table[name] = {
                 "removed_files": len(removed),
                 "removed_bytes": sum(file.size for file in removed),
                 "expired_snapshots": expired,
+                "merged_files": merged,
             }
     by_table[SCRATCH] = _remove_scratch(warehouse, older_than_s=now - grace_s)
     totals = {key: sum(counts[key] for counts in by_table.values()) for key in _COUNTS}
-    return MaintenanceReport(totals["removed_files"], totals["removed_bytes"], totals["expired_snapshots"], by_table)
+    return MaintenanceReport(**totals, by_table=by_table)
 
 
-_COUNTS = ("removed_files", "removed_bytes", "expired_snapshots")
+_COUNTS = ("removed_files", "removed_bytes", "expired_snapshots", "merged_files")
 
 
-def _expire(catalog: WarehouseCatalog, stream: str, table_name: str, *, older_than_s: float) -> int:
-    limit = datetime.fromtimestamp(older_than_s, UTC)
+def _compact(catalog: WarehouseCatalog, stream: str, table_name: str, file_rows: int) -> int:
+    table = catalog.load_table((stream, table_name))
+    if not table.spec().fields and len(list(table.scan().plan_files())) <= PACK_ABOVE_FILES:
+        return 0
+    return compaction.compact(catalog, stream, table_name, file_rows=file_rows)
+
+
+def _expire(catalog: WarehouseCatalog, stream: str, table_name: str, *, now: float, older_than_s: float) -> int:
     for _ in commits.patient_attempts(f"{stream}.{table_name}"):
         table = catalog.load_table((stream, table_name))
-        current = table.current_snapshot()
+        # A snapshot that a run of now may be pinned to was the current one under its lease.
+        leased = commits.oldest_lease(catalog, stream, now)
         old = [
             snapshot.snapshot_id
-            for snapshot in table.snapshots()
-            if snapshot.timestamp_ms < limit.timestamp() * 1000
-            and (current is None or snapshot.snapshot_id != current.snapshot_id)
+            for snapshot, by in commits.replaced_snapshots(table)
+            if snapshot.timestamp_ms < older_than_s * 1000 and (leased is None or by.timestamp_ms < leased * 1000)
         ]
         if not old:
             return 0
@@ -98,31 +104,11 @@ def _expire(catalog: WarehouseCatalog, stream: str, table_name: str, *, older_th
     return 0
 
 
-def _pack(catalog: WarehouseCatalog, stream: str, table_name: str) -> None:
-    """Rewrite a table that grows by one row at a time into one file, if it has become many."""
-    table = catalog.load_table((stream, table_name))
-    if len(list(table.scan().plan_files())) <= PACK_ABOVE_FILES:
-        return
-
-    def change(table: Table, transaction: Transaction) -> int:
-        columns = iceberg_tables.published_columns(table)
-        files = [task.file for task in table.scan().plan_files()]
-        rows = pa.concat_tables([read_data_file(file.file_path, columns) for file in files])
-        path = write_data_file(f"{table.location()}/data/packed-{time.time_ns()}.parquet", rows, columns)
-        with transaction.update_snapshot().overwrite() as overwrite:
-            for file in files:
-                overwrite.delete_data_file(file)
-            overwrite.append_data_file(parquet_file_to_data_file(table.io, table.metadata, path))
-        return overwrite.snapshot_id
-
-    commits.commit(catalog, stream, table_name, change, lambda _: ())
-
-
-def _remove_orphans(warehouse: Store, stream: str, table_name: str, *, older_than_s: float) -> list[_File]:
+def _remove_orphans(warehouse: Store, stream: str, table_name: str, *, older_than_s: float) -> list[StoredFile]:
     location = warehouse.table_location(stream, table_name)
-    candidates = [file for file in _list_files(location) if file.modified_s < older_than_s]
+    candidates = [file for file in list_files(location) if file.modified_s < older_than_s]
     running = tuple(f"{folder_name(holder.run_id)}-" for holder in warehouse.leases() if not holder.expired)
-    named = _named_files(warehouse.catalog.load_table((stream, table_name)))
+    named = named_files(warehouse.catalog.load_table((stream, table_name)))
     orphans = [
         file
         for file in candidates
@@ -138,10 +124,10 @@ def _remove_orphans(warehouse: Store, stream: str, table_name: str, *, older_tha
 def _remove_scratch(warehouse: Store, *, older_than_s: float) -> dict[str, int]:
     """Remove folders of the scratch that runs left behind: those in which nothing is young."""
     filesystem, path = open_filesystem(f"{warehouse.location}/{SCRATCH}")
-    folders: dict[str, list[_File]] = {}
-    for file in _list_files(f"{warehouse.location}/{SCRATCH}"):
+    folders: dict[str, list[StoredFile]] = {}
+    for file in list_files(f"{warehouse.location}/{SCRATCH}"):
         folders.setdefault(file.path[len(path) :].lstrip("/").split("/")[0], []).append(file)
-    removed: list[_File] = []
+    removed: list[StoredFile] = []
     for folder, files in folders.items():
         if all(file.modified_s < older_than_s for file in files):
             with storage_errors(f"removing {path}/{folder}"):
@@ -150,20 +136,24 @@ def _remove_scratch(warehouse: Store, *, older_than_s: float) -> dict[str, int]:
                 else:
                     filesystem.delete_file(f"{path}/{folder}")
             removed += files
-    return {"removed_files": len(removed), "removed_bytes": sum(file.size for file in removed), "expired_snapshots": 0}
+    return dict.fromkeys(_COUNTS, 0) | {
+        "removed_files": len(removed),
+        "removed_bytes": sum(file.size for file in removed),
+    }
 
 
-def _list_files(location: str) -> list[_File]:
+def list_files(location: str) -> list[StoredFile]:
+    """Return all files below a folder or URI."""
     filesystem, path = open_filesystem(location)
     selector = pafs.FileSelector(path, recursive=True, allow_not_found=True)
     return [
-        _File(info.path, location + info.path[len(path) :], info.size, info.mtime_ns / 1e9)
+        StoredFile(info.path, location + info.path[len(path) :], info.size, info.mtime_ns / 1e9)
         for info in filesystem.get_file_info(selector)
         if info.type == pafs.FileType.File
     ]
 
 
-def _named_files(table: Table) -> set[str]:
+def named_files(table: Table) -> set[str]:
     """Return the locations of all files that the table's metadata or any of its snapshots names."""
     named = {table.metadata_location, *(entry.metadata_file for entry in table.metadata.metadata_log)}
     manifests = {}

@@ -32,6 +32,8 @@ class PublishedDay:
         Further counts of the publishing run, as it gave them.
     run_id, published_at, snapshot_id
         The publishing run, when (UTC), and the Iceberg snapshot of the `events` table that it made.
+    same_events_as
+        Digest of earlier inputs from which exactly the same events followed; empty where there are none.
     """
 
     day: date
@@ -43,6 +45,12 @@ class PublishedDay:
     run_id: str
     published_at: datetime
     snapshot_id: int
+    same_events_as: str = ""
+
+    @property
+    def events_digest(self) -> str:
+        """Digest that stands for the events: what was made of them is stale where it has changed."""
+        return self.same_events_as or self.fingerprint.digest
 
 
 @dataclass(frozen=True)
@@ -106,7 +114,7 @@ class EventsSnapshot:
     def digests(self, first: date | None, last: date) -> dict[date, str]:
         """Return day -> events digest of the published days from `first` (None: the beginning) to `last`, both in."""
         return {
-            day: published.fingerprint.digest
+            day: published.events_digest
             for day, published in self.days.items()
             if (first is None or first <= day) and day <= last
         }
@@ -344,9 +352,13 @@ class LeaseHolder:
 
 @dataclass(frozen=True)
 class MaintenanceReport:
-    """The result of `maintain`: files and bytes removed, snapshots expired, in total and by table (`stream.table`)."""
+    """The result of `maintain`, in total and by table (`stream.table`).
+
+    Files and bytes removed, snapshots expired, and how many files fewer a table has since small ones were merged.
+    """
 
     removed_files: int
     removed_bytes: int
     expired_snapshots: int
+    merged_files: int
     by_table: Mapping[str, Mapping[str, int]]

@@ -15,6 +15,7 @@ import sqlalchemy as sql
 
 from cep_pipeline.errors import CepError
 from cep_pipeline.events.columns import DAY
+from cep_pipeline.events.erasure import Erasure
 from cep_pipeline.events.raw_files import RawFile
 from cep_pipeline.storage import read_data_file
 from cep_pipeline.warehouse.database import CURRENT_PLANS
@@ -30,7 +31,13 @@ from cep_pipeline.warehouse.records import (
     StaleDay,
     StatisticsRecord,
 )
-from cep_pipeline.warehouse.units import carry_before, find_stale_units, published_days, published_matches
+from cep_pipeline.warehouse.units import (
+    carry_before,
+    find_stale_units,
+    published_days,
+    published_matches,
+    recorded_erasures,
+)
 
 if TYPE_CHECKING:
     from pyiceberg.table import Table
@@ -256,6 +263,10 @@ class StreamReader:
             return {(file.partition[name], commits.day_of(file.partition[day])): file.file_path for file in files}
 
         return PinnedStatistics(listed, read, first)
+
+    def erasures(self) -> tuple[Erasure, ...]:
+        """Return what was erased from the stream by `cep forget`, and must not be ingested again."""
+        return recorded_erasures(self.warehouse.database, self.name)
 
     def carry_in(self, day: date) -> dict[str, Any]:
         """Return the carry-out of the latest published earlier day, over gaps; {} where there is none."""

@@ -14,7 +14,7 @@ import sqlalchemy as sql
 
 from cep_pipeline.errors import BusyError, CepError, InputError
 from cep_pipeline.events.columns import DAY
-from cep_pipeline.storage import DataDirectory, folder_name, write_data_file
+from cep_pipeline.storage import DataDirectory, folder_name, same_contents, write_data_file
 from cep_pipeline.warehouse.database import CURRENT_PLANS
 from cep_pipeline.warehouse.fingerprints import EventsFingerprint, MatchesFingerprint
 from cep_pipeline.warehouse.layout import row_of
@@ -33,6 +33,9 @@ from cep_pipeline.warehouse.units import UnitRecord, counts_with_pending
 
 if TYPE_CHECKING:
     from sqlalchemy.engine import Connection
+
+    from cep_pipeline.events.erasure import Erasure
+    from cep_pipeline.warehouse.forgetting import ErasureReport
 
 logger = logging.getLogger(__name__)
 
@@ -110,6 +113,7 @@ class StreamTables(StreamReader):
         """
         self._check_lease(lease, day_unit(day))
         record = self._record("events", "", day, lease, fingerprint, counts or {}, carry_out)
+        record = replace(record, same_events_as=self._same_events(day, files, fingerprint))
         self._add_columns("events")
         self._replace("events", [({DAY: day}, files)], lease, record)
         return next(entry for entry in self.days() if entry.day == day)
@@ -136,7 +140,7 @@ class StreamTables(StreamReader):
         counted = counts_with_pending(counts or {}, pending or {})
         record = self._record("matches", pattern_set, final_day, lease, fingerprint, counted, carry_out or {})
         unit: dict[str, str | date] = {"pattern_set": pattern_set, "final_day": final_day}
-        self._replace("matches", [(unit, files)], lease, record)
+        self._replace("matches", [(unit, self._merged("matches", files))], lease, record)
         return next(entry for entry in self.matches_days(pattern_set) if entry.final_day == final_day)
 
     def publish_day_statistics(
@@ -263,6 +267,51 @@ class StreamTables(StreamReader):
                 )
             beside.append(lambda connection: self._replace_current(connection, name, makes_current, in_place_of))
         self._append("decisions", row_of(decision), beside)
+
+    def forget(self, erasure: Erasure, *, run_id: str, dry_run: bool = False) -> ErasureReport:
+        """Erase events from all tables, old snapshots and the scratch, and keep them from being ingested again.
+
+        Parameters
+        ----------
+        run_id
+            Holder of the leases that are taken.
+        dry_run
+            Only say what would be removed.
+
+        Raises
+        ------
+        BusyError
+            A run is at work; the same command goes on when it has ended.
+        """
+        from cep_pipeline.warehouse import commits
+        from cep_pipeline.warehouse.forgetting import Forgetting
+
+        with commits.catalog_errors(self.warehouse.catalog, f"erasing events of {self.name}"):
+            work = Forgetting(self.warehouse, self.name, erasure, run_id=run_id)
+            return work.find() if dry_run else work.run()
+
+    def _same_events(self, day: date, files: Sequence[str], fingerprint: EventsFingerprint) -> str:
+        """Return the digest that stands for the published events of a day, where the files hold exactly these.
+
+        Other raw files, or another carry-in, often give the same events: then nothing that was made of them is stale.
+        Files with the same events have the same bytes, unless they were merged or written by another version.
+        """
+        before = next((entry for entry in self.days() if entry.day == day), None)
+        # What was erased in place has changed under its digest.
+        if before is None or before.fingerprint.erased != fingerprint.erased:
+            return ""
+        if not same_contents(files, [file.path for file in self.events_files(day, day)]):
+            return ""
+        return "" if before.events_digest == fingerprint.digest else before.events_digest
+
+    def _merged(self, table: str, files: Sequence[str]) -> Sequence[str]:
+        """One file in place of many small ones: a slice of a small day leaves some kilobytes."""
+        from cep_pipeline.warehouse import compaction
+
+        location = self.warehouse.table_location(self.name, table)
+        if not all(path.startswith(f"{location}/") for path in files):
+            return files  # publishing refuses them
+        return compaction.merge_small_files(files, table, self._layouts[table].schema)
 
     def _now(self) -> datetime:
         return datetime.fromtimestamp(self.warehouse.clock(), UTC)

@@ -14,20 +14,24 @@ from typing import Any
 import sqlalchemy as sql
 from sqlalchemy.engine import Connection, Row
 
+from cep_pipeline.events.erasure import Erasure, erased_from
 from cep_pipeline.events.raw_files import RawFile
 from cep_pipeline.storage import canonical_json, digest_of
-from cep_pipeline.warehouse.database import PUBLISHED, Database
+from cep_pipeline.warehouse.database import ERASURES, PUBLISHED, Database
 from cep_pipeline.warehouse.fingerprints import NO_CARRY, EventsFingerprint, MatchesFingerprint
 from cep_pipeline.warehouse.records import PublishedDay, PublishedMatches, StaleDay
 
 _LISTED = [column for column in PUBLISHED.c if column.name != "carry_out"]
+
+_SAME_EVENTS = "same_events_as"
 
 
 @dataclass(frozen=True)
 class UnitRecord:
     """The record of a unit beside its rows, written in the transaction that publishes them.
 
-    `table` is events, quarantine or matches; `pattern_set` is empty but for matches.
+    `table` is events, quarantine or matches; `pattern_set` is empty but for matches. `same_events_as` is that of
+    `PublishedDay`.
     """
 
     stream: str
@@ -39,6 +43,7 @@ class UnitRecord:
     fingerprint: EventsFingerprint | MatchesFingerprint
     counts: Mapping[str, int]
     carry_out: Mapping[str, Any]
+    same_events_as: str = ""
 
     @property
     def carry_out_digest(self) -> str:
@@ -53,6 +58,7 @@ class UnitRecord:
             "pattern_set": self.pattern_set,
             "day": self.day.isoformat(),
         }
+        same = {_SAME_EVENTS: self.same_events_as} if self.same_events_as else {}
         connection.execute(sql.delete(PUBLISHED).where(*(PUBLISHED.c[name] == value for name, value in key.items())))
         connection.execute(
             sql.insert(PUBLISHED).values(
@@ -61,7 +67,7 @@ class UnitRecord:
                 published_at=self.published_at,
                 snapshot_id=snapshot_id,
                 row_count=rows,
-                fingerprint=canonical_json(self.fingerprint.to_json()),
+                fingerprint=canonical_json(self.fingerprint.to_json() | same),
                 counts=canonical_json(dict(self.counts)),
                 carry_out=canonical_json(self.carry_out),
                 carry_out_digest=self.carry_out_digest,
@@ -85,6 +91,7 @@ def published_days(database: Database, stream: str) -> list[PublishedDay]:
             row.run_id,
             datetime.fromtimestamp(row.published_at, UTC),
             row.snapshot_id,
+            json.loads(row.fingerprint).get(_SAME_EVENTS, ""),
         )
         for row in _rows(database, stream, "events")
     ]
@@ -141,6 +148,16 @@ def carry_before(database: Database, stream: str, table: str, pattern_set: str, 
     return {} if text is None else dict(json.loads(text))
 
 
+def recorded_erasures(database: Database, stream: str) -> tuple[Erasure, ...]:
+    """Return the erasures of a stream, the earliest first."""
+    query = sql.select(ERASURES).where(ERASURES.c.stream == stream)
+    with database.begin() as connection:
+        rows = connection.execute(query.order_by(ERASURES.c.requested_at, ERASURES.c.erasure_id)).all()
+    return tuple(
+        Erasure(row.erasure_id, row.condition, frozenset(map(date.fromisoformat, json.loads(row.days)))) for row in rows
+    )
+
+
 def find_stale_units(
     database: Database,
     stream: str,
@@ -151,13 +168,15 @@ def find_stale_units(
 ) -> list[StaleDay]:
     """Return what is stale, by day, events before matches (see `StreamTables.stale_days`)."""
     days = published_days(database, stream)
+    erasures = recorded_erasures(database, stream)
     rejected_of = {row.day: json.loads(row.fingerprint) for row in _rows(database, stream, "quarantine")}
     stale: list[StaleDay] = []
     carry_in = NO_CARRY
     for published in days:
         recorded = published.fingerprint
         files = recorded.raw_files if raw_files is None else tuple(raw_files.get(published.day, recorded.raw_files))
-        now = EventsFingerprint(files, recorded.schema if schema is None else schema, carry_in)
+        erased = erased_from(erasures, published.day)
+        now = EventsFingerprint(files, recorded.schema if schema is None else schema, carry_in, erased)
         reasons = recorded.differences(now)
         rejected = rejected_of.get(published.day.isoformat())
         if rejected is not None and rejected != recorded.to_json():
@@ -174,7 +193,7 @@ def _stale_matches(
     days: Sequence[PublishedDay], matches: Sequence[PublishedMatches], pattern_set: str, version: str
 ) -> list[StaleDay]:
     detected = {entry.final_day: entry for entry in matches}
-    digests = {published.day: published.fingerprint.digest for published in days}
+    digests = {published.day: published.events_digest for published in days}
     stale: list[StaleDay] = []
     carry_in = NO_CARRY
     last = max(digests, default=None)

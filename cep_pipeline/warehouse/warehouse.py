@@ -26,6 +26,8 @@ if TYPE_CHECKING:
     from cep_pipeline.warehouse.verification import VerificationReport
 
 CATALOG_FILE = "catalog.db"
+FILE_ROWS = 1_000_000
+"""Rows of a file of events or matches that maintenance merges small files to, as long as nothing else is set."""
 
 
 class Warehouse(Store):
@@ -156,8 +158,10 @@ class Warehouse(Store):
             events = iceberg_tables.published_columns(self.catalog.load_table((name, "events")))
         return StreamTables(self, name, table_layouts(pa.schema(events)))
 
-    def maintain(self, *, grace_s: float = 86_400.0, keep_snapshots_s: float = 5 * 86_400.0) -> MaintenanceReport:
-        """Expire old snapshots, then remove files that no snapshot names and what dead runs left in the scratch.
+    def maintain(
+        self, *, grace_s: float = 86_400.0, keep_snapshots_s: float = 5 * 86_400.0, file_rows: int = FILE_ROWS
+    ) -> MaintenanceReport:
+        """Expire old snapshots, remove files that no snapshot names and what dead runs left, merge small files.
 
         Parameters
         ----------
@@ -165,10 +169,12 @@ class Warehouse(Store):
             Files younger than this are left alone, and those of a run that holds a lease; at least 600.
         keep_snapshots_s
             Snapshots younger than this are kept, and always the current one.
+        file_rows
+            Files of a day are merged as long as they have together no more rows.
         """
         from cep_pipeline.warehouse import maintenance
 
-        return maintenance.maintain(self, grace_s=grace_s, keep_snapshots_s=keep_snapshots_s)
+        return maintenance.maintain(self, grace_s=grace_s, keep_snapshots_s=keep_snapshots_s, file_rows=file_rows)
 
     def verify(
         self,

@@ -341,3 +341,24 @@ def test_a_clock_that_goes_back_in_a_raw_file_is_told(tmp_path: Path, spark: Spa
     assert "the clock goes back 3 times within an event type" in " ".join((shown.output + shown.errors).split())
     ordinary = cep("statistics", *files, f"raw/{DAYS[1]}.csv", folder=tmp_path)
     assert "clock" not in ordinary.output + ordinary.errors
+
+
+def test_forget_shows_asks_erases_and_proves(tmp_path: Path, spark: SparkSession) -> None:
+    project = make_project(tmp_path, spark)
+    project.run().run_days(DAYS)
+    events = project.tables().read_events().num_rows
+    asked = ("forget", "--where", "kind = 'B'")
+    dry = cep(*asked, "--dry-run", folder=tmp_path)
+    assert dry.code == 0 and "would be removed: kind = 'B'" in dry.output
+    assert re.search(r"events +│ 2024-03-04 +│ +3", dry.output) and "matches" in dry.output
+    refused = cep(*asked, folder=tmp_path)
+    assert refused.code == 1 and "Erase this for good?" in refused.output
+    assert project.tables().read_events().num_rows == events
+    done = cep(*asked, "--yes", folder=tmp_path)
+    assert done.code == 0 and "none holds a row for which kind = 'B' is true" in done.output
+    assert "3 days had such events: run `cep run --stale`" in done.output
+    assert "B" not in project.tables().read_events().column("kind").to_pylist()
+    again = cep(*asked, "--yes", folder=tmp_path)
+    assert again.code == 0 and "nothing is removed" in again.output
+    wrong = cep("forget", "--where", "diff = 1", "--yes", folder=tmp_path)
+    assert wrong.code == 2 and "there are the attributes timestamp, kind, x" in wrong.errors

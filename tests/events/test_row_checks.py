@@ -1,10 +1,12 @@
 from __future__ import annotations
 
+from dataclasses import replace
 from datetime import date
 from pathlib import Path
 
 import pytest
 
+from cep_pipeline.events.erasure import Erasure
 from cep_pipeline.events.raw_files import Period
 from cep_pipeline.events.row_checks import day_of
 from tests.events.raw import HEADER, read_csv, trades
@@ -69,3 +71,19 @@ def test_floats_that_are_no_number_are_values(tmp_path: Path, text: str) -> None
     path.write_text(HEADER + f"SPY,2013-03-10 00:00:00,{text},1\n")
     table, reasons, _ = read_csv(path, trades(tmp_path))
     assert (table.column("price").null_count, reasons) == (0, {})
+
+
+def test_erased_rows_are_left_out_without_a_trace(tmp_path: Path) -> None:
+    path = tmp_path / "trades.csv"
+    path.write_text(
+        HEADER
+        + "SPY,2013-03-10 00:00:00,1,1\n"
+        + "MSFT,2013-03-10 00:00:00,1,1\n"
+        + "MSFT,2013-03-10 00:00:00,x,1\n"
+        + "MSFTX,2013-03-10 00:00:00,x,1\n"
+    )
+    schema = replace(trades(tmp_path), erasures=(Erasure("id", "symbol = 'MSFT'"),))
+    table, reasons, _ = read_csv(path, schema)
+    assert table.column("symbol").to_pylist() == ["SPY"]
+    assert set(reasons) == {5}
+    assert schema.digest == trades(tmp_path).digest

@@ -2,16 +2,32 @@ from __future__ import annotations
 
 import os
 import time
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from cep_pipeline.errors import CepError, InputError
-from cep_pipeline.warehouse.records import RunRecord
+from cep_pipeline.storage import write_data_file
+from cep_pipeline.warehouse import commits, compaction
+from cep_pipeline.warehouse.fingerprints import NO_CARRY
+from cep_pipeline.warehouse.layout import MATCHES_SCHEMA
+from cep_pipeline.warehouse.maintenance import LEAST_GRACE_S
+from cep_pipeline.warehouse.records import RunRecord, StaleDay
 from cep_pipeline.warehouse.stream_tables import StreamTables
 from cep_pipeline.warehouse.warehouse import Warehouse
-from tests.warehouse.published_days import MONDAY, TUESDAY, Trades, publish_day, publish_matches, write_events
+from tests.warehouse.published_days import (
+    MONDAY,
+    TUESDAY,
+    Trades,
+    events_of,
+    fingerprint_of,
+    matches_of,
+    publish_day,
+    publish_matches,
+    write_events,
+)
 
 DAY_S = 86_400.0
 
@@ -41,7 +57,7 @@ def files_under(tables: StreamTables, table: str) -> set[str]:
 
 
 def test_only_files_that_nothing_names_are_removed(tables: StreamTables, clock: Clock) -> None:
-    publish_day(tables, MONDAY, [1.0, 2.0], parts=2)
+    publish_day(tables, MONDAY, [1.0, 2.0])
     publish_matches(tables, MONDAY, ["a"])
     before = {table: files_under(tables, table) for table in ("events", "matches", "quarantine")}
     orphans = write_events(tables, MONDAY, [9.0], run_id="died")
@@ -117,5 +133,134 @@ def test_scratch_of_dead_runs_is_removed(tables: StreamTables, clock: Clock) -> 
     assert tables.warehouse.maintain().removed_files == 0
     clock.ahead_s = DAY_S + 100
     report = tables.warehouse.maintain()
-    assert report.by_table["scratch"] == {"removed_files": 1, "removed_bytes": 5, "expired_snapshots": 0}
+    assert report.by_table["scratch"] == {
+        "removed_files": 1,
+        "removed_bytes": 5,
+        "expired_snapshots": 0,
+        "merged_files": 0,
+    }
     assert [path.name for path in scratch.iterdir()] == ["ingest-2"]
+
+
+def test_the_metadata_of_a_table_stops_growing(tables: StreamTables, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(commits, "PINNED_S", -60.0)
+    monkeypatch.setattr(commits, "MOST_SNAPSHOTS", 12)
+    monkeypatch.setattr(commits, "LEAST_SNAPSHOTS", 8)
+    days = [MONDAY + timedelta(days=number) for number in range(45)]
+    for number, day in enumerate(days):
+        publish_day(tables, day, [float(number)])
+    publish_day(tables, days[3], [30.0])
+    table = tables.warehouse.catalog.load_table(("trades", "events"))
+    snapshot = table.current_snapshot()
+    assert snapshot is not None
+    assert 8 <= len(table.snapshots()) <= 13
+    assert len(snapshot.manifests(table.io)) < 20
+    assert len(table.metadata.metadata_log) <= 20
+    assert len([name for name in files_under(tables, "events") if name.endswith(".metadata.json")]) <= 21
+    expected = [30.0 if number == 3 else float(number) for number in range(45)]
+    assert tables.read_events().column("price").to_pylist() == expected
+    assert [file.day for file in tables.events_files(days[5], days[7])] == days[5:8]
+
+
+def test_a_commit_keeps_the_snapshots_that_a_run_may_be_pinned_to(
+    tables: StreamTables, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(commits, "MOST_SNAPSHOTS", 3)
+    monkeypatch.setattr(commits, "LEAST_SNAPSHOTS", 2)
+    monkeypatch.setattr(commits, "PINNED_S", 0.0)
+    publish_day(tables, MONDAY, [1.0])
+    with tables.day_lease(TUESDAY, run_id="reader"):
+        pin = tables.pin_events()
+        for price in range(6):
+            publish_day(tables, MONDAY, [float(price)])
+        assert tables.read_events(snapshot=pin).column("price").to_pylist() == [1.0]
+    publish_day(tables, MONDAY, [7.0])
+    with pytest.raises(CepError, match="has been expired"):
+        tables.read_events(snapshot=pin)
+
+
+def test_small_files_of_a_day_are_merged_with_the_same_rows_in_the_same_order(tables: StreamTables) -> None:
+    publish_day(tables, MONDAY, [float(number) for number in range(10)], parts=5)
+    publish_day(tables, TUESDAY, [11.0])
+    publish_matches(tables, MONDAY, ["b", "a"])
+    pin = tables.pin_events()
+    days, events, matches = tables.days(), tables.read_events(), tables.read_matches("demo")
+    assert len(tables.events_files()) == 6
+    report = tables.warehouse.maintain()
+    assert report.by_table["trades.events"]["merged_files"] == report.merged_files == 4
+    assert [(file.day, file.rows) for file in tables.events_files()] == [(MONDAY, 10), (TUESDAY, 1)]
+    assert tables.read_events() == events
+    assert tables.read_events(snapshot=pin) == events
+    assert tables.read_matches("demo") == matches
+    assert tables.days() == days
+    assert tables.stale_days(pattern_sets={"demo": "v1"}) == [
+        StaleDay(TUESDAY, "demo", ("its matches have not been detected yet",))
+    ]
+    assert tables.warehouse.maintain().merged_files == 0
+    publish_day(tables, MONDAY, [5.0, 6.0], parts=2)
+    assert tables.read_events().column("price").to_pylist() == [5.0, 6.0, 11.0]
+
+
+def test_files_are_merged_up_to_the_number_of_rows_and_never_across_an_overlap(tables: StreamTables) -> None:
+    publish_day(tables, MONDAY, [float(number) for number in range(10)], parts=5)
+    assert tables.warehouse.maintain(file_rows=5).merged_files == 2
+    assert [file.rows for file in tables.events_files()] == [4, 4, 2]
+    assert tables.read_events().column("price").to_pylist() == [float(number) for number in range(10)]
+    directory = tables.events_directory(TUESDAY, run_id="apart")
+    events = events_of(TUESDAY, [0.0, 1.0, 2.0, 3.0])
+    apart = [
+        write_data_file(directory.file(task), events.take(rows), tables.events_schema)
+        for task, rows in enumerate(([0, 2], [1, 3]))
+    ]
+    with tables.day_lease(TUESDAY, run_id="apart") as lease:
+        fingerprint = fingerprint_of(tables, TUESDAY, "apart")
+        tables.publish_events(TUESDAY, apart, lease=lease, fingerprint=fingerprint, carry_out={})
+    assert tables.warehouse.maintain(file_rows=5).merged_files == 0
+    assert tables.read_events(TUESDAY).column("price").to_pylist() == [0.0, 1.0, 2.0, 3.0]
+
+
+def test_a_day_that_is_redone_while_its_files_are_merged_stays_redone(
+    tables: StreamTables, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    publish_day(tables, MONDAY, [1.0, 2.0], parts=2)
+    publish_day(tables, TUESDAY, [3.0, 4.0], parts=2)
+    written = compaction.rewrite_files
+
+    def redone(paths: list[str], *rest: Any) -> str:
+        merged = written(paths, *rest)
+        if "day=2013-10-07" in paths[0]:
+            publish_day(tables, MONDAY, [5.0, 6.0, 7.0], parts=3)
+        return merged
+
+    monkeypatch.setattr(compaction, "rewrite_files", redone)
+    tables.warehouse.maintain()
+    assert tables.read_events().column("price").to_pylist() == [5.0, 6.0, 7.0, 3.0, 4.0]
+    assert [file.rows for file in tables.events_files()] == [1, 1, 1, 2]
+
+
+def test_maintenance_leaves_what_a_run_with_a_lease_may_read(tables: StreamTables) -> None:
+    publish_day(tables, MONDAY, [1.0, 2.0], parts=2)
+    with tables.day_lease(TUESDAY, run_id="reader"):
+        pin = tables.pin_events()
+        for _ in range(2):
+            tables.warehouse.maintain(keep_snapshots_s=-60.0, grace_s=LEAST_GRACE_S)
+        assert tables.read_events(snapshot=pin).column("price").to_pylist() == [1.0, 2.0]
+    assert tables.warehouse.maintain(keep_snapshots_s=-60.0, grace_s=LEAST_GRACE_S).expired_snapshots > 0
+
+
+def test_matches_of_a_small_day_are_published_as_one_file(tables: StreamTables) -> None:
+    publish_day(tables, MONDAY, [1.0])
+    directory = tables.matches_directory("demo", MONDAY, run_id="run")
+    files = [
+        write_data_file(directory.file(task), matches_of("demo", MONDAY, ids, pattern=pattern), MATCHES_SCHEMA)
+        for task, (pattern, ids) in enumerate([("rise", "ba"), ("fall", "dc"), ("rise", "e")])
+    ]
+    with tables.day_lease(MONDAY, run_id="run") as lease:
+        fingerprint = tables.pin_events().matches_fingerprint("v1", MONDAY, MONDAY, carry_in=NO_CARRY)
+        published = tables.publish_matches("demo", MONDAY, files[::-1], lease=lease, fingerprint=fingerprint)
+        assert published.matches == 5
+        again = tables.publish_matches("demo", MONDAY, files, lease=lease, fingerprint=fingerprint)
+        assert again.matches == 5
+    table = tables.warehouse.catalog.load_table(("trades", "matches"))
+    assert len(list(table.scan().plan_files())) == 1
+    assert tables.read_matches("demo").column("match_id").to_pylist() == list("badce")

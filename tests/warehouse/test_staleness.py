@@ -243,3 +243,30 @@ def test_fingerprints_of_published_days_keep_their_values() -> None:
     matches = MatchesFingerprint("v1", MONDAY, {MONDAY: events.digest})
     assert matches.digest == "e438554d145175c993d75d2832ae7553"
     assert MatchesFingerprint("v1", None, {}, end_of_stream=True).digest == "17baeb28e6dc9cff52fd89346b58d858"
+
+
+def test_the_same_events_from_other_inputs_make_nothing_after_them_stale(tables: StreamTables) -> None:
+    publish_day(tables, MONDAY, [1.0, 2.0])
+    publish_day(tables, TUESDAY, [3.0], carry_out={})
+    publish_matches(tables, MONDAY, ["a"])
+    publish_matches(tables, TUESDAY, ["b"], look_back=1)
+    digest = tables.pin_events().digests(MONDAY, MONDAY)
+
+    def again(prices: list[float], content: str) -> None:
+        with tables.day_lease(MONDAY, run_id="again") as lease:
+            fingerprint = fingerprint_of(tables, MONDAY, content)
+            files = write_events(tables, MONDAY, prices, run_id="again")
+            tables.publish_quarantine(MONDAY, [], lease=lease, fingerprint=fingerprint)
+            tables.publish_events(MONDAY, files, lease=lease, fingerprint=fingerprint, carry_out={"last": 2.0})
+
+    for content in ("compressed anew", "and once more", "and once more"):
+        again([1.0, 2.0], content)
+        assert tables.days()[0].fingerprint == fingerprint_of(tables, MONDAY, content)
+        assert tables.pin_events().digests(MONDAY, MONDAY) == digest
+        assert tables.stale_days(pattern_sets={"demo": "v1"}) == []
+    again([1.0, 2.5], "one event has changed")
+    assert {entry.day for entry in tables.stale_days(pattern_sets={"demo": "v1"})} == {MONDAY, TUESDAY}
+    again([1.0, 2.0], "and is as before")
+    assert (
+        len(tables.stale_days(pattern_sets={"demo": "v1"})) == 2
+    )  # made from other events in between, for all we know

@@ -1,0 +1,153 @@
+"""Erasures: conditions on events that `cep forget` took away, and that no ingestion brings back."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from datetime import date
+from functools import cache, cached_property
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from cep_pipeline.errors import InputError
+from cep_pipeline.storage import digest_of
+
+if TYPE_CHECKING:
+    from pyiceberg.expressions import BooleanExpression
+
+_LONG_NUMBER = 4
+
+
+@dataclass(frozen=True)
+class Erasure:
+    """A recorded erasure.
+
+    Parameters
+    ----------
+    erasure_id
+        Digest of the condition.
+    condition
+        A condition on attributes, as in `symbol = 'X' and price > 3`: events for which it is true are erased.
+    days
+        Days that had been published with such events. What follows from them is stale until the day is done again.
+    """
+
+    erasure_id: str
+    condition: str
+    days: frozenset[date] = frozenset()
+
+    @classmethod
+    def of(cls, condition: str, columns: pa.Schema) -> Erasure:
+        """Make the erasure of a condition.
+
+        Raises
+        ------
+        InputError
+            It is no condition on these columns, or it names no value to look for.
+        """
+        made = cls(digest_of(condition)[:12], condition)
+        made.filter(columns)
+        if not made.values:
+            raise InputError(
+                f"--where {condition!r}: it compares no attribute with a value by = or in; rejected rows and "
+                "statistics are searched for such values, so that one is needed"
+            )
+        return made
+
+    def filter(self, columns: pa.Schema) -> pc.Expression:
+        """Return the condition as a filter of tables with these columns."""
+        return _filter(self.condition, columns)
+
+    def holds(self, events: pa.Table) -> np.ndarray:
+        """Return for each event whether the condition is true."""
+        columns = pa.schema([(field.name, _plain(field.type)) for field in events.schema])
+        found = pa.table({"row": pa.array(np.arange(events.num_rows))} | {c: events.column(c) for c in columns.names})
+        mask = np.zeros(events.num_rows, dtype=bool)
+        mask[found.filter(self.filter(columns)).column("row").to_numpy()] = True
+        return mask
+
+    @cached_property
+    def values(self) -> tuple[str, ...]:
+        """The values that the condition compares attributes with for equality, as texts."""
+        return _values(self.condition)
+
+    def named_in(self, texts: pa.ChunkedArray | pa.Array, *, records: bool = False) -> np.ndarray:
+        """Return for each text whether it names one of the values, as a word of its own.
+
+        Parameters
+        ----------
+        records
+            The texts are records of runs and statistics, which are full of small numbers: these are not looked for.
+        """
+        values = [value for value in self.values if not (records and value.isdigit() and len(value) < _LONG_NUMBER)]
+        if not values:
+            return np.zeros(len(texts), dtype=bool)
+        words = r"(^|\W)(" + "|".join(re.escape(value) for value in values) + r")($|\W)"
+        named = pc.fill_null(pc.match_substring_regex(texts, words), False)
+        return np.asarray(named.to_numpy(zero_copy_only=False), dtype=bool)
+
+
+def erased_from(erasures: Iterable[Erasure], day: date) -> tuple[str, ...]:
+    """Return the ids of the erasures that took published events of a day away."""
+    return tuple(sorted(erasure.erasure_id for erasure in erasures if day in erasure.days))
+
+
+def drop_erased(erasures: Sequence[Erasure], events: pa.Table) -> np.ndarray:
+    """Return for each event whether one of the erasures takes it away."""
+    mask = np.zeros(events.num_rows, dtype=bool)
+    for erasure in erasures:
+        mask |= erasure.holds(events)
+    return mask
+
+
+def _plain(kind: pa.DataType) -> pa.DataType:
+    return kind.value_type if pa.types.is_dictionary(kind) else kind
+
+
+@cache
+def _filter(condition: str, columns: pa.Schema) -> pc.Expression:
+    # PyIceberg takes a second to import; only erasures need its conditions.
+    from pyiceberg.expressions.visitors import bind
+    from pyiceberg.io.pyarrow import _pyarrow_to_schema_without_ids, expression_to_pyarrow
+    from pyiceberg.schema import assign_fresh_schema_ids
+
+    schema = assign_fresh_schema_ids(_pyarrow_to_schema_without_ids(columns))
+    expression = _parsed(condition)
+    try:
+        return expression_to_pyarrow(bind(schema, expression, case_sensitive=True), schema)
+    except (ValueError, TypeError) as error:
+        raise InputError(
+            f"--where {condition!r}: {error}; there are the attributes {', '.join(columns.names)}"
+        ) from error
+
+
+def _parsed(condition: str) -> BooleanExpression:
+    from pyiceberg.expressions.parser import parse
+    from pyparsing import ParseException
+
+    try:
+        return parse(condition)
+    except (ParseException, ValueError) as error:
+        raise InputError(
+            f"--where {condition!r}: not a condition ({error}); write for example: symbol = 'X' and price > 3"
+        ) from error
+
+
+def _values(condition: str) -> tuple[str, ...]:
+    from pyiceberg.expressions import And, EqualTo, In, Or, StartsWith
+
+    found: list[str] = []
+    waiting = [_parsed(condition)]
+    while waiting:
+        one = waiting.pop()
+        if isinstance(one, And | Or):
+            waiting += [one.left, one.right]
+        elif isinstance(one, EqualTo | StartsWith):
+            found.append(str(one.literal.value))
+        elif isinstance(one, In):
+            found += [str(literal.value) for literal in one.literals]
+    return tuple(sorted(set(found)))

@@ -1,0 +1,403 @@
+"""Forgetting: events are erased from all tables of a stream, from old snapshots and from the scratch, with a proof.
+
+The erasure is recorded first, so that no later ingestion brings the events back from the raw files. Then matches that
+have one of the events go, after them what else names them, and the events last: whatever a kill leaves, the same
+command finds the rest. What was published of the days is stale from then on; `cep run --stale` makes derived values,
+statistics and matches as if the events had never been there.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import date
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+import sqlalchemy as sql
+from pyiceberg.manifest import DataFile
+from pyiceberg.table import Table, Transaction
+from pyiceberg.table.update.snapshot import ExpireSnapshots
+
+from cep_pipeline.errors import BusyError, CepError
+from cep_pipeline.events.erasure import Erasure
+from cep_pipeline.storage import (
+    canonical_json,
+    conform,
+    digest_of,
+    open_filesystem,
+    read_data_file,
+    remove_scratch,
+    storage_errors,
+)
+from cep_pipeline.warehouse import commits, compaction, iceberg_tables, maintenance
+from cep_pipeline.warehouse.database import ERASURES, PUBLISHED
+from cep_pipeline.warehouse.leases import day_unit
+from cep_pipeline.warehouse.units import published_days, recorded_erasures
+
+if TYPE_CHECKING:
+    from sqlalchemy.engine import Connection
+
+    from cep_pipeline.warehouse.store import Store
+
+logger = logging.getLogger(__name__)
+_PASSES = 5
+"""Files that a compaction replaced in between are found by the next pass."""
+_COLUMNS_OF_TEXT: Mapping[str, tuple[str, ...]] = {
+    "quarantine": ("raw", "reason"),
+    "statistics": ("snapshot", "state", "windows", "observed"),
+    "runs": ("validation", "error", "details"),
+    "plans": ("statistics",),
+    "decisions": ("reason", "details"),
+}
+"""Table -> columns that may repeat values of events."""
+_KEY = ("stream", "table_name", "pattern_set", "day")
+_EMPTIED: Mapping[str, str | None] = {
+    "validation": None,
+    "error": "(erased)",
+    "details": "{}",
+    "statistics": None,
+    "reason": "(erased)",
+}
+"""Column of runs, plans or decisions -> its value in a row that named an erased value."""
+
+
+@dataclass
+class ErasureReport:
+    """What an erasure removes, or would remove, and what a scan of all files found afterwards.
+
+    Attributes
+    ----------
+    erasure
+        The erasure, with the days whose events it took away.
+    removed
+        (table, day) -> rows; the day is None for tables without days.
+    files
+        Files that were scanned at the end.
+    left
+        Files that hold something yet, and why.
+    """
+
+    erasure: Erasure
+    removed: Counter[tuple[str, date | None]] = field(default_factory=Counter)
+    files: int = 0
+    left: list[str] = field(default_factory=list)
+
+
+@dataclass
+class _Found:
+    """The files of a table with rows that go, and the rows of each."""
+
+    files: dict[str, list[tuple[DataFile, date | None, int]]] = field(default_factory=dict)
+    seqs: np.ndarray = field(default_factory=lambda: np.zeros(0, np.int64))
+    matches: dict[str, pa.Table] = field(default_factory=dict)
+
+    def rows(self) -> Counter[tuple[str, date | None]]:
+        counted: Counter[tuple[str, date | None]] = Counter()
+        for table, files in self.files.items():
+            for _, day, rows in files:
+                counted[table, day] += rows
+        return counted
+
+
+class Forgetting:
+    """One erasure from one stream.
+
+    Parameters
+    ----------
+    warehouse, stream
+        Where.
+    erasure
+        What.
+    run_id
+        Holder of the leases that are taken.
+    """
+
+    def __init__(self, warehouse: Store, stream: str, erasure: Erasure, *, run_id: str) -> None:
+        self.warehouse = warehouse
+        self.stream = stream
+        self.run_id = run_id
+        known = {one.erasure_id: one for one in recorded_erasures(warehouse.database, stream)}
+        self.erasure = known.get(erasure.erasure_id, erasure)
+        self.columns = iceberg_tables.published_columns(self._table("events"))
+
+    def find(self) -> ErasureReport:
+        """Return what would be removed; changes nothing."""
+        return ErasureReport(self.erasure, self._find().rows())
+
+    def run(self) -> ErasureReport:
+        """Erase, and prove it.
+
+        Raises
+        ------
+        BusyError
+            A run is at work; the erasure is recorded, and what has been removed until then stays removed.
+        """
+        begun = {file.location for file in self._files()}
+        found = self._find()
+        days = {day for _, day, _ in found.files.get("events", ()) if day is not None}
+        self._record(days)
+        self._refuse_runs()
+        report = ErasureReport(self.erasure)
+        seqs = found.seqs
+        for _ in range(_PASSES):
+            if not found.files:
+                break
+            report.removed += found.rows()
+            self._remove(found)
+            found = self._find()
+        else:
+            raise CepError(f"stream {self.stream}: other writers keep changing its tables; run the same command again")
+        self._clear_carried()
+        self._remove_files(begun)
+        self._prove(report, seqs)
+        return report
+
+    def _table(self, name: str) -> Table:
+        return self.warehouse.catalog.load_table((self.stream, name))
+
+    def _refuse_runs(self) -> None:
+        running = [lease for lease in self.warehouse.leases() if not lease.expired]
+        if running:
+            who = ", ".join(sorted({f"{lease.run_id} ({lease.stream} {lease.unit})" for lease in running}))
+            raise BusyError(
+                f"forget: runs are at work: {who}. The erasure is recorded; run the same command when they have ended"
+            )
+
+    def _record(self, days: set[date]) -> None:
+        """Record the erasure, with the days of an earlier try that was killed."""
+        again = frozenset(days | self.erasure.days)
+        key = (ERASURES.c.stream == self.stream, ERASURES.c.erasure_id == self.erasure.erasure_id)
+        with self.warehouse.database.begin() as connection:
+            connection.execute(sql.delete(ERASURES).where(*key))
+            connection.execute(
+                sql.insert(ERASURES).values(
+                    stream=self.stream,
+                    erasure_id=self.erasure.erasure_id,
+                    condition=self.erasure.condition,
+                    requested_at=self.warehouse.clock(),
+                    days=json.dumps(sorted(day.isoformat() for day in again)),
+                )
+            )
+        self.erasure = Erasure(self.erasure.erasure_id, self.erasure.condition, again)
+
+    def _find(self) -> _Found:
+        found = _Found()
+        seqs = [found.seqs]
+        for task in self._table("events").scan(row_filter=self.erasure.condition).plan_files():
+            gone = self._seqs(task.file.file_path)
+            if len(gone):
+                seqs.append(gone)
+                day = commits.day_of(task.file.partition[0])
+                found.files.setdefault("events", []).append((task.file, day, len(gone)))
+        found.seqs = np.concatenate(seqs)
+        if len(found.seqs):
+            for file in self._current("matches"):
+                matches = _matches_of(file.file_path, found.seqs)
+                if matches.num_rows:
+                    found.matches[file.file_path] = matches
+                    day = commits.day_of(file.partition[1])
+                    found.files.setdefault("matches", []).append((file, day, matches.num_rows))
+        days = {day for _, day, _ in found.files.get("events", ())} | self._not_redone()
+        for name, columns in _COLUMNS_OF_TEXT.items():
+            position = {"quarantine": 0, "statistics": 1}.get(name)
+            for file in self._current(name):
+                day = None if position is None else commits.day_of(file.partition[position])
+                rows = int(self._named(file.file_path, columns).sum())
+                if name == "statistics" and day in days:
+                    rows = file.record_count  # counted over events that go
+                if rows:
+                    found.files.setdefault(name, []).append((file, day, rows))
+        return found
+
+    def _not_redone(self) -> set[date]:
+        """The days that an earlier try erased events from, and that no run has done again."""
+        return {
+            entry.day
+            for entry in published_days(self.warehouse.database, self.stream)
+            if entry.day in self.erasure.days and self.erasure.erasure_id not in entry.fingerprint.erased
+        }
+
+    def _current(self, name: str) -> list[DataFile]:
+        return [task.file for task in self._table(name).scan().plan_files()]
+
+    def _named(self, path: str, columns: Sequence[str]) -> np.ndarray:
+        """Return for each row of a file whether one of its texts names an erased value."""
+        rows = read_data_file(path, pa.schema([(column, pa.string()) for column in columns]))
+        return self._naming(rows, columns, records=columns != _COLUMNS_OF_TEXT["quarantine"])
+
+    def _naming(self, rows: pa.Table, columns: Sequence[str], *, records: bool = False) -> np.ndarray:
+        named = np.zeros(rows.num_rows, dtype=bool)
+        for column in columns:
+            named |= self.erasure.named_in(rows.column(column), records=records)
+        return named
+
+    def _seqs(self, path: str) -> np.ndarray:
+        """The seq of each event of a file that goes."""
+        columns = pa.schema([f for f in self.columns if f.name == "seq" or f.name in self.erasure.condition])
+        pieces = compaction.read_pieces([path], columns, self.erasure.filter(columns))
+        return np.concatenate([np.zeros(0, np.int64), *(piece.column("seq").to_numpy() for piece in pieces)])
+
+    def _remove(self, found: _Found) -> None:
+        """Remove what was found, the events of a day last."""
+        for name in ("matches", "quarantine", "statistics", "runs", "plans", "decisions", "events"):
+            by_unit: dict[tuple[Any, ...], list[DataFile]] = {}
+            days: dict[tuple[Any, ...], date | None] = {}
+            for file, day, _ in found.files.get(name, ()):
+                unit = tuple(file.partition[place] for place in range(len(self._table(name).spec().fields)))
+                by_unit.setdefault(unit, []).append(file)
+                days[unit] = day
+            for unit, files in by_unit.items():
+                self._remove_unit(name, unit, days[unit], files, found)
+
+    def _remove_unit(
+        self, name: str, unit: tuple[Any, ...], day: date | None, files: Sequence[DataFile], found: _Found
+    ) -> None:
+        gone = {file.file_path: rows for file, _, rows in found.files[name]}
+        emptied = {file.file_path for file in files if day and gone[file.file_path] == file.record_count}
+        rewritten = [
+            ([file], None if file.file_path in emptied else self._rewritten(name, file, found)) for file in files
+        ]
+        if day is None:
+            compaction.replace_rewritten(self.warehouse.catalog, self.stream, name, rewritten, merge=False)
+            return
+        pattern_set = str(unit[0]) if name == "matches" else ""
+        fewer = sum(rows for file, _, rows in found.files[name] if file in files)
+        patterns = Counter[str]()
+        if name == "matches":
+            for file in files:
+                patterns.update(found.matches[file.file_path].column("pattern").to_pylist())
+        with self.warehouse.lease(self.stream, day_unit(day), run_id=self.run_id) as lease:
+
+            def count(connection: Connection) -> None:
+                _count_fewer(connection, (self.stream, name, pattern_set, day.isoformat()), fewer, patterns)
+
+            compaction.replace_rewritten(
+                self.warehouse.catalog, self.stream, name, rewritten, (lease.renew, count), merge=False
+            )
+
+    def _rewritten(self, name: str, file: DataFile, found: _Found) -> str:
+        columns = iceberg_tables.published_columns(self._table(name))
+        path = file.file_path
+        if name == "events":
+            holds = self.erasure.filter(self.columns)
+            return compaction.rewrite_files([path], name, columns, keep=~holds | holds.is_null())
+        if name == "matches":
+            gone = pc.field("match_id").isin(found.matches[path].column("match_id").combine_chunks())
+            return compaction.rewrite_files([path], name, columns, keep=~gone)
+        if name == "quarantine":
+            return compaction.rewrite_files([path], name, columns, change=self._not_named)
+        return compaction.rewrite_files([path], name, columns, change=lambda rows: self._emptied(name, rows))
+
+    def _not_named(self, rows: pa.Table) -> pa.Table:
+        return rows.filter(pa.array(~self._naming(rows, _COLUMNS_OF_TEXT["quarantine"])))
+
+    def _emptied(self, name: str, rows: pa.Table) -> pa.Table:
+        for column in _COLUMNS_OF_TEXT[name]:
+            named = pa.array(self.erasure.named_in(rows.column(column), records=True))
+            empty = pa.scalar(_EMPTIED[column], pa.string())
+            position = rows.schema.get_field_index(column)
+            rows = rows.set_column(position, rows.schema.field(position), pc.if_else(named, empty, rows.column(column)))
+        return rows
+
+    def _clear_carried(self) -> None:
+        """Empty the states that name an erased value; the days after them become stale."""
+        query = sql.select(PUBLISHED).where(PUBLISHED.c.stream == self.stream, PUBLISHED.c.carry_out != "{}")
+        with self.warehouse.database.begin() as connection:
+            rows = connection.execute(query).all()
+            named = self.erasure.named_in(pa.array([row.carry_out for row in rows], pa.string()))
+            for row, clear in zip(rows, named.tolist(), strict=True):
+                if clear:
+                    key = (
+                        PUBLISHED.c[name] == getattr(row, name)
+                        for name in ("stream", "table_name", "pattern_set", "day")
+                    )
+                    empty = {"carry_out": canonical_json({}), "carry_out_digest": digest_of({})}
+                    connection.execute(sql.update(PUBLISHED).where(*key).values(**empty))
+
+    def _files(self) -> list[maintenance.StoredFile]:
+        return maintenance.list_files(f"{self.warehouse.location}/{self.stream}")
+
+    def _remove_files(self, begun: set[str]) -> None:
+        """Remove old snapshots, all files that no table names any more, and the scratch."""
+        for _, name in self.warehouse.catalog.list_tables(self.stream):
+            table = self._table(name)
+            before = maintenance.named_files(table)
+            # A commit that deletes files keeps their bounds in a manifest; the one after it leaves that out.
+            if table.current_snapshot() is not None:
+                commits.commit(self.warehouse.catalog, self.stream, name, _nothing, lambda _: ())
+            for _ in commits.patient_attempts(f"{self.stream}.{name}"):
+                table = self._table(name)
+                old = [snapshot.snapshot_id for snapshot, _ in commits.replaced_snapshots(table)]
+                if not old:
+                    break
+                try:
+                    ExpireSnapshots(commits.UnitTransaction(table, autocommit=True)).by_ids(old).commit()
+                except commits.CommitFailedException:
+                    continue
+            named = maintenance.named_files(self._table(name))
+            location = self.warehouse.table_location(self.stream, name)
+            there = {file.location: file for file in maintenance.list_files(location)}
+            filesystem, _ = open_filesystem(location)
+            for path in ((begun | before) & there.keys()) - named:
+                with storage_errors(f"removing {path}"):
+                    filesystem.delete_file(there[path].path)
+        self._refuse_runs()
+        remove_scratch(self.warehouse.scratch)
+
+    def _prove(self, report: ErasureReport, seqs: np.ndarray) -> None:
+        """Read every file of the stream, named by a table or not, and the folder of the scratch."""
+        report.erasure = self.erasure
+        for file in self._files():
+            if not file.location.endswith(".parquet"):
+                continue
+            report.files += 1
+            name = file.location[len(f"{self.warehouse.location}/{self.stream}/") :].split("/")[0]
+            if name == "events":
+                rows = len(self._seqs(file.location))
+            elif name == "matches":
+                rows = _matches_of(file.location, seqs).num_rows
+            elif name in _COLUMNS_OF_TEXT:
+                rows = int(self._named(file.location, _COLUMNS_OF_TEXT[name]).sum())
+            else:
+                rows = 0
+            if rows:
+                report.left.append(f"{file.location}: {rows} rows")
+        report.left += [f"{file.location}: scratch" for file in maintenance.list_files(self.warehouse.scratch)]
+
+
+def _nothing(table: Table, transaction: Transaction) -> int:
+    return commits.replace_files(transaction, [], [], merge=False)
+
+
+def _matches_of(path: str, seqs: np.ndarray) -> pa.Table:
+    """Return pattern and id of the matches in a file that have one of these events."""
+    filesystem, inner = open_filesystem(path)
+    columns = pa.schema([("pattern", pa.string()), ("match_id", pa.string())])
+    found = [columns.empty_table()]
+    with storage_errors(f"reading {path}"), pq.ParquetFile(inner, filesystem=filesystem) as file:
+        for batch in file.iter_batches(columns=[*columns.names, "bindings"]):
+            bindings = batch.column("bindings")
+            bound = pc.struct_field(pc.list_flatten(bindings), "seq")
+            rows = pc.list_parent_indices(bindings).filter(pc.is_in(bound, value_set=pa.array(seqs)))
+            found.append(conform(pa.Table.from_batches([batch]).take(pc.unique(rows)), columns))
+    return pa.concat_tables(found)
+
+
+def _count_fewer(connection: Connection, key: tuple[str, str, str, str], rows: int, patterns: Counter[str]) -> None:
+    """Correct the numbers of rows in the record of a unit, where it has one."""
+    columns = (PUBLISHED.c.stream, PUBLISHED.c.table_name, PUBLISHED.c.pattern_set, PUBLISHED.c.day)
+    unit = [column == value for column, value in zip(columns, key, strict=True)]
+    record = connection.execute(sql.select(PUBLISHED.c.counts).where(*unit)).scalar_one_or_none()
+    if record is None:
+        return
+    counts = {name: number - patterns[name] for name, number in json.loads(record).items()}
+    connection.execute(
+        sql.update(PUBLISHED).where(*unit).values(row_count=PUBLISHED.c.row_count - rows, counts=canonical_json(counts))
+    )
