@@ -394,15 +394,20 @@ def plan_again(
 
 
 def maintain_warehouse(config: Path, grace_hours: float, keep_days: float) -> dict[str, int]:
-    """Expire old snapshots and remove files that no table names; returns how many."""
-    warehouse = Configuration.load(config).open_warehouse()
-    report = warehouse.maintain(grace_s=grace_hours * 3600, keep_snapshots_s=keep_days * 86_400)
+    """Expire old snapshots, remove files that no table names, and merge small files; returns how many."""
+    configuration = Configuration.load(config)
+    report = configuration.open_warehouse().maintain(
+        grace_s=grace_hours * 3600,
+        keep_snapshots_s=keep_days * 86_400,
+        file_rows=configuration.settings.warehouse.file_rows,
+    )
     for table, done in report.by_table.items():
         logger.info("%s: %s", table, dict(done))
     return {
         "removed_files": report.removed_files,
         "removed_bytes": report.removed_bytes,
         "expired_snapshots": report.expired_snapshots,
+        "merged_files": report.merged_files,
     }
 
 
