@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from datetime import date, timedelta
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from cep_pipeline.detection.mechanisms import choose_mechanisms
 from cep_pipeline.detection.output_policy import has_output_policy
@@ -23,11 +23,21 @@ from cep_pipeline.slices.ownership import LookBack, can_pend, counts_in_partitio
 from cep_pipeline.slices.prepared import Boundary
 from cep_pipeline.spark.keeping import CarryState
 from cep_pipeline.spark.partitions import EarlierEvents, GatheringTask, PartitionedEvents
-from cep_pipeline.spark.slicing import RowGroup, Slice, cut, instant_before, read_row_groups, slices_between
+from cep_pipeline.spark.slicing import (
+    Pieces,
+    RowGroup,
+    Slice,
+    cut,
+    first_read,
+    instant_before,
+    read_row_groups,
+    slices_between,
+)
 from cep_pipeline.storage import DataDirectory, digest_of, folder_name
 from cep_pipeline.warehouse.records import EventsSnapshot, PlanRecord, PublishedMatches
 
 if TYPE_CHECKING:
+    from cep_pipeline.spark.detection import WorkEstimate
     from cep_pipeline.spark.session import SparkSession
 
 
@@ -62,8 +72,7 @@ def detect_day(
         slices: list[Slice] = []
         # Without events of its own a day has no new matches, but those that waited become final.
         if events.events_of(work) or any(map(can_pend, patterns)):
-            weigh = WorkEstimate(patterns, planned, events.row_groups)
-            slices = cut_day(work, events, spark.sparkContext.defaultParallelism, weigh, events.start, len(patterns))
+            slices = cut_day(spark, work, events, WorkEstimate(patterns, planned))
         behind = slices_between(events.row_groups, [work.end, None], events.look_back)
         detected = detect_slices(
             spark,
@@ -256,25 +265,28 @@ def pin_events(work: DayWork, pattern_sets: Sequence[PatternSet]) -> DayEvents:
     return DayEvents(snapshot, first_day, start, tuple(read_row_groups(file.path for file in files)), reach)
 
 
-def cut_day(
-    work: DayWork,
-    events: DayEvents,
-    parallelism: int,
-    weigh: Callable[[RowGroup], float],
-    start: Boundary,
-    patterns: int = 1,
-) -> list[Slice]:
-    """Cut the day, from `start` on, into slices of about equal work (`slices_of_a_day`)."""
-    estimated = sum(weigh(group) for group in events.row_groups if group.last >= start)
-    count = slices_of_a_day(work.settings.slices_per_core, patterns, estimated, events.events_of(work), parallelism)
-    return cut(
-        events.row_groups,
-        start=start,
-        end=work.end,
-        look_back=events.look_back,
-        count=count,
-        work=weigh,
+def cut_day(spark: SparkSession, work: DayWork, events: DayEvents, weigh: WorkEstimate) -> list[Slice]:
+    """Cut the day, from `events.start` on, into slices of about equal work (`slices_of_a_day`)."""
+    from cep_pipeline.spark.detection import read_pieces
+
+    rows, parallelism = events.events_of(work), spark.sparkContext.defaultParallelism
+    needed = events.row_groups[first_read(events.row_groups, events.start, events.look_back) :]
+    bounds: dict[str, Any] = {"start": events.start, "end": work.end, "look_back": events.look_back}
+    if rows < LEAST_ROWS:  # it is over sooner than its events have been looked at
+        count = slices_of_a_day(work.settings.slices_per_core, len(weigh.patterns), rows, rows, parallelism)
+        return cut(Pieces.even(needed), **bounds, count=count)
+    pieces = read_pieces(spark, weigh.patterns, needed)
+    estimated, again = weigh(pieces)
+    owned = pieces.times_us[:-1] >= events.start[0]
+    count = slices_of_a_day(
+        work.settings.slices_per_core,
+        len(weigh.patterns),
+        float(estimated[owned].sum()),
+        rows,
+        parallelism,
+        float(again[owned].mean()) if owned.any() else 0.0,
     )
+    return cut(pieces, **bounds, count=count, work=estimated, again=again)
 
 
 MANY_PATTERNS = 100
@@ -288,10 +300,12 @@ COST_OF_A_PATTERN = 50_000
 WORK_OF_A_SLICE = 50_000_000
 """Estimated events and partial matches that are worth a slice of their own, on whatever machine: parts of a second."""
 LEAST_ROWS = 10_000
-"""Fewer events are not worth a slice, whatever is expected of them."""
+"""Fewer events are not worth a slice, whatever is expected of them; a day of fewer is cut by its events alone."""
 
 
-def slices_of_a_day(configured: int, patterns: int, estimated: float, rows: int, parallelism: int) -> int:
+def slices_of_a_day(
+    configured: int, patterns: int, estimated: float, rows: int, parallelism: int, again: float = 0.0
+) -> int:
     """Return the number of slices of a day: by its work, and at least some for each core that is known.
 
     A cluster that is busy, or is just beginning, shows few cores. Its day is cut by work all the same, so that all
@@ -307,14 +321,19 @@ def slices_of_a_day(configured: int, patterns: int, estimated: float, rows: int,
         Events of the day.
     parallelism
         Cores that are known.
+    again
+        Estimated work of the look-back of a slice: all of them together do at most twice the work of the day, but for
+        the slices that each core gets.
 
     Examples
     --------
     >>> [slices_of_a_day(3, 10, estimated, 20_000_000, 2) for estimated in (1e6, 1e9, 1e10, 1e20)]
     [6, 20, 200, 2000]
+    >>> slices_of_a_day(3, 10, 1e10, 20_000_000, 2, again=2e8)
+    50
     """
     by_core = parallelism * slices_of_a_core(configured, patterns, estimated / parallelism)
-    by_work = estimated / max(WORK_OF_A_SLICE, patterns * COST_OF_A_PATTERN)
+    by_work = estimated / max(WORK_OF_A_SLICE, patterns * COST_OF_A_PATTERN, again)
     return max(by_core, math.ceil(min(by_work, rows / LEAST_ROWS)))
 
 

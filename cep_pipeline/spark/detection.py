@@ -14,6 +14,7 @@ from datetime import date
 from functools import lru_cache, partial
 from math import exp, log
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
@@ -27,13 +28,15 @@ from cep_pipeline.detection.fused.mechanism import shapes_of_plan
 from cep_pipeline.detection.fused.shape import Shape
 from cep_pipeline.detection.mechanisms import Counters, choose_mechanisms
 from cep_pipeline.detection.output_policy import has_output_policy
+from cep_pipeline.expressions.columns import Array
 from cep_pipeline.patterns.pattern import Pattern
+from cep_pipeline.planning.clause_plans import PlanNode, PlanStep
 from cep_pipeline.planning.plans import Plan
 from cep_pipeline.slices.events_input import columns_needed
-from cep_pipeline.slices.ownership import can_pend, counts_in_partitions
+from cep_pipeline.slices.ownership import can_pend, counts_in_partitions, look_back, waits_for_later_events
 from cep_pipeline.spark.keeping import CANDIDATES_SCHEMA, CarryState, KeepingPass, KeepingResult
 from cep_pipeline.spark.partitions import PartitionedEvents
-from cep_pipeline.spark.slicing import RowGroup, Slice
+from cep_pipeline.spark.slicing import Pieces, RowGroup, Slice
 from cep_pipeline.spark.tasks import Progress, TaskSteps, run_tasks, task_steps
 from cep_pipeline.statistics.node_counts import NodeCounts
 from cep_pipeline.statistics.observed import Observed, observations_of
@@ -74,30 +77,91 @@ def compiled_kernels(
 
 
 class WorkEstimate:
-    """Estimated work of a row group: its events, and the partial matches that its arrival rate makes of them.
+    """Estimated work of the pieces of a day: their events, and the partial matches that their types' rates make.
 
-    Where events come m times as fast as on average, step k of a plan makes m^k times as many partial matches in a
-    window: that is why a burst is cut finer than its number of events would say.
+    A partial match of some variables is made with its last event: by so many events of a piece, each with those of the
+    other variables' types that came within the window before. So a burst weighs more than its number of events says,
+    and a burst of a type that no pattern asks for does not.
     """
 
-    def __init__(self, patterns: Sequence[Pattern], plan: Plan, row_groups: Sequence[RowGroup]) -> None:
-        rows = sum(group.rows for group in row_groups)
-        span_us = sum(max(group.span_us, 1) for group in row_groups)
-        self._mean_rate = max(rows, 1) / max(span_us, 1)
-        self._steps = [
-            (pattern.window.time_us or span_us, depth, step.ln_partial_matches)
-            for pattern in patterns
-            for clause in plan.for_pattern(pattern.name).clauses
-            for depth, step in enumerate(clause.steps, start=1)
-        ]
+    def __init__(self, patterns: Sequence[Pattern], plan: Plan) -> None:
+        self.patterns, self._plan = patterns, plan
 
-    def __call__(self, row_group: RowGroup) -> float:
-        span_us = max(row_group.span_us, 1)
-        density = row_group.rows / span_us / self._mean_rate
-        work = float(row_group.rows)
-        for window_us, depth, ln_partial_matches in self._steps:
-            work += span_us / window_us * exp(min(ln_partial_matches + depth * log(density), _MAX_LN))
-        return work
+    def __call__(self, pieces: Pieces) -> tuple[Array, Array]:
+        """The work of each piece, and that of the look-back of a slice which begins with it, both of shape (n,)."""
+        work = np.diff(pieces.rows).astype(np.float64)
+        again = pieces.read_before(look_back(self.patterns))
+        span_us = _span_us(pieces)
+        together: dict[tuple[int | None, bool], list[Pattern]] = {}
+        for pattern in self.patterns:
+            together.setdefault((pattern.window.time_us, waits_for_later_events(pattern)), []).append(pattern)
+        for (window_us, waits), members in together.items():
+            steps: dict[tuple[str, ...], float] = {}
+            for pattern in members:
+                for clause, planned in zip(pattern.clauses, self._plan.for_pattern(pattern.name).clauses, strict=True):
+                    for variables, expected in planned.expected.items():
+                        types = tuple(sorted(clause.by_name[name].event_type for name in variables))
+                        steps[types] = steps.get(types, 0.0) + exp(min(_ln_candidates(expected), _MAX_LN))
+            names = {name for types in steps for name in types}
+            ratios = {name: _ratios(pieces, pieces.types.get(name, pieces.rows), window_us) for name in names}
+            own = np.zeros(len(pieces))
+            for types, alive in steps.items():
+                own += alive * span_us / (window_us or span_us) * _share(types, ratios)
+            work += own
+            if waits:  # others begin with the events that the slice owns, and look from these into the look-back
+                reached = np.concatenate([[0.0], np.cumsum(own)])
+                again += pieces.before(reached, look_back(members).time_us)
+        return work, again
+
+
+def read_pieces(spark: SparkSession, patterns: Sequence[Pattern], row_groups: Sequence[RowGroup]) -> Pieces:
+    """Read the pieces of sorted row groups: of many events in tasks, a file each, of fewer here, which is faster."""
+    first = patterns[0]
+    types = {operand.event_type for pattern in patterns for operand in pattern.operands} - {first.base_type}
+    if sum(group.rows for group in row_groups) > _ROWS_READ_HERE:
+        run = partial(run_tasks, spark, what=f"{first.stream}: events by time and type")
+        return Pieces.read(row_groups, first.type_attribute, types, run)
+    return Pieces.read(row_groups, first.type_attribute, types, lambda count, files: [count(file, 0) for file in files])
+
+
+_ROWS_READ_HERE = 4_000_000
+"""A quarter of a second is enough for the times and types of so many events."""
+
+
+def _ln_candidates(expected: PlanStep | PlanNode) -> float:
+    """The tuples that a step tests, of which its partial matches remain; agreements are looked up and not tested."""
+    tested = (one.selectivity.value for one in expected.conditions if not one.agreement)
+    return expected.ln_partial_matches - sum(log(max(share, _LEAST_SHARE)) for share in tested)
+
+
+_LEAST_SHARE = 1e-4
+"""A condition that hardly ever holds is mostly not known any better."""
+
+
+def _span_us(pieces: Pieces) -> int:
+    """The time in which events come, without the hours between days."""
+    return sum(max(group.span_us, 1) for group in pieces.row_groups) or 1
+
+
+def _ratios(pieces: Pieces, counted: Array, window_us: int | None) -> tuple[Array, Array]:
+    """A type's share of its events that each piece holds, and its number in the window before to that on average."""
+    share = np.diff(counted) / max(int(counted[-1]), 1)
+    if window_us is None:
+        return share, np.ones(len(pieces))
+    usual = max(int(counted[-1]), 1) * min(window_us / _span_us(pieces), 1.0)
+    return share, pieces.before(counted, window_us, whole=False) / usual
+
+
+def _share(types: Sequence[str], ratios: Mapping[str, tuple[Array, Array]]) -> Array:
+    """Partial matches of events of these types that each piece makes, as shares of those of an even day."""
+    total = np.zeros(len(ratios[types[0]][0]))
+    for last in range(len(types)):
+        made = ratios[types[last]][0].copy()
+        for other, name in enumerate(types):
+            if other != last:
+                made *= ratios[name][1]
+        total += made
+    return np.asarray(np.minimum(total / len(types), exp(_MAX_LN)))
 
 
 @dataclass(frozen=True)
