@@ -196,6 +196,11 @@ class DetectionJob:
     end_of_stream: bool = False
     code: Mapping[str, bytes] = field(default_factory=dict)
 
+    @property
+    def stream(self) -> str:
+        """The stream of its patterns."""
+        return self.patterns[0].stream
+
     def reading(self, slice_: Slice, patterns: Sequence[Pattern]) -> Iterator[tuple[list[Pattern], pa.Table]]:
         """Patterns that read the same events of a slice, and these events."""
         others = [pattern for pattern in patterns if not counts_in_partitions(pattern)]
@@ -266,24 +271,66 @@ def detect_slices(
     UnsupportedPattern
         No mechanism runs a pattern; nothing has been read.
     """
-    tasks = [_Part(number, slice_) for number, slice_ in enumerate(slices)]
-    if behind is not None and any(map(can_pend, job.patterns)):
-        tasks.append(_Part(len(slices), behind, behind=True))
-    code = compiled_kernels(job.patterns, job.plan, job.mechanism, slices) if tasks else {}
-    job = replace(job, code=code)
-    with task_steps(spark, len(tasks), len(job.patterns)) if progress is not None else nullcontext() as steps:
+    (result,) = detect_together(spark, [SlicedJob(job, slices, behind)], progress)
+    return result
+
+
+@dataclass(frozen=True)
+class SlicedJob:
+    """A detection job, the slices of its range, and what comes behind the range (`detect_slices`)."""
+
+    job: DetectionJob
+    slices: Sequence[Slice]
+    behind: Slice | None = None
+
+    def parts(self, number: int) -> list[_Part]:
+        """The tasks of the job, which is one of several."""
+        parts = [_Part(number, place, slice_) for place, slice_ in enumerate(self.slices)]
+        if self.behind is not None and any(map(can_pend, self.job.patterns)):
+            parts.append(_Part(number, len(parts), self.behind, behind=True))
+        return parts
+
+
+def detect_together(
+    spark: SparkSession, sliced: Sequence[SlicedJob], progress: Progress | None = None
+) -> list[DetectionResult]:
+    """Run detection jobs of the same patterns, plan and pattern set side by side, as tasks of one Spark job.
+
+    The jobs must not need one another's results: where OUTPUT or CONSUME decide, each job needs that of the day before.
+
+    Raises
+    ------
+    UnsupportedPattern
+        As `detect_slices`.
+    """
+    parts = [part for number, one in enumerate(sliced) for part in one.parts(number)]
+    first, last = sliced[0].job, sliced[-1].job
+    slices = [slice_ for one in sliced for slice_ in one.slices]
+    code = compiled_kernels(first.patterns, first.plan, first.mechanism, slices) if parts else {}
+    days = str(first.final_day) if first is last else f"{first.final_day} to {last.final_day}"
+    packed = [_packed(replace(one.job, code=code)) for one in sliced]
+    with task_steps(spark, len(parts), len(first.patterns)) if progress is not None else nullcontext() as steps:
         results = run_tasks(
             spark,
-            partial(_detect, _packed(job), steps),
-            tasks,
-            what=f"{job.patterns[0].stream}: matches of {job.pattern_set} on {job.final_day}",
+            partial(_detect, packed, steps),
+            list(enumerate(parts)),
+            what=f"{first.stream}: matches of {first.pattern_set} on {days}",
             progress=progress,
             steps=steps,
         )
+    own: list[list[DetectedSlice]] = [[] for _ in sliced]
+    for part, result in zip(parts, results, strict=True):
+        own[part.job].append(result)
+    return [_merged(spark, one, found) for one, found in zip(sliced, own, strict=True)]
+
+
+def _merged(spark: SparkSession, sliced: SlicedJob, results: list[DetectedSlice]) -> DetectionResult:
+    """The outcome of a job from those of its tasks, after OUTPUT and CONSUME have decided."""
+    job, slices, tasks = sliced.job, sliced.slices, sliced.parts(0)
     for task, result in zip(tasks, results, strict=True):
         logger.debug(
             "%s %s, %s: slice %s of %s from %s to %s: %s events, %s matches",
-            job.patterns[0].stream,
+            job.stream,
             job.final_day,
             job.pattern_set,
             task.number + 1,
@@ -369,8 +416,9 @@ def _keep(
 
 @dataclass(frozen=True)
 class _Part:
-    """One task: a slice whose matches it owns; `behind` is what comes behind the range: matches that wait."""
+    """One task of a job: a slice whose matches it owns; `behind` is what comes behind the range: matches that wait."""
 
+    job: int
     number: int
     slice: Slice
     behind: bool = False
@@ -413,8 +461,11 @@ def _unpacked(work: bytes, rest: bytes) -> DetectionJob:
     return replace(job, patterns=patterns, plan=plan)
 
 
-def _detect(packed: tuple[bytes, bytes], steps: TaskSteps | None, part: _Part, attempt: int) -> DetectedSlice:
-    job = _unpacked(*packed)
+def _detect(
+    packed: Sequence[tuple[bytes, bytes]], steps: TaskSteps | None, task: tuple[int, _Part], attempt: int
+) -> DetectedSlice:
+    place, part = task
+    job = _unpacked(*packed[part.job])
     patterns = tuple(pattern for pattern in job.patterns if can_pend(pattern)) if part.behind else job.patterns
     paths: dict[pa.Schema, str] = {}
     writers: dict[pa.Schema, pq.ParquetWriter] = {}
@@ -462,7 +513,7 @@ def _detect(packed: tuple[bytes, bytes], steps: TaskSteps | None, part: _Part, a
             nonlocal told
             if steps is not None and time.monotonic() - told > _TELL_S:
                 told = time.monotonic()
-                steps.tell(part.number, before + done)
+                steps.tell(place, before + done)
 
         for members, events in job.reading(part.slice, patterns):
             result = detect_slice(
@@ -481,7 +532,7 @@ def _detect(packed: tuple[bytes, bytes], steps: TaskSteps | None, part: _Part, a
             nodes += result.metrics.nodes
             rows += events.num_rows
     if steps is not None:
-        steps.tell(part.number, steps.each)
+        steps.tell(place, steps.each)
     return DetectedSlice(
         paths.get(MATCHES_SCHEMA),
         paths.get(CANDIDATES_SCHEMA),
