@@ -198,6 +198,8 @@ def detect(works: Sequence[DayWork]) -> None:
         if work.end_of_stream:
             refuse_end_before(work.day, work.tables)
         for pattern_set in work.pattern_sets:
+            if pattern_set.name in work.detected:  # together with the days before it
+                continue
             with work.observer.step(f"{work.day}: detect {pattern_set.name}") as progress:
                 work.detected[pattern_set.name] = detect_day(
                     work.session(),
@@ -207,6 +209,27 @@ def detect(works: Sequence[DayWork]) -> None:
                     progress,
                     end_of_stream=work.end_of_stream,
                 )
+
+
+def detect_ahead(works: Sequence[DayWork]) -> None:
+    """Detect days side by side for the pattern sets whose days do not need one another, so that no core is idle.
+
+    Only a pattern set that has a plan is detected ahead; `detect` leaves out what is done already.
+    """
+    from cep_pipeline.pipeline.detection import detect_days, independent_days
+    from cep_pipeline.pipeline.plans import current_plan
+
+    if len(works) < 2:
+        return
+    first, last = works[0], works[-1]
+    for pattern_set in first.pattern_sets:
+        record = current_plan(first, pattern_set)
+        if record is None or not independent_days(pattern_set):
+            continue
+        with first.observer.step(f"{_span(works)}: detect {pattern_set.name}") as progress:
+            found = detect_days(first.session(), works, pattern_set, record, progress, end_of_stream=last.end_of_stream)
+        for work, detected in zip(works, found, strict=True):
+            work.detected[pattern_set.name] = detected
 
 
 def publish(works: Sequence[DayWork]) -> None:

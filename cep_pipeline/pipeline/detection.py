@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
 from datetime import date, timedelta
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from cep_pipeline.detection.mechanisms import choose_mechanisms
 from cep_pipeline.detection.output_policy import has_output_policy
@@ -23,11 +24,22 @@ from cep_pipeline.slices.ownership import LookBack, can_pend, counts_in_partitio
 from cep_pipeline.slices.prepared import Boundary
 from cep_pipeline.spark.keeping import CarryState
 from cep_pipeline.spark.partitions import EarlierEvents, GatheringTask, PartitionedEvents
-from cep_pipeline.spark.slicing import RowGroup, Slice, cut, instant_before, read_row_groups, slices_between
+from cep_pipeline.spark.slicing import (
+    Pieces,
+    RowGroup,
+    Slice,
+    cut,
+    first_read,
+    instant_before,
+    read_row_groups,
+    slices_between,
+)
 from cep_pipeline.storage import DataDirectory, digest_of, folder_name
-from cep_pipeline.warehouse.records import EventsSnapshot, PlanRecord, PublishedMatches
+from cep_pipeline.warehouse.fingerprints import MatchesFingerprint
+from cep_pipeline.warehouse.records import EventsSnapshot, PlanRecord, PublishedMatches, RunStep
 
 if TYPE_CHECKING:
+    from cep_pipeline.spark.detection import SlicedJob, WorkEstimate
     from cep_pipeline.spark.session import SparkSession
 
 
@@ -49,49 +61,125 @@ def detect_day(
     end_of_stream
         Whether the stream ends with the day, so that all matches are final.
     """
-    from cep_pipeline.spark.detection import DetectionJob, WorkEstimate, detect_slices
+    (detected,) = detect_days(spark, [work], pattern_set, plan, progress, end_of_stream=end_of_stream)
+    return detected
 
-    end_of_stream = end_of_stream and waits_at_the_end(pattern_set)
-    with work.timed(f"detect {pattern_set.name}") as counts, _scratch(work, pattern_set) as scratch:
+
+def independent_days(pattern_set: PatternSet) -> bool:
+    """Return True if a day's matches need no result of the day before: nothing is kept, consumed or waits for it."""
+    return not any(
+        has_output_policy(pattern) or (counts_in_partitions(pattern) and can_pend(pattern))
+        for pattern in pattern_set.patterns
+    )
+
+
+def detect_days(
+    spark: SparkSession,
+    works: Sequence[DayWork],
+    pattern_set: PatternSet,
+    plan: PlanRecord | None,
+    progress: Progress | None = None,
+    *,
+    end_of_stream: bool = False,
+) -> list[DetectedDay]:
+    """Detect several days side by side, as tasks of one Spark job.
+
+    Parameters
+    ----------
+    works
+        Days in order of time, with published events and no other published day between them. There is more than one
+        only where they are `independent_days`.
+    plan, end_of_stream
+        As in `detect_day`, of the last day.
+
+    Notes
+    -----
+    What is recorded of each day are the seconds of all of them together, shared out by their slices.
+    """
+    from cep_pipeline.spark.detection import detect_together
+
+    assert len(works) == 1 or independent_days(pattern_set), "each of these days goes on from the one before"
+    begin = time.perf_counter()
+    planned = plan_of(plan) if plan else _unplanned(pattern_set)
+    with ExitStack() as stack:
+        days: list[_PreparedDay] = []
+        for work in works:
+            scratch = stack.enter_context(_scratch(work, pattern_set))
+            # The days before that are detected at the same time have nothing to hand on.
+            carried = {} if days else work.tables.matches_carry_in(pattern_set.name, work.day)
+            ends = end_of_stream and work is works[-1] and waits_at_the_end(pattern_set)
+            days.append(_PreparedDay.of(spark, work, pattern_set, planned, carried, scratch, ends))
+        results = detect_together(spark, [day.sliced for day in days], progress)
+    seconds, slices = time.perf_counter() - begin, sum(result.slices for result in results)
+    made = []
+    for work, day, result in zip(works, days, results, strict=True):
+        counts = {"matches": sum(result.matches.values()), "slices": result.slices}
+        share = result.slices / slices if slices else 1 / len(works)
+        work.done(RunStep(f"detect {pattern_set.name}", seconds * share, counts))
+        made.append(
+            DetectedDay(
+                pattern_set.name,
+                result.files,
+                result.matches,
+                day.fingerprint,
+                plan.version if plan is not None else None,
+                result.carry_out.to_json(),
+                result.pending,
+                result.observed.shortened(MOST_ORDERS_PUBLISHED),
+            )
+        )
+    return made
+
+
+@dataclass(frozen=True)
+class _PreparedDay:
+    """A day that is ready to be detected: its slices, and what its matches follow from."""
+
+    sliced: SlicedJob
+    fingerprint: MatchesFingerprint
+
+    @classmethod
+    def of(
+        cls,
+        spark: SparkSession,
+        work: DayWork,
+        pattern_set: PatternSet,
+        plan: Plan,
+        carried: Mapping[str, Any],
+        scratch: DataDirectory,
+        end_of_stream: bool,
+    ) -> _PreparedDay:
+        from cep_pipeline.spark.detection import DetectionJob, SlicedJob, WorkEstimate
+
         patterns = pattern_set.patterns
         events = pin_events(work, [pattern_set])
-        carried = work.tables.matches_carry_in(pattern_set.name, work.day)
         carry_in = CarryState.from_json(carried, pattern_set.version)
         gathered = list(_partitioned(spark, work, patterns, events, carry_in, scratch))
-        planned = plan_of(plan) if plan else _unplanned(pattern_set)
         slices: list[Slice] = []
         # Without events of its own a day has no new matches, but those that waited become final.
         if events.events_of(work) or any(map(can_pend, patterns)):
-            weigh = WorkEstimate(patterns, planned, events.row_groups)
-            slices = cut_day(work, events, spark.sparkContext.defaultParallelism, weigh, events.start, len(patterns))
+            slices = cut_day(spark, work, events, WorkEstimate(patterns, plan))
         behind = slices_between(events.row_groups, [work.end, None], events.look_back)
-        detected = detect_slices(
-            spark,
-            DetectionJob(
-                patterns=patterns,
-                plan=planned,
-                pattern_set=pattern_set.name,
-                pattern_set_version=pattern_set.version,
-                final_day=work.day,
-                directory=work.tables.matches_directory(pattern_set.name, work.day, run_id=work.run_id),
-                mechanism=pattern_set.mechanism,
-                candidates=scratch,
-                carry_in=carry_in,
-                horizons_us={pattern.name: _horizon_us(work, pattern, events) for pattern in patterns},
-                reachable={
-                    pattern.name: earlier.reachable
-                    for source, earlier in gathered
-                    for pattern in patterns
-                    if counts_in_partitions(pattern) and pattern.partition_by == source.partition_by
-                },
-                partitioned=tuple(source for source, _ in gathered),
-                end_of_stream=end_of_stream,
-            ),
-            slices,
-            progress,
-            behind=behind[0] if behind else Slice(work.end, None, (), events.look_back),
+        job = DetectionJob(
+            patterns=patterns,
+            plan=plan,
+            pattern_set=pattern_set.name,
+            pattern_set_version=pattern_set.version,
+            final_day=work.day,
+            directory=work.tables.matches_directory(pattern_set.name, work.day, run_id=work.run_id),
+            mechanism=pattern_set.mechanism,
+            candidates=scratch,
+            carry_in=carry_in,
+            horizons_us={pattern.name: _horizon_us(work, pattern, events) for pattern in patterns},
+            reachable={
+                pattern.name: earlier.reachable
+                for source, earlier in gathered
+                for pattern in patterns
+                if counts_in_partitions(pattern) and pattern.partition_by == source.partition_by
+            },
+            partitioned=tuple(source for source, _ in gathered),
+            end_of_stream=end_of_stream,
         )
-        counts.update(matches=sum(detected.matches.values()), slices=detected.slices)
         first_days = {events.first_day, *(earlier.first_day for _, earlier in gathered)}
         fingerprint = events.snapshot.matches_fingerprint(
             pattern_set.version,
@@ -100,16 +188,8 @@ def detect_day(
             carry_in=digest_of(carried),
             end_of_stream=end_of_stream,
         )
-    return DetectedDay(
-        pattern_set.name,
-        detected.files,
-        detected.matches,
-        fingerprint,
-        plan.version if plan is not None else None,
-        detected.carry_out.to_json(),
-        detected.pending,
-        detected.observed.shortened(MOST_ORDERS_PUBLISHED),
-    )
+        sliced = SlicedJob(job, slices, behind[0] if behind else Slice(work.end, None, (), events.look_back))
+        return cls(sliced, fingerprint)
 
 
 def publish_detected(work: DayWork, detected: DetectedDay) -> PublishedMatches:
@@ -256,25 +336,28 @@ def pin_events(work: DayWork, pattern_sets: Sequence[PatternSet]) -> DayEvents:
     return DayEvents(snapshot, first_day, start, tuple(read_row_groups(file.path for file in files)), reach)
 
 
-def cut_day(
-    work: DayWork,
-    events: DayEvents,
-    parallelism: int,
-    weigh: Callable[[RowGroup], float],
-    start: Boundary,
-    patterns: int = 1,
-) -> list[Slice]:
-    """Cut the day, from `start` on, into slices of about equal work (`slices_of_a_day`)."""
-    estimated = sum(weigh(group) for group in events.row_groups if group.last >= start)
-    count = slices_of_a_day(work.settings.slices_per_core, patterns, estimated, events.events_of(work), parallelism)
-    return cut(
-        events.row_groups,
-        start=start,
-        end=work.end,
-        look_back=events.look_back,
-        count=count,
-        work=weigh,
+def cut_day(spark: SparkSession, work: DayWork, events: DayEvents, weigh: WorkEstimate) -> list[Slice]:
+    """Cut the day, from `events.start` on, into slices of about equal work (`slices_of_a_day`)."""
+    from cep_pipeline.spark.detection import read_pieces
+
+    rows, parallelism = events.events_of(work), spark.sparkContext.defaultParallelism
+    needed = events.row_groups[first_read(events.row_groups, events.start, events.look_back) :]
+    bounds: dict[str, Any] = {"start": events.start, "end": work.end, "look_back": events.look_back}
+    if rows < LEAST_ROWS:  # it is over sooner than its events have been looked at
+        count = slices_of_a_day(work.settings.slices_per_core, len(weigh.patterns), rows, rows, parallelism)
+        return cut(Pieces.even(needed), **bounds, count=count)
+    pieces = read_pieces(spark, weigh.patterns, needed)
+    estimated, again = weigh(pieces)
+    owned = pieces.times_us[:-1] >= events.start[0]
+    count = slices_of_a_day(
+        work.settings.slices_per_core,
+        len(weigh.patterns),
+        float(estimated[owned].sum()),
+        rows,
+        parallelism,
+        float(again[owned].mean()) if owned.any() else 0.0,
     )
+    return cut(pieces, **bounds, count=count, work=estimated, again=again)
 
 
 MANY_PATTERNS = 100
@@ -288,10 +371,12 @@ COST_OF_A_PATTERN = 50_000
 WORK_OF_A_SLICE = 50_000_000
 """Estimated events and partial matches that are worth a slice of their own, on whatever machine: parts of a second."""
 LEAST_ROWS = 10_000
-"""Fewer events are not worth a slice, whatever is expected of them."""
+"""Fewer events are not worth a slice, whatever is expected of them; a day of fewer is cut by its events alone."""
 
 
-def slices_of_a_day(configured: int, patterns: int, estimated: float, rows: int, parallelism: int) -> int:
+def slices_of_a_day(
+    configured: int, patterns: int, estimated: float, rows: int, parallelism: int, again: float = 0.0
+) -> int:
     """Return the number of slices of a day: by its work, and at least some for each core that is known.
 
     A cluster that is busy, or is just beginning, shows few cores. Its day is cut by work all the same, so that all
@@ -307,14 +392,19 @@ def slices_of_a_day(configured: int, patterns: int, estimated: float, rows: int,
         Events of the day.
     parallelism
         Cores that are known.
+    again
+        Estimated work of the look-back of a slice: all of them together do at most twice the work of the day, but for
+        the slices that each core gets.
 
     Examples
     --------
     >>> [slices_of_a_day(3, 10, estimated, 20_000_000, 2) for estimated in (1e6, 1e9, 1e10, 1e20)]
     [6, 20, 200, 2000]
+    >>> slices_of_a_day(3, 10, 1e10, 20_000_000, 2, again=2e8)
+    50
     """
     by_core = parallelism * slices_of_a_core(configured, patterns, estimated / parallelism)
-    by_work = estimated / max(WORK_OF_A_SLICE, patterns * COST_OF_A_PATTERN)
+    by_work = estimated / max(WORK_OF_A_SLICE, patterns * COST_OF_A_PATTERN, again)
     return max(by_core, math.ceil(min(by_work, rows / LEAST_ROWS)))
 
 

@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
+import logging
 import secrets
 import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field
 from datetime import UTC, date, datetime
-from itertools import groupby, product
+from itertools import accumulate, groupby, product, takewhile
 from typing import TYPE_CHECKING
 
 from cep_pipeline.errors import CepError, InputError
 from cep_pipeline.pipeline.configuration import PatternSet, SparkSettings, Stream
-from cep_pipeline.pipeline.day import OPTIONS, STEPS, record_failure, record_run, refuse_end_before
+from cep_pipeline.pipeline.day import OPTIONS, STEPS, detect_ahead, record_failure, record_run, refuse_end_before
 from cep_pipeline.pipeline.day_work import DayWork, Observer
 from cep_pipeline.pipeline.detection import waits_at_the_end
 from cep_pipeline.pipeline.plans import check_runnable
@@ -26,8 +27,12 @@ if TYPE_CHECKING:
     from cep_pipeline.spark.session import SparkSession
     from cep_pipeline.warehouse.stream_tables import StreamTables
 
+logger = logging.getLogger(__name__)
+
 DAYS_AT_ONCE = 8
 """Days that are ingested side by side."""
+EVENTS_TOGETHER = 4_000_000
+"""Days are detected side by side as long as they have at most so many events together."""
 
 
 @dataclass(frozen=True)
@@ -128,6 +133,7 @@ class PipelineRun:
     end_of_stream: bool = False
     _raw_files: dict[date, list[RawFile]] = field(default_factory=dict)
     _last_day: date | None = None
+    _side_by_side: bool = True
 
     def __post_init__(self) -> None:
         unknown = self.steps - set(OPTIONS)
@@ -269,13 +275,14 @@ class PipelineRun:
                     failure = self._ingest([work for work in works if work.day not in only_detect])
                 finally:
                     remove_scratch(scratch)
-                for work in works:
-                    is_ingested = work.day in only_detect or work.skipped or work.published is not None
-                    if failure is not None and not is_ingested:
-                        break
+                ready = works
+                if failure is not None:
+                    ready = list(takewhile(lambda one: one.day in only_detect or one.skipped or one.published, works))
+                for number, work in enumerate(ready, start=1):
                     self._finish_day(work)
                     record_run(work, "succeeded")
                     finished.add(work.day)
+                    self._detect_ahead(ready[number:])
                 if failure is not None:
                     raise failure
             except BaseException as error:
@@ -320,6 +327,24 @@ class PipelineRun:
             for name, seconds in works[-1].ingest_seconds.items():  # they are those of all days together
                 self.ingest_seconds[name] = self.ingest_seconds.get(name, 0.0) + seconds
         return failure
+
+    def _detect_ahead(self, works: Sequence[DayWork]) -> None:
+        """Detect the next days of a batch side by side, where they are small and the days before them are published.
+
+        They are published one after another all the same, each after its own statistics and plan: a run that is killed
+        loses the detection of at most `EVENTS_TOGETHER` events.
+        """
+        if "detect" not in self.steps or not self._side_by_side or any(work.detected for work in works):
+            return
+        events = {record.day: record.events for record in self.tables.days()}
+        waiting = [work for work in works if work.day in events and not work.skipped]
+        reached = accumulate(events[work.day] for work in waiting)
+        chosen = [work for work, number in zip(waiting, reached, strict=True) if number <= EVENTS_TOGETHER]
+        try:
+            detect_ahead(chosen)
+        except CepError as error:  # the days before the one that fails are to be published: each is done by itself
+            logger.info("days are detected one after another: %s", error)
+            self._side_by_side = False
 
     def _finish_day(self, work: DayWork) -> None:
         """Do the other steps for a day whose events are published."""

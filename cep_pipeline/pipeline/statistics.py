@@ -12,7 +12,7 @@ import json
 import logging
 import math
 import os
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, date, datetime, timedelta
 from typing import TYPE_CHECKING, Any
@@ -26,7 +26,7 @@ from cep_pipeline.events.timestamps import day_bounds
 from cep_pipeline.pipeline.configuration import PatternSet, StatisticsSettings, Stream, patterns_of
 from cep_pipeline.pipeline.day_work import DayWork, Progress
 from cep_pipeline.slices.ownership import LookBack, look_back
-from cep_pipeline.spark.slicing import RowGroup, Slice, cut, instant_before, open_events, read_row_groups
+from cep_pipeline.spark.slicing import Pieces, RowGroup, Slice, cut, instant_before, open_events, read_row_groups
 from cep_pipeline.spark.statistics import count_slices, in_spark, in_this_process
 from cep_pipeline.statistics import StatisticsSnapshot
 from cep_pipeline.statistics.observed import Observed, combine_observed
@@ -240,10 +240,10 @@ def _cut(
 ) -> list[Slice]:
     """Slices of about equal numbers of events: as many as there are cores, fewer where there is little to count.
 
-    There are more where slices would own more than `slicing.MOST_ROWS` events.
+    There are more where slices would read more than `slicing.MOST_ROWS` events.
     """
     count = max(1, min(parallelism, math.ceil(events.rows(start, end) / EVENTS_A_SLICE)))
-    return events.slices(start, end, look_back(patterns), count, lambda group: group.rows)
+    return events.slices(start, end, look_back(patterns), count)
 
 
 def state_of_day(
@@ -384,15 +384,13 @@ class PublishedEvents:
             return groups[0].first if groups else end
         return instant, 0
 
-    def slices(
-        self, start: Boundary, end: Boundary, look_back: LookBack, count: int, weigh: Callable[[RowGroup], float]
-    ) -> list[Slice]:
-        """The events of `[start, end)` in at most `count` slices of about equal work."""
+    def slices(self, start: Boundary, end: Boundary, look_back: LookBack, count: int) -> list[Slice]:
+        """The events of `[start, end)` in `count` slices that read about as many, or more where they are too many."""
         by_time = self._day_at(start[0] - look_back.time_us)
         by_positions = self.snapshot.day_of_positions(self._day_at(start[0]), look_back.positions)
         first = None if by_positions is None else min(by_time, by_positions)
         groups = self._row_groups(first, end)
-        return cut(groups, start=start, end=end, look_back=look_back, count=count, work=weigh)
+        return cut(Pieces.even(groups), start=start, end=end, look_back=look_back, count=count)
 
     def begin_before(self, point: Boundary) -> bool:
         """Return True if there are events before a point."""

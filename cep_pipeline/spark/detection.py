@@ -14,6 +14,7 @@ from datetime import date
 from functools import lru_cache, partial
 from math import exp, log
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
@@ -27,13 +28,15 @@ from cep_pipeline.detection.fused.mechanism import shapes_of_plan
 from cep_pipeline.detection.fused.shape import Shape
 from cep_pipeline.detection.mechanisms import Counters, choose_mechanisms
 from cep_pipeline.detection.output_policy import has_output_policy
+from cep_pipeline.expressions.columns import Array
 from cep_pipeline.patterns.pattern import Pattern
+from cep_pipeline.planning.clause_plans import PlanNode, PlanStep
 from cep_pipeline.planning.plans import Plan
 from cep_pipeline.slices.events_input import columns_needed
-from cep_pipeline.slices.ownership import can_pend, counts_in_partitions
+from cep_pipeline.slices.ownership import can_pend, counts_in_partitions, look_back, waits_for_later_events
 from cep_pipeline.spark.keeping import CANDIDATES_SCHEMA, CarryState, KeepingPass, KeepingResult
 from cep_pipeline.spark.partitions import PartitionedEvents
-from cep_pipeline.spark.slicing import RowGroup, Slice
+from cep_pipeline.spark.slicing import Pieces, RowGroup, Slice
 from cep_pipeline.spark.tasks import Progress, TaskSteps, run_tasks, task_steps
 from cep_pipeline.statistics.node_counts import NodeCounts
 from cep_pipeline.statistics.observed import Observed, observations_of
@@ -74,30 +77,91 @@ def compiled_kernels(
 
 
 class WorkEstimate:
-    """Estimated work of a row group: its events, and the partial matches that its arrival rate makes of them.
+    """Estimated work of the pieces of a day: their events, and the partial matches that their types' rates make.
 
-    Where events come m times as fast as on average, step k of a plan makes m^k times as many partial matches in a
-    window: that is why a burst is cut finer than its number of events would say.
+    A partial match of some variables is made with its last event: by so many events of a piece, each with those of the
+    other variables' types that came within the window before. So a burst weighs more than its number of events says,
+    and a burst of a type that no pattern asks for does not.
     """
 
-    def __init__(self, patterns: Sequence[Pattern], plan: Plan, row_groups: Sequence[RowGroup]) -> None:
-        rows = sum(group.rows for group in row_groups)
-        span_us = sum(max(group.span_us, 1) for group in row_groups)
-        self._mean_rate = max(rows, 1) / max(span_us, 1)
-        self._steps = [
-            (pattern.window.time_us or span_us, depth, step.ln_partial_matches)
-            for pattern in patterns
-            for clause in plan.for_pattern(pattern.name).clauses
-            for depth, step in enumerate(clause.steps, start=1)
-        ]
+    def __init__(self, patterns: Sequence[Pattern], plan: Plan) -> None:
+        self.patterns, self._plan = patterns, plan
 
-    def __call__(self, row_group: RowGroup) -> float:
-        span_us = max(row_group.span_us, 1)
-        density = row_group.rows / span_us / self._mean_rate
-        work = float(row_group.rows)
-        for window_us, depth, ln_partial_matches in self._steps:
-            work += span_us / window_us * exp(min(ln_partial_matches + depth * log(density), _MAX_LN))
-        return work
+    def __call__(self, pieces: Pieces) -> tuple[Array, Array]:
+        """The work of each piece, and that of the look-back of a slice which begins with it, both of shape (n,)."""
+        work = np.diff(pieces.rows).astype(np.float64)
+        again = pieces.read_before(look_back(self.patterns))
+        span_us = _span_us(pieces)
+        together: dict[tuple[int | None, bool], list[Pattern]] = {}
+        for pattern in self.patterns:
+            together.setdefault((pattern.window.time_us, waits_for_later_events(pattern)), []).append(pattern)
+        for (window_us, waits), members in together.items():
+            steps: dict[tuple[str, ...], float] = {}
+            for pattern in members:
+                for clause, planned in zip(pattern.clauses, self._plan.for_pattern(pattern.name).clauses, strict=True):
+                    for variables, expected in planned.expected.items():
+                        types = tuple(sorted(clause.by_name[name].event_type for name in variables))
+                        steps[types] = steps.get(types, 0.0) + exp(min(_ln_candidates(expected), _MAX_LN))
+            names = {name for types in steps for name in types}
+            ratios = {name: _ratios(pieces, pieces.types.get(name, pieces.rows), window_us) for name in names}
+            own = np.zeros(len(pieces))
+            for types, alive in steps.items():
+                own += alive * span_us / (window_us or span_us) * _share(types, ratios)
+            work += own
+            if waits:  # others begin with the events that the slice owns, and look from these into the look-back
+                reached = np.concatenate([[0.0], np.cumsum(own)])
+                again += pieces.before(reached, look_back(members).time_us)
+        return work, again
+
+
+def read_pieces(spark: SparkSession, patterns: Sequence[Pattern], row_groups: Sequence[RowGroup]) -> Pieces:
+    """Read the pieces of sorted row groups: of many events in tasks, a file each, of fewer here, which is faster."""
+    first = patterns[0]
+    types = {operand.event_type for pattern in patterns for operand in pattern.operands} - {first.base_type}
+    if sum(group.rows for group in row_groups) > _ROWS_READ_HERE:
+        run = partial(run_tasks, spark, what=f"{first.stream}: events by time and type")
+        return Pieces.read(row_groups, first.type_attribute, types, run)
+    return Pieces.read(row_groups, first.type_attribute, types, lambda count, files: [count(file, 0) for file in files])
+
+
+_ROWS_READ_HERE = 4_000_000
+"""A quarter of a second is enough for the times and types of so many events."""
+
+
+def _ln_candidates(expected: PlanStep | PlanNode) -> float:
+    """The tuples that a step tests, of which its partial matches remain; agreements are looked up and not tested."""
+    tested = (one.selectivity.value for one in expected.conditions if not one.agreement)
+    return expected.ln_partial_matches - sum(log(max(share, _LEAST_SHARE)) for share in tested)
+
+
+_LEAST_SHARE = 1e-4
+"""A condition that hardly ever holds is mostly not known any better."""
+
+
+def _span_us(pieces: Pieces) -> int:
+    """The time in which events come, without the hours between days."""
+    return sum(max(group.span_us, 1) for group in pieces.row_groups) or 1
+
+
+def _ratios(pieces: Pieces, counted: Array, window_us: int | None) -> tuple[Array, Array]:
+    """A type's share of its events that each piece holds, and its number in the window before to that on average."""
+    share = np.diff(counted) / max(int(counted[-1]), 1)
+    if window_us is None:
+        return share, np.ones(len(pieces))
+    usual = max(int(counted[-1]), 1) * min(window_us / _span_us(pieces), 1.0)
+    return share, pieces.before(counted, window_us, whole=False) / usual
+
+
+def _share(types: Sequence[str], ratios: Mapping[str, tuple[Array, Array]]) -> Array:
+    """Partial matches of events of these types that each piece makes, as shares of those of an even day."""
+    total = np.zeros(len(ratios[types[0]][0]))
+    for last in range(len(types)):
+        made = ratios[types[last]][0].copy()
+        for other, name in enumerate(types):
+            if other != last:
+                made *= ratios[name][1]
+        total += made
+    return np.asarray(np.minimum(total / len(types), exp(_MAX_LN)))
 
 
 @dataclass(frozen=True)
@@ -131,6 +195,11 @@ class DetectionJob:
     partitioned: tuple[PartitionedEvents, ...] = ()
     end_of_stream: bool = False
     code: Mapping[str, bytes] = field(default_factory=dict)
+
+    @property
+    def stream(self) -> str:
+        """The stream of its patterns."""
+        return self.patterns[0].stream
 
     def reading(self, slice_: Slice, patterns: Sequence[Pattern]) -> Iterator[tuple[list[Pattern], pa.Table]]:
         """Patterns that read the same events of a slice, and these events."""
@@ -202,24 +271,66 @@ def detect_slices(
     UnsupportedPattern
         No mechanism runs a pattern; nothing has been read.
     """
-    tasks = [_Part(number, slice_) for number, slice_ in enumerate(slices)]
-    if behind is not None and any(map(can_pend, job.patterns)):
-        tasks.append(_Part(len(slices), behind, behind=True))
-    code = compiled_kernels(job.patterns, job.plan, job.mechanism, slices) if tasks else {}
-    job = replace(job, code=code)
-    with task_steps(spark, len(tasks), len(job.patterns)) if progress is not None else nullcontext() as steps:
+    (result,) = detect_together(spark, [SlicedJob(job, slices, behind)], progress)
+    return result
+
+
+@dataclass(frozen=True)
+class SlicedJob:
+    """A detection job, the slices of its range, and what comes behind the range (`detect_slices`)."""
+
+    job: DetectionJob
+    slices: Sequence[Slice]
+    behind: Slice | None = None
+
+    def parts(self, number: int) -> list[_Part]:
+        """The tasks of the job, which is one of several."""
+        parts = [_Part(number, place, slice_) for place, slice_ in enumerate(self.slices)]
+        if self.behind is not None and any(map(can_pend, self.job.patterns)):
+            parts.append(_Part(number, len(parts), self.behind, behind=True))
+        return parts
+
+
+def detect_together(
+    spark: SparkSession, sliced: Sequence[SlicedJob], progress: Progress | None = None
+) -> list[DetectionResult]:
+    """Run detection jobs of the same patterns, plan and pattern set side by side, as tasks of one Spark job.
+
+    The jobs must not need one another's results: where OUTPUT or CONSUME decide, each job needs that of the day before.
+
+    Raises
+    ------
+    UnsupportedPattern
+        As `detect_slices`.
+    """
+    parts = [part for number, one in enumerate(sliced) for part in one.parts(number)]
+    first, last = sliced[0].job, sliced[-1].job
+    slices = [slice_ for one in sliced for slice_ in one.slices]
+    code = compiled_kernels(first.patterns, first.plan, first.mechanism, slices) if parts else {}
+    days = str(first.final_day) if first is last else f"{first.final_day} to {last.final_day}"
+    packed = [_packed(replace(one.job, code=code)) for one in sliced]
+    with task_steps(spark, len(parts), len(first.patterns)) if progress is not None else nullcontext() as steps:
         results = run_tasks(
             spark,
-            partial(_detect, _packed(job), steps),
-            tasks,
-            what=f"{job.patterns[0].stream}: matches of {job.pattern_set} on {job.final_day}",
+            partial(_detect, packed, steps),
+            list(enumerate(parts)),
+            what=f"{first.stream}: matches of {first.pattern_set} on {days}",
             progress=progress,
             steps=steps,
         )
+    own: list[list[DetectedSlice]] = [[] for _ in sliced]
+    for part, result in zip(parts, results, strict=True):
+        own[part.job].append(result)
+    return [_merged(spark, one, found) for one, found in zip(sliced, own, strict=True)]
+
+
+def _merged(spark: SparkSession, sliced: SlicedJob, results: list[DetectedSlice]) -> DetectionResult:
+    """The outcome of a job from those of its tasks, after OUTPUT and CONSUME have decided."""
+    job, slices, tasks = sliced.job, sliced.slices, sliced.parts(0)
     for task, result in zip(tasks, results, strict=True):
         logger.debug(
             "%s %s, %s: slice %s of %s from %s to %s: %s events, %s matches",
-            job.patterns[0].stream,
+            job.stream,
             job.final_day,
             job.pattern_set,
             task.number + 1,
@@ -305,8 +416,9 @@ def _keep(
 
 @dataclass(frozen=True)
 class _Part:
-    """One task: a slice whose matches it owns; `behind` is what comes behind the range: matches that wait."""
+    """One task of a job: a slice whose matches it owns; `behind` is what comes behind the range: matches that wait."""
 
+    job: int
     number: int
     slice: Slice
     behind: bool = False
@@ -349,8 +461,11 @@ def _unpacked(work: bytes, rest: bytes) -> DetectionJob:
     return replace(job, patterns=patterns, plan=plan)
 
 
-def _detect(packed: tuple[bytes, bytes], steps: TaskSteps | None, part: _Part, attempt: int) -> DetectedSlice:
-    job = _unpacked(*packed)
+def _detect(
+    packed: Sequence[tuple[bytes, bytes]], steps: TaskSteps | None, task: tuple[int, _Part], attempt: int
+) -> DetectedSlice:
+    place, part = task
+    job = _unpacked(*packed[part.job])
     patterns = tuple(pattern for pattern in job.patterns if can_pend(pattern)) if part.behind else job.patterns
     paths: dict[pa.Schema, str] = {}
     writers: dict[pa.Schema, pq.ParquetWriter] = {}
@@ -398,7 +513,7 @@ def _detect(packed: tuple[bytes, bytes], steps: TaskSteps | None, part: _Part, a
             nonlocal told
             if steps is not None and time.monotonic() - told > _TELL_S:
                 told = time.monotonic()
-                steps.tell(part.number, before + done)
+                steps.tell(place, before + done)
 
         for members, events in job.reading(part.slice, patterns):
             result = detect_slice(
@@ -417,7 +532,7 @@ def _detect(packed: tuple[bytes, bytes], steps: TaskSteps | None, part: _Part, a
             nodes += result.metrics.nodes
             rows += events.num_rows
     if steps is not None:
-        steps.tell(part.number, steps.each)
+        steps.tell(place, steps.each)
     return DetectedSlice(
         paths.get(MATCHES_SCHEMA),
         paths.get(CANDIDATES_SCHEMA),

@@ -7,7 +7,7 @@ closing burst is cut finer than a quiet noon.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from itertools import pairwise
@@ -117,65 +117,241 @@ def _microseconds(value: object) -> int:
 
 
 MOST_ROWS = 1_000_000
-"""No slice owns more events than this, so that the memory of a task does not grow with the day."""
+"""No slice reads more events than this, so that the memory of a task does not grow with the day.
+
+Only where the look-back alone is more than half of it does a slice read more: twice its look-back at most."""
+MOST_PIECES = 8_192
+"""A day is looked at in about so many pieces, and in more where they would be larger than `_ROWS_OF_A_PIECE`."""
+_ROWS_OF_A_PIECE = 4_096
+
+
+_Part = list[tuple[RowGroup, Array]]
+"""Row groups of one file, and the rows at which the pieces of each begin."""
+_Counted = list[tuple[Array, Array]]
+"""For each row group the times of its pieces' first events, and the counts by type and piece."""
+
+
+@dataclass(frozen=True, eq=False)
+class Pieces:
+    """The events of sorted row groups in short pieces, which no slice divides: how many there are, when, of what type.
+
+    A row group of 65,536 events says nothing of a burst within it; a piece is some dozen events of a small day.
+
+    Attributes
+    ----------
+    row_groups
+        Those that the pieces are of, in stream order.
+    rows
+        Number of events before each piece, and of all: int64, shape (n + 1,).
+    times_us
+        Timestamp of each piece's first event, and of the last event of all: int64, shape (n + 1,).
+    types
+        Type -> its events before each piece, and all of them: int64, shape (n + 1,).
+    """
+
+    row_groups: tuple[RowGroup, ...]
+    rows: Array
+    times_us: Array
+    types: Mapping[str, Array]
+
+    @classmethod
+    def even(cls, row_groups: Sequence[RowGroup]) -> Pieces:
+        """The pieces by the row groups' footers alone, as if the events of each row group came evenly."""
+        offsets = _offsets(row_groups)
+        times = [
+            group.first[0] + group.span_us * at // group.rows
+            for group, own in zip(row_groups, offsets, strict=True)
+            for at in own
+        ]
+        return cls(tuple(row_groups), _rows_of(row_groups, offsets), _with_last(times, row_groups), {})
+
+    @classmethod
+    def read(cls, row_groups: Sequence[RowGroup], type_attribute: str, types: Collection[str], run: Run) -> Pieces:
+        """The pieces by the timestamps and types of all events.
+
+        Parameters
+        ----------
+        type_attribute, types
+            The attribute that tells the type, and the types that are counted.
+        run
+            Calls a function with the row groups of each file, here or in tasks.
+        """
+        offsets = _offsets(row_groups)
+        counting = _Counting(type_attribute, tuple(sorted(types)))
+        parts: dict[str, _Part] = {}
+        for group, own in zip(row_groups, offsets, strict=True):
+            parts.setdefault(group.path, []).append((group, own))
+        counted = {
+            (group.path, group.index): found
+            for part, results in zip(parts.values(), run(counting, list(parts.values())), strict=True)
+            for (group, _), found in zip(part, results, strict=True)
+        }
+        found = [counted[group.path, group.index] for group in row_groups]
+        times = np.concatenate([times for times, _ in found]) if found else np.zeros(0, np.int64)
+        counts = np.concatenate([own for _, own in found], axis=1) if found else np.zeros((len(types), 0), np.int64)
+        before = np.concatenate([np.zeros((len(types), 1), np.int64), np.cumsum(counts, axis=1)], axis=1)
+        return cls(
+            tuple(row_groups),
+            _rows_of(row_groups, offsets),
+            _with_last(times, row_groups),
+            dict(zip(counting.types, before, strict=True)),
+        )
+
+    def __len__(self) -> int:
+        return len(self.rows) - 1
+
+    def before(self, counted: Array, time_us: int, *, whole: bool = True) -> Array:
+        """What is counted in the time before the first event of each piece (`whole`: or before its last).
+
+        Parameters
+        ----------
+        counted
+            A number before each piece, and of all: shape (n + 1,).
+        """
+        ends = self.times_us[:-1] if whole else self.times_us[1:]
+        reached = counted[:-1] if whole else counted[1:]
+        found: Array = reached - np.interp(ends - float(time_us), self.times_us, counted, left=counted[0])
+        return found
+
+    def read_before(self, look_back: LookBack) -> Array:
+        """Number of events that a slice which begins with each piece reads before it."""
+        return np.maximum(self.before(self.rows, look_back.time_us), np.minimum(self.rows[:-1], look_back.positions))
+
+    def point(self, row: int) -> Boundary:
+        """The point of an event, by its number in all row groups."""
+        firsts = np.cumsum([0, *(group.rows for group in self.row_groups)])
+        place = min(int(np.searchsorted(firsts, row, side="right")) - 1, len(self.row_groups) - 1)
+        return _point(self.row_groups[place], row - int(firsts[place]))
+
+
+Run = Callable[[Callable[[_Part, int], _Counted], list[_Part]], list[_Counted]]
+"""Calls a function with each part and the number of the attempt; the results are in the order of the parts."""
+
+
+@dataclass(frozen=True)
+class _Counting:
+    """Counts the events of pieces by type, file by file."""
+
+    type_attribute: str
+    types: tuple[str, ...]
+
+    def __call__(self, part: _Part, _: int) -> _Counted:
+        found = []
+        with open_events(part[0][0].path) as file:
+            for group, offsets in part:
+                events = file.read_row_group(group.index, columns=["timestamp", self.type_attribute])
+                times = events["timestamp"].cast(pa.int64()).to_numpy()[offsets]
+                counts = np.zeros((len(self.types), len(offsets)), np.int64)
+                if self.types and self.type_attribute in events.column_names:
+                    counts = self._by_type(events[self.type_attribute], offsets)
+                found.append((times, counts))
+        return found
+
+    def _by_type(self, column: pa.ChunkedArray, offsets: Array) -> Array:
+        encoded = column if pa.types.is_dictionary(column.type) else column.dictionary_encode()
+        codes = encoded.unify_dictionaries().combine_chunks()
+        places = {name: place for place, name in enumerate(self.types)}
+        other = len(places)
+        found = np.array([*(places.get(str(name), other) for name in codes.dictionary.to_pylist()), other], np.int64)
+        place = found[codes.indices.fill_null(len(found) - 1).to_numpy()]
+        piece = np.repeat(np.arange(len(offsets)), np.diff([*offsets, len(place)]))
+        counted = np.bincount(place * len(offsets) + piece, minlength=(other + 1) * len(offsets))
+        return np.asarray(counted.reshape(other + 1, len(offsets))[:-1])
+
+
+def _offsets(row_groups: Sequence[RowGroup]) -> list[Array]:
+    """The row at which each piece of each row group begins."""
+    size = min(max(sum(group.rows for group in row_groups) // MOST_PIECES, 1), _ROWS_OF_A_PIECE)
+    return [np.arange(0, group.rows, size) for group in row_groups]
+
+
+def _rows_of(row_groups: Sequence[RowGroup], offsets: Sequence[Array]) -> Array:
+    firsts = np.cumsum([0, *(group.rows for group in row_groups)])
+    return np.concatenate([*(first + own for first, own in zip(firsts[:-1], offsets, strict=True)), firsts[-1:]])
+
+
+def _with_last(times: Iterable[int], row_groups: Sequence[RowGroup]) -> Array:
+    return np.array([*times, *(group.last[0] for group in row_groups[-1:])] or [0], np.int64)
 
 
 def cut(
-    row_groups: Sequence[RowGroup],
+    pieces: Pieces,
     *,
     start: Boundary,
     end: Boundary,
     look_back: LookBack,
     count: int,
-    work: Callable[[RowGroup], float],
+    work: Array | None = None,
+    again: Array | None = None,
     most_rows: int = MOST_ROWS,
 ) -> list[Slice]:
-    """Cut `[start, end)` into `count` slices of about equal work, and those that own too many events further.
+    """Cut `[start, end)` into at most `count` slices of about equal work, or more where they would read too much.
 
     Parameters
     ----------
-    row_groups
-        Sorted row groups that reach from the look-back before `start` to `end`.
+    pieces
+        Of sorted row groups that reach from the look-back before `start` to `end`.
     start, end
         The points between which matches are owned.
     look_back
         How far before its start a slice reads.
     count
         Number of slices; there are fewer where slices would own nothing.
-    work
-        Estimated work of the owned part of a row group, in any unit.
+    work, again
+        Estimated work of each piece, and of the look-back of a slice that begins with it: shape (n,), in one unit.
+        None: the events.
     most_rows
-        Most events that a slice owns; those of the row groups at both ends count whole.
+        Most events that a slice reads, or twice its look-back where that is more; the pieces at both ends count whole.
     """
-    owned = [row_group for row_group in row_groups if start <= row_group.last and row_group.first < end]
-    rows = np.cumsum([0, *(row_group.rows for row_group in owned)])
-    reached = np.cumsum([0.0, *(max(work(row_group), 1e-9) for row_group in owned)])
-    equal = np.interp(np.linspace(0.0, reached[-1], count + 1), reached, rows)
-    # Rounding must not decide: the same day is cut alike, whatever the unit of work.
-    at = np.floor(equal + 1e-6).astype(np.int64)
+    read_before = pieces.read_before(look_back)
+    work = np.diff(pieces.rows).astype(np.float64) if work is None else work
+    again = read_before if again is None else again
+    times = pieces.times_us
+    # The pieces that hold the first event which is owned, and the first one which is not.
+    first = max(int(np.searchsorted(times[:-1], start[0], side="right")) - 1, 0) if len(pieces) else 0
+    last = int(np.searchsorted(times[:-1], end[0], side="left"))
+    edges = _edges(pieces.rows, work, again, read_before, first, last, count, most_rows)
     points: list[Boundary] = []
-    for row in _split(at, most_rows)[1:-1]:
-        place = min(int(np.searchsorted(rows, row, side="right")) - 1, len(owned) - 1)
-        point = _point(owned[place], row - int(rows[place])) if owned else start
+    for edge in edges[1:-1]:
+        point = pieces.point(int(pieces.rows[edge]))
         if start < point < end and (not points or points[-1] < point):
             points.append(point)
-    return slices_between(row_groups, [start, *points, end], look_back)
+    return slices_between(pieces.row_groups, [start, *points, end], look_back)
 
 
-def _split(rows: Iterable[int], most: int) -> list[int]:
-    """Ascending numbers of rows with further ones between those that are more than `most` apart.
+def _edges(
+    rows: Array, work: Array, again: Array, read_before: Array, first: int, last: int, count: int, most_rows: int
+) -> list[int]:
+    """The pieces with which slices begin, from `first` on, and `last`: the largest slice has as little as can be."""
+    if last <= first:
+        return [first, first]
+    reached = np.concatenate([[0.0], np.cumsum(np.maximum(work, 1e-9))])
+    # A slice may own as much as there is room for beside its look-back, and at least as much as that.
+    room = rows[:-1] + np.maximum(most_rows - read_before, read_before)
+    furthest = np.maximum(np.searchsorted(rows, room, side="right") - 1, np.arange(len(work)) + 1)
 
-    Examples
-    --------
-    >>> _split([0, 10, 45], 20)
-    [0, 10, 27, 45]
-    """
-    between = list(map(int, rows))
-    split = between[:1]
-    for first, last in pairwise(between):
-        parts = max(-(-(last - first) // most), 1)
-        split += [first + (last - first) * part // parts for part in range(1, parts + 1)]
-    return split
+    def edges(most: float, most_slices: float = np.inf) -> list[int]:
+        found = [first]
+        while found[-1] < last:
+            at = found[-1]
+            by_work = int(np.searchsorted(reached, reached[at] + max(most - again[at], 0.0), side="right")) - 1
+            found.append(min(max(by_work, at + 1), int(furthest[at]), last))
+            if len(found) > most_slices + 1:
+                break
+        return found
+
+    fewest = len(edges(np.inf)) - 1
+    wanted = max(count, fewest)
+    low, high = 0.0, float(reached[last] - reached[first] + again[first:last].max())
+    for _ in range(_STEPS):
+        middle = (low + high) / 2
+        low, high = (low, middle) if len(edges(middle, wanted)) - 1 <= wanted else (middle, high)
+    # Rounding must not decide: the same day is cut alike, whatever the unit of work.
+    return edges(high * (1 + 1e-9))
+
+
+_STEPS = 40
+"""Halvings of the range in which the work of the largest slice is looked for."""
 
 
 def slices_between(
@@ -190,7 +366,7 @@ def slices_between(
         assert start is not None, "only the last point may be open"
         needed = tuple(
             row_group
-            for row_group in row_groups[_first_read(row_groups, start, look_back) :]
+            for row_group in row_groups[first_read(row_groups, start, look_back) :]
             if end is None or row_group.first < end
         )
         if needed:
@@ -198,8 +374,8 @@ def slices_between(
     return slices
 
 
-def _first_read(row_groups: Sequence[RowGroup], start: Boundary, look_back: LookBack) -> int:
-    """The first of sorted row groups that a slice reads."""
+def first_read(row_groups: Sequence[RowGroup], start: Boundary, look_back: LookBack) -> int:
+    """The first of sorted row groups that a slice with this start reads."""
     before = sum(row_group.last[0] < start[0] for row_group in row_groups)
     first, positions = before, 0
     while first and (positions < look_back.positions or row_groups[first - 1].last[0] >= start[0] - look_back.time_us):

@@ -7,6 +7,7 @@ import json
 import pytest
 
 import cep_pipeline as cep
+from cep_pipeline.pipeline.detection import independent_days
 from tests.pipeline.project import DAYS, MONDAY, ROWS, TUESDAY, WEDNESDAY, Project, published
 from tests.pipeline.test_tasks import run_day
 
@@ -41,6 +42,21 @@ def over_all_days(project: Project, warehouse: str = "warehouse") -> dict[str, l
 
 def carries(project: Project, warehouse: str = "warehouse") -> list[str]:
     return [unit.carry_out_digest for unit in project.tables(warehouse).matches_days("all")]
+
+
+def test_days_that_go_on_from_one_another_are_not_independent(project: Project) -> None:
+    (pattern_set,) = project.configuration.stream("ticks").pattern_sets
+    assert not independent_days(pattern_set)
+    for text, independent in {
+        "SEQ(A a, Tick b) WITHIN 1 hour": True,
+        "SEQ(A a, ~Tick b) WITHIN 1 hour": True,
+        "SEQ(A a, B b) WITHIN 4 EVENTS PARTITION BY x": True,
+        "SEQ(A a, ~B b) WITHIN 4 EVENTS PARTITION BY x": False,
+        "SEQ(A a, Tick b) WITHIN 1 hour CONSUME MATCHED": False,
+    }.items():
+        (project.folder / "all.sase").write_text(f"PATTERN {text}")
+        (pattern_set,) = project.configuration.stream("ticks").pattern_sets
+        assert independent_days(pattern_set) is independent, text
 
 
 def test_three_daily_runs_are_one_run_over_three_days(project: Project) -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from datetime import date
 from itertools import permutations
 from typing import TYPE_CHECKING, Any
 
@@ -11,10 +13,13 @@ import pytest
 import cep_pipeline as cep
 from cep_pipeline.errors import BusyError, DataError, InputError, UnsupportedPattern
 from cep_pipeline.events.erasure import Erasure
+from cep_pipeline.spark import detection
 from tests.pipeline.project import DAYS, MONDAY, PATTERNS, PIPELINE, ROWS, TUESDAY, WEDNESDAY, Project, published
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
+
+    from cep_pipeline.warehouse.stream_tables import StreamTables
 
 
 def ids(rows: list[dict[str, Any]]) -> list[tuple[str, str]]:
@@ -52,6 +57,67 @@ def test_days_in_any_order_end_equal_once_stale_days_are_redone(project: Project
     assert stale.days
     assert published(project.tables()) == published(project.tables("in_order"))
     assert project.run().run_stale().days == ()
+
+
+def statistics_of(tables: StreamTables) -> list[tuple[object, ...]]:
+    return [(row.day, row.snapshot, row.state) for row in tables.statistics("all")]
+
+
+@pytest.fixture
+def together(monkeypatch: pytest.MonkeyPatch) -> list[list[date]]:
+    """The days of each Spark job that detects."""
+    jobs: list[list[date]] = []
+    detect_together = detection.detect_together
+
+    def watched(spark: Any, sliced: Sequence[detection.SlicedJob], progress: Any = None) -> Any:
+        jobs.append([one.job.final_day for one in sliced])
+        return detect_together(spark, sliced, progress)
+
+    monkeypatch.setattr(detection, "detect_together", watched)
+    return jobs
+
+
+def test_days_are_detected_side_by_side_once_there_is_a_plan(project: Project, together: list[list[date]]) -> None:
+    outcome = project.run(warehouse="together").run_days(DAYS)
+    assert together == [[MONDAY], [TUESDAY, WEDNESDAY]]
+    for day in DAYS:
+        project.run(warehouse="apart").run_days([day])
+    assert together[2:] == [[MONDAY], [TUESDAY], [WEDNESDAY]]
+    assert published(project.tables("apart")) == published(project.tables("together"))
+    assert statistics_of(project.tables("apart")) == statistics_of(project.tables("together"))
+    fingerprints = [
+        [unit.fingerprint for unit in project.tables(name).matches_days()] for name in ("apart", "together")
+    ]
+    assert fingerprints[0] == fingerprints[1]
+    for day in outcome.days:
+        (detected,) = [step for step in day.steps if step.name == "detect all"]
+        assert detected.counts["matches"] == sum(day.matches["all"].values()) and detected.seconds > 0
+    project.run(warehouse="together", redo=True).run_days(DAYS)
+    assert together[5:] == [[MONDAY], [TUESDAY, WEDNESDAY]]
+    assert published(project.tables("apart")) == published(project.tables("together"))
+
+
+def test_days_before_one_whose_detection_fails_are_done_all_the_same(
+    project: Project, together: list[list[date]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    watched = detection.detect_together
+
+    def fails(spark: Any, sliced: Sequence[detection.SlicedJob], progress: Any = None) -> Any:
+        found = watched(spark, sliced, progress)
+        if any(one.job.final_day == WEDNESDAY for one in sliced):
+            raise DataError(f"{WEDNESDAY} cannot be detected")
+        return found
+
+    monkeypatch.setattr(detection, "detect_together", fails)
+    with pytest.raises(DataError, match="2024-03-06 cannot be detected"):
+        project.run(run_id="failing").run_days(DAYS)
+    assert together == [[MONDAY], [TUESDAY, WEDNESDAY], [TUESDAY], [WEDNESDAY]]
+    assert {record.day: record.status for record in project.tables().runs() if record.run_id == "failing"} == {
+        MONDAY: "succeeded",
+        TUESDAY: "succeeded",
+        WEDNESDAY: "failed",
+    }
+    assert {unit.final_day for unit in project.tables().matches_days()} == {MONDAY, TUESDAY}
 
 
 def test_a_second_run_has_nothing_to_do_and_a_redone_day_is_the_same(project: Project) -> None:

@@ -16,7 +16,7 @@ from cep_pipeline.detection.fused import kernel
 from cep_pipeline.errors import CepError
 from cep_pipeline.slices.ownership import look_back
 from cep_pipeline.spark.detection import DetectionJob, _packed, _unpacked, compiled_kernels, detect_slices
-from cep_pipeline.spark.slicing import cut, read_row_groups
+from cep_pipeline.spark.slicing import Pieces, cut, read_row_groups
 from cep_pipeline.spark.tasks import run_tasks, task_steps
 from cep_pipeline.storage import DataDirectory
 
@@ -49,7 +49,7 @@ def make_job(folder: Path) -> tuple[DetectionJob, cep.StreamSchema, list[str]]:
 def test_a_job_over_slices_finds_what_one_detection_finds(spark: SparkSession, tmp_path: Path) -> None:
     job, table, paths = make_job(tmp_path)
     groups = read_row_groups(paths)
-    slices = cut(groups, start=(0, 0), end=(10_000, 0), look_back=look_back(PATTERNS), count=7, work=lambda g: g.rows)
+    slices = cut(Pieces.even(groups), start=(0, 0), end=(10_000, 0), look_back=look_back(PATTERNS), count=7)
     seen: list[tuple[int, int]] = []
     detected = detect_slices(spark, job, slices, lambda done, total: seen.append((done, total)))
     whole = cep.detect(PATTERNS, table)
@@ -73,7 +73,7 @@ def test_tasks_get_the_kernels_that_the_driver_compiled(
 ) -> None:
     job, table, paths = make_job(tmp_path)
     groups = read_row_groups(paths)
-    slices = cut(groups, start=(0, 0), end=(10_000, 0), look_back=look_back(PATTERNS), count=2, work=lambda g: g.rows)
+    slices = cut(Pieces.even(groups), start=(0, 0), end=(10_000, 0), look_back=look_back(PATTERNS), count=2)
     assert not compiled_kernels(PATTERNS, job.plan, job.mechanism, slices)  # too little to do for code of their own
     monkeypatch.setattr(kernel, "COMPILED_FROM", 0)
     code = compiled_kernels(PATTERNS, job.plan, job.mechanism, slices)

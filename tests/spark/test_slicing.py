@@ -7,8 +7,10 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
+import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
@@ -19,7 +21,7 @@ from cep_pipeline.patterns.pattern import Pattern
 from cep_pipeline.slices.events_input import columns_needed
 from cep_pipeline.slices.ownership import LookBack, look_back
 from cep_pipeline.spark.detection import WorkEstimate
-from cep_pipeline.spark.slicing import RowGroup, Slice, cut, instant_before, read_row_groups, slices_between
+from cep_pipeline.spark.slicing import Pieces, RowGroup, Slice, cut, instant_before, read_row_groups, slices_between
 from tests.thoroughness import examples
 
 SCHEMA = StreamSchema.from_dict(
@@ -113,14 +115,7 @@ def test_any_number_of_slices_owns_everything_once(
     table = table_of(drawn)
     with tempfile.TemporaryDirectory() as folder:
         row_groups = read_row_groups(write(table, Path(folder), row_group_size))
-        slices = cut(
-            row_groups,
-            start=(0, 0),
-            end=(10_000, 0),
-            look_back=look_back(PATTERNS),
-            count=count,
-            work=lambda group: group.rows,
-        )
+        slices = cut(Pieces.even(row_groups), start=(0, 0), end=(10_000, 0), look_back=look_back(PATTERNS), count=count)
         assert len(slices) <= count
         assert all(a.end == b.start for a, b in pairwise(slices))
         assert comparable(found_in(slices, PATTERNS, table)) == whole(PATTERNS, table)
@@ -136,13 +131,108 @@ def test_no_slice_owns_more_events_than_it_may(
     drawn: list[tuple[int, str, int | None]], row_group_size: int, count: int, most_rows: int
 ) -> None:
     table = table_of(drawn)
-    bounds: dict[str, Any] = {"start": (0, 0), "end": (10_000, 0), "look_back": LookBack(), "work": lambda g: g.index}
+    bounds: dict[str, Any] = {"start": (0, 0), "end": (10_000, 0), "look_back": LookBack()}
     with tempfile.TemporaryDirectory() as folder:
-        row_groups = read_row_groups(write(table, Path(folder), row_group_size))
-        slices = cut(row_groups, **bounds, count=count, most_rows=most_rows)
+        pieces = Pieces.even(read_row_groups(write(table, Path(folder), row_group_size)))
+        slices = cut(pieces, **bounds, count=count, work=np.arange(len(pieces)) % 3, most_rows=most_rows)
         owned = [sum(point >= part.start for point in points_of(part.read(["kind"]))) for part in slices]
         assert sum(owned) == table.num_rows and max(owned, default=0) <= most_rows
         assert all(a.end == b.start for a, b in pairwise(slices))
+
+
+@pytest.mark.parametrize("look_back_us", [0, 30, 450])
+@pytest.mark.parametrize("events", [1_000, 8_000])
+def test_what_a_slice_loads_depends_on_the_slice_and_not_on_the_day(
+    tmp_path: Path, events: int, look_back_us: int
+) -> None:
+    """The memory of a task follows the events that it reads; only a look-back of more than half of them reads more."""
+    table = table_of([(1, "A", 0)] * events)
+    pieces = Pieces.even(read_row_groups(write(table, tmp_path, 500)))
+    back = LookBack(time_us=look_back_us)
+    slices = cut(pieces, start=(0, 0), end=(10**6, 0), look_back=back, count=1, most_rows=400)
+    read = [part.read(["kind", "x"]).num_rows for part in slices]
+    assert sum(read) >= events and max(read) <= max(400, 2 * look_back_us) + 2
+    assert len(slices) <= events / (max(400 - look_back_us, look_back_us) - 2) + 2, "and is worth its look-back"
+
+
+def test_pieces_tell_times_and_types(tmp_path: Path) -> None:
+    table = table_of([(number % 3, "ABC"[number % 7 % 3], number % 4) for number in range(1_000)])
+    row_groups = read_row_groups(write(table, tmp_path, 130, files=3))
+    pieces = Pieces.read(row_groups, "kind", {"A", "C", "never"}, in_order)
+    times, kinds = table["timestamp"].cast(pa.int64()).to_numpy(), np.array(table["kind"].to_pylist())
+    assert pieces.rows[0] == 0 and pieces.rows[-1] == 1_000 and len(pieces) >= len(row_groups)
+    assert pieces.times_us.tolist() == [*times[pieces.rows[:-1]], times[-1]]
+    for kind, counted in pieces.types.items():
+        assert counted.tolist() == [int(np.count_nonzero(kinds[:row] == kind)) for row in pieces.rows]
+    assert sorted(pieces.types) == ["A", "C", "never"]
+    assert Pieces.even(row_groups).rows.tolist() == pieces.rows.tolist()
+    assert [pieces.point(row) for row in (0, 500, 999)] == [points_of(table)[row] for row in (0, 500, 999)]
+
+
+def in_order(count: Any, parts: list[Any]) -> list[Any]:
+    return [count(part, 0) for part in parts]
+
+
+SKEWED = cep.parse_patterns(
+    """
+    NAME climb PATTERN SEQ(Ev a, Ev b, Ev c) WHERE a.x < b.x AND b.x < c.x WITHIN 2 seconds;
+    NAME pair  PATTERN SEQ(A a, B b) WHERE a.x <= b.x WITHIN 3 seconds;
+    NAME other PATTERN AND(B b, C c) WHERE b.x = c.x WITHIN 1 second
+    """,
+    SCHEMA,
+)
+
+
+def skewed_day(skew: str) -> pa.Table:
+    """Thirteen minutes of 6,000 events; one minute holds half of them, or one type 90 % in bursts, or nothing does."""
+    random = np.random.default_rng(5)
+    times = random.integers(0, 780_000_000, 6_000)
+    kinds = random.choice(["A", "B", "C", "D"], 6_000)
+    if skew == "minute":
+        times[:3_000] = random.integers(300_000_000, 360_000_000, 3_000)
+    if skew == "type":
+        kinds = random.choice(["A", "B", "C", "D"], 6_000, p=[0.9, 0.04, 0.03, 0.03])
+        of_a = np.flatnonzero(kinds == "A")
+        times[of_a[::2]] = random.choice([100_000_000, 600_000_000], len(of_a[::2])) + random.integers(
+            0, 20_000_000, len(of_a[::2])
+        )
+    order = np.argsort(times, kind="stable")
+    rows = [{"timestamp": int(times[at]), "kind": str(kinds[at]), "x": int(at) % 97} for at in order]
+    return SCHEMA.table(rows)
+
+
+def work_of(slices: list[Slice], plan: cep.Plan) -> list[int]:
+    """The events that each task reads and the tuples that it tests: what it does, whatever the machine."""
+    done = []
+    for part in slices:
+        events = part.read(columns_needed(SKEWED))
+        found = detect_slice(SKEWED, plan, events, (part.start, part.end), lambda pattern, batch: None)
+        done.append(events.num_rows + sum(node.candidates for node in found.metrics.nodes))
+    return done
+
+
+@pytest.mark.parametrize("skew", ["minute", "type", "none"])
+def test_the_largest_task_is_hardly_larger_than_the_mean_one(tmp_path: Path, skew: str) -> None:
+    table = skewed_day(skew)
+    row_groups = read_row_groups(write(table, tmp_path, 65_536))
+    assert len(row_groups) == 1, "the burst is inside a row group"
+    plan = cep.plan(SKEWED, cep.estimate_statistics(SKEWED, table))
+    pieces = Pieces.read(row_groups, "kind", {"A", "B", "C"}, in_order)
+    work, again = WorkEstimate(SKEWED, plan)(pieces)
+    bounds: dict[str, Any] = {"start": (0, 0), "end": (10**9, 0), "look_back": look_back(SKEWED), "count": 12}
+    done = work_of(cut(pieces, **bounds, work=work, again=again), plan)
+    assert len(done) >= 10 and max(done) <= 1.5 * np.mean(done)
+    if skew != "none":
+        by_events = work_of(cut(pieces, **bounds), plan)
+        assert max(by_events) > 1.5 * np.mean(by_events), "events alone do not tell the work"
+
+
+def test_a_look_back_counts_as_work(tmp_path: Path) -> None:
+    pieces = Pieces.even(read_row_groups(write(table_of([(1, "A", 0)] * 1_000), tmp_path, 100)))
+    back = LookBack(time_us=100)
+    slices = cut(pieces, start=(0, 0), end=(10_000, 0), look_back=back, count=4)
+    read = [part.read(["kind"]).num_rows for part in slices]
+    assert len(read) == 4 and max(read) - min(read) <= 8, "the first slice has no look-back, and owns more"
 
 
 def test_a_slice_reads_its_look_back_and_nothing_else(tmp_path: Path) -> None:
@@ -193,16 +283,17 @@ def test_a_burst_is_cut_finer_than_its_number_of_events_says(tmp_path: Path) -> 
     table = table_of([*quiet, *burst])
     patterns = cep.parse_patterns("PATTERN SEQ(A a, A b, A c) WITHIN 1 second", SCHEMA)
     plan = cep.plan(patterns, cep.estimate_statistics(patterns, table))
-    row_groups = read_row_groups(write(table, tmp_path, 50))
-    work = WorkEstimate(patterns, plan, row_groups)
-    assert work(row_groups[1]) > 10 * work(row_groups[0])
+    pieces = Pieces.read(read_row_groups(write(table, tmp_path, 100)), "kind", {"A"}, in_order)
+    work, _ = WorkEstimate(patterns, plan)(pieces)
+    assert work[50:].sum() > 10 * work[:50].sum()
 
 
 def test_work_of_events_at_one_instant_is_finite() -> None:
-    group = RowGroup("f", 0, 10, (5, 0), (5, 9))
+    pieces = Pieces.even([RowGroup("f", 0, 10, (5, 0), (5, 9))])
     patterns = cep.parse_patterns("PATTERN SEQ(A a, B b) WITHIN 1 second", SCHEMA)
     plan = cep.plan(patterns, cep.estimate_statistics(patterns, SCHEMA.table([])))
-    assert 0 < WorkEstimate(patterns, plan, [group])(group) < float("inf")
+    work, again = WorkEstimate(patterns, plan)(pieces)
+    assert (work > 0).all() and np.isfinite(work).all() and np.isfinite(again).all()
 
 
 def test_a_count_window_looks_back_over_events() -> None:

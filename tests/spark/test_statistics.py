@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 import cep_pipeline as cep
 from cep_pipeline.patterns.pattern import Window
 from cep_pipeline.slices.ownership import look_back
-from cep_pipeline.spark.slicing import Slice, cut, read_row_groups
+from cep_pipeline.spark.slicing import Pieces, Slice, cut, read_row_groups
 from cep_pipeline.spark.statistics import count_slices, count_table, in_spark, in_this_process
 from cep_pipeline.statistics import StatisticsSnapshot
 from tests.thoroughness import examples
@@ -50,9 +50,7 @@ def slices_of(table: pa.Table, folder: Path, count: int, start: int = 0, end: in
     path = folder / "events.parquet"
     pq.write_table(table, path, row_group_size=7)
     groups = read_row_groups([str(path)])
-    return cut(
-        groups, start=(start, 0), end=(end, 0), look_back=look_back(PATTERNS), count=count, work=lambda g: g.rows
-    )
+    return cut(Pieces.even(groups), start=(start, 0), end=(end, 0), look_back=look_back(PATTERNS), count=count)
 
 
 def agree(one: StatisticsSnapshot, other: StatisticsSnapshot) -> None:
