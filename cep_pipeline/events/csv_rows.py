@@ -13,6 +13,7 @@ is certain, because quotes in the 1,000 lines before leave it open what they enc
 from __future__ import annotations
 
 import csv
+import itertools
 from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager, ExitStack
 from dataclasses import dataclass, replace
@@ -180,7 +181,7 @@ class CsvReader:
         bounds = [file.size * index // count for index in range(count + 1)]
         return [
             Survey(file, source, scratch, begin, end, part_bytes)
-            for begin, end in zip(bounds, bounds[1:], strict=False)
+            for begin, end in itertools.pairwise(bounds)
         ]
 
     @staticmethod

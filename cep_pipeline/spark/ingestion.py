@@ -1,11 +1,12 @@
 """Ingestion in Spark: raw files of some days become staged days, and staged days become files to publish.
 
-Four stages, each distributed by Spark but for the validation:
+Four stages, each distributed by Spark but for the judgement of the validation:
 
 1. parse: raw files become sorted runs by day (`events.parse`), parts of large files side by side; a large CSV file is
    surveyed first, so that it can be cut (`events.csv_rows`);
 2. merge: the runs of a day are merged, where there are several or a key is declared (`events.merge`);
-3. validate: a day is checked as a whole, on the driver (`events.validate`); it is a `StagedDay` then;
+3. validate: what the tasks before have counted is added up and judged, on the driver (`events.validate`); the day is a
+   `StagedDay` then;
 4. finish: derived attributes, seq and day are added, and the files are written (`events.finish`).
 
 A day's last values, which the next day carries in, are known after the merge: so the days are finished in parallel
@@ -29,7 +30,7 @@ from cep_pipeline.events.csv_rows import PART_BYTES, Survey, Surveyed, survey_te
 from cep_pipeline.events.derived import Carry, carry_lengths
 from cep_pipeline.events.finish import FinishTask, QuarantineTask, finish_range, write_quarantine
 from cep_pipeline.events.merge import RANGE_ROWS, EventRange, MergeTask, merge_runs, merge_tasks
-from cep_pipeline.events.parse import RUN_ROWS, ParsedFile, ParseTask, RejectedRows, SortedRun, parse_file, read_run
+from cep_pipeline.events.parse import RUN_ROWS, ParsedFile, ParseTask, RejectedRows, SortedRun, parse_file
 from cep_pipeline.events.raw_files import RawFile, SourceFile, files_of_day, fingerprint_file
 from cep_pipeline.events.raw_rows import FilePart
 from cep_pipeline.events.readers import READERS
@@ -37,10 +38,10 @@ from cep_pipeline.events.schema import StreamSchema
 from cep_pipeline.events.staged_day import StagedDay
 from cep_pipeline.events.validate import (
     FailedValidation,
+    Figures,
     check_rejected_share,
     start_import,
     validate,
-    validated_columns,
 )
 from cep_pipeline.spark.tasks import Progress, run_tasks
 from cep_pipeline.storage import DataDirectory
@@ -102,7 +103,15 @@ def stage_days(
         return []
     directory = DataDirectory(scratch, "scratch")
     work = _Ingestion(
-        spark, schema, [_Day(day) for day in days], str(data_root), directory, run_rows, range_rows, part_bytes, progress
+        spark,
+        schema,
+        [_Day(day) for day in days],
+        str(data_root),
+        directory,
+        run_rows,
+        range_rows,
+        part_bytes,
+        progress,
     )
     work.find_files()
     importing = start_import()
@@ -123,6 +132,7 @@ class _Day:
     runs: tuple[SortedRun, ...] = ()
     rejected: tuple[RejectedRows, ...] = ()
     settled: tuple[EventRange, ...] = ()
+    figures: Figures = field(default_factory=Figures)
     clock_back: int = 0
     notes: tuple[str, ...] = ()
     warnings: tuple[str, ...] = ()
@@ -291,6 +301,7 @@ class _Ingestion:
             if len(state.runs) == 1 and not self.schema.key:
                 (run,) = state.runs
                 state.settled = (EventRange(state.day, run.path, run.rows, run.last_values),)
+                state.figures = run.figures
             elif state.runs:
                 tasks += merge_tasks(self.schema, state.day, state.runs, self.scratch, self.range_rows)
         merged = self._run(tasks, merge_runs, "merge", "merging runs")
@@ -298,6 +309,7 @@ class _Ingestion:
             of_day = [outcome for outcome in merged if outcome.settled.day == state.day]
             state.settled += tuple(outcome.settled for outcome in of_day if outcome.settled.rows)
             state.rejected += tuple(rows for outcome in of_day for rows in outcome.repeated)
+            state.figures = sum((outcome.figures for outcome in of_day), state.figures)
 
     # -- validation --------------------------------------------------------------------------------------------------
 
@@ -324,13 +336,7 @@ class _Ingestion:
     def _validate(self, state: _Day, earlier_row_counts: Sequence[int]) -> None:
         examples = sorted(example for rows in state.rejected for example in rows.examples)[:_EXAMPLES]
         check_rejected_share(self.schema, state.day, state.events, state.rejected_rows, examples)
-        columns = validated_columns(self.schema)
-        validation = validate(
-            (read_run(settled.path, columns) for settled in state.settled),
-            self.schema,
-            state.day,
-            earlier_row_counts=earlier_row_counts,
-        )
+        validation = validate(state.figures, self.schema, state.day, earlier_row_counts=earlier_row_counts)
         validation.require(self.schema.name)
         state.validation, state.warnings = validation.document, validation.warnings
 
