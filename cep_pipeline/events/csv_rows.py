@@ -179,10 +179,7 @@ class CsvReader:
         if packed:
             return [Survey(file, source, scratch, 0, file.size, part_bytes)]
         bounds = [file.size * index // count for index in range(count + 1)]
-        return [
-            Survey(file, source, scratch, begin, end, part_bytes)
-            for begin, end in itertools.pairwise(bounds)
-        ]
+        return [Survey(file, source, scratch, begin, end, part_bytes) for begin, end in itertools.pairwise(bounds)]
 
     @staticmethod
     def parts_of(file: SourceFile, source: SourceLayout, surveyed: Sequence[Surveyed] = ()) -> list[FilePart] | None:

@@ -16,13 +16,14 @@ import pandas as pd
 import pyarrow as pa
 import pyarrow.compute as pc
 import pytest
-from hypothesis import HealthCheck, Phase, given, settings
+from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from cep_pipeline.errors import DataError
 from cep_pipeline.events.schema import StreamSchema
 from cep_pipeline.events.validate import Figures, Validation, check_rejected_share, figures_of, validate
 from tests.events.raw import trades
+from tests.thoroughness import examples
 
 DAY = date(2013, 10, 7)
 MORNING = datetime(2013, 10, 7, 12, tzinfo=UTC)
@@ -263,7 +264,7 @@ rows_of_a_day = st.lists(
 )
 
 
-@settings(max_examples=40, deadline=None, phases=[p for p in Phase if p is not Phase.shrink], suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=examples(40), deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(rows=rows_of_a_day, cuts=st.sets(st.integers(0, 12)))
 def test_counts_of_parts_are_judged_as_all_rows_are(
     tmp_path: Path, rows: list[tuple[Any, ...]], cuts: set[int]
