@@ -48,14 +48,14 @@ class DataDirectory:
     location: str
     run_id: str
 
-    def file(self, task: int, attempt: int = 0) -> str:
+    def file(self, task: int, attempt: int = 0, ending: str = ".parquet") -> str:
         """Return a new path for a task's file, and make its folder.
 
         The name holds run, task and attempt, and a random part: a run that is resumed under its old id must never
         write over a file that a snapshot names.
         """
         make_directory(self.location)
-        return f"{self.location}/{folder_name(self.run_id)}-{task:05d}-{attempt}-{uuid.uuid4().hex[:8]}.parquet"
+        return f"{self.location}/{folder_name(self.run_id)}-{task:05d}-{attempt}-{uuid.uuid4().hex[:8]}{ending}"
 
 
 _SET: dict[str, str] = {}

@@ -3,13 +3,20 @@
 Almost all lines are plain, and are found with a few passes of NumPy over the bytes. Lines whose quotes are not in
 order (an embedded newline, a stray quote) are read one by one by the standard library's strict CSV reader; an opening
 quote that is never closed costs its own line only, not the rest of the file.
+
+A large file is cut into parts that are read side by side. `survey_text` looks for places at which a row begins for
+certain, and counts lines, so that every part knows the number of its first line; a compressed file is unpacked on the
+way, by one task. A row, a line number or a reason of rejection is the same whether a file is cut or not. Where no place
+is certain, because quotes in the 1,000 lines before leave it open what they enclose, two parts stay one.
 """
 
 from __future__ import annotations
 
 import csv
+import itertools
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from contextlib import AbstractContextManager, ExitStack
+from dataclasses import dataclass, replace
 from pathlib import PurePosixPath
 
 import numpy as np
@@ -20,12 +27,89 @@ from cep_pipeline.errors import InputError
 from cep_pipeline.events.raw_files import HashingReader, RawFile, SourceFile, open_raw, readable
 from cep_pipeline.events.raw_rows import FilePart, RawBlock, RejectedRow
 from cep_pipeline.events.source import SourceLayout
+from cep_pipeline.storage import DataDirectory, open_filesystem, storage_errors
 
 BLOCK_BYTES = 16 << 20
 """Text that is parsed at once; a few times this much is held in memory."""
+PART_BYTES = 32 << 20
+"""Text of one part of a file that is cut, about; a file of less than two parts is read as a whole."""
+_PACKED = 4
+"""Bytes of text that are expected in a byte of a compressed file, at least."""
+_WINDOW_BYTES = 1 << 20
+_HEADER_BYTES = 1 << 16
 _LONGEST_LINE = 64 << 20
 _BOM = b"\xef\xbb\xbf"
 _COMPRESSIONS = {".gz": "gzip", ".bz2": "bz2", ".zst": "zstd", ".lz4": "lz4"}
+
+
+@dataclass(frozen=True)
+class TextPart(FilePart):
+    """A part of a CSV file that begins and ends with whole rows; its rows are counted as lines, empty ones too.
+
+    Attributes
+    ----------
+    path, begin, end
+        The bytes that hold its text: of the raw file, or of a file of scratch to which it was unpacked. `end` None: to
+        the end of that file.
+    names
+        The names of the columns; empty where the part itself says them, or the schema.
+    """
+
+    path: str
+    begin: int
+    end: int | None
+    names: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class Survey:
+    """A task that reads a range of a large CSV file so that it can be cut; a compressed file is unpacked to scratch.
+
+    Parameters
+    ----------
+    begin, end
+        Bytes of the file; a compressed file has one range.
+    part_bytes
+        Text of a part, about.
+    """
+
+    file: SourceFile
+    source: SourceLayout
+    scratch: DataDirectory
+    begin: int
+    end: int
+    part_bytes: int
+
+
+@dataclass(frozen=True)
+class TextPiece:
+    """Consecutive text of a CSV file, with the number of its line ends; `certain`: a row begins where it begins."""
+
+    path: str
+    begin: int
+    end: int | None
+    lines: int
+    certain: bool
+
+
+@dataclass(frozen=True)
+class Surveyed:
+    """The result of a `Survey`.
+
+    Parameters
+    ----------
+    pieces
+        The text of the range, in order.
+    names
+        The names of the columns, from the range that has the header.
+    raw_file
+        The fingerprint of the file where all of it was read.
+    """
+
+    file: SourceFile
+    pieces: tuple[TextPiece, ...]
+    names: tuple[str, ...] = ()
+    raw_file: RawFile | None = None
 
 
 class CsvReader:
@@ -37,6 +121,8 @@ class CsvReader:
         The raw file; the ending of its path says how it is compressed.
     source
         The layout.
+    parts
+        `TextPart`s of the file; None: all of it.
     block_bytes
         Text that is parsed at once.
 
@@ -57,11 +143,16 @@ class CsvReader:
         self.dropped_columns: tuple[str, ...] = ()
         self._file = file
         self._path = file.path
-        self._raw = open_raw(file.path)
-        self._reader = HashingReader(self._raw)
+        self._opened = ExitStack()
+        self._hashing: HashingReader | None = None
+        if parts is None:
+            self._hashing = HashingReader(self._opened.enter_context(open_raw(file.path)))
+            self._parts = (TextPart(0, 1, 0, None, None, True, file.path, 0, None, ()),)
+        else:
+            self._parts = tuple(part for part in parts if isinstance(part, TextPart))
         self._source = source
         self._block_bytes = block_bytes
-        self._names: tuple[str, ...] | None = None if source.header else source.names
+        self._names: tuple[str, ...] | None = None
         if not source.header:
             self._note_dropped(source.names)
 
@@ -69,16 +160,44 @@ class CsvReader:
         return self
 
     def __exit__(self, *_: object) -> None:
-        self._raw.close()
+        self._opened.close()
 
-    def raw_file(self) -> RawFile:
-        """Return the fingerprint of the file, whose bytes are hashed while they are read."""
-        sha256 = self._reader.finish()
-        return RawFile(self._file.name, self._reader.bytes_read, sha256)
+    def raw_file(self) -> RawFile | None:
+        """Return the fingerprint of a file that is read as a whole; its bytes are hashed while they are read."""
+        if self._hashing is None:
+            return None
+        sha256 = self._hashing.finish()
+        return RawFile(self._file.name, self._hashing.bytes_read, sha256)
 
     @staticmethod
-    def parts_of(file: SourceFile, source: SourceLayout) -> None:
-        """Return None: a CSV file is read as a whole."""
+    def surveys(file: SourceFile, source: SourceLayout, scratch: DataDirectory, part_bytes: int) -> list[Survey]:
+        """Return the tasks that must have been run before a large file can be cut; none for a small one."""
+        packed = _compression(file.path) is not None
+        count = file.size * (_PACKED if packed else 1) // part_bytes
+        if count < 2:
+            return []
+        if packed:
+            return [Survey(file, source, scratch, 0, file.size, part_bytes)]
+        bounds = [file.size * index // count for index in range(count + 1)]
+        return [Survey(file, source, scratch, begin, end, part_bytes) for begin, end in itertools.pairwise(bounds)]
+
+    @staticmethod
+    def parts_of(file: SourceFile, source: SourceLayout, surveyed: Sequence[Surveyed] = ()) -> list[FilePart] | None:
+        """Return the parts of a file that has been surveyed; None for another, which is read as a whole."""
+        if not surveyed:
+            return None
+        names = source.names or next((one.names for one in surveyed if one.names), ())
+        parts: list[TextPart] = []
+        line = 1
+        for piece in (piece for one in surveyed for piece in one.pieces):
+            if piece.certain or not parts:
+                named = names if parts else ()
+                place = (piece.path, piece.begin, piece.end)
+                parts.append(TextPart(len(parts), line, piece.lines, None, None, True, *place, named))
+            else:
+                parts[-1] = replace(parts[-1], rows=parts[-1].rows + piece.lines, end=piece.end)
+            line += piece.lines
+        return list(parts)
 
     @staticmethod
     def check(source: SourceLayout) -> None:
@@ -94,22 +213,57 @@ class CsvReader:
             raise InputError(f"source.columns lacks {unknown[0]!r}; it has: {', '.join(source.names)}")
 
     def __iter__(self) -> Iterator[RawBlock]:
-        line = 1
-        for text, lines, odd in self._texts():
-            if self._names is None:
-                after = self._read_header(text, lines)
-                line += after
-                odd = [OddRecord(r.first - after, r.last - after, r.fields, r.problem) for r in odd if r.first >= after]
-                lines = lines[after:]
-            block = self._block(text, lines, odd, line)
-            line += len(lines.starts)
-            if block.rows or block.rejected:
-                yield block
+        for part in self._parts:
+            self._open(part)
+            line = part.first_row
+            for text, lines, odd in self._texts(begins=part.first_row == 1):
+                if self._names is None:
+                    after = self._read_header(text, lines)
+                    line += after
+                    odd = [
+                        replace(r, first=r.first - after, last=r.last - after, seen=r.seen - after)
+                        for r in odd
+                        if r.first >= after
+                    ]
+                    lines = lines[after:]
+                block = self._block(text, lines, odd, line)
+                line += len(lines.starts)
+                if block.rows or block.rejected:
+                    yield block
 
-    def _texts(self) -> Iterator[tuple[bytes, Lines, list[OddRecord]]]:
+    def header(self) -> tuple[str, ...]:
+        """Return the names of the columns, from the header or the schema, having read the beginning of the file."""
+        self._open(self._parts[0])
+        for text, lines, _ in self._texts(begins=True):
+            if self._names is None:
+                self._read_header(text, lines)
+            if self._names is not None:
+                break
+        return self._names or ()
+
+    def texts(self) -> Iterator[bytes]:
+        """Yield the text of the file as it is, in blocks."""
+        self._open(self._parts[0])
+        while block := self._read():
+            yield block
+
+    def _open(self, part: TextPart) -> None:
+        if self._hashing is not None:
+            raw: pa.NativeFile = pa.PythonFile(self._hashing, mode="r")
+        else:
+            raw = self._opened.enter_context(open_raw(part.path))
+            raw.seek(part.begin)
+        codec = _compression(part.path)
+        self._stream = pa.CompressedInputStream(raw, codec) if codec else raw
+        self._left = None if part.end is None else part.end - part.begin
+        self._names = part.names or (None if self._source.header else self._source.names)
+        if self._names:
+            self._note_dropped(self._names)
+
+    def _texts(self, *, begins: bool) -> Iterator[tuple[bytes, Lines, list[OddRecord]]]:
         """Pieces of text that end with a record's end, their lines, and the records that begin on odd lines."""
         delimiter, quote = self._source.delimiter, self._source.quote
-        left, first, pending = b"", True, True
+        left, first, pending = b"", begins, True
         while pending:
             chunk = self._read()
             pending = bool(chunk)
@@ -134,16 +288,15 @@ class CsvReader:
                 yield text[:end], lines, odd
 
     def _read(self) -> bytes:
-        if not hasattr(self, "_stream"):
-            suffix = _COMPRESSIONS.get(PurePosixPath(self._path).suffix.lower())
-            raw = pa.PythonFile(self._reader, mode="r")
-            self._stream = pa.CompressedInputStream(raw, suffix) if suffix else raw
         pieces, size = [], 0
+        wanted = self._block_bytes if self._left is None else min(self._block_bytes, self._left)
         with readable(self._path):
             # A decompressor may return less than it was asked for.
-            while size < self._block_bytes and (piece := self._stream.read(self._block_bytes - size)):
+            while size < wanted and (piece := self._stream.read(wanted - size)):
                 pieces.append(piece)
                 size += len(piece)
+        if self._left is not None:
+            self._left -= size
         return b"".join(pieces)
 
     def _read_header(self, text: bytes, lines: Lines) -> int:
@@ -306,8 +459,9 @@ def _one_array(column: pa.ChunkedArray) -> pa.Array:
 
 _NEWLINE, _RETURN = 10, 13
 LONGEST_RECORD = 1 << 20
-"""Bytes after which a quoted field that is still open counts as never closed."""
+"""Bytes after which a quoted field that is still open on a later line counts as never closed."""
 _LONGEST_IN_LINES = 1000
+"""Lines after which it does too. Both make a row that begins on a line known without the lines far before it."""
 
 
 @dataclass(frozen=True)
@@ -340,10 +494,14 @@ class Lines:
 
 @dataclass(frozen=True)
 class OddRecord:
-    """The record that the careful reader found on the lines `first` to `last` (both included), or why there is none."""
+    """The record that the careful reader found on the lines `first` to `last` (both included), or why there is none.
+
+    `seen` is the last line that it has looked at for that.
+    """
 
     first: int
     last: int
+    seen: int
     fields: tuple[str, ...] | None
     problem: str = ""
 
@@ -436,18 +594,23 @@ def read_odd_records(
             continue
         record = _read_record(text, lines, first, delimiter, quote)
         if record is None:
-            rest = len(text) - int(lines.starts[first])
-            if not final and rest < LONGEST_RECORD and len(lines.starts) - first < _LONGEST_IN_LINES:
+            if not final and _may_go_on(text, lines, first):
                 return records, first
-            record = OddRecord(first, first, None, "a quoted field is never closed")
+            record = OddRecord(first, first, first, None, "a quoted field is never closed")
         records.append(record)
         taken = record.last + 1
     return records, len(lines.starts)
 
 
+def _may_go_on(text: bytes, lines: Lines, first: int) -> bool:
+    """Return whether a record that is still open at the end of the text may be closed by text to come."""
+    return len(text) - int(lines.starts[first]) < LONGEST_RECORD and len(lines.starts) - first < _LONGEST_IN_LINES
+
+
 def _read_record(text: bytes, lines: Lines, first: int, delimiter: str, quote: str) -> OddRecord | None:
     """One record from its first line on; None where a quoted field is still open at the end of the text."""
-    last_allowed = min(first + _LONGEST_IN_LINES, len(lines.starts))
+    within = int(np.searchsorted(lines.following, int(lines.starts[first]) + LONGEST_RECORD, side="right"))
+    last_allowed = min(first + _LONGEST_IN_LINES, max(within, first + 1), len(lines.starts))
     content = (
         text[int(lines.starts[index]) : int(lines.following[index])].decode("utf-8", "surrogateescape")
         for index in range(first, last_allowed)
@@ -458,7 +621,150 @@ def _read_record(text: bytes, lines: Lines, first: int, delimiter: str, quote: s
     except csv.Error as error:
         if "unexpected end of data" in str(error):
             return None
-        return OddRecord(first, first, None, str(error))
+        return OddRecord(first, first, first + reader.line_num - 1, None, str(error))
     except StopIteration:
         return None
-    return OddRecord(first, first + reader.line_num - 1, tuple(fields))
+    last = first + reader.line_num - 1
+    return OddRecord(first, last, last, tuple(fields))
+
+
+def sure_start(text: bytes, delimiter: str, quote: str) -> int | None:
+    """Find a line at which a row begins, whatever the text before this one holds.
+
+    Parameters
+    ----------
+    text
+        Whole lines from the middle of a file.
+
+    Returns
+    -------
+    int or None
+        Offset of the first line that every way to read the lines before it comes by; None where there is none.
+
+    Notes
+    -----
+    A row that begins before the text reaches over a bounded number of its lines. From each of these on a row may begin,
+    which makes at most as many ways to read the text as there are lines. The ways soon meet, mostly at once.
+
+    Examples
+    --------
+    >>> text = b'1,2\\n' * 2000
+    >>> sure_start(text, ",", '"')
+    4000
+    """
+    lines = split_lines(text, delimiter, quote)
+    entered = min(_LONGEST_IN_LINES, int(np.searchsorted(lines.starts, LONGEST_RECORD)))
+    if entered >= len(lines.starts):
+        return None
+    may_begin = np.zeros(len(lines.starts) + 1, dtype=bool)
+    may_begin[: entered + 1] = True
+    open_until = entered
+    odd = lines.odd.tolist()
+    for line in range(len(lines.starts)):
+        if line >= open_until:
+            return int(lines.starts[line])
+        if not may_begin[line]:
+            continue
+        following = seen = line + 1
+        if odd[line]:
+            record = _read_record(text, lines, line, delimiter, quote)
+            if record is not None:
+                following, seen = record.last + 1, record.seen + 1
+            elif _may_go_on(text, lines, line):
+                return None
+        may_begin[following] = True
+        open_until = max(open_until, seen)
+    return None
+
+
+def survey_text(task: Survey, number: int, attempt: int) -> Surveyed:
+    """Run a `Survey`.
+
+    Raises
+    ------
+    InputError
+        The file is truncated or corrupt, or its header lacks a column that the schema reads.
+    """
+    names: tuple[str, ...] = ()
+    if task.begin == 0:
+        with CsvReader(task.file, task.source, block_bytes=_HEADER_BYTES) as beginning:
+            names = beginning.header()
+    if _compression(task.file.path) is not None:
+        return _unpack(task, names, number, attempt)
+    path, position, lines, before = task.file.path, task.begin, 0, 0
+    cut = None if task.begin else 0
+    part = TextPart(0, 0, 0, None, None, True, path, task.begin, task.end, names)
+    with CsvReader(task.file, task.source, [part], block_bytes=min(BLOCK_BYTES, task.part_bytes)) as reader:
+        for block in reader.texts():
+            if cut is None and (at := _cut_in(block, task.source)) is not None:
+                cut, before = position + at, lines + block.count(b"\n", 0, at)
+            lines += block.count(b"\n")
+            position += len(block)
+    if cut is None:
+        return Surveyed(task.file, (TextPiece(path, task.begin, task.end, lines, False),), names)
+    pieces = (TextPiece(path, task.begin, cut, before, False), TextPiece(path, cut, task.end, lines - before, True))
+    return Surveyed(task.file, pieces if cut > task.begin else pieces[1:], names)
+
+
+def _unpack(task: Survey, names: tuple[str, ...], number: int, attempt: int) -> Surveyed:
+    """Write the text of a compressed file to files of about `part_bytes`, each of whole rows."""
+    pieces: list[TextPiece] = []
+    writer: _PieceWriter | None = None
+    with CsvReader(task.file, task.source, block_bytes=min(BLOCK_BYTES, task.part_bytes)) as reader:
+        for block in reader.texts():
+            text = block
+            if writer is not None and writer.size >= task.part_bytes:
+                at = _cut_in(block, task.source)
+                if at is not None:
+                    writer.write(block[:at])
+                    pieces.append(writer.finish())
+                    writer, text = None, block[at:]
+            if writer is None:
+                writer = _PieceWriter(task.scratch.file(number, attempt, ".csv.lz4"))
+            writer.write(text)
+        if writer is not None:
+            pieces.append(writer.finish())
+        return Surveyed(task.file, tuple(pieces), names, reader.raw_file())
+
+
+class _PieceWriter:
+    """Writes a `TextPiece` to a file of its own, packed so that reading and writing it cost little."""
+
+    def __init__(self, path: str) -> None:
+        self.size = 0
+        self._path = path
+        self._lines = 0
+        filesystem, inner = open_filesystem(path)
+        with self._errors():
+            self._file = filesystem.open_output_stream(inner, compression="lz4")
+
+    def write(self, text: bytes) -> None:
+        with self._errors():
+            self._file.write(text)
+        self.size += len(text)
+        self._lines += text.count(b"\n")
+
+    def finish(self) -> TextPiece:
+        with self._errors():
+            self._file.close()
+        return TextPiece(self._path, 0, None, self._lines, True)
+
+    def _errors(self) -> AbstractContextManager[None]:
+        return storage_errors(f"writing {self._path}")
+
+
+def _cut_in(block: bytes, source: SourceLayout) -> int | None:
+    """Find a place in a block from the middle of a file at which a row begins for certain."""
+    first = block.find(b"\n") + 1
+    if not first:
+        return None
+    for size in (_WINDOW_BYTES, len(block)):
+        text = block[first : block.rfind(b"\n", 0, first + size) + 1]
+        at = sure_start(text, source.delimiter, source.quote)
+        if at is not None:
+            return first + at
+    return None
+
+
+def _compression(path: str) -> str | None:
+    return _COMPRESSIONS.get(PurePosixPath(path).suffix.lower())

@@ -18,6 +18,7 @@ from cep_pipeline.events.raw_rows import RejectedRow
 from cep_pipeline.events.row_checks import LINE
 from cep_pipeline.events.schema import StreamSchema
 from cep_pipeline.events.timestamps import INSTANT
+from cep_pipeline.events.validate import Figures, figures_of
 from cep_pipeline.storage import DataDirectory
 
 RANGE_ROWS = 1_000_000
@@ -49,10 +50,11 @@ class MergeTask:
 
 @dataclass(frozen=True)
 class MergeResult:
-    """The result of a `MergeTask`: the events, and the rows whose key came before."""
+    """The result of a `MergeTask`: the events, the rows whose key came before, and counts for the validation."""
 
     settled: EventRange
     repeated: tuple[RejectedRows, ...]
+    figures: Figures
 
 
 def merge_tasks(
@@ -97,7 +99,8 @@ def merge_runs(task: MergeTask, number: int, attempt: int) -> MergeResult:
     path = task.scratch.file(number, attempt)
     write_run(path, events.drop_columns([FILE]))
     carry = last_values(events, task.schema) if task.schema.derived else Carry()
-    return MergeResult(EventRange(task.day, path, events.num_rows, carry), tuple(repeated))
+    settled = EventRange(task.day, path, events.num_rows, carry)
+    return MergeResult(settled, tuple(repeated), figures_of(events, task.schema, task.day))
 
 
 def first_of_each_key(events: pa.Table, key: Sequence[str]) -> np.ndarray:

@@ -24,6 +24,7 @@ from cep_pipeline.events.raw_rows import FilePart, RawBlock, RejectedRow, reject
 from cep_pipeline.events.readers import open_rows
 from cep_pipeline.events.row_checks import LINE, LOCAL_DAY, check_rows, day_number, day_of
 from cep_pipeline.events.schema import StreamSchema
+from cep_pipeline.events.validate import Figures, figures_of
 from cep_pipeline.storage import (
     ROW_GROUP_ROWS,
     DataDirectory,
@@ -67,6 +68,8 @@ class SortedRun:
         Timestamp, in microseconds, of the first event of each row group: where the run can be cut.
     last_values
         What the next events carry in; empty where nothing is derived.
+    figures
+        Counts for the validation of the day.
     """
 
     day: date
@@ -75,6 +78,7 @@ class SortedRun:
     rows: int
     marks: tuple[int, ...]
     last_values: Carry
+    figures: Figures
 
 
 @dataclass(frozen=True)
@@ -191,7 +195,8 @@ class _Sink:
         path = self._task.scratch.file(self._number, self._attempt)
         write_run(path, ordered)
         carry = last_values(ordered, self._task.schema) if self._task.schema.derived else Carry()
-        return SortedRun(day, path, self._task.file.name, ordered.num_rows, marks_of(ordered), carry)
+        figures = figures_of(ordered, self._task.schema, day)
+        return SortedRun(day, path, self._task.file.name, ordered.num_rows, marks_of(ordered), carry, figures)
 
     def _write_rejected(self) -> None:
         by_day: dict[int | None, list[RejectedRow]] = defaultdict(list)

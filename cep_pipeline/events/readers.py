@@ -10,11 +10,12 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Protocol
 
-from cep_pipeline.events.csv_rows import CsvReader
+from cep_pipeline.events.csv_rows import CsvReader, Survey, Surveyed
 from cep_pipeline.events.parquet_rows import ParquetReader
 from cep_pipeline.events.raw_files import RawFile, SourceFile
 from cep_pipeline.events.raw_rows import FilePart, RawBlock
 from cep_pipeline.events.source import SourceLayout
+from cep_pipeline.storage import DataDirectory
 
 
 class RowReader(Protocol):
@@ -46,8 +47,20 @@ class RowReader(Protocol):
         """Return the fingerprint of the file if reading its rows has hashed it, else None; called after the rows."""
 
     @staticmethod
-    def parts_of(file: SourceFile, source: SourceLayout) -> list[FilePart] | None:
-        """Return the parts of a file that can be read on their own; None where it is read as a whole."""
+    def surveys(file: SourceFile, source: SourceLayout, scratch: DataDirectory, part_bytes: int) -> list[Survey]:
+        """Return the tasks, for `survey_text`, that must have been run before the file can be cut; maybe none."""
+
+    @staticmethod
+    def parts_of(
+        file: SourceFile, source: SourceLayout, surveyed: Sequence[Surveyed] = ()
+    ) -> Sequence[FilePart] | None:
+        """Return the parts of a file that can be read on their own; None where it is read as a whole.
+
+        Parameters
+        ----------
+        surveyed
+            The results of its `surveys`, in order.
+        """
 
     @staticmethod
     def check(source: SourceLayout) -> None:

@@ -1,33 +1,31 @@
-"""Validation of a day's events with Great Expectations, in one pass over them.
+"""Validation of a day's events: the tasks that write them count, and Great Expectations judges the sums of the counts.
 
 Great Expectations takes seconds to import: it is imported by the functions here, never with the module.
 """
 
 from __future__ import annotations
 
-import functools
 import logging
 import os
 import statistics
 from collections.abc import Iterable, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import date
-from typing import TYPE_CHECKING, Any
+from typing import Any, NamedTuple
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from cep_pipeline.errors import DataError
 from cep_pipeline.events.columns import TIMESTAMP
 from cep_pipeline.events.schema import StreamSchema
-from cep_pipeline.events.source import Expectation, Quality
+from cep_pipeline.events.source import Expectation, Quality, Severity
 from cep_pipeline.events.timestamps import day_bounds
 from cep_pipeline.patterns.expressions import ValueType
 
-if TYPE_CHECKING:
-    import pandas as pd
-
+_EXAMPLES = 3
 _PANDAS_TYPES = {
     ValueType.INT64: "int64",
     ValueType.FLOAT64: "float64",
@@ -84,23 +82,130 @@ class Validation:
             )
 
 
-def validated_columns(schema: StreamSchema) -> list[str]:
-    """The columns that validation looks at."""
+class Bounds(NamedTuple):
+    """The bounds that values of a column must keep; None is open."""
+
+    column: str
+    least: float | None
+    most: float | None
+    strict_least: bool
+    strict_most: bool
+
+
+@dataclass(frozen=True)
+class Unexpected:
+    """How many values are not as expected, and the first few of them."""
+
+    count: int = 0
+    examples: tuple[Any, ...] = ()
+
+    def __add__(self, other: Unexpected) -> Unexpected:
+        return Unexpected(self.count + other.count, (self.examples + other.examples)[:_EXAMPLES])
+
+
+@dataclass(frozen=True)
+class Figures:
+    """Counts over some events of a day, from which Great Expectations can tell how the day is; they add up.
+
+    Parameters
+    ----------
+    rows
+        Number of events.
+    types
+        Column -> its type.
+    missing
+        Column -> number of its nulls and, as Great Expectations counts, of its NaNs.
+    nans
+        Column with bounds -> number of its NaNs.
+    outside
+        Bounds -> the values that do not keep them. NaN and null are not among them.
+    """
+
+    rows: int = 0
+    types: Mapping[str, pa.DataType] = field(default_factory=dict)
+    missing: Mapping[str, int] = field(default_factory=dict)
+    nans: Mapping[str, int] = field(default_factory=dict)
+    outside: Mapping[Bounds, Unexpected] = field(default_factory=dict)
+
+    def __add__(self, other: Figures) -> Figures:
+        return Figures(
+            self.rows + other.rows,
+            {**other.types, **self.types},
+            _sums(self.missing, other.missing, 0),
+            _sums(self.nans, other.nans, 0),
+            _sums(self.outside, other.outside, Unexpected()),
+        )
+
+
+def _sums(one: Mapping[Any, Any], other: Mapping[Any, Any], nothing: Any) -> dict[Any, Any]:
+    return {key: one.get(key, nothing) + other.get(key, nothing) for key in {**one, **other}}
+
+
+def figures_of(events: pa.Table, schema: StreamSchema, day: date) -> Figures:
+    """Return what the validation of a day needs to know of some of its events, in their order."""
     quality = schema.quality or Quality()
-    return list(
-        dict.fromkeys([TIMESTAMP, schema.type_attribute, *schema.key, *(e.column for e in quality.expectations)])
+    columns = [TIMESTAMP, schema.type_attribute, *schema.key, *(e.column for e in quality.expectations)]
+    values = {name: events.column(name) for name in dict.fromkeys(columns)}
+    values[TIMESTAMP] = values[TIMESTAMP].cast(pa.timestamp("us")).cast(pa.int64())
+    nans = {name: _nans(column) for name, column in values.items()}
+    bounded = {expectation.column for expectation in quality.expectations if expectation.has_bounds}
+    return Figures(
+        events.num_rows,
+        {name: column.type for name, column in values.items()},
+        {name: column.null_count + nans[name] for name, column in values.items()},
+        {name: nans[name] for name in values if name in bounded},
+        {bounds: _outside(values[bounds.column], bounds) for bounds in _all_bounds(schema, quality, day)},
+    )
+
+
+def _nans(column: pa.ChunkedArray) -> int:
+    return pc.sum(pc.is_nan(column)).as_py() or 0 if pa.types.is_floating(column.type) else 0
+
+
+def _outside(column: pa.ChunkedArray, bounds: Bounds) -> Unexpected:
+    """Return the values outside bounds; values that are no numbers are all outside."""
+    if not (pa.types.is_integer(column.type) or pa.types.is_floating(column.type)):
+        wrong = pc.is_valid(column)
+    else:
+        wrong = pa.chunked_array([pa.repeat(pa.scalar(False), len(column))])
+        if bounds.least is not None:
+            below = pc.less_equal if bounds.strict_least else pc.less
+            wrong = pc.or_(wrong, below(column, pa.scalar(bounds.least)))
+        if bounds.most is not None:
+            above = pc.greater_equal if bounds.strict_most else pc.greater
+            wrong = pc.or_(wrong, above(column, pa.scalar(bounds.most)))
+        wrong = pc.fill_null(wrong, False)
+    count = pc.sum(wrong).as_py() or 0
+    examples = column.filter(wrong).slice(0, _EXAMPLES).to_pylist() if count else []
+    return Unexpected(count, tuple(examples))
+
+
+def _all_bounds(schema: StreamSchema, quality: Quality, day: date) -> list[Bounds]:
+    begin, end = day_bounds(day, schema.timezone)
+    declared = [_bounds(expectation) for expectation in quality.expectations if expectation.has_bounds]
+    return [Bounds(TIMESTAMP, begin, end, False, True), *declared]
+
+
+def _bounds(expectation: Expectation) -> Bounds:
+    strict_least, strict_most = expectation.above is not None, expectation.below is not None
+    return Bounds(
+        expectation.column,
+        expectation.above if strict_least else expectation.at_least,
+        expectation.below if strict_most else expectation.at_most,
+        strict_least,
+        strict_most,
     )
 
 
 def validate(
-    batches: Iterable[pa.Table], schema: StreamSchema, day: date, *, earlier_row_counts: Sequence[int] = ()
+    figures: Figures, schema: StreamSchema, day: date, *, earlier_row_counts: Sequence[int] = ()
 ) -> Validation:
     """Validate the events of a day.
 
     Parameters
     ----------
-    batches
-        The day's events in parts, each with `validated_columns`; each part is looked at once.
+    figures
+        The sum of `figures_of` all events of the day, in their order.
     earlier_row_counts
         Numbers of events of earlier published days, the latest last.
 
@@ -113,23 +218,18 @@ def validate(
     -----
     Expected are, as critical: the keys (timestamp, event type, declared key) are there and of their types, and
     timestamps lie inside the day; then what the schema declares. A number of events outside the band around the median
-    of earlier days is a warning. Every part is one Great Expectations batch, validated by one suite in one pass; counts
-    of the parts are added.
+    of earlier days is a warning. The tasks that write the events count, Great Expectations judges the sums of their
+    counts: the result is the one that it gives for all events of the day as one batch.
     """
     quality = schema.quality or Quality()
-    tally = _Tally()
-    rows = 0
-    for batch in batches:
-        rows += batch.num_rows
-        if batch.num_rows:
-            frame = _frame(batch, schema, quality)
-            tally.add(_validate_batch(frame, _row_expectations(schema, quality, day, set(frame.columns))))
+    results: list[dict[str, Any]] = []
+    if figures.rows:
+        results += _judge(figures, schema, _row_expectations(schema, quality, day, figures))
     median = statistics.median(earlier_row_counts[-quality.row_count.days :]) if earlier_row_counts else None
     if median is not None:
-        import pandas as pd
-
-        tally.add(_validate_batch(pd.DataFrame({_ROW_COUNT: [rows]}), [_row_count_expectation(quality, median)]))
-    results = tally.results()
+        results += _judge(
+            Figures(1, missing={_ROW_COUNT: 0}), schema, _row_count_expectation(quality, median, figures.rows)
+        )
     failures = tuple(_sentence(r) for r in results if not r["success"] and r["severity"] == "critical")
     warnings = tuple(_sentence(r) for r in results if not r["success"] and r["severity"] != "critical")
     document = {
@@ -137,7 +237,7 @@ def validate(
         "day": day.isoformat(),
         "engine": f"great_expectations {_great_expectations().__version__}",
         "statistics": {
-            "events": rows,
+            "events": figures.rows,
             "evaluated_expectations": len(results),
             "successful_expectations": sum(result["success"] for result in results),
             "median_of_earlier_days": median,
@@ -191,126 +291,137 @@ def _great_expectations() -> Any:
     return great_expectations
 
 
-def _row_expectations(schema: StreamSchema, quality: Quality, day: date, columns: set[str]) -> list[Any]:
+def _row_expectations(
+    schema: StreamSchema, quality: Quality, day: date, figures: Figures
+) -> list[tuple[Any, Unexpected]]:
+    """Return what is expected of the rows, by column, and the values that are not so."""
     _great_expectations()
     import great_expectations.expectations as gxe
 
-    begin, end = day_bounds(day, schema.timezone)
-    expectations: list[Any] = []
+    found: list[tuple[Any, Unexpected]] = []
+
+    def not_null(column: str, severity: Severity) -> None:
+        expectation = gxe.ExpectColumnValuesToNotBeNull(column=column, severity=severity)
+        missing = figures.missing[column]
+        found.append((expectation, Unexpected(missing, (None,) * min(missing, _EXAMPLES))))
+
+    def between(bounds: Bounds, severity: Severity) -> None:
+        expectation = gxe.ExpectColumnValuesToBeBetween(
+            column=bounds.column,
+            min_value=bounds.least,
+            max_value=bounds.most,
+            strict_min=bounds.strict_least,
+            strict_max=bounds.strict_most,
+            severity=severity,
+        )
+        unexpected = figures.outside[bounds]
+        if pa.types.is_integer(figures.types[bounds.column]) and figures.missing[bounds.column]:
+            # A column of integers of which some are missing is one of floats to pandas.
+            unexpected = Unexpected(unexpected.count, tuple(map(float, unexpected.examples)))
+        found.append((expectation, unexpected))
+
     for column in dict.fromkeys([TIMESTAMP, schema.type_attribute, *schema.key]):
         kind = ValueType.INT64 if column == TIMESTAMP else schema.attributes[column]
-        expectations.append(gxe.ExpectColumnValuesToNotBeNull(column=column, severity="critical"))
-        expectations.append(
-            gxe.ExpectColumnValuesToBeOfType(column=column, type_=_PANDAS_TYPES[kind], severity="critical")
-        )
-    expectations.append(
-        gxe.ExpectColumnValuesToBeBetween(
-            column=TIMESTAMP, min_value=begin, max_value=end, strict_max=True, severity="critical"
-        )
-    )
-    for declared in quality.expectations:
-        expectations.extend(_declared(declared))
-        if _nan_column(declared) in columns:
-            expectations.append(
-                gxe.ExpectColumnValuesToBeInSet(
-                    column=_nan_column(declared), value_set=[False], severity=declared.severity
-                )
-            )
-    return expectations
+        not_null(column, "critical")
+        expectation = gxe.ExpectColumnValuesToBeOfType(column=column, type_=_PANDAS_TYPES[kind], severity="critical")
+        found.append((expectation, _of_another_type(figures, column, kind)))
+    between(_all_bounds(schema, quality, day)[0], "critical")
+    for expected in quality.expectations:
+        if expected.not_null:
+            not_null(expected.column, expected.severity)
+        if expected.has_bounds:
+            between(_bounds(expected), expected.severity)
+        if nans := figures.nans.get(expected.column, 0) if expected.has_bounds else 0:
+            # To Great Expectations NaN is as missing as null; here it is a value, for which no bound can hold.
+            column = f"{expected.column} is NaN"
+            expectation = gxe.ExpectColumnValuesToBeInSet(column=column, value_set=[False], severity=expected.severity)
+            found.append((expectation, Unexpected(nans, (True,) * min(nans, _EXAMPLES))))
+    columns = list(dict.fromkeys(expectation.column for expectation, _ in found))
+    return sorted(found, key=lambda one: columns.index(one[0].column))
 
 
-def _declared(expectation: Expectation) -> list[Any]:
+def _row_count_expectation(quality: Quality, median: float, rows: int) -> list[tuple[Any, Unexpected]]:
     import great_expectations.expectations as gxe
 
-    made: list[Any] = []
-    if expectation.not_null:
-        made.append(gxe.ExpectColumnValuesToNotBeNull(column=expectation.column, severity=expectation.severity))
-    if expectation.has_bounds:
-        strict_min, strict_max = expectation.above is not None, expectation.below is not None
-        made.append(
-            gxe.ExpectColumnValuesToBeBetween(
-                column=expectation.column,
-                min_value=expectation.above if strict_min else expectation.at_least,
-                max_value=expectation.below if strict_max else expectation.at_most,
-                strict_min=strict_min,
-                strict_max=strict_max,
-                severity=expectation.severity,
-            )
-        )
-    return made
-
-
-def _row_count_expectation(quality: Quality, median: float) -> Any:
-    import great_expectations.expectations as gxe
-
-    return gxe.ExpectColumnValuesToBeBetween(
-        column=_ROW_COUNT,
-        min_value=quality.row_count.at_least * median,
-        max_value=quality.row_count.at_most * median,
-        severity="warning",
+    least, most = quality.row_count.at_least * median, quality.row_count.at_most * median
+    expectation = gxe.ExpectColumnValuesToBeBetween(
+        column=_ROW_COUNT, min_value=least, max_value=most, severity="warning"
     )
-
-
-def _validate_batch(frame: pd.DataFrame, expectations: list[Any]) -> list[dict[str, Any]]:
-    batch = _batch_definition().get_batch({"dataframe": frame})
-    suite = _great_expectations().ExpectationSuite(name="events", expectations=expectations)
-    outcome = batch.validate(suite, result_format={"result_format": "SUMMARY", "partial_unexpected_count": 3})
-    results: list[dict[str, Any]] = outcome.to_json_dict()["results"]
-    for result in results:
-        if result["exception_info"].get("raised_exception"):
-            raise DataError(
-                f"validation could not be carried out: {result['expectation_config']['type']}: "
-                f"{result['exception_info'].get('exception_message')}"
-            )
-    return results
-
-
-@functools.cache
-def _batch_definition() -> Any:
-    """One for the process: making a context takes longer than validating a small day."""
-    context = _great_expectations().get_context(mode="ephemeral")
-    context.variables.progress_bars = {"globally": False, "metric_calculations": False}
-    asset = context.data_sources.add_pandas(name="events").add_dataframe_asset(name="day")
-    return asset.add_batch_definition_whole_dataframe("part")
+    return [(expectation, Unexpected() if least <= rows <= most else Unexpected(1, (rows,)))]
 
 
 _ROW_COUNT = "_events"
 """Column of the number of events; names of streams' attributes do not begin with `_`."""
 
 
-class _Tally:
-    """Results of expectations, added up over the parts of a day."""
+def _judge(
+    figures: Figures, schema: StreamSchema, expectations: Iterable[tuple[Any, Unexpected]]
+) -> list[dict[str, Any]]:
+    """Return what Great Expectations says of expectations, each with the values that are not as it expects."""
+    from great_expectations.execution_engine import PandasExecutionEngine
 
-    def __init__(self) -> None:
-        self._results: dict[str, dict[str, Any]] = {}
+    class Counted(PandasExecutionEngine):  # type: ignore[misc]
+        """Answers with counts where the engine would look at rows."""
 
-    def add(self, results: Iterable[Mapping[str, Any]]) -> None:
-        for result in results:
-            configuration = result["expectation_config"]
-            arguments = {k: v for k, v in configuration["kwargs"].items() if k != "batch_id" and v is not None}
-            key = f"{configuration['type']} {sorted(arguments.items())} {configuration['severity']}"
-            total = self._results.setdefault(
-                key,
-                {
-                    "expectation": configuration["type"],
-                    "arguments": arguments,
-                    "severity": configuration["severity"],
-                    "success": True,
-                    "element_count": 0,
-                    "unexpected_count": 0,
-                    "examples": [],
-                    "observed": None,
-                },
-            )
-            seen = result["result"]
-            total["success"] = total["success"] and bool(result["success"])
-            total["element_count"] += seen.get("element_count", 0)
-            total["unexpected_count"] += seen.get("unexpected_count", 0)
-            total["examples"] = (total["examples"] + seen.get("partial_unexpected_list", []))[:3]
-            total["observed"] = seen.get("observed_value", total["observed"])
+        unexpected = Unexpected()
 
-    def results(self) -> list[dict[str, Any]]:
-        return list(self._results.values())
+        def resolve_metrics(self, metrics_to_resolve: Iterable[Any], *_: object, **__: object) -> dict[Any, Any]:
+            return {metric.id: _metric(metric, figures, schema, self.unexpected) for metric in metrics_to_resolve}
+
+    engine = Counted()
+    results: dict[str, dict[str, Any]] = {}
+    for expectation, unexpected in expectations:
+        engine.unexpected = unexpected
+        runtime = {"result_format": {"result_format": "SUMMARY", "partial_unexpected_count": _EXAMPLES}}
+        needed = expectation.get_validation_dependencies(engine, runtime).get_metric_configurations()
+        judged = expectation.metrics_validate(engine.resolve_metrics(needed), runtime, engine).to_json_dict()
+        configuration, seen = judged["expectation_config"], judged["result"]
+        arguments = {name: value for name, value in configuration["kwargs"].items() if value is not None}
+        results[f"{configuration['type']} {sorted(arguments.items())} {configuration['severity']}"] = {
+            "expectation": configuration["type"],
+            "arguments": arguments,
+            "severity": configuration["severity"],
+            "success": bool(judged["success"]),
+            "element_count": seen.get("element_count", 0),
+            "unexpected_count": seen.get("unexpected_count", 0),
+            "examples": seen.get("partial_unexpected_list", []),
+            "observed": seen.get("observed_value"),
+        }
+    return list(results.values())
+
+
+def _metric(metric: Any, figures: Figures, schema: StreamSchema, unexpected: Unexpected) -> Any:
+    name: str = metric.metric_name
+    if name == "table.row_count":
+        return figures.rows
+    if name == "table.column_types":
+        return [{"name": column, "type": _pandas_type(figures, schema, column)} for column in figures.types]
+    if name == "column_values.nonnull.unexpected_count":
+        return figures.missing.get(metric.metric_domain_kwargs["column"], 0)
+    if name.endswith(".unexpected_count"):
+        return unexpected.count
+    return list(unexpected.examples) if name.endswith(".unexpected_values") else None
+
+
+def _pandas_type(figures: Figures, schema: StreamSchema, column: str) -> Any:
+    """Return the type that pandas gives a column; nulls keep an integer or bool column from having its own."""
+    import pandas as pd
+
+    kind, missing = figures.types[column], figures.missing[column]
+    if column != TIMESTAMP and schema.attributes[column] is ValueType.STRING:
+        return pd.CategoricalDtype()
+    if pa.types.is_floating(kind) or (pa.types.is_integer(kind) and missing):
+        return np.dtype("float64")
+    if pa.types.is_integer(kind):
+        return np.dtype("int64")
+    return np.dtype("bool") if pa.types.is_boolean(kind) and not missing else np.dtype("object")
+
+
+def _of_another_type(figures: Figures, column: str, kind: ValueType) -> Unexpected:
+    """Return the values of a column that pandas holds as objects and that are of another type than expected."""
+    held = figures.types[column]
+    is_it = pa.types.is_boolean(held) if kind is ValueType.BOOL else kind is ValueType.STRING
+    return Unexpected() if is_it else Unexpected(figures.rows - figures.missing[column])
 
 
 def _sentence(result: Mapping[str, Any]) -> str:
@@ -327,28 +438,3 @@ def _sentence(result: Mapping[str, Any]) -> str:
     if result["observed"] is not None:
         text += f"; observed: {result['observed']}"
     return text
-
-
-def _frame(batch: pa.Table, schema: StreamSchema, quality: Quality) -> pd.DataFrame:
-    """The validated columns as pandas; nulls keep an integer or bool column from having its type, and so are seen."""
-    import pandas as pd
-
-    columns: dict[str, Any] = {}
-    for name in validated_columns(schema):
-        column = batch.column(name)
-        if name == TIMESTAMP:
-            column = column.cast(pa.timestamp("us")).cast(pa.int64())
-        elif schema.attributes[name] is ValueType.STRING:
-            column = column.dictionary_encode().unify_dictionaries()
-        columns[name] = column.to_pandas()
-    # To Great Expectations NaN is as missing as null; here it is a value, for which no bound can hold.
-    for declared in quality.expectations:
-        if declared.has_bounds and schema.attributes[declared.column] is ValueType.FLOAT64:
-            not_a_number = pc.fill_null(pc.is_nan(batch.column(declared.column)), False)
-            if pc.any(not_a_number).as_py():
-                columns[_nan_column(declared)] = not_a_number.to_pandas()
-    return pd.DataFrame(columns)
-
-
-def _nan_column(expectation: Expectation) -> str:
-    return f"{expectation.column} is NaN"

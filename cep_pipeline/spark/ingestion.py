@@ -1,10 +1,12 @@
 """Ingestion in Spark: raw files of some days become staged days, and staged days become files to publish.
 
-Four stages, each distributed by Spark but for the validation:
+Four stages, each distributed by Spark but for the judgement of the validation:
 
-1. parse: raw files become sorted runs by day (`events.parse`);
+1. parse: raw files become sorted runs by day (`events.parse`), parts of large files side by side; a large CSV file is
+   surveyed first, so that it can be cut (`events.csv_rows`);
 2. merge: the runs of a day are merged, where there are several or a key is declared (`events.merge`);
-3. validate: a day is checked as a whole, on the driver (`events.validate`); it is a `StagedDay` then;
+3. validate: what the tasks before have counted is added up and judged, on the driver (`events.validate`); the day is a
+   `StagedDay` then;
 4. finish: derived attributes, seq and day are added, and the files are written (`events.finish`).
 
 A day's last values, which the next day carries in, are known after the merge: so the days are finished in parallel
@@ -24,11 +26,12 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from cep_pipeline.errors import DataError, InputError
 from cep_pipeline.events.clock import found_in
+from cep_pipeline.events.csv_rows import PART_BYTES, Survey, Surveyed, survey_text
 from cep_pipeline.events.derived import Carry, carry_lengths
 from cep_pipeline.events.erasure import erased_from
 from cep_pipeline.events.finish import FinishTask, QuarantineTask, finish_range, write_quarantine
 from cep_pipeline.events.merge import RANGE_ROWS, EventRange, MergeTask, merge_runs, merge_tasks
-from cep_pipeline.events.parse import RUN_ROWS, ParsedFile, ParseTask, RejectedRows, SortedRun, parse_file, read_run
+from cep_pipeline.events.parse import RUN_ROWS, ParsedFile, ParseTask, RejectedRows, SortedRun, parse_file
 from cep_pipeline.events.raw_files import RawFile, SourceFile, files_of_day, fingerprint_file
 from cep_pipeline.events.raw_rows import FilePart
 from cep_pipeline.events.readers import READERS
@@ -36,10 +39,10 @@ from cep_pipeline.events.schema import StreamSchema
 from cep_pipeline.events.staged_day import StagedDay
 from cep_pipeline.events.validate import (
     FailedValidation,
+    Figures,
     check_rejected_share,
     start_import,
     validate,
-    validated_columns,
 )
 from cep_pipeline.spark.tasks import Progress, run_tasks
 from cep_pipeline.storage import DataDirectory
@@ -63,6 +66,7 @@ def stage_days(
     earlier_row_counts: Sequence[int] = (),
     run_rows: int = RUN_ROWS,
     range_rows: int = RANGE_ROWS,
+    part_bytes: int = PART_BYTES,
     progress: Progress | None = None,
 ) -> list[StagedDay]:
     """Read, check, order and validate days; their events stay in `scratch` until they are preprocessed.
@@ -81,6 +85,8 @@ def stage_days(
         Numbers of events of published days before the first of `days`, the latest last.
     run_rows, range_rows
         Events that one task holds in memory at once, whatever the size of files and days.
+    part_bytes
+        Text of one part of a large CSV file, about; its parts are read side by side.
     progress
         Called with the number of tasks done and of all tasks of each step.
 
@@ -100,7 +106,15 @@ def stage_days(
         return []
     directory = DataDirectory(scratch, "scratch")
     work = _Ingestion(
-        session, schema, [_Day(day) for day in days], str(data_root), directory, run_rows, range_rows, progress
+        session,
+        schema,
+        [_Day(day) for day in days],
+        str(data_root),
+        directory,
+        run_rows,
+        range_rows,
+        part_bytes,
+        progress,
     )
     work.find_files()
     importing = start_import() if any(state.files for state in work.days) else None
@@ -122,6 +136,7 @@ class _Day:
     runs: tuple[SortedRun, ...] = ()
     rejected: tuple[RejectedRows, ...] = ()
     settled: tuple[EventRange, ...] = ()
+    figures: Figures = field(default_factory=Figures)
     clock_back: int = 0
     notes: tuple[str, ...] = ()
     warnings: tuple[str, ...] = ()
@@ -149,6 +164,7 @@ class _Ingestion:
     scratch: DataDirectory
     run_rows: int
     range_rows: int
+    part_bytes: int
     progress: Progress | None
     raw_files: dict[str, RawFile] = field(default_factory=dict)
     seconds: dict[str, float] = field(default_factory=dict)
@@ -187,26 +203,37 @@ class _Ingestion:
         for state in self.days:
             for file in state.files:
                 wanted.setdefault(file, set()).add(state.day)
-        tasks = [task for file, days in wanted.items() for task in self._parse_tasks(file, frozenset(days))]
-        outcomes = self._run(tasks, _parse_or_fingerprint, "parse", "reading raw files")
-        by_file: dict[SourceFile, list[ParsedFile]] = {}
-        for outcome in outcomes:
-            if isinstance(outcome, RawFile):
-                self.raw_files[outcome.name] = outcome
-                continue
-            by_file.setdefault(outcome.file, []).append(outcome)
-            if outcome.raw_file is not None:
-                self.raw_files[outcome.raw_file.name] = outcome.raw_file
-        for file, parsed in by_file.items():
-            self._take(file, parsed)
-
-    def _parse_tasks(self, file: SourceFile, days: frozenset[date]) -> list[ParseTask | SourceFile]:
-        """Make one task for a file read as a whole; else one for its fingerprint and some for `run_rows` rows each."""
         source = _source(self.schema)
-        parts = READERS[source.format].parts_of(file, source)
+        reader = READERS[source.format]
+        surveys = {file: reader.surveys(file, source, self.scratch, self.part_bytes) for file in wanted}
+        tasks: list[_RawTask] = []
+        for file, days in wanted.items():
+            tasks += surveys[file] or self._parse_tasks(file, frozenset(days), ())
+        outcomes = self._run(tasks, _run_raw_task, "parse", "reading raw files")
+        surveyed: dict[SourceFile, list[Surveyed]] = {file: [] for file in wanted}
+        for outcome in outcomes:
+            if isinstance(outcome, Surveyed):
+                surveyed[outcome.file].append(outcome)
+        cut = [file for file in wanted if surveyed[file]]
+        tasks = [task for file in cut for task in self._parse_tasks(file, frozenset(wanted[file]), surveyed[file])]
+        outcomes += self._run(tasks, _run_raw_task, "parse", "reading parts of raw files")
+        parsed: dict[SourceFile, list[ParsedFile]] = {file: [] for file in wanted}
+        for outcome in outcomes:
+            if isinstance(outcome, ParsedFile):
+                parsed[outcome.file].append(outcome)
+            raw_file = outcome if isinstance(outcome, RawFile) else outcome.raw_file
+            if raw_file is not None:
+                self.raw_files[raw_file.name] = raw_file
+        for file in wanted:
+            self._take(file, parsed[file], whole=bool(surveyed[file]))
+
+    def _parse_tasks(self, file: SourceFile, days: frozenset[date], surveyed: Sequence[Surveyed]) -> list[_RawTask]:
+        """Make one task for a file read as a whole; else some for `run_rows` rows each, and one for its fingerprint."""
+        source = _source(self.schema)
+        parts = READERS[source.format].parts_of(file, source, surveyed)
         if parts is None:
             return [ParseTask(self.schema, file, days, self.scratch, None, self.run_rows)]
-        tasks: list[ParseTask | SourceFile] = [file]
+        tasks: list[_RawTask] = [] if any(one.raw_file is not None for one in surveyed) else [file]
         chunk: list[FilePart] = []
         for part in parts:
             if not part.may_hold(sorted(days), file.period):
@@ -218,15 +245,15 @@ class _Ingestion:
         tasks.append(ParseTask(self.schema, file, days, self.scratch, tuple(chunk), self.run_rows))
         return tasks
 
-    def _take(self, file: SourceFile, parsed: Sequence[ParsedFile]) -> None:
-        """Hand what was read from a file to its days."""
+    def _take(self, file: SourceFile, parsed: Sequence[ParsedFile], *, whole: bool) -> None:
+        """Hand what was read from a file to its days; `whole`: all of its parts were read."""
         states = {state.day: state for state in self.days if file in state.files}
         first_day = file.period.first or min((p.first_day for p in parsed if p.first_day is not None), default=None)
         if first_day is None:
             # No row says of which day the file is.
             first_day = min(states)
         dropped = parsed[0].dropped_columns
-        empty = not any(p.rows for p in parsed) and all(p.raw_file is not None for p in parsed)
+        empty = not any(p.rows for p in parsed) and (whole or all(p.raw_file is not None for p in parsed))
         clock_back = {back.day: back for back in found_in(p.clock for p in parsed)}
         for day, state in states.items():
             state.runs += tuple(run for p in parsed for run in p.runs if run.day == day)
@@ -280,6 +307,7 @@ class _Ingestion:
             if len(state.runs) == 1 and not self.schema.key:
                 (run,) = state.runs
                 state.settled = (EventRange(state.day, run.path, run.rows, run.last_values),)
+                state.figures = run.figures
             elif state.runs:
                 tasks += merge_tasks(self.schema, state.day, state.runs, self.scratch, self.range_rows)
         merged = self._run(tasks, merge_runs, "merge", "merging runs")
@@ -287,6 +315,7 @@ class _Ingestion:
             of_day = [outcome for outcome in merged if outcome.settled.day == state.day]
             state.settled += tuple(outcome.settled for outcome in of_day if outcome.settled.rows)
             state.rejected += tuple(rows for outcome in of_day for rows in outcome.repeated)
+            state.figures = sum((outcome.figures for outcome in of_day), state.figures)
 
     # -- validation --------------------------------------------------------------------------------------------------
 
@@ -311,15 +340,9 @@ class _Ingestion:
         return [self._staged(state) for state in reached]
 
     def _validate(self, state: _Day, earlier_row_counts: Sequence[int]) -> None:
-        examples = [example for rows in state.rejected for example in rows.examples][:_EXAMPLES]
+        examples = sorted(example for rows in state.rejected for example in rows.examples)[:_EXAMPLES]
         check_rejected_share(self.schema, state.day, state.events, state.rejected_rows, examples)
-        columns = validated_columns(self.schema)
-        validation = validate(
-            (read_run(settled.path, columns) for settled in state.settled),
-            self.schema,
-            state.day,
-            earlier_row_counts=earlier_row_counts,
-        )
+        validation = validate(state.figures, self.schema, state.day, earlier_row_counts=earlier_row_counts)
         validation.require(self.schema.name)
         state.validation, state.warnings = validation.document, validation.warnings
 
@@ -345,8 +368,15 @@ def _numbered(function: Callable[[Task, int, int], Outcome], numbered: tuple[int
     return function(task, number, attempt)
 
 
-def _parse_or_fingerprint(task: ParseTask | SourceFile, number: int, attempt: int) -> ParsedFile | RawFile:
-    return fingerprint_file(task) if isinstance(task, SourceFile) else parse_file(task, number, attempt)
+_RawTask = ParseTask | Survey | SourceFile
+
+
+def _run_raw_task(task: _RawTask, number: int, attempt: int) -> ParsedFile | Surveyed | RawFile:
+    if isinstance(task, SourceFile):
+        return fingerprint_file(task)
+    if isinstance(task, Survey):
+        return survey_text(task, number, attempt)
+    return parse_file(task, number, attempt)
 
 
 def _source(schema: StreamSchema) -> Any:

@@ -1,15 +1,25 @@
 from __future__ import annotations
 
 import gzip
+import itertools
+from datetime import date
 from pathlib import Path
+from typing import Any
 
+import pyarrow as pa
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from cep_pipeline.errors import InputError
+from cep_pipeline.events import csv_rows
+from cep_pipeline.events.clock import found_in
+from cep_pipeline.events.csv_rows import CsvReader, TextPart, sure_start, survey_text
+from cep_pipeline.events.parse import ParsedFile, ParseTask, parse_file, read_run
+from cep_pipeline.events.raw_files import fingerprint_file
 from cep_pipeline.events.schema import StreamSchema
-from tests.events.raw import HEADER, read_csv, trades, write_gzip
+from cep_pipeline.storage import DataDirectory
+from tests.events.raw import HEADER, read_csv, source_file, trades, write_gzip
 from tests.thoroughness import examples
 
 GOOD = "SPY,2013-10-07 10:00:00,1.5,100\n"
@@ -234,3 +244,162 @@ def test_no_text_is_lost_or_breaks_the_reader(
 def test_write_gzip_is_read_back(tmp_path: Path, schema: StreamSchema) -> None:
     path = write_gzip(tmp_path / "a" / "trades.csv.gz", HEADER + GOOD)
     assert read_csv(path, schema)[0].num_rows == 1
+
+
+# -- parts of a file ---------------------------------------------------------------------------------------------------
+
+DAYS = frozenset(date(2013, 10, day) for day in (7, 8))
+
+
+def cut(path: Path, schema: StreamSchema, scratch: DataDirectory, part_bytes: int) -> list[Any] | None:
+    assert schema.source is not None
+    file = source_file(path)
+    surveys = CsvReader.surveys(file, schema.source, scratch, part_bytes)
+    surveyed = [survey_text(task, number, 0) for number, task in enumerate(surveys)]
+    if surveyed and path.suffix == ".gz":
+        assert [one.raw_file for one in surveyed] == [fingerprint_file(file)]
+    return CsvReader.parts_of(file, schema.source, surveyed)
+
+
+def outcome(parsed: list[ParsedFile]) -> dict[str, Any]:
+    """All that a file says, however it was read."""
+    events = [read_run(run.path).to_pylist() for one in parsed for run in one.runs]
+    rejected = [read_run(rows.path).to_pylist() for one in parsed for rows in one.rejected]
+    return {
+        "events": sorted((row for rows in events for row in rows), key=lambda row: row["_line"]),
+        "rejected": sorted((row for rows in rejected for row in rows), key=lambda row: row["line"]),
+        "clock": found_in(one.clock for one in parsed),
+        "rows": sum(one.rows for one in parsed),
+        "first_day": min((one.first_day for one in parsed if one.first_day), default=None),
+        "dropped": {one.dropped_columns for one in parsed},
+    }
+
+
+def parse(
+    path: Path, schema: StreamSchema, scratch: DataDirectory, parts: list[Any] | None, run_rows: int
+) -> list[ParsedFile]:
+    tasks = [None] if parts is None else [(part,) for part in parts]
+    return [
+        parse_file(ParseTask(schema, source_file(path), DAYS, scratch, task, run_rows), number, 0)
+        for number, task in enumerate(tasks)
+    ]
+
+
+def same_in_parts(folder: Path, text: bytes, ending: str, part_bytes: int, run_rows: int = 100_000) -> list[Any] | None:
+    """Read a file as a whole and in parts, assert that both are the same, and return the parts."""
+    schema = trades(folder, quality={"max_rejected_share": 1})
+    scratch = DataDirectory(str(folder / "scratch"), "run")
+    path = folder / f"trades.csv{ending}"
+    # Two members, as `bgzip` and `cat` make them; not packed, so that little text is cut too.
+    members = [gzip.compress(text[:9], 0, mtime=0), gzip.compress(text[9:], 0, mtime=0)]
+    path.write_bytes(b"".join(members) if ending else text)
+    parts = cut(path, schema, scratch, part_bytes)
+    expected = outcome(parse(path, schema, scratch, None, run_rows))
+    assert outcome(parse(path, schema, scratch, parts, run_rows)) == expected
+    return parts
+
+
+PIECES = st.one_of(
+    st.builds(
+        "{},2013-10-0{} 10:00:{:02},1.5,{},{}".format,
+        st.sampled_from(["SPY", "IBM", '"S,P"', '"a""b"']),
+        st.sampled_from([7, 7, 7, 8, 9]),
+        st.integers(0, 59),
+        st.sampled_from(["1", "x", ""]),
+        st.sampled_from(
+            ["", "note", '"a\nb"', '"a\r\nb,"', '"\n\n""\n"', 'x"y', '"open', 'end"', '"a" b', '"\nc", d', "\r"]
+        ),
+    ),
+    st.sampled_from(["", '"', 'a"', '","', "SPY,2013-10-07 10:00:00", "\xe9", "\r", '"a\n"b"\n', 5 * "long line "]),
+)
+
+
+@pytest.mark.parametrize("ending", ["", ".gz"])
+@settings(max_examples=examples(150), deadline=None)
+@given(
+    lines=st.lists(PIECES, max_size=40),
+    end=st.sampled_from(["\n", "\r\n"]),
+    last=st.booleans(),
+    bom=st.booleans(),
+    header=st.sampled_from(["", "\n", "\r\n\n"]),
+    part_bytes=st.integers(16, 300),
+    longest=st.tuples(st.integers(1, 4), st.integers(20, 80)),
+)
+def test_a_file_in_parts_is_the_file(
+    tmp_path_factory: pytest.TempPathFactory,
+    ending: str,
+    lines: list[str],
+    end: str,
+    last: bool,
+    bom: bool,
+    header: str,
+    part_bytes: int,
+    longest: tuple[int, int],
+) -> None:
+    text = (header + HEADER.strip() + ",note" + end + end.join(lines) + end * last).encode("latin-1")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(csv_rows, "_LONGEST_IN_LINES", longest[0])
+        patch.setattr(csv_rows, "LONGEST_RECORD", longest[1])
+        patch.setattr(csv_rows, "_WINDOW_BYTES", 50)
+        same_in_parts(tmp_path_factory.mktemp("parts"), b"\xef\xbb\xbf" * bom + text, ending, part_bytes, 7)
+
+
+@pytest.mark.parametrize("ending", ["", ".gz"])
+@pytest.mark.parametrize("note", ["plain", '"two\nlines"', '"said ""no"", and\nwent"', 'a "stray one'])
+def test_a_large_file_is_cut_whatever_its_quotes(tmp_path: Path, ending: str, note: str) -> None:
+    rows = [f"{name},2013-10-07 10:00:00,{price},1,{note}\n" for price in range(4000) for name in ("SPY", "IBM")]
+    text = HEADER.strip() + ",note\n" + "".join(rows)
+    parts = same_in_parts(tmp_path, text.encode(), ending, 80_000)
+    assert parts is not None
+    assert len(parts) >= 3
+    assert parts[0].first_row == 1
+    if not ending:
+        assert parts[-1].end == len(text)
+        assert all(one.end == other.begin for one, other in itertools.pairwise(parts))
+
+
+def test_a_place_that_is_not_certain_is_no_place_to_cut(tmp_path: Path) -> None:
+    # Why a line is no row is found on the line after it, so that no line may be the last of a part.
+    inside = b'a,"b\n' * 3000
+    assert sure_start(inside, ",", '"') is None
+    assert sure_start(b"a,b\n" * 3000, ",", '"') == 4000
+    assert sure_start(b"a,b\n" * 900, ",", '"') is None
+    quotes = HEADER.strip() + ",note\n" + inside.decode()
+    parts = same_in_parts(tmp_path, quotes.encode(), "", 4000)
+    assert parts is not None
+    assert len(parts) == 1
+
+
+def test_a_small_file_is_one_task(tmp_path: Path, schema: StreamSchema) -> None:
+    path = write(tmp_path, HEADER + GOOD)
+    scratch = DataDirectory(str(tmp_path / "scratch"), "run")
+    assert schema.source is not None
+    assert CsvReader.surveys(source_file(path), schema.source, scratch, csv_rows.PART_BYTES) == []
+    assert CsvReader.parts_of(source_file(path), schema.source) is None
+
+
+def test_a_part_of_a_file_without_header_has_the_names_of_the_schema(tmp_path: Path) -> None:
+    schema = trades(
+        tmp_path,
+        timestamp={"column": "minute", "format": "%Y%m%d%H%M"},
+        source={"format": "csv", "path": "b.txt", "header": False, "columns": ["symbol", "minute", "price", "size"]},
+    )
+    path = tmp_path / "b.txt"
+    path.write_text("SPY,201310071000,1.5,7\n" * 4000)
+    parts = cut(path, schema, DataDirectory(str(tmp_path / "scratch"), "run"), 30_000)
+    assert parts is not None
+    assert len(parts) > 1
+    assert schema.source is not None
+    blocks = list(CsvReader(source_file(path), schema.source, parts))
+    assert pa.chunked_array([block.columns["price"] for block in blocks]).to_pylist() == ["1.5"] * 4000
+    assert [int(line) for block in blocks for line in block.lines] == list(range(1, 4001))
+    assert all(isinstance(part, TextPart) for part in parts)
+
+
+def test_a_truncated_file_is_refused_by_its_survey(tmp_path: Path, schema: StreamSchema) -> None:
+    path = write_gzip(
+        tmp_path / "trades.csv.gz", HEADER + "".join(f"SPY,2013-10-07,{i * 7919},1\n" for i in range(9999))
+    )
+    path.write_bytes(path.read_bytes()[:-20000])
+    with pytest.raises(InputError, match="truncated or corrupt"):
+        cut(path, schema, DataDirectory(str(tmp_path / "scratch"), "run"), 1000)

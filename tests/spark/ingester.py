@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from cep_pipeline.events.csv_rows import PART_BYTES
 from cep_pipeline.events.merge import RANGE_ROWS
 from cep_pipeline.events.parse import RUN_ROWS
 from cep_pipeline.events.schema import StreamSchema
@@ -68,6 +69,7 @@ def ingest_days(
     earlier_row_counts: Sequence[int] = (),
     run_rows: int = RUN_ROWS,
     range_rows: int = RANGE_ROWS,
+    part_bytes: int = PART_BYTES,
     progress: Progress | None = None,
 ) -> Iterator[IngestResult]:
     """Ingest several days as the steps of a day do: staged side by side, then finished; the first that fails raises."""
@@ -82,6 +84,7 @@ def ingest_days(
             earlier_row_counts=earlier_row_counts,
             run_rows=run_rows,
             range_rows=range_rows,
+            part_bytes=part_bytes,
             progress=progress,
         )
         yield from preprocess_days(

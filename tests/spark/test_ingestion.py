@@ -17,7 +17,7 @@ from cep_pipeline.events.columns import events_columns
 from cep_pipeline.events.derived import Carry
 from cep_pipeline.events.schema import StreamSchema
 from cep_pipeline.warehouse.warehouse import Warehouse
-from tests.events.raw import CHECKOUT, SHARED, trades
+from tests.events.raw import CHECKOUT, HEADER, SHARED, trades
 from tests.spark.ingester import (
     MONDAY,
     TUESDAY,
@@ -150,6 +150,35 @@ def test_a_clock_that_goes_back_between_two_pieces_of_a_parquet_file_is_told(ing
         (),
     )
     assert first.staged.events == second.staged.events == 12
+
+
+@pytest.mark.parametrize("ending", ["", ".gz"])
+def test_a_large_csv_file_in_parts_is_the_day_that_it_is_in_one_piece(ingest: Ingester, ending: str) -> None:
+    expectations = [{"column": "size", "at_least": 3, "severity": "warning"}]
+    schema = trades(
+        ingest.folder,
+        source={"format": "csv", "path": f"trades.csv{ending}"},
+        quality={"max_rejected_share": 1, "expectations": expectations},
+    )
+    rows = [*rows_of(MONDAY, 4000, 5), *rows_of(TUESDAY, 3000, 6), *rows_of(MONDAY, 3000, 7)]
+    for place in range(0, len(rows), 97):
+        rows[place] = ["oops\n", '"S\nY",2013-10-07 10:00:00,1,1\n', 'SPY,2013-10-07 10:00:00,1,"1\n'][place % 3]
+    text = (HEADER.strip() + ",note\n" + "".join(row.rstrip("\n") + ",x\n" for row in rows)).encode()
+    (ingest.data / f"trades.csv{ending}").write_bytes(gzip.compress(text, 1) if ending else text)
+    whole = ingest.days(schema, [MONDAY, TUESDAY])
+    reads: list[int] = []
+    cut = ingest.days(
+        schema, [MONDAY, TUESDAY], part_bytes=90_000, run_rows=4000, progress=lambda _, of: reads.append(of)
+    )
+    assert max(reads) > 2
+    assert len(quarantine_of(*cut)) > 50
+    for one, other in zip(cut, whole, strict=True):
+        assert events_of(one).equals(events_of(other))
+        assert quarantine_of(one) == quarantine_of(other)
+        for name in ("files", "notes", "warnings", "validation", "failure", "clock_back", "events", "rejected_rows"):
+            assert getattr(one.staged, name) == getattr(other.staged, name)
+        assert len(one.staged.notes) == 2 - (other is whole[1])
+        assert one.staged.warnings
 
 
 def test_the_warehouse_takes_what_was_ingested(ingest: Ingester) -> None:
