@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from datetime import date, timedelta
@@ -13,17 +13,28 @@ from cep_pipeline.detection.mechanisms import choose_mechanisms
 from cep_pipeline.detection.output_policy import has_output_policy
 from cep_pipeline.detection.planned import plan_for
 from cep_pipeline.events.timestamps import day_bounds
+from cep_pipeline.events.type_spells import TypeSpells
 from cep_pipeline.patterns.pattern import Pattern, Strategy
 from cep_pipeline.pipeline.configuration import PatternSet, patterns_of
 from cep_pipeline.pipeline.day_work import DayWork, DetectedDay, Progress
 from cep_pipeline.pipeline.plans import plan_of
 from cep_pipeline.planning import Plan
+from cep_pipeline.slices.candidates import Spans, final_instants
 from cep_pipeline.slices.events_input import columns_needed
 from cep_pipeline.slices.ownership import LookBack, can_pend, counts_in_partitions, look_back, waits_for_later_events
 from cep_pipeline.slices.prepared import Boundary
 from cep_pipeline.spark.keeping import CarryState
 from cep_pipeline.spark.partitions import EarlierEvents, GatheringTask, PartitionedEvents
-from cep_pipeline.spark.slicing import RowGroup, Slice, cut, instant_before, read_row_groups, slices_between
+from cep_pipeline.spark.slicing import (
+    Part,
+    RowGroup,
+    Slice,
+    cut,
+    instant_before,
+    parts_to_read,
+    read_summaries,
+    slices_between,
+)
 from cep_pipeline.storage import DataDirectory, digest_of, folder_name
 from cep_pipeline.warehouse.records import EventsSnapshot, PlanRecord, PublishedMatches
 
@@ -59,11 +70,12 @@ def detect_day(
         carry_in = CarryState.from_json(carried, pattern_set.version)
         gathered = list(_partitioned(spark, work, patterns, events, carry_in, scratch))
         planned = plan_of(plan) if plan else _unplanned(pattern_set)
+        reading = Reading.of(work, events, patterns)
         slices: list[Slice] = []
         # Without events of its own a day has no new matches, but those that waited become final.
-        if events.events_of(work) or any(map(can_pend, patterns)):
+        if reading.parts and (events.events_of(work) or any(map(can_pend, patterns))):
             weigh = WorkEstimate(patterns, planned, events.row_groups)
-            slices = cut_day(work, events, spark.sparkContext.defaultParallelism, weigh, events.start, len(patterns))
+            slices = cut_day(work, events, reading, spark.sparkContext.defaultParallelism, weigh, len(patterns))
         behind = slices_between(events.row_groups, [work.end, None], events.look_back)
         detected = detect_slices(
             spark,
@@ -89,9 +101,11 @@ def detect_day(
             ),
             slices,
             progress,
-            behind=behind[0] if behind else Slice(work.end, None, (), events.look_back),
+            behind=(behind[0] if behind else Slice(work.end, None, (), events.look_back)) if reading.behind else None,
         )
         counts.update(matches=sum(detected.matches.values()), slices=detected.slices)
+        if reading.skipped_events:
+            counts.update({SKIPPED_EVENTS: reading.skipped_events})
         first_days = {events.first_day, *(earlier.first_day for _, earlier in gathered)}
         fingerprint = events.snapshot.matches_fingerprint(
             pattern_set.version,
@@ -108,7 +122,10 @@ def detect_day(
         plan.version if plan is not None else None,
         detected.carry_out.to_json(),
         detected.pending,
-        detected.observed.shortened(MOST_ORDERS_PUBLISHED),
+        # Where only candidates were read, shares of what was read say nothing of the day.
+        (replace(detected.observed, observations=()) if reading.skipped_events else detected.observed).shortened(
+            MOST_ORDERS_PUBLISHED
+        ),
     )
 
 
@@ -134,6 +151,8 @@ def publish_detected(work: DayWork, detected: DetectedDay) -> PublishedMatches:
     return published
 
 
+SKIPPED_EVENTS = "skipped events"
+"""Name of the count of the day's events that no task of its detection read."""
 MOST_ORDERS_PUBLISHED = 64
 """Temporal orders of each clause's matches that are kept with a day."""
 
@@ -224,6 +243,8 @@ class DayEvents:
         Those of the look-back and the day, in stream order.
     look_back
         How far before their start slices of the day read.
+    summaries
+        Those of the files of the row groups, in stream order.
     """
 
     snapshot: EventsSnapshot
@@ -231,6 +252,7 @@ class DayEvents:
     start: Boundary
     row_groups: tuple[RowGroup, ...]
     look_back: LookBack
+    summaries: tuple[TypeSpells, ...]
 
     def events_of(self, work: DayWork) -> int:
         """Number of events of the day itself."""
@@ -253,28 +275,71 @@ def pin_events(work: DayWork, pattern_sets: Sequence[PatternSet]) -> DayEvents:
     by_positions = snapshot.day_of_positions(begun, reach.positions)
     first_day = None if by_positions is None else min(by_time, by_positions)
     files = work.tables.events_files(first_day, work.day, snapshot=snapshot)
-    return DayEvents(snapshot, first_day, start, tuple(read_row_groups(file.path for file in files)), reach)
+    type_attribute = patterns_of(pattern_sets)[0].type_attribute
+    row_groups, summaries = read_summaries((file.path for file in files), type_attribute)
+    return DayEvents(snapshot, first_day, start, tuple(row_groups), reach, tuple(summaries))
+
+
+@dataclass(frozen=True)
+class Reading:
+    """The part of a day that its detection reads: matches can become final nowhere else (`slices/candidates.py`).
+
+    Attributes
+    ----------
+    parts
+        In stream order; none where the day cannot have a match.
+    behind
+        Whether matches of the day, or of earlier ones, may be final after it.
+    skipped_events
+        Events of the day in row groups that are not read.
+    """
+
+    parts: tuple[Part, ...]
+    behind: bool
+    skipped_events: int
+
+    @classmethod
+    def of(cls, work: DayWork, events: DayEvents, patterns: Sequence[Pattern]) -> Reading:
+        """Ask the summaries of the day's files."""
+        groups, start, end = events.row_groups, events.start, work.end
+        own = sum(group.rows for group in groups if start <= group.last)
+
+        def parts_at(instants: Spans) -> list[Part]:
+            return parts_to_read(groups, start, end, events.look_back, instants)
+
+        instants = final_instants(patterns, events.summaries, lambda instants: _rows_of(parts_at(instants)) >= own)
+        parts = parts_at(instants)
+        return cls(tuple(parts), bool(instants) and int(instants.last[-1]) >= end[0], own - _rows_of(parts))
+
+
+def _rows_of(parts: Iterable[Part]) -> int:
+    return sum(group.rows for part in parts for group in part.row_groups)
 
 
 def cut_day(
     work: DayWork,
     events: DayEvents,
+    reading: Reading,
     parallelism: int,
     weigh: Callable[[RowGroup], float],
-    start: Boundary,
     patterns: int = 1,
 ) -> list[Slice]:
-    """Cut the day, from `start` on, into slices of about equal work (`slices_of_a_day`)."""
-    estimated = sum(weigh(group) for group in events.row_groups if group.last >= start)
-    count = slices_of_a_day(work.settings.slices_per_core, patterns, estimated, events.events_of(work), parallelism)
-    return cut(
-        events.row_groups,
-        start=start,
-        end=work.end,
-        look_back=events.look_back,
-        count=count,
-        work=weigh,
-    )
+    """Cut what is read of the day into slices of about equal work (`slices_of_a_day`)."""
+    works = [sum(map(weigh, part.row_groups)) for part in reading.parts]
+    rows = _rows_of(reading.parts) if reading.skipped_events else events.events_of(work)
+    count = slices_of_a_day(work.settings.slices_per_core, patterns, sum(works), rows, parallelism)
+    return [
+        slice_
+        for part, estimated in zip(reading.parts, works, strict=True)
+        for slice_ in cut(
+            events.row_groups,
+            start=part.start,
+            end=part.end,
+            look_back=events.look_back,
+            count=count if len(works) == 1 else max(round(count * estimated / sum(works)), 1),
+            work=weigh,
+        )
+    ]
 
 
 MANY_PATTERNS = 100
