@@ -1,9 +1,9 @@
 """`TypeSpells`: when events of each type occur in a file of events, and between which values.
 
-The events of a type come in spells with silences between them. A file's summary lists the spells of all types, cut where
-the silences are longest: a rare type is known event by event, a frequent one by a few long spells. It is a few bytes
-for a hundred events, and stands in the footer of the Parquet file, so that a file that is copied keeps it. Whoever
-writes a file of events anew calls `footer_of` for the rows that it writes.
+The events of a type come in spells with silences between them. A file's summary lists the spells of all types, cut
+where the silences are longest: a rare type is known event by event, a frequent one by a few long spells. It is small, a
+fraction of a byte for each event, and stands in the footer of the Parquet file, so that a file that is copied keeps it.
+Whoever writes a file of events anew calls `footer_of` for the rows that it writes.
 
 Detection asks it which parts of a day can hold a match (`slices/candidates.py`).
 """

@@ -12,6 +12,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from functools import reduce
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -200,7 +201,7 @@ class _Stream:
         self.first_row = np.concatenate([nothing, *(file.first_row + rows[at] for at, file in enumerate(files))])
         self.last_row = np.concatenate([nothing, *(file.last_row + rows[at] for at, file in enumerate(files))])
         ends = [(int(file.first_us.min()), int(file.last_us.max())) for file in files if len(file.kind)]
-        self.in_order = all(end <= begin for (_, end), (begin, _) in zip(ends, ends[1:], strict=False))
+        self.in_order = all(end <= begin for (_, end), (begin, _) in pairwise(ends))
         self._spells: dict[Any, Array] = {}
 
     def spells_of(self, pattern: Pattern, variable: Variable, conjuncts: tuple[Conjunct, ...]) -> Array:
