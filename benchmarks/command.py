@@ -17,12 +17,12 @@ if TYPE_CHECKING:
 
 COLUMNS = (SpinnerColumn(), TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
 BENCHMARKS = ("detection", "mechanisms", "strategies", "ingestion", "statistics")
-KERNEL_COSTS, WORKLOAD = "kernel-costs", "workload"
+KERNEL_COSTS, WORKLOAD, SKIPPING = "kernel-costs", "workload", "skipping"
 WORKLOADS = ("trades", "traffic")
 
 
 @click.command()
-@click.argument("names", nargs=-1, type=click.Choice((*BENCHMARKS, KERNEL_COSTS, WORKLOAD)))
+@click.argument("names", nargs=-1, type=click.Choice((*BENCHMARKS, KERNEL_COSTS, WORKLOAD, SKIPPING)))
 @click.option(
     "--events",
     multiple=True,
@@ -111,6 +111,7 @@ def bench(
                   and one for a month of traffic, runs each from raw files to matches in one job, and tells time, memory
                   of all processes and matches. Stopped, it goes on where it was; what is finished is only told. Each
                   is a project in a folder, on which the other commands work with --config
+      skipping    only when asked for: how little of 63 days detection reads for patterns of rare types
 
     All engines must find the same matches. Engines that are not installed are compared through their ratio to DuckDB.
 

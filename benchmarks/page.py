@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 BENCHMARKS = ("detection", "mechanisms", "strategies", "ingestion", "statistics")
 """What is measured unless something is asked for, in the order of the page."""
-KERNEL_COSTS, WORKLOAD = "kernel-costs", "workload"
+KERNEL_COSTS, WORKLOAD, SKIPPING = "kernel-costs", "workload", "skipping"
 """What is measured only when it is asked for."""
 
 
@@ -30,7 +30,7 @@ class Settings:
     Attributes
     ----------
     names
-        Of `BENCHMARKS`, `KERNEL_COSTS` or `WORKLOAD`.
+        Of `BENCHMARKS`, `KERNEL_COSTS`, `WORKLOAD` or `SKIPPING`.
     lengths
         Lengths of the stock stream for the columnar kernel; the longest is that of the strategies, too.
     mechanism_length
@@ -79,7 +79,7 @@ def make_page(settings: Settings, progress: Progress, report: Callable[[str], No
     """
     run = _Run(settings, progress, Streams(settings.data, settings.looks), report)
     sections = [_head(settings)]
-    for name in (*BENCHMARKS, KERNEL_COSTS, WORKLOAD):
+    for name in (*BENCHMARKS, KERNEL_COSTS, WORKLOAD, SKIPPING):
         if name in settings.names:
             report(f"measuring {name}")
             sections += _SECTIONS[name](run)
@@ -227,6 +227,18 @@ def _workload(run: _Run) -> list[str]:
     return workload_sections(measured, settings.master)
 
 
+def _skipping(run: _Run) -> list[str]:
+    from benchmarks.skipping import WORKLOADS, measure_skipping, skipping_table
+
+    found = measure_skipping(run.settings.master, WORKLOADS, run.progress)
+    return [
+        "## Events that detection need not read\n\n"
+        "Two patterns of rare types over published days whose files say when which types occur, and over the same days "
+        "in files that do not. A read event is one of a row group that is read. Seconds on the wall, after a first day, "
+        "of which plan and statistics are made.\n\n" + skipping_table(found)
+    ]
+
+
 _SECTIONS: Mapping[str, Callable[[_Run], list[str]]] = {
     "detection": _detection,
     "mechanisms": _mechanisms,
@@ -235,4 +247,5 @@ _SECTIONS: Mapping[str, Callable[[_Run], list[str]]] = {
     "statistics": _statistics,
     KERNEL_COSTS: _kernel_costs,
     WORKLOAD: _workload,
+    SKIPPING: _skipping,
 }
