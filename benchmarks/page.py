@@ -234,8 +234,8 @@ def _skipping(run: _Run) -> list[str]:
     return [
         "## Events that detection need not read\n\n"
         "Two patterns of rare types over published days whose files say when which types occur, and over the same days "
-        "in files that do not. A read event is one of a row group that is read. Seconds on the wall, after a first day, "
-        "of which plan and statistics are made.\n\n" + skipping_table(found)
+        "in files that do not. A read event is one of a row group that is read. Seconds on the wall, after a first "
+        "day, of which plan and statistics are made.\n\n" + skipping_table(found)
     ]
 
 
