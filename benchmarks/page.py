@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 BENCHMARKS = ("detection", "mechanisms", "strategies", "ingestion", "statistics")
 """What is measured unless something is asked for, in the order of the page."""
-KERNEL_COSTS, WORKLOAD, SCALE = "kernel-costs", "workload", "scale"
+KERNEL_COSTS, WORKLOAD, SKIPPING, SCALE = "kernel-costs", "workload", "skipping", "scale"
 """What is measured only when it is asked for."""
 
 
@@ -30,7 +30,7 @@ class Settings:
     Attributes
     ----------
     names
-        Of `BENCHMARKS`, `KERNEL_COSTS`, `WORKLOAD` or `SCALE`.
+        Of `BENCHMARKS`, `KERNEL_COSTS`, `WORKLOAD`, `SKIPPING` or `SCALE`.
     lengths
         Lengths of the stock stream for the columnar kernel; the longest is that of the strategies, too.
     mechanism_length
@@ -83,7 +83,7 @@ def make_page(settings: Settings, progress: Progress, report: Callable[[str], No
     """
     run = _Run(settings, progress, Streams(settings.data, settings.looks), report)
     sections = [_head(settings)]
-    for name in (*BENCHMARKS, KERNEL_COSTS, WORKLOAD, SCALE):
+    for name in (*BENCHMARKS, KERNEL_COSTS, WORKLOAD, SKIPPING, SCALE):
         if name in settings.names:
             report(f"measuring {name}")
             sections += _SECTIONS[name](run)
@@ -233,6 +233,18 @@ def _workload(run: _Run) -> list[str]:
     return workload_sections(measured, settings.master)
 
 
+def _skipping(run: _Run) -> list[str]:
+    from benchmarks.skipping import WORKLOADS, measure_skipping, skipping_table
+
+    found = measure_skipping(run.settings.master, WORKLOADS, run.progress)
+    return [
+        "## Events that detection need not read\n\n"
+        "Two patterns of rare types over published days whose files say when which types occur, and over the same days "
+        "in files that do not. A read event is one of a row group that is read. Seconds on the wall, after a first "
+        "day, of which plan and statistics are made.\n\n" + skipping_table(found)
+    ]
+
+
 def _scale(run: _Run) -> list[str]:
     from benchmarks.scale import measure_scale, sizes_of
     from benchmarks.scale_page import scale_sections
@@ -250,5 +262,6 @@ _SECTIONS: Mapping[str, Callable[[_Run], list[str]]] = {
     "statistics": _statistics,
     KERNEL_COSTS: _kernel_costs,
     WORKLOAD: _workload,
+    SKIPPING: _skipping,
     SCALE: _scale,
 }

@@ -246,14 +246,16 @@ def open_data_file(
         yield writer
 
 
-def write_data_file(path: str, table: pa.Table, schema: pa.Schema) -> str:
+def write_data_file(path: str, table: pa.Table, schema: pa.Schema, footer: Mapping[str, str] | None = None) -> str:
     """Write a table as one Parquet file and return its path.
 
     The columns are brought into the order and types of `schema` (dictionaries become strings; a column that is
-    missing is null).
+    missing is null). `footer` is metadata of the file.
     """
     with open_data_file(path, schema) as writer:
         writer.write_table(conform(table, schema), row_group_size=ROW_GROUP_ROWS)
+        if footer:
+            writer.add_key_value_metadata(dict(footer))
     return path
 
 

@@ -179,6 +179,12 @@ def _print_summary(
                 rest = [number for name, number in totals.items() if name not in listed]
                 shown.caption = f"and {counted(len(rest), 'pattern')} with {sum(rest):,} matches together"
             console.print(shown)
+        days, events = outcome.skipped(pattern_set.name)
+        if events:
+            console.print(
+                f"{pattern_set.name}: detection did not read {counted(events, 'event')}, and {days} of "
+                f"{counted(len(done), 'day')} not at all: no match is possible there"
+            )
     if any(outcome.pending.values()):
         console.print(
             "pending: not final before later events, or behind such matches; the run of the day in which they become "

@@ -13,6 +13,7 @@ from cep_pipeline.events.derived import Carry, derive
 from cep_pipeline.events.merge import EventRange
 from cep_pipeline.events.parse import RejectedRows, read_run
 from cep_pipeline.events.schema import StreamSchema
+from cep_pipeline.events.type_spells import footer_of
 from cep_pipeline.storage import DataDirectory, write_data_file
 
 
@@ -43,7 +44,8 @@ def finish_range(task: FinishTask, number: int, attempt: int) -> str:
     seq = pa.array(np.arange(first_seq, first_seq + events.num_rows, dtype=np.int64))
     days = pa.repeat(pa.scalar(day, pa.date32()), events.num_rows)
     events = events.append_column(SEQ, seq).append_column(DAY, days)
-    return write_data_file(task.directory.file(number, attempt), events, events_columns(task.schema))
+    footer = footer_of(events, task.schema.type_attribute)
+    return write_data_file(task.directory.file(number, attempt), events, events_columns(task.schema), footer)
 
 
 @dataclass(frozen=True)

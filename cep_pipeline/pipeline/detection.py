@@ -4,34 +4,40 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
 from datetime import date, timedelta
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
 from cep_pipeline.detection.mechanisms import choose_mechanisms
 from cep_pipeline.detection.output_policy import has_output_policy
 from cep_pipeline.detection.planned import plan_for
 from cep_pipeline.events.timestamps import day_bounds
+from cep_pipeline.events.type_spells import TypeSpells
 from cep_pipeline.patterns.pattern import Pattern, Strategy
 from cep_pipeline.pipeline.configuration import PatternSet, patterns_of
 from cep_pipeline.pipeline.day_work import DayWork, DetectedDay, Progress
 from cep_pipeline.pipeline.plans import plan_of
 from cep_pipeline.planning import Plan
+from cep_pipeline.slices.candidates import Spans, final_instants
 from cep_pipeline.slices.events_input import columns_needed
 from cep_pipeline.slices.ownership import LookBack, can_pend, counts_in_partitions, look_back, waits_for_later_events
 from cep_pipeline.slices.prepared import Boundary
 from cep_pipeline.spark.keeping import CarryState
 from cep_pipeline.spark.partitions import EarlierEvents, GatheringTask, PartitionedEvents
 from cep_pipeline.spark.slicing import (
+    DayPart,
     Pieces,
     RowGroup,
     Slice,
     cut,
     first_read,
     instant_before,
-    read_row_groups,
+    parts_to_read,
+    read_summaries,
     slices_between,
 )
 from cep_pipeline.storage import DataDirectory, digest_of, folder_name
@@ -114,6 +120,10 @@ def detect_days(
     made = []
     for work, day, result in zip(works, days, results, strict=True):
         counts = {"matches": sum(result.matches.values()), "slices": result.slices}
+        if day.skipped_events:
+            counts[SKIPPED_EVENTS] = day.skipped_events
+        # Where only candidates were read, shares of what was read say nothing of the day.
+        observed = replace(result.observed, observations=()) if day.skipped_events else result.observed
         share = result.slices / slices if slices else 1 / len(works)
         work.done(RunStep(f"detect {pattern_set.name}", seconds * share, counts))
         made.append(
@@ -125,7 +135,7 @@ def detect_days(
                 plan.version if plan is not None else None,
                 result.carry_out.to_json(),
                 result.pending,
-                result.observed.shortened(MOST_ORDERS_PUBLISHED),
+                observed.shortened(MOST_ORDERS_PUBLISHED),
             )
         )
     return made
@@ -133,10 +143,11 @@ def detect_days(
 
 @dataclass(frozen=True)
 class _PreparedDay:
-    """A day that is ready to be detected: its slices, and what its matches follow from."""
+    """A day that is ready to be detected: its slices, what its matches follow from, and how much is not read."""
 
     sliced: SlicedJob
     fingerprint: MatchesFingerprint
+    skipped_events: int
 
     @classmethod
     def of(
@@ -155,10 +166,11 @@ class _PreparedDay:
         events = pin_events(work, [pattern_set])
         carry_in = CarryState.from_json(carried, pattern_set.version)
         gathered = list(_partitioned(spark, work, patterns, events, carry_in, scratch))
+        reading = Reading.of(work, events, patterns)
         slices: list[Slice] = []
         # Without events of its own a day has no new matches, but those that waited become final.
-        if events.events_of(work) or any(map(can_pend, patterns)):
-            slices = cut_day(spark, work, events, WorkEstimate(patterns, plan))
+        if reading.parts and (events.events_of(work) or any(map(can_pend, patterns))):
+            slices = cut_day(spark, work, events, reading, WorkEstimate(patterns, plan))
         behind = slices_between(events.row_groups, [work.end, None], events.look_back)
         job = DetectionJob(
             patterns=patterns,
@@ -188,8 +200,9 @@ class _PreparedDay:
             carry_in=digest_of(carried),
             end_of_stream=end_of_stream,
         )
-        sliced = SlicedJob(job, slices, behind[0] if behind else Slice(work.end, None, (), events.look_back))
-        return cls(sliced, fingerprint)
+        nothing = Slice(work.end, None, (), events.look_back)
+        sliced = SlicedJob(job, slices, (behind[0] if behind else nothing) if reading.behind else None)
+        return cls(sliced, fingerprint, reading.skipped_events)
 
 
 def publish_detected(work: DayWork, detected: DetectedDay) -> PublishedMatches:
@@ -214,6 +227,8 @@ def publish_detected(work: DayWork, detected: DetectedDay) -> PublishedMatches:
     return published
 
 
+SKIPPED_EVENTS = "skipped events"
+"""Name of the count of the day's events that no task of its detection read."""
 MOST_ORDERS_PUBLISHED = 64
 """Temporal orders of each clause's matches that are kept with a day."""
 
@@ -304,6 +319,8 @@ class DayEvents:
         Those of the look-back and the day, in stream order.
     look_back
         How far before their start slices of the day read.
+    summaries
+        Those of the files of the row groups, in stream order.
     """
 
     snapshot: EventsSnapshot
@@ -311,6 +328,7 @@ class DayEvents:
     start: Boundary
     row_groups: tuple[RowGroup, ...]
     look_back: LookBack
+    summaries: tuple[TypeSpells, ...]
 
     def events_of(self, work: DayWork) -> int:
         """Number of events of the day itself."""
@@ -333,31 +351,96 @@ def pin_events(work: DayWork, pattern_sets: Sequence[PatternSet]) -> DayEvents:
     by_positions = snapshot.day_of_positions(begun, reach.positions)
     first_day = None if by_positions is None else min(by_time, by_positions)
     files = work.tables.events_files(first_day, work.day, snapshot=snapshot)
-    return DayEvents(snapshot, first_day, start, tuple(read_row_groups(file.path for file in files)), reach)
+    type_attribute = patterns_of(pattern_sets)[0].type_attribute
+    row_groups, summaries = read_summaries((file.path for file in files), type_attribute)
+    return DayEvents(snapshot, first_day, start, tuple(row_groups), reach, tuple(summaries))
 
 
-def cut_day(spark: SparkSession, work: DayWork, events: DayEvents, weigh: WorkEstimate) -> list[Slice]:
-    """Cut the day, from `events.start` on, into slices of about equal work (`slices_of_a_day`)."""
+@dataclass(frozen=True)
+class Reading:
+    """The part of a day that its detection reads: matches can become final nowhere else (`slices/candidates.py`).
+
+    Attributes
+    ----------
+    parts
+        In stream order; none where the day cannot have a match.
+    behind
+        Whether matches of the day, or of earlier ones, may be final after it.
+    skipped_events
+        Events of the day in row groups that are not read.
+    """
+
+    parts: tuple[DayPart, ...]
+    behind: bool
+    skipped_events: int
+
+    @classmethod
+    def of(cls, work: DayWork, events: DayEvents, patterns: Sequence[Pattern]) -> Reading:
+        """Ask the summaries of the day's files."""
+        groups, start, end = events.row_groups, events.start, work.end
+        own = sum(group.rows for group in groups if start <= group.last)
+
+        def parts_at(instants: Spans) -> list[DayPart]:
+            return parts_to_read(groups, start, end, events.look_back, instants)
+
+        instants = final_instants(patterns, events.summaries, lambda instants: _rows_of(parts_at(instants)) >= own)
+        parts = parts_at(instants)
+        return cls(tuple(parts), bool(instants) and int(instants.last[-1]) >= end[0], own - _rows_of(parts))
+
+
+def _rows_of(parts: Iterable[DayPart]) -> int:
+    return sum(group.rows for part in parts for group in part.row_groups)
+
+
+def cut_day(
+    spark: SparkSession, work: DayWork, events: DayEvents, reading: Reading, weigh: WorkEstimate
+) -> list[Slice]:
+    """Cut what is read of the day, from `events.start` on, into slices of about equal work (`slices_of_a_day`)."""
     from cep_pipeline.spark.detection import read_pieces
 
-    rows, parallelism = events.events_of(work), spark.sparkContext.defaultParallelism
-    needed = events.row_groups[first_read(events.row_groups, events.start, events.look_back) :]
-    bounds: dict[str, Any] = {"start": events.start, "end": work.end, "look_back": events.look_back}
+    rows = _rows_of(reading.parts) if reading.skipped_events else events.events_of(work)
+    needed = _needed(events, reading.parts)
+    estimated = again = None
     if rows < LEAST_ROWS:  # it is over sooner than its events have been looked at
-        count = slices_of_a_day(work.settings.slices_per_core, len(weigh.patterns), rows, rows, parallelism)
-        return cut(Pieces.even(needed), **bounds, count=count)
-    pieces = read_pieces(spark, weigh.patterns, needed)
-    estimated, again = weigh(pieces)
-    owned = pieces.times_us[:-1] >= events.start[0]
+        pieces = Pieces.even(needed)
+    else:
+        pieces = read_pieces(spark, weigh.patterns, needed)
+        estimated, again = weigh(pieces)
+    work_of = np.diff(pieces.rows) if estimated is None else estimated
+    begins = pieces.times_us[:-1]
+    owned = [(begins >= part.start[0]) & (begins < part.end[0]) for part in reading.parts]
+    works = [float(work_of[of_part].sum()) for of_part in owned]
+    anywhere = np.logical_or.reduce(owned)
     count = slices_of_a_day(
         work.settings.slices_per_core,
         len(weigh.patterns),
-        float(estimated[owned].sum()),
+        rows if estimated is None else sum(works),
         rows,
-        parallelism,
-        float(again[owned].mean()) if owned.any() else 0.0,
+        spark.sparkContext.defaultParallelism,
+        float(again[anywhere].mean()) if again is not None and anywhere.any() else 0.0,
     )
-    return cut(pieces, **bounds, count=count, work=estimated, again=again)
+    return [
+        slice_
+        for part, own_work in zip(reading.parts, works, strict=True)
+        for slice_ in cut(
+            pieces,
+            start=part.start,
+            end=part.end,
+            look_back=events.look_back,
+            count=count if len(works) == 1 else max(round(count * own_work / max(sum(works), 1.0)), 1),
+            work=estimated,
+            again=again,
+        )
+    ]
+
+
+def _needed(events: DayEvents, parts: Iterable[DayPart]) -> list[RowGroup]:
+    """The row groups of the parts and of their look-back, in stream order."""
+    found: dict[RowGroup, None] = {}
+    for part in parts:
+        first = first_read(events.row_groups, part.start, events.look_back)
+        found |= dict.fromkeys(group for group in events.row_groups[first:] if group.first < part.end)
+    return list(found)
 
 
 MANY_PATTERNS = 100

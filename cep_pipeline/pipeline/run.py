@@ -16,7 +16,7 @@ from cep_pipeline.errors import CepError, InputError
 from cep_pipeline.pipeline.configuration import PatternSet, SparkSettings, Stream
 from cep_pipeline.pipeline.day import OPTIONS, STEPS, detect_ahead, record_failure, record_run, refuse_end_before
 from cep_pipeline.pipeline.day_work import DayWork, Observer
-from cep_pipeline.pipeline.detection import waits_at_the_end
+from cep_pipeline.pipeline.detection import SKIPPED_EVENTS, waits_at_the_end
 from cep_pipeline.pipeline.plans import check_runnable
 from cep_pipeline.pipeline.stream_days import raw_files
 from cep_pipeline.storage import new_scratch, remove_scratch
@@ -90,6 +90,12 @@ class RunOutcome:
     def pending(self) -> Mapping[str, Mapping[str, int]]:
         """Pattern set -> pattern -> matches that wait for days after the last one whose matches were detected."""
         return next((day.pending for day in reversed(self.days) if day.matches), {})
+
+    def skipped(self, pattern_set: str) -> tuple[int, int]:
+        """Return on how many days the detection of a pattern set read nothing, and how many events it did not read."""
+        steps = [step for day in self.days for step in day.steps if step.name == f"detect {pattern_set}"]
+        counts = [step.counts for step in steps if step.counts.get(SKIPPED_EVENTS)]
+        return sum(not one["slices"] for one in counts), sum(one[SKIPPED_EVENTS] for one in counts)
 
 
 def new_run_id() -> str:

@@ -16,7 +16,9 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from cep_pipeline.events.type_spells import TypeSpells, spells_in
 from cep_pipeline.expressions.columns import Array
+from cep_pipeline.slices.candidates import Spans
 from cep_pipeline.slices.ownership import LookBack
 from cep_pipeline.slices.prepared import Boundary
 from cep_pipeline.storage import open_filesystem
@@ -80,35 +82,60 @@ def _by_file(row_groups: Iterable[RowGroup]) -> list[tuple[str, list[RowGroup]]]
 
 def open_events(path: str) -> pq.ParquetFile:
     """Open a file of events so that its text columns are read as dictionaries: the split by type needs their codes."""
+    metadata = _footer(path)
     filesystem, name = open_filesystem(path)
-    metadata = pq.read_metadata(filesystem.open_input_file(name))
     texts = [field.name for field in metadata.schema.to_arrow_schema() if pa.types.is_string(field.type)]
     return pq.ParquetFile(filesystem.open_input_file(name), metadata=metadata, read_dictionary=texts)
 
 
 def read_row_groups(paths: Iterable[str]) -> list[RowGroup]:
     """Row groups of sorted events files, in stream order, from the files' footers alone."""
-    found = []
-    for path in paths:
-        filesystem, name = open_filesystem(path)
-        metadata = pq.read_metadata(filesystem.open_input_file(name))
-        names = [metadata.schema.column(i).path for i in range(metadata.num_columns)]
-        time, seq = names.index("timestamp"), names.index("seq")
-        for index in range(metadata.num_row_groups):
-            group = metadata.row_group(index)
-            if group.num_rows == 0:
-                continue
-            times, seqs = group.column(time).statistics, group.column(seq).statistics
-            found.append(
-                RowGroup(
-                    path=path,
-                    index=index,
-                    rows=group.num_rows,
-                    first=(_microseconds(times.min), int(seqs.min)),
-                    last=(_microseconds(times.max), int(seqs.max)),
-                )
-            )
+    found = [group for path in paths for group in _row_groups(path, _footer(path))]
     return sorted(found, key=lambda row_group: row_group.first)
+
+
+def read_summaries(paths: Iterable[str], type_attribute: str) -> tuple[list[RowGroup], list[TypeSpells]]:
+    """Row groups of sorted events files, as `read_row_groups` gives them, and the summary of each file in their order.
+
+    A file that was written without a summary has one that says nothing.
+    """
+    groups: list[RowGroup] = []
+    summaries = []
+    for path in paths:
+        footer = _footer(path)
+        own = _row_groups(path, footer)
+        groups += own
+        if own:
+            spells = spells_in(footer.metadata, type_attribute)
+            first_us, last_us = min(group.first[0] for group in own), max(group.last[0] for group in own)
+            summaries.append(spells or TypeSpells.unknown(type_attribute, first_us, last_us, footer.num_rows))
+    return sorted(groups, key=lambda row_group: row_group.first), summaries
+
+
+def _footer(path: str) -> pq.FileMetaData:
+    filesystem, name = open_filesystem(path)
+    return pq.read_metadata(filesystem.open_input_file(name))
+
+
+def _row_groups(path: str, metadata: pq.FileMetaData) -> list[RowGroup]:
+    found = []
+    names = [metadata.schema.column(i).path for i in range(metadata.num_columns)]
+    time, seq = names.index("timestamp"), names.index("seq")
+    for index in range(metadata.num_row_groups):
+        group = metadata.row_group(index)
+        if group.num_rows == 0:
+            continue
+        times, seqs = group.column(time).statistics, group.column(seq).statistics
+        found.append(
+            RowGroup(
+                path=path,
+                index=index,
+                rows=group.num_rows,
+                first=(_microseconds(times.min), int(seqs.min)),
+                last=(_microseconds(times.max), int(seqs.max)),
+            )
+        )
+    return found
 
 
 def _microseconds(value: object) -> int:
@@ -372,6 +399,64 @@ def slices_between(
         if needed:
             slices.append(Slice(start, end, needed, look_back))
     return slices
+
+
+@dataclass(frozen=True)
+class DayPart:
+    """A part `[start, end)` of a day in which matches can become final, and the row groups of the day that it reads."""
+
+    start: Boundary
+    end: Boundary
+    row_groups: tuple[RowGroup, ...]
+
+
+def parts_to_read(
+    row_groups: Sequence[RowGroup], start: Boundary, end: Boundary, look_back: LookBack, instants: Spans
+) -> list[DayPart]:
+    """The parts of a day that must be read for the matches which become final at some instants.
+
+    No two of them read one row group, and together they read only those that they need. A day of which all row groups
+    are needed is one part.
+
+    Parameters
+    ----------
+    row_groups
+        Sorted row groups that reach from the look-back before `start` to `end`.
+    instants
+        Timestamps in microseconds, which may lie outside the day.
+    """
+    own = tuple(row_group for row_group in row_groups if start <= row_group.last and row_group.first < end)
+    whole = [DayPart(start, end, own)]
+    instants = instants.within(Spans.of([start[0]], [end[0] - 1]))
+    if not instants:
+        return []
+    firsts = np.array([row_group.first[0] for row_group in row_groups], np.int64)
+    lasts = np.maximum.accumulate(np.array([row_group.last[0] for row_group in row_groups], np.int64))
+    rows = np.cumsum([0, *(row_group.rows for row_group in row_groups)])
+    by_time = np.searchsorted(lasts, instants.first - look_back.time_us)
+    before = np.searchsorted(lasts, instants.first)
+    by_positions = np.searchsorted(rows, rows[before] - look_back.positions, "right") - 1
+    from_group = np.maximum(np.minimum(by_time, by_positions), 0)
+    to_group = np.searchsorted(firsts, instants.last, "right")
+    begins = np.ones(len(from_group), dtype=bool)
+    begins[1:] = from_group[1:] > np.maximum.accumulate(to_group)[:-1]
+    at_first = np.flatnonzero(begins)
+    at_last = np.append(at_first[1:], len(begins)) - 1
+    parts = []
+    for one, other in zip(at_first.tolist(), at_last.tolist(), strict=True):
+        read = tuple(group for group in row_groups[from_group[one] : to_group[other]] if start <= group.last)
+        parts.append(
+            DayPart(
+                max(start, (int(instants.first[one]), _BEFORE_ALL)),
+                min(end, (int(instants.last[other]) + 1, _BEFORE_ALL)),
+                read,
+            )
+        )
+    return whole if sum(len(part.row_groups) for part in parts) >= len(own) else parts
+
+
+_BEFORE_ALL = -(2**62)
+"""A seq that is before those of all events of a timestamp."""
 
 
 def first_read(row_groups: Sequence[RowGroup], start: Boundary, look_back: LookBack) -> int:

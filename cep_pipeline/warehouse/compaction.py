@@ -20,6 +20,7 @@ from pyiceberg.io.pyarrow import parquet_file_to_data_file
 from pyiceberg.manifest import DataFile
 from pyiceberg.table import Table, Transaction
 
+from cep_pipeline.events.type_spells import footer_of, type_attribute_in
 from cep_pipeline.storage import ROW_GROUP_ROWS, conform, make_durable, open_data_file, open_filesystem, storage_errors
 from cep_pipeline.warehouse import commits, iceberg_tables
 from cep_pipeline.warehouse.catalog import Beside
@@ -142,10 +143,27 @@ def rewrite_files(
     first = paths[0].removesuffix(".parquet").split(_PACKED)[0]
     target = f"{first}{_PACKED}{uuid.uuid4().hex[:8]}.parquet"
     dictionaries = REPEATING_IN_MATCHES if table_name == "matches" else None
+    type_attribute = _summarised_by(paths) if table_name == "events" else None
+    summarised: list[pa.Table] = []
     with open_data_file(target, columns, dictionaries=dictionaries) as writer:
         for rows in _row_groups(read_pieces(paths, columns, keep)):
-            writer.write_table(change(rows), row_group_size=ROW_GROUP_ROWS)
+            changed = change(rows)
+            writer.write_table(changed, row_group_size=ROW_GROUP_ROWS)
+            if type_attribute is not None:
+                summarised.append(changed)
+        if type_attribute is not None and summarised:
+            writer.add_key_value_metadata(footer_of(pa.concat_tables(summarised), type_attribute))
     return target
+
+
+def _summarised_by(paths: Sequence[str]) -> str | None:
+    """The type attribute by which all of these files of events are summarised; None where one is not."""
+    found = set()
+    for path in paths:
+        filesystem, inner = open_filesystem(path)
+        with storage_errors(f"reading {path}"):
+            found.add(type_attribute_in(pq.read_metadata(inner, filesystem=filesystem).metadata))
+    return found.pop() if len(found) == 1 else None
 
 
 def read_pieces(paths: Sequence[str], columns: pa.Schema, keep: pc.Expression | None = None) -> Iterator[pa.Table]:

@@ -5,7 +5,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, date, datetime, timedelta
 from pathlib import Path
@@ -19,6 +19,7 @@ import pyarrow.parquet as pq
 from cep_pipeline.events.columns import SEQ_PER_DAY, events_columns
 from cep_pipeline.events.raw_files import RawFile
 from cep_pipeline.events.schema import StreamSchema
+from cep_pipeline.events.type_spells import footer_of
 from cep_pipeline.patterns.pattern import Pattern
 from cep_pipeline.pipeline.configuration import PatternSet, SparkSettings
 from cep_pipeline.pipeline.day_work import DayWork, DetectedDay
@@ -47,6 +48,8 @@ class LocalDays:
         Where files are written.
     row_group_size, slices, mechanism
         Events of a row group, slices of a day, and what finds the matches (None: the fastest that does).
+    unsummarised
+        The days whose files say nothing of the types in them, like those of earlier versions.
     """
 
     schema: StreamSchema
@@ -56,6 +59,7 @@ class LocalDays:
     slices: int = 3
     version: str = "v1"
     mechanism: str | None = None
+    unsummarised: Container[date] = ()
     days: dict[date, PublishedDay] = field(default_factory=dict)
     files: dict[date, EventsFile] = field(default_factory=dict)
     detected: dict[date, DetectedDay] = field(default_factory=dict)
@@ -73,7 +77,9 @@ class LocalDays:
         path = self.folder / f"events-{day}.parquet"
         with_day = events.append_column("day", pa.array([day] * events.num_rows, pa.date32()))
         write_data_file(str(path), with_day, self.events_schema)
-        pq.write_table(pq.read_table(path), path, row_group_size=self.row_group_size)
+        plain = pq.read_table(path)
+        footer = footer_of(events, self.schema.type_attribute) if day not in self.unsummarised else {}
+        pq.write_table(plain.replace_schema_metadata(footer), path, row_group_size=self.row_group_size)
         times, seqs = events["timestamp"].cast(pa.int64()).to_pylist(), events["seq"].to_pylist()
         self.files[day] = EventsFile(
             str(path), day, events.num_rows, path.stat().st_size, (times[0], seqs[0]), (times[-1], seqs[-1])
