@@ -12,6 +12,7 @@ import pyarrow as pa
 
 from cep_pipeline.events.columns import QUARANTINE_SCHEMA
 from cep_pipeline.events.raw_files import RawFile
+from cep_pipeline.events.type_spells import footer_of
 from cep_pipeline.storage import digest_of, write_data_file
 from cep_pipeline.warehouse.fingerprints import EventsFingerprint, MatchesFingerprint
 from cep_pipeline.warehouse.layout import MATCHES_SCHEMA
@@ -63,9 +64,10 @@ def write_events(tables: StreamTables, day: date, prices: Sequence[float], *, ru
     directory = tables.events_directory(day, run_id=run_id)
     events = events_of(day, prices)
     size = -(-len(prices) // parts)
+    pieces = [events.slice(task * size, size) for task in range(parts)]
     return [
-        write_data_file(directory.file(task), events.slice(task * size, size), tables.events_schema)
-        for task in range(parts)
+        write_data_file(directory.file(task), piece, tables.events_schema, footer_of(piece, "symbol"))
+        for task, piece in enumerate(pieces)
     ]
 
 

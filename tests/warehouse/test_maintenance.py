@@ -6,9 +6,11 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
+import pyarrow.parquet as pq
 import pytest
 
 from cep_pipeline.errors import CepError, InputError
+from cep_pipeline.events.type_spells import FOOTER_KEY, footer_of, spells_in
 from cep_pipeline.storage import write_data_file
 from cep_pipeline.warehouse import commits, compaction
 from cep_pipeline.warehouse.fingerprints import NO_CARRY
@@ -199,6 +201,15 @@ def test_small_files_of_a_day_are_merged_with_the_same_rows_in_the_same_order(ta
     assert tables.warehouse.maintain().merged_files == 0
     publish_day(tables, MONDAY, [5.0, 6.0], parts=2)
     assert tables.read_events().column("price").to_pylist() == [5.0, 6.0, 11.0]
+
+
+def test_a_merged_file_says_when_its_types_occur(tables: StreamTables) -> None:
+    publish_day(tables, MONDAY, [float(number) for number in range(10)], parts=5)
+    tables.warehouse.maintain()
+    (merged,) = tables.events_files()
+    spells = spells_in(pq.read_metadata(merged.path).metadata, "symbol")
+    assert spells is not None and spells.rows == 10 and spells.types[:3] == ("S0", "S1", "S2")
+    assert spells.to_text() == footer_of(tables.read_events(), "symbol")[FOOTER_KEY]
 
 
 def test_files_are_merged_up_to_the_number_of_rows_and_never_across_an_overlap(tables: StreamTables) -> None:
