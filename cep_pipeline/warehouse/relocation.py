@@ -21,6 +21,7 @@ from typing import Any
 import sqlalchemy as sql
 from pyiceberg.avro.file import AvroFile, AvroOutputFile
 from pyiceberg.catalog.sql import IcebergTables, SqlCatalogBaseTable
+from pyiceberg.exceptions import ValidationError
 from pyiceberg.manifest import ManifestContent, ManifestEntryStatus
 from pyiceberg.serializers import FromInputFile, ToOutputFile
 from pyiceberg.table.metadata import TableMetadataUtil
@@ -275,9 +276,10 @@ def _copied(table: str, path: str) -> Iterator[None]:
             f"{path}: the metadata of {table} is not there. Copy or move the whole warehouse to its new place, and "
             "relocate again"
         ) from error
-    except (ValueError, KeyError, IndexError, TypeError, EOFError, zlib.error) as error:
+    except (ValidationError, ValueError, KeyError, IndexError, TypeError, EOFError, zlib.error) as error:
+        said = " ".join(str(error).split())[:200]
         raise InputError(
-            f"{path}: the metadata of {table} cannot be read ({type(error).__name__}: {error}); copy it again"
+            f"{path}: the metadata of {table} cannot be read ({type(error).__name__}: {said}); copy it again"
         ) from error
 
 

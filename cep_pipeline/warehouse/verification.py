@@ -14,6 +14,7 @@ from collections.abc import Callable, Collection, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from datetime import date
+from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import pyarrow as pa
@@ -176,7 +177,7 @@ def _streams(warehouse: Store, streams: Collection[str] | None) -> list[str]:
     return known if streams is None else sorted(set(streams))
 
 
-def _tables(column: Any) -> sql.Select[tuple[str]]:
+def _tables(column: Any) -> sql.Select[Any]:
     """A column of the catalog's own list of tables; other catalogs may be in the same database."""
     return sql.select(column).where(IcebergTables.catalog_name == CATALOG_NAME)
 
@@ -274,7 +275,7 @@ def _follow(
         path = manifest.manifest_path
         if path not in seen:
             try:
-                seen[path] = _attempt(warehouse, path, lambda manifest=manifest: _entries(table, manifest, sizes))
+                seen[path] = _attempt(warehouse, path, partial(_entries, table, manifest, sizes))
             except _Damaged as error:
                 seen[path] = None
                 said = f"a manifest of {state.place} cannot be read: {error}"
@@ -414,7 +415,7 @@ def _plan_damages(warehouse: Store, state: _TableState) -> Iterator[Damage]:
     columns = pa.schema([("pattern_set", pa.string()), ("version", pa.int64())])
     for path in state.current:
         try:
-            rows = _attempt(warehouse, path, lambda path=path: read_data_file(path, columns)).to_pylist()
+            rows = _attempt(warehouse, path, partial(read_data_file, path, columns)).to_pylist()
         except _Damaged:
             return  # the file is named with the others
         for row in rows:

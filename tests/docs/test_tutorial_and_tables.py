@@ -232,7 +232,7 @@ def test_other_engines_find_the_tables_in_the_catalog(
     folder, _ = project
     found, _ = as_iceberg_tables(folder)
     with chdir(folder):
-        for name in ("matches", "events", "quarantine", "runs"):
+        for name in ("matches", "events", "quarantine"):
             alone = StaticTable.from_metadata(found["metadata_file"](name))
             assert alone.scan().to_arrow().num_rows == len(tables[name]) > 0
             assert alone.current_snapshot() is not None
