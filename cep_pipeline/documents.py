@@ -141,7 +141,9 @@ def _fill_in(path: Path, node: yaml.Node) -> None:
 
         node.value = _VARIABLE.sub(value_of, node.value)
         if node.style is None:
-            node.tag = yaml.SafeLoader("").resolve(yaml.ScalarNode, node.value, (True, False))
+            node.tag = yaml.SafeLoader("").resolve(  # type: ignore[no-untyped-call]
+                yaml.ScalarNode, node.value, (True, False)
+            )
 
 
 def _refuse_repeated_keys(path: Path, node: yaml.Node | None) -> None:

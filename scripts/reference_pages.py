@@ -38,7 +38,8 @@ CHECKOUT = Path(__file__).resolve().parents[1]
 MADE = "This page is made by `python scripts/reference_pages.py`; its words come from the code. -->"
 
 COMMAND_GROUPS = {
-    "Run and look": ("run", "matches", "status", "maintain", "verify", "relocate"),
+    "Run and look": ("run", "matches", "status"),
+    "The warehouse and the workers": ("maintain", "verify", "relocate", "forget", "package"),
     "Patterns over files": ("detect", "expand"),
     "Plans and statistics": ("plan", "explain", "statistics"),
     "When the data change": ("invariants", "replan"),

@@ -139,12 +139,9 @@ class Composition:
                 assert how["condition"] == "service_completed_successfully"
                 assert self.processes[needed].wait(HEALTHY_AFTER_S) == 0, self.log(needed)
         for name in self._names(service, self.wanted[service]):
-            command = self.command(service, name)
-            if command[0].startswith("docker/"):
-                command = ["sh", *command]
             with (self.folder / f"{name}.log").open("wb") as log:
                 self.processes[name] = subprocess.Popen(
-                    command,
+                    self.command(service, name),
                     env=self.environment(service),
                     cwd=CHECKOUT,
                     stdin=subprocess.DEVNULL,

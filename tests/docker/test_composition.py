@@ -42,9 +42,10 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def matches(location: Path, catalog: str | None = None) -> pa.Table:
+    """All matches, by their ids: in the table they are in the order of slices, and more cores make more slices."""
     found = Warehouse.open(location, catalog).open_stream(STREAM).read_matches("market")
     assert set(found["final_day"].to_pylist()) == {DAY}
-    return found
+    return found.sort_by([("pattern", "ascending"), ("match_id", "ascending")])
 
 
 @pytest.fixture(scope="module")
