@@ -38,7 +38,7 @@ CHECKOUT = Path(__file__).resolve().parents[1]
 MADE = "This page is made by `python scripts/reference_pages.py`; its words come from the code. -->"
 
 COMMAND_GROUPS = {
-    "Run and look": ("run", "matches", "status", "maintain"),
+    "Run and look": ("run", "matches", "status", "maintain", "forget"),
     "Patterns over files": ("detect", "expand"),
     "Plans and statistics": ("plan", "explain", "statistics"),
     "When the data change": ("invariants", "replan"),
