@@ -10,6 +10,7 @@ A run takes the lease of a day, lets tasks write files, and publishes exactly th
 A publication goes through these modules: `stream_tables` (what can be published), `leases` (one writer a day), `units`
 (records and fingerprints of what is published, and what is stale), `commits` (one commit a unit), `catalog` (the
 commit and the records in one transaction of the `database`). `stream_reader` reads what is published; `layout` says
-how it is stored, `records` and `fingerprints` what it means; `iceberg_tables` makes tables,
-`maintenance` removes what no table uses, `compaction` merges small files, and `forgetting` erases events for good. `store` is the place that all of them share, `warehouse` opens it.
+how it is stored, `records` and `fingerprints` what it means; `iceberg_tables` makes tables, `maintenance` removes what
+no table uses, `compaction` merges small files, and `forgetting` erases events for good. `store` is the place that all
+of them share, `warehouse` opens it.
 """
