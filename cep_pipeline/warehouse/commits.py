@@ -132,8 +132,9 @@ def replace_files(
     """
     update = transaction.update_snapshot(snapshot_properties=dict(summary or {}))
     operation = update.overwrite()._operation
-    with _Replacement(operation, transaction, update._io, snapshot_properties=dict(summary or {})) as replacement:
-        replacement._merge_enabled &= merge
+    replacement = _Replacement(operation, transaction, update._io, snapshot_properties=dict(summary or {}))
+    replacement._merge_enabled = replacement._merge_enabled and merge
+    with replacement:
         for file in old:
             replacement.delete_data_file(file)
         for file in new:

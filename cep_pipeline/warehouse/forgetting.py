@@ -21,6 +21,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 import sqlalchemy as sql
+from pyiceberg.exceptions import CommitFailedException
 from pyiceberg.manifest import DataFile
 from pyiceberg.table import Table, Transaction
 from pyiceberg.table.update.snapshot import ExpireSnapshots
@@ -208,12 +209,12 @@ class Forgetting:
         for name, columns in _COLUMNS_OF_TEXT.items():
             position = {"quarantine": 0, "statistics": 1}.get(name)
             for file in self._current(name):
-                day = None if position is None else commits.day_of(file.partition[position])
+                of_day = None if position is None else commits.day_of(file.partition[position])
                 rows = int(self._named(file.file_path, columns).sum())
-                if name == "statistics" and day in days:
+                if name == "statistics" and of_day in days:
                     rows = file.record_count  # counted over events that go
                 if rows:
-                    found.files.setdefault(name, []).append((file, day, rows))
+                    found.files.setdefault(name, []).append((file, of_day, rows))
         return found
 
     def _not_redone(self) -> set[date]:
@@ -339,7 +340,7 @@ class Forgetting:
                     break
                 try:
                     ExpireSnapshots(commits.UnitTransaction(table, autocommit=True)).by_ids(old).commit()
-                except commits.CommitFailedException:
+                except CommitFailedException:
                     continue
             named = maintenance.named_files(self._table(name))
             location = self.warehouse.table_location(self.stream, name)
