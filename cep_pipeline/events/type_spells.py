@@ -118,9 +118,10 @@ class TypeSpells:
     @classmethod
     def unknown(cls, type_attribute: str, first_us: int, last_us: int, rows: int) -> TypeSpells:
         """The summary of a file of which nothing is known: any event may be anywhere in it."""
-        zero = np.zeros(1, np.int64)
-        spell = [np.array([value], np.int64) for value in (first_us, last_us, 0, rows - 1, rows)]
-        return cls(type_attribute, (), 1, zero, *spell, bounds={})
+        kind, first, last, first_row, last_row, events = np.array(
+            [[0], [first_us], [last_us], [0], [rows - 1], [rows]], np.int64
+        )
+        return cls(type_attribute, (), 1, kind, first, last, first_row, last_row, events, {})
 
     @property
     def rows(self) -> int:

@@ -250,22 +250,22 @@ def _acceptable(file: TypeSpells, places: Array, conjuncts: Sequence[Conjunct]) 
 
 def _test_of(atom: Atom, file: TypeSpells) -> Callable[[int], bool] | None:
     """A function that tells whether an event of a spell can fulfil an atom; None where the summary does not tell."""
+    value: Any
     match atom:
         case Comparison(comparator, Reference() as reference, other):
-            value = _value(other)
+            holds, value = _COMPARED[comparator], _value(other)
         case Comparison(comparator, other, Reference() as reference):
-            comparator, value = comparator.mirror, _value(other)
+            holds, value = _COMPARED[comparator.mirror], _value(other)
         case Membership(Reference() as reference, values):
-            comparator, value = None, values
+            holds, value = _not_in if atom.negated else _in, values
         case Between(Reference() as reference, low, high):
             ends = _value(low), _value(high)
-            comparator, value = None, None if None in ends else ends
+            holds, value = _not_between if atom.negated else _between, None if None in ends else ends
         case _:
             return None
     bounds = file.bounds.get(reference.attribute)
     if value is None or bounds is None or reference.element not in (Element.ONLY, Element.EACH):
         return None
-    holds = _COMPARED[comparator] if comparator is not None else _among(atom)
     least, greatest = bounds
     some = next((one for one in least if one is not None), None)
     if some is not None and isinstance(some, str) != (reference.type is ValueType.STRING):
@@ -299,13 +299,18 @@ _COMPARED: dict[Comparator, Callable[[Any, Any, Any], bool]] = {
 """Comparator -> whether some value between the least and the greatest one compares so with a constant."""
 
 
-def _among(atom: Atom) -> Callable[[Any, Any, Any], bool]:
-    """Whether a value between two others can be in a list of constants, or between two of them, or not so."""
-    if isinstance(atom, Membership):
-        if atom.negated:
-            return lambda least, greatest, values: not (least == greatest and least in values)
-        return lambda least, greatest, values: any(least <= value <= greatest for value in values)
-    assert isinstance(atom, Between)
-    if atom.negated:
-        return lambda least, greatest, ends: least < ends[0] or greatest > ends[1]
-    return lambda least, greatest, ends: least <= ends[1] and greatest >= ends[0] and ends[0] <= ends[1]
+def _in(least: Any, greatest: Any, values: Sequence[Any]) -> bool:
+    """Return whether a value from the least to the greatest one can be among these; the next three are like it."""
+    return any(least <= value <= greatest for value in values)
+
+
+def _not_in(least: Any, greatest: Any, values: Sequence[Any]) -> bool:
+    return not (least == greatest and least in values)
+
+
+def _between(least: Any, greatest: Any, ends: tuple[Any, Any]) -> bool:
+    return bool(ends[0] <= ends[1] and least <= ends[1] and greatest >= ends[0])
+
+
+def _not_between(least: Any, greatest: Any, ends: tuple[Any, Any]) -> bool:
+    return bool(least < ends[0] or greatest > ends[1])
