@@ -52,8 +52,8 @@ logger = logging.getLogger(__name__)
 
 FOLDER = "CEP_SPARK_FOLDER"
 """Environment variable that names the folder of the sockets and logs of keepers."""
-LONGEST_SOCKET = 100
-"""Characters that a path of a Unix socket may have."""
+LONGEST_FOLDER = 78
+"""Characters that the path of that folder may have: a Unix socket takes 107 with its name."""
 START_S = 120.0
 GRACE_S = 20.0
 """A step whose task has gone, and a Spark application that is ended, have so long to end by themselves."""
@@ -230,7 +230,7 @@ def _make_private(folder: Path) -> None:
     status = folder.lstat()
     if status.st_uid != os.getuid() or status.st_mode & 0o077 or folder.is_symlink():
         raise InputError(f"{folder} has to be a folder of this user alone, mode 0700; name another one by {FOLDER}")
-    if len(str(folder)) > LONGEST_SOCKET - 22:
+    if len(str(folder)) > LONGEST_FOLDER:
         raise InputError(f"{folder}: the path is too long for a socket; name a shorter one by {FOLDER}")
 
 

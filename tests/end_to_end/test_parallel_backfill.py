@@ -1,8 +1,8 @@
 """A backfill with several days on their way at once, by the real scheduler, while parts of it are killed.
 
-In the middle of it the Spark application is killed, and then the scheduler with all of its tasks, as when a machine goes
-down. The scheduler is started again, the tasks are tried again, and in the end the tables are those of one sequential
-`cep run`. Then tasks are cleared, and a day is run by `airflow dags test`.
+In the middle of it the Spark application is killed, and then the scheduler with all of its tasks, as when a machine
+goes down. The scheduler is started again, the tasks are tried again, and in the end the tables are those of one `cep
+run`. Then tasks are cleared, and a day is run by `airflow dags test`.
 
 `make test` runs two days; `make test-all` ten, over a weekend, for which there are no files.
 """
