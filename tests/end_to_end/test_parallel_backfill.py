@@ -9,14 +9,13 @@ run`. Then tasks are cleared, and a day is run by `airflow dags test`.
 
 from __future__ import annotations
 
-import os
-import signal
 import socket
 import subprocess
 import sys
 import time
 import urllib.parse
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from datetime import date, timedelta
 from pathlib import Path
 from typing import Any
@@ -109,9 +108,10 @@ def killed_backfill(folder: Path, airflow: Any) -> list[str]:
     for java in spark_applications(airflow.home):
         java.kill()
         killed.append("application")
+    assert killed, "there was no application to kill"
     wait_until(airflow, lambda: bool(published_days(folder)), "the first day")
-    os.killpg(airflow.processes["scheduler"].pid, signal.SIGKILL)
-    for process in task_processes(airflow.home):
+    scheduler = psutil.Process(airflow.processes["scheduler"].pid)
+    for process in [scheduler, *scheduler.children(recursive=True)]:
         process.kill()
     airflow.processes["scheduler"].wait()
     killed.append("scheduler")
@@ -153,24 +153,14 @@ def published_days(folder: Path) -> set[date]:
     return {unit.final_day for unit in tables_of(folder, "airflow").matches_days()}
 
 
-def processes_of(home: Path) -> list[psutil.Process]:
+def spark_applications(home: Path) -> list[psutil.Process]:
+    """The JVMs of this Airflow."""
     found = []
     for process in psutil.process_iter():
-        try:
-            if process.environ().get("AIRFLOW_HOME") == str(home):
+        with suppress(psutil.Error):
+            if "java" in process.name() and process.environ().get("AIRFLOW_HOME") == str(home):
                 found.append(process)
-        except psutil.Error:
-            continue
     return found
-
-
-def spark_applications(home: Path) -> list[psutil.Process]:
-    return [one for one in processes_of(home) if "java" in one.name()]
-
-
-def task_processes(home: Path) -> list[psutil.Process]:
-    """The processes of tasks that have left the scheduler's process group."""
-    return [one for one in processes_of(home) if "supervisor" in " ".join(one.cmdline() or [one.name()])]
 
 
 def test_matches_and_events_are_those_of_one_sequential_run(
