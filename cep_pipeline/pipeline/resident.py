@@ -58,7 +58,7 @@ START_S = 120.0
 GRACE_S = 20.0
 """A step whose task has gone, and a Spark application that is ended, have so long to end by themselves."""
 _POLL_S = 0.2
-_OF_SPARK = ("AWS_", "CEP_", "GX_", "HADOOP_", "JAVA_", "JDK_", "LD_", "PATH", "PYSPARK_", "PYTHON", "SPARK_")
+_OF_SPARK = ("AWS_", "CEP_", "HADOOP_", "JAVA_", "JDK_", "LD_", "PATH", "PYSPARK_", "PYTHON", "SPARK_")
 """Beginnings of the environment variables that the JVM and the Python workers go by."""
 
 
@@ -203,7 +203,7 @@ def stop_applications(folder: Path) -> None:
     """End all resident applications of a folder, and wait until they have ended."""
     for path in folder.glob("*.sock"):
         with socket.socket(socket.AF_UNIX) as connection, suppress(OSError):
-            connection.settimeout(2 * GRACE_S)
+            connection.settimeout(START_S)
             connection.connect(str(path))
             connection.sendall(b'{"stop": true}\n')
             while connection.recv(1024):
