@@ -44,7 +44,7 @@ SOON = {
     "AIRFLOW__SCHEDULER__TASK_INSTANCE_HEARTBEAT_TIMEOUT": "90",
     "AIRFLOW__SCHEDULER__TASK_INSTANCE_HEARTBEAT_TIMEOUT_DETECTION_INTERVAL": "3",
 }
-"""Settings by which the scheduler sees soon that another one, and its tasks, are gone: on a busy machine not too soon."""
+"""Settings by which the scheduler sees soon that another one is gone with its tasks; on a busy machine not too soon."""
 
 
 @pytest.fixture(scope="module")
