@@ -38,6 +38,7 @@ from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass, field
 from functools import cache
 from pathlib import Path
+from pkgutil import resolve_name
 from typing import TYPE_CHECKING, Any
 
 import cep_pipeline
@@ -94,12 +95,14 @@ class Application:
         return hashlib.sha256(json.dumps([*facts, sorted(environment.items())]).encode()).hexdigest()[:16]
 
     def call(self, job: str, arguments: Mapping[str, Any], *, start: bool = True) -> Any:
-        """Do a job of `tasks.JOBS` in a process of the keeper; its log becomes part of this process's log.
+        """Do a job in a process of the keeper; its log becomes part of this process's log.
 
         Parameters
         ----------
+        job
+            A function as `package.module:name`. Its first argument makes a session, given the name of a pool.
         arguments
-            Of the job, as JSON values.
+            Its other arguments, as JSON values.
         start
             Whether a keeper is started where there is none.
 
@@ -506,8 +509,6 @@ class _Step:
 
     def run(self, request: Mapping[str, Any]) -> None:
         """Do the job, and send what came of it."""
-        from cep_pipeline.pipeline.tasks import JOBS
-
         for number in (signal.SIGINT, signal.SIGTERM):
             signal.signal(number, signal.default_int_handler)
         os.environ.clear()
@@ -519,7 +520,7 @@ class _Step:
         logging.captureWarnings(True)
         threading.Thread(target=self._end_with_task, daemon=True).start()
         try:
-            said: dict[str, Any] = {"result": JOBS[request["job"]](self.session, **request["arguments"])}
+            said: dict[str, Any] = {"result": resolve_name(request["job"])(self.session, **request["arguments"])}
         except BaseException as error:  # noqa: BLE001 - the task raises it
             said = {"error": _described(error)}
         self.over.set()
