@@ -13,6 +13,7 @@ import argparse
 import hashlib
 import os
 import shutil
+import signal
 import socket
 import subprocess
 import sys
@@ -171,6 +172,7 @@ def main() -> int:
     parser.add_argument("--active-runs", type=int, nargs="+", default=[1, 4], help="days on their way at once")
     parser.add_argument("--master", default="local[*]", help="Spark master (default: %(default)s)")
     options = parser.parse_args()
+    signal.signal(signal.SIGTERM, signal.default_int_handler)  # so that Airflow is stopped too
     folder = options.folder.resolve()
     folder.mkdir(parents=True, exist_ok=True)
     days = trading_days(options.days)

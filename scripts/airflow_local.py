@@ -6,6 +6,7 @@ Everything it writes is under one folder (var/airflow): database, logs, password
 from __future__ import annotations
 
 import argparse
+import hashlib
 import json
 import os
 import secrets
@@ -13,6 +14,7 @@ import signal
 import socket
 import subprocess
 import sys
+import tempfile
 import time
 import urllib.error
 import urllib.request
@@ -25,7 +27,7 @@ from typing import Any, Self
 import psutil
 
 from cep_pipeline.errors import InputError
-from cep_pipeline.pipeline.resident import FOLDER, stop_applications
+from cep_pipeline.pipeline.resident import FOLDER, LONGEST_FOLDER, stop_applications
 from cep_pipeline.spark.session import java_environment
 
 CHECKOUT = Path(__file__).resolve().parents[1]
@@ -83,6 +85,14 @@ class LocalAirflow:
     def password(self) -> str:
         return str(json.loads(self.passwords.read_text())[USER])
 
+    @property
+    def spark_folder(self) -> Path:
+        """Folder of the sockets of Spark applications, whose paths have to be short."""
+        folder = self.home / "spark"
+        if len(str(folder)) <= LONGEST_FOLDER:
+            return folder
+        return Path(tempfile.gettempdir()) / f"cep-{hashlib.sha256(str(self.home).encode()).hexdigest()[:12]}"
+
     def __enter__(self) -> Self:
         with ExitStack() as on_failure:
             on_failure.callback(self.stop)
@@ -106,7 +116,7 @@ class LocalAirflow:
             "SPARK_LOCAL_IP": HOST,
             "GX_ANALYTICS_ENABLED": "false",
             "CEP_CONFIG": str(self.configuration),
-            FOLDER: str(self.home / "spark"),
+            FOLDER: str(self.spark_folder),
             "AIRFLOW_HOME": str(self.home),
             "AIRFLOW__CORE__DAGS_FOLDER": str(CHECKOUT / "dags"),
             "AIRFLOW__CORE__PLUGINS_FOLDER": str(CHECKOUT / "plugins"),
@@ -267,7 +277,7 @@ class LocalAirflow:
         for process in self.processes.values():
             process.wait()
         self.processes.clear()
-        stop_applications(self.home / "spark")
+        stop_applications(self.spark_folder)
 
 
 def _check_port(port: int) -> None:

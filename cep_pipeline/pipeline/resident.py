@@ -38,6 +38,7 @@ from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass, field
 from functools import cache
 from pathlib import Path
+from pkgutil import resolve_name
 from typing import TYPE_CHECKING, Any
 
 import cep_pipeline
@@ -52,13 +53,13 @@ logger = logging.getLogger(__name__)
 
 FOLDER = "CEP_SPARK_FOLDER"
 """Environment variable that names the folder of the sockets and logs of keepers."""
-LONGEST_SOCKET = 100
-"""Characters that a path of a Unix socket may have."""
+LONGEST_FOLDER = 78
+"""Characters that the path of that folder may have: a Unix socket takes 107 with its name."""
 START_S = 120.0
 GRACE_S = 20.0
 """A step whose task has gone, and a Spark application that is ended, have so long to end by themselves."""
 _POLL_S = 0.2
-_OF_SPARK = ("AWS_", "CEP_", "GX_", "HADOOP_", "JAVA_", "JDK_", "LD_", "PATH", "PYSPARK_", "PYTHON", "SPARK_")
+_OF_SPARK = ("AWS_", "CEP_", "HADOOP_", "JAVA_", "JDK_", "LD_", "PATH", "PYSPARK_", "PYTHON", "SPARK_")
 """Beginnings of the environment variables that the JVM and the Python workers go by."""
 
 
@@ -104,12 +105,14 @@ class Application:
         return hashlib.sha256(json.dumps([*facts, sorted(environment.items())]).encode()).hexdigest()[:16]
 
     def call(self, job: str, arguments: Mapping[str, Any], *, start: bool = True) -> Any:
-        """Do a job of `tasks.JOBS` in a process of the keeper; its log becomes part of this process's log.
+        """Do a job in a process of the keeper; its log becomes part of this process's log.
 
         Parameters
         ----------
+        job
+            A function as `package.module:name`. Its first argument makes a session, given the name of a pool.
         arguments
-            Of the job, as JSON values.
+            Its other arguments, as JSON values.
         start
             Whether a keeper is started where there is none.
 
@@ -213,7 +216,7 @@ def stop_applications(folder: Path) -> None:
     """End all resident applications of a folder, and wait until they have ended."""
     for path in folder.glob("*.sock"):
         with socket.socket(socket.AF_UNIX) as connection, suppress(OSError):
-            connection.settimeout(2 * GRACE_S)
+            connection.settimeout(START_S)
             connection.connect(str(path))
             connection.sendall(b'{"stop": true}\n')
             while connection.recv(1024):
@@ -240,7 +243,7 @@ def _make_private(folder: Path) -> None:
     status = folder.lstat()
     if status.st_uid != os.getuid() or status.st_mode & 0o077 or folder.is_symlink():
         raise InputError(f"{folder} has to be a folder of this user alone, mode 0700; name another one by {FOLDER}")
-    if len(str(folder)) > LONGEST_SOCKET - 22:
+    if len(str(folder)) > LONGEST_FOLDER:
         raise InputError(f"{folder}: the path is too long for a socket; name a shorter one by {FOLDER}")
 
 
@@ -516,8 +519,6 @@ class _Step:
 
     def run(self, request: Mapping[str, Any]) -> None:
         """Do the job, and send what came of it."""
-        from cep_pipeline.pipeline.tasks import JOBS
-
         for number in (signal.SIGINT, signal.SIGTERM):
             signal.signal(number, signal.default_int_handler)
         os.environ.clear()
@@ -529,7 +530,7 @@ class _Step:
         logging.captureWarnings(True)
         threading.Thread(target=self._end_with_task, daemon=True).start()
         try:
-            said: dict[str, Any] = {"result": JOBS[request["job"]](self.session, **request["arguments"])}
+            said: dict[str, Any] = {"result": resolve_name(request["job"])(self.session, **request["arguments"])}
         except BaseException as error:  # noqa: BLE001 - the task raises it
             said = {"error": _described(error)}
         self.over.set()

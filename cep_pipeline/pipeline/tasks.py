@@ -434,12 +434,17 @@ def verify_warehouse(config: Path, deep: bool) -> dict[str, int]:
 # -- jobs of the resident application ----------------------------------------------------------------------------------
 
 
-def _step_job(session: Callable[[str], SparkSession], step: str, task: dict[str, Any]) -> bool:
+_STEP_JOB, _STALE_JOB = f"{__name__}:step_job", f"{__name__}:stale_job"
+
+
+def step_job(session: Callable[[str], SparkSession], step: str, task: dict[str, Any]) -> bool:
+    """Do one step of a day; the task is given by its JSON values."""
     known = {**task, "config": Path(task["config"]), "day": date.fromisoformat(task["day"])}
     return run_task(step, DayTask(**known), lambda: session(task["stream"]))
 
 
-def _stale_job(session: Callable[[str], SparkSession], config: str, stream: str, run_id: str) -> list[str]:
+def stale_job(session: Callable[[str], SparkSession], config: str, stream: str, run_id: str) -> list[str]:
+    """Redo the stale days of a stream; returns them."""
     from cep_pipeline.pipeline.run import PipelineRun
 
     configuration = Configuration.load(Path(config))
@@ -455,10 +460,6 @@ def _stale_job(session: Callable[[str], SparkSession], config: str, stream: str,
         run_id=run_id,
     )
     return [day.day.isoformat() for day in run.run_stale().days]
-
-
-JOBS: Mapping[str, Callable[..., Any]] = {"step": _step_job, "stale": _stale_job}
-"""The jobs that tasks hand to the resident application; arguments and results are JSON values."""
 
 
 def run_step(step: str, task: DayTask, master: str | None = None) -> bool:
@@ -477,11 +478,11 @@ def run_step(step: str, task: DayTask, master: str | None = None) -> bool:
     start = chosen.needs_spark and (chosen is not STEPS[0] or has_files(configuration.stream(task.stream), task.day))
     arguments = {"step": step, "task": {**vars(task), "config": str(task.config), "day": task.day.isoformat()}}
     try:
-        return bool(application.call("step", arguments, start=start))
+        return bool(application.call(_STEP_JOB, arguments, start=start))
     except NoKeeperError:
         if chosen is STEPS[0] or not _has_ended(task):
             return run_task(step, task)
-    return bool(application.call("step", arguments))
+    return bool(application.call(_STEP_JOB, arguments))
 
 
 def redo_stale(config: Path, stream: str, run_id: str, master: str | None = None) -> list[str]:
@@ -491,4 +492,4 @@ def redo_stale(config: Path, stream: str, run_id: str, master: str | None = None
     if not find_stale_days(chosen, configuration.open_warehouse().stream(chosen.schema)):
         return []
     application = Application.of(configuration, master)
-    return list(application.call("stale", {"config": str(config), "stream": stream, "run_id": run_id}))
+    return list(application.call(_STALE_JOB, {"config": str(config), "stream": stream, "run_id": run_id}))

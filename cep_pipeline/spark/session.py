@@ -277,13 +277,15 @@ def explain_failures(what: str) -> Iterator[None]:
     what
         What the job does, for the message.
     """
-    from py4j.protocol import Py4JJavaError
+    from py4j.protocol import Py4JError, Py4JJavaError
     from pyspark.errors import PySparkException
 
     try:
         yield
     except (Py4JJavaError, PySparkException) as error:
         raise CepError(f"{what}: {reason_of(str(error))}") from error
+    except (Py4JError, ConnectionError, EOFError) as error:
+        raise CepError(f"{what}: the Spark application ended in the middle of it; a further try starts anew") from error
 
 
 def reason_of(text: str) -> str:

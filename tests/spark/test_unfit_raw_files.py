@@ -25,7 +25,7 @@ from tests.spark.ingester import (
 
 def test_missing_days(ingest: Ingester) -> None:
     with pytest.raises(InputError, match=r"day 2013-10-07: no file .*/2013-10-07/trades\*\.csv\.gz.*on_missing"):
-        ingest.day(trades(ingest.folder))
+        ingest.day(trades(ingest.folder, on_missing="error"))
     empty = ingest.day(trades(ingest.folder, on_missing="empty"))
     assert (empty.staged.status, empty.staged.events, empty.events_files) == ("empty", 0, ())
     assert empty.staged.notes[0].startswith("no file ")
