@@ -12,6 +12,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from datetime import date, datetime, timedelta
 from pathlib import Path
+from typing import Any
 from zoneinfo import ZoneInfo
 
 import numpy as np
@@ -246,7 +247,7 @@ def _write_project(place: Path, streams: Sequence[str], day: date, patterns: int
     return configuration
 
 
-def _result(configuration: Path, days: Sequence[date]) -> dict[str, object]:
+def _result(configuration: Path, days: Sequence[date]) -> dict[str, Any]:
     """Read what a run has left in the warehouse."""
     read = Configuration.load(configuration)
     warehouse = read.open_warehouse()
