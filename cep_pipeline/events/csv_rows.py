@@ -147,7 +147,7 @@ class CsvReader:
         self._hashing: HashingReader | None = None
         if parts is None:
             self._hashing = HashingReader(self._opened.enter_context(open_raw(file.path)))
-            self._parts = (TextPart(0, 1, 0, None, None, True, file.path, 0, None, ()),)
+            self._parts: tuple[TextPart, ...] = (TextPart(0, 1, 0, None, None, True, file.path, 0, None, ()),)
         else:
             self._parts = tuple(part for part in parts if isinstance(part, TextPart))
         self._source = source
