@@ -147,7 +147,7 @@ class CsvReader:
         self._hashing: HashingReader | None = None
         if parts is None:
             self._hashing = HashingReader(self._opened.enter_context(open_raw(file.path)))
-            self._parts = (TextPart(0, 1, 0, None, None, True, file.path, 0, None, ()),)
+            self._parts: tuple[TextPart, ...] = (TextPart(0, 1, 0, None, None, True, file.path, 0, None, ()),)
         else:
             self._parts = tuple(part for part in parts if isinstance(part, TextPart))
         self._source = source
@@ -184,9 +184,9 @@ class CsvReader:
     @staticmethod
     def parts_of(file: SourceFile, source: SourceLayout, surveyed: Sequence[Surveyed] = ()) -> list[FilePart] | None:
         """Return the parts of a file that has been surveyed; None for another, which is read as a whole."""
-        if not surveyed:
+        names = next((one.names for one in surveyed if one.names), ())
+        if not names:
             return None
-        names = source.names or next((one.names for one in surveyed if one.names), ())
         parts: list[TextPart] = []
         line = 1
         for piece in (piece for one in surveyed for piece in one.pieces):
@@ -231,15 +231,21 @@ class CsvReader:
                 if block.rows or block.rejected:
                     yield block
 
-    def header(self) -> tuple[str, ...]:
-        """Return the names of the columns, from the header or the schema, having read the beginning of the file."""
+    def header(self, within: int) -> tuple[str, ...]:
+        """Return the names of the columns, from the schema or a header that begins within so many bytes; else none."""
         self._open(self._parts[0])
+        if self._names is not None:
+            return self._names
+        position = 0
         for text, lines, _ in self._texts(begins=True):
-            if self._names is None:
-                self._read_header(text, lines)
+            filled = lines.starts[~lines.blank]
+            if position + (int(filled[0]) if len(filled) else 0) >= within:
+                return ()
+            self._read_header(text, lines)
             if self._names is not None:
-                break
-        return self._names or ()
+                return self._names
+            position += len(text)
+        return ()
 
     def texts(self) -> Iterator[bytes]:
         """Yield the text of the file as it is, in blocks."""
@@ -430,6 +436,9 @@ def _parse(clean: bytes, names: Sequence[str], source: SourceLayout, rows: int, 
     listed = source.listed
     if not rows:
         return {name: pa.nulls(0, pa.string()) for name in listed}
+    if clean.startswith(_BOM):
+        # The parser would take it off, here where it is text of a row.
+        clean = _BOM + clean
     try:
         table = pacsv.read_csv(
             pa.BufferReader(clean),
@@ -688,7 +697,7 @@ def survey_text(task: Survey, number: int, attempt: int) -> Surveyed:
     names: tuple[str, ...] = ()
     if task.begin == 0:
         with CsvReader(task.file, task.source, block_bytes=_HEADER_BYTES) as beginning:
-            names = beginning.header()
+            names = beginning.header(task.part_bytes)
     if _compression(task.file.path) is not None:
         return _unpack(task, names, number, attempt)
     path, position, lines, before = task.file.path, task.begin, 0, 0

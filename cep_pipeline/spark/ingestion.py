@@ -45,7 +45,7 @@ from cep_pipeline.events.validate import (
     validate,
 )
 from cep_pipeline.spark.tasks import Progress, run_tasks
-from cep_pipeline.storage import DataDirectory
+from cep_pipeline.storage import DataDirectory, remove_scratch
 from cep_pipeline.warehouse.fingerprints import EventsFingerprint
 
 if TYPE_CHECKING:
@@ -205,7 +205,8 @@ class _Ingestion:
                 wanted.setdefault(file, set()).add(state.day)
         source = _source(self.schema)
         reader = READERS[source.format]
-        surveys = {file: reader.surveys(file, source, self.scratch, self.part_bytes) for file in wanted}
+        unpacked = DataDirectory(f"{self.scratch.location}/unpacked", self.scratch.run_id)
+        surveys = {file: reader.surveys(file, source, unpacked, self.part_bytes) for file in wanted}
         tasks: list[_RawTask] = []
         for file, days in wanted.items():
             tasks += surveys[file] or self._parse_tasks(file, frozenset(days), ())
@@ -217,6 +218,7 @@ class _Ingestion:
         cut = [file for file in wanted if surveyed[file]]
         tasks = [task for file in cut for task in self._parse_tasks(file, frozenset(wanted[file]), surveyed[file])]
         outcomes += self._run(tasks, _run_raw_task, "parse", "reading parts of raw files")
+        remove_scratch(unpacked.location)
         parsed: dict[SourceFile, list[ParsedFile]] = {file: [] for file in wanted}
         for outcome in outcomes:
             if isinstance(outcome, ParsedFile):

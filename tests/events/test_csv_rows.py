@@ -310,7 +310,20 @@ PIECES = st.one_of(
             ["", "note", '"a\nb"', '"a\r\nb,"', '"\n\n""\n"', 'x"y', '"open', 'end"', '"a" b', '"\nc", d', "\r"]
         ),
     ),
-    st.sampled_from(["", '"', 'a"', '","', "SPY,2013-10-07 10:00:00", "\xe9", "\r", '"a\n"b"\n', 5 * "long line "]),
+    st.sampled_from(
+        [
+            "",
+            '"',
+            'a"',
+            '","',
+            "SPY,2013-10-07 10:00:00",
+            "\xe9",
+            "\r",
+            '"a\n"b"\n',
+            5 * "long line ",
+            "\xef\xbb\xbfSPY,2013-10-07 10:00:00,1,1,n",
+        ]
+    ),
 )
 
 
@@ -321,7 +334,7 @@ PIECES = st.one_of(
     end=st.sampled_from(["\n", "\r\n"]),
     last=st.booleans(),
     bom=st.booleans(),
-    header=st.sampled_from(["", "\n", "\r\n\n"]),
+    header=st.sampled_from(["", "\n", "\r\n\n", 90 * "\n"]),
     part_bytes=st.integers(16, 300),
     longest=st.tuples(st.integers(1, 4), st.integers(20, 80)),
 )
