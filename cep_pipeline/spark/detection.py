@@ -361,6 +361,7 @@ def _merged(spark: SparkSession, sliced: SlicedJob, results: list[DetectedSlice]
         [result.candidates for result in results],
         [slice_.end[0] for slice_ in slices if slice_.end is not None],
         last.candidates if last is not None else None,
+        {pattern.name: matches[pattern.name] for pattern in job.patterns if has_output_policy(pattern)},
     )
     carry_out = job.carry_in if job.carry_in is not None else CarryState(job.pattern_set_version)
     if kept is not None:
@@ -387,8 +388,9 @@ def _keep(
     candidates: Sequence[str | None],
     points_us: Sequence[int],
     pending: str | None,
+    matches: Mapping[str, int],
 ) -> KeepingResult | None:
-    """Let OUTPUT and CONSUME decide, in one task; None where no pattern has them."""
+    """Let OUTPUT and CONSUME decide; None where no pattern has them."""
     if not any(map(has_output_policy, job.patterns)):
         return None
     deciding = KeepingPass(
@@ -405,13 +407,17 @@ def _keep(
     )
     if not candidates and pending is None:
         return deciding.run(())
-    (kept,) = run_tasks(
+    kept = run_tasks(
         spark,
-        deciding.run,
-        [tuple(candidates)],
+        partial(_keep_part, tuple(candidates)),
+        deciding.parts(matches),
         what=f"{job.patterns[0].stream}: OUTPUT and CONSUME of {job.pattern_set} on {job.final_day}",
     )
-    return kept
+    return KeepingResult.merged(kept)
+
+
+def _keep_part(candidates: Sequence[str | None], part: KeepingPass, attempt: int) -> KeepingResult:
+    return part.run(candidates, attempt)
 
 
 @dataclass(frozen=True)
