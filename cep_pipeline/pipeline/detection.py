@@ -347,15 +347,15 @@ def cut_day(spark: SparkSession, work: DayWork, events: DayEvents, weigh: WorkEs
         count = slices_of_a_day(work.settings.slices_per_core, len(weigh.patterns), rows, rows, parallelism)
         return cut(Pieces.even(needed), **bounds, count=count)
     pieces = read_pieces(spark, weigh.patterns, needed)
-    estimated, again = weigh(pieces)
+    estimated, again, stored = weigh(pieces)
     owned = pieces.times_us[:-1] >= events.start[0]
     count = slices_of_a_day(
         work.settings.slices_per_core,
         len(weigh.patterns),
-        float(estimated[owned].sum()),
+        float(stored[owned].sum()),
         rows,
         parallelism,
-        float(again[owned].mean()) if owned.any() else 0.0,
+        float(again[owned].mean() * stored.sum() / estimated.sum()) if owned.any() else 0.0,
     )
     return cut(pieces, **bounds, count=count, work=estimated, again=again)
 
