@@ -436,7 +436,7 @@ class SparkSettings(Document):
         ge=1,
         le=64,
         description="Detection cuts a day into this many slices for each core, and into more where there is more "
-        "work, or where a slice would own more than a million events.",
+        "work, or where a slice would read more than a million events.",
         examples=[4],
     )
     properties: dict[str, str] = Field(

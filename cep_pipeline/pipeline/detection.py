@@ -403,21 +403,25 @@ def cut_day(
     estimated = again = None
     if rows < LEAST_ROWS:  # it is over sooner than its events have been looked at
         pieces = Pieces.even(needed)
+        stored = np.diff(pieces.rows)
     else:
         pieces = read_pieces(spark, weigh.patterns, needed)
-        estimated, again = weigh(pieces)
-    work_of = np.diff(pieces.rows) if estimated is None else estimated
+        estimated, again, stored = weigh(pieces)
+    work_of = stored if estimated is None else estimated
     begins = pieces.times_us[:-1]
     owned = [(begins >= part.start[0]) & (begins < part.end[0]) for part in reading.parts]
     works = [float(work_of[of_part].sum()) for of_part in owned]
     anywhere = np.logical_or.reduce(owned)
+    looked_again = 0.0
+    if again is not None and anywhere.any():
+        looked_again = float(again[anywhere].mean() * stored.sum() / work_of.sum())
     count = slices_of_a_day(
         work.settings.slices_per_core,
         len(weigh.patterns),
-        rows if estimated is None else sum(works),
+        rows if estimated is None else float(stored[anywhere].sum()),
         rows,
         spark.sparkContext.defaultParallelism,
-        float(again[anywhere].mean()) if again is not None and anywhere.any() else 0.0,
+        looked_again,
     )
     return [
         slice_

@@ -87,31 +87,44 @@ class WorkEstimate:
     def __init__(self, patterns: Sequence[Pattern], plan: Plan) -> None:
         self.patterns, self._plan = patterns, plan
 
-    def __call__(self, pieces: Pieces) -> tuple[Array, Array]:
-        """The work of each piece, and that of the look-back of a slice which begins with it, both of shape (n,)."""
+    def __call__(self, pieces: Pieces) -> tuple[Array, Array, Array]:
+        """Estimate the work of each piece, and that of the look-back of a slice which begins with it.
+
+        Returns
+        -------
+        work, again, stored : Array
+            Shape (n,). Work is events and tuples that are tested. `stored` is events and partial matches: it is known
+            better, tells how much a day is in all, and hardly how it is spread.
+        """
         work = np.diff(pieces.rows).astype(np.float64)
+        stored = work.copy()
         again = pieces.read_before(look_back(self.patterns))
         span_us = _span_us(pieces)
         together: dict[tuple[int | None, bool], list[Pattern]] = {}
         for pattern in self.patterns:
             together.setdefault((pattern.window.time_us, waits_for_later_events(pattern)), []).append(pattern)
         for (window_us, waits), members in together.items():
-            steps: dict[tuple[str, ...], float] = {}
+            steps: dict[tuple[str, ...], tuple[float, float]] = {}
             for pattern in members:
                 for clause, planned in zip(pattern.clauses, self._plan.for_pattern(pattern.name).clauses, strict=True):
                     for variables, expected in planned.expected.items():
                         types = tuple(sorted(clause.by_name[name].event_type for name in variables))
-                        steps[types] = steps.get(types, 0.0) + exp(min(_ln_candidates(expected), _MAX_LN))
+                        alive, tested = steps.get(types, (0.0, 0.0))
+                        ln_tested = min(expected.ln_partial_matches + _ln_tests(expected), _MAX_LN)
+                        alive += exp(min(expected.ln_partial_matches, _MAX_LN))
+                        steps[types] = alive, tested + exp(ln_tested)
             names = {name for types in steps for name in types}
             ratios = {name: _ratios(pieces, pieces.types.get(name, pieces.rows), window_us) for name in names}
             own = np.zeros(len(pieces))
-            for types, alive in steps.items():
-                own += alive * span_us / (window_us or span_us) * _share(types, ratios)
+            for types, (alive, tested) in steps.items():
+                share = span_us / (window_us or span_us) * _share(types, ratios)
+                own += tested * share
+                stored += alive * share
             work += own
             if waits:  # others begin with the events that the slice owns, and look from these into the look-back
                 reached = np.concatenate([[0.0], np.cumsum(own)])
                 again += pieces.before(reached, look_back(members).time_us)
-        return work, again
+        return work, again, stored
 
 
 def read_pieces(spark: SparkSession, patterns: Sequence[Pattern], row_groups: Sequence[RowGroup]) -> Pieces:
@@ -128,14 +141,14 @@ _ROWS_READ_HERE = 4_000_000
 """A quarter of a second is enough for the times and types of so many events."""
 
 
-def _ln_candidates(expected: PlanStep | PlanNode) -> float:
-    """The tuples that a step tests, of which its partial matches remain; agreements are looked up and not tested."""
-    tested = (one.selectivity.value for one in expected.conditions if not one.agreement)
-    return expected.ln_partial_matches - sum(log(max(share, _LEAST_SHARE)) for share in tested)
+def _ln_tests(expected: PlanStep | PlanNode) -> float:
+    """The tuples that a step tests for each that remains; agreements are looked up and not tested."""
+    shares = (one.selectivity.value for one in expected.conditions if not one.agreement)
+    return min(-sum(log(max(share, 1 / _MOST_TESTS)) for share in shares), log(_MOST_TESTS))
 
 
-_LEAST_SHARE = 1e-4
-"""A condition that hardly ever holds is mostly not known any better."""
+_MOST_TESTS = 100.0
+"""Where conditions hardly ever hold, mechanisms rule out most tuples before they are made."""
 
 
 def _span_us(pieces: Pieces) -> int:
@@ -361,6 +374,7 @@ def _merged(spark: SparkSession, sliced: SlicedJob, results: list[DetectedSlice]
         [result.candidates for result in results],
         [slice_.end[0] for slice_ in slices if slice_.end is not None],
         last.candidates if last is not None else None,
+        {pattern.name: matches[pattern.name] for pattern in job.patterns if has_output_policy(pattern)},
     )
     carry_out = job.carry_in if job.carry_in is not None else CarryState(job.pattern_set_version)
     if kept is not None:
@@ -387,8 +401,9 @@ def _keep(
     candidates: Sequence[str | None],
     points_us: Sequence[int],
     pending: str | None,
+    matches: Mapping[str, int],
 ) -> KeepingResult | None:
-    """Let OUTPUT and CONSUME decide, in one task; None where no pattern has them."""
+    """Let OUTPUT and CONSUME decide; None where no pattern has them."""
     if not any(map(has_output_policy, job.patterns)):
         return None
     deciding = KeepingPass(
@@ -405,13 +420,17 @@ def _keep(
     )
     if not candidates and pending is None:
         return deciding.run(())
-    (kept,) = run_tasks(
+    kept = run_tasks(
         spark,
-        deciding.run,
-        [tuple(candidates)],
+        partial(_keep_part, tuple(candidates)),
+        deciding.parts(matches),
         what=f"{job.patterns[0].stream}: OUTPUT and CONSUME of {job.pattern_set} on {job.final_day}",
     )
-    return kept
+    return KeepingResult.merged(kept)
+
+
+def _keep_part(candidates: Sequence[str | None], part: KeepingPass, attempt: int) -> KeepingResult:
+    return part.run(candidates, attempt)
 
 
 @dataclass(frozen=True)

@@ -1,8 +1,9 @@
-"""The pass of OUTPUT and CONSUME over what the slices of a day found: one task, in the page's order, batch after batch.
+"""The pass of OUTPUT and CONSUME over what the slices of a day found, in the page's order, batch after batch.
 
-Which matches are kept depends on all earlier kept ones. So slices write all matches of such patterns as candidates,
-and when the last slice is done one pass reads them in the order of the slices and writes those that are kept. It starts
-from the carry state of the day before and ends with that of the day.
+Which matches of a pattern are kept depends on all earlier kept ones of it. So slices write all matches of such patterns
+as candidates, and when the last slice is done one pass reads them in the order of the slices and writes those that are
+kept. It starts from the carry state of the day before and ends with that of the day. Patterns do not depend on one
+another: where there are many candidates the pass is divided by pattern into tasks.
 
 Matches that wait, for the end of a window say, become final in another order than that of their last events, in which
 matches are decided about. So of such a pattern all candidates of a day are brought into the order of their last events,
@@ -12,11 +13,11 @@ candidates behind it are held, and handed on to the next day.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field, replace
 from datetime import date
-from itertools import pairwise
+from itertools import count, pairwise
 from typing import Any
 
 import numpy as np
@@ -265,6 +266,18 @@ class KeepingResult:
     carry_out: CarryState
     profiles: tuple[OrderProfile, ...] = ()
 
+    @classmethod
+    def merged(cls, parts: Sequence[KeepingResult]) -> KeepingResult:
+        """The result of a pass from those of its parts, which are of different patterns."""
+        states = {name: state for part in parts for name, state in part.carry_out.patterns.items()}
+        return cls(
+            tuple(path for part in parts for path in part.files),
+            {name: number for part in parts for name, number in part.matches.items()},
+            {name: number for part in parts for name, number in part.waiting.items()},
+            replace(parts[0].carry_out, patterns=states),
+            tuple(profile for part in parts for profile in part.profiles),
+        )
+
 
 @dataclass(frozen=True)
 class KeepingPass:
@@ -273,7 +286,7 @@ class KeepingPass:
     Attributes
     ----------
     patterns
-        Those of the pattern set.
+        Those that are decided about; others are left out.
     pattern_set, final_day
         Under what matches are published.
     carry_in
@@ -301,20 +314,47 @@ class KeepingPass:
     pending: str | None = None
     end_of_stream: bool = False
     reachable: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
+    number: int = 0
+    passes: int = 1
+
+    def parts(self, candidates: Mapping[str, int]) -> list[KeepingPass]:
+        """Passes of some of the patterns each, which together decide what this one does.
+
+        Parameters
+        ----------
+        candidates
+            Pattern -> how many of its matches are to be decided about, as far as they are final. Few are one part.
+        """
+        named = [pattern for pattern in self.patterns if has_output_policy(pattern)]
+        passes = min(max(sum(candidates.values()) // CANDIDATES_OF_A_PART, 1), _MOST_PARTS, len(named))
+        members: list[list[Pattern]] = [[] for _ in range(passes)]
+        sizes = [0] * passes
+        for pattern in sorted(named, key=lambda pattern: -candidates.get(pattern.name, 0)):
+            place = sizes.index(min(sizes))
+            members[place].append(pattern)
+            sizes[place] += max(candidates.get(pattern.name, 0), 1)
+        return [self._of(part, number, passes) for number, part in enumerate(members)]
+
+    def _of(self, patterns: Sequence[Pattern], number: int, passes: int) -> KeepingPass:
+        names = {pattern.name for pattern in patterns}
+        states = {name: state for name, state in self.carry_in.patterns.items() if name in names}
+        in_order = [pattern for pattern in self.patterns if pattern.name in names]
+        carry_in = replace(self.carry_in, patterns=states)
+        return replace(self, patterns=in_order, carry_in=carry_in, number=number, passes=passes)
 
     def run(self, candidates: Sequence[str | None], attempt: int = 0) -> KeepingResult:
         """Decide about the candidates of all slices, a file for each in the order of the slices (None: it has none)."""
         kept = self.carry_in.kept(self.patterns)
         # Numbers behind those of the slices' files, so that the order of files is always the same.
         profiler = OutputProfiler(pattern for pattern in self.patterns if pattern.name in kept)
-        files = _MatchFiles(self.directory, attempt, len(candidates) + 1, dict.fromkeys(kept, 0), profiler)
+        numbers = count(len(candidates) + 2 + self.number, self.passes)
+        files = _MatchFiles(self.directory, attempt, numbers, dict.fromkeys(kept, 0), profiler)
         waiting = [pattern for pattern in self.patterns if pattern.name in kept and waits_for_later_events(pattern)]
         names = {pattern.name for pattern in waiting}
         for source in candidates:
             with files.next_file() as write:
-                for name, batch in _batches(source):
-                    if name not in names:
-                        write(name, batch.filter(pa.array(kept[name].keep(candidates_of(batch)))))
+                for name, batch in _batches(source, kept.keys() - names):
+                    write(name, batch.filter(pa.array(kept[name].keep(candidates_of(batch)))))
         undecided = {pattern.name: self._decide(pattern, kept[pattern.name], candidates, files) for pattern in waiting}
         carry_out = self.carry_in.after(kept, self.horizons_us, undecided, self.reachable)
         if self.end_of_stream:
@@ -363,11 +403,11 @@ class _MatchFiles:
         self,
         directory: DataDirectory,
         attempt: int,
-        number: int,
+        numbers: Iterator[int],
         matches: dict[str, int],
         profiler: OutputProfiler,
     ) -> None:
-        self._directory, self._attempt, self._number = directory, attempt, number
+        self._directory, self._attempt, self._numbers = directory, attempt, numbers
         self.paths: list[str] = []
         self.matches = matches
         self.profiler = profiler
@@ -375,7 +415,7 @@ class _MatchFiles:
     @contextmanager
     def next_file(self) -> Iterator[Callable[[str, pa.RecordBatch], None]]:
         """The next file in order: a function that takes matches of a pattern."""
-        self._number += 1
+        number = next(self._numbers)
         writer: pq.ParquetWriter | None = None
         with ExitStack() as stack:
 
@@ -384,7 +424,7 @@ class _MatchFiles:
                 if not batch.num_rows:
                     return
                 if writer is None:
-                    self.paths.append(self._directory.file(self._number, self._attempt))
+                    self.paths.append(self._directory.file(number, self._attempt))
                     writer = stack.enter_context(
                         open_data_file(self.paths[-1], MATCHES_SCHEMA, dictionaries=REPEATING_IN_MATCHES)
                     )
@@ -395,13 +435,23 @@ class _MatchFiles:
             yield write
 
 
-def _batches(path: str | None) -> Iterator[tuple[str, pa.RecordBatch]]:
-    """The candidates of a slice, a batch of one pattern after another."""
-    if path is None:
+CANDIDATES_OF_A_PART = 200_000
+"""So many candidates are worth a task of their own."""
+_MOST_PARTS = 64
+
+
+def _batches(path: str | None, names: Collection[str]) -> Iterator[tuple[str, pa.RecordBatch]]:
+    """The candidates of a slice of patterns of these names, a batch of one pattern after another."""
+    if path is None or not names:
         return
     filesystem, name = open_filesystem(path)
     with storage_errors(f"reading {path}"), pq.ParquetFile(filesystem.open_input_file(name)) as file:
+        column = file.schema_arrow.names.index("pattern")
         for group in range(file.num_row_groups):
+            known = file.metadata.row_group(group).column(column).statistics
+            if known is not None and known.has_min_max and known.min == known.max and known.min not in names:
+                continue  # the candidates of one pattern stand together
             for batch in file.read_row_group(group).cast(CANDIDATES_SCHEMA).to_batches():
                 for pattern in pc.unique(batch.column("pattern")).to_pylist():
-                    yield pattern, batch.filter(pc.equal(batch.column("pattern"), pattern))
+                    if pattern in names:
+                        yield pattern, batch.filter(pc.equal(batch.column("pattern"), pattern))

@@ -8,6 +8,7 @@ import pytest
 
 import cep_pipeline as cep
 from cep_pipeline.pipeline.detection import independent_days
+from cep_pipeline.spark import keeping
 from tests.pipeline.project import DAYS, MONDAY, ROWS, TUESDAY, WEDNESDAY, Project, published
 from tests.pipeline.test_tasks import run_day
 
@@ -59,8 +60,13 @@ def test_days_that_go_on_from_one_another_are_not_independent(project: Project) 
         assert independent_days(pattern_set) is independent, text
 
 
-def test_three_daily_runs_are_one_run_over_three_days(project: Project) -> None:
+def test_three_daily_runs_are_one_run_over_three_days(project: Project, monkeypatch: pytest.MonkeyPatch) -> None:
     outcome = project.run(warehouse="together").run_days(DAYS)
+    with monkeypatch.context() as context:  # each pattern in a task of its own
+        context.setattr(keeping, "CANDIDATES_OF_A_PART", 1)
+        project.run(warehouse="divided").run_days(DAYS)
+    assert kept(project, "divided") == kept(project, "together")
+    assert carries(project, "divided") == carries(project, "together")
     for day in DAYS:
         project.run(warehouse="apart").run_days([day])
     assert published(project.tables("apart")) == published(project.tables("together"))

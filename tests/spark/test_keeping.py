@@ -9,11 +9,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pyarrow.parquet as pq
+import pytest
 
 import cep_pipeline as cep
 from cep_pipeline.slices.ownership import look_back
+from cep_pipeline.spark import keeping
 from cep_pipeline.spark.detection import DetectionJob, detect_slices
-from cep_pipeline.spark.keeping import CarryState
+from cep_pipeline.spark.keeping import CarryState, KeepingPass
 from cep_pipeline.spark.slicing import read_row_groups, slices_between
 from cep_pipeline.storage import DataDirectory
 from cep_pipeline.warehouse.layout import MATCHES_SCHEMA
@@ -35,7 +37,24 @@ PATTERNS = tuple(
 )
 
 
-def test_a_job_decides_as_one_detection(spark: SparkSession, tmp_path: Path) -> None:
+def test_many_candidates_are_divided_by_pattern() -> None:
+    whole = KeepingPass(
+        PATTERNS,
+        "set",
+        date(2024, 1, 1),
+        CarryState("version", {"once": {"consumed": []}}),
+        {},
+        DataDirectory("x", "run"),
+    )
+    candidates = {"apart": 900_000, "once": 500_000, "none": 10}
+    parts = whole.parts(candidates)
+    assert [[pattern.name for pattern in part.patterns] for part in parts] == [["apart"], ["once"], ["none"]]
+    assert [list(part.carry_in.patterns) for part in parts] == [[], ["once"], []]
+    (alone,) = whole.parts({"apart": 90, "once": 50, "none": 0})
+    assert [pattern.name for pattern in alone.patterns] == ["apart", "once", "none"]
+
+
+def test_a_job_decides_as_one_detection(spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     rows = [{"timestamp": t * 3 // 2, "kind": "AB"[t % 3 == 0], "x": (t * 7919) % 101} for t in range(24)]
     table = SCHEMA.table(rows)
     pq.write_table(table, tmp_path / "events.parquet", row_group_size=10)
@@ -57,6 +76,10 @@ def test_a_job_decides_as_one_detection(spark: SparkSession, tmp_path: Path) -> 
     at_once = detect_slices(spark, job, slices)
     assert rows_of(at_once.files) == {name: found["match_id"].to_pylist() for name, found in whole.items()}
     assert at_once.matches == {name: found.num_rows for name, found in whole.items()}
+    monkeypatch.setattr(keeping, "CANDIDATES_OF_A_PART", 1)
+    in_parts = detect_slices(spark, job, slices)
+    assert rows_of(in_parts.files) == rows_of(at_once.files) and in_parts.matches == at_once.matches
+    assert in_parts.carry_out.to_json() == at_once.carry_out.to_json() and in_parts.pending == at_once.pending
 
     days = [point for place, point in enumerate(points) if place % 6 == 0 or place == len(points) - 1]
     files: list[str] = []

@@ -218,7 +218,7 @@ def test_the_largest_task_is_hardly_larger_than_the_mean_one(tmp_path: Path, ske
     assert len(row_groups) == 1, "the burst is inside a row group"
     plan = cep.plan(SKEWED, cep.estimate_statistics(SKEWED, table))
     pieces = Pieces.read(row_groups, "kind", {"A", "B", "C"}, in_order)
-    work, again = WorkEstimate(SKEWED, plan)(pieces)
+    work, again, _ = WorkEstimate(SKEWED, plan)(pieces)
     bounds: dict[str, Any] = {"start": (0, 0), "end": (10**9, 0), "look_back": look_back(SKEWED), "count": 12}
     done = work_of(cut(pieces, **bounds, work=work, again=again), plan)
     assert len(done) >= 10 and max(done) <= 1.5 * np.mean(done)
@@ -284,7 +284,8 @@ def test_a_burst_is_cut_finer_than_its_number_of_events_says(tmp_path: Path) -> 
     patterns = cep.parse_patterns("PATTERN SEQ(A a, A b, A c) WITHIN 1 second", SCHEMA)
     plan = cep.plan(patterns, cep.estimate_statistics(patterns, table))
     pieces = Pieces.read(read_row_groups(write(table, tmp_path, 100)), "kind", {"A"}, in_order)
-    work, _ = WorkEstimate(patterns, plan)(pieces)
+    work, _, stored = WorkEstimate(patterns, plan)(pieces)
+    assert stored[50:].sum() > 10 * stored[:50].sum()
     assert work[50:].sum() > 10 * work[:50].sum()
 
 
@@ -292,8 +293,8 @@ def test_work_of_events_at_one_instant_is_finite() -> None:
     pieces = Pieces.even([RowGroup("f", 0, 10, (5, 0), (5, 9))])
     patterns = cep.parse_patterns("PATTERN SEQ(A a, B b) WITHIN 1 second", SCHEMA)
     plan = cep.plan(patterns, cep.estimate_statistics(patterns, SCHEMA.table([])))
-    work, again = WorkEstimate(patterns, plan)(pieces)
-    assert (work > 0).all() and np.isfinite(work).all() and np.isfinite(again).all()
+    work, again, stored = WorkEstimate(patterns, plan)(pieces)
+    assert (work > 0).all() and all(np.isfinite(found).all() for found in (work, again, stored))
 
 
 def test_a_count_window_looks_back_over_events() -> None:
