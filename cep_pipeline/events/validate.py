@@ -94,7 +94,7 @@ class Bounds(NamedTuple):
 
 @dataclass(frozen=True)
 class Unexpected:
-    """How many values are not as expected, and the first few of them."""
+    """The number of values that are not as expected, and the first few of them."""
 
     count: int = 0
     examples: tuple[Any, ...] = ()

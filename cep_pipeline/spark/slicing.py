@@ -228,7 +228,7 @@ class Pieces:
         return len(self.rows) - 1
 
     def before(self, counted: Array, time_us: int, *, whole: bool = True) -> Array:
-        """What is counted in the time before the first event of each piece (`whole`: or before its last).
+        """Count in the time before the first event of each piece (not `whole`: before its last).
 
         Parameters
         ----------

@@ -125,7 +125,7 @@ class _TableState:
         return None if day is None else (values.get("pattern_set", ""), commits.day_of(day))
 
     def remedy_of(self, path: str) -> str:
-        """What to do about a file that is damaged."""
+        """Say what to do about a file that is damaged."""
         if path not in self.current:
             return LET_GO
         unit = self.unit_of(self.current[path])
@@ -183,7 +183,7 @@ def _tables(column: Any) -> sql.Select[Any]:
 
 
 def _catalog_damages(warehouse: Store) -> list[Damage]:
-    """What SQLite finds wrong with its own file; another database looks after itself."""
+    """The faults that SQLite finds in its own file; another database looks after itself."""
     if warehouse.database.url.get_backend_name() != "sqlite":
         return []
     with warehouse.database.begin() as connection:
@@ -468,7 +468,7 @@ def _unit_text(state: _TableState, path: str) -> str:
 
 
 def _still_named(warehouse: Store, damaged: Mapping[str, _TableState]) -> dict[str, _TableState]:
-    """Those that their tables name now: a file that `cep maintain` has just removed is no damage."""
+    """The damages of files that their tables name now: a file that `cep maintain` has just removed is no damage."""
     left: dict[str, _TableState] = {}
     for state in {id(state): state for state in damaged.values()}.values():
         now = _state(warehouse, state.stream, state.name) if _has_changed(warehouse, state) else state
