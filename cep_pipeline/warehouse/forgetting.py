@@ -71,7 +71,7 @@ _EMPTIED: Mapping[str, str | None] = {
 
 @dataclass
 class ErasureReport:
-    """The rows that an erasure removes, or would remove, and the result of a scan of all files afterwards.
+    """The rows that an erasure removes, or would remove, and the result of the scan of all files afterwards.
 
     Attributes
     ----------
