@@ -26,7 +26,7 @@ from cep_pipeline.slices.prepared import Boundary
 from cep_pipeline.spark.keeping import CarryState
 from cep_pipeline.spark.partitions import EarlierEvents, GatheringTask, PartitionedEvents
 from cep_pipeline.spark.slicing import (
-    Part,
+    DayPart,
     RowGroup,
     Slice,
     cut,
@@ -70,7 +70,7 @@ def detect_day(
         carry_in = CarryState.from_json(carried, pattern_set.version)
         gathered = list(_partitioned(spark, work, patterns, events, carry_in, scratch))
         planned = plan_of(plan) if plan else _unplanned(pattern_set)
-        reading = Reading.of(work, events, patterns)
+        reading = DayReading.of(work, events, patterns)
         slices: list[Slice] = []
         # Without events of its own a day has no new matches, but those that waited become final.
         if reading.parts and (events.events_of(work) or any(map(can_pend, patterns))):
@@ -281,7 +281,7 @@ def pin_events(work: DayWork, pattern_sets: Sequence[PatternSet]) -> DayEvents:
 
 
 @dataclass(frozen=True)
-class Reading:
+class DayReading:
     """The part of a day that its detection reads: matches can become final nowhere else (`slices/candidates.py`).
 
     Attributes
@@ -294,17 +294,17 @@ class Reading:
         Events of the day in row groups that are not read.
     """
 
-    parts: tuple[Part, ...]
+    parts: tuple[DayPart, ...]
     behind: bool
     skipped_events: int
 
     @classmethod
-    def of(cls, work: DayWork, events: DayEvents, patterns: Sequence[Pattern]) -> Reading:
+    def of(cls, work: DayWork, events: DayEvents, patterns: Sequence[Pattern]) -> DayReading:
         """Ask the summaries of the day's files."""
         groups, start, end = events.row_groups, events.start, work.end
         own = sum(group.rows for group in groups if start <= group.last)
 
-        def parts_at(instants: Spans) -> list[Part]:
+        def parts_at(instants: Spans) -> list[DayPart]:
             return parts_to_read(groups, start, end, events.look_back, instants)
 
         instants = final_instants(patterns, events.summaries, lambda instants: _rows_of(parts_at(instants)) >= own)
@@ -312,14 +312,14 @@ class Reading:
         return cls(tuple(parts), bool(instants) and int(instants.last[-1]) >= end[0], own - _rows_of(parts))
 
 
-def _rows_of(parts: Iterable[Part]) -> int:
+def _rows_of(parts: Iterable[DayPart]) -> int:
     return sum(group.rows for part in parts for group in part.row_groups)
 
 
 def cut_day(
     work: DayWork,
     events: DayEvents,
-    reading: Reading,
+    reading: DayReading,
     parallelism: int,
     weigh: Callable[[RowGroup], float],
     patterns: int = 1,

@@ -226,7 +226,7 @@ def slices_between(
 
 
 @dataclass(frozen=True)
-class Part:
+class DayPart:
     """A part `[start, end)` of a day in which matches can become final, and the row groups of the day that it reads."""
 
     start: Boundary
@@ -236,7 +236,7 @@ class Part:
 
 def parts_to_read(
     row_groups: Sequence[RowGroup], start: Boundary, end: Boundary, look_back: LookBack, instants: Spans
-) -> list[Part]:
+) -> list[DayPart]:
     """The parts of a day that must be read for the matches which become final at some instants.
 
     No two of them read one row group, and together they read only those that they need. A day of which all row groups
@@ -250,7 +250,7 @@ def parts_to_read(
         Timestamps in microseconds, which may lie outside the day.
     """
     own = tuple(row_group for row_group in row_groups if start <= row_group.last and row_group.first < end)
-    whole = [Part(start, end, own)]
+    whole = [DayPart(start, end, own)]
     instants = instants.within(Spans.of([start[0]], [end[0] - 1]))
     if not instants:
         return []
@@ -270,7 +270,7 @@ def parts_to_read(
     for one, other in zip(at_first.tolist(), at_last.tolist(), strict=True):
         read = tuple(group for group in row_groups[from_group[one] : to_group[other]] if start <= group.last)
         parts.append(
-            Part(
+            DayPart(
                 max(start, (int(instants.first[one]), _BEFORE_ALL)),
                 min(end, (int(instants.last[other]) + 1, _BEFORE_ALL)),
                 read,
