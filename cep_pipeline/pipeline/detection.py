@@ -166,7 +166,7 @@ class _PreparedDay:
         events = pin_events(work, [pattern_set])
         carry_in = CarryState.from_json(carried, pattern_set.version)
         gathered = list(_partitioned(spark, work, patterns, events, carry_in, scratch))
-        reading = Reading.of(work, events, patterns)
+        reading = DayReading.of(work, events, patterns)
         slices: list[Slice] = []
         # Without events of its own a day has no new matches, but those that waited become final.
         if reading.parts and (events.events_of(work) or any(map(can_pend, patterns))):
@@ -357,7 +357,7 @@ def pin_events(work: DayWork, pattern_sets: Sequence[PatternSet]) -> DayEvents:
 
 
 @dataclass(frozen=True)
-class Reading:
+class DayReading:
     """The part of a day that its detection reads: matches can become final nowhere else (`slices/candidates.py`).
 
     Attributes
@@ -375,7 +375,7 @@ class Reading:
     skipped_events: int
 
     @classmethod
-    def of(cls, work: DayWork, events: DayEvents, patterns: Sequence[Pattern]) -> Reading:
+    def of(cls, work: DayWork, events: DayEvents, patterns: Sequence[Pattern]) -> DayReading:
         """Ask the summaries of the day's files."""
         groups, start, end = events.row_groups, events.start, work.end
         own = sum(group.rows for group in groups if start <= group.last)
@@ -393,7 +393,7 @@ def _rows_of(parts: Iterable[DayPart]) -> int:
 
 
 def cut_day(
-    spark: SparkSession, work: DayWork, events: DayEvents, reading: Reading, weigh: WorkEstimate
+    spark: SparkSession, work: DayWork, events: DayEvents, reading: DayReading, weigh: WorkEstimate
 ) -> list[Slice]:
     """Cut what is read of the day, from `events.start` on, into slices of about equal work (`slices_of_a_day`)."""
     from cep_pipeline.spark.detection import read_pieces
