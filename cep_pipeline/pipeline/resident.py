@@ -282,9 +282,10 @@ class _Keeper:
             self._own_application()
             _load_steps()
             while stopping is None and not self._is_left():
-                readable, _, _ = select.select(
-                    [self.listener, *([self.owner.said] if self.owner else [])], [], [], _POLL_S
-                )
+                heard: list[socket.socket | int] = [self.listener]
+                if self.owner is not None:
+                    heard.append(self.owner.said)
+                readable, _, _ = select.select(heard, [], [], _POLL_S)
                 if self.owner is not None and self.owner.said in readable:
                     self._hear_owner(self.owner)
                 if self.listener in readable:
