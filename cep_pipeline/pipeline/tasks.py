@@ -102,6 +102,9 @@ def run_task(step: str, task: DayTask, session: Callable[[], SparkSession] | Non
     """
     chosen = step_of(step)
     if chosen is not STEPS[0] and _has_ended(task):
+        if chosen is STEPS[-1]:
+            logger.info("%s: the run has ended already: all that it made is published", task.day)
+            return True
         logger.info("%s: the run had ended and was tidied up; the steps before %s are done again", task.day, step)
         for earlier in STEPS[: STEPS.index(chosen)]:
             if run_task(earlier.name, task, session):
@@ -440,7 +443,8 @@ _STEP_JOB, _STALE_JOB = f"{__name__}:step_job", f"{__name__}:stale_job"
 def step_job(session: Callable[[str], SparkSession], step: str, task: dict[str, Any]) -> bool:
     """Do one step of a day; the task is given by its JSON values."""
     known = {**task, "config": Path(task["config"]), "day": date.fromisoformat(task["day"])}
-    return run_task(step, DayTask(**known), lambda: session(task["stream"]))
+    # A process has one session, however many steps it does.
+    return run_task(step, DayTask(**known), cache(lambda: session(task["stream"])))
 
 
 def stale_job(session: Callable[[str], SparkSession], config: str, stream: str, run_id: str) -> list[str]:

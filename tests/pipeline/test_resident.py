@@ -92,6 +92,16 @@ def test_days_begun_at_once_share_one_application_and_give_the_tables_of_one_run
     assert {record.status for record in project.tables().runs()} == {"succeeded"}
 
 
+def test_a_step_of_a_run_that_has_ended_does_those_before_it_again(project: Project) -> None:
+    task = day_task(project, MONDAY)
+    run_day(task)
+    before = published(project.tables())
+    assert run_step("publish", task), "its first try had got through, and nobody had heard"
+    for step in ("detect", "publish"):
+        run_step(step, task)
+    assert published(project.tables()) == before
+
+
 def test_an_error_of_a_step_is_that_of_its_task(project: Project, caplog: pytest.LogCaptureFixture) -> None:
     project.write_day(MONDAY, [*ROWS[MONDAY], "23:59:59.999,C,-1"])
     task = day_task(project, MONDAY)
