@@ -158,6 +158,10 @@ class Forgetting:
         self._clear_carried()
         self._remove_files(begun)
         self._prove(report, seqs)
+        # The condition is not told: it names the values that are to be forgotten.
+        logger.info(
+            "%s: erasure %s removed %s rows", self.stream, self.erasure.erasure_id, sum(report.removed.values())
+        )
         return report
 
     def _table(self, name: str) -> Table:

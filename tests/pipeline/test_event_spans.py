@@ -58,7 +58,7 @@ def test_a_window_of_time_may_reach_back_before_all_dates(tmp_path: Path) -> Non
     end = (points[-1][0] + 1, 0)
     assert events.window_start(Window(time_us=3_600_000_000), end) == (points[-1][0] - 3_600_000_000, 0)
     start = events.window_start(Window(time_us=2**61), end)
-    slices = events.slices(start, end, LookBack(time_us=10), 4, lambda group: group.rows)
+    slices = events.slices(start, end, LookBack(time_us=10), 4)
     assert sum(part.read([]).num_rows for part in slices) >= 3
     assert events.rows(start, end) == 3
     assert SimpleNamespace(day=date(2024, 3, 4)).day in events.snapshot.days

@@ -58,7 +58,8 @@ def failing_after(detect: Callable[..., Any]) -> Callable[..., Any]:
 
     def work_and_fail(*arguments: Any) -> Any:
         result = detect(*arguments)
-        if arguments[-2].number == 0:
+        _, part = arguments[-2]
+        if part.number == 0:
             raise OSError("the worker is lost")
         return result
 
