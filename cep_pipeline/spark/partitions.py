@@ -33,7 +33,7 @@ Task = TypeVar("Task")
 Result = TypeVar("Result")
 
 
-class Runner(Protocol):
+class TaskRunner(Protocol):
     """Calls a function with each task and the number of the attempt; the results are in the order of the tasks."""
 
     def __call__(self, function: Callable[[Task, int], Result], tasks: Sequence[Task], /) -> list[Result]: ...
@@ -144,10 +144,10 @@ class PartitionedEvents:
 
         Partitions with fewer events, in the range and what was gathered before it, are left out.
         """
-        stretches = [Stretch(tuple(earlier)), Stretch(self.row_groups, self.start_us)]
+        stretches = [StreamStretch(tuple(earlier)), StreamStretch(self.row_groups, self.start_us)]
         return self.first_of_last(stretches, MissingEvents({}, max(self.positions, 1)))
 
-    def first_of_last(self, stretches: Sequence[Stretch], wanted: MissingEvents) -> dict[str, int]:
+    def first_of_last(self, stretches: Sequence[StreamStretch], wanted: MissingEvents) -> dict[str, int]:
         """Partition -> the seq of the first of its last so many events, where consecutive stretches have so many."""
         reader = BackwardReader(self.partition_by, wanted, dict.fromkeys((*KEYS, *self.partition_by)), False)
         first: dict[str, int] = {}
@@ -271,7 +271,7 @@ class EarlierEvents:
 
 
 @dataclass(frozen=True)
-class Stretch:
+class StreamStretch:
     """Consecutive row groups of the stream that one task reads, in stream order.
 
     Attributes
@@ -322,33 +322,34 @@ class Gathering:
     forgets: bool = False
     most_rows: int = MOST_ROWS
 
-    def run(self, run: Runner) -> EarlierEvents:
+    def run(self, run: TaskRunner) -> EarlierEvents:
         """Read back until every partition has its positions: by one task, and by more where that takes many events."""
         own = self._stretches(self.range.row_groups[::-1], self.range.start_us)
         if self._rows(self.range.row_groups) > self.most_rows:
             occurring = dict.fromkeys(text for counted in run(self._count_all, own) for text in counted.events)
-            begun = _Begun((), 0, self._wanted(occurring).missing, True, self.day, None)
+            begun = _Begun(_Written((), self.day, 0, more=True), self._wanted(occurring).missing, True, None)
         else:
             (begun,) = run(self._begin, [0])
-        found, first_day, missing, followed = list(begun.row_groups), begun.first_day, begun.missing, begun.followed
-        unread = islice(self._backwards(), begun.read, None)
+        found, first_day = list(begun.written.row_groups), begun.written.first_day
+        missing, followed = begun.missing, begun.followed
+        unread = islice(self._backwards(), begun.written.read, None)
         looked_at = self.most_rows
-        while missing:
+        while missing and begun.written.more:
             wave = self._stretches(_first_rows(unread, looked_at))
             if not wave:
                 break
             looked_at += sum(self._rows(stretch.row_groups) for stretch in wave)
             tasks = []
-            counts = run(_Counting(self.range.partition_by, frozenset(missing)), wave)
+            counts = run(_PartitionCounting(self.range.partition_by, frozenset(missing)), wave)
             for stretch, counted in zip(wave, counts, strict=True):
                 share = {text: min(events, missing[text]) for text, events in counted.events.items() if text in missing}
                 if share:
                     tasks.append(_Share(stretch, share, followed))
                 followed = counted.first in share and share[counted.first] == counted.events[counted.first]
                 missing = {text: left for text, events in missing.items() if (left := events - share.get(text, 0))}
-            for row_groups, day in run(self._take, tasks) if tasks else ():
-                found += row_groups
-                first_day = day
+            for written in run(self._take, tasks) if tasks else ():
+                found += written.row_groups
+                first_day = written.first_day
         found.sort(key=lambda row_group: row_group.first)
         reachable: Mapping[str, int] = {}
         if self.forgets:
@@ -360,32 +361,40 @@ class Gathering:
 
     def _begin(self, _: int, attempt: int) -> _Begun:
         """Read as many events as one task reads."""
-        wanted = self._wanted(self._count_all(Stretch(self.range.row_groups, self.range.start_us), attempt).events)
+        own = StreamStretch(self.range.row_groups, self.range.start_us)
+        wanted = self._wanted(self._count_all(own, attempt).events)
         reader = BackwardReader(self.range.partition_by, wanted, self._names, self.range.contiguous)
-        row_groups, first_day, read = self._write(reader, wanted, _within(self._backwards(), self.most_rows), attempt)
-        own = self._rows(self.range.row_groups) + self._rows(row_groups)
+        written = self._write(reader, wanted, self._backwards(), self.most_rows, attempt)
         reachable = None
-        if self.forgets and wanted.satisfied and own <= self.most_rows:
-            reachable = self.range.last_positions(row_groups)
-        return _Begun(row_groups, read, wanted.missing, reader.begins_with_wanted, first_day, reachable)
+        if self.forgets and not written.more and self._few(written.row_groups):
+            reachable = self.range.last_positions(written.row_groups)
+        return _Begun(written, wanted.missing, reader.begins_with_wanted, reachable)
 
-    def _take(self, share: _Share, attempt: int) -> tuple[tuple[RowGroup, ...], date]:
-        """Write a stretch's share of what is gathered; returns its row groups, and the day of the first event."""
+    def _take(self, share: _Share, attempt: int) -> _Written:
+        """Write a stretch's share of what is gathered."""
         wanted = MissingEvents(share.events)
         reader = BackwardReader(self.range.partition_by, wanted, self._names, self.range.contiguous, share.followed)
-        row_groups, first_day, _ = self._write(reader, wanted, share.stretch.row_groups[::-1], attempt)
-        return row_groups, first_day
+        backwards = share.stretch.row_groups[::-1]
+        return self._write(reader, wanted, backwards, self._rows(backwards), attempt)
 
     def _write(
-        self, reader: BackwardReader, wanted: MissingEvents, backwards: Iterable[RowGroup], attempt: int
-    ) -> tuple[tuple[RowGroup, ...], date, int]:
-        """Write the wanted events; returns their row groups, the earliest day read, and how many row groups were."""
+        self,
+        reader: BackwardReader,
+        wanted: MissingEvents,
+        backwards: Iterable[RowGroup],
+        most_rows: int,
+        attempt: int,
+    ) -> _Written:
+        """Write the wanted ones of so many events at most."""
         schema = pa.schema([self.schema.field(name) for name in self._names])
         days = {path: day for day, path in self.files}
         path: str | None = None
-        first_day, read = self.day, 0
+        first_day, read, more = self.day, 0, False
         with ExitStack() as stack:
             for row_group in backwards if not wanted.satisfied else ():
+                most_rows -= row_group.rows
+                if more := most_rows < 0:
+                    break
                 first_day, read = days[row_group.path], read + 1
                 for events in reader.read([row_group]):
                     if path is None:
@@ -394,11 +403,15 @@ class Gathering:
                     writer.write_table(events.cast(schema))
                 if wanted.satisfied:
                     break
-        return () if path is None else tuple(read_row_groups([path])), first_day, read
+        return _Written(() if path is None else tuple(read_row_groups([path])), first_day, read, more)
 
-    def _reachable(self, run: Runner, earlier: Sequence[RowGroup]) -> dict[str, int]:
-        """What `PartitionedEvents.last_positions` says, by tasks side by side where that reads many events."""
-        if self._rows(self.range.row_groups) + self._rows(earlier) <= self.most_rows:
+    def _few(self, earlier: Sequence[RowGroup]) -> bool:
+        """Return True if one task may look at the range and at what was gathered."""
+        return self._rows(self.range.row_groups) + self._rows(earlier) <= self.most_rows
+
+    def _reachable(self, run: TaskRunner, earlier: Sequence[RowGroup]) -> dict[str, int]:
+        """Find what `PartitionedEvents.last_positions` does, by tasks side by side where that reads many events."""
+        if self._few(earlier):
             return run(self._last_positions, [tuple(earlier)])[0]
         stretches = self._stretches(self.range.row_groups[::-1], self.range.start_us)
         stretches += self._stretches(earlier[::-1])
@@ -424,8 +437,8 @@ class Gathering:
     def _first_of_share(self, share: _Share, _: int) -> dict[str, int]:
         return self.range.first_of_last([share.stretch], MissingEvents(share.events))
 
-    def _count_all(self, stretch: Stretch, attempt: int) -> _Counted:
-        return _Counting(self.range.partition_by)(stretch, attempt)
+    def _count_all(self, stretch: StreamStretch, attempt: int) -> _PartitionCounts:
+        return _PartitionCounting(self.range.partition_by)(stretch, attempt)
 
     @property
     def _names(self) -> list[str]:
@@ -436,7 +449,7 @@ class Gathering:
         for _, file in reversed(self.files):
             yield from reversed(read_row_groups([file]))
 
-    def _stretches(self, backwards: Iterable[RowGroup], since_us: int | None = None) -> list[Stretch]:
+    def _stretches(self, backwards: Iterable[RowGroup], since_us: int | None = None) -> list[StreamStretch]:
         """Stretches for tasks side by side, the latest first."""
         found: list[list[RowGroup]] = []
         rows = 0
@@ -446,7 +459,7 @@ class Gathering:
                 rows = 0
             found[-1].append(row_group)
             rows += row_group.rows
-        return [Stretch(tuple(row_groups[::-1]), since_us) for row_groups in found]
+        return [StreamStretch(tuple(row_groups[::-1]), since_us) for row_groups in found]
 
     @staticmethod
     def _rows(row_groups: Iterable[RowGroup]) -> int:
@@ -454,30 +467,46 @@ class Gathering:
 
 
 @dataclass(frozen=True)
-class _Begun:
-    """What the first task gathered, and what it left.
+class _Written:
+    """The events that a task wrote, and how far it read.
 
     Attributes
     ----------
     row_groups
         Those that it wrote.
+    first_day
+        The earliest day that it read.
     read
-        How many row groups of earlier days it read.
+        How many row groups it read.
+    more
+        Whether it stopped because there were too many events for one task.
+    """
+
+    row_groups: tuple[RowGroup, ...]
+    first_day: date
+    read: int
+    more: bool
+
+
+@dataclass(frozen=True)
+class _Begun:
+    """The first task's events, and what it left to others.
+
+    Attributes
+    ----------
+    written
+        The events.
     missing
         Partition -> how many events it still needs.
     followed
         Whether the first event that it read is kept.
-    first_day
-        The earliest day that it read.
     reachable
         As in `EarlierEvents`; None where it is not known.
     """
 
-    row_groups: tuple[RowGroup, ...]
-    read: int
+    written: _Written
     missing: Mapping[str, int]
     followed: bool
-    first_day: date
     reachable: Mapping[str, int] | None
 
 
@@ -485,13 +514,13 @@ class _Begun:
 class _Share:
     """The last events of a stretch that are asked for, by partition, and whether the one behind it is kept."""
 
-    stretch: Stretch
+    stretch: StreamStretch
     events: Mapping[str, int]
     followed: bool = True
 
 
 @dataclass(frozen=True)
-class _Counted:
+class _PartitionCounts:
     """The events of a stretch by partition, and the partition of its first event, None: of none."""
 
     events: Mapping[str, int]
@@ -499,13 +528,13 @@ class _Counted:
 
 
 @dataclass(frozen=True)
-class _Counting:
+class _PartitionCounting:
     """Counts the events of a stretch by partition: of some partitions, or of all (None)."""
 
     partition_by: tuple[str, ...]
     only: Collection[str] | None = None
 
-    def __call__(self, stretch: Stretch, _: int) -> _Counted:
+    def __call__(self, stretch: StreamStretch, _: int) -> _PartitionCounts:
         events: Counter[str] = Counter()
         first: str | None = None
         begun = False
@@ -518,8 +547,8 @@ class _Counting:
                 first, begun = partitions[0].as_py(), True
             events.update(_events_by_partition(partitions))
         if self.only is not None:
-            return _Counted({text: events[text] for text in events.keys() & self.only}, first)
-        return _Counted(dict(events), first)
+            return _PartitionCounts({text: events[text] for text in events.keys() & self.only}, first)
+        return _PartitionCounts(dict(events), first)
 
 
 def _first_rows(row_groups: Iterator[RowGroup], most_rows: int) -> list[RowGroup]:
@@ -529,15 +558,6 @@ def _first_rows(row_groups: Iterator[RowGroup], most_rows: int) -> list[RowGroup
         found.append(row_group)
         most_rows -= row_group.rows
     return found
-
-
-def _within(row_groups: Iterable[RowGroup], most_rows: int) -> Iterator[RowGroup]:
-    """The first ones of row groups that hold so many events at most together."""
-    for row_group in row_groups:
-        most_rows -= row_group.rows
-        if most_rows < 0:
-            return
-        yield row_group
 
 
 def _events_by_partition(partitions: pa.DictionaryArray) -> dict[str, int]:

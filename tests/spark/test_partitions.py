@@ -15,7 +15,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import cep_pipeline as cep
-from cep_pipeline.spark.partitions import EarlierEvents, Gathering, PartitionedEvents, Result, Runner, Task
+from cep_pipeline.spark.partitions import EarlierEvents, Gathering, PartitionedEvents, Result, Task, TaskRunner
 from cep_pipeline.spark.slicing import read_row_groups
 from cep_pipeline.spark.tasks import run_tasks
 from cep_pipeline.storage import DataDirectory
@@ -154,7 +154,7 @@ def test_the_last_events_of_each_partition_are_gathered(
     assert found[1] == (None if any(missing.values()) else first_day)
 
 
-def counting(called: list[int]) -> Runner:
+def counting(called: list[int]) -> TaskRunner:
     def run(function: Callable[[Task, int], Result], tasks: Sequence[Task]) -> list[Result]:
         called.append(len(tasks))
         return here(function, tasks)
@@ -162,10 +162,11 @@ def counting(called: list[int]) -> Runner:
     return run
 
 
-def test_few_events_are_one_task(tmp_path: Path) -> None:
-    called: list[int] = []
-    gathering_of(tmp_path, [[("A", 1)] * 9, [("A", 1)] * 9]).run(counting(called))
-    assert called == [1]
+def test_few_events_are_one_task_even_if_the_stream_begins_too_late(tmp_path: Path) -> None:
+    for days in ([[("A", 1)] * 9, [("A", 1)] * 9], [[("A", 1)] * 9, [("A", 1), ("B", 1)]], [[("B", 1)]]):
+        called: list[int] = []
+        gathering_of(tmp_path, days).run(counting(called))
+        assert called == [1]
 
 
 def test_reading_back_stops_where_every_partition_has_its_events(tmp_path: Path) -> None:
