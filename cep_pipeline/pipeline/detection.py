@@ -8,6 +8,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
 from datetime import date, timedelta
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -27,7 +28,7 @@ from cep_pipeline.slices.events_input import columns_needed
 from cep_pipeline.slices.ownership import LookBack, can_pend, counts_in_partitions, look_back, waits_for_later_events
 from cep_pipeline.slices.prepared import Boundary
 from cep_pipeline.spark.keeping import CarryState
-from cep_pipeline.spark.partitions import EarlierEvents, GatheringTask, PartitionedEvents
+from cep_pipeline.spark.partitions import EarlierEvents, Gathering, PartitionedEvents
 from cep_pipeline.spark.slicing import (
     DayPart,
     Pieces,
@@ -264,12 +265,12 @@ def _partitioned(
 
     counting = [pattern for pattern in patterns if counts_in_partitions(pattern)]
     own = tuple(group for group in events.row_groups if group.last[0] >= events.start[0])
-    for number, partition_by in enumerate(dict.fromkeys(pattern.partition_by for pattern in counting)):
+    for partition_by in dict.fromkeys(pattern.partition_by for pattern in counting):
         members = [pattern for pattern in counting if pattern.partition_by == partition_by]
         contiguous = any(pattern.strategy is Strategy.STRICT_CONTIGUITY for pattern in members)
         source = PartitionedEvents(partition_by, look_back(members).positions, contiguous, own, events.start[0])
         files = work.tables.events_files(None, work.day, snapshot=events.snapshot)
-        gathering = GatheringTask(
+        gathering = Gathering(
             source,
             columns_needed(members),
             work.tables.events_schema,
@@ -280,7 +281,7 @@ def _partitioned(
             any(map(has_output_policy, members)),
         )
         what = f"{work.stream.name}: events before {work.day} by {', '.join(partition_by)}"
-        (earlier,) = run_tasks(spark, gathering.run, [number], what=what)
+        earlier = gathering.run(partial(run_tasks, spark, what=what))
         yield replace(source, earlier=earlier.row_groups), earlier
 
 
