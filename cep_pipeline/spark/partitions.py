@@ -281,12 +281,12 @@ class GatheringTask:
                 if wanted.satisfied:
                     break
                 first_day = day
-                for events in reader.read(read_row_groups([file])):
+                for events in reader.read(read_row_groups([file], self.schema)):
                     if path is None:
                         path = self.directory.file(number, attempt)
                         writer = stack.enter_context(open_data_file(path, schema))
                     writer.write_table(events.cast(schema))
-        row_groups = () if path is None else tuple(read_row_groups([path]))
+        row_groups = () if path is None else tuple(read_row_groups([path], schema))
         reachable = self.range.last_positions(row_groups) if self.forgets else {}
         return EarlierEvents(row_groups, first_day if wanted.satisfied else None, reachable)
 
@@ -308,7 +308,7 @@ def _partitions(events: pa.Table, partition_by: Sequence[str]) -> pa.DictionaryA
 def _read(row_group: RowGroup, columns: Iterable[str]) -> pa.Table:
     """Columns of a row group; those that its file does not have yet are null."""
     names = list(columns)
-    with open_events(row_group.path) as file:
-        there = file.read_row_group(row_group.index, columns=names)
+    with open_events(row_group) as file:
+        there = file.read([row_group.index], names)
     known = set(there.column_names)
     return pa.table({name: there[name] if name in known else pa.nulls(there.num_rows) for name in names})
