@@ -13,7 +13,7 @@ import os
 import re
 import shutil
 import uuid
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cache
@@ -259,11 +259,41 @@ def write_data_file(path: str, table: pa.Table, schema: pa.Schema, footer: Mappi
     return path
 
 
+_FORMER_NAMES = b"cep.was"
+
+
+def with_former_names(column: pa.Field, names: Sequence[str]) -> pa.Field:
+    """Return a column that had these names before, the oldest first: files that were written then still use them."""
+    return column.with_metadata({_FORMER_NAMES: json.dumps(list(names))}) if names else column.remove_metadata()
+
+
+def former_names(column: pa.Field) -> tuple[str, ...]:
+    """Return the names that a column had before."""
+    return tuple(json.loads((column.metadata or {}).get(_FORMER_NAMES, b"[]")))
+
+
+def names_in_file(columns: pa.Schema, present: Collection[str]) -> dict[str, str]:
+    """Return the name of each column in a file with the names `present`; a column that the file lacks is left out.
+
+    Examples
+    --------
+    >>> columns = pa.schema([with_former_names(pa.field("px", pa.float64()), ["price"]), ("size", pa.int64())])
+    >>> names_in_file(columns, ["price"]), names_in_file(columns, ["size", "px"])
+    ({'px': 'price'}, {'px': 'px', 'size': 'size'})
+    """
+    found = ((field.name, [one for one in (field.name, *former_names(field)) if one in present]) for field in columns)
+    return {name: there[0] for name, there in found if there}
+
+
 def conform(table: pa.Table, schema: pa.Schema) -> pa.Table:
-    """Return the table with exactly the columns of `schema`; missing ones are null, others are dropped."""
+    """Return the table with exactly the columns of `schema`; missing ones are null, others are dropped.
+
+    A column of the table may have a former name of that of the schema.
+    """
+    names = names_in_file(schema, table.column_names)
     columns = [
-        table.column(field.name).cast(field.type)
-        if field.name in table.column_names
+        table.column(names[field.name]).cast(field.type)
+        if field.name in names
         else pa.nulls(table.num_rows, field.type)
         for field in schema
     ]
@@ -277,7 +307,7 @@ def read_data_file(path: str, columns: pa.Schema, row_filter: pa.compute.Express
         present = pq.read_schema(inner, filesystem=filesystem).names
         table = pq.read_table(
             inner,
-            columns=[field.name for field in columns if field.name in present],
+            columns=list(names_in_file(columns, present).values()),
             filesystem=filesystem,
             filters=row_filter,
             partitioning=None,

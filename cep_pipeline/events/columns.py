@@ -57,7 +57,7 @@ def events_columns(schema: EventSchema) -> pa.Schema:
     InputError
         An attribute is called `day`, or timestamp or seq is missing.
     """
-    fields = [pa.field(field.name, _plain(field.type)) for field in schema.arrow_schema]
+    fields = [field.with_type(_plain(field.type)) for field in schema.arrow_schema]
     names = {field.name for field in fields}
     if DAY in names:
         raise InputError(

@@ -35,7 +35,7 @@ _NOT_FINITE = {"NaN": math.nan, "Infinity": math.inf, "-Infinity": -math.inf}
 
 @dataclass(frozen=True)
 class Carry:
-    """Attribute -> event type -> its last values, the latest last.
+    """Attribute (by its oldest name) -> event type -> its last values, the latest last.
 
     Examples
     --------
@@ -109,7 +109,7 @@ def _plain(value: Number) -> Number | str:
 
 
 def carry_lengths(schema: StreamSchema) -> dict[str, int]:
-    """Number of last values per type that the next day needs, by raw attribute.
+    """Number of last values per type that the next day needs, by the oldest name of each raw attribute.
 
     Examples
     --------
@@ -130,7 +130,7 @@ def carry_lengths(schema: StreamSchema) -> dict[str, int]:
         # An event whose own value is null has a history all of earlier ones.
         past = derived.length if derived.function == "history" else past_needed.pop(derived.name, 0) + 1
         past_needed[derived.of] = max(past_needed.get(derived.of, 0), past)
-    return dict(sorted(past_needed.items()))
+    return dict(sorted((schema.first_name(name), length) for name, length in past_needed.items()))
 
 
 def derive(events: pa.Table, schema: StreamSchema, carry_in: Carry) -> pa.Table:
@@ -154,7 +154,8 @@ def derive(events: pa.Table, schema: StreamSchema, carry_in: Carry) -> pa.Table:
     series: dict[str, _Series] = {}
     for derived in schema.derived:
         if derived.of not in series:
-            series[derived.of] = _Series.of_column(events.column(derived.of), codes, carry_in.of(derived.of), types)
+            carried = carry_in.of(schema.first_name(derived.of))
+            series[derived.of] = _Series.of_column(events.column(derived.of), codes, carried, types)
         source = series[derived.of]
         if derived.function == "diff":
             series[derived.name] = source.differences()
@@ -169,8 +170,9 @@ def last_values(events: pa.Table, schema: StreamSchema) -> Carry:
     """The last values per type of events in stream order, as many as `carry_lengths` says."""
     codes, types = _event_types(events, schema)
     values: dict[str, dict[str, tuple[Number, ...]]] = {}
+    name_now = {schema.first_name(name): name for name in schema.attributes}
     for attribute, length in carry_lengths(schema).items():
-        series = _Series.of_column(events.column(attribute), codes, {}, types)
+        series = _Series.of_column(events.column(name_now[attribute]), codes, {}, types)
         values[attribute] = series.tails(length, types)
     return Carry(values)
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import date
 from functools import cache, cached_property
 from typing import TYPE_CHECKING
@@ -14,12 +14,14 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from cep_pipeline.errors import InputError
-from cep_pipeline.storage import digest_of
+from cep_pipeline.storage import digest_of, former_names
 
 if TYPE_CHECKING:
     from pyiceberg.expressions import BooleanExpression
 
 _LONG_NUMBER = 4
+_WORDS = re.compile(r"""'(?:[^']|'')*'|[A-Za-z_][\w$]*""")
+"""The texts and the words of a condition: a name of an attribute is a word."""
 
 
 @dataclass(frozen=True)
@@ -69,6 +71,12 @@ class Erasure:
         mask = np.zeros(events.num_rows, dtype=bool)
         mask[found.filter(self.filter(columns)).column("row").to_numpy()] = True
         return mask
+
+    def in_terms_of(self, columns: pa.Schema) -> Erasure:
+        """Return the erasure with the present names of attributes that have been renamed since."""
+        now = {former: field.name for field in columns for former in former_names(field)}
+        condition = _WORDS.sub(lambda word: now.get(word[0], word[0]), self.condition)
+        return self if condition == self.condition else replace(self, condition=condition)
 
     @cached_property
     def values(self) -> tuple[str, ...]:

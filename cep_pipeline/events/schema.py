@@ -7,7 +7,7 @@ the same YAML file.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from difflib import get_close_matches
 from functools import cached_property
 from numbers import Integral, Real
@@ -22,10 +22,10 @@ from cep_pipeline.events.columns import ARROW_TYPES, ORDER_COLUMNS, SEQ, TIMESTA
 from cep_pipeline.events.erasure import Erasure
 from cep_pipeline.events.timestamps import check_timezone
 from cep_pipeline.patterns.expressions import ValueType
-from cep_pipeline.storage import digest_of
+from cep_pipeline.storage import digest_of, with_former_names
 
 if TYPE_CHECKING:
-    from cep_pipeline.events.source import DerivedAttribute, Quality, SourceLayout
+    from cep_pipeline.events.source import DerivedAttribute, Quality, Renamed, SourceLayout
 
 ON_MISSING = ("error", "empty", "skip")
 _INT64_MIN, _INT64_MAX = -(2**63), 2**63 - 1
@@ -61,6 +61,8 @@ class StreamSchema:
         None and empty for a stream that is given as rows.
     erasures
         What ingestion leaves out, since it was erased from the warehouse.
+    renamed
+        The attributes that had other names before, none of them derived.
 
     Raises
     ------
@@ -90,9 +92,11 @@ class StreamSchema:
     derived: tuple[DerivedAttribute, ...] = ()
     quality: Quality | None = None
     erasures: tuple[Erasure, ...] = ()
+    renamed: Mapping[str, Renamed] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "attributes", dict(self.attributes))
+        object.__setattr__(self, "renamed", dict(self.renamed))
         if not isinstance(self.name, str) or not self.name:
             raise self._error("a stream needs a name")
         if self.base_type is not None and (not isinstance(self.base_type, str) or not self.base_type):
@@ -203,12 +207,15 @@ class StreamSchema:
 
     @cached_property
     def arrow_schema(self) -> pa.Schema:
-        """Columns of the stream's events: `timestamp`, `seq`, then the attributes."""
+        """Columns of the stream's events: `timestamp`, `seq`, then the attributes, which know their former names."""
         return pa.schema(
             [
                 pa.field(TIMESTAMP, pa.timestamp("us", tz="UTC")),
                 pa.field(SEQ, pa.int64()),
-                *(pa.field(attribute, ARROW_TYPES[kind]) for attribute, kind in self.attributes.items()),
+                *(
+                    with_former_names(pa.field(name, ARROW_TYPES[kind]), self._names_before(name))
+                    for name, kind in self.attributes.items()
+                ),
             ]
         )
 
@@ -222,18 +229,36 @@ class StreamSchema:
     def digest(self) -> str:
         """32 hex digits that change with anything that the published events of a day follow from.
 
-        The bounds of quality and the handling of missing days are not part of it.
+        The bounds of quality, the handling of missing days and new names of attributes are not part of it.
         """
+        source = None if self.source is None else asdict(self.source)
+        if source is not None:
+            source["columns"] = {
+                self.first_name(name): self.renamed[name].column or column if name in self.renamed else column
+                for name, column in source["columns"].items()
+            }
         return digest_of(
             {
                 "timezone": self.timezone,
-                "type_attribute": self.type_attribute,
-                "attributes": {name: kind.value for name, kind in self.attributes.items()},
-                "key": list(self.key),
-                "derived": [asdict(derived) for derived in self.derived],
-                "source": None if self.source is None else asdict(self.source),
+                "type_attribute": self.first_name(self.type_attribute),
+                "attributes": {self.first_name(name): kind.value for name, kind in self.attributes.items()},
+                "key": [self.first_name(name) for name in self.key],
+                "derived": [{**asdict(derived), "of": self.first_name(derived.of)} for derived in self.derived],
+                "source": source,
             }
         )
+
+    @cached_property
+    def staged_digest(self) -> str:
+        """The digest that also changes with the names of attributes, for files that are passed on within a day."""
+        return digest_of([self.digest, list(self.attributes)])
+
+    def first_name(self, attribute: str) -> str:
+        """Return the oldest name of an attribute, under which what is carried from day to day is kept."""
+        return next(iter(self._names_before(attribute)), attribute)
+
+    def _names_before(self, attribute: str) -> tuple[str, ...]:
+        return self.renamed[attribute].names if attribute in self.renamed else ()
 
     def table(self, rows: Iterable[Mapping[str, Any]]) -> pa.Table:
         """The rows as an events table, sorted by (timestamp, seq).

@@ -15,6 +15,22 @@ Severity = Literal["critical", "warning"]
 
 
 @dataclass(frozen=True)
+class Renamed:
+    """An attribute that had other names before.
+
+    Parameters
+    ----------
+    names
+        The names that it had, the oldest first.
+    column
+        Its source column under the oldest name. Days that were published from it are not stale.
+    """
+
+    names: tuple[str, ...]
+    column: str | None = None
+
+
+@dataclass(frozen=True)
 class SourceLayout:
     """Layout of the raw files of a stream.
 

@@ -2,20 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from difflib import get_close_matches
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeVar
 
-from pydantic import BeforeValidator, ConfigDict, Field, model_validator
+from pydantic import BeforeValidator, ConfigDict, Field, field_validator, model_validator
 
 from cep_pipeline.documents import Document, line_at, load_document
 from cep_pipeline.errors import InputError
 from cep_pipeline.events.columns import SEQ, TIMESTAMP
 from cep_pipeline.events.raw_files import PathTemplate
 from cep_pipeline.events.readers import READERS
-from cep_pipeline.events.source import DerivedAttribute, Expectation, Quality, RowCount, Severity, SourceLayout
+from cep_pipeline.events.source import DerivedAttribute, Expectation, Quality, Renamed, RowCount, Severity, SourceLayout
 from cep_pipeline.events.timestamps import check_format, check_timezone
 from cep_pipeline.patterns.expressions import ValueType
 
@@ -60,7 +60,7 @@ class TimestampSettings(Document):
 
 
 class AttributeSettings(Document):
-    """An attribute in its long form, for a source column that has another name than the attribute."""
+    """An attribute in its long form, for a source column with another name, or an attribute with a new name."""
 
     type: AttributeType = Field(description="Type of the attribute.", examples=["float64"])
     column: str | None = Field(
@@ -68,6 +68,19 @@ class AttributeSettings(Document):
         description="Name of the source column. Without it the column has the name of the attribute.",
         examples=["Temp (C)"],
     )
+    was: list[str] = Field(
+        default_factory=list,
+        description=(
+            "The name that the attribute had before it was renamed; the names, the oldest first, if there were "
+            "several. It stays here as long as there are days that were published under it."
+        ),
+        examples=["price"],
+    )
+
+    @field_validator("was", mode="before", json_schema_input_type=str | list[str])
+    @classmethod
+    def _one_name(cls, value: Any) -> Any:
+        return [value] if isinstance(value, str) else value
 
 
 class DiffSettings(Document):
@@ -356,6 +369,28 @@ def _check_names(document: StreamDocument) -> None:
                 other = folded.setdefault(name.lower(), name)
                 if other != name:
                     raise InputError(f"attributes {other!r} and {name!r} differ in case only; rename one of them")
+    _check_former_names(document, folded)
+
+
+def _check_former_names(document: StreamDocument, attributes: Mapping[str, str]) -> None:
+    """A name that an attribute had is no other attribute's; `attributes` has all of them by their names in small."""
+    seen: dict[str, str] = {}
+    for name, settings in document.attributes.items():
+        for former in settings.was:
+            with _at("attributes", name, "was"):
+                folded = former.lower()
+                if folded in ("day", TIMESTAMP, SEQ) or former.startswith("_"):
+                    raise InputError(f"attribute {name!r} was {former!r}: this name belongs to the engine")
+                if folded == name.lower():
+                    raise InputError(f"attribute {name!r} was {former!r}: give a name that differs in more than case")
+                other = attributes.get(folded) or seen.get(folded)
+                if other is not None:
+                    raise InputError(
+                        f"attribute {name!r} was {former!r}, and {former!r} is a name of {other!r} too; a name stays "
+                        "with the days that were published under it: leave `was` out, or choose another name for "
+                        "the other attribute"
+                    )
+                seen[folded] = name
 
 
 def _schema_of(document: StreamDocument, make: Callable[..., Schema]) -> Schema:
@@ -392,6 +427,11 @@ def _schema_of(document: StreamDocument, make: Callable[..., Schema]) -> Schema:
             source=source,
             derived=tuple(derived),
             quality=quality,
+            renamed={
+                name: Renamed(tuple(settings.was), settings.column or settings.was[0])
+                for name, settings in document.attributes.items()
+                if settings.was
+            },
         )
 
 

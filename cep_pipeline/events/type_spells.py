@@ -14,7 +14,8 @@ import base64
 import json
 import zlib
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from types import MappingProxyType
 from typing import Any
 
 import numpy as np
@@ -184,10 +185,19 @@ def footer_of(events: pa.Table, type_attribute: str) -> dict[str, str]:
     return {FOOTER_KEY: TypeSpells.of(events, type_attribute).to_text()} if events.num_rows else {}
 
 
-def spells_in(footer: Mapping[bytes, bytes] | None, type_attribute: str) -> TypeSpells | None:
-    """Return the summary in the metadata of a file; None for a file without one, as earlier versions wrote them."""
+def spells_in(
+    footer: Mapping[bytes, bytes] | None, type_attribute: str, renamed: Mapping[str, str] = MappingProxyType({})
+) -> TypeSpells | None:
+    """Return the summary in the metadata of a file; None for a file without one, as earlier versions wrote them.
+
+    `renamed` has the attributes that are named otherwise in the file: attribute -> its name there.
+    """
     found = _in_footer(footer)
-    return found if found is not None and found.type_attribute == type_attribute else None
+    if found is None or found.type_attribute != renamed.get(type_attribute, type_attribute):
+        return None
+    now = {there: attribute for attribute, there in renamed.items()}
+    bounds = {now.get(name, name): both for name, both in found.bounds.items()}
+    return replace(found, type_attribute=type_attribute, bounds=bounds)
 
 
 def type_attribute_in(footer: Mapping[bytes, bytes] | None) -> str | None:

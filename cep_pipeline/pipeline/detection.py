@@ -353,7 +353,7 @@ def pin_events(work: DayWork, pattern_sets: Sequence[PatternSet]) -> DayEvents:
     first_day = None if by_positions is None else min(by_time, by_positions)
     files = work.tables.events_files(first_day, work.day, snapshot=snapshot)
     type_attribute = patterns_of(pattern_sets)[0].type_attribute
-    row_groups, summaries = read_summaries((file.path for file in files), type_attribute)
+    row_groups, summaries = read_summaries((file.path for file in files), type_attribute, work.tables.events_schema)
     return DayEvents(snapshot, first_day, start, tuple(row_groups), reach, tuple(summaries))
 
 

@@ -68,7 +68,7 @@ def sample_of_day(
 ) -> list[pa.Table]:
     """Stretches of consecutive events of a day, `size` events together; the whole day where it has no more."""
     files = tables.events_files(day, day, snapshot=events)
-    groups = read_row_groups(file.path for file in files)
+    groups = read_row_groups((file.path for file in files), tables.events_schema)
     rows = sum(group.rows for group in groups)
     columns = ["timestamp", "seq", *columns_needed(pattern_set.patterns)]
     if not rows or not size:
@@ -86,9 +86,9 @@ def _rows_of(groups: Sequence[RowGroup], first: int, end: int, columns: Sequence
     begin = 0
     for group in groups:
         if begin < end and first < begin + group.rows:
-            with open_events(group.path) as file:
-                names = set(file.schema_arrow.names)
-                part = file.read_row_group(group.index, columns=[name for name in wanted if name in names])
+            with open_events(group) as file:
+                part = file.read([group.index], wanted)
+            names = set(part.column_names)
             part = part.slice(max(0, first - begin), min(group.rows, end - begin) - max(0, first - begin))
             for name in wanted:  # an attribute that is newer than the file
                 if name not in names:

@@ -406,7 +406,8 @@ class PublishedEvents:
 
     def _row_groups(self, first: date | None, end: Boundary) -> Sequence[RowGroup]:
         files = self.tables.events_files(first, self._day_at(end[0]), snapshot=self.snapshot)
-        return [group for group in read_row_groups(file.path for file in files) if group.first < end]
+        groups = read_row_groups((file.path for file in files), self.tables.events_schema)
+        return [group for group in groups if group.first < end]
 
     def _day_at(self, instant_us: int) -> date:
         # A window may reach back further than there are dates.
@@ -420,8 +421,8 @@ def _rows_from(group: RowGroup, point: Boundary) -> int:
         return 0
     if point <= group.first:
         return group.rows
-    with open_events(group.path) as file:
-        keys = file.read_row_group(group.index, columns=["timestamp", "seq"])
+    with open_events(group) as file:
+        keys = file.read([group.index], ["timestamp", "seq"])
     timestamps = keys["timestamp"].cast(pa.int64()).to_numpy()
     before = (timestamps < point[0]) | ((timestamps == point[0]) & (keys["seq"].to_numpy() < point[1]))
     return int(group.rows - np.count_nonzero(before))

@@ -352,7 +352,7 @@ class _Ingestion:
         return StagedDay(
             day=state.day,
             files=tuple(self.raw_files[file.name] for file in state.files),
-            schema=self.schema.digest,
+            schema=self.schema.staged_digest,
             settled=state.settled,
             rejected=state.rejected,
             notes=tuple(dict.fromkeys(state.notes)),
@@ -448,7 +448,7 @@ def preprocess_days(
     carry = Carry.from_json(carry_in or {})
     for day in staged:
         day.require()
-        if day.schema != schema.digest:
+        if day.schema != schema.staged_digest:
             raise InputError(
                 f"stream {schema.name!r}, day {day.day}: the stream schema has changed since the day was ingested; "
                 "ingest it again"

@@ -447,7 +447,7 @@ class Gathering:
     def _backwards(self) -> Iterator[RowGroup]:
         """The row groups of the earlier days, the latest first; a file's footer is read when its turn comes."""
         for _, file in reversed(self.files):
-            yield from reversed(read_row_groups([file]))
+            yield from reversed(read_row_groups([file], self.schema))
 
     def _stretches(self, backwards: Iterable[RowGroup], since_us: int | None = None) -> list[StreamStretch]:
         """Stretches for tasks side by side, the latest first."""
@@ -576,7 +576,7 @@ def _partitions(events: pa.Table, partition_by: Sequence[str]) -> pa.DictionaryA
 def _read(row_group: RowGroup, columns: Iterable[str]) -> pa.Table:
     """Columns of a row group; those that its file does not have yet are null."""
     names = list(columns)
-    with open_events(row_group.path) as file:
-        there = file.read_row_group(row_group.index, columns=names)
+    with open_events(row_group) as file:
+        there = file.read([row_group.index], names)
     known = set(there.column_names)
     return pa.table({name: there[name] if name in known else pa.nulls(there.num_rows) for name in names})

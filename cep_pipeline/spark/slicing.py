@@ -11,6 +11,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from itertools import pairwise
+from typing import Self
 
 import numpy as np
 import pyarrow as pa
@@ -21,18 +22,25 @@ from cep_pipeline.expressions.columns import Array
 from cep_pipeline.slices.candidates import Spans
 from cep_pipeline.slices.ownership import LookBack
 from cep_pipeline.slices.prepared import Boundary
-from cep_pipeline.storage import open_filesystem
+from cep_pipeline.storage import names_in_file, open_filesystem
+
+_AS_IN_THE_FILE = pa.schema([])
+"""No attribute was renamed."""
 
 
 @dataclass(frozen=True)
 class RowGroup:
-    """A row group of a sorted events file: where it is, and the points of its first and last event."""
+    """A row group of a sorted events file: where it is, and the points of its first and last event.
+
+    `renamed` has the attributes that are named otherwise in the file, each with its name there.
+    """
 
     path: str
     index: int
     rows: int
     first: Boundary
     last: Boundary
+    renamed: tuple[tuple[str, str], ...] = ()
 
     @property
     def span_us(self) -> int:
@@ -52,9 +60,9 @@ class Slice:
         """Read the slice's events, sorted, from the look-back's first up to the end; `columns` besides the two keys."""
         wanted = ["timestamp", "seq", *(name for name in columns if name not in ("timestamp", "seq"))]
         parts = []
-        for path, group in _by_file(self.row_groups):
-            with open_events(path) as file:
-                parts.append(file.read_row_groups([row_group.index for row_group in group], columns=wanted))
+        for group in _by_file(self.row_groups):
+            with open_events(group[0]) as file:
+                parts.append(file.read([row_group.index for row_group in group], wanted))
         table = pa.concat_tables(parts, promote_options="permissive").unify_dictionaries()
         for name in wanted:  # an attribute that is newer than all of these files
             if name not in table.column_names:
@@ -73,28 +81,66 @@ def _rows_before(timestamps: Array, seqs: pa.ChunkedArray, point: Boundary) -> i
     return first + int(np.searchsorted(seqs.slice(first, last - first).to_numpy(), point[1]))
 
 
-def _by_file(row_groups: Iterable[RowGroup]) -> list[tuple[str, list[RowGroup]]]:
+def _by_file(row_groups: Iterable[RowGroup]) -> list[list[RowGroup]]:
     files: dict[str, list[RowGroup]] = {}
     for row_group in row_groups:
         files.setdefault(row_group.path, []).append(row_group)
-    return list(files.items())
+    return list(files.values())
 
 
-def open_events(path: str) -> pq.ParquetFile:
-    """Open a file of events so that its text columns are read as dictionaries: the split by type needs their codes."""
-    metadata = _footer(path)
-    filesystem, name = open_filesystem(path)
+class EventsReader:
+    """An open file of events, whose columns have the names that the attributes have now.
+
+    Parameters
+    ----------
+    file
+        The file, which is closed with the reader.
+    renamed
+        As in `RowGroup`.
+    """
+
+    def __init__(self, file: pq.ParquetFile, renamed: Iterable[tuple[str, str]]) -> None:
+        self._file = file
+        self._there = dict(renamed)
+        self._now = {there: attribute for attribute, there in self._there.items()}
+
+    def read(self, row_groups: Sequence[int], columns: Iterable[str]) -> pa.Table:
+        """Read columns of some row groups; those that the file does not have yet are left out."""
+        wanted = [self._there.get(name, name) for name in columns]
+        table = self._file.read_row_groups(list(row_groups), columns=wanted)
+        return table.rename_columns([self._now.get(name, name) for name in table.column_names]) if self._now else table
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._file.close()
+
+
+def open_events(row_group: RowGroup) -> EventsReader:
+    """Open the file of a row group so that text columns are read as dictionaries: the split by type needs their codes.
+
+    Every reader of published events that goes by the names of columns reads through it, or through `storage.conform`.
+    """
+    metadata = _footer(row_group.path)
+    filesystem, name = open_filesystem(row_group.path)
     texts = [field.name for field in metadata.schema.to_arrow_schema() if pa.types.is_string(field.type)]
-    return pq.ParquetFile(filesystem.open_input_file(name), metadata=metadata, read_dictionary=texts)
+    file = pq.ParquetFile(filesystem.open_input_file(name), metadata=metadata, read_dictionary=texts)
+    return EventsReader(file, row_group.renamed)
 
 
-def read_row_groups(paths: Iterable[str]) -> list[RowGroup]:
-    """Row groups of sorted events files, in stream order, from the files' footers alone."""
-    found = [group for path in paths for group in _row_groups(path, _footer(path))]
+def read_row_groups(paths: Iterable[str], columns: pa.Schema = _AS_IN_THE_FILE) -> list[RowGroup]:
+    """Row groups of sorted events files, in stream order, from the files' footers alone.
+
+    `columns` are those of the events table, which know their former names.
+    """
+    found = [group for path in paths for group in _row_groups(path, _footer(path), columns)]
     return sorted(found, key=lambda row_group: row_group.first)
 
 
-def read_summaries(paths: Iterable[str], type_attribute: str) -> tuple[list[RowGroup], list[TypeSpells]]:
+def read_summaries(
+    paths: Iterable[str], type_attribute: str, columns: pa.Schema = _AS_IN_THE_FILE
+) -> tuple[list[RowGroup], list[TypeSpells]]:
     """Row groups of sorted events files, as `read_row_groups` gives them, and the summary of each file in their order.
 
     A file that was written without a summary has one that says nothing.
@@ -103,10 +149,10 @@ def read_summaries(paths: Iterable[str], type_attribute: str) -> tuple[list[RowG
     summaries = []
     for path in paths:
         footer = _footer(path)
-        own = _row_groups(path, footer)
+        own = _row_groups(path, footer, columns)
         groups += own
         if own:
-            spells = spells_in(footer.metadata, type_attribute)
+            spells = spells_in(footer.metadata, type_attribute, dict(own[0].renamed))
             first_us, last_us = min(group.first[0] for group in own), max(group.last[0] for group in own)
             summaries.append(spells or TypeSpells.unknown(type_attribute, first_us, last_us, footer.num_rows))
     return sorted(groups, key=lambda row_group: row_group.first), summaries
@@ -117,8 +163,10 @@ def _footer(path: str) -> pq.FileMetaData:
     return pq.read_metadata(filesystem.open_input_file(name))
 
 
-def _row_groups(path: str, metadata: pq.FileMetaData) -> list[RowGroup]:
+def _row_groups(path: str, metadata: pq.FileMetaData, columns: pa.Schema) -> list[RowGroup]:
     found = []
+    there = names_in_file(columns, metadata.schema.to_arrow_schema().names)
+    renamed = tuple((attribute, name) for attribute, name in there.items() if name != attribute)
     names = [metadata.schema.column(i).path for i in range(metadata.num_columns)]
     time, seq = names.index("timestamp"), names.index("seq")
     for index in range(metadata.num_row_groups):
@@ -133,6 +181,7 @@ def _row_groups(path: str, metadata: pq.FileMetaData) -> list[RowGroup]:
                 rows=group.num_rows,
                 first=(_microseconds(times.min), int(seqs.min)),
                 last=(_microseconds(times.max), int(seqs.max)),
+                renamed=renamed,
             )
         )
     return found
@@ -264,9 +313,9 @@ class _Counting:
 
     def __call__(self, part: _Part, _: int) -> _Counted:
         found = []
-        with open_events(part[0][0].path) as file:
+        with open_events(part[0][0]) as file:
             for group, offsets in part:
-                events = file.read_row_group(group.index, columns=["timestamp", self.type_attribute])
+                events = file.read([group.index], ["timestamp", self.type_attribute])
                 times = events["timestamp"].cast(pa.int64()).to_numpy()[offsets]
                 counts = np.zeros((len(self.types), len(offsets)), np.int64)
                 if self.types and self.type_attribute in events.column_names:
@@ -482,14 +531,14 @@ def _point(row_group: RowGroup, row: int) -> Boundary:
     """The point of a row of a row group."""
     if row <= 0:
         return row_group.first
-    times, seqs = _keys(row_group.path, row_group.index)
+    times, seqs = _keys(row_group)
     row = min(row, len(times) - 1)
     return int(times[row]), int(seqs[row])
 
 
 @lru_cache(maxsize=1)
-def _keys(path: str, index: int) -> tuple[Array, Array]:
+def _keys(row_group: RowGroup) -> tuple[Array, Array]:
     """Timestamps (int64, microseconds) and seqs of a row group; points are asked for in order, so one is kept."""
-    with open_events(path) as file:
-        keys = file.read_row_group(index, columns=["timestamp", "seq"])
+    with open_events(row_group) as file:
+        keys = file.read([row_group.index], ["timestamp", "seq"])
     return keys["timestamp"].cast(pa.int64()).to_numpy(), keys["seq"].to_numpy()

@@ -21,7 +21,16 @@ from pyiceberg.manifest import DataFile
 from pyiceberg.table import Table, Transaction
 
 from cep_pipeline.events.type_spells import footer_of, type_attribute_in
-from cep_pipeline.storage import ROW_GROUP_ROWS, conform, make_durable, open_data_file, open_filesystem, storage_errors
+from cep_pipeline.storage import (
+    ROW_GROUP_ROWS,
+    conform,
+    former_names,
+    make_durable,
+    names_in_file,
+    open_data_file,
+    open_filesystem,
+    storage_errors,
+)
 from cep_pipeline.warehouse import commits, iceberg_tables
 from cep_pipeline.warehouse.catalog import Beside
 from cep_pipeline.warehouse.layout import REPEATING_IN_MATCHES
@@ -143,7 +152,7 @@ def rewrite_files(
     first = paths[0].removesuffix(".parquet").split(_PACKED)[0]
     target = f"{first}{_PACKED}{uuid.uuid4().hex[:8]}.parquet"
     dictionaries = REPEATING_IN_MATCHES if table_name == "matches" else None
-    type_attribute = _summarised_by(paths) if table_name == "events" else None
+    type_attribute = _summarised_by(paths, columns) if table_name == "events" else None
     summarised: list[pa.Table] = []
     with open_data_file(target, columns, dictionaries=dictionaries) as writer:
         for rows in _row_groups(read_pieces(paths, columns, keep)):
@@ -156,13 +165,15 @@ def rewrite_files(
     return target
 
 
-def _summarised_by(paths: Sequence[str]) -> str | None:
+def _summarised_by(paths: Sequence[str], columns: pa.Schema) -> str | None:
     """The type attribute by which all of these files of events are summarised; None where one is not."""
+    now = {former: field.name for field in columns for former in former_names(field)}
     found = set()
     for path in paths:
         filesystem, inner = open_filesystem(path)
         with storage_errors(f"reading {path}"):
-            found.add(type_attribute_in(pq.read_metadata(inner, filesystem=filesystem).metadata))
+            name = type_attribute_in(pq.read_metadata(inner, filesystem=filesystem).metadata)
+            found.add(name if name is None else now.get(name, name))
     return found.pop() if len(found) == 1 else None
 
 
@@ -171,8 +182,8 @@ def read_pieces(paths: Sequence[str], columns: pa.Schema, keep: pc.Expression | 
     for path in paths:
         filesystem, inner = open_filesystem(path)
         with storage_errors(f"reading {path}"), pq.ParquetFile(inner, filesystem=filesystem) as file:
-            present = [field.name for field in columns if field.name in file.schema_arrow.names]
-            for batch in file.iter_batches(ROW_GROUP_ROWS, columns=present):
+            names = names_in_file(columns, file.schema_arrow.names)
+            for batch in file.iter_batches(ROW_GROUP_ROWS, columns=list(names.values())):
                 piece = conform(pa.Table.from_batches([batch]), columns)
                 yield piece if keep is None else piece.filter(keep)
 

@@ -125,8 +125,8 @@ class Forgetting:
         self.stream = stream
         self.run_id = run_id
         known = {one.erasure_id: one for one in recorded_erasures(warehouse.database, stream)}
-        self.erasure = known.get(erasure.erasure_id, erasure)
         self.columns = iceberg_tables.published_columns(self._table("events"))
+        self.erasure = known.get(erasure.erasure_id, erasure).in_terms_of(self.columns)
 
     def find(self) -> ErasureReport:
         """Return what would be removed; changes nothing."""

@@ -15,7 +15,7 @@ from pyiceberg.exceptions import (
 from pyiceberg.table import Table
 
 from cep_pipeline.errors import InputError
-from cep_pipeline.storage import storage_errors
+from cep_pipeline.storage import former_names, storage_errors, with_former_names
 from cep_pipeline.warehouse.catalog import WarehouseCatalog
 from cep_pipeline.warehouse.commits import patient_attempts
 from cep_pipeline.warehouse.layout import TableLayout
@@ -34,18 +34,21 @@ _TABLE_PROPERTIES = {
 
 
 def ensure_table(catalog: WarehouseCatalog, stream: str, layout: TableLayout, location: str) -> Table:
-    """Return a table, made if it is not there; columns that it lacks are added by `add_columns`, when they get values.
+    """Return a table, made if it is not there; its columns get the names that the layout has for them now.
+
+    Columns that it lacks are added by `add_columns`, when they get values.
 
     Raises
     ------
     InputError
-        A column has another type than the published one.
+        A column has another type than the published one, or a name that does not fit those of the published ones.
     """
     with storage_errors(f"making table {stream}.{layout.name}"):
         try:
             table = catalog.load_table((stream, layout.name))
         except NoSuchTableError:
             table = _create(catalog, stream, layout, location)
+    _rename_columns(table, stream, layout)
     _missing_columns(table, stream, layout)
     return table
 
@@ -86,19 +89,102 @@ def set_properties(catalog: WarehouseCatalog, stream: str, table_name: str) -> N
             table.transaction().set_properties(missing).commit_transaction()
 
 
-def _missing_columns(table: Table, stream: str, layout: TableLayout) -> list[pa.Field]:
-    """The columns of the layout that a table lacks, once the types of the others are checked."""
-    published = published_columns(table)
-    missing = [field for field in layout.schema if published.get_field_index(field.name) < 0]
+def _rename_columns(table: Table, stream: str, layout: TableLayout) -> None:
+    """Give the columns of a table the names that the layout has for them now; no file is written anew.
+
+    The files that are there keep the old names, which the table's name mapping lists for all readers.
+    """
+    for _ in patient_attempts(f"{stream}.{layout.name}"):
+        renamed = _renamed(table, stream, layout)
+        if not renamed:
+            return
+        try:
+            with table.update_schema() as update:
+                for old, new in renamed.items():
+                    update.rename_column(old, new)
+        except CommitFailedException:
+            table.refresh()
+            continue
+        return
+
+
+def _renamed(table: Table, stream: str, layout: TableLayout) -> dict[str, str]:
+    """The columns of a table that have another name in the layout: name in the table -> name in the layout."""
+    published, now = published_columns(table), _present_names(table)
+    found = {}
     for field in layout.schema:
-        index = published.get_field_index(field.name)
-        if index >= 0 and published.field(index).type != _small(field.type):
+        former = former_names(field)
+        olds = {now[name] for name in former if name in now} - {field.name}
+        there = field.name in published.names
+        said = f"stream {stream}: attribute {field.name!r} was {' or '.join(map(repr, former))}"
+        if former and not olds and not there:
             raise InputError(
-                f"stream {stream}: attribute '{field.name}' is {published.field(index).type} in the published "
-                f"{layout.name}, and {field.type} in the stream schema; an attribute keeps its type: give the new one "
-                "another name, or the stream another name"
+                f"{said}, and the published {layout.name} have no such column; there are: "
+                f"{', '.join(published.names)}. Correct `was` in the stream schema, or leave it out for a new attribute"
             )
-    return missing
+        if olds and len(olds) + there > 1:
+            both = sorted({*olds, *([field.name] if there else [])})
+            raise InputError(
+                f"{said}, and the published {layout.name} have columns {' and '.join(map(repr, both))}: they cannot "
+                "become one. Leave `was` out, or give the attribute a name that is not published yet"
+            )
+        for old in olds:
+            _check_type(field, published.field(old), stream, layout)
+            if now.get(field.name, old) == old:  # else the name is another column's, which is said later
+                found[old] = field.name
+    return found
+
+
+def _present_names(table: Table) -> dict[str, str]:
+    """Every name that a column of a table has or had -> its name now."""
+    schema = table.schema()
+    names = {field.field_id: field.name for field in schema.fields}
+    mapping = table.name_mapping() or ()
+    had = {name: names[one.field_id] for one in mapping if one.field_id in names for name in one.names}
+    return had | {name: name for name in names.values()}
+
+
+def check_names(table: Table, stream: str, columns: pa.Schema) -> None:
+    """Refuse columns that have been renamed since; files that were written after that have only the new name.
+
+    Raises
+    ------
+    InputError
+        A column has another name in the table now.
+    """
+    now = _present_names(table)
+    for name in columns.names:
+        if now.get(name, name) != name:
+            raise InputError(
+                f"stream {stream}: attribute {name!r} has been renamed to {now[name]!r}, and its old name stays with "
+                f"the days that were published under it: use the new name in the stream schema (`{now[name]}: "
+                f"{{type: …, was: {name}}}`), or give a new attribute another name"
+            )
+
+
+def _check_type(field: pa.Field, published: pa.Field, stream: str, layout: TableLayout) -> None:
+    if published.type != _small(field.type):
+        was = "" if field.name == published.name else f", which was {published.name!r},"
+        before, after = (_TYPE_NAMES.get(str(kind), str(kind)) for kind in (published.type, field.type))
+        raise InputError(
+            f"stream {stream}: attribute {field.name!r}{was} is {before} in the published {layout.name}, and {after} "
+            "in the stream schema; an attribute keeps its type: give the new one another name, or the stream another "
+            "name"
+        )
+
+
+_TYPE_NAMES = {"double": "float64", "list<element: double>": "list<float64>", "list<item: double>": "list<float64>"}
+"""Name of a type in Arrow -> its name in a stream schema, where they differ."""
+
+
+def _missing_columns(table: Table, stream: str, layout: TableLayout) -> list[pa.Field]:
+    """The columns of the layout that a table lacks, once names and types of the others are checked."""
+    check_names(table, stream, layout.schema)
+    published = published_columns(table)
+    for field in layout.schema:
+        if field.name in published.names:
+            _check_type(field, published.field(field.name), stream, layout)
+    return [field for field in layout.schema if field.name not in published.names]
 
 
 def add_columns(catalog: WarehouseCatalog, stream: str, layout: TableLayout) -> None:
@@ -130,12 +216,15 @@ def add_columns(catalog: WarehouseCatalog, stream: str, layout: TableLayout) -> 
 
 
 def published_columns(table: Table) -> pa.Schema:
-    """Return the columns of a table in the types that its files have."""
+    """Return the columns of a table in the types that its files have; they know their former names."""
     from pyiceberg.io.pyarrow import schema_to_pyarrow
 
+    former: dict[str, list[str]] = {}
+    for name, now in _present_names(table).items():
+        former.setdefault(now, []).extend([name] if name != now else [])
     return pa.schema(
         [
-            pa.field(field.name, _small(field.type))
+            with_former_names(pa.field(field.name, _small(field.type)), former[field.name])
             for field in schema_to_pyarrow(table.schema(), include_field_ids=False)
         ]
     )

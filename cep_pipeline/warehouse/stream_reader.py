@@ -166,11 +166,12 @@ class StreamReader:
 
         Given a snapshot, the files of that moment, whatever has been published since.
         """
-        from cep_pipeline.warehouse import commits
+        from cep_pipeline.warehouse import commits, iceberg_tables
 
         if snapshot is not None and snapshot.snapshot_id is None:
             return []
         table = self._table("events")
+        iceberg_tables.check_names(table, self.name, self.events_schema)
         snapshot_id = snapshot.snapshot_id if snapshot else None
         if snapshot_id is not None and table.snapshot_by_id(snapshot_id) is None:
             raise CepError(
@@ -266,7 +267,8 @@ class StreamReader:
 
     def erasures(self) -> tuple[Erasure, ...]:
         """Return what was erased from the stream by `cep forget`, and must not be ingested again."""
-        return recorded_erasures(self.warehouse.database, self.name)
+        recorded = recorded_erasures(self.warehouse.database, self.name)
+        return tuple(erasure.in_terms_of(self.events_schema) for erasure in recorded)
 
     def carry_in(self, day: date) -> dict[str, Any]:
         """Return the carry-out of the latest published earlier day, over gaps; {} where there is none."""

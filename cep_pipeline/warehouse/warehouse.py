@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Callable, Collection, Mapping
+from dataclasses import replace
 from datetime import date
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -14,7 +15,7 @@ from sqlalchemy.engine import URL
 
 from cep_pipeline.errors import InputError
 from cep_pipeline.events.columns import EventSchema, events_columns
-from cep_pipeline.storage import make_directory, open_filesystem, reach_object_stores
+from cep_pipeline.storage import former_names, make_directory, open_filesystem, reach_object_stores, with_former_names
 from cep_pipeline.warehouse.database import Database
 from cep_pipeline.warehouse.layout import check_stream_name, table_layouts
 from cep_pipeline.warehouse.records import MaintenanceReport
@@ -123,12 +124,13 @@ class Warehouse(Store):
     def stream(self, schema: EventSchema) -> StreamTables:
         """Return the tables of a stream for writing; they are made on first use.
 
-        An attribute that is new in the schema becomes a column when events that have it are published.
+        An attribute that is new in the schema becomes a column when events that have it are published. The column of
+        one that was renamed has its new name from now on, in what is published already too.
 
         Raises
         ------
         InputError
-            An attribute has another type than the published one.
+            An attribute has another type than the published one, or a name that another one had.
         """
         from cep_pipeline.warehouse import commits, iceberg_tables
 
@@ -136,7 +138,11 @@ class Warehouse(Store):
         layouts = table_layouts(events_columns(schema))
         for layout in layouts.values():
             with commits.catalog_errors(self.catalog, f"opening table {name}.{layout.name}"):
-                iceberg_tables.ensure_table(self.catalog, name, layout, self.table_location(name, layout.name))
+                table = iceberg_tables.ensure_table(self.catalog, name, layout, self.table_location(name, layout.name))
+            published = {field.name: field for field in iceberg_tables.published_columns(table)}
+            columns = [former_names(published.get(field.name, field)) for field in layout.schema]
+            known = pa.schema(list(map(with_former_names, layout.schema, columns)))
+            layouts[layout.name] = replace(layout, schema=known)
         return StreamTables(self, name, layouts)
 
     def open_stream(self, name: str) -> StreamTables:

@@ -126,7 +126,9 @@ def airflow(folder: Path, command: subprocess.Popen[str]) -> Iterator[Any]:
         configuration = write_pipeline(folder, "airflow", TOGETHER)
         with LocalAirflow(folder / "home", port, configuration, "local[2]") as airflow:
             assert airflow.import_errors() == []
-            assert sorted(airflow.dag_ids()) == sorted([DAG, CHECK, CHECK_DAYS, REPLANNING, STALE, "maintain", "verify"])
+            assert sorted(airflow.dag_ids()) == sorted(
+                [DAG, CHECK, CHECK_DAYS, REPLANNING, STALE, "maintain", "verify"]
+            )
             for dag in (DAG, CHECK_DAYS, REPLANNING):
                 airflow.run("dags", "unpause", dag)
             backfill(airflow, RUN_DAYS[:2])

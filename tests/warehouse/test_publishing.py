@@ -270,7 +270,7 @@ def test_a_new_attribute_becomes_a_column_that_is_null_in_older_days(warehouse: 
 
 def test_an_attribute_keeps_its_type(warehouse: Warehouse) -> None:
     warehouse.stream(Trades(volume=pa.int64()))
-    with pytest.raises(CepError, match="attribute 'volume' is int64 in the published events, and double"):
+    with pytest.raises(CepError, match="attribute 'volume' is int64 in the published events, and float64"):
         warehouse.stream(Trades(volume=pa.float64()))
 
 
