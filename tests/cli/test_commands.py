@@ -41,7 +41,7 @@ def test_run_ends_with_a_summary_that_a_person_can_read(published_project: tuple
     project, done = published_project
     steps = [line for line in done.errors.splitlines() if not line.startswith(("WARNING", "Setting", "To adjust"))]
     assert steps[:2] == ["ingest 3 days, 2024-03-04 to 2024-03-06", "start Spark"]
-    assert "2024-03-06: detect all" in steps
+    assert "2 days, 2024-03-05 to 2024-03-06: detect all" in steps
     tables = project.tables()
     for record in tables.days():
         assert f"{record.day} │ {record.events:>6}" in done.output
