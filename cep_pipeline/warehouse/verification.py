@@ -22,6 +22,7 @@ import pyarrow.compute as pc
 import pyarrow.fs as pafs
 import pyarrow.parquet as pq
 import sqlalchemy as sql
+from pyiceberg.avro.file import AvroFile
 from pyiceberg.catalog.sql import IcebergTables
 from pyiceberg.conversions import from_bytes
 from pyiceberg.exceptions import NoSuchTableError
@@ -264,7 +265,7 @@ def _follow(
     table = state.table
     remedy = BACKUP if is_current else LET_GO
     try:
-        manifests = _attempt(warehouse, snapshot.manifest_list, lambda: snapshot.manifests(table.io))
+        manifests = _attempt(warehouse, snapshot.manifest_list, lambda: _manifests(table, snapshot))
     except _Damaged as error:
         said = f"the manifest list of snapshot {snapshot.snapshot_id} of {state.place} cannot be read: {error}"
         state.damages.append(Damage(snapshot.manifest_list, said, remedy))
@@ -286,6 +287,26 @@ def _follow(
     if whole:
         state.damages += _summary_damages(state, snapshot, files.values(), remedy)
     (state.current if is_current else state.past).update(files)
+
+
+def _manifests(table: Table, snapshot: Snapshot) -> list[ManifestFile]:
+    """Read a manifest list. Nothing tells its size, and one that is cut off behind its header reads as an empty one."""
+    listed = table.io.new_input(snapshot.manifest_list)
+    with listed.open() as stream:
+        content = stream.read()
+    with AvroFile[ManifestFile](listed) as file:
+        marker = file.header.sync
+    if len(marker) < _MARKER_BYTES or not content.endswith(marker):
+        raise _Damaged("it is cut off")
+    manifests = snapshot.manifests(table.io)
+    said = snapshot.summary.additional_properties if snapshot.summary is not None else {}
+    if not manifests and said.get("total-data-files", "0") != "0":
+        raise _Damaged(f"it names no manifest, and the snapshot has {said['total-data-files']} files")
+    return manifests
+
+
+_MARKER_BYTES = 16
+"""The header and each block of an Avro file end with the same marker of so many bytes."""
 
 
 def _entries(table: Table, manifest: ManifestFile, sizes: Mapping[str, int]) -> list[DataFile]:
