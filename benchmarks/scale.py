@@ -121,7 +121,7 @@ def sizes_of(share: float) -> dict[str, tuple[int, ...]]:
 
 
 def measure_scale(folder: Path, sizes: Mapping[str, Sequence[int]], master: str, progress: Progress) -> list[Measured]:
-    """Measure all sizes that have not been measured in this folder yet; returns all that are asked for.
+    """Measure all sizes that have not been measured in this folder yet; returns all that have, by axis and size.
 
     Parameters
     ----------
@@ -137,15 +137,13 @@ def measure_scale(folder: Path, sizes: Mapping[str, Sequence[int]], master: str,
     """
     folder.mkdir(parents=True, exist_ok=True)
     known = {(one.axis, one.size): one for one in _known(folder)}
-    found = []
     for axis, of_axis in sizes.items():
         for before, size in zip((0, *of_axis), of_axis, strict=False):
             if (axis, size) not in known:
                 known[axis, size] = _measure(folder, axis, before, size, master, progress)
                 with (folder / MEASURED).open("a", encoding="utf-8") as file:
                     file.write(json.dumps(asdict(known[axis, size])) + "\n")
-            found.append(known[axis, size])
-    return found
+    return sorted(known.values(), key=lambda one: (list(SIZES).index(one.axis), one.size))
 
 
 def _known(folder: Path) -> Iterator[Measured]:

@@ -4,7 +4,7 @@
 
 Days of trades are generated, `cep run` takes them all, and then, in a warehouse each, a backfill with so many days on
 their way at once. The match ids of each are compared with those of `cep run`. All is under one folder, which is kept;
-the table at the end is also in the file `backfill.md` there.
+the page at the end is also in the file `backfill.md` there, or where `--out` says.
 """
 
 from __future__ import annotations
@@ -142,11 +142,17 @@ def free_port() -> int:
         return int(probe.getsockname()[1])
 
 
-def report(folder: Path, measured: list[Measured], events: int) -> str:
-    """The table of all ways, as Markdown; it is also written into the folder."""
+def report(out: Path, measured: list[Measured], events: int) -> str:
+    """The page with the table of all ways, as Markdown; it is also written to a file."""
     first = measured[0]
     lines = [
-        f"{first.days} days of {events:,} events, {os.cpu_count()} cores.",
+        "# A backfill through Airflow",
+        "",
+        f"Made by `scripts/airflow_backfill.py`: {first.days} days of about {events:,} events on {os.cpu_count()} "
+        "cores, from gzipped CSV to published matches. `cep run` takes them in one process. A backfill takes them "
+        "through Airflow's scheduler, seven tasks a day, with so many days on their way at once; the start of the "
+        "Spark application is part of its time, that of Airflow is not. The ids of all matches are compared, day by "
+        "day.",
         "",
         "| way | seconds | a day | beside cep run | 500 days | matches | ids | stale days |",
         "| --- | --- | --- | --- | --- | --- | --- | --- |",
@@ -159,7 +165,7 @@ def report(folder: Path, measured: list[Measured], events: int) -> str:
             f"{500 * a_day / 3600:.1f} h | {one.matches:,} | {ids} | {one.stale} |"
         )
     text = "\n".join([*lines, ""])
-    (folder / "backfill.md").write_text(text)
+    out.write_text(text)
     return text
 
 
@@ -171,6 +177,7 @@ def main() -> int:
     parser.add_argument("--events-per-day", type=int, default=100_000, help="events (default: %(default)s)")
     parser.add_argument("--active-runs", type=int, nargs="+", default=[1, 4], help="days on their way at once")
     parser.add_argument("--master", default="local[*]", help="Spark master (default: %(default)s)")
+    parser.add_argument("--out", type=Path, help="for the page (default: backfill.md in the folder)")
     options = parser.parse_args()
     signal.signal(signal.SIGTERM, signal.default_int_handler)  # so that Airflow is stopped too
     folder = options.folder.resolve()
@@ -192,7 +199,7 @@ def main() -> int:
         else:
             seconds = run_command(configuration, days)
         measured.append(Measured(title, seconds, len(days), *match_ids(configuration), stale_days(configuration)))
-        say(report(folder, measured, options.events_per_day))
+        say(report(options.out or folder / "backfill.md", measured, options.events_per_day))
     return int(any(one.digest != measured[0].digest for one in measured))
 
 

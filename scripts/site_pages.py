@@ -15,7 +15,7 @@ from mkdocs.structure.files import File, Files
 
 ROOT_PAGES = {"README.md": "index.md", "CONTRIBUTING.md": "contributing.md", "CHANGELOG.md": "changelog.md"}
 """Page at the top of the checkout -> its name in the site."""
-MEASUREMENTS = ("experiments/", "benchmarks.md", "workload.md", "kernel_costs.md")
+MEASUREMENTS = ("experiments/", "benchmarks.md", "workload.md", "scale.md", "backfill.md", "kernel_costs.md")
 """Beginnings of the names of pages that report measurements."""
 _IN_REPOSITORY = {name: page for page, name in ROOT_PAGES.items()}
 _LINK = re.compile(r"(!?)\[((?:[^\[\]\n]|\[[^\]\n]*\])*)\]\(([^()\s]+)\)")
