@@ -30,6 +30,7 @@ def test_days_are_run_once_and_further_days_go_on_in_their_warehouse(tmp_path: P
         assert min(two.driver_kb, two.jvm_kb, two.worker_kb) > 20_000 and two.processor_s > 1
     begun.clear()
     assert measure_scale(tmp_path, {DAYS: (1, 2)}, "local[1]", progress) == [one, two] and not begun
+    assert measure_scale(tmp_path, {EVENTS: ()}, "local[1]", progress) == [one, two] and not begun
     # A run over further days that was stopped has left a raw day that no result tells of.
     (tmp_path / DAYS / "raw" / "2025-01-08.parquet").touch()
     measured = (tmp_path / MEASURED).read_text()
