@@ -128,8 +128,10 @@ def _filter(condition: str, columns: pa.Schema) -> pc.Expression:
     try:
         return expression_to_pyarrow(bind(schema, expression, case_sensitive=True), schema)
     except (ValueError, TypeError) as error:
+        missing = re.match(r"Could not find field with name ([^,\s]+)", str(error))
+        said = f"events have no attribute '{missing[1]}'" if missing else str(error)
         raise InputError(
-            f"--where {condition!r}: {error}; there are the attributes {', '.join(columns.names)}"
+            f"--where {condition!r}: {said}; there are the attributes {', '.join(columns.names)}"
         ) from error
 
 

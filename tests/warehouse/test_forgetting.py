@@ -195,7 +195,7 @@ def test_a_killed_erasure_is_completed_by_the_same_command(tmp_path: Path, step:
 @pytest.mark.parametrize(
     ("condition", "message"),
     [
-        ("symbool = 'X'", "there are the attributes timestamp, symbol, price"),
+        ("symbool = 'X'", "events have no attribute 'symbool'; there are the attributes timestamp, symbol, price"),
         ("symbol == ", "not a condition"),
         ("price > 3", "compares no attribute with a value"),
         ("price = 'x'", "price = 'x'"),
