@@ -5,8 +5,9 @@ a time, each in a process of its own (`tasks`). Both take the steps, and the rec
 add a step, write its function and put a `Step` into the list: it shows in `cep run`, in the DAG of each stream and in
 `--steps`.
 
-A step works on the days that it is given, each under its lease. It reads what is published and what the steps before it
-have put into the `DayWork`, and it publishes last: a step that fails leaves every published table as it was.
+A step works on the days that it is given, each under its lease. It reads what is published, and what the steps before
+it have put into the `DayWork` and the drafts of its tables. Only the step `publish` changes what is published of a
+day, and it changes all of it at once: a run that fails leaves every published table as it was.
 
 The DAG files and the command line import this module, so the functions import what they need when they run.
 """
@@ -26,13 +27,12 @@ if TYPE_CHECKING:
     from cep_pipeline.events.staged_day import StagedDay
     from cep_pipeline.pipeline.day_work import DayWork
     from cep_pipeline.spark.ingestion import IngestResult
-    from cep_pipeline.warehouse.records import PublishedDay, RunStatus
+    from cep_pipeline.warehouse.drafts import DraftedDay
+    from cep_pipeline.warehouse.records import RunStatus
     from cep_pipeline.warehouse.stream_tables import StreamTables
 
 CLOCK_BACK = "clock back"
 """Name of the count of rows that are earlier than the row of their event type before them in their raw file."""
-PUBLISH_EVENTS = "publish events"
-"""Name under which the publishing of a day's events is timed."""
 
 
 @dataclass(frozen=True)
@@ -55,7 +55,8 @@ class Step:
     needed
         Tells whether `cep run` does the step for a day though it is not asked for.
     takes, gives
-        The attributes of the `DayWork` that it takes over from steps before it, and those that it hands on.
+        What it takes over from steps before it, and what it hands on: `staged` events, `drafted` events and rejected
+        rows, `statistics`, and `detected` matches.
     follows
         The step that the day before must have done first, where both days are on their way; "": none.
     """
@@ -118,31 +119,31 @@ def validate(works: Sequence[DayWork]) -> None:
 
 
 def preprocess(works: Sequence[DayWork]) -> None:
-    """Add derived attributes and publish the days: rejected rows, then events."""
+    """Add derived attributes, and write the files of events and rejected rows; this publishes nothing."""
     from cep_pipeline.spark.ingestion import preprocess_days
 
-    published = [work for work in works if not work.skipped]
-    if not published:
+    taken = [work for work in works if not work.skipped]
+    if not taken:
         return
-    first = published[0]
-    with first.observer.step(f"preprocess {_span(published)}") as progress, first.timed("preprocess"):
+    first = taken[0]
+    with first.observer.step(f"preprocess {_span(taken)}") as progress, first.timed("preprocess"):
         results = preprocess_days(
             first.session(),
             _schema(first),
-            [work.staged for work in published if work.staged is not None],
+            [work.staged for work in taken if work.staged is not None],
             events_directory=lambda day: first.tables.events_directory(day, run_id=first.run_id),
             quarantine_directory=lambda day: first.tables.quarantine_directory(day, run_id=first.run_id),
             carry_in=first.tables.carry_in(first.day),
             progress=progress,
         )
-    for work, result in zip(published, results, strict=True):
-        work.published = publish_ingested(work, result)
+    for work, result in zip(taken, results, strict=True):
+        work.tables.drafts.days[work.day] = draft_ingested(work, result)
     for work in works:
         work.ingest_seconds = results[-1].seconds
 
 
 def estimate_statistics(works: Sequence[DayWork]) -> None:
-    """Estimate the statistics of the day for all pattern sets, and publish them."""
+    """Estimate the statistics of the day for all pattern sets; this publishes nothing."""
     from cep_pipeline.pipeline.statistics import estimate_day
 
     for work in works:
@@ -233,30 +234,70 @@ def detect_ahead(works: Sequence[DayWork]) -> None:
 
 
 def publish(works: Sequence[DayWork]) -> None:
-    """Publish the matches of the day."""
-    from cep_pipeline.pipeline.detection import publish_detected
+    """Publish all that was made of the day, in all of its tables at once: the one step that readers see."""
+    from cep_pipeline.pipeline.detection import draft_detected
 
     for work in works:
-        for pattern_set in work.pattern_sets:
-            if (detected := work.detected.get(pattern_set.name)) is not None:
-                publish_detected(work, detected)
+        found = [work.detected[one.name] for one in work.pattern_sets if one.name in work.detected]
+        if work.skipped or not (found or work.drafted or work.tables.drafts.statistics_of(work.day)):
+            continue
+        with work.timed("publish") as counts:
+            matches = [draft_detected(work, detected) for detected in found]
+            drafts = list(matches)
+            if work.drafted is not None:
+                drafts += [work.drafted.quarantine, work.drafted.events]
+                counts.update(events=work.drafted.record.events, rejected=work.drafted.record.rejected)
+            statistics = work.tables.drafts.statistics_of(work.day)
+            rows = work.tables.publish(work.day, drafts, statistics, lease=work.lease)
+            if matches:
+                counts["matches"] = sum(rows[: len(matches)])
 
+
+PUBLISH = Step("publish", "detect", publish, takes=("staged", "drafted", "statistics", "detected"))
+"""The step that `cep run` does whatever else it is asked for."""
 
 STEPS: tuple[Step, ...] = (
     Step("ingest", "ingest", ingest, needs_spark=True, given="days", takes=(), gives=("staged",)),
     Step("validate", "ingest", validate, given="days"),
-    Step("preprocess", "ingest", preprocess, needs_spark=True, given="days", follows="preprocess"),
+    Step(
+        "preprocess",
+        "ingest",
+        preprocess,
+        needs_spark=True,
+        given="days",
+        gives=("drafted",),
+        follows="preprocess",
+    ),
     Step(
         "estimate_statistics",
         "statistics",
         estimate_statistics,
         needs_spark=True,
         needed=lacks_statistics,
+        takes=("staged", "drafted"),
+        gives=("statistics",),
         follows="estimate_statistics",
     ),
-    Step("plan", "plan", plan, given="pattern set", needed=lambda _: True, follows="plan"),
-    Step("detect", "detect", detect, needs_spark=True, given="pattern set", gives=("detected",), follows="publish"),
-    Step("publish", "detect", publish, given="pattern set", takes=("staged", "detected")),
+    Step(
+        "plan",
+        "plan",
+        plan,
+        given="pattern set",
+        needed=lambda _: True,
+        takes=("staged", "statistics"),
+        follows="plan",
+    ),
+    Step(
+        "detect",
+        "detect",
+        detect,
+        needs_spark=True,
+        given="pattern set",
+        takes=("staged", "drafted"),
+        gives=("detected",),
+        follows="publish",
+    ),
+    PUBLISH,
 )
 """The steps of a day in their order. The list begins with those that `cep run` does for several days side by side."""
 
@@ -320,21 +361,16 @@ def ingest_counts(staged: StagedDay) -> dict[str, int]:
     return counts | ({CLOCK_BACK: staged.clock_back} if staged.clock_back else {})
 
 
-def publish_ingested(work: DayWork, result: IngestResult) -> PublishedDay:
-    """Publish what ingestion made of a day: first the rejected rows, then the events."""
-    with work.timed(PUBLISH_EVENTS) as counts:
-        work.tables.publish_quarantine(
-            work.day, result.quarantine_files, lease=work.lease, fingerprint=result.fingerprint
-        )
-        published = work.tables.publish_events(
-            work.day,
-            result.events_files,
-            lease=work.lease,
-            fingerprint=result.fingerprint,
-            carry_out=result.carry_out,
-        )
-        counts.update(events=published.events, rejected=published.rejected)
-    return published
+def draft_ingested(work: DayWork, result: IngestResult) -> DraftedDay:
+    """Make the draft of what ingestion made of a day: the rejected rows and the events."""
+    return work.tables.draft_events(
+        work.day,
+        result.events_files,
+        result.quarantine_files,
+        run_id=work.run_id,
+        fingerprint=result.fingerprint,
+        carry_out=result.carry_out,
+    )
 
 
 def refuse_end_before(day: date, tables: StreamTables) -> None:

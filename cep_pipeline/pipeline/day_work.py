@@ -21,8 +21,9 @@ if TYPE_CHECKING:
     from cep_pipeline.pipeline.configuration import PatternSet, SparkSettings, Stream
     from cep_pipeline.slices.prepared import Boundary
     from cep_pipeline.spark.session import SparkSession
+    from cep_pipeline.warehouse.drafts import DraftedDay
     from cep_pipeline.warehouse.leases import Lease
-    from cep_pipeline.warehouse.records import PlanRecord, PublishedDay
+    from cep_pipeline.warehouse.records import PlanRecord
     from cep_pipeline.warehouse.stream_tables import StreamTables
 
 logger = logging.getLogger(__name__)
@@ -66,8 +67,10 @@ class DayWork:
 
     Attributes
     ----------
-    stream, tables, settings
-        The configured stream, its tables, and how Spark is used.
+    stream, settings
+        The configured stream, and how Spark is used.
+    tables
+        The stream's tables; what the run has drafted is read in place of what is published of it.
     day, run_id, lease
         The day, the run that works on it, and its lease of the day.
     pattern_sets
@@ -84,8 +87,9 @@ class DayWork:
         The time at which the run began with the day.
     steps
         The steps done so far, with their seconds and counts.
-    staged, published, detected
-        Results of the steps: the checked events, the published events, and the matches by pattern set.
+    staged, detected
+        Results of the steps: the checked events, and the matches by pattern set. Those between them, the events and
+        the statistics, are drafts of the tables.
     plans
         The plan of each pattern set; the days of a run share them.
     ingest_seconds
@@ -106,7 +110,6 @@ class DayWork:
     started: datetime = field(default_factory=lambda: datetime.now(UTC))
     steps: list[RunStep] = field(default_factory=list)
     staged: StagedDay | None = None
-    published: PublishedDay | None = None
     detected: dict[str, DetectedDay] = field(default_factory=dict)
     plans: dict[str, PlanRecord] = field(default_factory=dict)
     ingest_seconds: Mapping[str, float] = field(default_factory=dict)
@@ -126,16 +129,21 @@ class DayWork:
         return self.staged is not None and not self.staged.failure
 
     @property
+    def drafted(self) -> DraftedDay | None:
+        """The events that the run has made of the day; None where it has made none."""
+        return self.tables.drafts.days.get(self.day)
+
+    @property
     def events(self) -> int | None:
-        """Number of events that the run has published; None where it has published none of the day."""
-        return self.published.events if self.published is not None else None
+        """Number of events that the run has made of the day; None where it has made none."""
+        return self.drafted.record.events if self.drafted is not None else None
 
     @property
     def rejected(self) -> int | None:
-        """Number of rejected rows; None where the run has not published the day."""
+        """Number of rejected rows; None where the run has made no events of the day."""
         if self.staged is not None and self.staged.skipped:
             return self.staged.rejected_rows
-        return self.published.rejected if self.published is not None else None
+        return self.drafted.record.rejected if self.drafted is not None else None
 
     @property
     def validation(self) -> Mapping[str, Any] | None:

@@ -42,8 +42,9 @@ from cep_pipeline.spark.slicing import (
     slices_between,
 )
 from cep_pipeline.storage import DataDirectory, digest_of, folder_name
+from cep_pipeline.warehouse.drafts import Draft
 from cep_pipeline.warehouse.fingerprints import MatchesFingerprint
-from cep_pipeline.warehouse.records import EventsSnapshot, PlanRecord, PublishedMatches, RunStep
+from cep_pipeline.warehouse.records import EventsSnapshot, PlanRecord, RunStep
 
 if TYPE_CHECKING:
     from cep_pipeline.spark.detection import SlicedJob, WorkEstimate
@@ -206,26 +207,24 @@ class _PreparedDay:
         return cls(sliced, fingerprint, reading.skipped_events)
 
 
-def publish_detected(work: DayWork, detected: DetectedDay) -> PublishedMatches:
-    """Publish the matches of (pattern set, day), and what detecting them has shown for the next day's statistics."""
-    with work.timed(f"publish {detected.pattern_set}") as counts:
-        # Not with the matches in one commit: what is observed neither follows from the fingerprint nor changes it. But
-        # before them, so that a run that dies in between leaves a day that is detected again.
-        work.tables.publish_observed(
-            detected.pattern_set, work.day, detected.observed.to_json() if detected.observed else None, lease=work.lease
-        )
-        published = work.tables.publish_matches(
-            detected.pattern_set,
-            work.day,
-            detected.files,
-            lease=work.lease,
-            fingerprint=detected.fingerprint,
-            carry_out=detected.carry_out,
-            counts=detected.matches,
-            pending=detected.pending,
-        )
-        counts.update(matches=published.matches)
-    return published
+def draft_detected(work: DayWork, detected: DetectedDay) -> Draft:
+    """Make the draft of the matches of (pattern set, day), and put what detecting them has shown into the statistics.
+
+    The next day's statistics are made with it.
+    """
+    tables, name = work.tables, detected.pattern_set
+    observed = detected.observed.to_json() if detected.observed else None
+    record = tables.draft_observed(name, work.day, observed, run_id=work.run_id)
+    tables.drafts.statistics[name, work.day] = record
+    return tables.draft_matches(
+        name,
+        work.day,
+        detected.files,
+        fingerprint=detected.fingerprint,
+        carry_out=detected.carry_out,
+        counts=detected.matches,
+        pending=detected.pending,
+    )
 
 
 SKIPPED_EVENTS = "skipped events"

@@ -14,12 +14,21 @@ from typing import TYPE_CHECKING
 
 from cep_pipeline.errors import CepError, InputError
 from cep_pipeline.pipeline.configuration import PatternSet, SparkSettings, Stream
-from cep_pipeline.pipeline.day import OPTIONS, STEPS, detect_ahead, record_failure, record_run, refuse_end_before
+from cep_pipeline.pipeline.day import (
+    OPTIONS,
+    PUBLISH,
+    STEPS,
+    detect_ahead,
+    record_failure,
+    record_run,
+    refuse_end_before,
+)
 from cep_pipeline.pipeline.day_work import DayWork, Observer
 from cep_pipeline.pipeline.detection import SKIPPED_EVENTS, waits_at_the_end
 from cep_pipeline.pipeline.plans import check_runnable
 from cep_pipeline.pipeline.stream_days import raw_files
 from cep_pipeline.storage import new_scratch, remove_scratch
+from cep_pipeline.warehouse.drafts import Drafts
 from cep_pipeline.warehouse.records import PlanRecord, RunStep, StaleDay
 
 if TYPE_CHECKING:
@@ -271,9 +280,10 @@ class PipelineRun:
             or (day in published and not self.redo and all(item.step == "detect" for item in stale.get(day, ())))
         }
         scratch = new_scratch(self.tables.warehouse.scratch)
+        tables = self.tables.with_drafts(Drafts())
         finished: set[date] = set()
         with ExitStack() as stack:
-            works = [self._work(day, scratch, stack) for day in batch]
+            works = [self._work(day, tables, scratch, stack) for day in batch]
             for work in works:
                 record_run(work, "running")
             try:
@@ -283,7 +293,7 @@ class PipelineRun:
                     remove_scratch(scratch)
                 ready = works
                 if failure is not None:
-                    ready = list(takewhile(lambda one: one.day in only_detect or one.skipped or one.published, works))
+                    ready = list(takewhile(lambda one: one.day in only_detect or one.skipped or one.drafted, works))
                 for number, work in enumerate(ready, start=1):
                     self._finish_day(work)
                     record_run(work, "succeeded")
@@ -298,11 +308,11 @@ class PipelineRun:
                 raise
         return [DayOutcome.of(work) for work in works]
 
-    def _work(self, day: date, scratch: str, stack: ExitStack) -> DayWork:
+    def _work(self, day: date, tables: StreamTables, scratch: str, stack: ExitStack) -> DayWork:
         """Take the lease of a day, for as long as the batch is worked on."""
         return DayWork(
             self.stream,
-            self.tables,
+            tables,
             self.settings,
             day,
             self.run_id,
@@ -316,10 +326,7 @@ class PipelineRun:
         )
 
     def _ingest(self, works: Sequence[DayWork]) -> CepError | None:
-        """Do the steps that days go through side by side; returns the error of the first day that fails.
-
-        The days before it are published.
-        """
+        """Do the steps that days go through side by side; returns the error of the first day that fails."""
         failure: CepError | None = None
         for step in STEPS:
             if step.given != "days" or not works:
@@ -337,12 +344,12 @@ class PipelineRun:
     def _detect_ahead(self, works: Sequence[DayWork]) -> None:
         """Detect the next days of a batch side by side, where they are small and the days before them are published.
 
-        They are published one after another all the same, each after its own statistics and plan: a run that is killed
-        loses the detection of at most `EVENTS_TOGETHER` events.
+        They are published one after another all the same, each with its own statistics and after its own plan: a run
+        that is killed loses the detection of at most `EVENTS_TOGETHER` events.
         """
-        if "detect" not in self.steps or not self._side_by_side or any(work.detected for work in works):
+        if "detect" not in self.steps or not self._side_by_side or not works or any(work.detected for work in works):
             return
-        events = {record.day: record.events for record in self.tables.days()}
+        events = {day: record.events for day, record in works[0].tables.pin_events().days.items()}
         waiting = [work for work in works if work.day in events and not work.skipped]
         reached = accumulate(events[work.day] for work in waiting)
         chosen = [work for work, number in zip(waiting, reached, strict=True) if number <= EVENTS_TOGETHER]
@@ -353,17 +360,16 @@ class PipelineRun:
             self._side_by_side = False
 
     def _finish_day(self, work: DayWork) -> None:
-        """Do the other steps for a day whose events are published."""
+        """Do the other steps for a day that has events, and publish all that was made of it."""
         if work.skipped:
             return
-        if work.day not in {record.day for record in self.tables.days()}:
+        if work.drafted is None and work.day not in {record.day for record in self.tables.days()}:
             raise InputError(
                 f"stream {self.stream.name!r}, day {work.day}: no events are published; run --steps ingest"
             )
-        if not (self.pattern_sets and self.steps - {"ingest"}):
-            return
+        more = bool(self.pattern_sets and self.steps - {"ingest"})
         for given, steps in groupby((step for step in STEPS if step.given != "days"), key=lambda step: step.given):
             parts = [work] if given == "day" else [work.of_pattern_set(one) for one in self.pattern_sets]
             for part, step in product(parts, list(steps)):
-                if step.option in self.steps or step.needed(part):
+                if step is PUBLISH or (more and (step.option in self.steps or step.needed(part))):
                     step.run([part])

@@ -1,6 +1,6 @@
 """The statistics of a day: one pass over its events for all pattern sets, going on from where the day before ended.
 
-What is published with each pattern set, all of them in one commit: the snapshot of the business day, which plans are
+What is published with each pattern set: the snapshot of the business day, which plans are
 made from; and the state of the sliding window, which the next day goes on from, and which the windows of the day are
 shown from. The state is no part of what matches follow from: a plan changes how they are found, never which. So no day
 becomes stale by it; what a row was made from is recorded in its basis, and compared when it is read.
@@ -72,7 +72,7 @@ class CarriedState:
 def estimate_day(
     spark: SparkSession, work: DayWork, pattern_sets: Sequence[PatternSet], progress: Progress | None = None
 ) -> StatisticsSnapshot:
-    """Estimate the statistics of the day for all pattern sets in one pass, and publish them with each.
+    """Estimate the statistics of the day for all pattern sets in one pass, and make a draft of them for each.
 
     The state goes on from that of the latest published earlier day, never from the day's own, so that a rerun gives
     the same. Where that one is missing, of another version, window or pattern set, or of events that have been
@@ -112,7 +112,8 @@ def estimate_day(
             )
             for pattern_set in pattern_sets
         }
-        work.tables.publish_day_statistics(work.day, made, lease=work.lease, known=known)
+        for record in work.tables.draft_statistics(work.day, made, run_id=work.run_id, known=known):
+            work.tables.drafts.statistics[record.pattern_set, work.day] = record
         counts.update(events=published.events if published else 0, slices=len(slices))
     return snapshot
 

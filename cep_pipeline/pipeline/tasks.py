@@ -27,7 +27,7 @@ import pyarrow.fs as pafs
 from cep_pipeline.errors import NOT_RETRIED, CepError, DataError, InputError
 from cep_pipeline.events.staged_day import StagedDay
 from cep_pipeline.pipeline.configuration import Configuration
-from cep_pipeline.pipeline.day import PUBLISH_EVENTS, STEPS, Step, record_failure, record_run, step_of
+from cep_pipeline.pipeline.day import STEPS, Step, record_failure, record_run, step_of
 from cep_pipeline.pipeline.day_work import DayWork, DetectedDay, SilentObserver
 from cep_pipeline.pipeline.fresh_statistics import StatisticsRequest
 from cep_pipeline.pipeline.plan_checks import Violation, check_invariants
@@ -36,6 +36,8 @@ from cep_pipeline.pipeline.replanning import PlanRequest, replan
 from cep_pipeline.pipeline.resident import Application, NoKeeperError
 from cep_pipeline.pipeline.stream_days import find_stale_days, has_files
 from cep_pipeline.storage import folder_name, make_directory, open_filesystem, remove_scratch, storage_errors
+from cep_pipeline.warehouse.drafts import Draft, Drafts
+from cep_pipeline.warehouse.layout import row_of, statistics_record
 from cep_pipeline.warehouse.leases import day_unit
 from cep_pipeline.warehouse.records import RunStep
 
@@ -166,15 +168,16 @@ class _Handover:
 
     def read(self, name: str, default: Any = None) -> Any:
         filesystem, path = open_filesystem(f"{self.location}/{name}.json")
-        if filesystem.get_file_info(path).type != pafs.FileType.File:
+        try:
+            with filesystem.open_input_stream(path) as file:
+                return json.loads(file.read())
+        except FileNotFoundError as error:
             if default is not None:
                 return default
             raise InputError(
                 f"{self.location}/{name}.json is not there: an earlier step of this run has not been done, or the run "
                 "has ended and was tidied up; run the day again from the step ingest"
-            )
-        with filesystem.open_input_stream(path) as file:
-            return json.loads(file.read())
+            ) from error
 
     def hand_on(self, work: DayWork, step: Step) -> None:
         """Write what a step has made, and that it is done."""
@@ -198,8 +201,15 @@ class _Handover:
         for name in made if step is STEPS[-1] else step.takes:
             _, take = _DOCUMENTS[name]
             take(work, self.read(name))
-        if any(one.name == PUBLISH_EVENTS for one in work.steps):
-            work.published = next((record for record in work.tables.days() if record.day == work.day), None)
+
+    def take_over_before(self, work: DayWork, day: date, *, statistics: bool) -> None:
+        """Read the draft of an earlier day that is on its way, unless another run has published the day since."""
+        content = self.read("drafted", {})
+        published = next((record for record in work.tables.days() if record.day == day), None)
+        if content and (published is None or published.published_at.timestamp() < content["made_at"]):
+            _take_drafted(work, content)
+            for row in self.read("statistics", []) if statistics else ():
+                _take_statistics(work, [row])
 
 
 def _take_staged(work: DayWork, content: Mapping[str, Any]) -> None:
@@ -211,11 +221,38 @@ def _take_detected(work: DayWork, content: Sequence[dict[str, Any]]) -> None:
         work.detected[detected.pattern_set] = detected
 
 
+def _drafted(work: DayWork) -> dict[str, Any] | None:
+    if work.drafted is None:
+        return None
+    events, quarantine = work.drafted.events.to_json(), work.drafted.quarantine.to_json()
+    return {"events": events, "quarantine": quarantine, "made_at": work.tables.warehouse.clock()}
+
+
+def _take_drafted(work: DayWork, content: Mapping[str, Any] | None) -> None:
+    if content is not None:
+        events, quarantine = (Draft.from_json(content[name]) for name in ("events", "quarantine"))
+        work.tables.drafts.days[events.day] = work.tables.drafted(events, quarantine, run_id=work.run_id)
+
+
+def _statistics(work: DayWork) -> list[dict[str, Any]]:
+    rows = map(row_of, work.tables.drafts.statistics_of(work.day))
+    return [{**row, "day": str(row["day"]), "recorded_at": row["recorded_at"].isoformat()} for row in rows]
+
+
+def _take_statistics(work: DayWork, content: Sequence[dict[str, Any]]) -> None:
+    for row in content:
+        moment = datetime.fromisoformat(row["recorded_at"])
+        record = statistics_record({**row, "day": date.fromisoformat(row["day"]), "recorded_at": moment})
+        work.tables.drafts.statistics[record.pattern_set, record.day] = record
+
+
 _DOCUMENTS: Mapping[str, tuple[Callable[[DayWork], Any], Callable[[DayWork, Any], None]]] = {
     "staged": (lambda work: work.staged and work.staged.to_json(), _take_staged),
+    "drafted": (_drafted, _take_drafted),
+    "statistics": (_statistics, _take_statistics),
     "detected": (lambda work: [one.to_json() for one in work.detected.values()], _take_detected),
 }
-"""Attribute of `DayWork` -> what makes its JSON form, and what takes the attribute from that form."""
+"""What a step takes or gives -> what makes its JSON form, and what takes it from that form."""
 
 
 @contextmanager
@@ -231,7 +268,7 @@ def _work(task: DayTask, step: Step, session: Callable[[], SparkSession] | None)
     with tables.day_lease(task.day, run_id=task.run_id, wait_s=LEASE_WAIT_S) as lease:
         work = DayWork(
             stream,
-            tables,
+            tables.with_drafts(Drafts()),
             configuration.settings.spark,
             task.day,
             task.run_id,
@@ -261,7 +298,12 @@ def _work(task: DayTask, step: Step, session: Callable[[], SparkSession] | None)
 
 
 def _wait_for_days_before(work: DayWork, step: Step) -> None:
-    """Wait until the days before have come as far as the step needs; a note says for which one."""
+    """Wait until the days before have come as far as the step needs, and take over what they have handed on.
+
+    A note says for which day it waits.
+    """
+    if not step.follows:
+        return
     noted: set[date] = set()
     while (day := _day_before(work, step)) is not None:
         if day not in noted:
@@ -270,17 +312,29 @@ def _wait_for_days_before(work: DayWork, step: Step) -> None:
                 "%s: waiting for the step %s of %s, which carries over to this day", work.day, step.follows, day
             )
         time.sleep(_POLL_S)
+    before = {one.day: one for one in _days_on_their_way(work) if not one.failed}  # the newest of each day
+    for day, one in before.items():
+        one.handover.take_over_before(work, day, statistics=day == max(before))
 
 
-def _day_before(work: DayWork, step: Step) -> date | None:
-    """The first earlier day on its way that has not come as far as the step needs."""
-    if not step.follows:
-        return None
+@dataclass(frozen=True)
+class _DayOnItsWay:
+    """An earlier day of which a run has done some steps, and has not published it yet."""
+
+    day: date
+    handover: _Handover
+    last: int
+    failed: bool
+    told_at: datetime
+
+
+def _days_on_their_way(work: DayWork) -> list[_DayOnItsWay]:
+    """The earlier days that are on their way, and when their runs have last told of them, the newest last."""
     order = [one.name for one in STEPS]
     scratch = work.tables.warehouse.scratch
     filesystem, path = open_filesystem(scratch)
-    folders = filesystem.get_file_info(pafs.FileSelector(path, allow_not_found=True))
-    for folder in sorted(folders, key=lambda one: one.base_name):
+    found = []
+    for folder in filesystem.get_file_info(pafs.FileSelector(path, allow_not_found=True)):
         named = re.match(rf"{re.escape(work.stream.name)}-(\d{{4}}-\d\d-\d\d)-", folder.base_name)
         if named is None or (day := date.fromisoformat(named[1])) >= work.day:
             continue
@@ -290,11 +344,19 @@ def _day_before(work: DayWork, step: Step) -> date | None:
             continue
         told = handover.read(DONE, {"failed": True})
         last = order.index(told["last"]) if told.get("last") in order else -1
-        if told.get("failed") or last >= order.index(step.follows):
+        found.append(_DayOnItsWay(day, handover, last, bool(told.get("failed")), info.mtime))
+    return sorted(found, key=lambda one: (one.day, one.told_at))
+
+
+def _day_before(work: DayWork, step: Step) -> date | None:
+    """The first earlier day on its way that has not come as far as the step needs."""
+    needed = [one.name for one in STEPS].index(step.follows)
+    for one in _days_on_their_way(work):
+        if one.failed or one.last >= needed:
             continue
-        idle_s = (datetime.now(UTC) - info.mtime).total_seconds()
-        if idle_s < LIVES_S or _is_worked_on(work, day):
-            return day
+        idle_s = (datetime.now(UTC) - one.told_at).total_seconds()
+        if idle_s < LIVES_S or _is_worked_on(work, one.day):
+            return one.day
     return None
 
 

@@ -4,29 +4,28 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager, suppress
-from contextvars import ContextVar
+from contextlib import suppress
+from dataclasses import dataclass
 
 import sqlalchemy as sql
 from pyiceberg.catalog import Catalog, MetastoreCatalog
 from pyiceberg.catalog.sql import IcebergTables, SqlCatalog
 from pyiceberg.exceptions import CommitFailedException
 from pyiceberg.io import FileIO
-from pyiceberg.table import CommitTableResponse, StagedTable, Table
-from pyiceberg.table.update import AddSnapshotUpdate, TableRequirement, TableUpdate
+from pyiceberg.table import CommitTableResponse, StagedTable, Table, Transaction
+from pyiceberg.table.update import AddSnapshotUpdate, AssertTableUUID, TableRequirement, TableUpdate
 from pyiceberg.typedef import EMPTY_DICT, Identifier, Properties
 from sqlalchemy.engine import Connection, Engine
 
 from cep_pipeline.storage import make_durable, object_store_io
-from cep_pipeline.warehouse.database import create_together
+from cep_pipeline.warehouse.database import CATALOG_NAME, create_together
 
-CATALOG_NAME = "cep"
 _LOAD_ATTEMPTS = 5
 
 Beside = Callable[[Connection], None]
 """A write in the transaction of a commit; whatever it raises rolls the commit back."""
 
-_beside: ContextVar[Sequence[Beside]] = ContextVar("beside", default=())
+logger = logging.getLogger(__name__)
 
 # Strings that Arrow keeps as dictionaries are plain strings in Iceberg; that this is so needs no warning for each file.
 logging.getLogger("pyiceberg.io.pyarrow").setLevel(logging.ERROR)
@@ -35,8 +34,9 @@ logging.getLogger("pyiceberg.io.pyarrow").setLevel(logging.ERROR)
 class WarehouseCatalog(SqlCatalog):
     """A SQL catalog on the warehouse's own engine.
 
-    `SqlCatalog` swaps the metadata pointer in a transaction of its own, which leaves a gap between checking a lease and
-    committing, and between a commit and the record of what was committed. Here both are inside that transaction.
+    `SqlCatalog` swaps the metadata pointer of one table in a transaction of its own. That leaves a gap between checking
+    a lease and committing, between a commit and the record of what was committed, and between the tables of a day. Here
+    all of them are inside one transaction.
     """
 
     def __init__(self, engine: Engine, location: str) -> None:
@@ -58,44 +58,114 @@ class WarehouseCatalog(SqlCatalog):
                 return super().load_table(identifier)
         return super().load_table(identifier)
 
+    def load_at(self, identifier: Identifier, metadata_location: str) -> Table:
+        """Load a table as one of its metadata files tells of it; FileNotFoundError where it has been removed."""
+        namespace, name = identifier
+        row = IcebergTables(
+            catalog_name=self.name,
+            table_namespace=namespace,
+            table_name=name,
+            metadata_location=metadata_location,
+            previous_metadata_location=None,
+        )
+        return self._convert_orm_to_iceberg(row)
+
     def commit_table(
         self, table: Table, requirements: tuple[TableRequirement, ...], updates: tuple[TableUpdate, ...]
     ) -> CommitTableResponse:
-        """Write new metadata, then in one transaction do what stands beside and swap the pointer.
-
-        What the pointer will lead to is on the disk before it is swapped: the database survives a power cut, and must
-        not come back naming files that did not.
+        """Commit to one table, as pyiceberg asks for it.
 
         Raises
         ------
         CommitFailedException
             Another commit came first.
         """
+        change = self._stage(table, requirements, updates)
+        self._swap([change], ())
+        return change.response
+
+    def commit_together(self, transactions: Sequence[Transaction], beside: Sequence[Beside]) -> None:
+        """Commit transactions on different tables, with what stands beside them, in one transaction of the database.
+
+        Raises
+        ------
+        CommitFailedException
+            Another commit to one of the tables came first; nothing of any has changed.
+        """
+        try:
+            changes = [
+                self._stage(
+                    one._table,
+                    (*one._requirements, AssertTableUUID(uuid=one.table_metadata.table_uuid)),
+                    one._updates,
+                )
+                for one in transactions
+            ]
+            self._swap(changes, beside)
+        except CommitFailedException:
+            for one in transactions:
+                for producer in one._snapshot_producers:
+                    producer._clean_all_uncommitted()
+            raise
+        for one, change in zip(transactions, changes, strict=True):
+            one._cleanup_uncommitted_manifests()
+            try:
+                self._delete_old_metadata(one._table.io, change.before.metadata, change.after.metadata)
+            except OSError as error:  # it is committed; `cep maintain` removes what stays
+                logger.warning("old metadata of %s stays: %s", ".".join(change.before.name()), error)
+
+    def _stage(
+        self, table: Table, requirements: tuple[TableRequirement, ...], updates: tuple[TableUpdate, ...]
+    ) -> _Change:
+        """Write the new metadata of a table, which nothing names yet.
+
+        What the pointer will lead to is on the disk before it is swapped: the database survives a power cut, and must
+        not come back naming files that did not.
+        """
         current = self.load_table(table.name())
         staged = self._update_and_stage_table(current, table.name(), requirements, updates)
         self._write_metadata(staged.metadata, staged.io, staged.metadata_location)
         make_durable([staged.metadata_location, *_new_metadata_files(staged, updates)])
-        name = table.name()
+        return _Change(current, staged)
+
+    def _swap(self, changes: Sequence[_Change], beside: Sequence[Beside]) -> None:
+        """Do what stands beside, and swap the pointers of all tables: all of it, or nothing."""
         with self.engine.begin() as connection:
-            for write in _beside.get():
+            for write in beside:
                 write(connection)
-            swapped = connection.execute(
-                sql.update(IcebergTables)
-                .where(
-                    IcebergTables.catalog_name == self.name,
-                    IcebergTables.table_namespace == Catalog.namespace_to_string(Catalog.namespace_from(name)),
-                    IcebergTables.table_name == Catalog.table_name_from(name),
-                    IcebergTables.metadata_location == current.metadata_location,
+            # In one order, so that two that swap the same pointers wait for one another and never crosswise.
+            for change in sorted(changes, key=lambda one: one.before.name()):
+                name = change.before.name()
+                swapped = connection.execute(
+                    sql.update(IcebergTables)
+                    .where(*self._row(name), IcebergTables.metadata_location == change.before.metadata_location)
+                    .values(
+                        metadata_location=change.after.metadata_location,
+                        previous_metadata_location=change.before.metadata_location,
+                    )
                 )
-                .values(
-                    metadata_location=staged.metadata_location,
-                    previous_metadata_location=current.metadata_location,
-                )
-            )
-            if swapped.rowcount < 1:
-                raise CommitFailedException(f"{'.'.join(name)} was changed by another commit")
+                if swapped.rowcount < 1:
+                    raise CommitFailedException(f"{'.'.join(name)} was changed by another commit")
+
+    def _row(self, name: Identifier) -> tuple[sql.ColumnElement[bool], ...]:
+        return (
+            IcebergTables.catalog_name == self.name,
+            IcebergTables.table_namespace == Catalog.namespace_to_string(Catalog.namespace_from(name)),
+            IcebergTables.table_name == Catalog.table_name_from(name),
+        )
+
+
+@dataclass(frozen=True)
+class _Change:
+    """A table as it is, and its new metadata, written and named by nothing yet."""
+
+    before: Table
+    after: StagedTable
+
+    @property
+    def response(self) -> CommitTableResponse:
         return CommitTableResponse.model_validate(
-            {"metadata": staged.metadata, "metadata-location": staged.metadata_location}
+            {"metadata": self.after.metadata, "metadata-location": self.after.metadata_location}
         )
 
 
@@ -106,13 +176,3 @@ def _new_metadata_files(staged: StagedTable, updates: Sequence[TableUpdate]) -> 
             for manifest in update.snapshot.manifests(staged.io):
                 if manifest.added_snapshot_id == update.snapshot.snapshot_id:
                     yield manifest.manifest_path
-
-
-@contextmanager
-def committing_beside(writes: Sequence[Beside]) -> Iterator[None]:
-    """Do these writes in the transaction of every commit inside the block."""
-    token = _beside.set(tuple(writes))
-    try:
-        yield
-    finally:
-        _beside.reset(token)

@@ -1,4 +1,4 @@
-"""Iceberg commits: one that replaces units by exactly the given files, one that appends rows.
+"""Iceberg commits: one that replaces units of several tables by exactly the given files, one that appends rows.
 
 Both are retried when another commit came first, planned anew on what that one left, so that any number of writers of
 different units all land. This module, `iceberg_tables.py` and `catalog.py` import pyiceberg (1-2 s), and are
@@ -11,8 +11,9 @@ import itertools
 import logging
 import random
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
 from datetime import date, timedelta
 from functools import reduce
 from typing import cast
@@ -48,7 +49,7 @@ from pyiceberg.types import LongType
 from cep_pipeline.errors import BusyError, CepError, InputError
 from cep_pipeline.events.columns import DAY
 from cep_pipeline.storage import make_durable, open_filesystem, storage_errors
-from cep_pipeline.warehouse.catalog import Beside, WarehouseCatalog, committing_beside
+from cep_pipeline.warehouse.catalog import Beside, WarehouseCatalog
 from cep_pipeline.warehouse.database import LEASES, explain_database_error
 from cep_pipeline.warehouse.records import EventsFile
 
@@ -145,49 +146,70 @@ def replace_files(
 def replace_units(
     catalog: WarehouseCatalog,
     stream: str,
-    table_name: str,
-    units: Sequence[tuple[Unit, Sequence[str]]],
+    units: Sequence[UnitFiles],
     *,
-    summary: Mapping[str, str],
-    beside: Callable[[int, int], Sequence[Beside]],
-) -> tuple[int, int]:
-    """Replace everything of some units by exactly these files, all of them as one snapshot.
+    run_id: str,
+    beside: Callable[[Mapping[str, int], Sequence[int]], Sequence[Beside]],
+) -> None:
+    """Replace everything of some units by exactly these files, in all their tables at once.
 
     Parameters
     ----------
     units
-        Different ones, each with Parquet files whose every row is of it; those without rows are left out.
-    summary
-        Further entries of the snapshot's summary, for readers of the table's history.
+        Different ones of one stream, of one table or of several.
+    run_id
+        The run, for readers of the tables' history.
     beside
-        (snapshot id, rows) -> writes in the transaction of the commit.
-
-    Returns
-    -------
-    tuple[int, int]
-        The snapshot's id and the number of rows in the units.
+        (table -> id of its new snapshot, rows of each unit) -> writes in the transaction of the commit.
 
     Raises
     ------
     CepError
         A file is missing, is not under the table's location, does not fit its columns, or has rows of another unit.
     """
-    table = catalog.load_table((stream, table_name))
-    data_files = [
-        found for unit, files in units for path in files if (found := _data_file(table, path, unit)) is not None
-    ]
-    if len({file.file_path for file in data_files}) < len(data_files):
-        paths = [path for _, files in units for path in files]
-        raise CepError(f"{stream}.{table_name}: the same file was given twice: {_first_double(paths)}")
-    make_durable(file.file_path for file in data_files)
-    rows = sum(file.record_count for file in data_files)
-    condition = reduce(Or, (_condition(unit) for unit, _ in units), cast(BooleanExpression, AlwaysFalse()))
+    tables = {name: catalog.load_table((stream, name)) for name in dict.fromkeys(one.table for one in units)}
+    found = [data_files(tables[one.table], one.unit, one.files) for one in units]
+    make_durable(file.file_path for files in found for file in files)
+    rows = [sum(file.record_count for file in files) for files in found]
 
-    def change(table: Table, transaction: Transaction) -> int:
-        old = [task.file for task in table.scan(row_filter=condition).plan_files()]
-        return replace_files(transaction, old, data_files, summary)
+    def replaced(name: str) -> Change:
+        own = [(one, files) for one, files in zip(units, found, strict=True) if one.table == name]
+        condition = reduce(Or, (_condition(one.unit) for one, _ in own), cast(BooleanExpression, AlwaysFalse()))
+        said = {"cep.run": run_id, "cep.unit": ", ".join(_values_text(one.unit) for one, _ in own)}
+        if prints := [one.fingerprint for one, _ in own if one.fingerprint]:
+            said["cep.fingerprint"] = ", ".join(prints)
 
-    return commit(catalog, stream, table_name, change, lambda snapshot_id: beside(snapshot_id, rows), table), rows
+        def change(table: Table, transaction: Transaction) -> int:
+            old = [task.file for task in table.scan(row_filter=condition).plan_files()]
+            return replace_files(transaction, old, [file for _, files in own for file in files], said)
+
+        return change
+
+    commit_together(catalog, stream, {name: replaced(name) for name in tables}, lambda ids: beside(ids, rows), tables)
+
+
+@dataclass(frozen=True)
+class UnitFiles:
+    """A unit of a table and the files that are to be all of it; `fingerprint` is a digest for the table's history."""
+
+    table: str
+    unit: Unit
+    files: Sequence[str]
+    fingerprint: str = ""
+
+
+def data_files(table: Table, unit: Unit, paths: Sequence[str]) -> list[DataFile]:
+    """Return files of a unit, as a manifest names them, without those that have no rows.
+
+    Raises
+    ------
+    CepError
+        A file is missing, is not under the table's location, does not fit its columns, or has rows of another unit.
+    """
+    found = [one for path in paths if (one := _data_file(table, path, unit)) is not None]
+    if len({file.file_path for file in found}) < len(found):
+        raise CepError(f"{'.'.join(table.name())}: the same file was given twice: {_first_double(paths)}")
+    return found
 
 
 def append_file(
@@ -200,40 +222,58 @@ def append_file(
             append.append_data_file(parquet_file_to_data_file(table.io, table.metadata, path))
         return append.snapshot_id
 
-    return commit(catalog, stream, table_name, change, lambda _: beside)
+    return commit(catalog, stream, table_name, change, beside)
 
 
 def commit(
+    catalog: WarehouseCatalog, stream: str, table_name: str, change: Change, beside: Sequence[Beside] = ()
+) -> int:
+    """Commit a change of one table with what stands beside it; returns the snapshot's id."""
+    return commit_together(catalog, stream, {table_name: change}, lambda _: beside)[table_name]
+
+
+def commit_together(
     catalog: WarehouseCatalog,
     stream: str,
-    table_name: str,
-    change: Change,
-    beside: Callable[[int], Sequence[Beside]],
-    table: Table | None = None,
-) -> int:
-    """Commit a change with what stands beside it, anew after every conflict; returns the snapshot's id.
+    changes: Mapping[str, Change],
+    beside: Callable[[Mapping[str, int]], Sequence[Beside]],
+    loaded: Mapping[str, Table] | None = None,
+) -> dict[str, int]:
+    """Commit changes of several tables, and what stands beside them, at once; anew after every conflict.
 
-    `table` is the table as it has just been loaded, for the first attempt.
+    Parameters
+    ----------
+    changes
+        Table -> its change. A change is planned again on what another commit has left.
+    beside
+        Table -> id of its new snapshot, to the writes in the same transaction.
+    loaded
+        The tables as they have just been loaded, for the first attempt.
+
+    Returns
+    -------
+    dict of str to int
+        Table -> id of its new snapshot.
     """
-    what = f"committing to {stream}.{table_name} of the warehouse {catalog.properties['warehouse']}"
-    for attempt in patient_attempts(f"{stream}.{table_name}"):
-        with storage_errors(what):
-            if table is None or attempt:
-                table = catalog.load_table((stream, table_name))
-            transaction = UnitTransaction(table)
-            snapshot_id = change(table, transaction)
-            _expire_beyond(catalog, stream, table, transaction)
+    names = ", ".join(f"{stream}.{name}" for name in changes)
+    for attempt in patient_attempts(names):
+        with storage_errors(f"committing to {names} of the warehouse {catalog.properties['warehouse']}"):
+            if loaded is None or attempt:
+                loaded = {name: catalog.load_table((stream, name)) for name in changes}
+            transactions = {name: UnitTransaction(loaded[name]) for name in changes}
+            made = {name: change(loaded[name], transactions[name]) for name, change in changes.items()}
+            for name, transaction in transactions.items():
+                _expire_beyond(catalog, stream, loaded[name], transaction)
             try:
-                with committing_beside(beside(snapshot_id)):
-                    transaction.commit_transaction()
+                catalog.commit_together(list(transactions.values()), beside(made))
             except CommitFailedException:
                 continue
             except sqlalchemy.exc.SQLAlchemyError as error:
-                # The connection may have broken after the database had committed: the table knows.
-                if not _landed(catalog, stream, table_name, snapshot_id):
+                # The connection may have broken after the database had committed: each of the tables knows.
+                if not _landed(catalog, stream, *next(iter(made.items()))):
                     raise explain_database_error(str(catalog.engine.url), error) from error
-            logger.debug("%s.%s: committed snapshot %s, attempt %s", stream, table_name, snapshot_id, attempt + 1)
-            return snapshot_id
+            logger.debug("%s: committed snapshots %s, attempt %s", names, made, attempt + 1)
+            return made
     raise AssertionError("patient_attempts either yields or raises")
 
 
@@ -324,6 +364,11 @@ def _data_file(table: Table, path: str, unit: Unit) -> DataFile | None:
 
 def events_files(table: Table, snapshot_id: int | None, first: date | None, last: date | None) -> list[EventsFile]:
     """Return the files of events of the days from first to last (both in, None: open) in stream order."""
+    return in_stream_order(table, files_between(table, DAY, first, last, snapshot_id=snapshot_id))
+
+
+def in_stream_order(table: Table, files: Iterable[DataFile]) -> list[EventsFile]:
+    """Return files of events as readers of events take them, in stream order."""
 
     def points(file: DataFile) -> Iterator[tuple[int, int]]:
         """The least and the greatest (timestamp, seq)."""
@@ -338,9 +383,9 @@ def events_files(table: Table, snapshot_id: int | None, first: date | None, last
                 file.file_size_in_bytes,
                 *points(file),
             )
-            for file in files_between(table, DAY, first, last, snapshot_id=snapshot_id)
+            for file in files
         ),
-        key=lambda file: (file.day, file.first, file.path),
+        key=lambda file: file.order,
     )
 
 
@@ -401,6 +446,10 @@ def _condition(unit: Unit) -> BooleanExpression:
 
 def _unit_text(unit: Unit) -> str:
     return ", ".join(f"{column} {value}" for column, value in unit.items())
+
+
+def _values_text(unit: Unit) -> str:
+    return " ".join(str(value) for value in unit.values())
 
 
 def _first_double(files: Sequence[str]) -> str:

@@ -83,7 +83,7 @@ def replace_rewritten(
         old = [file for group, _ in ready for file in group]
         return commits.replace_files(transaction, old, new, merge=merge)
 
-    commits.commit(catalog, stream, table_name, change, lambda _: beside)
+    commits.commit(catalog, stream, table_name, change, beside)
 
 
 def _groups(table: Table, table_name: str, most_rows: int) -> Iterator[list[DataFile]]:

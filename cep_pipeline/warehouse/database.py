@@ -25,6 +25,7 @@ from sqlalchemy.engine import URL, Connection, Engine, make_url
 from cep_pipeline.errors import BusyError, CepError, InputError
 from cep_pipeline.warehouse.layout import FORMAT_VERSION
 
+CATALOG_NAME = "cep"
 SQLITE_WAIT_S = 30.0
 _CREATE_ATTEMPTS = 10
 
@@ -85,6 +86,12 @@ ERASURES = sql.Table(
     sql.Column("requested_at", sql.Double, nullable=False),
     sql.Column("days", sql.Text, nullable=False),
 )
+
+POINTERS = sql.table(
+    "iceberg_tables",
+    *(sql.column(name) for name in ("catalog_name", "table_namespace", "table_name", "metadata_location")),
+)
+"""Iceberg's own list of tables, which PyIceberg makes: where the present metadata of each table is."""
 
 
 class Database:

@@ -14,6 +14,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import date
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -40,7 +41,7 @@ from cep_pipeline.storage import (
 from cep_pipeline.warehouse import commits, compaction, iceberg_tables, maintenance
 from cep_pipeline.warehouse.database import ERASURES, PUBLISHED
 from cep_pipeline.warehouse.leases import day_unit
-from cep_pipeline.warehouse.units import published_days, recorded_erasures
+from cep_pipeline.warehouse.units import published_days, published_records, recorded_erasures
 
 if TYPE_CHECKING:
     from sqlalchemy.engine import Connection
@@ -225,7 +226,7 @@ class Forgetting:
         """The days that an earlier try erased events from, and that no run has done again."""
         return {
             entry.day
-            for entry in published_days(self.warehouse.database, self.stream)
+            for entry in published_days(partial(published_records, self.warehouse.database, self.stream))
             if entry.day in self.erasure.days and self.erasure.erasure_id not in entry.fingerprint.erased
         }
 
@@ -336,7 +337,7 @@ class Forgetting:
             before = maintenance.named_files(table)
             # A commit that deletes files keeps their bounds in a manifest; the one after it leaves that out.
             if table.current_snapshot() is not None:
-                commits.commit(self.warehouse.catalog, self.stream, name, _nothing, lambda _: ())
+                commits.commit(self.warehouse.catalog, self.stream, name, _nothing)
             for _ in commits.patient_attempts(f"{self.stream}.{name}"):
                 table = self._table(name)
                 old = [snapshot.snapshot_id for snapshot, _ in commits.replaced_snapshots(table)]

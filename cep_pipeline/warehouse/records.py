@@ -95,6 +95,11 @@ class EventsFile:
     first: tuple[int, int]
     last: tuple[int, int]
 
+    @property
+    def order(self) -> tuple[date, tuple[int, int], str]:
+        """The key that sorts files in stream order."""
+        return self.day, self.first, self.path
+
 
 @dataclass(frozen=True)
 class EventsSnapshot:
@@ -106,10 +111,13 @@ class EventsSnapshot:
         Iceberg snapshot of the `events` table, None where nothing has been published yet.
     days
         Published day -> its record, in order of days, consistent with the snapshot.
+    drafted
+        Day that the reading run has made and not yet published -> its files, in place of what is published of it.
     """
 
     snapshot_id: int | None
     days: Mapping[date, PublishedDay]
+    drafted: Mapping[date, tuple[EventsFile, ...]] = field(default_factory=dict)
 
     def digests(self, first: date | None, last: date) -> dict[date, str]:
         """Return day -> events digest of the published days from `first` (None: the beginning) to `last`, both in."""

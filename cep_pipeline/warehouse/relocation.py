@@ -36,8 +36,15 @@ from cep_pipeline.storage import (
     storage_errors,
     stored_files,
 )
-from cep_pipeline.warehouse.catalog import CATALOG_NAME
-from cep_pipeline.warehouse.database import CURRENT_PLANS, LEASES, PUBLISHED, SETTINGS, Database, create_together
+from cep_pipeline.warehouse.database import (
+    CATALOG_NAME,
+    CURRENT_PLANS,
+    LEASES,
+    PUBLISHED,
+    SETTINGS,
+    Database,
+    create_together,
+)
 
 CARRIED = (PUBLISHED, CURRENT_PLANS)
 """Tables of the database whose rows are the same at every place; leases are of processes and stay where they are."""

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from copy import copy
+from dataclasses import dataclass, field
 from datetime import date
 from functools import cache, cached_property
-from typing import TYPE_CHECKING, Any
+from itertools import count
+from typing import TYPE_CHECKING, Any, Self
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -19,6 +21,7 @@ from cep_pipeline.events.erasure import Erasure
 from cep_pipeline.events.raw_files import RawFile
 from cep_pipeline.storage import read_data_file
 from cep_pipeline.warehouse.database import CURRENT_PLANS
+from cep_pipeline.warehouse.drafts import Drafts
 from cep_pipeline.warehouse.layout import TableLayout, decision_record, plan_record, run_record, statistics_record
 from cep_pipeline.warehouse.records import (
     Decision,
@@ -34,13 +37,16 @@ from cep_pipeline.warehouse.records import (
 from cep_pipeline.warehouse.units import (
     carry_before,
     find_stale_units,
+    one_moment,
     published_days,
     published_matches,
+    published_records,
     recorded_erasures,
 )
 
 if TYPE_CHECKING:
     from pyiceberg.table import Table
+    from sqlalchemy.engine import Row
 
     from cep_pipeline.warehouse.store import Store
 
@@ -57,11 +63,14 @@ class PinnedStatistics:
         The row in a file.
     first
         The day from which on rows are listed before others are needed.
+    drafted
+        Those that a run has made and not published yet; they are read in place of the published ones.
     """
 
     listed: Callable[[date | None], Mapping[tuple[str, date], str]]
     read: Callable[[str], Mapping[str, Any]]
     first: date | None = None
+    drafted: Mapping[tuple[str, date], StatisticsRecord] = field(default_factory=dict)
 
     def of(self, pattern_set: str, day: date) -> StatisticsRecord | None:
         """The statistics of a day; None where there are none.
@@ -71,6 +80,8 @@ class PinnedStatistics:
         InputError
             The row does not hold what it should.
         """
+        if (pattern_set, day) in self.drafted:
+            return self.drafted[pattern_set, day]
         files = self._recent if self.first is None or day >= self.first else self._all
         path = files.get((pattern_set, day))
         return None if path is None else statistics_record(self.read(path))
@@ -96,10 +107,10 @@ class PinnedStatistics:
     def _days_before(self, pattern_set: str, day: date) -> Iterator[date]:
         """The earlier days that have a row, the latest first."""
 
-        def earlier(files: Mapping[tuple[str, date], str]) -> set[date]:
-            return {other for name, other in files if name == pattern_set and other < day}
+        def earlier(known: Iterable[tuple[str, date]]) -> set[date]:
+            return {other for name, other in known if name == pattern_set and other < day}
 
-        recent = earlier(self._recent)
+        recent = earlier(self._recent) | earlier(self.drafted)
         yield from sorted(recent, reverse=True)
         yield from sorted(earlier(self._all) - recent, reverse=True)
 
@@ -112,8 +123,11 @@ class PinnedStatistics:
         return self._recent if self.first is None else self.listed(None)
 
 
+TABLES_OF_A_DAY = ("events", "quarantine", "matches", "statistics")
+"""The tables whose rows a day is published with."""
 MOST_PLANS = 8
 """Recorded plans that are remembered; those not asked for longest go first."""
+_PIN_ATTEMPTS = 5
 
 
 class StreamReader:
@@ -135,6 +149,51 @@ class StreamReader:
         self._layouts = dict(layouts)
         self._complete: set[str] = set()
         self._plans: OrderedDict[tuple[str, str, int], PlanRecord] = OrderedDict()
+        self.drafts = Drafts()
+        self._pinned: Mapping[str, Table] = {}
+        self._pinned_records: Mapping[str, Sequence[Row[Any]]] = {}
+
+    def pinned(self, tables: Collection[str] = TABLES_OF_A_DAY) -> Self:
+        """Return a reader of these tables and their records as they are now, all at one moment.
+
+        A day is published in all of its tables at once, so that the matches that the reader returns belong to the
+        events that it returns, whatever is published meanwhile. The other tables, and what runs carry from day to day,
+        are read as they are when they are asked for. The files stay readable until `cep maintain` expires them, days
+        later.
+        """
+        from cep_pipeline.warehouse import commits
+
+        catalog = self.warehouse.catalog
+        reader = copy(self)
+        with commits.catalog_errors(catalog, f"opening the tables of {self.name}"):
+            for attempt in count(1):
+                pointers, reader._pinned_records = one_moment(self.warehouse.database, self.name, tables)
+                try:
+                    reader._pinned = {name: catalog.load_at((self.name, name), at) for name, at in pointers.items()}
+                    break
+                except FileNotFoundError:  # replaced by so many commits meanwhile that it was removed
+                    if attempt == _PIN_ATTEMPTS:
+                        raise
+        return reader
+
+    @property
+    def snapshots(self) -> dict[str, tuple[int | None, str]]:
+        """Table -> its current snapshot and metadata file, for other engines; all of one moment if it is `pinned`."""
+        pinned = self if self._pinned else self.pinned()
+        return {
+            name: (table.metadata.current_snapshot_id, table.metadata_location)
+            for name, table in pinned._pinned.items()
+        }
+
+    def with_drafts(self, drafts: Drafts) -> Self:
+        """Return a reader for which days that are not published yet stand in place of the published ones.
+
+        They do for what a run goes on from: the pinned events, statistics, and what the events hand on from day to
+        day. `days` and `events_files` without a snapshot tell of what is published.
+        """
+        reader = copy(self)
+        reader.drafts = drafts
+        return reader
 
     @property
     def events_schema(self) -> pa.Schema:
@@ -143,21 +202,21 @@ class StreamReader:
 
     def pin_events(self) -> EventsSnapshot:
         """Return the published days and the events snapshot of one moment."""
-        while True:
-            table = self._table("events")
-            days = self.days()
-            # The two were read one after the other: they belong together if nothing was committed in between.
-            if self._table("events").metadata_location == table.metadata_location:
-                snapshot = table.current_snapshot()
-                return EventsSnapshot(snapshot.snapshot_id if snapshot else None, {entry.day: entry for entry in days})
+        pinned = self if self._pinned else self.pinned(("events", "quarantine"))
+        snapshot = pinned._table("events").metadata.current_snapshot_id
+        days = {entry.day: entry for entry in pinned.days()} | {
+            day: draft.record for day, draft in self.drafts.days.items()
+        }
+        drafted = {day: draft.files for day, draft in self.drafts.days.items()}
+        return EventsSnapshot(snapshot, dict(sorted(days.items())), drafted)
 
     def days(self) -> list[PublishedDay]:
         """Return the published days in order of time."""
-        return published_days(self.warehouse.database, self.name)
+        return published_days(self._records)
 
     def matches_days(self, pattern_set: str | None = None) -> list[PublishedMatches]:
         """Return the published (pattern set, day) units of matches in order."""
-        return published_matches(self.warehouse.database, self.name, pattern_set)
+        return published_matches(self._records, pattern_set)
 
     def events_files(
         self, first: date | None = None, last: date | None = None, *, snapshot: EventsSnapshot | None = None
@@ -168,8 +227,15 @@ class StreamReader:
         """
         from cep_pipeline.warehouse import commits, iceberg_tables
 
+        drafted = snapshot.drafted if snapshot is not None else {}
+        made = [
+            file
+            for day, files in sorted(drafted.items())
+            if (first is None or first <= day) and (last is None or day <= last)
+            for file in files
+        ]
         if snapshot is not None and snapshot.snapshot_id is None:
-            return []
+            return made
         table = self._table("events")
         iceberg_tables.check_names(table, self.name, self.events_schema)
         snapshot_id = snapshot.snapshot_id if snapshot else None
@@ -179,7 +245,10 @@ class StreamReader:
                 "run again on the current one"
             )
         with commits.catalog_errors(self.warehouse.catalog, f"listing the events of {self.name}"):
-            return commits.events_files(table, snapshot_id, first, last)
+            published = commits.events_files(table, snapshot_id, first, last)
+        if not drafted:
+            return published
+        return sorted([*made, *(file for file in published if file.day not in drafted)], key=lambda file: file.order)
 
     def read_events(
         self, first: date | None = None, last: date | None = None, *, snapshot: EventsSnapshot | None = None
@@ -216,6 +285,9 @@ class StreamReader:
 
     def read_statistics(self, pattern_set: str, day: date) -> dict[str, Any] | None:
         """Return the statistics snapshot (JSON form) of a day, None where there is none."""
+        if (pattern_set, day) in self.drafts.statistics:
+            drafted = self.drafts.statistics[pattern_set, day].snapshot
+            return None if drafted is None else dict(drafted)
         found = self.statistics(pattern_set, day, day, without=("state", "windows"))
         return dict(found[0].snapshot) if found and found[0].snapshot is not None else None
 
@@ -263,7 +335,7 @@ class StreamReader:
             files = commits.files_between(table, DAY, since, last)
             return {(file.partition[name], commits.day_of(file.partition[day])): file.file_path for file in files}
 
-        return PinnedStatistics(listed, read, first)
+        return PinnedStatistics(listed, read, first, dict(self.drafts.statistics))
 
     def erasures(self) -> tuple[Erasure, ...]:
         """Return what was erased from the stream by `cep forget`, and must not be ingested again."""
@@ -272,6 +344,9 @@ class StreamReader:
 
     def carry_in(self, day: date) -> dict[str, Any]:
         """Return the carry-out of the latest published earlier day, over gaps; {} where there is none."""
+        drafted = max((other for other in self.drafts.days if other < day), default=None)
+        if drafted is not None and all(entry.day <= drafted for entry in self.days() if entry.day < day):
+            return dict(self.drafts.days[drafted].events.carry_out)
         return carry_before(self.warehouse.database, self.name, "events", "", day)
 
     def matches_carry_in(self, pattern_set: str, day: date) -> dict[str, Any]:
@@ -302,9 +377,8 @@ class StreamReader:
         Only what follows from what is published now: redoing a day may change its carry-out and so make the next day
         stale, or leave it and stop the cascade. Redo the earliest, then ask again.
         """
-        return find_stale_units(
-            self.warehouse.database, self.name, raw_files=raw_files, schema=schema, pattern_sets=pattern_sets
-        )
+        recorded = recorded_erasures(self.warehouse.database, self.name)
+        return find_stale_units(self._records, recorded, raw_files=raw_files, schema=schema, pattern_sets=pattern_sets)
 
     def runs(self, limit: int | None = None) -> list[RunRecord]:
         """Return the latest record of each (run, day), the latest started first."""
@@ -352,9 +426,17 @@ class StreamReader:
         wanted = [record for record in records if pattern_set in (None, record.pattern_set)]
         return sorted(wanted, key=lambda record: record.decided_at, reverse=True)[:limit]
 
+    def _records(self, table: str) -> Sequence[Row[Any]]:
+        """The records of the units of a table, by pattern set and day."""
+        if self._pinned:
+            return self._pinned_records.get(table, ())
+        return published_records(self.warehouse.database, self.name, table)
+
     def _table(self, name: str) -> Table:
         from cep_pipeline.warehouse import commits
 
+        if name in self._pinned:
+            return self._pinned[name]
         with commits.catalog_errors(self.warehouse.catalog, f"opening table {self.name}.{name}"):
             return self.warehouse.catalog.load_table((self.name, name))
 

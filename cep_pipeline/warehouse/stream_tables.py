@@ -7,6 +7,7 @@ import uuid
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from datetime import UTC, date, datetime
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
@@ -14,8 +15,9 @@ import sqlalchemy as sql
 
 from cep_pipeline.errors import BusyError, CepError, InputError
 from cep_pipeline.events.columns import DAY
-from cep_pipeline.storage import DataDirectory, folder_name, same_contents, write_data_file
+from cep_pipeline.storage import DataDirectory, digest_of, folder_name, same_contents, write_data_file
 from cep_pipeline.warehouse.database import CURRENT_PLANS
+from cep_pipeline.warehouse.drafts import Draft, DraftedDay
 from cep_pipeline.warehouse.fingerprints import EventsFingerprint, MatchesFingerprint
 from cep_pipeline.warehouse.layout import row_of
 from cep_pipeline.warehouse.leases import Lease, day_unit, plan_unit
@@ -29,7 +31,7 @@ from cep_pipeline.warehouse.records import (
     StatisticsRecord,
 )
 from cep_pipeline.warehouse.stream_reader import PinnedStatistics, StreamReader
-from cep_pipeline.warehouse.units import UnitRecord, counts_with_pending
+from cep_pipeline.warehouse.units import counts_with_pending
 
 if TYPE_CHECKING:
     from sqlalchemy.engine import Connection
@@ -69,34 +71,27 @@ class StreamTables(StreamReader):
         """Return where tasks write files of matches; the columns are `MATCHES_SCHEMA`."""
         return self._directory("matches", {"pattern_set": pattern_set, "final_day": final_day}, run_id)
 
-    def publish_quarantine(
-        self, day: date, files: Sequence[str], *, lease: Lease, fingerprint: EventsFingerprint
-    ) -> int:
-        """Replace the rejected rows of a day by those of exactly these files; returns how many. Before the events."""
-        self._check_lease(lease, day_unit(day))
-        record = self._record("quarantine", "", day, lease, fingerprint, {}, {})
-        return self._replace("quarantine", [({DAY: day}, files)], lease, record)[1]
-
-    def publish_events(
+    def draft_events(
         self,
         day: date,
         files: Sequence[str],
+        rejected: Sequence[str] = (),
         *,
-        lease: Lease,
+        run_id: str,
         fingerprint: EventsFingerprint,
         carry_out: Mapping[str, Any],
         counts: Mapping[str, int] | None = None,
-    ) -> PublishedDay:
-        """Replace the events of a day by those of exactly these files, in one commit.
+    ) -> DraftedDay:
+        """Make a draft of the events and the rejected rows of a day: checked, and not yet published.
 
         Parameters
         ----------
         day
             The day; every row of every file must have it in its column `day`.
-        files
-            Paths that successful attempts returned. None: the day is published as empty.
-        lease
-            The day's lease, held.
+        files, rejected
+            Paths that successful attempts returned, of events and of rejected rows. None: the day has none.
+        run_id
+            The run that makes it.
         fingerprint
             What the events were made from, the digest of `carry_in(day)` included.
         carry_out
@@ -106,47 +101,61 @@ class StreamTables(StreamReader):
 
         Raises
         ------
-        BusyError
-            The lease was lost to another run; nothing has changed.
         CepError
-            A file is missing, does not fit the table or has rows of another day; nothing has changed.
+            A file is missing, does not fit the table or has rows of another day.
         """
-        self._check_lease(lease, day_unit(day))
-        record = self._record("events", "", day, lease, fingerprint, counts or {}, carry_out)
-        record = replace(record, same_events_as=self._same_events(day, files, fingerprint))
-        self._add_columns("events")
-        self._replace("events", [({DAY: day}, files)], lease, record)
-        return next(entry for entry in self.days() if entry.day == day)
+        same = self._same_events(day, files, fingerprint)
+        events = Draft("events", day, tuple(files), fingerprint, carry_out, counts or {}, same_events_as=same)
+        return self.drafted(events, Draft("quarantine", day, tuple(rejected), fingerprint), run_id=run_id)
 
-    def publish_matches(
+    def drafted(self, events: Draft, quarantine: Draft, *, run_id: str) -> DraftedDay:
+        """Look at the files of a draft of a day, and return it with what a run reads of it."""
+        from cep_pipeline.warehouse import commits
+
+        day = events.day
+        self._add_columns("events")
+        table = self._table("events")
+        with commits.catalog_errors(self.warehouse.catalog, f"looking at the events of {self.name}, {day}"):
+            found = commits.data_files(table, events.unit, events.files)
+            rejected = commits.data_files(self._table("quarantine"), quarantine.unit, quarantine.files)
+        record = PublishedDay(
+            day,
+            sum(file.record_count for file in found),
+            sum(file.record_count for file in rejected),
+            EventsFingerprint.from_json(events.fingerprint.to_json()),
+            digest_of(events.carry_out),
+            events.counts,
+            run_id,
+            self._now(),
+            0,
+            events.same_events_as,
+        )
+        return DraftedDay(events, quarantine, record, tuple(commits.in_stream_order(table, found)))
+
+    def draft_matches(
         self,
         pattern_set: str,
         final_day: date,
         files: Sequence[str],
         *,
-        lease: Lease,
         fingerprint: MatchesFingerprint,
         carry_out: Mapping[str, Any] | None = None,
         counts: Mapping[str, int] | None = None,
         pending: Mapping[str, int] | None = None,
-    ) -> PublishedMatches:
-        """Replace the matches of (pattern set, day) by those of exactly these files, in one commit.
+    ) -> Draft:
+        """Make a draft of the matches of (pattern set, day), in one file where they are small.
 
-        As `publish_events`; the fingerprint comes from `EventsSnapshot.matches_fingerprint` of the snapshot that
-        detection was pinned to. `counts` and `pending` are matches by pattern, those that are published and those that
-        wait.
+        The fingerprint comes from `EventsSnapshot.matches_fingerprint` of the snapshot that detection was pinned to.
+        `counts` and `pending` are matches by pattern, those that are published and those that wait.
         """
-        self._check_lease(lease, day_unit(final_day))
+        merged = tuple(self._merged("matches", files))
         counted = counts_with_pending(counts or {}, pending or {})
-        record = self._record("matches", pattern_set, final_day, lease, fingerprint, counted, carry_out or {})
-        unit: dict[str, str | date] = {"pattern_set": pattern_set, "final_day": final_day}
-        self._replace("matches", [(unit, self._merged("matches", files))], lease, record)
-        return next(entry for entry in self.matches_days(pattern_set) if entry.final_day == final_day)
+        return Draft("matches", final_day, merged, fingerprint, carry_out or {}, counted, pattern_set)
 
-    def publish_day_statistics(
-        self, day: date, made: Mapping[str, DayStatistics], *, lease: Lease, known: PinnedStatistics | None = None
-    ) -> None:
-        """Replace the statistics of a day of some pattern sets, in one commit; what was observed stays.
+    def draft_statistics(
+        self, day: date, made: Mapping[str, DayStatistics], *, run_id: str, known: PinnedStatistics | None = None
+    ) -> list[StatisticsRecord]:
+        """Make a draft of the statistics of a day of some pattern sets; what was observed stays.
 
         Parameters
         ----------
@@ -161,26 +170,138 @@ class StreamTables(StreamReader):
             before = _readable(known, pattern_set, day)
             observed = before.observed if before else None
             content = (own.snapshot, own.state, own.basis, own.windows, observed)
-            records.append(StatisticsRecord(pattern_set, day, lease.run_id, self._now(), *content))
-        self._publish_statistics(day, records, lease)
+            records.append(StatisticsRecord(pattern_set, day, run_id, self._now(), *content))
+        return records
+
+    def draft_observed(
+        self, pattern_set: str, day: date, observed: Mapping[str, Any] | None, *, run_id: str
+    ) -> StatisticsRecord:
+        """Make a draft of what detection counted for (pattern set, day); the statistics stay as they are."""
+        before = _readable(self.pin_statistics(day, day), pattern_set, day)
+        kept = before or StatisticsRecord(pattern_set, day, run_id, self._now())
+        return replace(kept, observed=observed)
+
+    def publish(
+        self, day: date, drafts: Sequence[Draft], statistics: Sequence[StatisticsRecord] = (), *, lease: Lease
+    ) -> list[int]:
+        """Replace all that was drafted of a day, in all of its tables at once.
+
+        A reader sees the day as it was or as it is now, and so does whoever comes after a kill: the tables, the records
+        and the lease change in one transaction of the catalog.
+
+        Parameters
+        ----------
+        drafts
+            Events, rejected rows, and the matches of pattern sets; what is not among them stays as it is.
+        statistics
+            Those of pattern sets.
+        lease
+            The day's lease, held.
+
+        Returns
+        -------
+        list of int
+            The rows of each draft.
+
+        Raises
+        ------
+        BusyError
+            The lease was lost to another run; nothing has changed.
+        CepError
+            A file is missing, does not fit its table or has rows of another unit; nothing has changed.
+        """
+        from cep_pipeline.warehouse import commits
+
+        self._check_lease(lease, day_unit(day))
+        units = [commits.UnitFiles(one.table, one.unit, one.files, one.fingerprint.digest) for one in drafts]
+        for found in statistics:
+            row = row_of(replace(found, run_id=lease.run_id, recorded_at=self._now()))
+            unit: dict[str, str | date] = {"pattern_set": found.pattern_set, DAY: day}
+            units.append(commits.UnitFiles("statistics", unit, [self._write_rows("statistics", [row], unit)]))
+        if not units:
+            return []
+        names = dict.fromkeys(one.table for one in units)
+        for name in names:
+            self._add_columns(name)
+        records = [draft.record(self.name, lease.run_id, self.warehouse.clock()) for draft in drafts]
+        published: list[int] = []
+
+        def beside(snapshots: Mapping[str, int], rows: Sequence[int]) -> list[Callable[[Connection], None]]:
+            published[:] = rows[: len(records)]
+            # The lease first: its row stays locked until the commit is done.
+            return [
+                lease.renew,
+                *(
+                    partial(record.write, snapshot_id=snapshots[record.table], rows=number)
+                    for record, number in zip(records, published, strict=True)
+                ),
+            ]
+
+        lease.look()
+        with commits.catalog_errors(self.warehouse.catalog, f"publishing {', '.join(names)} of {self.name}, {day}"):
+            commits.replace_units(self.warehouse.catalog, self.name, units, run_id=lease.run_id, beside=beside)
+        return published
+
+    def publish_quarantine(
+        self, day: date, files: Sequence[str], *, lease: Lease, fingerprint: EventsFingerprint
+    ) -> int:
+        """Replace only the rejected rows of a day; returns how many there are now."""
+        return self.publish(day, [Draft("quarantine", day, tuple(files), fingerprint)], lease=lease)[0]
+
+    def publish_events(
+        self,
+        day: date,
+        files: Sequence[str],
+        *,
+        lease: Lease,
+        fingerprint: EventsFingerprint,
+        carry_out: Mapping[str, Any],
+        counts: Mapping[str, int] | None = None,
+    ) -> PublishedDay:
+        """Replace only the events of a day (see `draft_events` and `publish`)."""
+        self._check_lease(lease, day_unit(day))
+        draft = self.draft_events(
+            day, files, run_id=lease.run_id, fingerprint=fingerprint, carry_out=carry_out, counts=counts
+        )
+        self.publish(day, [draft.events], lease=lease)
+        return next(entry for entry in self.days() if entry.day == day)
+
+    def publish_matches(
+        self,
+        pattern_set: str,
+        final_day: date,
+        files: Sequence[str],
+        *,
+        lease: Lease,
+        fingerprint: MatchesFingerprint,
+        carry_out: Mapping[str, Any] | None = None,
+        counts: Mapping[str, int] | None = None,
+        pending: Mapping[str, int] | None = None,
+    ) -> PublishedMatches:
+        """Replace only the matches of (pattern set, day) (see `draft_matches` and `publish`)."""
+        self._check_lease(lease, day_unit(final_day))
+        draft = self.draft_matches(
+            pattern_set,
+            final_day,
+            files,
+            fingerprint=fingerprint,
+            carry_out=carry_out,
+            counts=counts,
+            pending=pending,
+        )
+        self.publish(final_day, [draft], lease=lease)
+        return next(entry for entry in self.matches_days(pattern_set) if entry.final_day == final_day)
+
+    def publish_day_statistics(self, day: date, made: Mapping[str, DayStatistics], *, lease: Lease) -> None:
+        """Replace only the statistics of a day of some pattern sets (see `draft_statistics`)."""
+        self.publish(day, [], self.draft_statistics(day, made, run_id=lease.run_id), lease=lease)
 
     def publish_observed(
         self, pattern_set: str, day: date, observed: Mapping[str, Any] | None, *, lease: Lease
     ) -> None:
-        """Replace what detection counted for (pattern set, day); the statistics themselves stay as they are."""
-        before = _readable(self.pin_statistics(day, day), pattern_set, day)
-        kept = before or StatisticsRecord(pattern_set, day, lease.run_id, self._now())
-        record = replace(kept, run_id=lease.run_id, recorded_at=self._now(), observed=observed)
-        self._publish_statistics(day, [record], lease)
-
-    def _publish_statistics(self, day: date, records: Sequence[StatisticsRecord], lease: Lease) -> None:
-        self._check_lease(lease, day_unit(day))
-        self._add_columns("statistics")
-        units: list[tuple[Mapping[str, str | date], list[str]]] = []
-        for record in records:
-            unit: dict[str, str | date] = {"pattern_set": record.pattern_set, DAY: record.day}
-            units.append((unit, [self._write_rows("statistics", [row_of(record)], unit)]))
-        self._replace("statistics", units, lease, None)
+        """Replace only what detection counted for (pattern set, day) (see `draft_observed`)."""
+        record = self.draft_observed(pattern_set, day, observed, run_id=lease.run_id)
+        self.publish(day, [], [record], lease=lease)
 
     def record_run(self, record: RunRecord) -> None:
         """Append a record of a run."""
@@ -325,47 +446,6 @@ class StreamTables(StreamReader):
             raise CepError(
                 f"publishing {unit} of stream {self.name} with the lease of {lease.unit} of stream {lease.stream}; "
                 "take the lease of what is published"
-            )
-
-    def _record(
-        self,
-        table: str,
-        pattern_set: str,
-        day: date,
-        lease: Lease,
-        fingerprint: EventsFingerprint | MatchesFingerprint,
-        counts: Mapping[str, int],
-        carry_out: Mapping[str, Any],
-    ) -> UnitRecord:
-        now = self.warehouse.clock()
-        return UnitRecord(self.name, table, pattern_set, day, lease.run_id, now, fingerprint, counts, carry_out)
-
-    def _replace(
-        self,
-        table: str,
-        units: Sequence[tuple[Mapping[str, str | date], Sequence[str]]],
-        lease: Lease,
-        record: UnitRecord | None,
-    ) -> tuple[int, int]:
-        from cep_pipeline.warehouse import commits
-
-        def beside(snapshot_id: int, rows: int) -> list[Callable[[Connection], None]]:
-            # The lease first: its row stays locked until the commit is done.
-            writes: list[Callable[[Connection], None]] = [lease.renew]
-            if record is not None:
-                writes.append(lambda connection: record.write(connection, snapshot_id, rows))
-            return writes
-
-        named = ", ".join(" ".join(str(value) for value in unit.values()) for unit, _ in units)
-        summary = {"cep.run": lease.run_id, "cep.unit": named}
-        if record is not None:
-            summary["cep.fingerprint"] = record.fingerprint.digest
-        lease.look()
-        with commits.catalog_errors(
-            self.warehouse.catalog, f"publishing {table} of {self.name}, {summary['cep.unit']}"
-        ):
-            return commits.replace_units(
-                self.warehouse.catalog, self.name, table, units, summary=summary, beside=beside
             )
 
     def _add_columns(self, table: str) -> None:

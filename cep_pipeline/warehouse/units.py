@@ -1,12 +1,12 @@
 """Published units in the catalog's database: their records, and which of them are stale.
 
-A unit is what one commit replaces: the events or the rejected rows of a day, or the matches of a pattern set on a day.
+A unit is replaced as a whole: the events or the rejected rows of a day, or the matches of a pattern set on a day.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, date, datetime
 from typing import Any
@@ -17,13 +17,16 @@ from sqlalchemy.engine import Connection, Row
 from cep_pipeline.events.erasure import Erasure, erased_from
 from cep_pipeline.events.raw_files import RawFile
 from cep_pipeline.storage import canonical_json, digest_of
-from cep_pipeline.warehouse.database import ERASURES, PUBLISHED, Database
+from cep_pipeline.warehouse.database import CATALOG_NAME, ERASURES, POINTERS, PUBLISHED, Database
 from cep_pipeline.warehouse.fingerprints import NO_CARRY, EventsFingerprint, MatchesFingerprint
 from cep_pipeline.warehouse.records import PublishedDay, PublishedMatches, StaleDay
 
 _LISTED = [column for column in PUBLISHED.c if column.name != "carry_out"]
 
 _SAME_EVENTS = "same_events_as"
+
+Records = Callable[[str], Sequence[Row[Any]]]
+"""Table -> the records of its units, by pattern set and day."""
 
 
 @dataclass(frozen=True)
@@ -75,11 +78,42 @@ class UnitRecord:
         )
 
 
-def published_days(database: Database, stream: str) -> list[PublishedDay]:
+def published_records(database: Database, stream: str, table: str) -> Sequence[Row[Any]]:
+    """Return the records of the published units of a table, by pattern set and day, without what they carry out."""
+    query = sql.select(*_LISTED).where(PUBLISHED.c.stream == stream, PUBLISHED.c.table_name == table)
+    with database.begin() as connection:
+        return connection.execute(query.order_by(PUBLISHED.c.pattern_set, PUBLISHED.c.day)).all()
+
+
+def one_moment(
+    database: Database, stream: str, tables: Collection[str]
+) -> tuple[dict[str, str], dict[str, list[Row[Any]]]]:
+    """Return where the metadata of some tables is, and the records of their units, all as of one moment.
+
+    One statement reads both: no database shows half of another transaction to a statement.
+    """
+    of_table = (PUBLISHED.c.stream == POINTERS.c.table_namespace) & (PUBLISHED.c.table_name == POINTERS.c.table_name)
+    query = (
+        sql.select(POINTERS.c.table_name.label("of"), POINTERS.c.metadata_location, *_LISTED)
+        .select_from(sql.outerjoin(POINTERS, PUBLISHED, of_table))
+        .where(POINTERS.c.catalog_name == CATALOG_NAME, POINTERS.c.table_namespace == stream)
+        .where(POINTERS.c.table_name.in_(list(tables)))
+        .order_by(PUBLISHED.c.pattern_set, PUBLISHED.c.day)
+    )
+    pointers: dict[str, str] = {}
+    records: dict[str, list[Row[Any]]] = {table: [] for table in tables}
+    with database.begin() as connection:
+        for row in connection.execute(query):
+            pointers[row.of] = row.metadata_location
+            if row.day is not None:
+                records[row.of].append(row)
+    return pointers, records
+
+
+def published_days(records: Records) -> list[PublishedDay]:
     """Return the published days of a stream in order of time."""
-    rejected = {
-        row.day: row.row_count for row in _rows(database, stream, "quarantine")
-    }  # committed before the events, so that a day never shows more rejected rows than its run
+    # First: where the two are read one after the other, a day never shows more rejected rows than its run.
+    rejected = {row.day: row.row_count for row in records("quarantine")}
     return [
         PublishedDay(
             date.fromisoformat(row.day),
@@ -93,11 +127,11 @@ def published_days(database: Database, stream: str) -> list[PublishedDay]:
             row.snapshot_id,
             json.loads(row.fingerprint).get(_SAME_EVENTS, ""),
         )
-        for row in _rows(database, stream, "events")
+        for row in records("events")
     ]
 
 
-def published_matches(database: Database, stream: str, pattern_set: str | None = None) -> list[PublishedMatches]:
+def published_matches(records: Records, pattern_set: str | None = None) -> list[PublishedMatches]:
     """Return the published (pattern set, day) units of matches, by pattern set and day."""
     return [
         PublishedMatches(
@@ -112,7 +146,8 @@ def published_matches(database: Database, stream: str, pattern_set: str | None =
             row.snapshot_id,
             _matches_and_pending(json.loads(row.counts))[1],
         )
-        for row in _rows(database, stream, "matches", pattern_set)
+        for row in records("matches")
+        if pattern_set in (None, row.pattern_set)
     ]
 
 
@@ -159,17 +194,16 @@ def recorded_erasures(database: Database, stream: str) -> tuple[Erasure, ...]:
 
 
 def find_stale_units(
-    database: Database,
-    stream: str,
+    records: Records,
+    erasures: Sequence[Erasure],
     *,
     raw_files: Mapping[date, Sequence[RawFile]] | None = None,
     schema: str | None = None,
     pattern_sets: Mapping[str, str] | None = None,
 ) -> list[StaleDay]:
     """Return what is stale, by day, events before matches (see `StreamTables.stale_days`)."""
-    days = published_days(database, stream)
-    erasures = recorded_erasures(database, stream)
-    rejected_of = {row.day: json.loads(row.fingerprint) for row in _rows(database, stream, "quarantine")}
+    days = published_days(records)
+    rejected_of = {row.day: json.loads(row.fingerprint) for row in records("quarantine")}
     stale: list[StaleDay] = []
     carry_in = NO_CARRY
     for published in days:
@@ -185,7 +219,7 @@ def find_stale_units(
             stale.append(StaleDay(published.day, None, reasons))
         carry_in = published.carry_out_digest
     for pattern_set, version in (pattern_sets or {}).items():
-        stale += _stale_matches(days, published_matches(database, stream, pattern_set), pattern_set, version)
+        stale += _stale_matches(days, published_matches(records, pattern_set), pattern_set, version)
     return sorted(stale, key=lambda entry: (entry.day, entry.pattern_set or ""))
 
 
@@ -215,11 +249,3 @@ def _stale_matches(
             stale.append(StaleDay(day, pattern_set, reasons))
         carry_in = entry.carry_out_digest
     return stale
-
-
-def _rows(database: Database, stream: str, table: str, pattern_set: str | None = None) -> Sequence[Row[Any]]:
-    query = sql.select(*_LISTED).where(PUBLISHED.c.stream == stream, PUBLISHED.c.table_name == table)
-    if pattern_set is not None:
-        query = query.where(PUBLISHED.c.pattern_set == pattern_set)
-    with database.begin() as connection:
-        return connection.execute(query.order_by(PUBLISHED.c.pattern_set, PUBLISHED.c.day)).all()

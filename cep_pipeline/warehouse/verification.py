@@ -35,8 +35,7 @@ from cep_pipeline.errors import InputError
 from cep_pipeline.events.columns import DAY
 from cep_pipeline.storage import digest_of, explain_storage_error, open_filesystem, read_data_file, stored_files
 from cep_pipeline.warehouse import commits, iceberg_tables
-from cep_pipeline.warehouse.catalog import CATALOG_NAME
-from cep_pipeline.warehouse.database import CURRENT_PLANS, PUBLISHED, explain_database_error
+from cep_pipeline.warehouse.database import CATALOG_NAME, CURRENT_PLANS, PUBLISHED, explain_database_error
 from cep_pipeline.warehouse.fingerprints import EventsFingerprint, MatchesFingerprint
 from cep_pipeline.warehouse.layout import MEANINGS, decision_record, plan_record, run_record, statistics_record
 

@@ -1,0 +1,114 @@
+"""Drafts: what a run has made of a day, in files that no table names until the whole day is published."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import date
+from typing import Any
+
+from cep_pipeline.events.columns import DAY
+from cep_pipeline.warehouse.fingerprints import EventsFingerprint, MatchesFingerprint
+from cep_pipeline.warehouse.records import EventsFile, PublishedDay, StatisticsRecord
+from cep_pipeline.warehouse.units import UnitRecord
+
+
+@dataclass(frozen=True)
+class Draft:
+    """Rows that are to be all of a unit: the events, the rejected rows or the matches of a day.
+
+    Parameters
+    ----------
+    table, pattern_set, day
+        The unit; `pattern_set` is empty but for matches.
+    files
+        Files that no table names yet.
+    fingerprint, carry_out, counts, same_events_as
+        What is recorded of the unit (`UnitRecord`).
+    """
+
+    table: str
+    day: date
+    files: tuple[str, ...]
+    fingerprint: EventsFingerprint | MatchesFingerprint
+    carry_out: Mapping[str, Any] = field(default_factory=dict)
+    counts: Mapping[str, int] = field(default_factory=dict)
+    pattern_set: str = ""
+    same_events_as: str = ""
+
+    @property
+    def unit(self) -> dict[str, str | date]:
+        """The values of the table's partition columns."""
+        if self.table == "matches":
+            return {"pattern_set": self.pattern_set, "final_day": self.day}
+        return {DAY: self.day}
+
+    def record(self, stream: str, run_id: str, published_at: float) -> UnitRecord:
+        """Return the record that is written with the rows."""
+        return UnitRecord(
+            stream,
+            self.table,
+            self.pattern_set,
+            self.day,
+            run_id,
+            published_at,
+            self.fingerprint,
+            self.counts,
+            self.carry_out,
+            self.same_events_as,
+        )
+
+    def to_json(self) -> dict[str, Any]:
+        """The JSON form, read back by `from_json`: what one task hands to the next."""
+        return {**vars(self), "day": self.day.isoformat(), "fingerprint": self.fingerprint.to_json()}
+
+    @classmethod
+    def from_json(cls, content: Mapping[str, Any]) -> Draft:
+        """Read the JSON form."""
+        known = MatchesFingerprint if content["table"] == "matches" else EventsFingerprint
+        read = {
+            "day": date.fromisoformat(content["day"]),
+            "files": tuple(content["files"]),
+            "fingerprint": known.from_json(content["fingerprint"]),
+        }
+        return cls(**{**content, **read})
+
+
+@dataclass(frozen=True)
+class DraftedDay:
+    """The events and the rejected rows that a run has made of a day.
+
+    Parameters
+    ----------
+    events, quarantine
+        Their files, and what is recorded of them.
+    record
+        The record of the day as it will be; its snapshot is 0 until then.
+    files
+        The files of the events, in stream order.
+    """
+
+    events: Draft
+    quarantine: Draft
+    record: PublishedDay
+    files: tuple[EventsFile, ...]
+
+
+@dataclass
+class Drafts:
+    """The days that runs have made and not published yet: a run reads them in place of what is published.
+
+    Parameters
+    ----------
+    days
+        Events and rejected rows.
+    statistics
+        (pattern set, day) -> statistics.
+    """
+
+    days: dict[date, DraftedDay] = field(default_factory=dict)
+    statistics: dict[tuple[str, date], StatisticsRecord] = field(default_factory=dict)
+
+    def statistics_of(self, day: date) -> list[StatisticsRecord]:
+        """Return the statistics of a day, of each pattern set that has any."""
+        return [record for (_, of), record in self.statistics.items() if of == day]
