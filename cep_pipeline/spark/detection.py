@@ -420,17 +420,10 @@ def _keep(
     )
     if not candidates and pending is None:
         return deciding.run(())
-    kept = run_tasks(
-        spark,
-        partial(_keep_part, tuple(candidates)),
-        deciding.parts(matches),
-        what=f"{job.patterns[0].stream}: OUTPUT and CONSUME of {job.pattern_set} on {job.final_day}",
-    )
-    return KeepingResult.merged(kept)
-
-
-def _keep_part(candidates: Sequence[str | None], part: KeepingPass, attempt: int) -> KeepingResult:
-    return part.run(candidates, attempt)
+    assert job.candidates is not None, "a job of patterns with OUTPUT or CONSUME has a directory for candidates"
+    what = f"{job.patterns[0].stream}: OUTPUT and CONSUME of {job.pattern_set} on {job.final_day}"
+    run = partial(run_tasks, spark, what=what)
+    return deciding.decide(candidates, matches, job.candidates, spark.sparkContext.defaultParallelism, run)
 
 
 @dataclass(frozen=True)

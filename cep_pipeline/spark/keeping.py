@@ -5,6 +5,11 @@ as candidates, and when the last slice is done one pass reads them in the order 
 kept. It starts from the carry state of the day before and ends with that of the day. Patterns do not depend on one
 another: where there are many candidates the pass is divided by pattern into tasks.
 
+A pattern with very many candidates is decided and written apart, as a `DividedPass`. Deciding reads few columns. With
+PARTITION BY all events of a match are in one partition, and both clauses look at earlier matches of that partition
+only, so that shares of the partitions are decided side by side; without it one task decides. Then the kept matches are
+written slice by slice, in the order that one pass would give them.
+
 Matches that wait, for the end of a window say, become final in another order than that of their last events, in which
 matches are decided about. So of such a pattern all candidates of a day are brought into the order of their last events,
 with those that are not final when the day ends, and in each partition deciding stops at the first of these. The
@@ -13,12 +18,14 @@ candidates behind it are held, and handed on to the next day.
 
 from __future__ import annotations
 
+import zlib
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field, replace
 from datetime import date
+from functools import partial
 from itertools import count, pairwise
-from typing import Any
+from typing import Any, Protocol, TypeVar
 
 import numpy as np
 import pyarrow as pa
@@ -27,7 +34,7 @@ import pyarrow.parquet as pq
 
 from cep_pipeline.detection.matches import CANDIDATES, MANY_PATTERNS, UTC_MICROSECONDS, candidates_of
 from cep_pipeline.detection.ordering import page_order
-from cep_pipeline.detection.output_policy import KeptMatches, has_output_policy
+from cep_pipeline.detection.output_policy import KeptMatches, has_output_policy, merged_states, state_of_partitions
 from cep_pipeline.expressions.columns import Array
 from cep_pipeline.patterns.pattern import Pattern
 from cep_pipeline.slices.ownership import waits_for_later_events
@@ -37,7 +44,14 @@ from cep_pipeline.warehouse.layout import MATCHES_SCHEMA, REPEATING_IN_MATCHES
 
 CANDIDATES_SCHEMA = pa.schema([*MATCHES_SCHEMA, *list(CANDIDATES)[len(MANY_PATTERNS) :]])
 """Columns of a file of candidates: those of the matches table, and what deciding about them needs."""
+_DECIDING_SCHEMA = pa.schema(
+    [CANDIDATES_SCHEMA.field(name) for name in ("pattern", "end_ts", "bindings", "instants", "partition")]
+)
+"""The columns that deciding needs; ids and RETURN are most of what is read and written else."""
 _PENDING = "_pending"
+_ROW = "_row"
+"""Column with the number of a candidate among those of its pattern in a chunk, where it is written apart."""
+_CHUNK = "_chunk"
 _UNDECIDED = ("match_id", "start_ts", "end_ts", "bindings", "returns", "instants", "partition")
 
 
@@ -63,9 +77,9 @@ class CandidateDecider:
         Parameters
         ----------
         candidates
-            `CANDIDATES_SCHEMA` and whether they are not final yet, in any order.
+            The columns that deciding needs, any others, and whether they are not final yet, in any order.
         """
-        ordered = candidates.take(pa.array(_page_order(self.pattern, candidates)))
+        ordered = _in_page_order(self.pattern, candidates)
         partitions = ordered["partition"].combine_chunks().dictionary_encode()
         names = [*partitions.dictionary.to_pylist(), None]
         number = partitions.indices.fill_null(len(names) - 1).to_numpy()
@@ -78,16 +92,29 @@ class CandidateDecider:
         decided = ordered.filter(pa.array(free))
         return decided.filter(pa.array(self.kept.keep(_candidates(decided))))
 
-    def held(self) -> pa.Table:
-        """Return the candidates that are not final, and those that wait behind them, in the order of the matches."""
-        held = pa.concat_tables([_marked(CANDIDATES_SCHEMA.empty_table(), False), *self._held])
+    def held(self) -> pa.Table | None:
+        """Return the candidates that are not final, and those that wait behind them, in the order of the matches.
+
+        None where nothing was to be decided.
+        """
+        if not self._held:
+            return None
+        held = pa.concat_tables(self._held)
         return held.filter(pa.array(~self.kept.rules_out(_candidates(held)) | held[_PENDING].to_numpy()))
 
 
 def candidates_by_time(
-    pattern: str, files: Iterable[str], pending: Iterable[str], carried: pa.Table, points_us: Sequence[int]
-) -> Iterator[pa.Table]:
+    pattern: str,
+    files: Iterable[str],
+    pending: Iterable[str],
+    carried: pa.Table,
+    points_us: Sequence[int],
+    columns: pa.Schema = CANDIDATES_SCHEMA,
+    only: int | None = None,
+) -> Iterator[tuple[int, pa.Table]]:
     """The candidates of a pattern, those that end between two points after one another, so that few are held at once.
+
+    Each comes with the number of its first point.
 
     Parameters
     ----------
@@ -97,18 +124,47 @@ def candidates_by_time(
         What the day before handed on.
     points_us
         Ascending timestamps, such as the ends of slices.
+    columns
+        Those of `CANDIDATES_SCHEMA` that are read.
+    only
+        The one number that is asked for.
     """
-    sources = [*((path, False) for path in files), *((path, True) for path in pending)]
-    for low, high in pairwise([None, *sorted(set(points_us)), None]):
+    sources = [
+        (path, waits, ends)
+        for path, waits in (*((path, False) for path in files), *((path, True) for path in pending))
+        if (ends := _ends_us(path, pattern)) is not None
+    ]
+    for number, (low, high) in enumerate(pairwise([None, *sorted(set(points_us)), None])):
+        if only is not None and number != only:
+            continue
         chosen = pc.field("pattern") == pattern
         if low is not None:
             chosen &= pc.field("end_ts") >= pa.scalar(low).cast(UTC_MICROSECONDS)
         if high is not None:
             chosen &= pc.field("end_ts") < pa.scalar(high).cast(UTC_MICROSECONDS)
-        parts = [_marked(read_data_file(path, CANDIDATES_SCHEMA, chosen), waits) for path, waits in sources]
-        found = pa.concat_tables([_marked(carried.filter(chosen), False), *parts])
+        parts = [
+            _marked(read_data_file(path, columns, chosen), waits)
+            for path, waits, (first, last) in sources
+            if (low is None or last >= low) and (high is None or first < high)
+        ]
+        found = pa.concat_tables([_marked(carried.select(columns.names).filter(chosen), False), *parts])
         if found.num_rows:
-            yield found
+            yield number, found
+
+
+def _ends_us(path: str, pattern: str) -> tuple[int, int] | None:
+    """Bounds of the ends of a pattern's candidates in a file, by its footer; None where it has no such candidates."""
+    filesystem, name = open_filesystem(path)
+    ends: list[tuple[int, int]] = []
+    with storage_errors(f"reading {path}"), pq.ParquetFile(filesystem.open_input_file(name)) as file:
+        places = [file.schema_arrow.names.index(column) for column in ("pattern", "end_ts")]
+        for number in range(file.num_row_groups):
+            known, end = (file.metadata.row_group(number).column(place).statistics for place in places)
+            if known is not None and known.has_min_max and not known.min <= pattern <= known.max:
+                continue
+            exact = end is not None and end.has_min_max
+            ends.append((end.min_raw, end.max_raw) if exact else (-(2**63), 2**63 - 1))
+    return (min(first for first, _ in ends), max(last for _, last in ends)) if ends else None
 
 
 def undecided_to_json(held: pa.Table) -> list[list[Any]]:
@@ -153,6 +209,10 @@ def _marked(candidates: pa.Table, pending: bool) -> pa.Table:
 def _candidates(table: pa.Table) -> Any:
     batches = table.combine_chunks().to_batches()
     return candidates_of(batches[0] if batches else pa.RecordBatch.from_pylist([], schema=table.schema))
+
+
+def _in_page_order(pattern: Pattern, table: pa.Table) -> pa.Table:
+    return table.take(pa.array(_page_order(pattern, table)))
 
 
 def _page_order(pattern: Pattern, table: pa.Table) -> Array:
@@ -236,20 +296,30 @@ class CarryState:
         """
         states = {}
         for name, matches in kept.items():
-            horizon_us = horizons_us[name]
             held = (undecided or {}).get(name)
             earliest_us = earliest_instant_us(held) if held is not None else None
-            if horizon_us is not None:
-                matches.forget(horizon_us if earliest_us is None else min(horizon_us, earliest_us))
-            if reachable and name in reachable:
-                waiting = set(held["partition"].to_pylist()) if held is not None else set()
-                first: dict[str | None, int] = {} if None in waiting else {None: _NOTHING}
-                first.update((key, seq) for key, seq in reachable[name].items() if key not in waiting)
-                matches.forget_partitions(first)
+            _forget(matches, horizons_us[name], earliest_us, held, (reachable or {}).get(name))
             rows = {UNDECIDED: undecided_to_json(held)} if held is not None else {}
             if state := {key: value for key, value in {**matches.to_json(), **rows}.items() if value}:
                 states[name] = state
         return replace(self, patterns=states)
+
+
+def _forget(
+    kept: KeptMatches,
+    horizon_us: int | None,
+    earliest_us: int | None,
+    held: pa.Table | None,
+    reachable: Mapping[str, int] | None,
+) -> None:
+    """Forget what no later match can reach, nor any that is held, of which the first event is at `earliest_us`."""
+    if horizon_us is not None:
+        kept.forget(horizon_us if earliest_us is None else min(horizon_us, earliest_us))
+    if reachable is not None:
+        waiting = set(held["partition"].to_pylist()) if held is not None else set()
+        first: dict[str | None, int] = {} if None in waiting else {None: _NOTHING}
+        first.update((key, seq) for key, seq in reachable.items() if key not in waiting)
+        kept.forget_partitions(first)
 
 
 @dataclass(frozen=True)
@@ -317,25 +387,74 @@ class KeepingPass:
     number: int = 0
     passes: int = 1
 
+    def decide(
+        self,
+        candidates: Sequence[str | None],
+        matches: Mapping[str, int],
+        scratch: DataDirectory,
+        cores: int,
+        run: RunTasks,
+    ) -> KeepingResult:
+        """Decide about the candidates of all slices in tasks.
+
+        Parameters
+        ----------
+        candidates
+            A file for each slice, in the order of the slices (None: it has none).
+        matches
+            Pattern -> how many of its matches are to be decided about, as far as they are final.
+        scratch
+            Where tasks write what they hand on to others.
+        cores
+            Shares of one pattern's partitions are at most as many: each share reads the columns of all of them.
+        run
+            Runs a function of a task and the number of its attempt over some tasks.
+        """
+        files = tuple(candidates)
+        shares = self.shares(matches, scratch, cores)
+        whole = self.parts({name: number for name, number in matches.items() if name not in {s.name for s in shares}})
+        done = run(partial(_run_part, files), [*whole, *shares])
+        results = [result for result in done if isinstance(result, KeepingResult)]
+        if shares:
+            decided = [result for result in done if isinstance(result, DecidedShare)]
+            patterns = [pattern for pattern in self.patterns if pattern.name in {share.name for share in shares}]
+            divided = DividedPass(self._of(patterns), decided)
+            results.append(divided.result(run(partial(divided.write, files), divided.chunks())))
+        return KeepingResult.merged(results)
+
     def parts(self, candidates: Mapping[str, int]) -> list[KeepingPass]:
         """Passes of some of the patterns each, which together decide what this one does.
 
         Parameters
         ----------
         candidates
-            Pattern -> how many of its matches are to be decided about, as far as they are final. Few are one part.
+            The patterns -> how many candidates each has. Few are one part.
         """
-        named = [pattern for pattern in self.patterns if has_output_policy(pattern)]
+        named = [pattern for pattern in self.patterns if pattern.name in candidates]
         passes = min(max(sum(candidates.values()) // CANDIDATES_OF_A_PART, 1), _MOST_PARTS, len(named))
         members: list[list[Pattern]] = [[] for _ in range(passes)]
         sizes = [0] * passes
-        for pattern in sorted(named, key=lambda pattern: -candidates.get(pattern.name, 0)):
+        for pattern in sorted(named, key=lambda pattern: -candidates[pattern.name]):
             place = sizes.index(min(sizes))
             members[place].append(pattern)
-            sizes[place] += max(candidates.get(pattern.name, 0), 1)
+            sizes[place] += max(candidates[pattern.name], 1)
         return [self._of(part, number, passes) for number, part in enumerate(members)]
 
-    def _of(self, patterns: Sequence[Pattern], number: int, passes: int) -> KeepingPass:
+    def shares(self, candidates: Mapping[str, int], scratch: DataDirectory, cores: int) -> list[KeepingShare]:
+        """The shares of those patterns that have so many of the candidates that others would wait for their tasks.
+
+        Without PARTITION BY a pattern has one share.
+        """
+        few = max(2 * CANDIDATES_OF_A_PART - 1, sum(candidates.values()) // MOST_SHARES)
+        shares = []
+        for pattern in self.patterns:
+            if (number := candidates.get(pattern.name, 0)) > few:
+                most = min(cores, MOST_SHARES) if pattern.partition_by else 1
+                of = max(-(-most * number // sum(candidates.values())), 1)
+                shares += [KeepingShare(self._of([pattern]), scratch, place, of) for place in range(of)]
+        return shares
+
+    def _of(self, patterns: Sequence[Pattern], number: int = 0, passes: int = 1) -> KeepingPass:
         names = {pattern.name for pattern in patterns}
         states = {name: state for name, state in self.carry_in.patterns.items() if name in names}
         in_order = [pattern for pattern in self.patterns if pattern.name in names]
@@ -355,7 +474,15 @@ class KeepingPass:
             with files.next_file() as write:
                 for name, batch in _batches(source, kept.keys() - names):
                     write(name, batch.filter(pa.array(kept[name].keep(candidates_of(batch)))))
-        undecided = {pattern.name: self._decide(pattern, kept[pattern.name], candidates, files) for pattern in waiting}
+        undecided = {}
+        for pattern in waiting:
+            deciding = CandidateDecider(pattern, kept[pattern.name])
+            for _, found in self.by_time(pattern, candidates):
+                with files.next_file() as write:
+                    for batch in deciding.decide(found).to_batches():
+                        write(pattern.name, batch)
+            if (held := deciding.held()) is not None:
+                undecided[pattern.name] = held
         carry_out = self.carry_in.after(kept, self.horizons_us, undecided, self.reachable)
         if self.end_of_stream:
             with files.next_file() as write:
@@ -371,10 +498,14 @@ class KeepingPass:
             files.profiler.profiles(),
         )
 
-    def _decide(
-        self, pattern: Pattern, kept: KeptMatches, candidates: Sequence[str | None], files: _MatchFiles
-    ) -> pa.Table:
-        """Decide about the candidates of a pattern whose matches wait; returns what is held."""
+    def by_time(
+        self,
+        pattern: Pattern,
+        candidates: Sequence[str | None],
+        columns: pa.Schema = CANDIDATES_SCHEMA,
+        only: int | None = None,
+    ) -> Iterator[tuple[int, pa.Table]]:
+        """The candidates of a pattern whose matches wait, those of the day before among them (`candidates_by_time`)."""
         constants = {
             "pattern_set": self.pattern_set,
             "final_day": self.final_day,
@@ -382,18 +513,236 @@ class KeepingPass:
             "pattern_version": self.carry_in.pattern_set_version,
         }
         rows = self.carry_in.patterns.get(pattern.name, {}).get(UNDECIDED, [])
-        deciding = CandidateDecider(pattern, kept)
-        for found in candidates_by_time(
+        return candidates_by_time(
             pattern.name,
             [path for path in candidates if path is not None],
             [self.pending] if self.pending is not None else [],
             undecided_from_json(rows, constants),
             self.points_us,
-        ):
+            columns,
+            only,
+        )
+
+
+_Task = TypeVar("_Task")
+_Result = TypeVar("_Result")
+
+
+class RunTasks(Protocol):
+    """Runs a function of a task and the number of its attempt over tasks; returns the results in their order."""
+
+    def __call__(self, function: Callable[[_Task, int], _Result], tasks: Sequence[_Task], /) -> list[_Result]:
+        """Run the function over the tasks."""
+
+
+def _run_part(
+    candidates: Sequence[str | None], part: KeepingPass | KeepingShare, attempt: int
+) -> KeepingResult | DecidedShare:
+    return part.run(candidates, attempt)
+
+
+_DECISIONS = pa.schema([("chunk", pa.int32()), ("row", pa.int64()), ("decision", pa.int8())])
+"""Columns of a file of decisions: the candidates that are not dropped, by their rows among those of a chunk."""
+_KEPT, _HELD, _KEPT_AT_THE_END = 0, 1, 2
+"""A candidate is kept; it is handed on to the next day; it is handed on, and kept if the stream ends with this day."""
+
+
+@dataclass(frozen=True)
+class DecidedShare:
+    """The outcome of a share: its file of decisions, the chunks that these are about, and the state of what is kept."""
+
+    pattern: str
+    path: str
+    chunks: frozenset[int]
+    state: Mapping[str, Any]
+
+
+@dataclass(frozen=True)
+class KeepingShare:
+    """The deciding about those candidates of one pattern whose partitions fall to this share.
+
+    A chunk of candidates is the file of a slice; where matches wait, it is what ends between two points.
+
+    Attributes
+    ----------
+    whole
+        The pass of the one pattern.
+    scratch
+        Where the decisions are written.
+    number, of
+        Which share this is, and how many there are.
+    """
+
+    whole: KeepingPass
+    scratch: DataDirectory
+    number: int
+    of: int
+
+    @property
+    def name(self) -> str:
+        """The name of the pattern."""
+        return self.whole.patterns[0].name
+
+    def run(self, candidates: Sequence[str | None], attempt: int = 0) -> DecidedShare:
+        """Decide, and write the decisions into a file."""
+        whole, pattern = self.whole, self.whole.patterns[0]
+        waits = waits_for_later_events(pattern)
+        state = state_of_partitions(whole.carry_in.patterns.get(self.name, {}), self._has)
+        kept = KeptMatches(pattern, state, in_order=not waits)
+        path = self.scratch.file(self.number, attempt)
+        chunks: set[int] = set()
+        with open_data_file(path, _DECISIONS) as writer:
+
+            def note(found: pa.Table, decisions: Array) -> None:
+                if found.num_rows:
+                    columns = [found[_CHUNK], found[_ROW], pa.array(decisions, pa.int8())]
+                    chunks.update(pc.unique(found[_CHUNK]).to_pylist())
+                    writer.write_table(pa.table(columns, schema=_DECISIONS))
+
+            held = None
+            if waits:
+                deciding = CandidateDecider(pattern, kept)
+                for chunk, found in whole.by_time(pattern, candidates, _DECIDING_SCHEMA):
+                    if (own := self._own(found, chunk)).num_rows:
+                        decided = deciding.decide(own)
+                        note(decided, np.full(len(decided), _KEPT))
+                held = deciding.held()
+            else:
+                for chunk, source in enumerate(candidates):
+                    read = 0
+                    for _, batch in _batches(source, {self.name}, _DECIDING_SCHEMA):
+                        found = self._own(pa.Table.from_batches([batch]), chunk, read)
+                        read += len(batch)
+                        decided = found.filter(pa.array(kept.keep(_candidates(found))))
+                        note(decided, np.full(len(decided), _KEPT))
+            horizon_us = whole.horizons_us[self.name]
+            if waits and self.of > 1 and horizon_us is not None and pattern.window.time_us is not None:
+                # What the other shares hold is not known here. Candidates that are not final begin within a window of
+                # the end of the day, and those behind them end later than they begin.
+                horizon_us -= pattern.window.time_us
+            earliest_us = earliest_instant_us(held) if held is not None else None
+            _forget(kept, horizon_us, earliest_us, held, whole.reachable.get(self.name))
+            state = kept.to_json()
+            if held is not None:
+                at_the_end = kept.keep(_candidates(held)) & whole.end_of_stream
+                note(held, np.where(at_the_end, _KEPT_AT_THE_END, _HELD))
+        return DecidedShare(self.name, path, frozenset(chunks), state)
+
+    def _has(self, partition: str | None) -> bool:
+        """Return whether the candidates of a partition fall to this share: the same answer in all processes."""
+        return zlib.crc32((partition or "").encode()) % self.of == self.number
+
+    def _own(self, found: pa.Table, chunk: int, first: int = 0) -> pa.Table:
+        """Those of the next candidates of a chunk that fall to this share, with the chunk and their rows in it."""
+        rows = np.arange(first, first + found.num_rows)
+        found = found.append_column(_CHUNK, pa.repeat(pa.scalar(chunk, pa.int32()), len(rows)))
+        found = found.append_column(_ROW, pa.array(rows))
+        if self.of == 1:
+            return found
+        partitions = found["partition"].combine_chunks().dictionary_encode()
+        has = pa.array([self._has(name) for name in [*partitions.dictionary.to_pylist(), None]])
+        return found.filter(has.take(partitions.indices.fill_null(len(has) - 1)))
+
+
+@dataclass(frozen=True)
+class WrittenChunk:
+    """The files of the kept matches of a chunk, their numbers and orders by pattern, and the candidates held in it."""
+
+    files: tuple[str, ...]
+    matches: Mapping[str, int]
+    profiles: tuple[OrderProfile, ...]
+    held: Mapping[str, pa.Table]
+
+
+@dataclass(frozen=True)
+class DividedPass:
+    """The writing of the matches that shares have decided to keep, chunk by chunk.
+
+    Attributes
+    ----------
+    whole
+        The pass of all the patterns that are decided in shares.
+    decided
+        The outcome of all their shares.
+    """
+
+    whole: KeepingPass
+    decided: Sequence[DecidedShare]
+
+    def chunks(self) -> list[tuple[int, tuple[str, ...]]]:
+        """The tasks: a chunk that has something to write, and the patterns it is of."""
+        in_order: dict[int, dict[str, None]] = {}
+        waiting: dict[tuple[int, str], None] = {}
+        waits = {pattern.name for pattern in self.whole.patterns if waits_for_later_events(pattern)}
+        for share in self.decided:
+            for chunk in share.chunks:
+                if share.pattern in waits:
+                    waiting[chunk, share.pattern] = None
+                else:
+                    in_order.setdefault(chunk, {})[share.pattern] = None
+        own = [(chunk, tuple(names)) for chunk, names in in_order.items()]
+        return sorted([*own, *((chunk, (name,)) for chunk, name in waiting)])
+
+    def write(self, candidates: Sequence[str | None], task: tuple[int, tuple[str, ...]], attempt: int) -> WrittenChunk:
+        """Write the kept matches of a chunk in their order, and collect the candidates that are held."""
+        chunk, names = task
+        patterns = [pattern for pattern in self.whole.patterns if pattern.name in names]
+        # In the order of the chunks, and behind all of them what is kept because the stream ends.
+        chunks = max(len(candidates), len(self.whole.points_us) + 1)
+        numbers = count(len(candidates) + 2 + chunk, chunks)
+        profiler = OutputProfiler(patterns)
+        files = _MatchFiles(self.whole.directory, attempt, numbers, dict.fromkeys(names, 0), profiler)
+        held: dict[str, pa.Table] = {}
+        if waits_for_later_events(patterns[0]):
+            (pattern,) = patterns
+            rows, decisions = self._decisions(pattern.name, chunk)
+            ((_, found),) = self.whole.by_time(pattern, candidates, only=chunk)
+            for own in (decisions == _KEPT, decisions == _KEPT_AT_THE_END):
+                with files.next_file() as write:
+                    for batch in _in_page_order(pattern, found.take(pa.array(rows[own]))).to_batches():
+                        write(pattern.name, batch)
+            held[pattern.name] = _in_page_order(pattern, found.take(pa.array(rows[decisions != _KEPT])))
+        else:
+            kept = {name: self._decisions(name, chunk)[0] for name in names}
+            read = dict.fromkeys(names, 0)
             with files.next_file() as write:
-                for batch in deciding.decide(found).to_batches():
-                    write(pattern.name, batch)
-        return deciding.held()
+                for name, batch in _batches(candidates[chunk], names, MATCHES_SCHEMA):
+                    first, last = np.searchsorted(kept[name], (read[name], read[name] + len(batch)))
+                    write(name, batch.take(pa.array(kept[name][first:last] - read[name])))
+                    read[name] += len(batch)
+        return WrittenChunk(tuple(files.paths), files.matches, profiler.profiles(), held)
+
+    def result(self, written: Sequence[WrittenChunk]) -> KeepingResult:
+        """The result of the pass from what its tasks have written, in the order of the tasks."""
+        patterns = self.whole.patterns
+        matches = {pattern.name: 0 for pattern in patterns}
+        held: dict[str, list[pa.Table]] = {}
+        for chunk in written:
+            for name, number in chunk.matches.items():
+                matches[name] += number
+            for name, table in chunk.held.items():
+                held.setdefault(name, []).append(table)
+        undecided = {name: pa.concat_tables(tables) for name, tables in held.items()}
+        states = {
+            name: merged_states(share.state for share in self.decided if share.pattern == name) for name in matches
+        }
+        kept = CarryState(self.whole.carry_in.pattern_set_version, states).kept(patterns)
+        return KeepingResult(
+            tuple(sorted(path for chunk in written for path in chunk.files)),  # a name begins with the file's number
+            matches,
+            {} if self.whole.end_of_stream else {name: final_rows(table) for name, table in undecided.items()},
+            self.whole.carry_in.after(kept, self.whole.horizons_us, undecided, self.whole.reachable),
+            tuple(profile for chunk in written for profile in chunk.profiles),
+        )
+
+    def _decisions(self, pattern: str, chunk: int) -> tuple[Array, Array]:
+        """The rows of a chunk's candidates that are not dropped, ascending, and what is decided about each."""
+        paths = [share.path for share in self.decided if share.pattern == pattern and chunk in share.chunks]
+        parts = [read_data_file(path, _DECISIONS, pc.field("chunk") == chunk) for path in paths]
+        found = pa.concat_tables(parts)
+        rows, decisions = found["row"].to_numpy(), found["decision"].to_numpy()
+        order = np.argsort(rows)
+        return rows[order], decisions[order]
 
 
 class _MatchFiles:
@@ -437,10 +786,14 @@ class _MatchFiles:
 
 CANDIDATES_OF_A_PART = 200_000
 """So many candidates are worth a task of their own."""
+MOST_SHARES = 8
+"""Shares of one pattern are at most as many, since each reads the columns that deciding needs of all its candidates."""
 _MOST_PARTS = 64
 
 
-def _batches(path: str | None, names: Collection[str]) -> Iterator[tuple[str, pa.RecordBatch]]:
+def _batches(
+    path: str | None, names: Collection[str], columns: pa.Schema = CANDIDATES_SCHEMA
+) -> Iterator[tuple[str, pa.RecordBatch]]:
     """The candidates of a slice of patterns of these names, a batch of one pattern after another."""
     if path is None or not names:
         return
@@ -451,7 +804,8 @@ def _batches(path: str | None, names: Collection[str]) -> Iterator[tuple[str, pa
             known = file.metadata.row_group(group).column(column).statistics
             if known is not None and known.has_min_max and known.min == known.max and known.min not in names:
                 continue  # the candidates of one pattern stand together
-            for batch in file.read_row_group(group).cast(CANDIDATES_SCHEMA).to_batches():
+            read = file.read_row_group(group, columns=columns.names).select(columns.names)
+            for batch in read.cast(columns).to_batches():
                 for pattern in pc.unique(batch.column("pattern")).to_pylist():
                     if pattern in names:
                         yield pattern, batch.filter(pc.equal(batch.column("pattern"), pattern))
