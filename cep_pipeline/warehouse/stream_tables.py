@@ -15,6 +15,7 @@ import sqlalchemy as sql
 from cep_pipeline.errors import BusyError, CepError, InputError
 from cep_pipeline.events.columns import DAY
 from cep_pipeline.storage import DataDirectory, folder_name, same_contents, write_data_file
+from cep_pipeline.warehouse.changes import EventsChange, find_change
 from cep_pipeline.warehouse.database import CURRENT_PLANS
 from cep_pipeline.warehouse.fingerprints import EventsFingerprint, MatchesFingerprint
 from cep_pipeline.warehouse.layout import row_of
@@ -38,6 +39,9 @@ if TYPE_CHECKING:
     from cep_pipeline.warehouse.forgetting import ErasureReport
 
 logger = logging.getLogger(__name__)
+
+VERSIONS_COMPARED = 8
+"""So many earlier versions of a day are known by how its events differ from them."""
 
 
 class StreamTables(StreamReader):
@@ -113,7 +117,8 @@ class StreamTables(StreamReader):
         """
         self._check_lease(lease, day_unit(day))
         record = self._record("events", "", day, lease, fingerprint, counts or {}, carry_out)
-        record = replace(record, same_events_as=self._same_events(day, files, fingerprint))
+        same_events_as, changes = self._compared(day, files, fingerprint)
+        record = replace(record, same_events_as=same_events_as, changes=changes)
         self._add_columns("events")
         self._replace("events", [({DAY: day}, files)], lease, record)
         return next(entry for entry in self.days() if entry.day == day)
@@ -290,19 +295,45 @@ class StreamTables(StreamReader):
             work = Forgetting(self.warehouse, self.name, erasure, run_id=run_id)
             return work.find() if dry_run else work.run()
 
-    def _same_events(self, day: date, files: Sequence[str], fingerprint: EventsFingerprint) -> str:
-        """Return the digest that stands for the published events of a day, where the files hold exactly these.
+    def _compared(
+        self, day: date, files: Sequence[str], fingerprint: EventsFingerprint
+    ) -> tuple[str, dict[str, EventsChange]]:
+        """Compare the events of a day that is redone with the published ones.
 
+        Returns
+        -------
+        tuple[str, dict[str, EventsChange]]
+            The digest that stands for the published events, where the files hold exactly these ("": they do not, or it
+            is the fingerprint's); and the changes from earlier versions, as `PublishedDay` has them.
+
+        Notes
+        -----
         Other raw files, or another carry-in, often give the same events: then nothing that was made of them is stale.
-        Files with the same events have the same bytes, unless they were merged or written by another version.
         """
-        before = next((entry for entry in self.days() if entry.day == day), None)
+        days = self.days()
+        before = next((entry for entry in days if entry.day == day), None)
         # What was erased in place has changed under its digest.
         if before is None or before.fingerprint.erased != fingerprint.erased:
-            return ""
-        if not same_contents(files, [file.path for file in self.events_files(day, day)]):
-            return ""
-        return "" if before.events_digest == fingerprint.digest else before.events_digest
+            return "", {}
+        published = [file.path for file in self.events_files(day, day)]
+        same = same_contents(files, published)
+        if not same:
+            if all(entry.day <= day for entry in days):
+                return "", {}  # no later day has read it
+            try:
+                change = find_change(published, files, self.events_schema)
+            except (CepError, pa.ArrowException) as error:  # a damaged day is redone all the same
+                logger.warning("%s: how its events have changed cannot be told: %s", day, error)
+                change = None
+            if change is None:
+                return "", {}
+            if change.last_us() is not None:
+                known = {digest: earlier.then(change) for digest, earlier in before.changes.items()}
+                known = {before.events_digest: change, **known}
+                known.pop(fingerprint.digest, None)
+                return "", dict(list(known.items())[:VERSIONS_COMPARED])
+        digest = "" if before.events_digest == fingerprint.digest else before.events_digest
+        return digest, dict(before.changes)
 
     def _merged(self, table: str, files: Sequence[str]) -> Sequence[str]:
         """One file in place of many small ones: a slice of a small day leaves some kilobytes."""

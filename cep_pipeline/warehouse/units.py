@@ -6,8 +6,8 @@ A unit is what one commit replaces: the events or the rejected rows of a day, or
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from datetime import UTC, date, datetime
 from typing import Any
 
@@ -17,6 +17,7 @@ from sqlalchemy.engine import Connection, Row
 from cep_pipeline.events.erasure import Erasure, erased_from
 from cep_pipeline.events.raw_files import RawFile
 from cep_pipeline.storage import canonical_json, digest_of
+from cep_pipeline.warehouse.changes import EventsChange, ReadBefore
 from cep_pipeline.warehouse.database import ERASURES, PUBLISHED, Database
 from cep_pipeline.warehouse.fingerprints import NO_CARRY, EventsFingerprint, MatchesFingerprint
 from cep_pipeline.warehouse.records import PublishedDay, PublishedMatches, StaleDay
@@ -24,14 +25,15 @@ from cep_pipeline.warehouse.records import PublishedDay, PublishedMatches, Stale
 _LISTED = [column for column in PUBLISHED.c if column.name != "carry_out"]
 
 _SAME_EVENTS = "same_events_as"
+_CHANGES = "changes"
 
 
 @dataclass(frozen=True)
 class UnitRecord:
     """The record of a unit beside its rows, written in the transaction that publishes them.
 
-    `table` is events, quarantine or matches; `pattern_set` is empty but for matches. `same_events_as` is that of
-    `PublishedDay`.
+    `table` is events, quarantine or matches; `pattern_set` is empty but for matches. `same_events_as` and `changes` are
+    those of `PublishedDay`.
     """
 
     stream: str
@@ -44,6 +46,7 @@ class UnitRecord:
     counts: Mapping[str, int]
     carry_out: Mapping[str, Any]
     same_events_as: str = ""
+    changes: Mapping[str, EventsChange] = field(default_factory=dict)
 
     @property
     def carry_out_digest(self) -> str:
@@ -58,7 +61,9 @@ class UnitRecord:
             "pattern_set": self.pattern_set,
             "day": self.day.isoformat(),
         }
-        same = {_SAME_EVENTS: self.same_events_as} if self.same_events_as else {}
+        same: dict[str, Any] = {_SAME_EVENTS: self.same_events_as} if self.same_events_as else {}
+        if self.changes:
+            same[_CHANGES] = {digest: change.to_json() for digest, change in self.changes.items()}
         connection.execute(sql.delete(PUBLISHED).where(*(PUBLISHED.c[name] == value for name, value in key.items())))
         connection.execute(
             sql.insert(PUBLISHED).values(
@@ -92,6 +97,10 @@ def published_days(database: Database, stream: str) -> list[PublishedDay]:
             datetime.fromtimestamp(row.published_at, UTC),
             row.snapshot_id,
             json.loads(row.fingerprint).get(_SAME_EVENTS, ""),
+            {
+                digest: EventsChange.from_json(change)
+                for digest, change in json.loads(row.fingerprint).get(_CHANGES, {}).items()
+            },
         )
         for row in _rows(database, stream, "events")
     ]
@@ -158,6 +167,10 @@ def recorded_erasures(database: Database, stream: str) -> tuple[Erasure, ...]:
     )
 
 
+ReadEarlier = Callable[[str, date, date, date], ReadBefore | None]
+"""What the matches of (pattern set, day) have read of an earlier day; between the two stands the latest earlier day."""
+
+
 def find_stale_units(
     database: Database,
     stream: str,
@@ -165,6 +178,7 @@ def find_stale_units(
     raw_files: Mapping[date, Sequence[RawFile]] | None = None,
     schema: str | None = None,
     pattern_sets: Mapping[str, str] | None = None,
+    read_before: ReadEarlier = lambda *_: None,
 ) -> list[StaleDay]:
     """Return what is stale, by day, events before matches (see `StreamTables.stale_days`)."""
     days = published_days(database, stream)
@@ -185,14 +199,20 @@ def find_stale_units(
             stale.append(StaleDay(published.day, None, reasons))
         carry_in = published.carry_out_digest
     for pattern_set, version in (pattern_sets or {}).items():
-        stale += _stale_matches(days, published_matches(database, stream, pattern_set), pattern_set, version)
+        matches = published_matches(database, stream, pattern_set)
+        stale += _stale_matches(days, matches, pattern_set, version, read_before)
     return sorted(stale, key=lambda entry: (entry.day, entry.pattern_set or ""))
 
 
 def _stale_matches(
-    days: Sequence[PublishedDay], matches: Sequence[PublishedMatches], pattern_set: str, version: str
+    days: Sequence[PublishedDay],
+    matches: Sequence[PublishedMatches],
+    pattern_set: str,
+    version: str,
+    read_before: ReadEarlier,
 ) -> list[StaleDay]:
     detected = {entry.final_day: entry for entry in matches}
+    changes = {published.day: published.changes for published in days}
     digests = {published.day: published.events_digest for published in days}
     stale: list[StaleDay] = []
     carry_in = NO_CARRY
@@ -204,14 +224,25 @@ def _stale_matches(
             continue
         recorded = entry.fingerprint
         first = recorded.events_from
+        events = {d: digest for d, digest in digests.items() if (first is None or first <= d) and d <= day}
+        why: dict[date, str] = {}
+        before = max((other for other in digests if other < day), default=day)
+        for other, digest in recorded.events.items():
+            change = changes.get(other, {}).get(digest) if other < day else None
+            read = read_before(pattern_set, day, before, other) if change is not None else None
+            if change is not None and read is not None:
+                if touched := read.touched_by(change):
+                    why[other] = f": {touched}"
+                else:
+                    events[other] = digest
         now = replace(
             recorded,
             pattern_set_version=version,
-            events={d: digest for d, digest in digests.items() if (first is None or first <= d) and d <= day},
+            events=events,
             carry_in=carry_in,
             end_of_stream=recorded.end_of_stream and day == last,
         )
-        if reasons := recorded.differences(now):
+        if reasons := recorded.differences(now, why):
             stale.append(StaleDay(day, pattern_set, reasons))
         carry_in = entry.carry_out_digest
     return stale
