@@ -21,7 +21,7 @@ import pyarrow.parquet as pq
 
 from cep_pipeline.detection.output_policy import has_output_policy
 from cep_pipeline.events.columns import DAY, SEQ, TIMESTAMP
-from cep_pipeline.events.type_spells import type_attribute_in
+from cep_pipeline.events.type_spells import spells_in, type_attribute_in
 from cep_pipeline.patterns.pattern import Pattern, Strategy
 from cep_pipeline.slices.events_input import columns_of
 from cep_pipeline.slices.ownership import look_back
@@ -107,6 +107,17 @@ def find_change(before: Sequence[str], now: Sequence[str], columns: pa.Schema) -
     return _compare(*versions, attributes.pop())
 
 
+def may_have(paths: Sequence[str], types: frozenset[str]) -> bool:
+    """Return whether files of events may have events of one of these types, as far as their summaries tell."""
+    for path in paths:
+        footer = _footer(path).metadata
+        attribute = type_attribute_in(footer)
+        spells = spells_in(footer, attribute) if attribute is not None else None
+        if spells is None or any(len(spells.of_type(name)) for name in types):
+            return True
+    return False
+
+
 @dataclass(frozen=True)
 class _LastEvents:
     """The last events of a day in order, the number of all of its events, and whether these are all."""
@@ -156,7 +167,8 @@ def _compare(before: _LastEvents, now: _LastEvents, type_attribute: str) -> Even
     split = before.events.num_rows
     times = both[TIMESTAMP].cast(pa.int64()).to_numpy()
     kinds, rows = _codes(both[type_attribute]), _row_codes(both)
-    names = {int(kind): both[type_attribute][at].as_py() for kind, at in zip(*np.unique(kinds, True), strict=True)}
+    first_rows = zip(*np.unique(kinds, return_index=True), strict=True)
+    names = {int(kind): _text(both[type_attribute][int(row)].as_py()) for kind, row in first_rows}
     unread_us = max(
         (int(times[at]) for one, at in ((before, 0), (now, split)) if not one.whole), default=None
     )  # an event that was not read is not later
@@ -177,6 +189,11 @@ def _compare(before: _LastEvents, now: _LastEvents, type_attribute: str) -> Even
         at, found = _differing(left, right, times, kinds, rows)
         changed.update(dict.fromkeys((names[int(kind)] for kind in found), at))
         left, right = (side[~np.isin(kinds[side], found)] for side in (left, right))
+
+
+def _text(event_type: Any) -> str | None:
+    """Return an event's type as patterns and summaries have it."""
+    return None if event_type is None else str(event_type)
 
 
 def _differing(left: Array, right: Array, times: Array, kinds: Array, rows: Array) -> tuple[int, Array]:

@@ -6,7 +6,8 @@ import logging
 import uuid
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
-from datetime import UTC, date, datetime
+from datetime import UTC, date, datetime, timedelta
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
@@ -14,8 +15,9 @@ import sqlalchemy as sql
 
 from cep_pipeline.errors import BusyError, CepError, InputError
 from cep_pipeline.events.columns import DAY
-from cep_pipeline.storage import DataDirectory, folder_name, same_contents, write_data_file
-from cep_pipeline.warehouse.changes import EventsChange, find_change
+from cep_pipeline.events.derived import Carry
+from cep_pipeline.storage import DataDirectory, digest_of, folder_name, same_contents, write_data_file
+from cep_pipeline.warehouse.changes import EventsChange, find_change, may_have
 from cep_pipeline.warehouse.database import CURRENT_PLANS
 from cep_pipeline.warehouse.fingerprints import EventsFingerprint, MatchesFingerprint
 from cep_pipeline.warehouse.layout import row_of
@@ -30,7 +32,7 @@ from cep_pipeline.warehouse.records import (
     StatisticsRecord,
 )
 from cep_pipeline.warehouse.stream_reader import PinnedStatistics, StreamReader
-from cep_pipeline.warehouse.units import UnitRecord, counts_with_pending
+from cep_pipeline.warehouse.units import CarryUpdate, UnitRecord, counts_with_pending
 
 if TYPE_CHECKING:
     from sqlalchemy.engine import Connection
@@ -119,8 +121,9 @@ class StreamTables(StreamReader):
         record = self._record("events", "", day, lease, fingerprint, counts or {}, carry_out)
         same_events_as, changes = self._compared(day, files, fingerprint)
         record = replace(record, same_events_as=same_events_as, changes=changes)
+        passed_on = self._passed_on(day, fingerprint, carry_out)
         self._add_columns("events")
-        self._replace("events", [({DAY: day}, files)], lease, record)
+        self._replace("events", [({DAY: day}, files)], lease, record, passed_on)
         return next(entry for entry in self.days() if entry.day == day)
 
     def publish_matches(
@@ -335,6 +338,31 @@ class StreamTables(StreamReader):
         digest = "" if before.events_digest == fingerprint.digest else before.events_digest
         return digest, dict(before.changes)
 
+    def _passed_on(self, day: date, fingerprint: EventsFingerprint, carry_out: Mapping[str, Any]) -> list[CarryUpdate]:
+        """Hand a changed carry-out of a day on, over the later days that have no event of the types in question."""
+        later = [entry for entry in self.days() if entry.day > day]
+        updates: list[CarryUpdate] = []
+        before: Mapping[str, Any] = self.carry_in(later[0].day) if later else {}
+        now = carry_out
+        for entry in later:
+            inputs = entry.fingerprint
+            followed = inputs.carry_in == digest_of(before) and inputs.schema == fingerprint.schema
+            if not followed or digest_of(before) == digest_of(now):
+                break
+            own = self.carry_in(entry.day + timedelta(days=1))
+            try:
+                carried = Carry.from_json(now)
+                types = Carry.from_json(before).types_unlike(carried)
+                if may_have([file.path for file in self.events_files(entry.day, entry.day)], types):
+                    break
+                after = Carry.from_json(own).with_types_of(carried, types).to_json()
+            except (CepError, pa.ArrowException) as error:
+                logger.info("%s: its carry-in has changed, and it is done again: %s", entry.day, error)
+                break
+            updates.append(CarryUpdate(entry, now, after))
+            before, now = own, after
+        return updates
+
     def _merged(self, table: str, files: Sequence[str]) -> Sequence[str]:
         """One file in place of many small ones: a slice of a small day leaves some kilobytes."""
         from cep_pipeline.warehouse import compaction
@@ -377,6 +405,7 @@ class StreamTables(StreamReader):
         units: Sequence[tuple[Mapping[str, str | date], Sequence[str]]],
         lease: Lease,
         record: UnitRecord | None,
+        passed_on: Sequence[CarryUpdate] = (),
     ) -> tuple[int, int]:
         from cep_pipeline.warehouse import commits
 
@@ -385,6 +414,7 @@ class StreamTables(StreamReader):
             writes: list[Callable[[Connection], None]] = [lease.renew]
             if record is not None:
                 writes.append(lambda connection: record.write(connection, snapshot_id, rows))
+            writes += [partial(update.write, stream=self.name) for update in passed_on]
             return writes
 
         named = ", ".join(" ".join(str(value) for value in unit.values()) for unit, _ in units)

@@ -80,6 +80,54 @@ class UnitRecord:
         )
 
 
+@dataclass(frozen=True)
+class CarryUpdate:
+    """A changed carry-out that passes over a later day, which has no event of the types that it is about.
+
+    `day` is the later day with its record as it was read; the events, and all that was made of them, stay as they are.
+    """
+
+    day: PublishedDay
+    carry_in: Mapping[str, Any]
+    carry_out: Mapping[str, Any]
+
+    def write(self, connection: Connection, stream: str) -> None:
+        """Write it, unless the day has been published anew meanwhile: then it shows as stale."""
+        unit = (
+            PUBLISHED.c.stream == stream,
+            PUBLISHED.c.pattern_set == "",
+            PUBLISHED.c.day == self.day.day.isoformat(),
+        )
+        seen = (PUBLISHED.c.run_id == self.day.run_id, PUBLISHED.c.carry_out_digest == self.day.carry_out_digest)
+        events = (*unit, PUBLISHED.c.table_name == "events")
+        stored = connection.execute(sql.select(PUBLISHED.c.fingerprint).where(*events, *seen)).scalar_one_or_none()
+        if stored is None:
+            return
+        carried = {"carry_in": digest_of(self.carry_in)}
+        made = {"carry_out": canonical_json(self.carry_out), "carry_out_digest": digest_of(self.carry_out)}
+        fingerprint = {**json.loads(stored), **carried, _SAME_EVENTS: self.day.events_digest}
+        connection.execute(sql.update(PUBLISHED).where(*events).values(fingerprint=canonical_json(fingerprint), **made))
+        rejected = (*unit, PUBLISHED.c.table_name == "quarantine")
+        stored = connection.execute(sql.select(PUBLISHED.c.fingerprint).where(*rejected)).scalar_one_or_none()
+        if stored is not None and EventsFingerprint.from_json(json.loads(stored)) == self.day.fingerprint:
+            fingerprint = {**json.loads(stored), **carried}
+            connection.execute(sql.update(PUBLISHED).where(*rejected).values(fingerprint=canonical_json(fingerprint)))
+
+
+def forget_changes(connection: Connection, stream: str) -> None:
+    """Remove from all records of a stream how its events differ from those of earlier versions."""
+    columns = (PUBLISHED.c.table_name, PUBLISHED.c.pattern_set, PUBLISHED.c.day)
+    query = sql.select(*columns, PUBLISHED.c.fingerprint).where(PUBLISHED.c.stream == stream)
+    for *key, stored in connection.execute(query).all():
+        fingerprint = json.loads(stored)
+        if fingerprint.pop(_CHANGES, None) is not None:
+            unit = (
+                PUBLISHED.c.stream == stream,
+                *(column == value for column, value in zip(columns, key, strict=True)),
+            )
+            connection.execute(sql.update(PUBLISHED).where(*unit).values(fingerprint=canonical_json(fingerprint)))
+
+
 def published_days(database: Database, stream: str) -> list[PublishedDay]:
     """Return the published days of a stream in order of time."""
     rejected = {

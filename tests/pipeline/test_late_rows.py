@@ -5,6 +5,7 @@ from __future__ import annotations
 import shutil
 import tempfile
 from collections.abc import Sequence
+from dataclasses import replace
 from datetime import date
 from pathlib import Path
 
@@ -22,6 +23,8 @@ from cep_pipeline.pipeline.run import RunOutcome
 from cep_pipeline.storage import write_data_file
 from cep_pipeline.warehouse import changes
 from cep_pipeline.warehouse.changes import EventsChange, ReadBefore, find_change
+from cep_pipeline.warehouse.units import CarryUpdate
+from tests.cli.command_line import cep as cep_command
 from tests.pipeline.local_days import LocalDays
 from tests.pipeline.project import DAYS, MONDAY, ROWS, TUESDAY, WEDNESDAY, Project, published
 from tests.pipeline.test_union_of_days import random_patterns, waiting_patterns
@@ -278,3 +281,53 @@ def test_late_rows_are_redone_by_what_they_touch(project: Project) -> None:
     assert redo(project)[0] == [TUESDAY]
     assert project.run().run_stale().days == ()
     assert WEDNESDAY in {record.day for record in project.tables().days()}
+
+
+def records(project: Project, warehouse: str = "warehouse") -> list[object]:
+    """What each day was made from, and what it hands on to the next."""
+    tables = project.tables(warehouse)
+    return [(day.day, day.fingerprint, day.carry_out_digest, tables.carry_in(day.day)) for day in tables.days()]
+
+
+def test_a_changed_carry_passes_over_days_without_events_of_its_types(project: Project) -> None:
+    with (project.folder / "ticks.yaml").open("a") as schema:
+        schema.write("\nderived: {diff: {diff: {of: x}}}\n")
+    project.write_day(WEDNESDAY, [*ROWS[WEDNESDAY], "11:00:00,E,20"])
+    project.run().run_days(DAYS)
+    for late, redone in (
+        ("22:00:00,D,7", [MONDAY]),  # no later day has the type
+        ("22:10:00,E,8", [MONDAY, WEDNESDAY]),  # Tuesday has none of it
+        ("22:20:00,B,8", [MONDAY, TUESDAY]),  # the next B of Monday has another difference, and Tuesday has read it
+    ):
+        project.write_day(MONDAY, sorted([*_lines(project, MONDAY), late]))
+        outcome = project.run().run_stale()
+        project.run(warehouse="anew").run_days(DAYS)
+        assert published(project.tables()) == published(project.tables("anew"))
+        assert records(project) == records(project, "anew")
+        shutil.rmtree(project.folder / "anew")
+        assert [day.day for day in outcome.days] == redone, late
+    project.write_day(WEDNESDAY, [*ROWS[WEDNESDAY], "11:00:00,E,20", "12:00:00,D,9"])
+    assert redo(project)[0] == [WEDNESDAY]
+    assert project.tables().read_events(WEDNESDAY)["diff"].to_pylist()[-2:] == [12, 2], "less 8, and less 7"
+
+
+def _lines(project: Project, day: date) -> list[str]:
+    lines = (project.folder / "raw" / f"{day}.csv").read_text().splitlines()[1:]
+    return [line.removeprefix(f"{day} ") for line in lines]
+
+
+def test_a_day_that_is_published_meanwhile_does_not_get_the_changed_carry(project: Project) -> None:
+    tables = project.tables()
+    tuesday = next(day for day in tables.days() if day.day == TUESDAY)
+    other = replace(tuesday, run_id="another run")
+    with tables.warehouse.database.begin() as connection:
+        CarryUpdate(other, {"last": 1}, {"last": 2}).write(connection, "ticks")
+    assert tables.days()[1] == tuesday and tables.carry_in(WEDNESDAY) != {"last": 2}
+
+
+def test_the_status_says_what_touches_a_day(project: Project) -> None:
+    project.write_day(MONDAY, sorted([*ROWS[MONDAY], "23:45:00,A,1"]))
+    project.run().run_days([MONDAY])
+    shown = cep_command("status", "--runs", "0", folder=project.folder)
+    said = " ".join(shown.output.replace("│", " ").split())
+    assert "pattern near reads events from 2024-03-05 04:20:00 UTC on, of which one of 2024-03-05 04:45:00" in said
