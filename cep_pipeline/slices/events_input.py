@@ -125,7 +125,7 @@ def columns_needed(patterns: Iterable[Pattern]) -> tuple[str, ...]:
     """The columns that detection reads: timestamp, seq, the type attribute and every attribute that is mentioned."""
     names: dict[str, None] = dict.fromkeys(("timestamp", "seq"))
     for pattern in patterns:
-        names.update(_columns_of(pattern))
+        names.update(columns_of(pattern))
     return tuple(names)
 
 
@@ -133,8 +133,8 @@ _MOST_PATTERNS = 1 << 12
 _columns: OrderedDict[int, tuple[Pattern, dict[str, None]]] = OrderedDict()
 
 
-def _columns_of(pattern: Pattern) -> dict[str, None]:
-    """The columns of one pattern, found once for this very object: every slice asks for them."""
+def columns_of(pattern: Pattern) -> dict[str, None]:
+    """Return the columns that a pattern mentions, found once for this very object: every slice asks for them."""
     known = _columns.get(id(pattern))
     if known is not None:  # it holds the pattern, so that no other one can have its id
         return known[1]

@@ -8,6 +8,7 @@ from datetime import date
 from typing import Any
 
 from cep_pipeline.events.columns import DAY
+from cep_pipeline.warehouse.changes import EventsChange
 from cep_pipeline.warehouse.fingerprints import EventsFingerprint, MatchesFingerprint
 from cep_pipeline.warehouse.records import EventsFile, PublishedDay, StatisticsRecord
 from cep_pipeline.warehouse.units import UnitRecord
@@ -23,7 +24,7 @@ class Draft:
         The unit; `pattern_set` is empty but for matches.
     files
         Files that no table names yet.
-    fingerprint, carry_out, counts, same_events_as
+    fingerprint, carry_out, counts, same_events_as, changes
         What is recorded of the unit (`UnitRecord`).
     """
 
@@ -35,6 +36,7 @@ class Draft:
     counts: Mapping[str, int] = field(default_factory=dict)
     pattern_set: str = ""
     same_events_as: str = ""
+    changes: Mapping[str, EventsChange] = field(default_factory=dict)
 
     @property
     def unit(self) -> dict[str, str | date]:
@@ -56,11 +58,14 @@ class Draft:
             self.counts,
             self.carry_out,
             self.same_events_as,
+            self.changes,
         )
 
     def to_json(self) -> dict[str, Any]:
         """The JSON form, read back by `from_json`: what one task hands to the next."""
-        return {**vars(self), "day": self.day.isoformat(), "fingerprint": self.fingerprint.to_json()}
+        changes = {digest: change.to_json() for digest, change in self.changes.items()}
+        plain = {"day": self.day.isoformat(), "fingerprint": self.fingerprint.to_json(), "changes": changes}
+        return {**vars(self), **plain}
 
     @classmethod
     def from_json(cls, content: Mapping[str, Any]) -> Draft:
@@ -70,6 +75,7 @@ class Draft:
             "day": date.fromisoformat(content["day"]),
             "files": tuple(content["files"]),
             "fingerprint": known.from_json(content["fingerprint"]),
+            "changes": {digest: EventsChange.from_json(change) for digest, change in content["changes"].items()},
         }
         return cls(**{**content, **read})
 

@@ -41,7 +41,7 @@ from cep_pipeline.storage import (
 from cep_pipeline.warehouse import commits, compaction, iceberg_tables, maintenance
 from cep_pipeline.warehouse.database import ERASURES, PUBLISHED
 from cep_pipeline.warehouse.leases import day_unit
-from cep_pipeline.warehouse.units import published_days, published_records, recorded_erasures
+from cep_pipeline.warehouse.units import forget_changes, published_days, published_records, recorded_erasures
 
 if TYPE_CHECKING:
     from sqlalchemy.engine import Connection
@@ -313,9 +313,13 @@ class Forgetting:
         return rows
 
     def _clear_carried(self) -> None:
-        """Empty the states that name an erased value; the days after them become stale."""
+        """Empty the states that name an erased value; the days after them become stale.
+
+        How events differ from earlier versions names types, and goes as a whole.
+        """
         query = sql.select(PUBLISHED).where(PUBLISHED.c.stream == self.stream, PUBLISHED.c.carry_out != "{}")
         with self.warehouse.database.begin() as connection:
+            forget_changes(connection, self.stream)
             rows = connection.execute(query).all()
             named = self.erasure.named_in(pa.array([row.carry_out for row in rows], pa.string()))
             for row, clear in zip(rows, named.tolist(), strict=True):

@@ -8,6 +8,7 @@ from datetime import date, datetime
 from typing import Any, Literal
 
 from cep_pipeline.errors import InputError
+from cep_pipeline.warehouse.changes import EventsChange
 from cep_pipeline.warehouse.fingerprints import EventsFingerprint, MatchesFingerprint
 
 RunStatus = Literal["running", "succeeded", "failed"]
@@ -34,6 +35,8 @@ class PublishedDay:
         The publishing run, when (UTC), and the Iceberg snapshot of the `events` table that it made.
     same_events_as
         Digest of earlier inputs from which exactly the same events followed; empty where there are none.
+    changes
+        Events digest of an earlier version of the day -> how the events differ from it, for the latest versions.
     """
 
     day: date
@@ -46,6 +49,7 @@ class PublishedDay:
     published_at: datetime
     snapshot_id: int
     same_events_as: str = ""
+    changes: Mapping[str, EventsChange] = field(default_factory=dict)
 
     @property
     def events_digest(self) -> str:

@@ -6,9 +6,10 @@ from collections import OrderedDict
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from copy import copy
 from dataclasses import dataclass, field
-from datetime import date
+from datetime import date, timedelta
 from functools import cache, cached_property
 from itertools import count
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Self
 
 import pyarrow as pa
@@ -19,7 +20,10 @@ from cep_pipeline.errors import CepError
 from cep_pipeline.events.columns import DAY
 from cep_pipeline.events.erasure import Erasure
 from cep_pipeline.events.raw_files import RawFile
+from cep_pipeline.events.timestamps import day_bounds
+from cep_pipeline.slices.ownership import waits_for_later_events
 from cep_pipeline.storage import read_data_file
+from cep_pipeline.warehouse.changes import ReadBefore
 from cep_pipeline.warehouse.database import CURRENT_PLANS
 from cep_pipeline.warehouse.drafts import Drafts
 from cep_pipeline.warehouse.layout import TableLayout, decision_record, plan_record, run_record, statistics_record
@@ -48,6 +52,7 @@ if TYPE_CHECKING:
     from pyiceberg.table import Table
     from sqlalchemy.engine import Row
 
+    from cep_pipeline.patterns.pattern import Pattern
     from cep_pipeline.warehouse.store import Store
 
 
@@ -359,6 +364,8 @@ class StreamReader:
         raw_files: Mapping[date, Sequence[RawFile]] | None = None,
         schema: str | None = None,
         pattern_sets: Mapping[str, str] | None = None,
+        patterns: Mapping[str, Sequence[Pattern]] = MappingProxyType({}),
+        timezone: str = "UTC",
     ) -> list[StaleDay]:
         """Return the days whose fingerprint would now differ, in order of time.
 
@@ -371,14 +378,41 @@ class StreamReader:
         pattern_sets
             Pattern set -> its version now. Only these are checked; a published day without matches of one of them is
             stale for it.
+        patterns, timezone
+            Pattern set -> its patterns, and the stream's time zone: where an earlier day was redone, matches are stale
+            only if these patterns read what has changed in it. Of a set without patterns, any change makes them stale.
 
         Notes
         -----
         Only what follows from what is published now: redoing a day may change its carry-out and so make the next day
         stale, or leave it and stop the cascade. Redo the earliest, then ask again.
         """
-        recorded = recorded_erasures(self.warehouse.database, self.name)
-        return find_stale_units(self._records, recorded, raw_files=raw_files, schema=schema, pattern_sets=pattern_sets)
+
+        def read_before(pattern_set: str, day: date, before: date, earlier: date) -> ReadBefore | None:
+            chosen = patterns.get(pattern_set)
+            if chosen is None:
+                return None
+            # As `pipeline.detection.pin_events`: days that are not published belong to the next one that is.
+            begun = before + timedelta(days=1) if any(map(waits_for_later_events, chosen)) else day
+            starts, ends = day_bounds(begun, timezone)[0], day_bounds(earlier, timezone)[1]
+            return ReadBefore(chosen, starts, ends, lambda: self._first_event_us(pattern_set, day))
+
+        return find_stale_units(
+            self._records,
+            recorded_erasures(self.warehouse.database, self.name),
+            raw_files=raw_files,
+            schema=schema,
+            pattern_sets=pattern_sets,
+            read_before=read_before,
+        )
+
+    def _first_event_us(self, pattern_set: str, day: date) -> int | None:
+        """Return the timestamp of the first event of the matches of (pattern set, day), None without any."""
+        from cep_pipeline.warehouse import commits
+
+        table = self._table("matches")
+        files = commits.files_between(table, "final_day", day, day, equal={"pattern_set": pattern_set})
+        return min((commits.bounds_of(table, file, "start_ts")[0] for file in files), default=None)
 
     def runs(self, limit: int | None = None) -> list[RunRecord]:
         """Return the latest record of each (run, day), the latest started first."""

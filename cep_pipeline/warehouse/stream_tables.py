@@ -6,7 +6,7 @@ import logging
 import uuid
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
-from datetime import UTC, date, datetime
+from datetime import UTC, date, datetime, timedelta
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -15,9 +15,11 @@ import sqlalchemy as sql
 
 from cep_pipeline.errors import BusyError, CepError, InputError
 from cep_pipeline.events.columns import DAY
+from cep_pipeline.events.derived import Carry
 from cep_pipeline.storage import DataDirectory, digest_of, folder_name, same_contents, write_data_file
+from cep_pipeline.warehouse.changes import EventsChange, find_change, may_have
 from cep_pipeline.warehouse.database import CURRENT_PLANS
-from cep_pipeline.warehouse.drafts import Draft, DraftedDay
+from cep_pipeline.warehouse.drafts import Draft, DraftedDay, Drafts
 from cep_pipeline.warehouse.fingerprints import EventsFingerprint, MatchesFingerprint
 from cep_pipeline.warehouse.layout import row_of
 from cep_pipeline.warehouse.leases import Lease, day_unit, plan_unit
@@ -31,7 +33,7 @@ from cep_pipeline.warehouse.records import (
     StatisticsRecord,
 )
 from cep_pipeline.warehouse.stream_reader import PinnedStatistics, StreamReader
-from cep_pipeline.warehouse.units import counts_with_pending
+from cep_pipeline.warehouse.units import CarryUpdate, counts_with_pending
 
 if TYPE_CHECKING:
     from sqlalchemy.engine import Connection
@@ -40,6 +42,9 @@ if TYPE_CHECKING:
     from cep_pipeline.warehouse.forgetting import ErasureReport
 
 logger = logging.getLogger(__name__)
+
+VERSIONS_COMPARED = 8
+"""So many earlier versions of a day are known by how its events differ from them."""
 
 
 class StreamTables(StreamReader):
@@ -104,8 +109,8 @@ class StreamTables(StreamReader):
         CepError
             A file is missing, does not fit the table or has rows of another day.
         """
-        same = self._same_events(day, files, fingerprint)
-        events = Draft("events", day, tuple(files), fingerprint, carry_out, counts or {}, same_events_as=same)
+        same, changes = self._compared(day, files, fingerprint)
+        events = Draft("events", day, tuple(files), fingerprint, carry_out, counts or {}, "", same, changes)
         return self.drafted(events, Draft("quarantine", day, tuple(rejected), fingerprint), run_id=run_id)
 
     def drafted(self, events: Draft, quarantine: Draft, *, run_id: str) -> DraftedDay:
@@ -129,6 +134,7 @@ class StreamTables(StreamReader):
             self._now(),
             0,
             events.same_events_as,
+            events.changes,
         )
         return DraftedDay(events, quarantine, record, tuple(commits.in_stream_order(table, found)))
 
@@ -224,6 +230,7 @@ class StreamTables(StreamReader):
         for name in names:
             self._add_columns(name)
         records = [draft.record(self.name, lease.run_id, self.warehouse.clock()) for draft in drafts]
+        passed_on = [update for one in drafts if one.table == "events" for update in self._passed_on(one)]
         published: list[int] = []
 
         def beside(snapshots: Mapping[str, int], rows: Sequence[int]) -> list[Callable[[Connection], None]]:
@@ -235,6 +242,7 @@ class StreamTables(StreamReader):
                     partial(record.write, snapshot_id=snapshots[record.table], rows=number)
                     for record, number in zip(records, published, strict=True)
                 ),
+                *(partial(update.write, stream=self.name) for update in passed_on),
             ]
 
         lease.look()
@@ -411,19 +419,74 @@ class StreamTables(StreamReader):
             work = Forgetting(self.warehouse, self.name, erasure, run_id=run_id)
             return work.find() if dry_run else work.run()
 
-    def _same_events(self, day: date, files: Sequence[str], fingerprint: EventsFingerprint) -> str:
-        """Return the digest that stands for the published events of a day, where the files hold exactly these.
+    def _compared(
+        self, day: date, files: Sequence[str], fingerprint: EventsFingerprint
+    ) -> tuple[str, dict[str, EventsChange]]:
+        """Compare the events of a day that is redone with the published ones.
 
+        Returns
+        -------
+        tuple[str, dict[str, EventsChange]]
+            The digest that stands for the published events, where the files hold exactly these ("": they do not, or it
+            is the fingerprint's); and the changes from earlier versions, as `PublishedDay` has them.
+
+        Notes
+        -----
         Other raw files, or another carry-in, often give the same events: then nothing that was made of them is stale.
-        Files with the same events have the same bytes, unless they were merged or written by another version.
         """
-        before = next((entry for entry in self.days() if entry.day == day), None)
+        days = self.days()
+        before = next((entry for entry in days if entry.day == day), None)
         # What was erased in place has changed under its digest.
         if before is None or before.fingerprint.erased != fingerprint.erased:
-            return ""
-        if not same_contents(files, [file.path for file in self.events_files(day, day)]):
-            return ""
-        return "" if before.events_digest == fingerprint.digest else before.events_digest
+            return "", {}
+        published = [file.path for file in self.events_files(day, day)]
+        same = same_contents(files, published)
+        if not same:
+            if all(entry.day <= day for entry in days):
+                return "", {}  # no later day has read it
+            try:
+                change = find_change(published, files, self.events_schema)
+            except (CepError, pa.ArrowException) as error:  # a damaged day is redone all the same
+                logger.warning("%s: how its events have changed cannot be told: %s", day, error)
+                change = None
+            if change is None:
+                return "", {}
+            if change.last_us() is not None:
+                known = {digest: earlier.then(change) for digest, earlier in before.changes.items()}
+                known = {before.events_digest: change, **known}
+                known.pop(fingerprint.digest, None)
+                return "", dict(list(known.items())[:VERSIONS_COMPARED])
+        digest = "" if before.events_digest == fingerprint.digest else before.events_digest
+        return digest, dict(before.changes)
+
+    def _passed_on(self, events: Draft) -> list[CarryUpdate]:
+        """Hand a changed carry-out of a day on, over the later days that have no event of the types in question."""
+        published = self.with_drafts(Drafts())
+        later = [entry for entry in published.days() if entry.day > events.day]
+        updates: list[CarryUpdate] = []
+        before: Mapping[str, Any] = published.carry_in(later[0].day) if later else {}
+        now = events.carry_out
+        for entry in later:
+            inputs = entry.fingerprint
+            same_schema = (
+                isinstance(events.fingerprint, EventsFingerprint) and inputs.schema == events.fingerprint.schema
+            )
+            followed = inputs.carry_in == digest_of(before) and same_schema
+            if not followed or digest_of(before) == digest_of(now):
+                break
+            own = published.carry_in(entry.day + timedelta(days=1))
+            try:
+                carried = Carry.from_json(now)
+                types = Carry.from_json(before).types_unlike(carried)
+                if may_have([file.path for file in published.events_files(entry.day, entry.day)], types):
+                    break
+                after = Carry.from_json(own).with_types_of(carried, types).to_json()
+            except (CepError, pa.ArrowException) as error:
+                logger.info("%s: its carry-in has changed, and it is done again: %s", entry.day, error)
+                break
+            updates.append(CarryUpdate(entry, now, after))
+            before, now = own, after
+        return updates
 
     def _merged(self, table: str, files: Sequence[str]) -> Sequence[str]:
         """One file in place of many small ones: a slice of a small day leaves some kilobytes."""

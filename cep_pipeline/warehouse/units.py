@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from datetime import UTC, date, datetime
 from typing import Any
 
@@ -17,6 +17,7 @@ from sqlalchemy.engine import Connection, Row
 from cep_pipeline.events.erasure import Erasure, erased_from
 from cep_pipeline.events.raw_files import RawFile
 from cep_pipeline.storage import canonical_json, digest_of
+from cep_pipeline.warehouse.changes import EventsChange, ReadBefore
 from cep_pipeline.warehouse.database import CATALOG_NAME, ERASURES, POINTERS, PUBLISHED, Database
 from cep_pipeline.warehouse.fingerprints import NO_CARRY, EventsFingerprint, MatchesFingerprint
 from cep_pipeline.warehouse.records import PublishedDay, PublishedMatches, StaleDay
@@ -24,6 +25,7 @@ from cep_pipeline.warehouse.records import PublishedDay, PublishedMatches, Stale
 _LISTED = [column for column in PUBLISHED.c if column.name != "carry_out"]
 
 _SAME_EVENTS = "same_events_as"
+_CHANGES = "changes"
 
 Records = Callable[[str], Sequence[Row[Any]]]
 """Table -> the records of its units, by pattern set and day."""
@@ -33,8 +35,8 @@ Records = Callable[[str], Sequence[Row[Any]]]
 class UnitRecord:
     """The record of a unit beside its rows, written in the transaction that publishes them.
 
-    `table` is events, quarantine or matches; `pattern_set` is empty but for matches. `same_events_as` is that of
-    `PublishedDay`.
+    `table` is events, quarantine or matches; `pattern_set` is empty but for matches. `same_events_as` and `changes` are
+    those of `PublishedDay`.
     """
 
     stream: str
@@ -47,6 +49,7 @@ class UnitRecord:
     counts: Mapping[str, int]
     carry_out: Mapping[str, Any]
     same_events_as: str = ""
+    changes: Mapping[str, EventsChange] = field(default_factory=dict)
 
     @property
     def carry_out_digest(self) -> str:
@@ -61,7 +64,9 @@ class UnitRecord:
             "pattern_set": self.pattern_set,
             "day": self.day.isoformat(),
         }
-        same = {_SAME_EVENTS: self.same_events_as} if self.same_events_as else {}
+        same: dict[str, Any] = {_SAME_EVENTS: self.same_events_as} if self.same_events_as else {}
+        if self.changes:
+            same[_CHANGES] = {digest: change.to_json() for digest, change in self.changes.items()}
         connection.execute(sql.delete(PUBLISHED).where(*(PUBLISHED.c[name] == value for name, value in key.items())))
         connection.execute(
             sql.insert(PUBLISHED).values(
@@ -76,6 +81,54 @@ class UnitRecord:
                 carry_out_digest=self.carry_out_digest,
             )
         )
+
+
+@dataclass(frozen=True)
+class CarryUpdate:
+    """A changed carry-out that passes over a later day, which has no event of the types that it is about.
+
+    `day` is the later day with its record as it was read; the events, and all that was made of them, stay as they are.
+    """
+
+    day: PublishedDay
+    carry_in: Mapping[str, Any]
+    carry_out: Mapping[str, Any]
+
+    def write(self, connection: Connection, stream: str) -> None:
+        """Write it, unless the day has been published anew meanwhile: then it shows as stale."""
+        unit = (
+            PUBLISHED.c.stream == stream,
+            PUBLISHED.c.pattern_set == "",
+            PUBLISHED.c.day == self.day.day.isoformat(),
+        )
+        seen = (PUBLISHED.c.run_id == self.day.run_id, PUBLISHED.c.carry_out_digest == self.day.carry_out_digest)
+        events = (*unit, PUBLISHED.c.table_name == "events")
+        stored = connection.execute(sql.select(PUBLISHED.c.fingerprint).where(*events, *seen)).scalar_one_or_none()
+        if stored is None:
+            return
+        carried = {"carry_in": digest_of(self.carry_in)}
+        made = {"carry_out": canonical_json(self.carry_out), "carry_out_digest": digest_of(self.carry_out)}
+        fingerprint = {**json.loads(stored), **carried, _SAME_EVENTS: self.day.events_digest}
+        connection.execute(sql.update(PUBLISHED).where(*events).values(fingerprint=canonical_json(fingerprint), **made))
+        rejected = (*unit, PUBLISHED.c.table_name == "quarantine")
+        stored = connection.execute(sql.select(PUBLISHED.c.fingerprint).where(*rejected)).scalar_one_or_none()
+        if stored is not None and EventsFingerprint.from_json(json.loads(stored)) == self.day.fingerprint:
+            fingerprint = {**json.loads(stored), **carried}
+            connection.execute(sql.update(PUBLISHED).where(*rejected).values(fingerprint=canonical_json(fingerprint)))
+
+
+def forget_changes(connection: Connection, stream: str) -> None:
+    """Remove from all records of a stream how its events differ from those of earlier versions."""
+    columns = (PUBLISHED.c.table_name, PUBLISHED.c.pattern_set, PUBLISHED.c.day)
+    query = sql.select(*columns, PUBLISHED.c.fingerprint).where(PUBLISHED.c.stream == stream)
+    for *key, stored in connection.execute(query).all():
+        fingerprint = json.loads(stored)
+        if fingerprint.pop(_CHANGES, None) is not None:
+            unit = (
+                PUBLISHED.c.stream == stream,
+                *(column == value for column, value in zip(columns, key, strict=True)),
+            )
+            connection.execute(sql.update(PUBLISHED).where(*unit).values(fingerprint=canonical_json(fingerprint)))
 
 
 def published_records(database: Database, stream: str, table: str) -> Sequence[Row[Any]]:
@@ -126,6 +179,10 @@ def published_days(records: Records) -> list[PublishedDay]:
             datetime.fromtimestamp(row.published_at, UTC),
             row.snapshot_id,
             json.loads(row.fingerprint).get(_SAME_EVENTS, ""),
+            {
+                digest: EventsChange.from_json(change)
+                for digest, change in json.loads(row.fingerprint).get(_CHANGES, {}).items()
+            },
         )
         for row in records("events")
     ]
@@ -193,6 +250,10 @@ def recorded_erasures(database: Database, stream: str) -> tuple[Erasure, ...]:
     )
 
 
+ReadEarlier = Callable[[str, date, date, date], ReadBefore | None]
+"""What the matches of (pattern set, day) have read of an earlier day; between the two stands the latest earlier day."""
+
+
 def find_stale_units(
     records: Records,
     erasures: Sequence[Erasure],
@@ -200,6 +261,7 @@ def find_stale_units(
     raw_files: Mapping[date, Sequence[RawFile]] | None = None,
     schema: str | None = None,
     pattern_sets: Mapping[str, str] | None = None,
+    read_before: ReadEarlier = lambda *_: None,
 ) -> list[StaleDay]:
     """Return what is stale, by day, events before matches (see `StreamTables.stale_days`)."""
     days = published_days(records)
@@ -219,14 +281,20 @@ def find_stale_units(
             stale.append(StaleDay(published.day, None, reasons))
         carry_in = published.carry_out_digest
     for pattern_set, version in (pattern_sets or {}).items():
-        stale += _stale_matches(days, published_matches(records, pattern_set), pattern_set, version)
+        matches = published_matches(records, pattern_set)
+        stale += _stale_matches(days, matches, pattern_set, version, read_before)
     return sorted(stale, key=lambda entry: (entry.day, entry.pattern_set or ""))
 
 
 def _stale_matches(
-    days: Sequence[PublishedDay], matches: Sequence[PublishedMatches], pattern_set: str, version: str
+    days: Sequence[PublishedDay],
+    matches: Sequence[PublishedMatches],
+    pattern_set: str,
+    version: str,
+    read_before: ReadEarlier,
 ) -> list[StaleDay]:
     detected = {entry.final_day: entry for entry in matches}
+    changes = {published.day: published.changes for published in days}
     digests = {published.day: published.events_digest for published in days}
     stale: list[StaleDay] = []
     carry_in = NO_CARRY
@@ -238,14 +306,25 @@ def _stale_matches(
             continue
         recorded = entry.fingerprint
         first = recorded.events_from
+        events = {d: digest for d, digest in digests.items() if (first is None or first <= d) and d <= day}
+        why: dict[date, str] = {}
+        before = max((other for other in digests if other < day), default=day)
+        for other, digest in recorded.events.items():
+            change = changes.get(other, {}).get(digest) if other < day else None
+            read = read_before(pattern_set, day, before, other) if change is not None else None
+            if change is not None and read is not None:
+                if touched := read.touched_by(change):
+                    why[other] = f": {touched}"
+                else:
+                    events[other] = digest
         now = replace(
             recorded,
             pattern_set_version=version,
-            events={d: digest for d, digest in digests.items() if (first is None or first <= d) and d <= day},
+            events=events,
             carry_in=carry_in,
             end_of_stream=recorded.end_of_stream and day == last,
         )
-        if reasons := recorded.differences(now):
+        if reasons := recorded.differences(now, why):
             stale.append(StaleDay(day, pattern_set, reasons))
         carry_in = entry.carry_out_digest
     return stale

@@ -1,0 +1,292 @@
+"""`EventsChange`: how the events of a day differ from those published before it was redone, and what that touches.
+
+Late rows change a day that later days have read already: patterns look back over midnight. A redo compares the two
+versions of the day, and the catalog keeps, for each type of event, when the last one that differs occurred. The matches
+of a later day stay as they are where no pattern has read a changed event. Whatever cannot be told counts as changed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+
+from cep_pipeline.detection.output_policy import has_output_policy
+from cep_pipeline.events.columns import DAY, SEQ, TIMESTAMP
+from cep_pipeline.events.type_spells import spells_in, type_attribute_in
+from cep_pipeline.patterns.pattern import Pattern, Strategy
+from cep_pipeline.slices.events_input import columns_of
+from cep_pipeline.slices.ownership import look_back
+from cep_pipeline.storage import conform, names_in_file, open_filesystem, storage_errors
+
+Array = npt.NDArray[Any]
+
+MOST_COMPARED = 1_000_000
+"""So many events at the end of a day are compared; those before them count as changed."""
+MOST_TYPES = 100
+"""More types that differ are not told apart."""
+
+
+@dataclass(frozen=True)
+class EventsChange:
+    """The difference between the events of a day as they were and as they are.
+
+    Attributes
+    ----------
+    types
+        Type (None: events without one) -> timestamp of the last event of it that differs, microseconds UTC.
+    others_us
+        Events of the types that are not listed may differ up to this timestamp; None: they do not differ.
+    shift
+        Number of events more than there were. The positions in the day of all events after the last one that differs
+        have changed by it.
+    """
+
+    types: Mapping[str | None, int] = field(default_factory=dict)
+    others_us: int | None = None
+    shift: int = 0
+
+    def last_us(self, types: frozenset[str] | None = None) -> int | None:
+        """Return when the last event of some types (None: of any) that differs occurred; None where none does."""
+        found = self.types.values() if types is None else [us for name, us in self.types.items() if name in types]
+        return max([*found, *([] if self.others_us is None else [self.others_us])], default=None)
+
+    def then(self, later: EventsChange) -> EventsChange:
+        """Return both changes, one after the other, as one."""
+        both = (self, later)
+        types = {name: max(us for one in both if (us := one.types.get(name)) is not None) for name in self._of(later)}
+        others = [one.others_us for one in both if one.others_us is not None]
+        return EventsChange(types, max(others, default=None), self.shift + later.shift)
+
+    def _of(self, later: EventsChange) -> list[str | None]:
+        return list({**self.types, **later.types})
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the JSON form, read back by `from_json`."""
+        types = [[name, us] for name, us in self.types.items()]
+        return {"types": types, "others_us": self.others_us, "shift": self.shift}
+
+    @classmethod
+    def from_json(cls, document: Mapping[str, Any]) -> EventsChange:
+        """Read the JSON form."""
+        return cls(dict(document["types"]), document["others_us"], document["shift"])
+
+
+def find_change(before: Sequence[str], now: Sequence[str], columns: pa.Schema) -> EventsChange | None:
+    """Compare two versions of a day's events.
+
+    Parameters
+    ----------
+    before, now
+        Their files.
+    columns
+        The columns of the events table.
+
+    Returns
+    -------
+    EventsChange | None
+        None where the files do not say which attribute is the type.
+
+    Notes
+    -----
+    At most `MOST_COMPARED` events of each version, and a row group, are in memory.
+    """
+    attributes = {attribute for path in (*before, *now) if (attribute := type_attribute_in(_footer(path).metadata))}
+    if len(attributes) != 1:
+        return None
+    compared = pa.schema([column for column in columns if column.name not in (SEQ, DAY)])
+    versions = [_LastEvents.of(paths, compared) for paths in (before, now)]
+    return _compare(*versions, attributes.pop())
+
+
+def may_have(paths: Sequence[str], types: frozenset[str]) -> bool:
+    """Return whether files of events may have events of one of these types, as far as their summaries tell."""
+    for path in paths:
+        footer = _footer(path).metadata
+        attribute = type_attribute_in(footer)
+        spells = spells_in(footer, attribute) if attribute is not None else None
+        if spells is None or any(len(spells.of_type(name)) for name in types):
+            return True
+    return False
+
+
+@dataclass(frozen=True)
+class _LastEvents:
+    """The last events of a day in order, the number of all of its events, and whether these are all."""
+
+    events: pa.Table
+    rows: int
+
+    @property
+    def whole(self) -> bool:
+        return self.events.num_rows == self.rows
+
+    @classmethod
+    def of(cls, paths: Sequence[str], columns: pa.Schema) -> _LastEvents:
+        groups = []
+        for path in paths:
+            footer = _footer(path)
+            seq = footer.schema.names.index(SEQ)
+            for index in range(footer.num_row_groups):
+                group = footer.row_group(index)
+                groups.append((group.column(seq).statistics.min, path, index, group.num_rows))
+        parts = [columns.empty_table()]
+        missing = MOST_COMPARED
+        for _, path, index, rows in sorted(groups, reverse=True):
+            if missing <= 0:
+                break
+            parts.append(_row_group(path, index, columns))
+            missing -= rows
+        return cls(pa.concat_tables(reversed(parts)), sum(rows for *_, rows in groups))
+
+
+def _footer(path: str) -> pq.FileMetaData:
+    filesystem, inner = open_filesystem(path)
+    with storage_errors(f"reading {path}"):
+        return pq.read_metadata(inner, filesystem=filesystem)
+
+
+def _row_group(path: str, index: int, columns: pa.Schema) -> pa.Table:
+    filesystem, inner = open_filesystem(path)
+    with storage_errors(f"reading {path}"), pq.ParquetFile(inner, filesystem=filesystem) as file:
+        names = names_in_file(columns, file.schema_arrow.names)
+        return conform(file.read_row_group(index, list(names.values())), columns)
+
+
+def _compare(before: _LastEvents, now: _LastEvents, type_attribute: str) -> EventsChange:
+    """Compare from the end: a type whose events differ is noted with the time, and left out from there on."""
+    both = pa.concat_tables([before.events, now.events])
+    split = before.events.num_rows
+    times = both[TIMESTAMP].cast(pa.int64()).to_numpy()
+    kinds, rows = _codes(both[type_attribute]), _row_codes(both)
+    first_rows = zip(*np.unique(kinds, return_index=True), strict=True)
+    names = {int(kind): _text(both[type_attribute][int(row)].as_py()) for kind, row in first_rows}
+    unread_us = max(
+        (int(times[at]) for one, at in ((before, 0), (now, split)) if not one.whole), default=None
+    )  # an event that was not read is not later
+    changed: dict[str | None, int] = {}
+    shift = now.rows - before.rows
+    left, right = np.arange(split), np.arange(split, len(times))
+    while True:
+        shared = min(len(left), len(right))
+        differ = rows[left[len(left) - shared :]] != rows[right[len(right) - shared :]]
+        same = int(np.argmax(differ[::-1])) if differ.any() else shared
+        left, right = left[: len(left) - same], right[: len(right) - same]
+        if (not len(left) and not before.whole) or (not len(right) and not now.whole):
+            return EventsChange(changed, unread_us, shift)
+        if not len(left) and not len(right):
+            return EventsChange(changed, None, shift)
+        if len(changed) > MOST_TYPES:
+            return EventsChange(changed, int(max(times[end[-1]] for end in (left, right) if len(end))), shift)
+        at, found = _differing(left, right, times, kinds, rows)
+        changed.update(dict.fromkeys((names[int(kind)] for kind in found), at))
+        left, right = (side[~np.isin(kinds[side], found)] for side in (left, right))
+
+
+def _text(event_type: Any) -> str | None:
+    """Return an event's type as patterns and summaries have it."""
+    return None if event_type is None else str(event_type)
+
+
+def _differing(left: Array, right: Array, times: Array, kinds: Array, rows: Array) -> tuple[int, Array]:
+    """Return the time of the last event in one of two versions that the other has not, and the types that differ.
+
+    The last events of the two differ. Events of one timestamp are compared type by type, and where each type has the
+    same ones, it is the order of the types that differs.
+    """
+    at = max(int(times[side[-1]]) for side in (left, right) if len(side))
+    last = [side[times[side] == at] for side in (left, right)]
+    present = np.unique(kinds[np.concatenate(last)])
+    found = [kind for kind in present if not np.array_equal(*(rows[side[kinds[side] == kind]] for side in last))]
+    return at, np.array(found) if found else present
+
+
+def _row_codes(events: pa.Table) -> Array:
+    """Return a number for each row: equal exactly where all values are."""
+    codes = np.zeros(events.num_rows, np.int64)
+    for column in events.columns:
+        own = _codes(column)
+        _, codes = np.unique(codes * (len(own) + 1) + own + 1, return_inverse=True)
+    return codes
+
+
+def _codes(column: pa.ChunkedArray | pa.Array) -> Array:
+    """Return a number for each value, equal exactly where the bits are; -1 for null."""
+    values = column.combine_chunks() if isinstance(column, pa.ChunkedArray) else column
+    if pa.types.is_list(values.type):
+        lengths = pc.list_value_length(values)
+        ends = np.cumsum([0, *lengths.fill_null(0).to_numpy()]) * np.dtype(np.int64).itemsize
+        content, known = _codes(values.flatten()).tobytes(), dict[bytes, int]()
+        codes = [known.setdefault(content[begin:end], len(known)) for begin, end in pairwise(ends)]
+        return np.where(lengths.is_null().to_numpy(zero_copy_only=False), -1, np.array(codes, np.int64))
+    if pa.types.is_floating(values.type):
+        values = values.cast(pa.float64()).view(pa.int64())
+    return np.asarray(values.dictionary_encode().indices.fill_null(-1).to_numpy(), np.int64)
+
+
+@dataclass(frozen=True)
+class ReadBefore:
+    """What the matches of a later day have read of an earlier one.
+
+    Attributes
+    ----------
+    patterns
+        The patterns of the set.
+    start_us
+        The point from which on the later day owns matches.
+    end_us
+        The end of the earlier day.
+    first_event_us
+        Returns the timestamp of the first event of all matches of the later day, None where it has no matches.
+    """
+
+    patterns: Sequence[Pattern]
+    start_us: int
+    end_us: int
+    first_event_us: Callable[[], int | None]
+
+    def touched_by(self, change: EventsChange) -> str:
+        """Say why a change of the earlier day touches the matches of the later one; "" where it does not.
+
+        Notes
+        -----
+        A pattern reads events of its types in the look-back before the day. Bindings and ids hold positions in the
+        day, so a match with an event of the earlier day is touched where positions have changed.
+        """
+        anything = change.last_us()
+        if anything is None:
+            return ""
+        for pattern in self.patterns:
+            if pattern.window.time_us is None:
+                return f"pattern {pattern.name} counts events"
+            if SEQ in columns_of(pattern):
+                return f"pattern {pattern.name} reads {SEQ}"
+            since = self.start_us - look_back([pattern]).time_us
+            if has_output_policy(pattern) and (change.shift or anything >= since):
+                return f"pattern {pattern.name} has OUTPUT or CONSUME, which compare positions"
+            last = change.last_us(_types_read(pattern))
+            if last is not None and last >= since:
+                return f"pattern {pattern.name} reads events from {_clock(since)} on, of which one of {_clock(last)} is"
+        first = self.first_event_us()
+        if first is not None and first < self.end_us and (change.shift or anything >= first):
+            return "matches hold events of it whose positions have changed"
+        return ""
+
+
+def _types_read(pattern: Pattern) -> frozenset[str] | None:
+    """Return the types of event on which matches of a pattern depend, None: on any event."""
+    types = {variable.event_type for clause in pattern.clauses for variable in (*clause.positive, *clause.negated)}
+    contiguous = pattern.strategy in (Strategy.STRICT_CONTIGUITY, Strategy.PARTITION_CONTIGUITY)
+    return None if contiguous or pattern.base_type in types else frozenset(types)
+
+
+def _clock(instant_us: int) -> str:
+    return f"{datetime.fromtimestamp(instant_us // 1_000_000, UTC):%Y-%m-%d %H:%M:%S} UTC"
