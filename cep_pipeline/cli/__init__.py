@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import logging
 import sys
 import warnings
@@ -164,10 +165,9 @@ def main() -> None:
     except click.exceptions.Exit as stop:
         sys.exit(stop.exit_code)
     except click.ClickException as error:
-        from cep_pipeline.foreign_text import visible
-
-        error.message = visible(error.message)
-        error.show()
+        shown = io.StringIO()
+        error.show(shown)
+        _tell(shown.getvalue().removesuffix("\n"))
         sys.exit(2)
     except (click.Abort, KeyboardInterrupt):
         _tell("interrupted: nothing that was not finished has been published")
