@@ -176,7 +176,7 @@ def write_file(path: Path, data: bytes) -> bool:
 def locked(path: Path) -> Iterator[None]:
     """Let one process of the user at a time do something; without a place for the lock, several may."""
     try:
-        handle = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
+        handle = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC, 0o600)
     except OSError:
         yield
         return
