@@ -6,16 +6,17 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
-from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, SpinnerColumn, TimeElapsedColumn
 
 from cep_pipeline.cli.options import check_folder
+from cep_pipeline.cli.progress import Description
+from cep_pipeline.cli.terminal import Terminal, say
 from cep_pipeline.errors import InputError
 
 if TYPE_CHECKING:
     from benchmarks.workload_projects import Request
 
-COLUMNS = (SpinnerColumn(), TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
+COLUMNS = (SpinnerColumn(), Description(), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
 BENCHMARKS = ("detection", "mechanisms", "strategies", "ingestion", "statistics")
 KERNEL_COSTS, WORKLOAD, SKIPPING, SCALE = "kernel-costs", "workload", "skipping", "scale"
 WORKLOADS = ("trades", "traffic")
@@ -156,10 +157,10 @@ def bench(
         scale=share,
         scale_folder=folder or Path("var/scale"),
     )
-    console = Console(stderr=True)
+    console = Terminal(stderr=True)
     columns = (
         SpinnerColumn(),
-        TextColumn("{task.description}"),
+        Description(),
         BarColumn(),
         MofNCompleteColumn(),
         TimeElapsedColumn(),
@@ -172,7 +173,7 @@ def bench(
 
         progress = measure.Progress(begin, lambda: shown.advance(task))
         text = make_page(settings, progress, console.print)
-    click.echo(text, nl=False)
+    say(text, nl=False)
     if out is not None:
         out.write_text(text, encoding="utf-8")
 

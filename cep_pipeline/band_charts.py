@@ -9,6 +9,8 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any, Literal
 
+from cep_pipeline.foreign_text import visible
+
 INK, GRID = "#79818c", "#79818c"
 """Of text and axes, and of the grid, which is drawn faintly: legible on white and on black."""
 PALETTE = ("#d1495b", "#2a9d5c", "#3b82d6", "#b7791f", "#8e6bbf", "#1f9aa5", "#c2569b", "#7d8a2e")
@@ -72,7 +74,7 @@ def band_chart(
     x = alt.X("at:T", title=None, scale=alt.Scale(type="utc", domain=domain), axis=axis)
     charts = [_panel(panel, x) for panel in panels]
     rows = [alt.hconcat(*charts[place : place + COLUMNS]) for place in range(0, len(charts), COLUMNS)]
-    note = f"dashed: {level_title}" if level_title and any(panel.level is not None for panel in panels) else ""
+    note = f"dashed: {visible(level_title)}" if level_title and any(panel.level is not None for panel in panels) else ""
     title: Any = alt.TitleParams(note, color=INK, fontSize=12, fontWeight="normal", anchor="start")
     return drawn(alt.vconcat(*rows, title=title if note else alt.Undefined), format)
 
@@ -97,7 +99,7 @@ def _panel(panel: BandPanel, x: Any) -> Any:
     if panel.level is not None:
         level = alt.Chart(alt.Data(values=[{"level": panel.level}]), width=WIDTH, height=HEIGHT)
         layers.append(level.mark_rule(color=PALETTE[0], strokeDash=[5, 3]).encode(y=alt.Y("level:Q")))
-    lines = textwrap.wrap(panel.title, TITLE_CHARACTERS) or [""]
+    lines = textwrap.wrap(visible(panel.title), TITLE_CHARACTERS) or [""]
     title = alt.TitleParams(lines, color=INK, fontSize=11, fontWeight="normal", anchor="start")
     return alt.layer(*layers).properties(title=title)
 

@@ -26,6 +26,7 @@ from sqlalchemy import select
 from starlette.exceptions import HTTPException
 
 from cep_pipeline.errors import CepError
+from cep_pipeline.foreign_text import visible
 from cep_pipeline.pipeline.configuration import Configuration
 from cep_pipeline.pipeline.plan_checks import pending_violation
 from cep_pipeline.pipeline.plans import of_another_format
@@ -52,7 +53,10 @@ HEADERS = {
 }
 
 templates = Environment(
-    loader=FileSystemLoader(HERE / "templates"), autoescape=select_autoescape(default=True), undefined=StrictUndefined
+    loader=FileSystemLoader(HERE / "templates"),
+    autoescape=select_autoescape(default=True),
+    undefined=StrictUndefined,
+    finalize=lambda value: visible(value) if type(value) is str else value,  # HTML stays: its type is another one
 )
 templates.filters["json"] = lambda value: json.dumps(value, indent=2, default=str, ensure_ascii=False)
 templates.filters["figure"] = lambda value: "" if value is None else f"{value:.4g}"

@@ -5,15 +5,16 @@ from __future__ import annotations
 from pathlib import Path
 
 import click
-from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TimeElapsedColumn, TimeRemainingColumn
 
 from benchmarks.experiments import EXPERIMENTS
 from cep_pipeline.cli.options import check_folder, counted
+from cep_pipeline.cli.progress import Description
+from cep_pipeline.cli.terminal import Terminal, say
 from cep_pipeline.errors import InputError
 
 COLUMNS = (
-    TextColumn("{task.description}"),
+    Description(),
     BarColumn(),
     MofNCompleteColumn(),
     TimeElapsedColumn(),
@@ -90,7 +91,7 @@ def experiment(name: str, full: bool, seed: int, data: Path, out: Path | None, f
     store = store_beside(page, chosen, request)
     if fresh:
         store.forget()
-    console = Console(stderr=True)
+    console = Terminal(stderr=True)
     if len(store):
         console.print(f"{counted(len(store), 'measurement')} of an earlier run in {store.path} (--fresh: anew)")
     with Progress(*COLUMNS, console=console, transient=True) as shown:
@@ -104,8 +105,8 @@ def experiment(name: str, full: bool, seed: int, data: Path, out: Path | None, f
     for line in made.text.split("## Pictures")[0].split("\n"):
         cells = [cell.strip() for cell in line.split("|")]
         if line.startswith("Of "):
-            click.echo(line)
+            say(line)
         elif cells[-2:-1] and cells[-2].startswith("**"):
             claim = cells[2].replace("\\", "")
-            click.echo(f"  {cells[1]:>2}. {cells[-2].strip('*')}: {claim}")
-    click.echo(f"written to {page}")
+            say(f"  {cells[1]:>2}. {cells[-2].strip('*')}: {claim}")
+    say(f"written to {page}")

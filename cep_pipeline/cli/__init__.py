@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import logging
 import sys
 import warnings
@@ -107,10 +108,17 @@ def cli(verbose: int) -> None:
         show_log(logging.INFO if verbose == 1 else logging.DEBUG)
 
 
+def _tell(text: str) -> None:
+    """Print to stderr."""
+    from cep_pipeline.cli.terminal import say
+
+    say(text, err=True)
+
+
 def _show_warning(message: Warning | str, category: type[Warning], *_: object, **__: object) -> None:
     """A warning as a user reads it; the line of code that raised it says nothing to them."""
     if issubclass(category, UserWarning):
-        click.echo(f"warning: {message}", err=True)
+        _tell(f"warning: {message}")
 
 
 def _is_no_interrupt(record: logging.LogRecord) -> bool:
@@ -122,7 +130,7 @@ class _ToStderr(logging.Handler):
     """Shows log records to the user, above a progress bar where there is one."""
 
     def emit(self, record: logging.LogRecord) -> None:
-        click.echo(self.format(record), err=True)
+        _tell(self.format(record))
 
 
 def tell_of_compiling() -> None:
@@ -152,15 +160,17 @@ def main() -> None:
     try:
         cli(standalone_mode=False)
     except CepError as error:
-        click.echo(f"error: {error}", err=True)
+        _tell(f"error: {error}")
         sys.exit(error.exit_code)
     except click.exceptions.Exit as stop:
         sys.exit(stop.exit_code)
     except click.ClickException as error:
-        error.show()
+        shown = io.StringIO()
+        error.show(shown)
+        _tell(shown.getvalue().removesuffix("\n"))
         sys.exit(2)
     except (click.Abort, KeyboardInterrupt):
-        click.echo("interrupted: nothing that was not finished has been published", err=True)
+        _tell("interrupted: nothing that was not finished has been published")
         sys.exit(130)
     except BrokenPipeError:
         sys.exit(0)

@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-import json
 from datetime import date
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
-from rich.console import Console
 
-from cep_pipeline.cli.options import configuration_options, output_console, with_options
+from cep_pipeline.cli.options import configuration_options, with_options
 from cep_pipeline.cli.progress import ConsoleObserver
 from cep_pipeline.cli.search_options import CommandOfPlanners
 from cep_pipeline.cli.sources import open_stream
+from cep_pipeline.cli.terminal import Terminal, output_console, say, say_json
 from cep_pipeline.errors import InputError
 
 if TYPE_CHECKING:
@@ -95,7 +94,7 @@ def invariants(
 
     asked = _asked(as_of, window)
     opened = open_stream(config, stream, pattern_set)
-    with ConsoleObserver(Console(stderr=True)) as observer, observer.step("statistics") as progress:
+    with ConsoleObserver(Terminal(stderr=True)) as observer, observer.step("statistics") as progress:
         if check:
             run_id = new_run_id()
             checks = check_invariants(
@@ -114,19 +113,19 @@ def invariants(
     if check:
         found = [_decision_json(one.decision) for one in checks]
         if as_json:
-            click.echo(json.dumps(found, indent=1))
+            say_json(found)
         for one in checks:
             if not as_json:
-                click.echo(f"{one.decision.pattern_set}: {one.decision.outcome}: {one.decision.reason}")
+                say(f"{one.decision.pattern_set}: {one.decision.outcome}: {one.decision.reason}")
                 if one.violation is not None:
-                    click.echo(
+                    say(
                         f"  plan it again: cep replan --stream {opened.stream.name} --pattern-set "
                         f"{one.decision.pattern_set}"
                     )
             _tell(one.notes)
         return
     if as_json:
-        click.echo(json.dumps([one.to_json() for one in shown], indent=1))
+        say_json([one.to_json() for one in shown])
         return
     console = output_console()
     for of in shown:
@@ -210,7 +209,7 @@ def replan(
         statistics = StatisticsRequest(**violation.statistics)
     why = reason or ("by hand" if violation is None else violation.reason)
     asked = PlanRequest(why, planner, cost, violation, statistics, force, pattern_names)
-    with ConsoleObserver(Console(stderr=True)) as observer, observer.step("planning") as progress:
+    with ConsoleObserver(Terminal(stderr=True)) as observer, observer.step("planning") as progress:
         done = plan_again(
             opened.tables,
             opened.stream,
@@ -222,18 +221,18 @@ def replan(
         )
     _tell(done.notes)
     if as_json:
-        click.echo(json.dumps(_decision_json(done.decision), indent=1))
+        say_json(_decision_json(done.decision))
         return
     version = done.current.version if done.current is not None else "none"
     recorded = "would be " if dry_run else ""
-    click.echo(f"{done.decision.pattern_set}: {recorded}{done.decision.outcome}: {done.decision.reason}")
+    say(f"{done.decision.pattern_set}: {recorded}{done.decision.outcome}: {done.decision.reason}")
     if done.made is not None:
         changes = changes_table(done.before, done.made)
         if explain:
-            click.echo(done.made.explain())
+            say(done.made.explain())
         elif changes is not None:
             output_console().print(changes)
-    click.echo(f"current plan: {version}")
+    say(f"current plan: {version}")
 
 
 def _pending(tables: StreamTables, pattern_set: str) -> Violation | None:
@@ -251,4 +250,4 @@ def _decision_json(decision: Decision) -> dict[str, Any]:
 
 def _tell(notes: tuple[str, ...]) -> None:
     for note in notes:
-        click.echo(f"note: {note}", err=True)
+        say(f"note: {note}", err=True)

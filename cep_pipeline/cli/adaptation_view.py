@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import math
 
-from rich.markup import escape
 from rich.table import Table
 
 from cep_pipeline.adaptation import Trend
 from cep_pipeline.adaptation.invariants import describe
 from cep_pipeline.cli.options import align_right
 from cep_pipeline.cli.statistics_view import figure
+from cep_pipeline.cli.terminal import styled
 from cep_pipeline.pipeline.invariant_report import InvariantReport
 from cep_pipeline.planning.clause_plans import PatternPlan
 from cep_pipeline.planning.numbers.logarithms import format_ln
@@ -66,13 +66,13 @@ def invariants_table(of: InvariantReport, most: int | None = MOST_SHOWN) -> Tabl
     for one in shown:
         comparison = one.invariant.comparison
         table.add_row(
-            escape(describe(one.invariant, patterns)),
+            describe(one.invariant, patterns),
             format_ln(comparison.ln_chosen),
             format_ln(comparison.ln_rejected),
             format_ln(one.left),
             format_ln(one.right),
             _share(one.distance_to_violation),
-            "[bold red]violated[/bold red]" if one.violated else "holds",
+            styled(("violated", "bold red")) if one.violated else "holds",
             _forecast(by_invariant.get(one.invariant.key)),
         )
     return table
@@ -95,7 +95,7 @@ def moved_table(of: InvariantReport, most: int | None = MOST_SHOWN) -> Table | N
     table = Table("pattern", "number", "then", "now", "moved by", title=title)
     align_right(table.columns[2:])
     for one in shown:
-        table.add_row(one.pattern, escape(one.what), figure(one.before), figure(one.now), f"{one.relative:.1%}")
+        table.add_row(one.pattern, one.what, figure(one.before), figure(one.now), f"{one.relative:.1%}")
     return table
 
 
@@ -135,7 +135,7 @@ def changes_table(before: Plan | None, made: Plan) -> Table | None:
         if own != _runs(plan):
             changed += 1
             if changed <= MOST_SHOWN:
-                table.add_row(plan.pattern, escape(own), escape(_runs(plan)), plan.planner)
+                table.add_row(plan.pattern, own, _runs(plan), plan.planner)
     if changed > MOST_SHOWN:
         table.title = (
             f"the first {MOST_SHOWN} of {changed:,} patterns that run otherwise; --explain tells of the whole plan"

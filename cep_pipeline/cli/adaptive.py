@@ -11,12 +11,11 @@ from typing import TYPE_CHECKING, Any
 
 import click
 import pyarrow as pa
-from rich.console import Console
-from rich.markup import escape
 from rich.table import Table
 
 from cep_pipeline.cli.options import align_right, counted, with_options
 from cep_pipeline.cli.progress import ConsoleObserver
+from cep_pipeline.cli.terminal import Terminal
 from cep_pipeline.errors import InputError
 
 if TYPE_CHECKING:
@@ -145,7 +144,7 @@ def find_adaptively(
     output: str,
     limit: int | None,
     out: Path,
-    console: Console,
+    console: Terminal,
     *,
     scan: bool = False,
 ) -> None:
@@ -192,7 +191,7 @@ def _with_scanned_distance(
     events: EventBatches,
     plan: Plan | None,
     output: str,
-    console: Console,
+    console: Terminal,
 ) -> AdaptiveDetection:
     """The loop with the best distance for these events; what was tried is printed."""
     from cep_pipeline.adaptation import distance_rule, scan_distance
@@ -215,13 +214,13 @@ def _with_scanned_distance(
     return replace(loop, decision=replace(decision, distance=distance_rule(found.best)))
 
 
-def print_notes(console: Console, notes: Sequence[str]) -> None:
+def print_notes(console: Terminal, notes: Sequence[str]) -> None:
     """Print what reading the events had to say: rejected rows, left-out columns."""
     for note in notes:
         console.print(f"note: {note}", highlight=False)
 
 
-def print_counts(console: Console, events: int, rejected: int, counts: Mapping[str, int]) -> None:
+def print_counts(console: Terminal, events: int, rejected: int, counts: Mapping[str, int]) -> None:
     """Print the number of events, and of matches of each pattern."""
     from cep_pipeline.detection.decimal_text import grouped, to_text
 
@@ -233,7 +232,7 @@ def print_counts(console: Console, events: int, rejected: int, counts: Mapping[s
     console.print(shown)
 
 
-def print_report(console: Console, report: AdaptationReport) -> None:
+def print_report(console: Terminal, report: AdaptationReport) -> None:
     """The decisions by pattern, the switches with their reasons, and what deciding took."""
     if report.decided:
         shown = Table("pattern", "decisions", "planned again", "switches", title="decisions about plans")
@@ -280,7 +279,7 @@ def _shortened(orders: str) -> str:
     return orders if more <= 0 else f"{'; '.join(shown[:ORDERS_SHOWN])}; and {more:,} more"
 
 
-def _print_switches(console: Console, report: AdaptationReport) -> None:
+def _print_switches(console: Terminal, report: AdaptationReport) -> None:
     shown = Table("pattern", "from (UTC)", "event", "to the plan", "saves", "because", title="switches")
     shown.columns[2].justify = shown.columns[4].justify = "right"
     for switch in report.switches[:SWITCHES_SHOWN]:
@@ -289,9 +288,9 @@ def _print_switches(console: Console, report: AdaptationReport) -> None:
             _named(switch.patterns),
             f"{at:%Y-%m-%d %H:%M:%S}",
             f"{switch.row:,}",
-            escape(_shortened(switch.orders)),
+            _shortened(switch.orders),
             f"{switch.gain:.1%}",
-            escape(switch.reason),
+            switch.reason,
         )
     console.print(shown)
     if len(report.switches) > SWITCHES_SHOWN:

@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING
 
-import click
-from rich.console import Console
 from rich.table import Table
-from rich.text import Text
 
 from cep_pipeline.cli.figures import count_per_s, format_seconds, times_as_fast
-from cep_pipeline.cli.options import align_right, counted, output_console
+from cep_pipeline.cli.options import align_right, counted
+from cep_pipeline.cli.terminal import Terminal, output_console, say_json
 from cep_pipeline.errors import InputError
 
 if TYPE_CHECKING:
@@ -42,20 +39,20 @@ def show_comparisons(
 
     if not sample.num_rows:
         raise InputError("there are no events to run plans over: --compare needs some")
-    console = Console(stderr=True)
+    console = Terminal(stderr=True)
     comparisons = []
     for pattern in patterns:
         with console.status(f"comparing the plans of {pattern.name}"):
             found = compare_plans(pattern, snapshot, sample, mechanisms[pattern.name], planner, cost, alpha)
         comparisons.append(found)
     if as_json:
-        click.echo(json.dumps([comparison.to_json() for comparison in comparisons], indent=1, allow_nan=False))
+        say_json([comparison.to_json() for comparison in comparisons], allow_nan=False)
         return
     for comparison in comparisons:
         _print(output_console(), comparison)
 
 
-def _print(console: Console, comparison: PlanComparison) -> None:
+def _print(console: Terminal, comparison: PlanComparison) -> None:
     console.print(
         f"pattern {comparison.pattern} on {comparison.mechanism}: the first {counted(comparison.events, 'event')}, "
         f"costs by {comparison.cost_model} ({comparison.unit})",
@@ -66,7 +63,7 @@ def _print(console: Console, comparison: PlanComparison) -> None:
     align_right(table.columns[3:])
     table.columns[2].overflow = "fold"
     for plan in comparison.plans:
-        table.add_row(*map(Text, _cells(plan)), style="bold" if plan.chosen else "")
+        table.add_row(*_cells(plan), style="bold" if plan.chosen else "")
     console.print(table)
     if comparison.cost_model == "throughput" and any(plan.planned.text.startswith("(") for plan in comparison.plans):
         console.print(

@@ -16,10 +16,11 @@ from cep_pipeline.cli.adaptive import (
     print_counts,
     print_notes,
 )
-from cep_pipeline.cli.options import output_console, pattern_file_options
+from cep_pipeline.cli.options import pattern_file_options
 from cep_pipeline.cli.plan import read_plan
 from cep_pipeline.cli.search_options import OPTIONS, given_options, search_options, shown_search
 from cep_pipeline.cli.sources import patterns_over_files
+from cep_pipeline.cli.terminal import output_console
 from cep_pipeline.errors import InputError
 
 

@@ -8,10 +8,10 @@ from pathlib import Path
 
 import click
 import pyarrow as pa
-from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
-from cep_pipeline.cli.options import counted, output_console
+from cep_pipeline.cli.options import counted
+from cep_pipeline.cli.terminal import Terminal, output_console
 from cep_pipeline.errors import InputError
 
 MOST_ROWS = 1_000_000_000
@@ -57,7 +57,7 @@ def expand(file: Path, out: Path | None, first: int | None, pattern: str | None)
         )
     begin = time.perf_counter()
     columns = (TextColumn("expanding"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
-    console = Console(stderr=True)
+    console = Terminal(stderr=True)
     with Progress(*columns, console=console, transient=True) as progress:
         rows = min(total, first) if first else total
         task = progress.add_task("expanding", total=rows)

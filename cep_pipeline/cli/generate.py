@@ -7,10 +7,10 @@ from pathlib import Path
 from typing import Any
 
 import click
-from rich.console import Console
 from rich.progress import Progress
 
 from cep_pipeline.cli.options import Day, counted
+from cep_pipeline.cli.terminal import Terminal
 
 FIRST_DAY = date(2025, 1, 6)
 
@@ -75,7 +75,7 @@ def generate(
             wanted.append(day)
         day += timedelta(days=1)
     missing = [day for day in wanted if not (missing_only and (out / day.isoformat() / FILE_NAME).exists())]
-    console = Console(stderr=True)
+    console = Terminal(stderr=True)
     with Progress(console=console, transient=True) as progress:
         task = progress.add_task("making days of trades", total=len(missing))
 

@@ -6,9 +6,9 @@ import re
 from importlib.resources import files
 
 import click
-from rich.console import Console
 from rich.markdown import Markdown
 
+from cep_pipeline.cli.terminal import Terminal, say
 from cep_pipeline.errors import InputError
 from cep_pipeline.language.source import did_you_mean
 
@@ -51,12 +51,12 @@ def help_command(ctx: click.Context, topic: str | None, section: str | None) -> 
     commands = ctx.find_root().command
     command = commands.get_command(ctx, topic) if topic and isinstance(commands, click.Group) else None
     if topic is None:
-        click.echo(_list_of_topics())
+        say(_list_of_topics())
     elif topic in TOPICS:
         _show(_section_of(topic, read_page(topic), section))
     elif command is not None:
         with click.Context(command, info_name=topic, parent=ctx.find_root()) as inner:
-            click.echo(command.get_help(inner))
+            say(command.get_help(inner))
     else:
         hint = did_you_mean(topic, TOPICS)
         raise InputError(f"there is no help topic {topic!r}{hint}; the topics are {', '.join(TOPICS)}")
@@ -109,11 +109,11 @@ def _section_of(topic: str, page: str, section: str | None) -> str:
 
 def _show(text: str) -> None:
     """Print Markdown: laid out in a pager on a terminal, as it is elsewhere."""
-    console = Console()
+    console = Terminal()
     if not console.is_terminal:
-        click.echo(text, nl=not text.endswith("\n"))
+        say(text, nl=not text.endswith("\n"))
         return
-    page = Console(force_terminal=True, width=min(console.width, WIDTH))
+    page = Terminal(force_terminal=True, width=min(console.width, WIDTH))
     with page.capture() as laid_out:
         # Links lead to places of the page and to files of the checkout: a terminal follows neither.
         page.print(Markdown(_LINK.sub(r"\1", text), code_theme="ansi_dark"))

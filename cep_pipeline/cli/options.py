@@ -9,9 +9,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
-from rich.console import Console
 from rich.table import Column
 
+from cep_pipeline.cli.terminal import say
 from cep_pipeline.errors import InputError
 
 if TYPE_CHECKING:
@@ -32,15 +32,6 @@ class Day(click.ParamType[date]):
             return date.fromisoformat(value)
         except ValueError:
             self.fail(f"{value!r} is no day; write it as 2013-10-07", param, ctx)
-
-
-def output_console(*, stderr: bool = False) -> Console:
-    """The console for tables: as wide as the terminal, or wide enough for a file or a pipe."""
-    console = Console(stderr=stderr)
-    return console if console.is_terminal else Console(stderr=stderr, width=PIPE_WIDTH)
-
-
-PIPE_WIDTH = 160
 
 
 def check_folder(path: Path) -> None:
@@ -142,4 +133,4 @@ def note_unused_parameters(parameters: Mapping[str, Any], patterns: Iterable[Pat
     for name in parameters:
         if name not in asked:
             known = ", ".join(f"${other}" for other in sorted(asked)) or "none"
-            click.echo(f"note: --param {name}: no pattern asks for ${name}; asked for are: {known}", err=True)
+            say(f"note: --param {name}: no pattern asks for ${name}; asked for are: {known}", err=True)

@@ -7,6 +7,7 @@ from pathlib import Path
 import click
 
 from cep_pipeline.cli.options import check_folder, writing
+from cep_pipeline.cli.terminal import say
 
 
 @click.command()
@@ -36,8 +37,8 @@ def package(out: Path) -> None:
     with writing(out):
         written = write_package(out)
     size = out.stat().st_size / 1e6
-    click.echo(f"{out}: {size:,.0f} MB, the project with {len(written.libraries)} libraries")
-    click.echo(f"\nIn pipeline.yaml, for all runs on a cluster:\n  spark:\n    package: {out.absolute()}")
-    click.echo("\nOr as Spark properties of a program of your own:")
+    say(f"{out}: {size:,.0f} MB, the project with {len(written.libraries)} libraries")
+    say(f"\nIn pipeline.yaml, for all runs on a cluster:\n  spark:\n    package: {out.absolute()}")
+    say("\nOr as Spark properties of a program of your own:")
     for name, value in package_properties(str(out.absolute())).items():
-        click.echo(f"  {name}  {value}")
+        say(f"  {name}  {value}")

@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Any
 
 import click
 from click.core import ParameterSource
-from rich.console import Console
 
 from cep_pipeline.cli.options import (
     Day,
@@ -22,6 +21,7 @@ from cep_pipeline.cli.options import (
 )
 from cep_pipeline.cli.search_options import CommandOfPlanners, given_options, search_options, shown_search
 from cep_pipeline.cli.sources import Asked, open_stream, patterns_over_files
+from cep_pipeline.cli.terminal import Terminal, say
 from cep_pipeline.errors import InputError
 
 if TYPE_CHECKING:
@@ -46,7 +46,7 @@ class _Asked(Asked):
         from cep_pipeline.statistics import estimate_statistics
 
         stream, parsed = self.over_these_files()
-        with Console(stderr=True).status("reading events"):
+        with Terminal(stderr=True).status("reading events"):
             events = load_events(stream, self.events).events
         return parsed, estimate_statistics(parsed, events), lambda: events
 
@@ -168,11 +168,11 @@ def plan(
             search = {**own.search, **searching, **shown}
             own = replace(own, cost=cost or own.cost, alpha=alpha or own.alpha, mechanism=mechanism, search=search)
             made, anew = _as_the_next_day(asked, own, snapshot)
-    click.echo(made.explain(explained_choice(patterns, mechanism), _names(made) if full else None))
+    say(made.explain(explained_choice(patterns, mechanism), _names(made) if full else None))
     if anew:
-        click.echo(anew)
+        say(anew)
     if _nothing_to_search(made, patterns):
-        click.echo(
+        say(
             "note: no two patterns have a subpattern in common that their plans could be built around: each has its "
             "cheapest plan, and there was nothing to search",
             err=True,
@@ -181,18 +181,18 @@ def plan(
         by = made.for_pattern(pattern.name).planner
         if by != planner and not by_default:
             what = "only the pattern's order" if by == "trivial" else "orders only"
-            click.echo(
+            say(
                 f"note: pattern {pattern.name!r} is planned by {by}, not by {planner}: {chosen[pattern.name]} runs "
                 f"{what}",
                 err=True,
             )
         describe = MECHANISMS[chosen[pattern.name]].describe
         if describe is not None:
-            click.echo(f"pattern {pattern.name}:\n{describe(pattern)}")
+            say(f"pattern {pattern.name}:\n{describe(pattern)}")
     if out is not None:
         with writing(out):
             out.write_text(json.dumps(made.to_json(), indent=1) + "\n", encoding="utf-8")
-        click.echo(f"written to {out}", err=True)
+        say(f"written to {out}", err=True)
 
 
 def _as_the_next_day(asked: _Asked, pattern_set: PatternSet, snapshot: StatisticsSnapshot) -> tuple[Plan, str]:
@@ -266,12 +266,12 @@ def explain(
     if analyze:
         if not (patterns and schema and events):
             raise InputError("--analyze runs over files: it needs --patterns, --schema and --events")
-        click.echo(_analyzed(patterns, schema, events, parameters, plan_file, mechanism, only or None))
+        say(_analyzed(patterns, schema, events, parameters, plan_file, mechanism, only or None))
     elif patterns or schema or events or mechanism:
         raise InputError("--patterns, --schema, --events and --mechanism are for --analyze; `cep plan` makes a plan")
     elif plan_file is not None:
         given = read_plan(plan_file)
-        click.echo(given.explain(patterns=_names(given) if full else only or None))
+        say(given.explain(patterns=_names(given) if full else only or None))
     else:
         _explain_recorded(config, stream, pattern_set, version, only, full)
 
@@ -304,7 +304,7 @@ def _analyzed(
     given = read_plan(plan_file) if plan_file else None
     if given is not None:
         validate(given, parsed)
-    console = Console(stderr=True)
+    console = Terminal(stderr=True)
     with console.status("reading events"):
         table = load_events(stream, events).events
     with console.status("planning"):
@@ -346,11 +346,11 @@ def _explain_recorded(
         record = found[0]
     is_current = current is not None and current.version == record.version
     text = _in_full(configuration.stream(name).pattern_set(chosen), record, only) if only or full else record.explain
-    click.echo(
+    say(
         f"version {record.version}{' (current)' if is_current else ''} of pattern set {chosen}, "
         f"made {record.created_at:%Y-%m-%d %H:%M:%S} by run {record.run_id}\nbecause: {record.reason}\n"
     )
-    click.echo(text)
+    say(text)
 
 
 def _in_full(pattern_set: PatternSet, record: PlanRecord, only: tuple[str, ...]) -> str:

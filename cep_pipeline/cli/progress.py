@@ -6,21 +6,34 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
-from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, SpinnerColumn, Task, TextColumn, TimeElapsedColumn
+from rich.text import Text
+
+from cep_pipeline.cli.terminal import Terminal, styled
 
 if TYPE_CHECKING:
     from cep_pipeline.pipeline.day_work import Progress as Told
 
 
+class Description(TextColumn):
+    """A column of a progress bar with the description of its task."""
+
+    def __init__(self) -> None:
+        super().__init__("{task.description}")
+
+    def render(self, task: Task) -> Text:
+        """Make what is shown of a description."""
+        return styled(task.description)
+
+
 class ConsoleObserver:
     """Shows the steps of a command as progress bars, and keeps its notes above them."""
 
-    def __init__(self, console: Console) -> None:
+    def __init__(self, console: Terminal) -> None:
         self._console = console
         self._progress = Progress(
             SpinnerColumn(),
-            TextColumn("{task.description}"),
+            Description(),
             BarColumn(),
             MofNCompleteColumn(),
             TimeElapsedColumn(),

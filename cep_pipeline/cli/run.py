@@ -10,11 +10,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
-from rich.console import Console
 from rich.table import Table
 
-from cep_pipeline.cli.options import Day, align_right, configuration_options, counted, output_console
+from cep_pipeline.cli.options import Day, align_right, configuration_options, counted
 from cep_pipeline.cli.progress import ConsoleObserver
+from cep_pipeline.cli.terminal import Terminal, output_console
 from cep_pipeline.errors import InputError
 from cep_pipeline.pipeline.day import CLOCK_BACK, OPTIONS
 
@@ -93,7 +93,7 @@ def run(
     if not wanted and not stale:
         wanted = days_with_files(chosen)
     tables = configuration.open_warehouse().stream(chosen.schema)
-    console = Console(stderr=True)
+    console = Terminal(stderr=True)
     with ConsoleObserver(console) as observer:
 
         @cache
@@ -214,7 +214,7 @@ def most_of(totals: Mapping[str, int]) -> list[str]:
     return [name for name in totals if name in most]
 
 
-def _print_plan(console: Console, name: str, record: PlanRecord) -> None:
+def _print_plan(console: Terminal, name: str, record: PlanRecord) -> None:
     from cep_pipeline.planning import Plan
     from cep_pipeline.planning.explain.text import summary_lines
     from cep_pipeline.planning.numbers.logarithms import from_ln

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from cep_pipeline.cli.options import writing
+from cep_pipeline.cli.terminal import say
 from cep_pipeline.errors import InputError
 
 if TYPE_CHECKING:
@@ -41,7 +42,7 @@ def schema(what: str, markdown: bool, part: str | None, out: Path | None) -> Non
         raise InputError("--part: only together with --markdown; the JSON holds everything")
     text = _tables(markdown, part) if what == "tables" else _document(what, markdown, part)
     if out is None:
-        click.echo(text, nl=False)
+        say(text, nl=False)
         return
     with writing(out):
         out.write_text(text, encoding="utf-8")

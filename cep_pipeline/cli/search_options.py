@@ -8,10 +8,11 @@ from inspect import cleandoc
 from typing import TYPE_CHECKING, Any
 
 import click
-from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 
 from cep_pipeline.cli.options import with_options
+from cep_pipeline.cli.progress import Description
+from cep_pipeline.cli.terminal import Terminal
 from cep_pipeline.errors import InputError
 
 if TYPE_CHECKING:
@@ -117,8 +118,8 @@ def shown_search(planner: str) -> Iterator[dict[str, Any]]:
     if planner not in LOCAL_SEARCHES:
         yield {}
         return
-    columns = (TextColumn("planning"), BarColumn(), TextColumn("{task.description}"), TimeElapsedColumn())
-    with Progress(*columns, console=Console(stderr=True), transient=True) as progress:
+    columns = (TextColumn("planning"), BarColumn(), Description(), TimeElapsedColumn())
+    with Progress(*columns, console=Terminal(stderr=True), transient=True) as progress:
         task = progress.add_task("", total=1.0)
 
         def told(reached: SearchProgress) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import re
 from dataclasses import dataclass
 from datetime import date
@@ -10,19 +9,18 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
 import click
-from rich.console import Console
 
 from cep_pipeline.cli.options import (
     Day,
     check_folder,
     configuration_options,
-    output_console,
     pattern_file_options,
     with_options,
     writing,
 )
 from cep_pipeline.cli.progress import ConsoleObserver
 from cep_pipeline.cli.sources import Asked
+from cep_pipeline.cli.terminal import Terminal, output_console, say, say_json
 from cep_pipeline.errors import InputError
 
 if TYPE_CHECKING:
@@ -154,14 +152,14 @@ def statistics(match: str, chart: Path | None, as_json: bool, all_numbers: bool,
 
     if chart is not None:
         _check_chart_file(chart)
-    with ConsoleObserver(Console(stderr=True)) as observer:
+    with ConsoleObserver(Terminal(stderr=True)) as observer:
         view = StatisticsView(_Asked(**options).resolve(observer), match)  # type: ignore[arg-type]
     if match and not view.numbers():
         raise InputError(f"--match {match!r}: no leaf and no condition has this text in it")
     if chart is not None:
         _draw(view, chart, all_numbers or bool(match))
     if as_json:
-        click.echo(json.dumps(view.to_json(), indent=1))
+        say_json(view.to_json())
         return
     console = output_console()
     console.print(view.headline(), highlight=False)
@@ -170,7 +168,7 @@ def statistics(match: str, chart: Path | None, as_json: bool, all_numbers: bool,
     for table in view.tables():
         console.print(table)
     for note in (*view.of.shown.snapshot.notes, *view.of.notes):
-        click.echo(f"note: {note}", err=True)
+        say(f"note: {note}", err=True)
 
 
 def _check_chart_file(path: Path) -> None:
@@ -192,4 +190,4 @@ def _draw(view: StatisticsView, path: Path, all_numbers: bool) -> None:
     some = (
         f": the {len(panels)} of {numbers} numbers that move most; --all draws all of them, --match TEXT those of TEXT"
     )
-    click.echo(f"written to {path}{some if len(panels) < numbers else ''}", err=True)
+    say(f"written to {path}{some if len(panels) < numbers else ''}", err=True)

@@ -8,11 +8,12 @@ from dataclasses import astuple, dataclass
 from datetime import datetime
 from typing import Any
 
-from rich.markup import escape
 from rich.table import Table
+from rich.text import Text
 
 from cep_pipeline.band_charts import BandPanel, BandPoint
 from cep_pipeline.cli.options import align_right
+from cep_pipeline.cli.terminal import styled
 from cep_pipeline.pipeline.statistics_history import StatisticsOverview, local_time
 from cep_pipeline.statistics.drift import Drift, Number, What, drift_between, numbers_of
 from cep_pipeline.statistics.sliding_window import Estimate
@@ -84,7 +85,7 @@ class StatisticsView:
             ]
             last = sorted(profile.variables, key=profile.last_share, reverse=True)
             table.add_row(
-                escape(profile.pattern),
+                profile.pattern,
                 f"{profile.matches:,}",
                 "\n".join(orders) + ("\n…" if len(profile.orders) > SHOWN_ORDERS else ""),
                 "\n".join(f"{name}: {profile.last_share(name):.1%}" for name in last[:SHOWN_ORDERS]),
@@ -108,13 +109,13 @@ class StatisticsView:
         for other in self.of.compared:
             table.add_column(f"since {other.label}")
         for number in numbers:
-            row = [escape(number.key), figure(number.estimate.value), self._interval(number)]
+            row: list[str | Text] = [number.key, figure(number.estimate.value), self._interval(number)]
             if worst:
                 row.append("" if number.worst is None else figure(number.worst))
             row.append(number.rests)
             if timed:
                 row.append(sparkline(self._over_windows(number)))
-            row += [_drift_text(drift.get((kind, number.key))) for drift in drifts]
+            row += [styled(_drift(drift.get((kind, number.key)))) for drift in drifts]
             table.add_row(*row)
         return table
 
@@ -124,15 +125,14 @@ class StatisticsView:
         by_day = [numbers_of(day.snapshot) for day in self.of.days]
         for number in self.numbers():
             key = (number.what, number.key)
-            cells = [escape(number.key)]
+            cells: list[str | Text] = [number.key]
             before: Number | None = None
             for numbers in by_day:
                 now = numbers.get(key)
-                text = "" if now is None else figure(now.estimate.value)
+                cell = styled("" if now is None else figure(now.estimate.value))
                 if now is not None and before is not None:
-                    drift = Drift(before.estimate, now.estimate)
-                    text += f"\n{_drift_text(drift)}"
-                cells.append(text)
+                    cell += styled("\n", _drift(Drift(before.estimate, now.estimate)))
+                cells.append(cell)
                 before = now or before
             table.add_row(*cells)
         return table
@@ -220,10 +220,11 @@ def _ends(snapshot: StatisticsSnapshot) -> int | None:
     return snapshot.as_of_us if snapshot.as_of_us is not None else snapshot.end_us
 
 
-def _drift_text(drift: Drift | None) -> str:
+def _drift(drift: Drift | None) -> tuple[str, str]:
+    """How far a number has moved, with the style to show it in."""
     if drift is None:
-        return "new"
-    return f"[bold]{drift}[/bold]" if drift.sure and drift.widths else f"{drift}"
+        return "new", ""
+    return f"{drift}", "bold" if drift.sure and drift.widths else ""
 
 
 def figure(value: float) -> str:

@@ -8,11 +8,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
-from rich.console import Console
-from rich.markup import escape
 from rich.table import Table
 
-from cep_pipeline.cli.options import align_right, configuration_options, counted, output_console
+from cep_pipeline.cli.options import align_right, configuration_options, counted
+from cep_pipeline.cli.terminal import Terminal, output_console, styled
 
 if TYPE_CHECKING:
     from cep_pipeline.pipeline.configuration import PatternSet
@@ -69,8 +68,9 @@ def status(
             plan = tables.current_plan(pattern_set.name)
             if plan is not None:
                 console.print(
-                    f"plan of [bold]{pattern_set.name}[/]: version {plan.version} of "
-                    f"{plan.created_at:%Y-%m-%d %H:%M}, because: {escape(plan.reason)}"
+                    styled("plan of ", (pattern_set.name, "bold"), f": version {plan.version} of "),
+                    f"{plan.created_at:%Y-%m-%d %H:%M}, because: {plan.reason}",
+                    sep="",
                 )
                 _print_sharing(console, plan)
                 _print_other_planner(console, name, pattern_set, plan)
@@ -89,7 +89,7 @@ def status(
         )
 
 
-def _print_days(console: Console, name: str, tables: Any, stale: list[StaleDay]) -> None:
+def _print_days(console: Terminal, name: str, tables: Any, stale: list[StaleDay]) -> None:
     reasons: dict[date, list[str]] = {}
     for item in stale:
         about = f"{item.pattern_set}: " if item.pattern_set else ""
@@ -112,7 +112,7 @@ def _print_days(console: Console, name: str, tables: Any, stale: list[StaleDay])
         console.print(f"{counted(len({item.day for item in stale}), 'stale day')}; `cep run --stale` redoes them")
 
 
-def _print_sharing(console: Console, record: PlanRecord) -> None:
+def _print_sharing(console: Terminal, record: PlanRecord) -> None:
     """Print the cost of the patterns together and apart, where they were planned together."""
     from cep_pipeline.pipeline.plans import of_another_format
     from cep_pipeline.planning.clause_plans import workload_from_json
@@ -123,7 +123,7 @@ def _print_sharing(console: Console, record: PlanRecord) -> None:
         console.print("\n".join(summary_lines(record.plan["sharing"], workload)), highlight=False)
 
 
-def _print_other_planner(console: Console, stream: str, pattern_set: PatternSet, record: PlanRecord) -> None:
+def _print_other_planner(console: Terminal, stream: str, pattern_set: PatternSet, record: PlanRecord) -> None:
     """Say of a plan by another planner than the configured one that it stays until it is replaced."""
     made_by = [planner for planner in record.planners if planner != "trivial"]  # which some patterns take in any case
     if made_by and pattern_set.planner not in made_by:
@@ -134,15 +134,18 @@ def _print_other_planner(console: Console, stream: str, pattern_set: PatternSet,
         )
 
 
-def _print_pending(console: Console, stream: str, pattern_set: str, violation: Violation | None) -> None:
+def _print_pending(console: Terminal, stream: str, pattern_set: str, violation: Violation | None) -> None:
     if violation is not None:
         console.print(
-            f"  [bold red]it no longer fits, and no replanning has answered yet[/]: {escape(violation.reason)}\n"
-            f"  plan again: cep replan --stream {stream} --pattern-set {pattern_set}, or the DAG replanning_{stream}"
+            styled(
+                "  ", ("it no longer fits, and no replanning has answered yet", "bold red"), f": {violation.reason}\n"
+            ),
+            f"  plan again: cep replan --stream {stream} --pattern-set {pattern_set}, or the DAG replanning_{stream}",
+            sep="",
         )
 
 
-def _print_decisions(console: Console, decisions: Sequence[Decision]) -> None:
+def _print_decisions(console: Terminal, decisions: Sequence[Decision]) -> None:
     shown = Table(
         "decided (UTC)", "pattern set", "day", "by", "outcome", "plan", "reason", title="decisions about plans"
     )
@@ -156,7 +159,7 @@ def _print_decisions(console: Console, decisions: Sequence[Decision]) -> None:
             one.kind,
             one.outcome,
             f"{version} → {now}" if now is not None and now != one.plan_version else version,
-            escape(one.reason),
+            one.reason,
         )
     console.print(shown)
 
@@ -171,7 +174,7 @@ def _matches_of(unit: PublishedMatches) -> str:
 REJECTED_SHOWN = 20
 
 
-def _print_rejected(console: Console, tables: Any) -> None:
+def _print_rejected(console: Terminal, tables: Any) -> None:
     """The rejected rows of the latest days that have any."""
     days = [published.day for published in tables.days() if published.rejected]
     shown = Table("day", "file", "line", "reason", "row", title="rejected rows")
@@ -181,11 +184,11 @@ def _print_rejected(console: Console, tables: Any) -> None:
                 console.print(shown)
                 console.print(f"the first {REJECTED_SHOWN}; all are in the table quarantine")
                 return
-            shown.add_row(str(day), row["file"], str(row["line"]), escape(row["reason"]), escape(row["raw"] or ""))
+            shown.add_row(str(day), row["file"], str(row["line"]), row["reason"], row["raw"] or "")
     console.print(shown if shown.row_count else "no rejected rows")
 
 
-def _print_runs(console: Console, runs: list[RunRecord]) -> None:
+def _print_runs(console: Terminal, runs: list[RunRecord]) -> None:
     shown = Table("run", "day", "status", "started", "seconds", "events", "rejected", "matches", "error", title="runs")
     align_right(shown.columns[4:8])
     for run in runs:

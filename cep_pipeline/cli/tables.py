@@ -14,9 +14,11 @@ import click
 import pyarrow as pa
 from rich.table import Table
 
-from cep_pipeline.cli.options import Day, check_folder, configuration_options, counted, output_console, writing
+from cep_pipeline.cli.options import Day, check_folder, configuration_options, counted, writing
+from cep_pipeline.cli.terminal import output_console, say
 from cep_pipeline.errors import CepError, DataError, InputError
 from cep_pipeline.events.columns import SEQ_PER_DAY
+from cep_pipeline.foreign_text import without_formulas
 
 if TYPE_CHECKING:
     from cep_pipeline.warehouse.forgetting import ErasureReport
@@ -132,6 +134,8 @@ def _returns(text: str | None) -> str:
 def write_table(table: pa.Table, path: Path) -> None:
     """Write a table to a .parquet, .csv or .json (one object a line) file.
 
+    In a .csv file an apostrophe stands before text that a spreadsheet would run as a formula (`without_formulas`).
+
     Raises
     ------
     InputError
@@ -173,13 +177,15 @@ def _opened(schema: pa.Schema, ending: str, path: Path) -> Iterator[Callable[[pa
     elif ending == ".csv":
         place = schema.get_field_index("bindings")
         plain = schema if place < 0 else schema.set(place, pa.field("bindings", pa.string()))
+        names = without_formulas(pa.array(plain.names, pa.string())).to_pylist()
+        plain = pa.schema([field.with_name(name) for field, name in zip(plain, names, strict=True)])
 
         def write_plain(batch: pa.RecordBatch) -> None:
             if place >= 0:
                 rows = batch.column(place).to_pylist()
                 texts = [json.dumps([[bound["variable"], bound["seq"]] for bound in row]) for row in rows]
                 batch = batch.set_column(place, plain.field(place), pa.array(texts, pa.string()))
-            writer.write_batch(batch)
+            writer.write_batch(pa.record_batch(list(map(without_formulas, batch.columns)), schema=plain))
 
         with pa_csv.CSVWriter(path, plain) as writer:
             yield write_plain
@@ -292,14 +298,14 @@ def verify(config: Path, stream: str | None, days: tuple[date, ...], deep: bool)
     with ConsoleObserver(output_console(stderr=True)) as observer, observer.step("verify") as told:
         report = warehouse.verify(streams, days or None, deep=deep, told=told)
     for damage in report.damages:
-        click.echo(f"damage: {damage}")
+        say(f"damage: {damage}")
     looked = (
         f"{counted(report.tables, 'table')}, {counted(report.files, 'data file')} ({report.size_bytes / 1e6:,.1f} MB), "
         f"{counted(report.rows, 'row')}"
     )
     if report.damages:
         raise DataError(f"{counted(len(report.damages), 'damage')} in {warehouse.location}; looked at {looked}")
-    click.echo(f"no damage; looked at {looked}")
+    say(f"no damage; looked at {looked}")
 
 
 @click.command()
@@ -332,12 +338,12 @@ def relocate(config: Path, stream: str | None, from_catalog: str | None, moved: 
     with ConsoleObserver(output_console(stderr=True)) as observer, observer.step("relocate") as told:
         report = configuration.relocate_warehouse(from_catalog=from_catalog, moved=moved, told=told)
     if report.tables:
-        click.echo(
+        say(
             f"{counted(report.tables, 'table')} relocated from {report.old} to {report.new}; "
             f"{counted(report.written_files, 'file')} of metadata written. `cep verify` checks all of it"
         )
     else:
-        click.echo(f"nothing to do: the warehouse is at {report.new}")
+        say(f"nothing to do: the warehouse is at {report.new}")
 
 
 @click.command()

@@ -6,11 +6,9 @@ Compiling and loading are apart, so that a driver can compile once and ship the 
 from __future__ import annotations
 
 import ctypes
-import fcntl
 import hashlib
+import hmac
 import os
-import stat
-import tempfile
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -19,9 +17,12 @@ from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
 
+from cep_pipeline.compiled.own_folder import discard, locked, own_folder, read_file, read_secret, write_file
 from cep_pipeline.errors import InputError
 
 _DIGEST_BYTES = 32
+SECRET = "key"
+"""The file in the cache folder with the secret that the files of object code are authenticated by."""
 MOST_FILES = 8192
 """Files of object code kept in the cache folder; beyond, the older half goes."""
 _adopted: dict[str, bytes] = {}
@@ -126,7 +127,7 @@ def is_at_hand(key: str) -> bool:
     if key in _adopted:
         return True
     folder = cache_folder()
-    return folder is not None and (folder / f"{key}.o").exists()
+    return folder is not None and _file(folder, key).exists()
 
 
 def adopt(codes: Mapping[str, bytes]) -> None:
@@ -139,56 +140,54 @@ def adopt(codes: Mapping[str, bytes]) -> None:
 
 
 def cache_folder() -> Path | None:
-    """The user's own folder for object code, mode 0700; None where there is no such place.
-
-    A folder that others own or may write is not used: what is in it would be run.
-    """
+    """The user's own folder for object code; None where there is no such place, or others could change it."""
     root = os.environ.get("CEP_CACHE_DIR") or os.environ.get("XDG_CACHE_HOME")
-    try:
-        folder = (Path(root) if root else Path.home() / ".cache") / "cep_pipeline" / "kernels"
-        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-        seen = folder.stat()
-    except (OSError, RuntimeError):  # no home, a read-only or a full disk: the code stays in memory
-        return None
-    if seen.st_uid != os.getuid():
-        return None
-    if stat.S_IMODE(seen.st_mode) != 0o700:
+    if not root:
         try:
-            folder.chmod(0o700)
-        except OSError:
+            root = str(Path.home() / ".cache")
+        except RuntimeError:  # no home: the code stays in memory
             return None
-    return folder
+    return own_folder(root, "cep_pipeline", "kernels")
+
+
+def _file(folder: Path, key: str) -> Path:
+    """The file of a key; earlier versions kept code without an authentication code, in KEY.o."""
+    return folder / f"{key}.mac.o"
+
+
+def _authentication(secret: bytes, key: str, code: bytes | memoryview) -> bytes:
+    """The keyed digest of code and of the key that it is kept under: only who knows the secret can make it."""
+    made = hmac.new(secret, f"{key}\0".encode(), "sha256")
+    made.update(code)
+    return made.digest()
 
 
 def read_cached(key: str) -> bytes | None:
-    """Object code kept under a key; None where there is none, or a file that is not whole."""
+    """Object code kept under a key; None where there is none. A file that this user did not write so is deleted."""
     folder = cache_folder()
     if folder is None:
         return None
-    try:
-        data = (folder / f"{key}.o").read_bytes()
-    except OSError:
+    path = _file(folder, key)
+    data = read_file(path)
+    if data is None:
         return None
-    digest, code = data[:_DIGEST_BYTES], data[_DIGEST_BYTES:]
-    return code if hashlib.sha256(code).digest() == digest else None
+    secret = read_secret(folder / SECRET)
+    if secret is None:
+        return None
+    if not hmac.compare_digest(_authentication(secret, key, memoryview(data)[_DIGEST_BYTES:]), data[:_DIGEST_BYTES]):
+        discard(path)
+        return None
+    return data[_DIGEST_BYTES:]
 
 
 def write_cached(key: str, code: bytes) -> None:
     """Keep object code; readers see the whole file or none. Without a usable folder nothing is kept."""
     folder = cache_folder()
-    if folder is None:
+    secret = None if folder is None else read_secret(folder / SECRET)
+    if folder is None or secret is None:
         return
-    try:
-        handle, name = tempfile.mkstemp(dir=folder, prefix=f"{key}.")
-    except OSError:
-        return
-    try:
-        with os.fdopen(handle, "wb") as file:
-            file.write(hashlib.sha256(code).digest() + code)
-        Path(name).replace(folder / f"{key}.o")
+    if write_file(_file(folder, key), _authentication(secret, key, code) + code):
         _drop_oldest(folder)
-    except OSError:
-        Path(name).unlink(missing_ok=True)
 
 
 @contextmanager
@@ -198,26 +197,16 @@ def compiling(key: str) -> Iterator[None]:
     if folder is None:
         yield
         return
-    lock = folder / f"{key}.lock"
-    try:
-        file = lock.open("w")
-    except OSError:  # a full or a read-only disk: several may compile
+    with locked(folder / f"{key}.lock"):
         yield
-        return
-    with file:
-        fcntl.flock(file, fcntl.LOCK_EX)
-        try:
-            yield
-        finally:
-            lock.unlink(missing_ok=True)
 
 
 def _drop_oldest(folder: Path) -> None:
     """Keep the folder from growing for ever."""
     files = [entry for entry in os.scandir(folder) if entry.name.endswith(".o")]
     if len(files) > MOST_FILES:
-        for entry in sorted(files, key=lambda entry: entry.stat().st_mtime)[: len(files) // 2]:
-            Path(entry.path).unlink(missing_ok=True)
+        for entry in sorted(files, key=lambda entry: entry.stat(follow_symlinks=False).st_mtime)[: len(files) // 2]:
+            discard(Path(entry.path))
 
 
 LIBRARY_FUNCTIONS = ("memset", "memcpy", "memmove", "sqrt", "log", "fmod")

@@ -1,11 +1,13 @@
 from __future__ import annotations
 
 import re
+import unicodedata
 from collections.abc import Iterator
 from dataclasses import replace
 from datetime import UTC, date, datetime, timedelta
 from pathlib import Path
 from typing import Any
+from urllib.parse import quote, urlencode
 
 import pyarrow as pa
 import pytest
@@ -24,13 +26,14 @@ from tests.statistics.market import market, parse
 
 MONDAY = date(2013, 10, 7)
 STARTED = datetime(2013, 10, 8, 4, 0, tzinfo=UTC)
-HOSTILE = "<script>alert('rows')</script>"
+HOSTILE = "<script>alert('rows')</script>\x1b[2J\u202e"
 STATISTICS = StatisticsSnapshot(
     "trades", 1_000, 0, 80_000_000, (LeafRate("IBM < 3", 12.5, 1_000, Source.COUNT, 12.0, 13.0, worst_per_s=40.25),)
 )
 RUN_PAGE = "/cep/run?stream=trades&run_id=backfill__1&day=2013-10-07"
 PLAN_PAGE = "/cep/plan?stream=trades&pattern_set=market&version=1"
-PAGES = ["/cep/", "/cep/?stream=trades", "/cep/decisions", RUN_PAGE, PLAN_PAGE]
+HAND_PAGE = "/cep/run?" + urlencode({"stream": "trades", "run_id": f"by hand & {HOSTILE}", "day": "2013-10-08"})
+PAGES = ["/cep/", "/cep/?stream=trades", "/cep/decisions", RUN_PAGE, HAND_PAGE, PLAN_PAGE]
 
 
 @pytest.fixture(scope="module")
@@ -120,6 +123,21 @@ def configuration(tmp_path_factory: pytest.TempPathFactory) -> Path:
             started_at=STARTED + timedelta(days=1),
             finished_at=STARTED + timedelta(days=1, seconds=2),
             error=f"trades.csv:4: {HOSTILE}",
+            steps=(RunStep(HOSTILE, 1.5, {HOSTILE: 7}),),
+            matches={f"market.{HOSTILE}": 1},
+            plans={HOSTILE: 1},
+            validation={
+                "success": False,
+                "results": [
+                    {
+                        "expectation": HOSTILE,
+                        "arguments": {HOSTILE: HOSTILE},
+                        "severity": HOSTILE,
+                        "success": False,
+                        "unexpected_count": 3,
+                    }
+                ],
+            },
         )
     )
     tables.record_decision(
@@ -146,6 +164,11 @@ def viewer(airflow_app: Any, client: Any) -> Any:
     token = airflow_app.state.auth_manager.generate_jwt(SimpleAuthManagerUser(username="ada", role="viewer"))
     client.headers["Authorization"] = f"Bearer {token}"
     return client
+
+
+def hidden(html: str) -> list[str]:
+    """The characters that a reader does not see, or that move others."""
+    return [one for one in html if one not in "\n\t" and unicodedata.category(one) in ("Cc", "Cf", "Cs", "Zl", "Zp")]
 
 
 def text(html: str) -> str:
@@ -180,6 +203,20 @@ def test_a_user_without_the_right_to_plugin_pages_is_refused(
     )
     for path in PAGES:
         assert viewer.get(path).status_code == 403
+
+
+def test_every_page_is_tried_with_hostile_values(viewer: Any) -> None:
+    """Names, reasons, errors and arguments are shown as text, in values and addresses; nothing of them is hidden."""
+    from cep_plugin import PREFIX, app
+
+    assert {f"{PREFIX}{route.path}" for route in app.routes} == {path.partition("?")[0] for path in PAGES}
+    for path in PAGES:
+        answer = viewer.get(path)
+        assert answer.status_code == 200
+        assert "<script" not in answer.text.lower() and hidden(answer.text) == []
+        shown = "&lt;script&gt;alert(&#39;rows&#39;)&lt;/script&gt;\\x1b[2J\\u202e" in answer.text
+        assert shown is (path != PLAN_PAGE)
+        assert not re.search(r"""(href|class)=[^"]|href="[^/"?#]""", answer.text)
 
 
 @pytest.mark.parametrize("path", ["/cep/docs", "/cep/redoc", "/cep/openapi.json"])
@@ -221,7 +258,7 @@ def test_a_violation_that_waits_leads_to_its_replanning(
         answer = viewer.get(path)
         assert waits in text(answer.text)
         assert '<a href="/dags/replanning_trades">Trigger the replanning</a>' in answer.text
-        assert HOSTILE not in answer.text
+        assert "<script" not in answer.text and hidden(answer.text) == []
     address = f"/dags/replanning_trades/runs/{violation.run_id}"
     trigger = '<a href="/dags/replanning_trades">Trigger the replanning</a>'
     for failed in (False, True):
@@ -268,7 +305,7 @@ def test_a_plan_of_many_patterns_is_a_list_that_leads_to_each(viewer: Any, confi
         )
     path = "/cep/plan?stream=trades&pattern_set=many&version=1"
     whole = viewer.get(path)
-    assert whole.status_code == 200 and "<script" not in whole.text
+    assert whole.status_code == 200 and "<script" not in whole.text and hidden(whole.text) == []
     assert "the 30 that cost most by themselves" in whole.text and "invariants: " not in whole.text
     links = [link.replace("&amp;", "&") for link in re.findall(r'href="([^"]+)"', whole.text) if "pattern=" in link]
     assert links == [f"{path}&pattern={name}" for name in names]
@@ -310,14 +347,14 @@ def test_a_failed_run_shows_its_error(viewer: Any) -> None:
     [
         ("/cep/?stream=../../etc", 404),
         ("/cep/?stream=" + "x" * 300, 422),
-        (f"/cep/?stream={HOSTILE}", 404),
+        (f"/cep/?stream={quote(HOSTILE)}", 404),
         ("/cep/run?stream=trades&run_id=backfill__1", 404),
         ("/cep/run?stream=trades&run_id=backfill__1&day=monday", 422),
         ("/cep/run?stream=trades&run_id=' OR 1=1 --&day=2013-10-07", 404),
         ("/cep/plan?stream=trades&pattern_set=market&version=2", 404),
         ("/cep/plan?stream=trades&pattern_set=market&version=0", 422),
         ("/cep/plan?stream=trades&pattern_set=none&version=1", 404),
-        (f"/cep/plan?stream=trades&pattern_set=market&version=1&pattern={HOSTILE}", 404),
+        (f"/cep/plan?stream=trades&pattern_set=market&version=1&pattern={quote(HOSTILE)}", 404),
         ("/cep/nothing", 404),
     ],
 )
@@ -325,7 +362,7 @@ def test_a_wrong_request_is_refused_and_not_echoed_as_a_page(viewer: Any, path: 
     answer = viewer.get(path)
     assert answer.status_code == status
     if answer.headers["content-type"].startswith("text/html"):
-        assert "<script" not in answer.text
+        assert "<script" not in answer.text and hidden(answer.text) == []
 
 
 def test_runs_of_airflow_lead_to_their_dag_run_and_others_do_not(viewer: Any, monkeypatch: pytest.MonkeyPatch) -> None:

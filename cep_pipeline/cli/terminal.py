@@ -1,0 +1,57 @@
+"""All that commands print: no text from data or configuration controls the terminal, or is taken for markup.
+
+Commands print by `say`, `say_json` and a `Terminal`, and never by click or rich themselves; ruff refuses those.
+"""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any
+
+import click
+from rich.console import Console
+from rich.text import Text
+
+from cep_pipeline.foreign_text import visible
+
+if TYPE_CHECKING:
+    from rich.status import Status
+
+PIPE_WIDTH = 160
+
+
+def say(text: str, *, err: bool = False, nl: bool = True) -> None:
+    """Print text to stdout, or to stderr."""
+    click.echo(visible(text), err=err, nl=nl)
+
+
+def say_json(value: Any, *, allow_nan: bool = True) -> None:
+    """Print a value as JSON, in which all but ASCII is escaped."""
+    click.echo(json.dumps(value, indent=1, allow_nan=allow_nan).replace("\x7f", "\\u007f"))
+
+
+def styled(*parts: str | tuple[str, str]) -> Text:
+    """Text of several parts, each plain or with a style, such as `("violated", "bold red")`."""
+    pairs = ((part, "") if isinstance(part, str) else part for part in parts)
+    return Text.assemble(*((visible(text), style) for text, style in pairs))
+
+
+class Terminal(Console):
+    """A console that shows each string as it is: cells, titles and lines have no markup; `styled` gives them style."""
+
+    def __init__(self, **options: Any) -> None:
+        super().__init__(markup=False, emoji=False, **options)
+
+    def render_str(self, text: str, **options: Any) -> Text:
+        """Make what is shown of a string; rich calls this for all strings in whatever is printed."""
+        return super().render_str(visible(text), **options)
+
+    def status(self, status: Any, **options: Any) -> Status:
+        """A spinner with a text beside it."""
+        return super().status(styled(status) if isinstance(status, str) else status, **options)
+
+
+def output_console(*, stderr: bool = False) -> Terminal:
+    """The console for tables: as wide as the terminal, or wide enough for a file or a pipe."""
+    console = Terminal(stderr=stderr)
+    return console if console.is_terminal else Terminal(stderr=stderr, width=PIPE_WIDTH)

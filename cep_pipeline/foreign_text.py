@@ -1,0 +1,75 @@
+"""Text from data or configuration, made harmless for what shows it: terminals, pages, charts, spreadsheets.
+
+Whatever shows such text calls one of these functions: commands for all that they print (`cli/terminal.py`), the pages
+of Airflow for each value in them.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+_INVISIBLE = re.compile(
+    "[\x00-\x08\x0b-\x1f\x7f-\x9f"  # control characters but tab and line feed, those of 8 bits too
+    "\xad\u0600-\u0605\u061c\u06dd\u070f\u0890\u0891\u08e2\u180e"  # marks without a width of their own
+    "\u200b-\u200f\u2028-\u202e\u2060-\u206f\ufeff\ufff9-\ufffb"  # zero width, line ends, order of writing
+    "\ud800-\udfff"  # bytes of file names that are no UTF-8
+    "\U000110bd\U000110cd\U00013430-\U0001343f\U0001bca0-\U0001bca3\U0001d173-\U0001d17a\U000e0000-\U000e0fff]"
+)
+"""Characters of Unicode that are seen by what they do: control, format, surrogates, separators of lines."""
+
+
+def visible(text: str) -> str:
+    r"""Write each character that a reader would not see as Python writes it: nothing of a text controls what shows it.
+
+    Line feeds and tabs stay: texts of several lines are shown as such.
+
+    Examples
+    --------
+    >>> visible("\x1b]0;title\x07 abc\u202egpj.exe")
+    '\\x1b]0;title\\x07 abc\\u202egpj.exe'
+    >>> visible("[/b] café: nothing to hide")
+    '[/b] café: nothing to hide'
+    """
+    return text if text.isprintable() else _INVISIBLE.sub(lambda found: repr(found[0])[1:-1], text)
+
+
+_FORMULA = r"^'*[=+\-@＝＋－＠\t\r\n](?s:.)"
+_NUMBER = r"^[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?$"
+
+
+def without_formulas(column: pa.Array) -> pa.Array:
+    """Keep spreadsheets from reading text as a formula: such text gets an apostrophe before it, as one would type it.
+
+    Text that begins with `=`, `+`, `-`, `@`, a tab or a line end is a formula to a spreadsheet, or becomes one; numbers
+    and single characters are not. Text that begins so behind apostrophes gets one more: whoever removes the first
+    apostrophe of each text that begins so has what there was.
+
+    Parameters
+    ----------
+    column
+        Of any type; only a column of text is changed.
+
+    Examples
+    --------
+    >>> import pyarrow as pa
+    >>> without_formulas(pa.array(["=1+1", "-5", "-", "a=b", "'=1", "'s", None])).to_pylist()
+    ["'=1+1", '-5', '-', 'a=b', "''=1", "'s", None]
+    """
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    if pa.types.is_dictionary(column.type):
+        values = without_formulas(column.dictionary)
+        return pa.DictionaryArray.from_arrays(column.indices, values, ordered=column.type.ordered)
+    if not (pa.types.is_string(column.type) or pa.types.is_large_string(column.type)):
+        return column
+    formulas = pc.match_substring_regex(column, _FORMULA)
+    if not pc.any(formulas).as_py():
+        return column
+    formulas = pc.and_not(formulas, pc.match_substring_regex(column, _NUMBER))
+    marked = pc.binary_join_element_wise(pa.scalar("'", column.type), column, pa.scalar("", column.type))
+    return pc.if_else(formulas, marked, column)

@@ -1,0 +1,233 @@
+"""Symbols, names, files and reasons that are markup, commands to a terminal or formulas, through every command."""
+
+from __future__ import annotations
+
+import csv
+import json
+import re
+import shutil
+import unicodedata
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from cep_pipeline.cli import COMMANDS
+from cep_pipeline.cli.terminal import Terminal, styled
+from cep_pipeline.foreign_text import visible
+from tests.cli.command_line import Done, cep
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+MARKUP = "[/b] [red]gone[/red] :smile:"
+CONTROL = "\x1b]0;pwned\x07\x1b[2J\x9b31m\u202egpj.exe\u2066\u200b\x7f"
+HOSTILE = MARKUP + CONTROL
+FILE = f"[/b] [red] :smile: {CONTROL}"  # a closing tag in a path is the end of a folder and the begin of a name
+FOLDER = f"[/i] {CONTROL}"
+FORMULA = '=HYPERLINK("x")'
+SYMBOLS = (HOSTILE, FORMULA, "-5", "<script>alert(1)</script>")
+DAYS = ("2024-03-04", "2024-03-05")
+PATTERNS = """\
+NAME falls PATTERN SEQ("[/b]" a, Any b) WHERE a.symbol != '[/b] [red]x' AND a.price > b.price WITHIN 1 hour
+    RETURN b.symbol AS sym, a.price AS first;
+NAME any_two PATTERN SEQ(Any a, "[/b]" b, Any c) WHERE a.symbol = '[/b]' AND c.price > 0 WITHIN 2 hours
+"""
+OVER_FILES = ("--patterns", "p[/b].sase", "--schema", "s.yaml", "--events", f"raw/{DAYS[0]} {FILE}.csv")
+WRONG = f"{HOSTILE} no such thing"
+
+CALLS: dict[str, list[tuple[str, ...]]] = {
+    "run": [
+        ("--master", "local[2]", "--run-id", "run [/b] two", "--redo"),
+        ("--stream", WRONG),
+        ("--pattern-set", WRONG),
+        ("--steps", WRONG),
+        ("--config", WRONG),
+        ("--day", WRONG),
+    ],
+    "detect": [
+        (*OVER_FILES, "--out", f"{FILE}.csv"),
+        (*OVER_FILES, "--adapt", "--every", "2 events", "--out", f"adapted {FILE}.parquet"),
+        (*OVER_FILES, "--output", "compressed", "--out", f"c {FILE}.parquet"),
+        (*OVER_FILES, "--param", f"{WRONG}=x", "--out", "x.csv"),
+        (*OVER_FILES[:-1], WRONG, "--out", "x.csv"),
+        ("--patterns", "wrong.sase", *OVER_FILES[2:], "--out", "x.csv"),
+    ],
+    "expand": [("by hand.parquet",), ("by hand.parquet", "--out", "h.csv"), ("by hand.parquet", "--pattern", WRONG)],
+    "plan": [(), OVER_FILES, (*OVER_FILES, "--compare"), ("--planner", WRONG), ("--out", f"{FILE}.json")],
+    "explain": [(), ("--analyze", *OVER_FILES), ("--plan", "plan.json"), ("--pattern", WRONG)],
+    "statistics": [(), ("--days", "2"), ("--json",), ("--chart", f"{FILE}.svg"), ("--match", WRONG), OVER_FILES],
+    "invariants": [(), ("--check",), ("--json",), ("--as-of", WRONG)],
+    "replan": [
+        ("--reason", HOSTILE, "--planner", "greedy", "--force"),
+        ("--reason", HOSTILE, "--force", "--json"),
+        ("--explain", "--dry-run", "--reason", HOSTILE),
+        ("--pattern", WRONG),
+    ],
+    "matches": [(), ("--count",), ("--out", f"m {FILE}.csv"), ("--pattern", WRONG), ("--out", f"{FILE}.txt")],
+    "status": [(), ("--rejected", "--decisions", "50"), ("--stream", WRONG), ("--data", WRONG)],
+    "maintain": [("--keep-days", "0"), ("--stream", WRONG)],
+    "verify": [("--deep",), ("--stream", WRONG), ("--config", "damaged/pipeline.yaml", "--deep")],
+    "relocate": [("--config", "copied/pipeline.yaml", "--moved"), (), ("--from-catalog", WRONG)],
+    "package": [("--out", f"{FILE}/none/x.tar.gz")],
+    "forget": [
+        ("--where", "symbol = '[/b]'", "--dry-run"),
+        ("--where", f"{WRONG}"),
+        ("--where", f"symbol = '{WRONG}'", "--dry-run"),
+    ],
+    "generate": [("--days", "1", "--events-per-day", "100", "--out", FILE)],
+    "schema": [("tables", "--markdown", "--part", WRONG), ("stream", "--out", f"{FILE}/none/x.json")],
+    "bench": [(WRONG,), ("mechanisms", "--out", f"{FILE}/none/x.md")],
+    "experiment": [(WRONG,), ("lazy_nfa", "--out", f"{FILE}/none/x.md")],
+    "help": [(WRONG,), ("language", WRONG)],
+}
+"""Command -> calls of it in which something hostile is read, found or refused."""
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory, spark: SparkSession) -> Iterator[Path]:
+    """A published stream in a folder with a hostile name; symbols, files, run ids and rejected rows are hostile."""
+    folder = tmp_path_factory.mktemp("project") / FOLDER
+    (folder / "raw").mkdir(parents=True)
+    for number, day in enumerate(DAYS):
+        rows = [
+            (f"{day} 10:{minute:02}:00", "[/b]" if minute % 2 else SYMBOLS[minute // 2 % len(SYMBOLS)], 100 - minute)
+            for minute in range(20)
+        ]
+        rows += [(f"{day} 11:00:00", "[/b]", HOSTILE), (HOSTILE, "[/b]", number)]
+        file = folder / "raw" / f"{day} {FILE}.csv"
+        file.parent.mkdir()
+        with file.open("w", newline="") as content:
+            csv.writer(content).writerows([("time", "symbol", "price"), *rows])
+    schema = {
+        "name": "ticks",
+        "base_type": "Any",
+        "type_attribute": "symbol",
+        "timezone": "UTC",
+        "timestamp": {"column": "time", "format": "iso"},
+        "attributes": {"symbol": "string", "price": "int64"},
+        "source": {"format": "csv", "path": f"{{day:%Y-%m-%d}} {FILE.replace('[', '[[]')}.csv"},
+        "quality": {"max_rejected_share": 0.5},
+    }
+    stream = {"schema": "s.yaml", "data": "raw", "pattern_sets": {"both": {"file": "p[/b].sase"}}}
+    (folder / "s.yaml").write_text(json.dumps(schema))
+    for name in ("[", "adapted [", "c [", "m [", "p["):
+        (folder / name).mkdir()
+    (folder / "p[/b].sase").write_text(PATTERNS)
+    (folder / "wrong.sase").write_text(f"NAME wrong PATTERN SEQ({MARKUP}{CONTROL} a) WITHIN 1 hour")
+    settings = {"streams": {"ticks": stream}, "warehouse": {"location": "warehouse"}, "spark": {"slices_per_core": 2}}
+    (folder / "pipeline.yaml").write_text(json.dumps(settings))
+    done = cep("run", "--master", "local[2]", "--run-id", f"run {HOSTILE}", folder=folder)
+    assert done.code == 0, done.errors
+    assert cep("plan", *OVER_FILES, "--out", "plan.json", folder=folder).code == 0
+    plan = (folder / "plan.json").read_text()
+    (folder / "plan.json").write_text(plan.replace('"falls"', json.dumps(f"falls {HOSTILE}")))
+    assert cep("detect", *OVER_FILES, "--output", "compressed", "--out", "c.parquet", folder=folder).code == 0
+    shutil.copytree(folder, folder / "copied", ignore=shutil.ignore_patterns("copied"))
+    shutil.copytree(folder / "copied", folder / "damaged")
+    assert cep("relocate", "--config", "damaged/pipeline.yaml", "--moved", folder=folder).code == 0
+    for file in (folder / "damaged" / "warehouse").rglob("*.parquet"):
+        file.unlink()
+    write_compressed_by_hand(folder)
+    yield folder
+
+
+def write_compressed_by_hand(folder: Path) -> None:
+    """A compressed file whose pattern has a name that no pattern file can give it."""
+    table = pq.read_table(folder / "c.parquet")
+    column = table.column_names.index("pattern")
+    names = pa.array([f"{name} {HOSTILE}" for name in table.column("pattern").to_pylist()])
+    metadata = {
+        key: json.dumps(renamed(json.loads(value))).encode() if value[:1] in b"[{" else value
+        for key, value in (table.schema.metadata or {}).items()
+    }
+    pq.write_table(
+        table.set_column(column, "pattern", names).replace_schema_metadata(metadata), folder / "by hand.parquet"
+    )
+
+
+def renamed(value: object) -> object:
+    """A document with the hostile names of the patterns."""
+    if isinstance(value, dict):
+        return {renamed(name): renamed(item) for name, item in value.items()}
+    if isinstance(value, list):
+        return [renamed(item) for item in value]
+    return f"{value} {HOSTILE}" if value in ("falls", "any_two") else value
+
+
+def hidden(text: str) -> list[str]:
+    """The characters of a text that its reader does not see, or that move others."""
+    return [one for one in text if one not in "\n\t" and unicodedata.category(one) in ("Cc", "Cf", "Cs", "Zl", "Zp")]
+
+
+def assert_harmless(done: Done) -> None:
+    assert hidden(done.output + done.errors) == []
+    assert "Traceback" not in done.errors
+
+
+def test_every_command_is_tried() -> None:
+    assert list(CALLS) == [name for name in COMMANDS if name in CALLS]
+    assert set(COMMANDS) - set(CALLS) == set(), "a new command needs calls with hostile texts"
+
+
+@pytest.mark.parametrize(("command", "number"), [(name, n) for name, calls in CALLS.items() for n in range(len(calls))])
+def test_no_text_controls_the_terminal(folder: Path, command: str, number: int) -> None:
+    arguments = CALLS[command][number]
+    done = cep(command, *arguments, folder=folder)
+    assert_harmless(done)
+    wrong = any(mark in argument for argument in arguments for mark in (WRONG, "/none/", ".txt", "wrong.", "damaged/"))
+    accepted = any(mark in argument for argument in arguments for mark in ("--param", "--data", "symbol = "))
+    assert (done.code != 0) is (wrong and not accepted), done
+    assert done.output + done.errors
+
+
+def test_values_are_shown_as_they_are(folder: Path) -> None:
+    """No part of a value is taken for markup, and what is not seen is spelled."""
+    calls = [("matches", "--limit", "500", "--pattern", "falls"), ("status", "--rejected")]
+    calls += [("expand", "c.parquet", "--pattern", "falls", "--first", "500")]
+    for call in calls:
+        shown = cep(*call, folder=folder).output
+        for word in ("[/b]", "[red]gone[/red]", ":smile:", "\\x1b]0;pwned"):
+            assert word in shown, call
+
+
+def test_a_spreadsheet_finds_no_formula(folder: Path) -> None:
+    """In CSV such text has an apostrophe before it; numbers, and the other formats, are as they were."""
+    found = {}
+    for ending in ("csv", "json", "parquet"):
+        assert cep("expand", "c.parquet", "--pattern", "falls", "--out", f"f.{ending}", folder=folder).code == 0
+    with (folder / "f.csv").open(newline="") as file:
+        found["csv"] = [row["sym"] for row in csv.DictReader(file)]
+    found["json"] = [json.loads(line)["sym"] for line in (folder / "f.json").read_text().splitlines()]
+    found["parquet"] = pq.read_table(folder / "f.parquet")["sym"].to_pylist()
+    assert found["json"] == found["parquet"]
+    assert {FORMULA, "-5", HOSTILE} <= set(found["json"])
+    assert found["csv"] == [f"'{text}" if text == FORMULA else text for text in found["json"]]
+
+
+def test_the_chart_is_xml_without_commands(folder: Path) -> None:
+    from xml.etree import ElementTree
+
+    assert cep("statistics", "--chart", "c.svg", folder=folder).code == 0
+    drawn = (folder / "c.svg").read_text()
+    assert hidden(drawn) == []
+    assert "[/b]" in "".join(ElementTree.fromstring(drawn).itertext())
+
+
+def test_a_terminal_gets_styles_from_us_alone(capsys: pytest.CaptureFixture[str]) -> None:
+    from rich.table import Table
+
+    console = Terminal(force_terminal=True, width=300, color_system="truecolor")
+    table = Table("a", HOSTILE, title=HOSTILE, caption=HOSTILE)
+    table.add_row(HOSTILE, styled("x", (HOSTILE, "bold red")))
+    console.print(table)
+    console.print(HOSTILE, styled(HOSTILE))
+    console.rule(HOSTILE)
+    with console.status(HOSTILE):
+        pass
+    shown = re.sub(r"\x1b\[(\?25[lh]|[0-9;]*m|\d*[AK]|2K|\d*G)|\r", "", capsys.readouterr().out)
+    assert hidden(shown) == []
+    assert shown.count(visible(HOSTILE)) >= 8
