@@ -9,7 +9,12 @@ from functools import cached_property
 from typing import Any, Literal, TypeAlias
 
 from cep_pipeline.planning.numbers.logarithms import ln_sum
-from cep_pipeline.planning.orderings import DecidingComparison, comparison_from_json, comparison_to_json
+from cep_pipeline.planning.orderings import (
+    DecidingComparison,
+    comparison_from_json,
+    comparison_to_json,
+    positions_of,
+)
 from cep_pipeline.planning.trees import Join, OrderOrTree, nodes_of, shape_of, tree_from_json, tree_to_json
 from cep_pipeline.statistics.snapshot import Selectivity, Source
 
@@ -328,7 +333,7 @@ def clause_to_json(plan: ClausePlan) -> dict[str, Any]:
 
 
 def clause_from_json(content: Mapping[str, Any]) -> ClausePlan:
-    """Read what `clause_to_json` wrote; KeyError, TypeError or ValueError where it is none."""
+    """Read what `clause_to_json` wrote, of the form of `forms_of_clauses`; ValueError where it fits no clause."""
     plan = ClausePlan(
         clause=content["clause"],
         steps=tuple(PlanStep(**_expected_from_json(step)) for step in content["steps"]),
@@ -344,9 +349,32 @@ def clause_from_json(content: Mapping[str, Any]) -> ClausePlan:
         negations=tuple(PlacedNegation(**_tupled(negation)) for negation in content["negations"]),
         ln_waiting=content["ln_waiting"],
     )
-    if list(plan.order) != content["order"]:
+    if list(plan.order) != list(content["order"]):
         raise ValueError(f"the steps bind {', '.join(plan.order)}, the order is {', '.join(content['order'])}")
+    for comparison in plan.comparisons:
+        if max(positions_of(comparison.chosen) + positions_of(comparison.rejected)) >= len(plan.steps):
+            raise ValueError(f"a comparison is of more variables than the {len(plan.steps)} of the clause")
     return plan
+
+
+def forms_of_clauses() -> dict[Any, Any]:
+    """The JSON forms of the parts of a plan that are not written as an object with their fields."""
+    from cep_pipeline.documents import form_of, nested
+
+    tree = nested(str, MOST_DEPTH, sides=2)
+    forms: dict[Any, Any] = {
+        Join: tree,
+        NodeUse: tuple[form_of(str), form_of(int), list[form_of(str)]],  # type: ignore[misc]
+        TestedCondition: form_of(Selectivity, {"text": str, "agreement": bool, "correction": float | None}),
+    }
+    side = nested(int, MOST_DEPTH)
+    forms[DecidingComparison] = form_of(DecidingComparison, {"chosen": side, "rejected": side})
+    forms[ClausePlan] = form_of(ClausePlan, {"order": tuple[str, ...]}, forms)
+    return forms
+
+
+MOST_DEPTH = 256
+"""Joins of a tree below each other, at most, in a plan that is read."""
 
 
 def _expected_to_json(expected: PlanStep | PlanNode) -> dict[str, Any]:
@@ -507,7 +535,7 @@ def workload_to_json(workload: WorkloadPlan) -> dict[str, Any]:
 
 
 def workload_from_json(content: Mapping[str, Any]) -> WorkloadPlan:
-    """Read what `workload_to_json` wrote; KeyError, TypeError or ValueError where it is none."""
+    """Read what `workload_to_json` wrote; ValueError where its numbers are none of a workload."""
     shared = tuple(
         SharedPlanNode(
             **{**work, "uses": tuple(NodeUse(pattern, clause, tuple(names)) for pattern, clause, names in work["uses"])}

@@ -205,7 +205,7 @@ def comparison_to_json(comparison: DecidingComparison) -> dict[str, Any]:
 
 
 def comparison_from_json(content: Mapping[str, Any]) -> DecidingComparison:
-    """Read what `comparison_to_json` wrote; KeyError, TypeError or ValueError where it is none."""
+    """Read what `comparison_to_json` wrote; ValueError where it is no comparison that decided anything."""
     sides = {"chosen": _tuples(content["chosen"]), "rejected": _tuples(content["rejected"])}
     return DecidingComparison(**{**content, **sides})
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
-from functools import cached_property
+from functools import cache, cached_property
 from typing import Any
 
 from cep_pipeline.errors import InputError, PlanError
@@ -18,6 +18,7 @@ from cep_pipeline.planning.clause_plans import (
     WorkloadPlan,
     clause_from_json,
     clause_to_json,
+    forms_of_clauses,
     workload_from_json,
     workload_to_json,
 )
@@ -195,7 +196,10 @@ class Plan:
         InputError
             `content` is of another version, or no plan; `source` names it in the message.
         """
+        from cep_pipeline.documents import check_form
+
         check_version(content, VERSION, "plan", source)
+        check_form(_form(), content, "plan", source, "make the plan again")
         try:
             return cls(
                 alpha=content["alpha"],
@@ -216,8 +220,16 @@ class Plan:
                 sharing=content["sharing"],
                 workload=None if content["workload"] is None else workload_from_json(content["workload"]),
             )
-        except (KeyError, TypeError, ValueError, AttributeError) as error:
-            raise InputError(f"{source}: no plan: {error!r}; make the plan again") from error
+        except (ValueError, RecursionError) as error:
+            raise InputError(f"{source}: no plan: {error}; make the plan again") from error
+
+
+@cache
+def _form() -> Any:
+    """The JSON form of a plan."""
+    from cep_pipeline.documents import form_of
+
+    return form_of(Plan, {"version": int, "plan_id": str}, forms_of_clauses())
 
 
 def validate(plan: Plan, patterns: Iterable[Pattern]) -> None:

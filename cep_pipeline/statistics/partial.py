@@ -112,7 +112,12 @@ class PartialStatistics:
     @classmethod
     def from_json(cls, content: Mapping[str, Any], source: str = "partial statistics") -> PartialStatistics:
         """Read what `to_json` wrote; raises InputError where `content` is something else."""
+        from cep_pipeline.documents import check_form, form_of
+
         check_version(content, VERSION, "part of the statistics", source)
+        counts = {PairCount: form_of(tuple[int, int, float, float, float])}
+        form = form_of(PartialStatistics, {"version": int}, counts)
+        check_form(form, content, "part of the statistics", source, "estimate the statistics again")
         try:
             return cls(
                 stream=content["stream"],
@@ -123,10 +128,8 @@ class PartialStatistics:
                 conditions={key: PairCount(*counts) for key, counts in content["conditions"].items()},
                 orders={key: PairCount(*counts) for key, counts in content["orders"].items()},
             )
-        except (KeyError, TypeError, ValueError, AttributeError) as error:
-            raise InputError(
-                f"{source}: no part of the statistics: {error!r}; estimate the statistics again"
-            ) from error
+        except ValueError as error:
+            raise InputError(f"{source}: no part of the statistics: {error}; estimate the statistics again") from error
 
 
 def _added(one: Mapping[str, PairCount], other: Mapping[str, PairCount]) -> dict[str, PairCount]:

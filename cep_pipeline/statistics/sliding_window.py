@@ -434,7 +434,7 @@ class SlidingWindow:
         try:
             window = cls(content["statistic"], content["width"], content["epsilon"])
             window.hold(np.array(content["spans"], np.int64), np.array(content["sums"], np.float64))
-        except (KeyError, TypeError, ValueError, OverflowError) as error:
+        except (KeyError, TypeError, ValueError, OverflowError, RecursionError) as error:
             raise InputError(f"{source}: no histogram: {error!r}; estimate the statistics again") from error
         return window
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cache, cached_property
 from typing import Any
 
 import numpy as np
@@ -248,6 +248,32 @@ DAY_US = 25 * 3_600_000_000
 """How long bins and tested pairs are remembered: the longest day of a clock that is put back."""
 _EVENTS = ""
 """The key that all events of the stream are counted by."""
+
+
+@cache
+def _form() -> Any:
+    """The JSON form of a state."""
+    from cep_pipeline.documents import form_of
+
+    arrays = tuple[tuple[str, str], ...]
+    return form_of(
+        {
+            "version": int,
+            "stream": str,
+            "window": tuple[int | None, int | None],
+            "epsilon": float,
+            "leaves": tuple[str, ...],
+            "scopes": tuple[tuple[str, tuple[str, ...], tuple[str, ...]], ...],
+            "events": int,
+            "since_us": int | None,
+            "latest_us": int | None,
+            "counts": arrays,
+            "bins": {"first": int, "counts": str},
+            "sums": arrays,
+            "clock": form_of({"events": int, "marks": str}) | None,
+            "checksum": str,
+        }
+    )
 
 
 class WindowedStatistics:
@@ -519,7 +545,10 @@ class WindowedStatistics:
         InputError
             `content` is of another version (`OtherVersion`), damaged, or no state; `source` names it in the message.
         """
+        from cep_pipeline.documents import check_form
+
         check_version(content, VERSION, "state of statistics", source)
+        check_form(_form(), content, "state of the statistics", source, "estimate the statistics again")
         try:
             whole = {key: value for key, value in content.items() if key != "checksum"}
             if digest_of(whole) != content["checksum"]:

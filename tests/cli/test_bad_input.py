@@ -198,7 +198,7 @@ def test_a_wrong_pattern_over_files(project: Project) -> None:
         (("matches", "--out", "no/such/folder/matches.csv"), ("no/such/folder/matches.csv", "cannot be written")),
         (("explain", "--pattern-set", "every"), ("every", "all")),
         (("explain", "--version", "7"), ("no plan 7", "it has: 1")),
-        (("explain", "--plan", "ticks.yaml"), ("ticks.yaml:1:1: no JSON",)),
+        (("explain", "--plan", "ticks.yaml"), ("ticks.yaml:1:1: the plan is no JSON",)),
         (("explain", "--analyze"), ("--analyze", "--events")),
         (("explain", "--mechanism", "fused"), ("--mechanism", "--analyze")),
         (("statistics", "--day", "2024-03-09"), ("no statistics of 2024-03-09", "cep run")),
