@@ -238,6 +238,10 @@ def form_of(kind: Any, also: Mapping[str, Any] = {}, instead: Mapping[Any, Any] 
     instead
         Type -> its form, for types within that stand otherwise in JSON.
     """
+    if isinstance(kind, dict):
+        form = TypedDict("Form", {name: form_of(hint, {}, instead) for name, hint in kind.items()})  # type: ignore[misc]
+        form.__pydantic_config__ = ConfigDict(extra="forbid")  # type: ignore[attr-defined]
+        return form
     if kind in instead:
         return instead[kind]
     if kind in _SCALARS:
@@ -249,10 +253,6 @@ def form_of(kind: Any, also: Mapping[str, Any] = {}, instead: Mapping[Any, Any] 
         own = {one.name: one.type for one in fields(kind) if one.name not in also}
         hints = get_type_hints(SimpleNamespace(__annotations__=own), globalns=names)
         return form_of({**hints, **also}, {}, instead)
-    if isinstance(kind, dict):
-        form = TypedDict("Form", {name: form_of(hint, {}, instead) for name, hint in kind.items()})  # type: ignore[misc]
-        form.__pydantic_config__ = ConfigDict(extra="forbid")  # type: ignore[attr-defined]
-        return form
     origin, inner = get_origin(kind), [form_of(one, {}, instead) for one in get_args(kind) if one is not Ellipsis]
     if origin is tuple:
         return list[inner[0]] if get_args(kind)[-1] is Ellipsis else tuple[tuple(inner)]  # type: ignore[valid-type, misc]
@@ -263,15 +263,15 @@ def form_of(kind: Any, also: Mapping[str, Any] = {}, instead: Mapping[Any, Any] 
     return kind
 
 
-def check_form(form: Any, content: object, what: str, source: str, advice: str) -> None:
+def check_form(form: Any, content: object, verdict: str, source: str, advice: str) -> None:
     """Refuse JSON values that are not of a form.
 
     Parameters
     ----------
     form
         Of `form_of`.
-    what, source, advice
-        What it is, the name of the file or table, and what to do, for the message.
+    verdict, source, advice
+        For the message: what it is then ("no plan"), the name of the file or table, and what to do.
 
     Raises
     ------
@@ -282,9 +282,9 @@ def check_form(form: Any, content: object, what: str, source: str, advice: str) 
         _adapter(form).validate_python(content)
     except ValidationError as error:
         faults = error.errors(include_url=False, include_context=False)
-        said = "\n".join(f"{source}: {json_path(fault['loc'])}: {_of_json(fault)}" for fault in faults[:_MOST_FAULTS])
-        more = f"\n{source}: and {len(faults) - _MOST_FAULTS:,} more faults" if len(faults) > _MOST_FAULTS else ""
-        raise InputError(f"{said}{more}\n{source}: no {what}; {advice}") from None
+        said = "; ".join(f"{json_path(fault['loc'])}: {_of_json(fault)}" for fault in faults[:_MOST_FAULTS])
+        more = f"; and {len(faults) - _MOST_FAULTS:,} more faults" if len(faults) > _MOST_FAULTS else ""
+        raise InputError(f"{source}: {verdict}: {said}{more}; {advice}") from None
 
 
 @lru_cache(maxsize=64)

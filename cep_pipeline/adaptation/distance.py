@@ -62,7 +62,7 @@ class Distances:
         """Read what `to_json` wrote; InputError, which names the source, where it is something else."""
         from cep_pipeline.documents import check_form, form_of
 
-        check_form(form_of(cls), content, "distances of invariants", source, "plan the patterns again")
+        check_form(form_of(cls), content, "no distances of invariants", source, "plan the patterns again")
         return cls(content["everywhere"], dict(content["own"]))
 
 

@@ -195,7 +195,7 @@ def invariants_from_json(content: Mapping[str, Any], source: str = "invariants")
     forms = forms_of_clauses()
     forms[Invariant] = form_of(Invariant, {"ln_frozen": tuple[float | None, float | None] | None}, forms)
     form = form_of({"version": int, "invariants": tuple[Invariant, ...]}, {}, forms)
-    check_form(form, content, "list of invariants", source, "plan the patterns again")
+    check_form(form, content, "no invariants", source, "plan the patterns again")
     try:
         return tuple(
             Invariant(

@@ -87,7 +87,7 @@ class Violation:
         from cep_pipeline.documents import check_form, form_of
 
         whole = {"patterns": (), "statistics": {}, **content} if isinstance(content, Mapping) else content
-        check_form(form_of(cls), whole, "violation of a plan", source, "check the plan again")
+        check_form(form_of(cls), whole, "no violation of a plan", source, "check the plan again")
         return cls(**{**whole, "patterns": tuple(whole["patterns"]), "statistics": dict(whole["statistics"])})
 
 

@@ -199,7 +199,7 @@ class Plan:
         from cep_pipeline.documents import check_form
 
         check_version(content, VERSION, "plan", source)
-        check_form(_form(), content, "plan", source, "make the plan again")
+        check_form(_form(), content, "no plan", source, "make the plan again")
         try:
             return cls(
                 alpha=content["alpha"],

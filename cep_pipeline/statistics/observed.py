@@ -134,7 +134,7 @@ class Observed:
         from cep_pipeline.documents import check_form
 
         check_version(content, VERSION, "record of what detection observed", source)
-        check_form(_form(), content, "record of what detection observed", source, "detect the day again")
+        check_form(_form(), content, "no record of what detection observed", source, "detect the day again")
         try:
             return cls(
                 tuple(

@@ -117,7 +117,7 @@ class PartialStatistics:
         check_version(content, VERSION, "part of the statistics", source)
         counts = {PairCount: form_of(tuple[int, int, float, float, float])}
         form = form_of(PartialStatistics, {"version": int}, counts)
-        check_form(form, content, "part of the statistics", source, "estimate the statistics again")
+        check_form(form, content, "no part of the statistics", source, "estimate the statistics again")
         try:
             return cls(
                 stream=content["stream"],

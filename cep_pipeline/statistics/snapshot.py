@@ -427,7 +427,7 @@ class StatisticsSnapshot:
         from cep_pipeline.statistics.output_profile import OrderProfile
 
         check_version(content, VERSION, "statistics snapshot", source)
-        check_form(_form(), content, "statistics snapshot", source, "estimate the statistics again")
+        check_form(_form(), content, "no statistics snapshot", source, "estimate the statistics again")
         try:
             return cls(
                 **{name: content[name] for name in _PLAIN},

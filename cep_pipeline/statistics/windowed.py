@@ -548,7 +548,7 @@ class WindowedStatistics:
         from cep_pipeline.documents import check_form
 
         check_version(content, VERSION, "state of statistics", source)
-        check_form(_form(), content, "state of the statistics", source, "estimate the statistics again")
+        check_form(_form(), content, "the state of the statistics is damaged", source, "estimate the statistics again")
         try:
             whole = {key: value for key, value in content.items() if key != "checksum"}
             if digest_of(whole) != content["checksum"]:

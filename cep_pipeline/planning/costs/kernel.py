@@ -103,7 +103,7 @@ def costs_from_json(content: Any, source: str) -> KernelCosts:
     from cep_pipeline.documents import check_form, form_of
 
     whole = {"measured_on": "", "measured_at": "", **content} if isinstance(content, Mapping) else content
-    check_form(form_of(KernelCosts), whole, "constants of the kernel's costs", source, "measure them again")
+    check_form(form_of(KernelCosts), whole, "no constants of the kernel's costs", source, "measure them again")
     try:
         return KernelCosts(**whole)
     except ValueError as error:
