@@ -37,8 +37,9 @@ def expand(file: Path, out: Path | None, first: int | None, pattern: str | None)
       cep expand matches.parquet --pattern climb --out climb.parquet
     """
     from cep_pipeline.cli.tables import check_output_file, write_batches
+    from cep_pipeline.detection.compressed.compressing import count_of
     from cep_pipeline.detection.compressed.expansion import expand as read_matches
-    from cep_pipeline.detection.decimal_text import from_text, grouped, to_text
+    from cep_pipeline.detection.decimal_text import grouped, to_text
 
     if out:
         check_output_file(out)
@@ -46,7 +47,7 @@ def expand(file: Path, out: Path | None, first: int | None, pattern: str | None)
     if pattern is not None:
         table = _of_pattern(table, pattern, file)
     reader = read_matches(table)
-    total = sum(map(from_text, table.column("count").to_pylist()))
+    total = sum(map(count_of, table.column("count").to_pylist()))
     if out is None:
         output_console().print(f"{grouped(to_text(total))} matches that end with {counted(table.num_rows, 'event')}")
         _show(reader, first or 20)
@@ -80,7 +81,7 @@ def _read(file: Path) -> pa.Table:
         raise InputError(
             f"{file}: there is no such file; `cep detect --output compressed --out FILE` makes one"
         ) from error
-    except (OSError, pa.ArrowInvalid) as error:
+    except (OSError, pa.ArrowException, UnicodeDecodeError) as error:
         raise InputError(f"{file}: cannot be read as Parquet: {error}") from error
 
 
