@@ -1,4 +1,4 @@
-"""Documents that a user writes or hands over: YAML and JSON, checked against a model, with errors that name the place."""
+"""Documents that a user writes or hands over: YAML and JSON, checked against a model, with errors that name a place."""
 
 from __future__ import annotations
 
@@ -216,10 +216,14 @@ WHOLE = Annotated[int, Strict(), Field(ge=-(10**100), le=10**100)]
 """A whole number of a JSON form; counts of matches may be far larger than 64 bits."""
 FINITE = Annotated[float, Strict(), AllowInfNan(False)]
 """A number of a JSON form that is finite."""
+LOGARITHM = Annotated[FINITE, Field(ge=-1e6, le=1e6)]
+"""A number of a JSON form whose name begins with `ln_`: plans of hundreds of variables stay far below the ends."""
+MOST_CHARACTERS = 10_000_000
+"""Characters of a text in a JSON form; a text that is no Unicode is refused with them."""
 _SCALARS: Mapping[Any, Any] = {
     int: WHOLE,
     float: FINITE,
-    str: Annotated[str, Strict()],
+    str: Annotated[str, Strict(), Field(max_length=MOST_CHARACTERS)],
     bool: Annotated[bool, Strict()],
     type(None): None,
 }
@@ -252,7 +256,11 @@ def form_of(kind: Any, also: Mapping[str, Any] = {}, instead: Mapping[Any, Any] 
         names = vars(sys.modules[kind.__module__])
         own = {one.name: one.type for one in fields(kind) if one.name not in also}
         hints = get_type_hints(SimpleNamespace(__annotations__=own), globalns=names)
-        return form_of({**hints, **also}, {}, instead)
+        logarithms = {float: LOGARITHM, **instead}
+        entries = {**hints, **also}
+        return form_of(
+            {name: form_of(of, {}, logarithms if name.startswith("ln_") else instead) for name, of in entries.items()}
+        )
     origin, inner = get_origin(kind), [form_of(one, {}, instead) for one in get_args(kind) if one is not Ellipsis]
     if origin is tuple:
         return list[inner[0]] if get_args(kind)[-1] is Ellipsis else tuple[tuple(inner)]  # type: ignore[valid-type, misc]
@@ -335,7 +343,11 @@ def nested(leaf: type, most_depth: int, *, sides: int | None = None) -> Any:
                 if not node or (sides is not None and len(node) != sides):
                     raise ValueError(f"a node of a tree has {sides or 'some'} sides, not {len(node)}")
                 waiting += [(side, depth + 1) for side in node]
-            elif type(node) is not leaf or (isinstance(node, int) and not 0 <= node < MOST_POSITIONS):
+            elif (
+                type(node) is not leaf
+                or (isinstance(node, int) and not 0 <= node < MOST_POSITIONS)
+                or (isinstance(node, str) and not node.isprintable())
+            ):
                 raise ValueError(f"a leaf of a tree is no {leaf.__name__} that it can be: {reprlib.repr(node)}")
         return content
 

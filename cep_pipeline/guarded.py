@@ -1,7 +1,7 @@
 """YAML and JSON text that anybody may have written, read within limits that no text can exceed.
 
-A few hundred bytes of YAML can stand for billions of values, and a few thousand brackets exhaust the stack. So a text is
-refused with its file, line and what to do before it costs more than its size says. `MOST_BYTES`, `MOST_NODES` and
+A few hundred bytes of YAML can stand for billions of values, and a few thousand brackets exhaust the stack. So a text
+is refused with its file, line and what to do before it costs more than its size says. `MOST_BYTES`, `MOST_NODES` and
 `MOST_DEPTH` are far above any document of the project.
 """
 
@@ -137,9 +137,8 @@ class _Loader(yaml.SafeLoader):
     def construct_object(self, node: yaml.Node, deep: bool = False) -> Any:
         """Make a value; one that is none of its type is an error of YAML, with its place."""
         try:
-            if isinstance(node, yaml.ScalarNode) and node.tag.endswith((":int", ":float")):
-                if len(node.value) > MOST_DIGITS:
-                    raise ValueError(f"a number has at most {MOST_DIGITS} characters, this one has {len(node.value):,}")
+            if node.tag.endswith((":int", ":float")) and len(node.value) > MOST_DIGITS:
+                raise ValueError(f"a number has at most {MOST_DIGITS} characters, this one has {len(node.value):,}")
             return super().construct_object(node, deep)  # type: ignore[no-untyped-call]
         except (ValueError, OverflowError) as error:
             raise yaml.constructor.ConstructorError(
@@ -167,6 +166,15 @@ def _refuse_repeated_keys(node: yaml.MappingNode) -> None:
             problem = f"{key.value!r} is set twice, first in line {lines[key.value]}; leave one out"
             raise _RepeatedKey(None, None, problem, key.start_mark)
         lines[key.value] = key.start_mark.line + 1
+
+
+def brief(error: Exception) -> str:
+    """What an error says, without most of a long value that it names."""
+    text = str(error)
+    return text if len(text) <= _MOST_SAID else f"{text[: _MOST_SAID // 2]} … {text[-_MOST_SAID // 2 :]}"
+
+
+_MOST_SAID = 600
 
 
 def read_json(path: Path, what: str) -> Any:

@@ -22,6 +22,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from cep_pipeline.errors import InputError
+from cep_pipeline.guarded import brief
 from cep_pipeline.patterns.pattern import Pattern
 from cep_pipeline.planning.clause_plans import ClausePlan, PatternPlan, forms_of_clauses
 from cep_pipeline.planning.costs import CostModel, cost_named, with_latency
@@ -210,7 +211,7 @@ def invariants_from_json(content: Mapping[str, Any], source: str = "invariants")
             for one in content["invariants"]
         )
     except ValueError as error:
-        raise InputError(f"{source}: no invariants: {error}; plan the patterns again") from error
+        raise InputError(f"{source}: no invariants: {brief(error)}; plan the patterns again") from error
 
 
 def _finite(logarithm: float) -> float | None:

@@ -12,7 +12,6 @@ from cep_pipeline.patterns.conditions import Value
 from cep_pipeline.patterns.expressions import Span, ValueType
 from cep_pipeline.patterns.structure import EventOperand
 
-
 MAX_VARIABLES = 256
 """Variables of a pattern."""
 

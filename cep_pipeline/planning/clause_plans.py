@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from functools import cached_property
 from typing import Any, Literal, TypeAlias
@@ -13,6 +13,7 @@ from cep_pipeline.planning.orderings import (
     DecidingComparison,
     comparison_from_json,
     comparison_to_json,
+    nested_parts,
     positions_of,
 )
 from cep_pipeline.planning.trees import Join, OrderOrTree, nodes_of, shape_of, tree_from_json, tree_to_json
@@ -69,6 +70,8 @@ class PlanStep:
     def __post_init__(self) -> None:
         if not math.isfinite(self.ln_instances):
             raise ValueError(f"step {self.variable!r}: expected numbers are finite logarithms")
+        if not 0 <= self.rate_per_s < math.inf:
+            raise ValueError(f"step {self.variable!r}: a rate is finite and not negative, unlike {self.rate_per_s}")
         _check_expected(f"step {self.variable!r}", self)
 
 
@@ -130,6 +133,8 @@ class PlacedNegation:
     asked_with: tuple[str, ...]
 
     def __post_init__(self) -> None:
+        if not 0 <= self.rate_per_s < math.inf:
+            raise ValueError(f"~{self.variable}: a rate is finite and not negative, unlike {self.rate_per_s}")
         if not {*self.between, *self.compared} <= set(self.asked_with):
             raise ValueError(
                 f"~{self.variable} is asked with {self.asked_with}, before all that it depends on is bound"
@@ -351,10 +356,26 @@ def clause_from_json(content: Mapping[str, Any]) -> ClausePlan:
     )
     if list(plan.order) != list(content["order"]):
         raise ValueError(f"the steps bind {', '.join(plan.order)}, the order is {', '.join(content['order'])}")
+    joins = [] if plan.tree is None else [len(node.leaves) for node in nodes_of(plan.tree) if isinstance(node, Join)]
     for comparison in plan.comparisons:
-        if max(positions_of(comparison.chosen) + positions_of(comparison.rejected)) >= len(plan.steps):
-            raise ValueError(f"a comparison is of more variables than the {len(plan.steps)} of the clause")
+        _check_comparison(comparison, len(plan.steps), joins)
     return plan
+
+
+def _check_comparison(comparison: DecidingComparison, variables: int, joins: Sequence[int]) -> None:
+    """Refuse a comparison that is of no step of an order, or no join of so many variables."""
+    step, is_tree = comparison.step, comparison.measure == "tree"
+    if not 0 <= step < (len(joins) if is_tree else variables):
+        raise ValueError(f"a comparison is of step {step}, which the plan does not have")
+    size = joins[step] if is_tree else 1 if comparison.measure == "instances" else step + 1
+    for side in (comparison.chosen, comparison.rejected):
+        bound = positions_of(side)
+        if len(bound) != size or len(set(bound)) != size or max(bound) >= variables:
+            raise ValueError(f"a comparison of step {step} binds {size} of {variables} variables, not {bound}")
+        if isinstance(side, int) or (not is_tree and side != bound):
+            raise ValueError(f"a side of a comparison of step {step} is {side}")
+        if is_tree and any(isinstance(node, tuple) and len(node) != 2 for node in nested_parts(side)):
+            raise ValueError(f"a join has two sides, unlike one in {side}")
 
 
 def forms_of_clauses() -> dict[Any, Any]:

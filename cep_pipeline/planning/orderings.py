@@ -150,6 +150,14 @@ def positions_of(side: Side) -> tuple[int, ...]:
     return (side,) if isinstance(side, int) else tuple(position for part in side for position in positions_of(part))
 
 
+def nested_parts(side: Side) -> Iterator[Side]:
+    """A side of a comparison, its parts, and theirs."""
+    yield side
+    if not isinstance(side, int):
+        for part in side:
+            yield from nested_parts(part)
+
+
 def named(tree: Side, names: Sequence[str]) -> str:
     """A tree of positions as people read it.
 

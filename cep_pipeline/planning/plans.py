@@ -9,6 +9,7 @@ from functools import cache, cached_property
 from typing import Any
 
 from cep_pipeline.errors import InputError, PlanError
+from cep_pipeline.guarded import brief
 from cep_pipeline.patterns.pattern import Pattern
 from cep_pipeline.planning.clause_plans import (
     SHARINGS,
@@ -221,7 +222,7 @@ class Plan:
                 workload=None if content["workload"] is None else workload_from_json(content["workload"]),
             )
         except (ValueError, RecursionError) as error:
-            raise InputError(f"{source}: no plan: {error}; make the plan again") from error
+            raise InputError(f"{source}: no plan: {brief(error)}; make the plan again") from error
 
 
 @cache

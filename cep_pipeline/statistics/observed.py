@@ -40,6 +40,7 @@ from functools import cache
 from typing import Any
 
 from cep_pipeline.errors import InputError
+from cep_pipeline.guarded import brief
 from cep_pipeline.patterns.conditions import Conjunct
 from cep_pipeline.patterns.conjunct_text import conjunct_text
 from cep_pipeline.patterns.normal_form import Clause
@@ -144,7 +145,9 @@ class Observed:
                 tuple(map(OrderProfile.from_json, content["profiles"])),
             )
         except (ValueError, IndexError) as error:
-            raise InputError(f"{source}: no record of what detection observed: {error}; detect the day again") from error
+            raise InputError(
+                f"{source}: no record of what detection observed: {brief(error)}; detect the day again"
+            ) from error
 
 
 @cache

@@ -8,6 +8,7 @@ from dataclasses import astuple, dataclass, field
 from typing import Any
 
 from cep_pipeline.errors import InputError
+from cep_pipeline.guarded import brief
 from cep_pipeline.statistics.joint import DEPENDENT_FACTOR, check_factor, split_joints
 from cep_pipeline.statistics.snapshot import (
     LeafRate,
@@ -129,7 +130,9 @@ class PartialStatistics:
                 orders={key: PairCount(*counts) for key, counts in content["orders"].items()},
             )
         except ValueError as error:
-            raise InputError(f"{source}: no part of the statistics: {error}; estimate the statistics again") from error
+            raise InputError(
+                f"{source}: no part of the statistics: {brief(error)}; estimate the statistics again"
+            ) from error
 
 
 def _added(one: Mapping[str, PairCount], other: Mapping[str, PairCount]) -> dict[str, PairCount]:

@@ -22,6 +22,7 @@ import numpy.typing as npt
 
 from cep_pipeline.compiled.native import NativeKernel
 from cep_pipeline.errors import InputError
+from cep_pipeline.guarded import brief
 from cep_pipeline.statistics.versioned import check_version
 
 Array = npt.NDArray[Any]
@@ -435,7 +436,7 @@ class SlidingWindow:
             window = cls(content["statistic"], content["width"], content["epsilon"])
             window.hold(np.array(content["spans"], np.int64), np.array(content["sums"], np.float64))
         except (KeyError, TypeError, ValueError, OverflowError, RecursionError) as error:
-            raise InputError(f"{source}: no histogram: {error!r}; estimate the statistics again") from error
+            raise InputError(f"{source}: no histogram: {brief(error)}; estimate the statistics again") from error
         return window
 
     def _what(self) -> str:

@@ -9,6 +9,7 @@ from functools import cache, cached_property
 from typing import TYPE_CHECKING, Any
 
 from cep_pipeline.errors import InputError, PlanError
+from cep_pipeline.guarded import brief
 from cep_pipeline.patterns.conditions import Conjunct
 from cep_pipeline.patterns.normal_form import Clause
 from cep_pipeline.patterns.pattern import Pattern
@@ -451,7 +452,9 @@ class StatisticsSnapshot:
                 notes=tuple(content["notes"]),
             )
         except (ValueError, IndexError) as error:
-            raise InputError(f"{source}: no statistics snapshot: {error}; estimate the statistics again") from error
+            raise InputError(
+                f"{source}: no statistics snapshot: {brief(error)}; estimate the statistics again"
+            ) from error
 
     @cached_property
     def digest(self) -> str:

@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 
 from cep_pipeline.errors import InputError
+from cep_pipeline.guarded import brief
 from cep_pipeline.patterns.pattern import Pattern, Window
 from cep_pipeline.statistics.joint import DEPENDENT_FACTOR, split_joints
 from cep_pipeline.statistics.samples import ScopeKeys, Terms
@@ -568,7 +569,7 @@ class WindowedStatistics:
                 state._clock.read(content["clock"])
         except (KeyError, TypeError, ValueError, AttributeError, OverflowError) as error:
             raise InputError(
-                f"{source}: the state of the statistics is damaged: {error}; estimate the statistics again"
+                f"{source}: the state of the statistics is damaged: {brief(error)}; estimate the statistics again"
             ) from error
         return state
 

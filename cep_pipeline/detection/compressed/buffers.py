@@ -32,7 +32,7 @@ import pyarrow as pa
 
 from cep_pipeline.errors import InputError
 from cep_pipeline.expressions.columns import Array
-from cep_pipeline.guarded import parse_json
+from cep_pipeline.guarded import brief, parse_json
 from cep_pipeline.patterns.pattern import Pattern
 
 MAGIC = b"CEPB"
@@ -202,7 +202,7 @@ class MatchesOfEvent:
         except (struct.error, ValueError, TypeError, OverflowError, OSError, pa.ArrowException) as error:
             if isinstance(error, InputError):
                 raise
-            raise InputError(f"a buffer of matches is damaged: {error}") from error
+            raise InputError(f"a buffer of matches is damaged: {brief(error)}") from error
 
 
 class _Reader:
@@ -311,7 +311,7 @@ def pattern_of(statement: str) -> Pattern:
             warnings.simplefilter("ignore")  # said when the pattern was detected
             [pattern] = parse_patterns(told["text"], schema, params=told["parameters"], source="<buffer>")
     except (ValueError, RecursionError) as error:
-        raise InputError(f"{_STATEMENT} cannot be read: {error}") from error
+        raise InputError(f"{_STATEMENT} cannot be read: {brief(error)}") from error
     return replace(pattern, name=told["name"])
 
 

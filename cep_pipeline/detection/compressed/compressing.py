@@ -31,6 +31,7 @@ from cep_pipeline.detection.decimal_text import from_text, to_text
 from cep_pipeline.detection.matches import UTC_MICROSECONDS
 from cep_pipeline.detection.mechanisms import Counters
 from cep_pipeline.detection.ordering import order_matches
+from cep_pipeline.errors import InputError
 from cep_pipeline.expressions.columns import Array
 from cep_pipeline.guarded import parse_json
 from cep_pipeline.patterns.pattern import Pattern

@@ -349,9 +349,7 @@ def _patterns(table: pa.Table) -> list[Pattern]:
     """The patterns of a table: those that its metadata name, and those that its rows have."""
     statements = statements_of(table.schema)
     rows = {name: row for row, name in reversed([*enumerate(table.column("pattern").to_pylist())])}
-    statements += (
-        _read(table.column("buffer")[row].as_py()).statement for row in sorted(rows.values())
-    )
+    statements += (_read(table.column("buffer")[row].as_py()).statement for row in sorted(rows.values()))
     patterns = [pattern_of(statement) for statement in dict.fromkeys(statements)]
     if not patterns:
         raise InputError("a compressed table without rows says nothing of its patterns: its metadata have been lost")

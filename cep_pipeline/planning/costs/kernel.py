@@ -34,7 +34,7 @@ from typing import Any
 import numpy as np
 
 from cep_pipeline.errors import InputError
-from cep_pipeline.guarded import read_json
+from cep_pipeline.guarded import brief, read_json
 from cep_pipeline.planning.costs.model import Array, CostModel, GrownMatches, SetSum, term_of
 from cep_pipeline.planning.numbers.clause_statistics import ClauseStatistics, mask_of
 
@@ -95,7 +95,7 @@ def kernel_costs() -> KernelCosts:
     try:
         return costs_from_json(read_json(Path(here), "constants of the kernel's costs"), here)
     except InputError as error:
-        raise InputError(f"CEP_KERNEL_COSTS: {error}") from error
+        raise InputError(f"CEP_KERNEL_COSTS: {brief(error)}") from error
 
 
 def costs_from_json(content: Any, source: str) -> KernelCosts:
@@ -107,7 +107,7 @@ def costs_from_json(content: Any, source: str) -> KernelCosts:
     try:
         return KernelCosts(**whole)
     except ValueError as error:
-        raise InputError(f"{source}: no constants of the kernel's costs: {error}; measure them again") from error
+        raise InputError(f"{source}: no constants of the kernel's costs: {brief(error)}; measure them again") from error
 
 
 def kernel_model(costs: Callable[[], KernelCosts]) -> CostModel:
