@@ -43,7 +43,7 @@ def expand(file: Path, out: Path | None, first: int | None, pattern: str | None)
 
     if out:
         check_output_file(out)
-    table = _read(file)
+    table = read_compressed(file)
     if pattern is not None:
         table = _of_pattern(table, pattern, file)
     reader = read_matches(table)
@@ -72,7 +72,8 @@ def expand(file: Path, out: Path | None, first: int | None, pattern: str | None)
     console.print(f"{counted(rows, 'match')} written to {out} in {time.perf_counter() - begin:.2f} s")
 
 
-def _read(file: Path) -> pa.Table:
+def read_compressed(file: Path) -> pa.Table:
+    """The table of a compressed file; InputError where it is none."""
     import pyarrow.parquet as pq
 
     try:
