@@ -168,7 +168,7 @@ def main() -> None:
         sys.exit(130)
     except BrokenPipeError:
         sys.exit(0)
-    except Exception as error:  # noqa: BLE001: the last resort, so that nobody is shown a traceback
+    except Exception as error:  # noqa: BLE001
         tell_of_a_fault(error)
         sys.exit(1)
 
@@ -199,10 +199,10 @@ def tell_of_a_fault(error: Exception) -> None:
     said = said if len(said) < _MOST_SAID else f"{said[:_MOST_SAID]}…"
     said = "".join(one if one.isprintable() else ascii(one)[1:-1] for one in said)
     if isinstance(error, MemoryError):
-        what = "there was not enough memory; take fewer days or patterns at a time, or --output count"
+        what = "there was not enough memory: take fewer days or patterns at a time, or --output count"
     else:
-        what = f"this is a fault of the program ({type(error).__name__}{f': {said}' if said else ''})"
-    click.echo(f"error: {what}{named}; {kept}: please report it with this file", err=True)
+        what = f"this is a fault of the program, please report it ({type(error).__name__}{f': {said}' if said else ''})"
+    click.echo(f"error: {what}{named}; {kept}", err=True)
 
 
 _MOST_SAID = 300

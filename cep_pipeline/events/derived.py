@@ -15,6 +15,7 @@ References
 from __future__ import annotations
 
 import math
+import reprlib
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal
@@ -90,7 +91,7 @@ class Carry:
             raise InputError(f"a carry-in is a JSON object, not {type(document).__name__}; redo the days before")
         if document.get("version") != _VERSION:
             raise InputError(
-                f"carry-in of version {document.get('version')!r}, where this program reads {_VERSION}; "
+                f"carry-in of version {reprlib.repr(document.get('version'))}, where this program reads {_VERSION}; "
                 "redo the days before with this version"
             )
         values = tuple[int | float | Literal["NaN", "Infinity", "-Infinity"], ...]

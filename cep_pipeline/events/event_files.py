@@ -152,19 +152,21 @@ def _read_raw(schema: StreamSchema, paths: Sequence[Path]) -> LoadedEvents:
     notes: list[str] = []
     rejected = 0
     for number, path in enumerate(sorted(paths)):
-        refused: list[RejectedRow] = []
+        examples: list[RejectedRow] = []
+        refused = 0
         clock = ClockWatch(schema.type_attribute)
         for block in _blocks(schema.source, path, notes):
             checked = check_rows(block, schema, UNBOUNDED, str(path))
             tables.append(checked.events.append_column(FILE, pa.array(np.full(checked.events.num_rows, number))))
             clock.take(checked.events)
-            refused += checked.rejected
+            examples += checked.rejected[: _EXAMPLES - len(examples)]
+            refused += len(checked.rejected)
         if clock.found:
             notes.append(reduce(add, clock.found).said(str(path)))
         if refused:
-            examples = "; ".join(f"line {row.line}: {row.reason}" for row in refused[:_EXAMPLES])
-            notes.append(f"{path}: {len(refused):,} rows rejected, such as {examples}")
-            rejected += len(refused)
+            said = "; ".join(f"line {row.line}: {row.reason}" for row in examples)
+            notes.append(f"{path}: {refused:,} rows rejected, such as {said}")
+            rejected += refused
     if not tables:
         return LoadedEvents(schema.arrow_schema.empty_table(), rejected, (*notes, "there are no events in the files"))
     events = in_order(pa.concat_tables(tables).combine_chunks(), [TIMESTAMP, FILE, LINE])

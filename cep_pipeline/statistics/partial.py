@@ -9,7 +9,7 @@ from typing import Any
 
 from cep_pipeline.errors import InputError
 from cep_pipeline.guarded import brief
-from cep_pipeline.statistics.joint import DEPENDENT_FACTOR, check_factor, split_joints
+from cep_pipeline.statistics.joint import DEPENDENT_FACTOR, check_factor, check_key, split_joints
 from cep_pipeline.statistics.snapshot import (
     LeafRate,
     Selectivity,
@@ -82,6 +82,12 @@ class PartialStatistics:
     conditions: Mapping[str, PairCount]
     orders: Mapping[str, PairCount] = field(default_factory=dict)
 
+    def __post_init__(self) -> None:
+        if self.events < 0 or any(count < 0 for count in self.leaves.values()):
+            raise ValueError("a count of events is not negative")
+        if (self.start_us is None) != (self.end_us is None) or (self.start_us or 0) > (self.end_us or 0):
+            raise ValueError(f"the slice begins at {self.start_us} and ends at {self.end_us}")
+
     def __add__(self, other: PartialStatistics) -> PartialStatistics:
         if other.stream != self.stream:
             raise InputError(
@@ -120,6 +126,8 @@ class PartialStatistics:
         form = form_of(PartialStatistics, {"version": int}, counts)
         check_form(form, content, "no part of the statistics", source, "estimate the statistics again")
         try:
+            for key in content["conditions"]:
+                check_key(key)
             return cls(
                 stream=content["stream"],
                 events=content["events"],

@@ -6,6 +6,7 @@ Arrays stand in them as text: little-endian, compressed, and read back without t
 from __future__ import annotations
 
 import json
+import reprlib
 import zlib
 from base64 import b64decode, b64encode
 from collections.abc import Mapping
@@ -27,10 +28,10 @@ def check_version(content: object, version: int, what: str, source: str) -> None
     """Refuse JSON that is no object (InputError) or of another version than this package writes (OtherVersion)."""
     if not isinstance(content, Mapping):
         raise InputError(f"{source}: a {what} is a JSON object, not {type(content).__name__}")
-    if content.get("version") != version:
+    found = content.get("version")
+    if found != version:
         raise OtherVersion(
-            f"{source}: a {what} of version {content.get('version')!r}; this package reads version {version}: "
-            "make it again"
+            f"{source}: a {what} of version {reprlib.repr(found)}; this package reads version {version}: make it again"
         )
 
 

@@ -556,6 +556,10 @@ class WindowedStatistics:
                 raise ValueError("its checksum is that of something else")
             window = Window(*content["window"])
             scopes = [ScopeKeys(key, tuple(asked), frozenset(orders)) for key, asked, orders in content["scopes"]]
+            conditions = [condition for scope in scopes for condition in scope.conditions]
+            for keys in (content["leaves"], [scope.key for scope in scopes], conditions):
+                if len(set(keys)) != len(keys):
+                    raise ValueError("it measures something twice")
             state = cls(content["stream"], window, content["epsilon"], content["leaves"], scopes)
             state.events, state.since_us = content["events"], content["since_us"]
             state.latest_us = content["latest_us"]

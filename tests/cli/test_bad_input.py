@@ -389,7 +389,7 @@ def test_a_fault_of_the_program_is_one_line_and_a_log(
     assert line.startswith("error: ") and "(run run-7)" in line
     assert line.isprintable() and len(line) < 700
     [log] = (tmp_path / "var" / "log").iterdir()
-    assert f"its traceback is in {log.relative_to(tmp_path)}" in line
+    assert f"its traceback is in {log}" in line
     assert "Traceback" in log.read_text() and type(error).__name__ in log.read_text()
     assert log.stat().st_mode & 0o077 == 0
     monkeypatch.setenv("CEP_TRACEBACK", "1")

@@ -50,7 +50,7 @@ from tests.fuzz.mutations import mutated_bytes, mutated_document, refused
 
 CORPUS = Path(__file__).parent / "corpus"
 CHECKOUT = Path(__file__).parents[2]
-FEW, MANY = 100, 4000
+FEW, MANY = 100, 2000
 
 SCHEMA = StreamSchema.from_dict(
     {"base_type": "Ev", "type_attribute": "kind", "attributes": {"kind": "string", "x": "float64", "n": "int64"}}
@@ -279,7 +279,8 @@ def raw_table() -> pa.Table:
 
 def compressed_tables() -> list[bytes]:
     found = cep.detect(patterns()[1:], events(), output="compressed")
-    listed = cep.parse_patterns("NAME one PATTERN SEQ(A a, B+ b[], C c) WITHIN 900 ms RETURN c.kind", SCHEMA)
+    run = "NAME run PATTERN SEQ(A a, B+ b[], C c) WHERE skip_till_next_match { b[i].x >= a.x } WITHIN 9 seconds"
+    listed = cep.parse_patterns(f"{run} RETURN c.kind", SCHEMA)
     found |= cep.detect(listed, events(), output="compressed")
     return [parquet_bytes(table.slice(0, 4)) for table in found.values()]
 
