@@ -1,21 +1,29 @@
-"""YAML documents that a user writes: read safely, checked against a model, with errors that name file and line."""
+"""Documents that a user writes or hands over: YAML and JSON, checked against a model, with errors that name a place."""
 
 from __future__ import annotations
 
 import difflib
 import os
 import re
-from collections.abc import Callable, Sequence
+import reprlib
+import sys
+from collections import abc
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import fields, is_dataclass
+from enum import Enum
+from functools import lru_cache
 from itertools import chain
 from pathlib import Path
 from pkgutil import resolve_name
-from types import UnionType
-from typing import Annotated, Any, TypeVar, Union, get_args, get_origin
+from types import SimpleNamespace, UnionType
+from typing import Annotated, Any, Literal, TypeVar, Union, get_args, get_origin, get_type_hints
 
 import yaml
-from pydantic import BaseModel, ConfigDict, ValidationError
+from pydantic import AfterValidator, AllowInfNan, BaseModel, ConfigDict, Field, Strict, TypeAdapter, ValidationError
+from typing_extensions import TypedDict
 
 from cep_pipeline.errors import InputError
+from cep_pipeline.guarded import read_yaml, values_of
 
 
 class Document(BaseModel):
@@ -85,26 +93,13 @@ def load_document(path: Path, model: type[Model], what: str, *, variables: bool 
         The file is missing or unreadable, is no YAML, or does not fit the model; every fault is listed with its
         line and what to do.
     """
-    try:
-        text = path.read_text(encoding="utf-8")
-    except FileNotFoundError:
-        raise InputError(f"{path}: no such {what}; give the path of an existing YAML file") from None
-    except (OSError, UnicodeDecodeError) as error:
-        raise InputError(f"{path}: the {what} cannot be read: {error}") from error
-    try:
-        root = yaml.compose(text, Loader=yaml.SafeLoader)
-        if variables and root is not None:
-            _fill_in(path, root)
-        content = yaml.SafeLoader("").construct_document(root) if root is not None else None
-    except yaml.YAMLError as error:
-        mark = getattr(error, "problem_mark", None)
-        line = f":{mark.line + 1}:{mark.column + 1}" if mark is not None else ""
-        problem = getattr(error, "problem", None) or str(error)
-        raise InputError(f"{path}{line}: the {what} is no valid YAML: {problem}") from error
+    root = read_yaml(path, what)
+    if variables and root is not None:
+        _fill_in(path, root, set())
+    content = values_of(path, what, root)
     if not isinstance(content, dict):
         found = "empty" if content is None else f"a {type(content).__name__}"
         raise InputError(f"{path}:1: a {what} is a mapping of settings (name: value); this file is {found}")
-    _refuse_repeated_keys(path, root)
     try:
         return model.model_validate(content, context={"path": path})
     except ValidationError as error:
@@ -115,17 +110,21 @@ def load_document(path: Path, model: type[Model], what: str, *, variables: bool 
 _VARIABLE = re.compile(r"\$\{([A-Za-z_][A-Za-z0-9_]*)(?::-([^}]*))?\}")
 
 
-def _fill_in(path: Path, node: yaml.Node) -> None:
+def _fill_in(path: Path, node: yaml.Node, filled: set[int]) -> None:
     """Put variables of the environment into the values of a document, as a shell would.
 
     A value without quotes is then read as if its new text stood in the file, so that an empty one is no value.
+    `filled` has the nodes that are done: aliases lead to one node several times.
     """
+    if id(node) in filled:
+        return
+    filled.add(id(node))
     if isinstance(node, yaml.MappingNode):
         for _, value in node.value:
-            _fill_in(path, value)
+            _fill_in(path, value, filled)
     elif isinstance(node, yaml.SequenceNode):
         for item in node.value:
-            _fill_in(path, item)
+            _fill_in(path, item, filled)
     elif isinstance(node, yaml.ScalarNode) and _VARIABLE.search(node.value):
 
         def value_of(found: re.Match[str]) -> str:
@@ -144,24 +143,6 @@ def _fill_in(path: Path, node: yaml.Node) -> None:
             node.tag = yaml.SafeLoader("").resolve(  # type: ignore[no-untyped-call]
                 yaml.ScalarNode, node.value, (True, False)
             )
-
-
-def _refuse_repeated_keys(path: Path, node: yaml.Node | None) -> None:
-    """YAML's reader would keep the last of two settings of one name, and silently drop the first."""
-    if isinstance(node, yaml.MappingNode):
-        lines: dict[str, int] = {}
-        for key, value in node.value:
-            line = key.start_mark.line + 1
-            if isinstance(key, yaml.ScalarNode):
-                if key.value in lines:
-                    raise InputError(
-                        f"{path}:{line}: {key.value!r} is set twice, first in line {lines[key.value]}; leave one out"
-                    )
-                lines[key.value] = line
-            _refuse_repeated_keys(path, value)
-    elif isinstance(node, yaml.SequenceNode):
-        for item in node.value:
-            _refuse_repeated_keys(path, item)
 
 
 def _describe(path: Path, root: yaml.Node | None, fault: Any, model: type[BaseModel]) -> str:
@@ -210,7 +191,7 @@ def _suggestion(name: str, known: Sequence[str]) -> str:
 
 def line_at(path: Path, location: Sequence[int | str]) -> int:
     """Line, from 1, of a setting of a file that has been read; for faults that its model does not know."""
-    return line_of(yaml.compose(path.read_text(encoding="utf-8"), Loader=yaml.SafeLoader), location)
+    return line_of(read_yaml(path, "document"), location)
 
 
 def line_of(root: yaml.Node | None, location: Sequence[int | str]) -> int:
@@ -229,3 +210,149 @@ def line_of(root: yaml.Node | None, location: Sequence[int | str]) -> int:
             break
         node = following
     return line
+
+
+WHOLE = Annotated[int, Strict(), Field(ge=-(10**100), le=10**100)]
+"""A whole number of a JSON form; counts of matches may be far larger than 64 bits."""
+FINITE = Annotated[float, Strict(), AllowInfNan(False)]
+"""A number of a JSON form that is finite."""
+LOGARITHM = Annotated[FINITE, Field(ge=-1e6, le=1e6)]
+"""A number of a JSON form whose name begins with `ln_`: plans of hundreds of variables stay far below the ends."""
+MOST_CHARACTERS = 10_000_000
+"""Characters of a text in a JSON form; a text that is no Unicode is refused with them."""
+_SCALARS: Mapping[Any, Any] = {
+    int: WHOLE,
+    float: FINITE,
+    str: Annotated[str, Strict(), Field(max_length=MOST_CHARACTERS)],
+    bool: Annotated[bool, Strict()],
+    type(None): None,
+}
+_MOST_FAULTS = 5
+
+
+def form_of(kind: Any, also: Mapping[str, Any] = {}, instead: Mapping[Any, Any] = {}) -> Any:
+    """The JSON form of a type: what `check_form` holds a document to.
+
+    Parameters
+    ----------
+    kind
+        A dataclass, which is an object with its fields; a mapping of names to types, likewise; or the type of a field.
+    also
+        Fields of the object that the dataclass has not, or that stand otherwise in JSON.
+    instead
+        Type -> its form, for types within that stand otherwise in JSON.
+    """
+    if isinstance(kind, dict):
+        form = TypedDict("Form", {name: form_of(hint, {}, instead) for name, hint in kind.items()})  # type: ignore[misc]
+        form.__pydantic_config__ = ConfigDict(extra="forbid")  # type: ignore[attr-defined]
+        return form
+    if kind in instead:
+        return instead[kind]
+    if kind in _SCALARS:
+        return _SCALARS[kind]
+    if isinstance(kind, type) and issubclass(kind, Enum):
+        return Literal[tuple(member.value for member in kind)]
+    if isinstance(kind, type) and is_dataclass(kind):
+        names = vars(sys.modules[kind.__module__])
+        own = {one.name: one.type for one in fields(kind) if one.name not in also}
+        hints = get_type_hints(SimpleNamespace(__annotations__=own), globalns=names)
+        logarithms = {float: LOGARITHM, **instead}
+        entries = {**hints, **also}
+        return form_of(
+            {name: form_of(of, {}, logarithms if name.startswith("ln_") else instead) for name, of in entries.items()}
+        )
+    origin, inner = get_origin(kind), [form_of(one, {}, instead) for one in get_args(kind) if one is not Ellipsis]
+    if origin is tuple:
+        return list[inner[0]] if get_args(kind)[-1] is Ellipsis else tuple[tuple(inner)]  # type: ignore[valid-type, misc]
+    if origin in (Union, UnionType):
+        return Union[tuple(inner)]  # noqa: UP007
+    if origin in (list, dict, Mapping, abc.Mapping):
+        return dict[inner[0], inner[1]] if len(inner) == 2 else list[inner[0]]  # type: ignore[valid-type]
+    return kind
+
+
+def check_form(form: Any, content: object, verdict: str, source: str, advice: str) -> None:
+    """Refuse JSON values that are not of a form.
+
+    Parameters
+    ----------
+    form
+        Of `form_of`.
+    verdict, source, advice
+        For the message: what it is then ("no plan"), the name of the file or table, and what to do.
+
+    Raises
+    ------
+    InputError
+        The first faults, each with its place, such as `patterns[0].clauses[1].ln_cost`.
+    """
+    try:
+        _adapter(form).validate_python(content)
+    except ValidationError as error:
+        faults = error.errors(include_url=False, include_context=False)
+        said = "; ".join(f"{json_path(fault['loc'])}: {_of_json(fault)}" for fault in faults[:_MOST_FAULTS])
+        more = f"; and {len(faults) - _MOST_FAULTS:,} more faults" if len(faults) > _MOST_FAULTS else ""
+        raise InputError(f"{source}: {verdict}: {said}{more}; {advice}") from None
+
+
+@lru_cache(maxsize=64)
+def _adapter(form: Any) -> TypeAdapter[Any]:
+    return TypeAdapter(form)
+
+
+def json_path(location: Sequence[int | str]) -> str:
+    """A place in a JSON document.
+
+    Examples
+    --------
+    >>> json_path(("patterns", 0, "alpha"))
+    'patterns[0].alpha'
+    """
+    return "".join(f"[{part}]" if isinstance(part, int) else f".{part}" for part in location).removeprefix(".") or "$"
+
+
+def _of_json(fault: Any) -> str:
+    kind = fault["type"]
+    if kind == "missing":
+        return "this is missing"
+    if kind == "extra_forbidden":
+        return "nothing of this name is known here"
+    message = "the number is too large" if kind.endswith("_than_equal") else str(fault["msg"])
+    found = reprlib.repr(fault["input"]) if isinstance(fault["input"], str | float | bool | None) else ""
+    return f"{message.removeprefix('Value error, ')}{f' (found {found})' if found else ''}"
+
+
+def nested(leaf: type, most_depth: int, *, sides: int | None = None) -> Any:
+    """The form of a tree as nested lists, with leaves of a type.
+
+    Parameters
+    ----------
+    most_depth
+        Lists within each other.
+    sides
+        Entries of each list; None: any number.
+    """
+
+    def check(content: object) -> object:
+        waiting = [(content, 0)]
+        while waiting:
+            node, depth = waiting.pop()
+            if isinstance(node, list | tuple):
+                if depth == most_depth:
+                    raise ValueError(f"a tree nests at most {most_depth} lists")
+                if not node or (sides is not None and len(node) != sides):
+                    raise ValueError(f"a node of a tree has {sides or 'some'} sides, not {len(node)}")
+                waiting += [(side, depth + 1) for side in node]
+            elif (
+                type(node) is not leaf
+                or (isinstance(node, int) and not 0 <= node < MOST_POSITIONS)
+                or (isinstance(node, str) and not node.isprintable())
+            ):
+                raise ValueError(f"a leaf of a tree is no {leaf.__name__} that it can be: {reprlib.repr(node)}")
+        return content
+
+    return Annotated[Any, AfterValidator(check)]
+
+
+MOST_POSITIONS = 4096
+"""Positions of variables are below this, more than any pattern has."""

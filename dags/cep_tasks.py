@@ -12,11 +12,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from zoneinfo import ZoneInfo
 
-import yaml
 from airflow.sdk import Asset, Connection, Param, get_current_context
 from airflow.sdk.exceptions import AirflowFailException, AirflowNotFoundException, AirflowSkipException
 
 from cep_pipeline.errors import NOT_RETRIED, CepError
+from cep_pipeline.guarded import read_yaml, values_of
 
 if TYPE_CHECKING:
     from cep_pipeline.pipeline.tasks import AdaptationTask
@@ -56,9 +56,9 @@ def configured_streams() -> list[ConfiguredStream]:
     """
     path = configuration_path()
     try:
-        streams = yaml.safe_load(path.read_text())["streams"]
+        streams = _read(path)["streams"]
         return [_configured(path.parent, name, settings) for name, settings in streams.items()]
-    except (OSError, yaml.YAMLError, AttributeError, KeyError, TypeError, ValueError):
+    except (AttributeError, KeyError, TypeError, ValueError):
         from cep_pipeline.pipeline.configuration import Configuration
 
         configuration = Configuration.load(path)
@@ -67,8 +67,12 @@ def configured_streams() -> list[ConfiguredStream]:
         raise
 
 
+def _read(path: Path) -> Any:
+    return values_of(path, "document", read_yaml(path, "document"))
+
+
 def _configured(folder: Path, name: str, settings: Mapping[str, Any]) -> ConfiguredStream:
-    schema = yaml.safe_load((folder / settings["schema"]).read_text())
+    schema = _read(folder / settings["schema"])
     timezone = schema.get("timezone", "UTC")
     ZoneInfo(timezone)
     pattern_sets = settings.get("pattern_sets") or {}

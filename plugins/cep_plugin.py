@@ -100,6 +100,13 @@ def explain(request: Request, error: CepError) -> HTMLResponse:
     return page("message.html", request, status=500, title="The pipeline cannot be read", message=str(error))
 
 
+@app.exception_handler(Exception)
+def fail(request: Request, error: Exception) -> HTMLResponse:
+    """The page of a fault of the program: one line; the server's log has the traceback, which is raised on to it."""
+    message = f"This page cannot be shown: {type(error).__name__}. The log of Airflow's API server has the traceback."
+    return page("message.html", request, status=500, title="A fault of the program", message=message)
+
+
 @app.exception_handler(HTTPException)
 def refuse(request: Request, error: HTTPException) -> HTMLResponse:
     """The page of an error, those of authentication too."""

@@ -60,10 +60,10 @@ class Distances:
     @classmethod
     def from_json(cls, content: Mapping[str, Any], source: str = "distances") -> Distances:
         """Read what `to_json` wrote; InputError, which names the source, where it is something else."""
-        try:
-            return cls(content["everywhere"], dict(content["own"]))
-        except (KeyError, TypeError, ValueError) as error:
-            raise InputError(f"{source}: no distances of invariants: {error!r}") from error
+        from cep_pipeline.documents import check_form, form_of
+
+        check_form(form_of(cls), content, "no distances of invariants", source, "plan the patterns again")
+        return cls(content["everywhere"], dict(content["own"]))
 
 
 class DistanceRule(Protocol):

@@ -22,8 +22,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from cep_pipeline.errors import InputError
+from cep_pipeline.guarded import brief
 from cep_pipeline.patterns.pattern import Pattern
-from cep_pipeline.planning.clause_plans import ClausePlan, PatternPlan
+from cep_pipeline.planning.clause_plans import ClausePlan, PatternPlan, forms_of_clauses
 from cep_pipeline.planning.costs import CostModel, cost_named, with_latency
 from cep_pipeline.planning.orderings import (
     DecidingComparison,
@@ -189,7 +190,13 @@ def invariants_from_json(content: Mapping[str, Any], source: str = "invariants")
     InputError
         `content` is of another version, or no invariants; `source` names it in the message.
     """
+    from cep_pipeline.documents import check_form, form_of
+
     check_version(content, VERSION, "list of invariants", source)
+    forms = forms_of_clauses()
+    forms[Invariant] = form_of(Invariant, {"ln_frozen": tuple[float | None, float | None] | None}, forms)
+    form = form_of({"version": int, "invariants": tuple[Invariant, ...]}, {}, forms)
+    check_form(form, content, "no invariants", source, "plan the patterns again")
     try:
         return tuple(
             Invariant(
@@ -203,8 +210,8 @@ def invariants_from_json(content: Mapping[str, Any], source: str = "invariants")
             )
             for one in content["invariants"]
         )
-    except (KeyError, TypeError, ValueError, AttributeError) as error:
-        raise InputError(f"{source}: no invariants: {error!r}; plan the patterns again") from error
+    except ValueError as error:
+        raise InputError(f"{source}: no invariants: {brief(error)}; plan the patterns again") from error
 
 
 def _finite(logarithm: float) -> float | None:

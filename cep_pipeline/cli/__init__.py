@@ -4,7 +4,11 @@ from __future__ import annotations
 
 import io
 import logging
+import os
 import sys
+import tempfile
+import time
+import traceback
 import warnings
 from importlib import import_module
 from pathlib import Path
@@ -153,7 +157,7 @@ def show_log(level: int) -> None:
 
 
 def main() -> None:
-    """Run the command line; an explained failure ends with its exit code and without a traceback."""
+    """Run the command line; a failure ends with its exit code and without a traceback."""
     warnings.showwarning = _show_warning
     logging.getLogger().addFilter(_is_no_interrupt)
     tell_of_compiling()
@@ -174,3 +178,41 @@ def main() -> None:
         sys.exit(130)
     except BrokenPipeError:
         sys.exit(0)
+    except Exception as error:  # noqa: BLE001
+        tell_of_a_fault(error)
+        sys.exit(1)
+
+
+def tell_of_a_fault(error: Exception) -> None:
+    """Tell in one line of a failure that nothing explains, and write its traceback to a file of its own.
+
+    The file is in `var/log` where there is a folder `var`, else among the temporary files, and only its owner may read
+    it. `-vv`, or the environment variable CEP_TRACEBACK, show the traceback too. Notes of the error (the id of the run,
+    by `options.naming_run`) stand in the line.
+    """
+    trace = "".join(traceback.format_exception(error))
+    kept = "its traceback could not be written"
+    for folder in ([Path("var/log")] if Path("var").is_dir() else []) + [Path(tempfile.gettempdir())]:
+        try:
+            folder.mkdir(exist_ok=True)
+            number, name = tempfile.mkstemp(prefix=f"cep-{time.strftime('%Y%m%dT%H%M%S')}-", suffix=".log", dir=folder)
+            with os.fdopen(number, "w", encoding="utf-8", errors="backslashreplace") as file:
+                file.write(f"cep {__version__}: {' '.join(sys.argv[1:])}\n{trace}")
+            kept = f"its traceback is in {name}"
+            break
+        except OSError:
+            continue
+    if os.environ.get("CEP_TRACEBACK") or logging.getLogger("cep_pipeline").level == logging.DEBUG:
+        _tell(trace)
+    named = "".join(f" ({note})" for note in getattr(error, "__notes__", ()))
+    said = " ".join(str(error).split())
+    said = said if len(said) < _MOST_SAID else f"{said[:_MOST_SAID]}…"
+    said = "".join(one if one.isprintable() else ascii(one)[1:-1] for one in said)
+    if isinstance(error, MemoryError):
+        what = "there was not enough memory: take fewer days or patterns at a time, or --output count"
+    else:
+        what = f"this is a fault of the program, please report it ({type(error).__name__}{f': {said}' if said else ''})"
+    _tell(f"error: {what}{named}; {kept}")
+
+
+_MOST_SAID = 300

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from cep_pipeline.cli.options import configuration_options, with_options
+from cep_pipeline.cli.options import configuration_options, naming_run, with_options
 from cep_pipeline.cli.progress import ConsoleObserver
 from cep_pipeline.cli.search_options import CommandOfPlanners
 from cep_pipeline.cli.sources import open_stream
@@ -94,9 +94,13 @@ def invariants(
 
     asked = _asked(as_of, window)
     opened = open_stream(config, stream, pattern_set)
-    with ConsoleObserver(Terminal(stderr=True)) as observer, observer.step("statistics") as progress:
+    run_id = new_run_id()
+    with (
+        naming_run(run_id),
+        ConsoleObserver(Terminal(stderr=True)) as observer,
+        observer.step("statistics") as progress,
+    ):
         if check:
-            run_id = new_run_id()
             checks = check_invariants(
                 opened.tables, opened.stream, opened.pattern_sets, run_id=run_id, asked=asked, progress=progress
             )
@@ -209,13 +213,18 @@ def replan(
         statistics = StatisticsRequest(**violation.statistics)
     why = reason or ("by hand" if violation is None else violation.reason)
     asked = PlanRequest(why, planner, cost, violation, statistics, force, pattern_names)
-    with ConsoleObserver(Terminal(stderr=True)) as observer, observer.step("planning") as progress:
+    run_id = new_run_id()
+    with (
+        naming_run(run_id),
+        ConsoleObserver(Terminal(stderr=True)) as observer,
+        observer.step("planning") as progress,
+    ):
         done = plan_again(
             opened.tables,
             opened.stream,
             opened.pattern_sets[0],
             asked,
-            run_id=new_run_id(),
+            run_id=run_id,
             dry_run=dry_run,
             progress=progress,
         )

@@ -37,16 +37,17 @@ def expand(file: Path, out: Path | None, first: int | None, pattern: str | None)
       cep expand matches.parquet --pattern climb --out climb.parquet
     """
     from cep_pipeline.cli.tables import check_output_file, write_batches
+    from cep_pipeline.detection.compressed.compressing import count_of
     from cep_pipeline.detection.compressed.expansion import expand as read_matches
-    from cep_pipeline.detection.decimal_text import from_text, grouped, to_text
+    from cep_pipeline.detection.decimal_text import grouped, to_text
 
     if out:
         check_output_file(out)
-    table = _read(file)
+    table = read_compressed(file)
     if pattern is not None:
         table = _of_pattern(table, pattern, file)
     reader = read_matches(table)
-    total = sum(map(from_text, table.column("count").to_pylist()))
+    total = sum(map(count_of, table.column("count").to_pylist()))
     if out is None:
         output_console().print(f"{grouped(to_text(total))} matches that end with {counted(table.num_rows, 'event')}")
         _show(reader, first or 20)
@@ -71,7 +72,8 @@ def expand(file: Path, out: Path | None, first: int | None, pattern: str | None)
     console.print(f"{counted(rows, 'match')} written to {out} in {time.perf_counter() - begin:.2f} s")
 
 
-def _read(file: Path) -> pa.Table:
+def read_compressed(file: Path) -> pa.Table:
+    """The table of a compressed file; InputError where it is none."""
     import pyarrow.parquet as pq
 
     try:
@@ -80,7 +82,7 @@ def _read(file: Path) -> pa.Table:
         raise InputError(
             f"{file}: there is no such file; `cep detect --output compressed --out FILE` makes one"
         ) from error
-    except (OSError, pa.ArrowInvalid) as error:
+    except (OSError, pa.ArrowException, UnicodeDecodeError) as error:
         raise InputError(f"{file}: cannot be read as Parquet: {error}") from error
 
 

@@ -12,7 +12,7 @@ import click
 from rich.table import Column
 
 from cep_pipeline.cli.terminal import say
-from cep_pipeline.errors import InputError
+from cep_pipeline.errors import CepError, InputError
 
 if TYPE_CHECKING:
     from cep_pipeline.patterns.pattern import Pattern
@@ -134,3 +134,15 @@ def note_unused_parameters(parameters: Mapping[str, Any], patterns: Iterable[Pat
         if name not in asked:
             known = ", ".join(f"${other}" for other in sorted(asked)) or "none"
             say(f"note: --param {name}: no pattern asks for ${name}; asked for are: {known}", err=True)
+
+
+@contextmanager
+def naming_run(run_id: str) -> Iterator[None]:
+    """Note the id of a run on an error that nothing explains, for its message."""
+    try:
+        yield
+    except CepError:
+        raise
+    except Exception as error:
+        error.add_note(f"run {run_id}")
+        raise

@@ -23,6 +23,7 @@ from cep_pipeline.cli.search_options import CommandOfPlanners, given_options, se
 from cep_pipeline.cli.sources import Asked, open_stream, patterns_over_files
 from cep_pipeline.cli.terminal import Terminal, say
 from cep_pipeline.errors import InputError
+from cep_pipeline.guarded import read_json
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -374,10 +375,4 @@ def read_plan(path: Path) -> Plan:
     """
     from cep_pipeline.planning import Plan
 
-    try:
-        content = json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, UnicodeDecodeError) as error:
-        raise InputError(f"{path}: the plan cannot be read: {error}") from error
-    except json.JSONDecodeError as error:
-        raise InputError(f"{path}:{error.lineno}:{error.colno}: no JSON: {error.msg}") from error
-    return Plan.from_json(content, str(path))
+    return Plan.from_json(read_json(path, "plan"), str(path))

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 import click
 from rich.table import Table
 
-from cep_pipeline.cli.options import Day, align_right, configuration_options, counted
+from cep_pipeline.cli.options import Day, align_right, configuration_options, counted, naming_run
 from cep_pipeline.cli.progress import ConsoleObserver
 from cep_pipeline.cli.terminal import Terminal, output_console
 from cep_pipeline.errors import InputError
@@ -94,7 +94,8 @@ def run(
         wanted = days_with_files(chosen)
     tables = configuration.open_warehouse().stream(chosen.schema)
     console = Terminal(stderr=True)
-    with ConsoleObserver(console) as observer:
+    own_id = run_id or new_run_id()
+    with naming_run(own_id), ConsoleObserver(console) as observer:
 
         @cache
         def session() -> SparkSession:
@@ -117,7 +118,7 @@ def run(
             observer,
             frozenset(part.strip() for part in steps.split(",")) if steps else frozenset(OPTIONS),
             redo,
-            run_id or new_run_id(),
+            own_id,
             end_of_stream=end_of_stream,
         )
         if not (days or first or stale):

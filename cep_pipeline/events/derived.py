@@ -15,9 +15,10 @@ References
 from __future__ import annotations
 
 import math
+import reprlib
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 import pyarrow as pa
@@ -106,15 +107,22 @@ class Carry:
         Raises
         ------
         InputError
-            It is of another version.
+            It is of another version, or something else.
         """
-        if not document:
+        from cep_pipeline.documents import check_form, form_of
+
+        if document == {}:
             return cls()
+        if not isinstance(document, Mapping):
+            raise InputError(f"a carry-in is a JSON object, not {type(document).__name__}; redo the days before")
         if document.get("version") != _VERSION:
             raise InputError(
-                f"carry-in of version {document.get('version')!r}, where this program reads {_VERSION}; "
+                f"carry-in of version {reprlib.repr(document.get('version'))}, where this program reads {_VERSION}; "
                 "redo the days before with this version"
             )
+        values = tuple[int | float | Literal["NaN", "Infinity", "-Infinity"], ...]
+        form = form_of({"version": int, "last_values": Mapping[str, Mapping[str, values]]})  # type: ignore[valid-type]
+        check_form(form, document, "no carry-in", "the carry-in of a day", "redo the days before")
         return cls(
             {
                 attribute: {name: tuple(_NOT_FINITE.get(value, value) for value in last) for name, last in by.items()}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import reduce
 from itertools import pairwise
@@ -25,6 +26,7 @@ from cep_pipeline.events.readers import open_rows
 from cep_pipeline.events.row_checks import LINE, LOCAL_DAY, check_rows, day_number, day_of
 from cep_pipeline.events.schema import StreamSchema
 from cep_pipeline.events.source import SourceLayout
+from cep_pipeline.guarded import brief
 
 _EXAMPLES = 3
 
@@ -85,19 +87,47 @@ def are_ready(paths: Sequence[Path]) -> bool:
 def check_columns(schema: StreamSchema, paths: Sequence[Path]) -> None:
     """Refuse Parquet files of events that lack a column of the schema with an InputError."""
     for path in paths:
-        present = pq.read_schema(path).names
+        present = _columns_of(path)
         missing = [name for name in schema.arrow_schema.names if name not in present]
         if missing:
             raise InputError(f"{path}: there is no column {missing[0]!r}; the file has: {', '.join(present)}")
+        twice = [name for name in schema.arrow_schema.names if present.count(name) > 1]
+        if twice:
+            raise InputError(f"{path}: the file has several columns {twice[0]!r}; leave all but one out")
 
 
 def _is_ready(path: Path) -> bool:
     if path.suffix != ".parquet":
         return False
+    return {TIMESTAMP, SEQ} <= set(_columns_of(path))
+
+
+def _columns_of(path: Path) -> list[str]:
+    with _readable(path):
+        return [str(name) for name in pq.read_schema(path).names]
+
+
+@contextmanager
+def _readable(path: Path, what: str = "the file cannot be read") -> Iterator[None]:
+    """Turn an error of the reader of Parquet into an InputError that names the file."""
     try:
-        return {TIMESTAMP, SEQ} <= set(pq.read_schema(path).names)
-    except (OSError, pa.ArrowException) as error:
-        raise InputError(f"{path}: the file cannot be read: {error}") from error
+        yield
+    except (OSError, pa.ArrowException, UnicodeError) as error:
+        raise InputError(f"{path}: {what}: {brief(error)}; give a file that is whole") from error
+
+
+def _fitting(table: pa.Table, wanted: pa.Schema, path: Path) -> pa.Table:
+    """The columns that are wanted, of their types, every event with its place in the stream."""
+    events = table.select(wanted.names).cast(wanted)
+    events.validate(full=True)  # text that is no UTF-8
+    for name in (TIMESTAMP, SEQ):
+        nulls = events.column(name).null_count
+        if nulls:
+            raise InputError(
+                f"{path}: {nulls:,} of {events.num_rows:,} rows have no {name!r}; each event has its time and its "
+                "number in the stream: write the file anew without these rows"
+            )
+    return events
 
 
 def _read_ready(schema: StreamSchema, paths: Sequence[Path]) -> LoadedEvents:
@@ -106,10 +136,8 @@ def _read_ready(schema: StreamSchema, paths: Sequence[Path]) -> LoadedEvents:
     notes = []
     check_columns(schema, paths)
     for path in paths:
-        try:
-            parts.append(pq.read_table(path, columns=wanted.names, partitioning=None).cast(wanted))
-        except (OSError, pa.ArrowException) as error:
-            raise InputError(f"{path}: the file does not fit the stream schema: {error}") from error
+        with _readable(path, _NO_FIT):
+            parts.append(_fitting(pq.read_table(path, columns=wanted.names, partitioning=None), wanted, path))
         clock = ClockWatch(schema.type_attribute)
         clock.take(parts[-1].append_column(LINE, pa.array(np.arange(1, parts[-1].num_rows + 1))))
         notes += [back.said(str(path)) for back in clock.found]
@@ -124,19 +152,21 @@ def _read_raw(schema: StreamSchema, paths: Sequence[Path]) -> LoadedEvents:
     notes: list[str] = []
     rejected = 0
     for number, path in enumerate(sorted(paths)):
-        refused: list[RejectedRow] = []
+        examples: list[RejectedRow] = []
+        refused = 0
         clock = ClockWatch(schema.type_attribute)
         for block in _blocks(schema.source, path, notes):
             checked = check_rows(block, schema, UNBOUNDED, str(path))
             tables.append(checked.events.append_column(FILE, pa.array(np.full(checked.events.num_rows, number))))
             clock.take(checked.events)
-            refused += checked.rejected
+            examples += checked.rejected[: _EXAMPLES - len(examples)]
+            refused += len(checked.rejected)
         if clock.found:
             notes.append(reduce(add, clock.found).said(str(path)))
         if refused:
-            examples = "; ".join(f"line {row.line}: {row.reason}" for row in refused[:_EXAMPLES])
-            notes.append(f"{path}: {len(refused):,} rows rejected, such as {examples}")
-            rejected += len(refused)
+            said = "; ".join(f"line {row.line}: {row.reason}" for row in examples)
+            notes.append(f"{path}: {refused:,} rows rejected, such as {said}")
+            rejected += refused
     if not tables:
         return LoadedEvents(schema.arrow_schema.empty_table(), rejected, (*notes, "there are no events in the files"))
     events = in_order(pa.concat_tables(tables).combine_chunks(), [TIMESTAMP, FILE, LINE])
@@ -173,6 +203,7 @@ def _seqs(events: pa.Table) -> np.ndarray:
     return seqs
 
 
+_NO_FIT = "the file does not fit the stream schema"
 READ_AT_ONCE = 1 << 16
 """Events of a batch, at most."""
 
@@ -232,12 +263,9 @@ def stream_events(schema: StreamSchema, paths: Sequence[Path]) -> EventBatches:
 def _read(schema: StreamSchema, paths: Sequence[Path]) -> Iterator[pa.Table]:
     wanted = schema.arrow_schema
     for path in paths:
-        try:
-            with pq.ParquetFile(path) as file:
-                for batch in file.iter_batches(READ_AT_ONCE, columns=wanted.names):
-                    yield pa.Table.from_batches([batch]).select(wanted.names).cast(wanted)
-        except (OSError, pa.ArrowException) as error:
-            raise InputError(f"{path}: the file does not fit the stream schema: {error}") from error
+        with _readable(path, _NO_FIT), pq.ParquetFile(path) as file:
+            for batch in file.iter_batches(READ_AT_ONCE, columns=wanted.names):
+                yield _fitting(pa.Table.from_batches([batch]), wanted, path)
 
 
 def _in_stream_order(paths: Sequence[Path]) -> list[Path] | None:
@@ -258,20 +286,17 @@ def _extent(path: Path) -> tuple[tuple[int, int], tuple[int, int]] | tuple[()] |
     """The points of a file's first and last event; () of no event, None where they are not in order."""
     first: tuple[int, int] | None = None
     last: tuple[int, int] | None = None
-    try:
-        with pq.ParquetFile(path) as file:
-            for batch in file.iter_batches(READ_AT_ONCE, columns=[TIMESTAMP, SEQ]):
-                stamps, seqs = (batch.column(name).cast(pa.int64()) for name in (TIMESTAMP, SEQ))
-                if stamps.null_count or seqs.null_count:
-                    return None
-                if not len(stamps):
-                    continue
-                at, of = stamps.to_numpy(), seqs.to_numpy()
-                steps = np.diff(at)
-                begin = int(at[0]), int(of[0])
-                if ((steps < 0) | ((steps == 0) & (np.diff(of) <= 0))).any() or (last is not None and begin <= last):
-                    return None
-                first, last = begin if first is None else first, (int(at[-1]), int(of[-1]))
-    except (OSError, pa.ArrowException) as error:
-        raise InputError(f"{path}: the file cannot be read: {error}") from error
+    with _readable(path), pq.ParquetFile(path) as file:
+        for batch in file.iter_batches(READ_AT_ONCE, columns=[TIMESTAMP, SEQ]):
+            stamps, seqs = (batch.column(name).cast(pa.int64()) for name in (TIMESTAMP, SEQ))
+            if stamps.null_count or seqs.null_count:
+                return None
+            if not len(stamps):
+                continue
+            at, of = stamps.to_numpy(), seqs.to_numpy()
+            steps = np.diff(at)
+            begin = int(at[0]), int(of[0])
+            if ((steps < 0) | ((steps == 0) & (np.diff(of) <= 0))).any() or (last is not None and begin <= last):
+                return None
+            first, last = begin if first is None else first, (int(at[-1]), int(of[-1]))
     return () if first is None or last is None else (first, last)

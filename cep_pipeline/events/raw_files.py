@@ -239,7 +239,7 @@ def readable(path: str) -> Iterator[None]:
     """Turn what is said of a broken file into an InputError that names the file."""
     try:
         yield
-    except (OSError, pa.ArrowException) as error:
+    except (OSError, pa.ArrowException, UnicodeError) as error:
         raise InputError(
             f"{path}: the file is truncated or corrupt ({error}); have it delivered again. "
             "Nothing of its day is published"

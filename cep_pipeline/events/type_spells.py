@@ -23,6 +23,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from cep_pipeline.errors import InputError
 from cep_pipeline.events.columns import DAY, SEQ, TIMESTAMP
 
 Array = npt.NDArray[Any]
@@ -159,8 +160,16 @@ class TypeSpells:
 
     @classmethod
     def from_text(cls, text: str) -> TypeSpells | None:
-        """Read the text form; None where it is of another version."""
-        document = json.loads(zlib.decompress(base64.b64decode(text)))
+        """Read the text form; None where it is of another version, InputError where it is damaged."""
+        try:
+            return cls._read(json.loads(zlib.decompress(base64.b64decode(text))))
+        except (ValueError, KeyError, TypeError, AttributeError, OverflowError, RecursionError, zlib.error) as error:
+            raise InputError(
+                f"the summary of event types in a data file is damaged: {error!r}; `cep verify` finds the file"
+            ) from error
+
+    @classmethod
+    def _read(cls, document: Mapping[str, Any]) -> TypeSpells | None:
         if document["version"] != VERSION:
             return None
         numbers = {

@@ -12,6 +12,9 @@ from cep_pipeline.patterns.conditions import Value
 from cep_pipeline.patterns.expressions import Span, ValueType
 from cep_pipeline.patterns.structure import EventOperand
 
+MAX_VARIABLES = 256
+"""Variables of a pattern."""
+
 
 @dataclass
 class Scope:
@@ -36,7 +39,13 @@ class Scope:
     warnings: list[PatternWarning] = field(default_factory=list)
 
     def declare(self, name: Token, operand: EventOperand) -> None:
-        """Add a variable; a second one of the same name is refused."""
+        """Add a variable; a second one of the same name is refused, and so are more than there may be."""
+        if len(self.variables) == MAX_VARIABLES:
+            raise self.source.error(
+                f"a pattern has at most {MAX_VARIABLES} variables; write several patterns, or a Kleene variable for "
+                "events of one type",
+                name.span,
+            )
         if name.value in self.variables:
             raise self.source.error(f"duplicate variable {name.value!r}", name.span)
         self.variables[name.value] = operand

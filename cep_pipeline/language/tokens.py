@@ -72,15 +72,28 @@ _KINDS = {
 }
 
 
+MAX_TEXT = 1_000_000
+"""Characters of a text, as long as 5,000 patterns."""
+MAX_NAME = 200
+"""Characters of a name: of a pattern, a type, a variable, an attribute, a parameter."""
+_MAX_TOKEN = {Kind.WORD: MAX_NAME, Kind.QUOTED: MAX_NAME, Kind.PARAMETER: MAX_NAME}
+
+
 def tokenize(source: SourceText) -> list[Token]:
     """All tokens of the text, the last one of kind END; comments and blanks are left out.
 
     Raises
     ------
     PatternError
-        A character that begins no token, or a string or comment without an end.
+        A character that begins no token, a string or comment without an end, or more text than is read.
     """
     text = source.text
+    if len(text) > MAX_TEXT:
+        raise source.error(
+            f"a text has at most {MAX_TEXT:,} characters, this one has {len(text):,}; divide the patterns among files, "
+            "and give long lists as parameters ($name)",
+            Span(0, 1),
+        )
     tokens: list[Token] = []
     offset = 0
     while offset < len(text):
@@ -91,7 +104,13 @@ def tokenize(source: SourceText) -> list[Token]:
         assert group is not None
         end = found.end()
         if group != "blank":
-            tokens.append(_token(_KINDS[group], found.group(), Span(offset, end)))
+            kind = _KINDS[group]
+            if end - offset > _MAX_TOKEN.get(kind, MAX_TEXT):
+                raise source.error(
+                    f"a {kind.value} has at most {_MAX_TOKEN[kind]} characters, this one has {end - offset:,}",
+                    Span(offset, end),
+                )
+            tokens.append(_token(kind, found.group(), Span(offset, end)))
         offset = end
     tokens.append(Token(Kind.END, "", "", "", Span(len(text), len(text))))
     return tokens

@@ -84,17 +84,11 @@ class Violation:
     @classmethod
     def from_json(cls, content: Mapping[str, Any], source: str = "violation") -> Violation:
         """Read what `to_json` wrote; InputError, which names the source, where it is something else."""
-        try:
-            return cls(
-                content["pattern_set"],
-                int(content["plan_version"]),
-                content["key"],
-                content["reason"],
-                tuple(map(str, content.get("patterns", ()))),
-                dict(content.get("statistics", {})),
-            )
-        except (KeyError, TypeError, ValueError) as error:
-            raise InputError(f"{source}: no violation of a plan: {error!r}") from error
+        from cep_pipeline.documents import check_form, form_of
+
+        whole = {"patterns": (), "statistics": {}, **content} if isinstance(content, Mapping) else content
+        check_form(form_of(cls), whole, "no violation of a plan", source, "check the plan again")
+        return cls(**{**whole, "patterns": tuple(whole["patterns"]), "statistics": dict(whole["statistics"])})
 
 
 def replannings_of(decisions: Sequence[Decision], version: int) -> int:

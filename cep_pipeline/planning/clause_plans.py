@@ -3,13 +3,19 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from functools import cached_property
 from typing import Any, Literal, TypeAlias
 
 from cep_pipeline.planning.numbers.logarithms import ln_sum
-from cep_pipeline.planning.orderings import DecidingComparison, comparison_from_json, comparison_to_json
+from cep_pipeline.planning.orderings import (
+    DecidingComparison,
+    comparison_from_json,
+    comparison_to_json,
+    nested_parts,
+    positions_of,
+)
 from cep_pipeline.planning.trees import Join, OrderOrTree, nodes_of, shape_of, tree_from_json, tree_to_json
 from cep_pipeline.statistics.snapshot import Selectivity, Source
 
@@ -64,6 +70,8 @@ class PlanStep:
     def __post_init__(self) -> None:
         if not math.isfinite(self.ln_instances):
             raise ValueError(f"step {self.variable!r}: expected numbers are finite logarithms")
+        if not 0 <= self.rate_per_s < math.inf:
+            raise ValueError(f"step {self.variable!r}: a rate is finite and not negative, unlike {self.rate_per_s}")
         _check_expected(f"step {self.variable!r}", self)
 
 
@@ -125,6 +133,8 @@ class PlacedNegation:
     asked_with: tuple[str, ...]
 
     def __post_init__(self) -> None:
+        if not 0 <= self.rate_per_s < math.inf:
+            raise ValueError(f"~{self.variable}: a rate is finite and not negative, unlike {self.rate_per_s}")
         if not {*self.between, *self.compared} <= set(self.asked_with):
             raise ValueError(
                 f"~{self.variable} is asked with {self.asked_with}, before all that it depends on is bound"
@@ -328,7 +338,7 @@ def clause_to_json(plan: ClausePlan) -> dict[str, Any]:
 
 
 def clause_from_json(content: Mapping[str, Any]) -> ClausePlan:
-    """Read what `clause_to_json` wrote; KeyError, TypeError or ValueError where it is none."""
+    """Read what `clause_to_json` wrote, of the form of `forms_of_clauses`; ValueError where it fits no clause."""
     plan = ClausePlan(
         clause=content["clause"],
         steps=tuple(PlanStep(**_expected_from_json(step)) for step in content["steps"]),
@@ -344,9 +354,48 @@ def clause_from_json(content: Mapping[str, Any]) -> ClausePlan:
         negations=tuple(PlacedNegation(**_tupled(negation)) for negation in content["negations"]),
         ln_waiting=content["ln_waiting"],
     )
-    if list(plan.order) != content["order"]:
+    if list(plan.order) != list(content["order"]):
         raise ValueError(f"the steps bind {', '.join(plan.order)}, the order is {', '.join(content['order'])}")
+    joins = [] if plan.tree is None else [len(node.leaves) for node in nodes_of(plan.tree) if isinstance(node, Join)]
+    for comparison in plan.comparisons:
+        _check_comparison(comparison, len(plan.steps), joins)
     return plan
+
+
+def _check_comparison(comparison: DecidingComparison, variables: int, joins: Sequence[int]) -> None:
+    """Refuse a comparison that is of no step of an order, or no join of so many variables."""
+    step, is_tree = comparison.step, comparison.measure == "tree"
+    if not 0 <= step < (len(joins) if is_tree else variables):
+        raise ValueError(f"a comparison is of step {step}, which the plan does not have")
+    size = joins[step] if is_tree else 1 if comparison.measure == "instances" else step + 1
+    for side in (comparison.chosen, comparison.rejected):
+        bound = positions_of(side)
+        if len(bound) != size or len(set(bound)) != size or max(bound) >= variables:
+            raise ValueError(f"a comparison of step {step} binds {size} of {variables} variables, not {bound}")
+        if isinstance(side, int) or (not is_tree and side != bound):
+            raise ValueError(f"a side of a comparison of step {step} is {side}")
+        if is_tree and any(isinstance(node, tuple) and len(node) != 2 for node in nested_parts(side)):
+            raise ValueError(f"a join has two sides, unlike one in {side}")
+
+
+def forms_of_clauses() -> dict[Any, Any]:
+    """The JSON forms of the parts of a plan that are not written as an object with their fields."""
+    from cep_pipeline.documents import form_of, nested
+
+    tree = nested(str, MOST_DEPTH, sides=2)
+    forms: dict[Any, Any] = {
+        Join: tree,
+        NodeUse: tuple[form_of(str), form_of(int), list[form_of(str)]],  # type: ignore[misc]
+        TestedCondition: form_of(Selectivity, {"text": str, "agreement": bool, "correction": float | None}),
+    }
+    side = nested(int, MOST_DEPTH)
+    forms[DecidingComparison] = form_of(DecidingComparison, {"chosen": side, "rejected": side})
+    forms[ClausePlan] = form_of(ClausePlan, {"order": tuple[str, ...]}, forms)
+    return forms
+
+
+MOST_DEPTH = 256
+"""Joins of a tree below each other, at most, in a plan that is read."""
 
 
 def _expected_to_json(expected: PlanStep | PlanNode) -> dict[str, Any]:
@@ -507,7 +556,7 @@ def workload_to_json(workload: WorkloadPlan) -> dict[str, Any]:
 
 
 def workload_from_json(content: Mapping[str, Any]) -> WorkloadPlan:
-    """Read what `workload_to_json` wrote; KeyError, TypeError or ValueError where it is none."""
+    """Read what `workload_to_json` wrote; ValueError where its numbers are none of a workload."""
     shared = tuple(
         SharedPlanNode(
             **{**work, "uses": tuple(NodeUse(pattern, clause, tuple(names)) for pattern, clause, names in work["uses"])}

@@ -150,6 +150,14 @@ def positions_of(side: Side) -> tuple[int, ...]:
     return (side,) if isinstance(side, int) else tuple(position for part in side for position in positions_of(part))
 
 
+def nested_parts(side: Side) -> Iterator[Side]:
+    """A side of a comparison, its parts, and theirs."""
+    yield side
+    if not isinstance(side, int):
+        for part in side:
+            yield from nested_parts(part)
+
+
 def named(tree: Side, names: Sequence[str]) -> str:
     """A tree of positions as people read it.
 
@@ -205,7 +213,7 @@ def comparison_to_json(comparison: DecidingComparison) -> dict[str, Any]:
 
 
 def comparison_from_json(content: Mapping[str, Any]) -> DecidingComparison:
-    """Read what `comparison_to_json` wrote; KeyError, TypeError or ValueError where it is none."""
+    """Read what `comparison_to_json` wrote; ValueError where it is no comparison that decided anything."""
     sides = {"chosen": _tuples(content["chosen"]), "rejected": _tuples(content["rejected"])}
     return DecidingComparison(**{**content, **sides})
 

@@ -5,10 +5,11 @@ from __future__ import annotations
 import math
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
-from functools import cached_property
+from functools import cache, cached_property
 from typing import Any
 
 from cep_pipeline.errors import InputError, PlanError
+from cep_pipeline.guarded import brief
 from cep_pipeline.patterns.pattern import Pattern
 from cep_pipeline.planning.clause_plans import (
     SHARINGS,
@@ -18,6 +19,7 @@ from cep_pipeline.planning.clause_plans import (
     WorkloadPlan,
     clause_from_json,
     clause_to_json,
+    forms_of_clauses,
     workload_from_json,
     workload_to_json,
 )
@@ -195,7 +197,10 @@ class Plan:
         InputError
             `content` is of another version, or no plan; `source` names it in the message.
         """
+        from cep_pipeline.documents import check_form
+
         check_version(content, VERSION, "plan", source)
+        check_form(_form(), content, "no plan", source, "make the plan again")
         try:
             return cls(
                 alpha=content["alpha"],
@@ -216,8 +221,16 @@ class Plan:
                 sharing=content["sharing"],
                 workload=None if content["workload"] is None else workload_from_json(content["workload"]),
             )
-        except (KeyError, TypeError, ValueError, AttributeError) as error:
-            raise InputError(f"{source}: no plan: {error!r}; make the plan again") from error
+        except (ValueError, RecursionError) as error:
+            raise InputError(f"{source}: no plan: {brief(error)}; make the plan again") from error
+
+
+@cache
+def _form() -> Any:
+    """The JSON form of a plan."""
+    from cep_pipeline.documents import form_of
+
+    return form_of(Plan, {"version": int, "plan_id": str}, forms_of_clauses())
 
 
 def validate(plan: Plan, patterns: Iterable[Pattern]) -> None:

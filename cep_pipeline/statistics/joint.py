@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import json
 import math
+import reprlib
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from copy import copy
 from dataclasses import dataclass
@@ -263,6 +264,23 @@ _SEVERAL = "[["
 
 def _members_of_key(key: str) -> Members:
     return tuple((condition, tuple(over)) for condition, over in json.loads(key))
+
+
+def _numbers(over: Iterable[object]) -> bool:
+    return all(type(number) is int and 0 <= number < MOST_PLACES for number in over)
+
+
+def check_key(key: str) -> None:
+    """Raise ValueError where a key that somebody wrote begins as one of several conditions, and is none."""
+    if not key.startswith(_SEVERAL):
+        return
+    try:
+        members = _members_of_key(key)
+        if members_to_key(members) == key and all(isinstance(text, str) and _numbers(over) for text, over in members):
+            return
+    except (TypeError, ValueError, RecursionError):
+        pass
+    raise ValueError(f"{reprlib.repr(key)} is no key of conditions")
 
 
 def split_joints(

@@ -36,16 +36,18 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import cache
 from typing import Any
 
 from cep_pipeline.errors import InputError
+from cep_pipeline.guarded import brief
 from cep_pipeline.patterns.conditions import Conjunct
 from cep_pipeline.patterns.conjunct_text import conjunct_text
 from cep_pipeline.patterns.normal_form import Clause
 from cep_pipeline.patterns.pattern import Pattern
 from cep_pipeline.statistics.joint import DEPENDENT_FACTOR, ClauseTerms, check_factor, ln_planned
 from cep_pipeline.statistics.node_counts import NodeCounts
-from cep_pipeline.statistics.output_profile import OrderProfile, merge_profiles
+from cep_pipeline.statistics.output_profile import OrderProfile, merge_profiles, profile_form
 from cep_pipeline.statistics.snapshot import JointSelectivity, Selectivity, Source, StatisticsSnapshot, wilson_interval
 from cep_pipeline.statistics.terms import conjunct_key, leaf_of
 from cep_pipeline.statistics.versioned import check_version, digest_of
@@ -130,7 +132,10 @@ class Observed:
         InputError
             `content` is of another version, or something else; `source` names it in the message.
         """
+        from cep_pipeline.documents import check_form
+
         check_version(content, VERSION, "record of what detection observed", source)
+        check_form(_form(), content, "no record of what detection observed", source, "detect the day again")
         try:
             return cls(
                 tuple(
@@ -139,10 +144,22 @@ class Observed:
                 ),
                 tuple(map(OrderProfile.from_json, content["profiles"])),
             )
-        except (KeyError, TypeError, ValueError, IndexError, AttributeError) as error:
+        except (ValueError, IndexError) as error:
             raise InputError(
-                f"{source}: no record of what detection observed: {error!r}; detect the day again"
+                f"{source}: no record of what detection observed: {brief(error)}; detect the day again"
             ) from error
+
+
+@cache
+def _form() -> Any:
+    """The JSON form of what detection observed."""
+    from cep_pipeline.documents import form_of
+
+    observation = form_of(tuple[str, str, tuple[str, ...], tuple[str, ...], int, int])
+    return form_of(
+        Observed,
+        {"version": int, "observations": list[observation], "profiles": list[profile_form()]},  # type: ignore[misc, valid-type]
+    )
 
 
 def observations_of(patterns: Iterable[Pattern], nodes: Iterable[NodeCounts]) -> tuple[Observation, ...]:

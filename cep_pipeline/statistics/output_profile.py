@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cache
 from typing import Any
 
 import numpy as np
@@ -128,8 +129,8 @@ class OrderProfile:
 
         Raises
         ------
-        KeyError, TypeError, ValueError, IndexError
-            `content` is no profile; who reads a document says where it stands.
+        ValueError, IndexError
+            `content`, of the form `profile_form`, is no profile; who reads a document says where it stands.
         """
         names = tuple(content["variables"])
         return cls(
@@ -140,6 +141,14 @@ class OrderProfile:
             tuple((tuple(names[place] for place in order), count) for order, count in content["orders"]),
             content["missed"],
         )
+
+
+@cache
+def profile_form() -> Any:
+    """The JSON form of a profile."""
+    from cep_pipeline.documents import form_of
+
+    return form_of(OrderProfile, {"orders": tuple[tuple[tuple[int, ...], int], ...]})
 
 
 class OutputProfiler:

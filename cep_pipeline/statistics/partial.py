@@ -8,7 +8,8 @@ from dataclasses import astuple, dataclass, field
 from typing import Any
 
 from cep_pipeline.errors import InputError
-from cep_pipeline.statistics.joint import DEPENDENT_FACTOR, check_factor, split_joints
+from cep_pipeline.guarded import brief
+from cep_pipeline.statistics.joint import DEPENDENT_FACTOR, check_factor, check_key, split_joints
 from cep_pipeline.statistics.snapshot import (
     LeafRate,
     Selectivity,
@@ -81,6 +82,12 @@ class PartialStatistics:
     conditions: Mapping[str, PairCount]
     orders: Mapping[str, PairCount] = field(default_factory=dict)
 
+    def __post_init__(self) -> None:
+        if self.events < 0 or any(count < 0 for count in self.leaves.values()):
+            raise ValueError("a count of events is not negative")
+        if (self.start_us is None) != (self.end_us is None) or (self.start_us or 0) > (self.end_us or 0):
+            raise ValueError(f"the slice begins at {self.start_us} and ends at {self.end_us}")
+
     def __add__(self, other: PartialStatistics) -> PartialStatistics:
         if other.stream != self.stream:
             raise InputError(
@@ -112,8 +119,15 @@ class PartialStatistics:
     @classmethod
     def from_json(cls, content: Mapping[str, Any], source: str = "partial statistics") -> PartialStatistics:
         """Read what `to_json` wrote; raises InputError where `content` is something else."""
+        from cep_pipeline.documents import check_form, form_of
+
         check_version(content, VERSION, "part of the statistics", source)
+        counts = {PairCount: form_of(tuple[int, int, float, float, float])}
+        form = form_of(PartialStatistics, {"version": int}, counts)
+        check_form(form, content, "no part of the statistics", source, "estimate the statistics again")
         try:
+            for key in content["conditions"]:
+                check_key(key)
             return cls(
                 stream=content["stream"],
                 events=content["events"],
@@ -123,9 +137,9 @@ class PartialStatistics:
                 conditions={key: PairCount(*counts) for key, counts in content["conditions"].items()},
                 orders={key: PairCount(*counts) for key, counts in content["orders"].items()},
             )
-        except (KeyError, TypeError, ValueError, AttributeError) as error:
+        except ValueError as error:
             raise InputError(
-                f"{source}: no part of the statistics: {error!r}; estimate the statistics again"
+                f"{source}: no part of the statistics: {brief(error)}; estimate the statistics again"
             ) from error
 
 

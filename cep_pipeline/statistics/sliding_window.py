@@ -22,6 +22,7 @@ import numpy.typing as npt
 
 from cep_pipeline.compiled.native import NativeKernel
 from cep_pipeline.errors import InputError
+from cep_pipeline.guarded import brief
 from cep_pipeline.statistics.versioned import check_version
 
 Array = npt.NDArray[Any]
@@ -430,12 +431,17 @@ class SlidingWindow:
         InputError
             `content` is of another version, or no histogram; `source` names it in the message.
         """
+        from cep_pipeline.documents import check_form, form_of
+
         check_version(content, VERSION, "histogram", source)
+        rows = {"spans": tuple[tuple[int, ...], ...], "sums": tuple[tuple[float, ...], ...]}
+        form = form_of({"version": int, "statistic": str, "width": int, "epsilon": float, **rows})
+        check_form(form, content, "no histogram", source, "estimate the statistics again")
         try:
             window = cls(content["statistic"], content["width"], content["epsilon"])
             window.hold(np.array(content["spans"], np.int64), np.array(content["sums"], np.float64))
-        except (KeyError, TypeError, ValueError, OverflowError) as error:
-            raise InputError(f"{source}: no histogram: {error!r}; estimate the statistics again") from error
+        except (ValueError, OverflowError) as error:
+            raise InputError(f"{source}: no histogram: {brief(error)}; estimate the statistics again") from error
         return window
 
     def _what(self) -> str:

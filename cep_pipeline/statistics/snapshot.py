@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from enum import Enum
-from functools import cached_property
+from functools import cache, cached_property
 from typing import TYPE_CHECKING, Any
 
 from cep_pipeline.errors import InputError, PlanError
+from cep_pipeline.guarded import brief
 from cep_pipeline.patterns.conditions import Conjunct
 from cep_pipeline.patterns.normal_form import Clause
 from cep_pipeline.patterns.pattern import Pattern
@@ -423,9 +424,11 @@ class StatisticsSnapshot:
         InputError
             `content` is of another version, or no snapshot; `source` names it in the message.
         """
+        from cep_pipeline.documents import check_form
         from cep_pipeline.statistics.output_profile import OrderProfile
 
         check_version(content, VERSION, "statistics snapshot", source)
+        check_form(_form(), content, "no statistics snapshot", source, "estimate the statistics again")
         try:
             return cls(
                 **{name: content[name] for name in _PLAIN},
@@ -448,13 +451,24 @@ class StatisticsSnapshot:
                 order_profiles=tuple(OrderProfile.from_json(entry) for entry in content["order_profiles"]),
                 notes=tuple(content["notes"]),
             )
-        except (KeyError, TypeError, ValueError, AttributeError, IndexError) as error:
-            raise InputError(f"{source}: no statistics snapshot: {error!r}; estimate the statistics again") from error
+        except (ValueError, IndexError) as error:
+            raise InputError(
+                f"{source}: no statistics snapshot: {brief(error)}; estimate the statistics again"
+            ) from error
 
     @cached_property
     def digest(self) -> str:
         """32 hexadecimal digits that change with any number of the snapshot."""
         return digest_of(self.to_json())
+
+
+@cache
+def _form() -> Any:
+    """The JSON form of a snapshot."""
+    from cep_pipeline.documents import form_of
+    from cep_pipeline.statistics.output_profile import profile_form
+
+    return form_of(StatisticsSnapshot, {"version": int, "order_profiles": list[profile_form()]})  # type: ignore[misc]
 
 
 _PLAIN = ("stream", "events", "start_us", "end_us", "window_us", "window_events", "as_of_us", "windows", "confidence")

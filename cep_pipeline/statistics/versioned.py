@@ -6,6 +6,7 @@ Arrays stand in them as text: little-endian, compressed, and read back without t
 from __future__ import annotations
 
 import json
+import reprlib
 import zlib
 from base64 import b64decode, b64encode
 from collections.abc import Mapping
@@ -27,10 +28,10 @@ def check_version(content: object, version: int, what: str, source: str) -> None
     """Refuse JSON that is no object (InputError) or of another version than this package writes (OtherVersion)."""
     if not isinstance(content, Mapping):
         raise InputError(f"{source}: a {what} is a JSON object, not {type(content).__name__}")
-    if content.get("version") != version:
+    found = content.get("version")
+    if found != version:
         raise OtherVersion(
-            f"{source}: a {what} of version {content.get('version')!r}; this package reads version {version}: "
-            "make it again"
+            f"{source}: a {what} of version {reprlib.repr(found)}; this package reads version {version}: make it again"
         )
 
 
@@ -52,6 +53,28 @@ def packed(array: Array) -> str:
     return b64encode(zlib.compress(data, 6)).decode("ascii")
 
 
+MOST_INFLATED = 1 << 28
+"""Bytes that a compressed part of a document may have: a few bytes must not fill the memory."""
+
+
+def inflated(data: bytes) -> bytes:
+    """The bytes that zlib compressed, of which there are not too many.
+
+    Raises
+    ------
+    ValueError
+        The data are damaged, or of more than `MOST_INFLATED` bytes.
+    """
+    stream = zlib.decompressobj()
+    try:
+        found = stream.decompress(data, MOST_INFLATED)
+    except zlib.error as error:
+        raise ValueError(f"an array is damaged: {error}") from error
+    if not stream.eof:
+        raise ValueError(f"an array is cut off, or has more than {MOST_INFLATED:,} bytes")
+    return found
+
+
 def unpacked(text: str, dtype: type[np.int64] | type[np.float64], rows: int) -> Array:
     """The array of so many rows that `packed` wrote.
 
@@ -60,10 +83,7 @@ def unpacked(text: str, dtype: type[np.int64] | type[np.float64], rows: int) -> 
     ValueError
         The text is none, or holds numbers that are not finite.
     """
-    try:
-        data = zlib.decompress(b64decode(text, validate=True))
-    except zlib.error as error:
-        raise ValueError(f"an array is damaged: {error}") from error
+    data = inflated(b64decode(text, validate=True))
     array = np.frombuffer(data, np.dtype(dtype).newbyteorder("<")).astype(dtype).reshape(rows, -1)
     if not np.isfinite(array).all():
         raise ValueError("an array holds numbers that are not finite")

@@ -10,12 +10,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cache, cached_property
 from typing import Any
 
 import numpy as np
 
 from cep_pipeline.errors import InputError
+from cep_pipeline.guarded import brief
 from cep_pipeline.patterns.pattern import Pattern, Window
 from cep_pipeline.statistics.joint import DEPENDENT_FACTOR, split_joints
 from cep_pipeline.statistics.samples import ScopeKeys, Terms
@@ -248,6 +249,32 @@ DAY_US = 25 * 3_600_000_000
 """How long bins and tested pairs are remembered: the longest day of a clock that is put back."""
 _EVENTS = ""
 """The key that all events of the stream are counted by."""
+
+
+@cache
+def _form() -> Any:
+    """The JSON form of a state."""
+    from cep_pipeline.documents import form_of
+
+    arrays = tuple[tuple[str, str], ...]
+    return form_of(
+        {
+            "version": int,
+            "stream": str,
+            "window": tuple[int | None, int | None],
+            "epsilon": float,
+            "leaves": tuple[str, ...],
+            "scopes": tuple[tuple[str, tuple[str, ...], tuple[str, ...]], ...],
+            "events": int,
+            "since_us": int | None,
+            "latest_us": int | None,
+            "counts": arrays,
+            "bins": {"first": int, "counts": str},
+            "sums": arrays,
+            "clock": form_of({"events": int, "marks": str}) | None,
+            "checksum": str,
+        }
+    )
 
 
 class WindowedStatistics:
@@ -519,13 +546,20 @@ class WindowedStatistics:
         InputError
             `content` is of another version (`OtherVersion`), damaged, or no state; `source` names it in the message.
         """
+        from cep_pipeline.documents import check_form
+
         check_version(content, VERSION, "state of statistics", source)
+        check_form(_form(), content, "the state of the statistics is damaged", source, "estimate the statistics again")
         try:
             whole = {key: value for key, value in content.items() if key != "checksum"}
             if digest_of(whole) != content["checksum"]:
                 raise ValueError("its checksum is that of something else")
             window = Window(*content["window"])
             scopes = [ScopeKeys(key, tuple(asked), frozenset(orders)) for key, asked, orders in content["scopes"]]
+            conditions = [condition for scope in scopes for condition in scope.conditions]
+            for keys in (content["leaves"], [scope.key for scope in scopes], conditions):
+                if len(set(keys)) != len(keys):
+                    raise ValueError("it measures something twice")
             state = cls(content["stream"], window, content["epsilon"], content["leaves"], scopes)
             state.events, state.since_us = content["events"], content["since_us"]
             state.latest_us = content["latest_us"]
@@ -539,7 +573,7 @@ class WindowedStatistics:
                 state._clock.read(content["clock"])
         except (KeyError, TypeError, ValueError, AttributeError, OverflowError) as error:
             raise InputError(
-                f"{source}: the state of the statistics is damaged: {error}; estimate the statistics again"
+                f"{source}: the state of the statistics is damaged: {brief(error)}; estimate the statistics again"
             ) from error
         return state
 

@@ -33,13 +33,13 @@ class Done:
 
 
 def cep(*arguments: str | Path, folder: Path) -> Done:
-    """Call `cep` in this process, in a folder; an exception that it does not explain is raised."""
+    """Call `cep` in this process, in a folder; an exception that it does not explain fails the test."""
     output, errors = io.StringIO(), io.StringIO()
     argv = ["cep", *(str(argument) for argument in arguments)]
     code = 0
     with (
         mock.patch.object(sys, "argv", argv),
-        mock.patch.dict(os.environ, {"COLUMNS": "200"}),
+        mock.patch.dict(os.environ, {"COLUMNS": "200", "CEP_TRACEBACK": "1"}),
         chdir(folder),
         redirect_stdout(output),
         redirect_stderr(errors),
@@ -49,6 +49,7 @@ def cep(*arguments: str | Path, folder: Path) -> Done:
         except SystemExit as stop:
             assert stop.code is None or isinstance(stop.code, int)
             code = stop.code or 0
+    assert "a fault of the program" not in errors.getvalue(), errors.getvalue()
     return Done(code, output.getvalue(), errors.getvalue())
 
 

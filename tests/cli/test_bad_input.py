@@ -7,11 +7,14 @@ from __future__ import annotations
 
 import gzip
 import subprocess
+import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
+from cep_pipeline.cli import main
+from cep_pipeline.cli.options import naming_run
 from tests.cli.command_line import Done, cep, cep_process, run_python
 from tests.pipeline.project import (
     MONDAY,
@@ -198,7 +201,7 @@ def test_a_wrong_pattern_over_files(project: Project) -> None:
         (("matches", "--out", "no/such/folder/matches.csv"), ("no/such/folder/matches.csv", "cannot be written")),
         (("explain", "--pattern-set", "every"), ("every", "all")),
         (("explain", "--version", "7"), ("no plan 7", "it has: 1")),
-        (("explain", "--plan", "ticks.yaml"), ("ticks.yaml:1:1: no JSON",)),
+        (("explain", "--plan", "ticks.yaml"), ("ticks.yaml:1:1: the plan is no JSON",)),
         (("explain", "--analyze"), ("--analyze", "--events")),
         (("explain", "--mechanism", "fused"), ("--mechanism", "--analyze")),
         (("statistics", "--day", "2024-03-09"), ("no statistics of 2024-03-09", "cep run")),
@@ -363,3 +366,49 @@ def test_a_setting_that_is_given_twice(tmp_path: Path) -> None:
 def test_a_configuration_with_a_slip(tmp_path: Path, right: str, wrong: str, words: str) -> None:
     (tmp_path / "pipeline.yaml").write_text(PIPELINE.replace(right, wrong))
     assert_refused(cep("status", folder=tmp_path), 2, "pipeline.yaml:", words)
+
+
+@pytest.mark.parametrize(
+    "error", [KeyError("x\x1b[2J"), RecursionError("too deep"), MemoryError(), ValueError("9" * 5000)]
+)
+def test_a_fault_of_the_program_is_one_line_and_a_log(
+    error: Exception, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def fail(*_: object, **__: object) -> None:
+        with naming_run("run-7"):
+            raise error
+
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.delenv("CEP_TRACEBACK", raising=False)
+    (tmp_path / "var").mkdir()
+    monkeypatch.setattr("cep_pipeline.cli.cli", fail)
+    with pytest.raises(SystemExit) as stop:
+        main()
+    assert stop.value.code == 1
+    [line] = capsys.readouterr().err.splitlines()
+    assert line.startswith("error: ") and "(run run-7)" in line
+    assert line.isprintable() and len(line) < 700
+    [log] = (tmp_path / "var" / "log").iterdir()
+    assert f"its traceback is in {log}" in line
+    assert "Traceback" in log.read_text() and type(error).__name__ in log.read_text()
+    assert log.stat().st_mode & 0o077 == 0
+    monkeypatch.setenv("CEP_TRACEBACK", "1")
+    with pytest.raises(SystemExit):
+        main()
+    assert "Traceback" in capsys.readouterr().err
+
+
+def test_where_no_log_can_be_written_the_line_says_so(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def fail(**_: object) -> None:
+        raise KeyError("x")
+
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.delenv("CEP_TRACEBACK", raising=False)
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / "missing" / "deeper"))
+    monkeypatch.setattr("cep_pipeline.cli.cli", fail)
+    with pytest.raises(SystemExit):
+        main()
+    [line] = capsys.readouterr().err.splitlines()
+    assert "its traceback could not be written" in line

@@ -95,4 +95,5 @@ def test_what_cannot_be_read_is_refused_before_anything_is(tmp_path: Path) -> No
         stream_events(SCHEMA, [tmp_path / "none.parquet"])
     assert stream_events(SCHEMA, written(tmp_path, whole.slice(0, 0))).events == 0
     nulls = whole.set_column(whole.column_names.index("seq"), "seq", pa.array([None] * 10, pa.int64()))
-    assert stream_events(SCHEMA, written(tmp_path, nulls)).held
+    with pytest.raises(InputError, match=r"0\.parquet: 10 of 10 rows have no 'seq'"):
+        stream_events(SCHEMA, written(tmp_path, nulls))

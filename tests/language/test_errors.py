@@ -237,8 +237,33 @@ def test_deep_return_item_is_refused() -> None:
         parse_one(f"PATTERN A a WITHIN 1 day RETURN {' + '.join(['a.x'] * 5000)}")
 
 
+@pytest.mark.parametrize(
+    ("text", "message", "column"),
+    [
+        ("NAME " + "n" * 201 + " PATTERN A a WITHIN 1 day", "a name has at most 200 characters, this one has 201", 6),
+        ('PATTERN "' + "t" * 199 + '" a WITHIN 1 day', "a quoted name has at most 200 characters, this one has 201", 9),
+        ("PATTERN A a WHERE a.x = $" + "p" * 200 + " WITHIN 1 day", "a parameter has at most 200 characters", 25),
+        (" " * 1_000_001, "a text has at most 1,000,000 characters, this one has 1,000,001", 1),
+        (f"PATTERN SEQ({', '.join(f'A a{n:03}' for n in range(257))}) WITHIN 1 day", "at most 256 variables", 2063),
+    ],
+    ids=["name", "quoted", "parameter", "text", "variables"],
+)
+def test_what_is_too_long_is_refused_with_its_place(text: str, message: str, column: int) -> None:
+    with pytest.raises(PatternError, match=message) as raised:
+        parse_one(text)
+    assert raised.value.column == column
+    assert len(str(raised.value)) < 600
+
+
+def test_patterns_at_the_limits_are_read() -> None:
+    variables = ", ".join(f"A a{n}" for n in range(256))
+    pattern = parse_one(f"NAME {'n' * 200} PATTERN SEQ({variables}) WHERE a0.y = {'0' * 5_000}7 WITHIN 1 day")
+    assert len(pattern.clauses[0].positive) == 256
+    assert len(pattern.name) == 200
+
+
 def test_clauses_are_counted_before_they_are_built() -> None:
-    ors = ", ".join(f"OR(A a{n}, B b{n})" for n in range(20_000))
+    ors = ", ".join(f"OR(A a{n}, B b{n})" for n in range(128))
     with pytest.raises(PatternError, match="more than 4,096 clauses") as raised:
         parse_one(f"\n  NAME big PATTERN AND({ors}) WITHIN 1 day")
     assert (raised.value.line, raised.value.column) == (2, 3)

@@ -32,6 +32,7 @@ import pyarrow as pa
 
 from cep_pipeline.errors import InputError
 from cep_pipeline.expressions.columns import Array
+from cep_pipeline.guarded import brief, parse_json
 from cep_pipeline.patterns.pattern import Pattern
 
 MAGIC = b"CEPB"
@@ -43,6 +44,8 @@ _SIZES = struct.Struct("<III")
 _ALIGNMENT = 8
 MOST_BYTES = 1 << 34
 """A buffer that claims to be longer is damaged."""
+MOST_RATIO = 40_000
+"""Zstandard makes blocks of 128 KB no smaller than 4 bytes: one that claims more than this is damaged."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -65,6 +68,22 @@ class Paths:
     events: Array
     variables: Array
 
+    def check(self, events: int) -> None:
+        """Raise ValueError unless each edge is on a path from the first to the last node, over so many events.
+
+        So a walk over a graph that somebody has changed ends, and never looks beside the events.
+        """
+        nodes, sources, targets = self.nodes, self.sources, self.targets
+        if not 2 <= nodes <= len(targets) + 1:
+            raise ValueError(f"{nodes:,} nodes and {len(targets):,} edges are no graph of matches")
+        if (sources < 0).any() or (sources >= targets).any() or (np.diff(targets) < 0).any() or targets[-1] >= nodes:
+            raise ValueError("an edge leads back, or out of the graph")
+        reached, left = np.zeros(nodes, dtype=bool), np.zeros(nodes, dtype=bool)
+        reached[targets], left[sources] = True, True
+        if not (reached[1:].all() and left[:-1].all()):
+            raise ValueError("a node is on no path of a match")
+        _check_events(self.events, events)
+
 
 @dataclass(frozen=True, eq=False)
 class ListedMatches:
@@ -81,6 +100,17 @@ class ListedMatches:
     offsets: Array
     events: Array
     variables: Array
+
+    def check(self, events: int) -> None:
+        """Raise ValueError unless each match binds one event or more, of so many."""
+        if (np.diff(self.offsets) < 1).any() or self.offsets[-1] != len(self.events):
+            raise ValueError("the lengths of its matches are not those of their events")
+        _check_events(self.events, events)
+
+
+def _check_events(places: Array, events: int) -> None:
+    if not len(places) or places.min() < 0 or places.max() >= events:
+        raise ValueError(f"it binds other events than its {events:,}")
 
 
 @dataclass(frozen=True, eq=False)
@@ -138,7 +168,7 @@ class MatchesOfEvent:
                 raise InputError("a value of the column 'buffer' is no buffer of matches: expand what was compressed")
             if version != VERSION or kind not in (GRAPH, LISTED):
                 raise InputError(f"a buffer of matches has version {version}; this release reads version {VERSION}")
-            if size > MOST_BYTES:
+            if size > min(MOST_BYTES, len(data) * MOST_RATIO):
                 raise ValueError(f"it claims {size:,} bytes")
             data = _codec().decompress(data[_HEAD.size :], decompressed_size=size, asbytes=True)
             statement_size, attribute_size = _SECTIONS.unpack_from(data)
@@ -160,14 +190,19 @@ class MatchesOfEvent:
             else:
                 offsets = np.concatenate((np.zeros(1, np.int64), np.cumsum(reader.array(np.int64, third))))
                 matches = ListedMatches(offsets, reader.array(np.int32, second), reader.array(np.int16, second))
+            if len(clocks[1]) != len(np.unique(clocks[1])) or (np.diff(clocks[0]) < 0).any():
+                raise ValueError("its events are not in the order of the stream, each once")
+            matches.check(events)
             if attribute_size:
                 for field, column in zip(*_columns(attributes), strict=True):
                     table = table.append_column(field, column)
+                if len(set(table.column_names)) != table.num_columns:
+                    raise ValueError("it has an attribute twice")
             return cls(statement, table, matches)
-        except (struct.error, ValueError, OSError, pa.ArrowException) as error:
+        except (struct.error, ValueError, TypeError, OverflowError, OSError, pa.ArrowException) as error:
             if isinstance(error, InputError):
                 raise
-            raise InputError(f"a buffer of matches is damaged: {error}") from error
+            raise InputError(f"a buffer of matches is damaged: {brief(error)}") from error
 
 
 class _Reader:
@@ -204,6 +239,7 @@ def _ipc(table: pa.Table) -> bytes:
 
 def _columns(data: bytes) -> tuple[list[pa.Field], list[pa.ChunkedArray]]:
     table = pa.ipc.open_stream(data).read_all()
+    table.validate(full=True)
     return list(table.schema), table.columns
 
 
@@ -228,6 +264,30 @@ def statement_of(pattern: Pattern) -> str:
     )
 
 
+_STATEMENT = "the statement in a buffer of matches"
+
+
+@lru_cache(maxsize=1)
+def _statement_form() -> Any:
+    """The JSON form of what `statement_of` writes."""
+    from cep_pipeline.documents import form_of
+
+    value = form_of(bool | int | float | str)
+    return form_of(
+        {
+            "name": str,
+            "text": str,
+            "parameters": form_of(Mapping[str, tuple[Any, ...]], {}, {Any: value}),
+            "stream": str,
+            "schema": {
+                "base_type": str | None,
+                "type_attribute": str,
+                "attributes": Mapping[str, str],
+            },
+        }
+    )
+
+
 @lru_cache(maxsize=256)
 def pattern_of(statement: str) -> Pattern:
     """The pattern again.
@@ -239,17 +299,19 @@ def pattern_of(statement: str) -> Pattern:
     """
     import warnings
 
+    from cep_pipeline.documents import check_form
     from cep_pipeline.events.schema import StreamSchema
     from cep_pipeline.language.parser import parse_patterns
 
+    told = parse_json(statement, _STATEMENT, "text")
+    check_form(_statement_form(), told, "is damaged", _STATEMENT, "compress the matches again")
     try:
-        told: Mapping[str, Any] = json.loads(statement)
         schema = StreamSchema.from_dict(told["schema"], name=told["stream"])
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # said when the pattern was detected
             [pattern] = parse_patterns(told["text"], schema, params=told["parameters"], source="<buffer>")
-    except (ValueError, KeyError, TypeError) as error:
-        raise InputError(f"a buffer of matches holds no statement: {error}") from error
+    except (ValueError, RecursionError) as error:
+        raise InputError(f"{_STATEMENT} cannot be read: {brief(error)}") from error
     return replace(pattern, name=told["name"])
 
 

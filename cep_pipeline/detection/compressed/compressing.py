@@ -21,16 +21,19 @@ from cep_pipeline.detection.compressed.buffers import (
     ListedMatches,
     MatchesOfEvent,
     Paths,
+    pattern_of,
     statement_of,
 )
 from cep_pipeline.detection.compressed.components import NeedsLists, groups_of
 from cep_pipeline.detection.compressed.lanes import LaneEvents
 from cep_pipeline.detection.compressed.runs import MergedRuns, exact_sum
-from cep_pipeline.detection.decimal_text import to_text
+from cep_pipeline.detection.decimal_text import from_text, to_text
 from cep_pipeline.detection.matches import UTC_MICROSECONDS
 from cep_pipeline.detection.mechanisms import Counters
 from cep_pipeline.detection.ordering import order_matches
+from cep_pipeline.errors import InputError
 from cep_pipeline.expressions.columns import Array
+from cep_pipeline.guarded import parse_json
 from cep_pipeline.patterns.pattern import Pattern
 from cep_pipeline.slices.blocks import Block
 from cep_pipeline.slices.events_input import attributes_returned
@@ -157,7 +160,7 @@ class ListedBuffers:
 
 def concat_compressed(tables: Sequence[pa.Table]) -> pa.Table:
     """Compressed tables of several patterns as one, which knows all their statements."""
-    statements = [text for table in tables for text in json.loads(table.schema.metadata[STATEMENTS])]
+    statements = [text for table in tables for text in statements_of(table.schema)]
     metadata = {STATEMENTS: json.dumps(statements, ensure_ascii=False).encode()}
     return pa.concat_tables(table.replace_schema_metadata(metadata) for table in tables)
 
@@ -166,12 +169,45 @@ def only_pattern(table: pa.Table, name: str) -> pa.Table | None:
     """The rows of one pattern of a compressed table; None where the table knows of no such pattern."""
     if "pattern" not in table.column_names:
         return None
-    statements = json.loads((table.schema.metadata or {}).get(STATEMENTS, b"[]"))
-    own = [text for text in statements if json.loads(text)["name"] == name]
+    own = [text for text in statements_of(table.schema) if pattern_of(text).name == name]
     found = table.filter(pc.equal(table.column("pattern"), name))
     if not own and not found.num_rows:
         return None
     return found.replace_schema_metadata({STATEMENTS: json.dumps(own, ensure_ascii=False).encode()})
+
+
+def statements_of(schema: pa.Schema) -> list[str]:
+    """The statements that the metadata of a compressed table hold, [] where there are none.
+
+    Raises
+    ------
+    InputError
+        The metadata hold something else.
+    """
+    from cep_pipeline.documents import check_form, form_of
+
+    what = "the statements of a compressed table"
+    content = parse_json((schema.metadata or {}).get(STATEMENTS, b"[]"), what, "text")
+    check_form(form_of(tuple[str, ...]), content, "are damaged", what, "compress the matches again")
+    return list(content)
+
+
+def count_of(text: str) -> int:
+    """The number of matches that a row of a compressed table says that it has.
+
+    Raises
+    ------
+    InputError
+        The text is no whole number above 0 of at most `MOST_DIGITS` digits.
+    """
+    if not (text.isascii() and text.isdigit() and len(text) <= MOST_DIGITS and text.strip("0")):
+        shown = text if len(text) < 40 else f"{text[:40]}…"
+        raise InputError(f"column 'count' of a compressed table is damaged: {shown!r} is no number of matches")
+    return from_text(text)
+
+
+MOST_DIGITS = 200_000
+"""Digits of a number of matches: of all lists of more than half a million events."""
 
 
 class _Writer:

@@ -12,7 +12,6 @@ one.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from heapq import merge
@@ -24,14 +23,16 @@ import pyarrow as pa
 
 from cep_pipeline.compiled.native import NativeKernel
 from cep_pipeline.detection.compressed.buffers import ListedMatches, MatchesOfEvent, Paths, pattern_of
-from cep_pipeline.detection.compressed.compressing import STATEMENTS, compressed_schema
-from cep_pipeline.detection.decimal_text import from_text
+from cep_pipeline.detection.compressed.compressing import compressed_schema, count_of, statements_of
+from cep_pipeline.detection.decimal_text import to_text
 from cep_pipeline.detection.matches import MANY_PATTERNS, match_batches, matches_schema
 from cep_pipeline.detection.ordering import OrderedLists, in_order
 from cep_pipeline.errors import InputError
+from cep_pipeline.events.columns import ARROW_TYPES
 from cep_pipeline.expressions.columns import Array
 from cep_pipeline.expressions.lists import ranges
 from cep_pipeline.patterns.pattern import Pattern
+from cep_pipeline.slices.events_input import attributes_returned
 from cep_pipeline.slices.prepared import PreparedEvents
 
 _useful_edges = NativeKernel(
@@ -44,8 +45,8 @@ _useful_edges = NativeKernel(
 )
 
 
-def all_paths(graphs: Sequence[Paths]) -> tuple[ListedMatches, Array]:
-    """The matches of some buffers, in no particular order.
+def all_paths(graphs: Sequence[Paths], most: int) -> tuple[ListedMatches, Array]:
+    """The matches of some buffers, in no particular order; ValueError where they are more than `most`.
 
     Returns
     -------
@@ -73,6 +74,7 @@ def all_paths(graphs: Sequence[Paths]) -> tuple[ListedMatches, Array]:
     entries: list[tuple[Array, Array, Array]] = []
     used = 0
     done: list[tuple[Array, Array]] = []
+    ended = 0
     while len(node):
         counts = offsets[node + 1] - offsets[node]
         edge = ranges(offsets[node], counts)
@@ -86,7 +88,10 @@ def all_paths(graphs: Sequence[Paths]) -> tuple[ListedMatches, Array]:
         complete = root[node]
         if complete.any():
             done.append((link[complete], owner[complete]))
+            ended += len(done[-1][0])
             node, link, owner = node[~complete], link[~complete], owner[~complete]
+        if ended + len(node) > most:
+            raise ValueError(f"it holds more than the {most:,} matches that it is said to hold")
     events, variables, following = (np.concatenate(column) for column in zip(*entries, strict=True))
     links = np.concatenate([links for links, _ in done])
     owners = np.concatenate([owners for _, owners in done])
@@ -328,11 +333,13 @@ def expand(table: pa.Table) -> pa.RecordBatchReader:
     """
     expected = compressed_schema([])
     for field in expected:
-        if field.name not in table.column_names or table.schema.field(field.name).type != field.type:
+        if table.column_names.count(field.name) != 1 or table.schema.field(field.name).type != field.type:
             raise InputError(
                 f"a compressed table has the columns {', '.join(expected.names)}; this one has "
                 f"{', '.join(f'{f.name} {f.type}' for f in table.schema)}: give what output 'compressed' made"
             )
+        if table.column(field.name).null_count:
+            raise InputError(f"column {field.name!r} of the compressed table has rows without a value: it is damaged")
     patterns = _patterns(table)
     schema = matches_schema(patterns[0]) if len(patterns) == 1 else MANY_PATTERNS
     return pa.RecordBatchReader.from_batches(schema, _batches(table, typed=len(patterns) == 1))
@@ -340,11 +347,9 @@ def expand(table: pa.Table) -> pa.RecordBatchReader:
 
 def _patterns(table: pa.Table) -> list[Pattern]:
     """The patterns of a table: those that its metadata name, and those that its rows have."""
-    statements: list[str] = json.loads((table.schema.metadata or {}).get(STATEMENTS, b"[]"))
+    statements = statements_of(table.schema)
     rows = {name: row for row, name in reversed([*enumerate(table.column("pattern").to_pylist())])}
-    statements += (
-        MatchesOfEvent.from_bytes(table.column("buffer")[row].as_py()).statement for row in sorted(rows.values())
-    )
+    statements += (_read(table.column("buffer")[row].as_py()).statement for row in sorted(rows.values()))
     patterns = [pattern_of(statement) for statement in dict.fromkeys(statements)]
     if not patterns:
         raise InputError("a compressed table without rows says nothing of its patterns: its metadata have been lost")
@@ -358,33 +363,71 @@ def _batches(table: pa.Table, *, typed: bool) -> Iterator[pa.RecordBatch]:
     held = 0
     columns = (table.column("count").to_pylist(), table.column("buffer"))
     for text, scalar in zip(*columns, strict=True):
-        count = from_text(text)
-        buffer = MatchesOfEvent.from_bytes(scalar.as_py())
+        count = count_of(text)
+        buffer = _read(scalar.as_py())
         alone = count > AT_ONCE and isinstance(buffer.matches, Paths)
         if waiting and (alone or held + count > size or buffer.statement != waiting[0].statement):
-            yield from _expanded(waiting, typed=typed)
+            yield from _expanded(waiting, held, typed=typed)
             size = min(4 * size, MOST_ROWS)
             waiting, held = [], 0
         if alone:
             assert isinstance(buffer.matches, Paths)
+            listed = 0
             for batch in _one_by_one(buffer, buffer.matches, size, typed=typed):
                 yield batch
+                listed += batch.num_rows
                 size = min(4 * size, MOST_ROWS)
+            if listed != count:
+                raise _other_number(count, listed)
             continue
         waiting.append(buffer)
         held += count
     if waiting:
-        yield from _expanded(waiting, typed=typed)
+        yield from _expanded(waiting, held, typed=typed)
 
 
-def _expanded(buffers: list[MatchesOfEvent], *, typed: bool) -> Iterator[pa.RecordBatch]:
-    """The matches of some buffers of one pattern, all found together and then ordered."""
+def _read(data: bytes) -> MatchesOfEvent:
+    """A buffer that fits the pattern that it names."""
+    buffer = MatchesOfEvent.from_bytes(data)
+    pattern = pattern_of(buffer.statement)
+    bound = buffer.matches.variables
+    if bound.min() < (-1 if isinstance(buffer.matches, Paths) else 0) or bound.max() >= len(pattern.operands):
+        raise InputError(f"a buffer of matches is damaged: it binds other variables than those of {pattern.name!r}")
+    kinds = dict(pattern.attributes)
+    for name in attributes_returned(pattern):
+        if name in buffer.events.column_names and name not in kinds:
+            continue  # timestamp and seq
+        field = buffer.events.schema.field(name) if name in buffer.events.column_names else None
+        if field is None or not _fits(field.type, ARROW_TYPES[kinds[name]]):
+            found = "nothing" if field is None else f"values of the type {field.type}"
+            raise InputError(f"a buffer of matches is damaged: of the attribute {name!r} it has {found}")
+    return buffer
+
+
+def _fits(found: pa.DataType, wanted: pa.DataType) -> bool:
+    """Return whether values are those of an attribute; text may be encoded as a dictionary, a list be any list."""
+    if pa.types.is_dictionary(found):
+        found = found.value_type
+    if pa.types.is_nested(wanted):
+        return pa.types.is_list(found) or pa.types.is_large_list(found)
+    return bool(found == wanted or (pa.types.is_string(wanted) and pa.types.is_large_string(found)))
+
+
+def _other_number(said: int, found: int) -> InputError:
+    return InputError(f"a buffer of matches is damaged: it is said to hold {to_text(said)} matches and holds {found:,}")
+
+
+def _expanded(buffers: list[MatchesOfEvent], count: int, *, typed: bool) -> Iterator[pa.RecordBatch]:
+    """The matches of some buffers of one pattern, `count` of them, all found together and then ordered."""
     pattern = pattern_of(buffers[0].statement)
     events, rows = _events_of(pattern, buffers)
     parts = [(rows[n], buffer.matches) for n, buffer in enumerate(buffers) if isinstance(buffer.matches, ListedMatches)]
     graphs = [(rows[n], buffer.matches) for n, buffer in enumerate(buffers) if isinstance(buffer.matches, Paths)]
     if graphs:
-        listed, owner = all_paths([graph for _, graph in graphs])
+        try:
+            listed, owner = all_paths([graph for _, graph in graphs], count)
+        except ValueError as error:
+            raise InputError(f"a buffer of matches is damaged: {error}") from error
         first = np.cumsum([0, *(len(own) for own, _ in graphs)])[:-1]
         together = np.concatenate([own for own, _ in graphs])
         shift = np.repeat(first[owner], np.diff(listed.offsets))
@@ -396,7 +439,10 @@ def _expanded(buffers: list[MatchesOfEvent], *, typed: bool) -> Iterator[pa.Reco
         np.concatenate([own[listed.events] for own, listed in parts]).astype(np.int32),
         np.concatenate([listed.variables for _, listed in parts]).astype(np.int32),
     )
-    yield from match_batches(pattern, in_order(found, events.seqs), events, typed=typed)
+    ordered = in_order(found, events.seqs)
+    if len(ordered) != count:
+        raise _other_number(count, len(ordered))
+    yield from match_batches(pattern, ordered, events, typed=typed)
 
 
 def _one_by_one(buffer: MatchesOfEvent, paths: Paths, size: int, *, typed: bool) -> Iterator[pa.RecordBatch]:

@@ -34,6 +34,7 @@ from typing import Any
 import numpy as np
 
 from cep_pipeline.errors import InputError
+from cep_pipeline.guarded import brief, read_json
 from cep_pipeline.planning.costs.model import Array, CostModel, GrownMatches, SetSum, term_of
 from cep_pipeline.planning.numbers.clause_statistics import ClauseStatistics, mask_of
 
@@ -92,17 +93,21 @@ def kernel_costs() -> KernelCosts:
         text = (files("cep_pipeline.planning.costs") / CONSTANTS_FILE).read_text(encoding="utf-8")
         return costs_from_json(json.loads(text), CONSTANTS_FILE)
     try:
-        return costs_from_json(json.loads(Path(here).read_text(encoding="utf-8")), here)
-    except (OSError, ValueError) as error:
-        raise InputError(f"CEP_KERNEL_COSTS: {here}: cannot be read: {error}") from error
+        return costs_from_json(read_json(Path(here), "constants of the kernel's costs"), here)
+    except InputError as error:
+        raise InputError(f"CEP_KERNEL_COSTS: {brief(error)}") from error
 
 
 def costs_from_json(content: Any, source: str) -> KernelCosts:
     """Read what `cep bench kernel-costs --out` wrote; InputError, which names the source, where it is none."""
+    from cep_pipeline.documents import check_form, form_of
+
+    whole = {"measured_on": "", "measured_at": "", **content} if isinstance(content, Mapping) else content
+    check_form(form_of(KernelCosts), whole, "no constants of the kernel's costs", source, "measure them again")
     try:
-        return KernelCosts(**content)
-    except (TypeError, ValueError) as error:
-        raise InputError(f"{source}: no constants of the kernel's costs: {error}; measure them again") from error
+        return KernelCosts(**whole)
+    except ValueError as error:
+        raise InputError(f"{source}: no constants of the kernel's costs: {brief(error)}; measure them again") from error
 
 
 def kernel_model(costs: Callable[[], KernelCosts]) -> CostModel:
