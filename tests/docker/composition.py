@@ -107,7 +107,7 @@ class Composition:
         text = _DATABASE.sub(lambda found: self.databases[found[1]], text)
         for before, after in places.items():
             text = text.replace(before, after)
-        own = {"0.0.0.0": HOST, "spark-master": HOST, "scheduler": HOST}
+        own = {"0.0.0.0": HOST, "spark-master": HOST}
         own |= {"7077": str(self.master), "8080": str(page), "8081": str(page)}
         return own.get(text, text)
 
@@ -116,6 +116,8 @@ class Composition:
         page = self.pages.get(service, self.page)
         inside = {**settings_of_the_image(), **self.services[service].get("environment", {})}
         inside = {name: self.exchanged(str(value), page) for name, value in inside.items() if name != "PATH"}
+        own_name = self.services[service].get("hostname")
+        inside = {name: HOST if value == own_name else value for name, value in inside.items()}
         inside["SPARK_CONF_DIR"] = str(self.folder / f"spark-conf-{service}")  # a container has its own /tmp
         outside = bare_environment()
         paths = os.pathsep.join([str(Path(sys.executable).parent), outside["PATH"]])
