@@ -14,10 +14,19 @@ from typing import TYPE_CHECKING
 
 from cep_pipeline.errors import CepError, InputError
 from cep_pipeline.pipeline.configuration import PatternSet, SparkSettings, Stream
-from cep_pipeline.pipeline.day import OPTIONS, STEPS, detect_ahead, record_failure, record_run, refuse_end_before
+from cep_pipeline.pipeline.day import (
+    OPTIONS,
+    STEPS,
+    detect_ahead,
+    do_step,
+    record_failure,
+    record_run,
+    refuse_end_before,
+)
 from cep_pipeline.pipeline.day_work import DayWork, Observer
 from cep_pipeline.pipeline.detection import SKIPPED_EVENTS, waits_at_the_end
 from cep_pipeline.pipeline.plans import check_runnable
+from cep_pipeline.pipeline.run_log import kept_log
 from cep_pipeline.pipeline.stream_days import raw_files
 from cep_pipeline.storage import new_scratch, remove_scratch
 from cep_pipeline.warehouse.records import PlanRecord, RunStep, StaleDay
@@ -272,7 +281,7 @@ class PipelineRun:
         }
         scratch = new_scratch(self.tables.warehouse.scratch)
         finished: set[date] = set()
-        with ExitStack() as stack:
+        with kept_log(self.stream.log_folder, self.stream.name, self.run_id), ExitStack() as stack:
             works = [self._work(day, scratch, stack) for day in batch]
             for work in works:
                 record_run(work, "running")
@@ -325,7 +334,7 @@ class PipelineRun:
             if step.given != "days" or not works:
                 continue
             try:
-                step.run(works)
+                do_step(step, works)
             except CepError as error:
                 failure = error
                 works = [work for work in works if work.passed]
@@ -366,4 +375,4 @@ class PipelineRun:
             parts = [work] if given == "day" else [work.of_pattern_set(one) for one in self.pattern_sets]
             for part, step in product(parts, list(steps)):
                 if step.option in self.steps or step.needed(part):
-                    step.run([part])
+                    do_step(step, [part])

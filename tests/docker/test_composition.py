@@ -17,7 +17,7 @@ import pytest
 
 from cep_pipeline.generate import generate_days
 from cep_pipeline.warehouse.warehouse import Warehouse
-from tests.docker.composition import Composition, make_roles
+from tests.docker.composition import CHECKOUT, Composition, make_roles
 from tests.postgresql import postgresql
 
 DAY = date(2025, 1, 6)
@@ -105,19 +105,28 @@ def test_a_day_through_all_services(all_services: tuple[Composition, str], of_th
 
 
 @pytest.mark.long
-def test_a_stranger_gets_no_work_done(all_services: tuple[Composition, str]) -> None:
-    """Who does not know the secret is not registered by Spark's master; the services' own master is asked."""
-    composition, _ = all_services
-    code = "import sys; from cep_pipeline.spark import spark_session; spark_session(sys.argv[1]).range(9).count()"
-    master = f"spark://127.0.0.1:{composition.master}"
-    for properties in ({}, {"spark.authenticate": "true", "spark.authenticate.secret": "a guess"}):
-        asked = code.replace("(sys.argv[1])", f"(sys.argv[1], properties={properties})")
-        environment = {**composition.environment("scheduler"), "SPARK_CONF_DIR": str(composition.folder / "none")}
-        done = subprocess.run(
-            [sys.executable, "-c", asked, master], env=environment, capture_output=True, text=True, check=False
-        )
-        assert done.returncode != 0
-        assert "CepError: Spark does not start" in done.stderr
+@pytest.mark.parametrize("guess", [None, "a-guess"])
+def test_a_stranger_is_not_registered_by_the_master(tmp_path: Path, guess: str | None) -> None:
+    """Who does not know the secret waits a minute, and is told that Spark does not start; who knows it is registered."""
+    code = "import sys; from cep_pipeline.spark.session import spark_session; spark_session(sys.argv[1]).stop()"
+    with Composition(tmp_path, {}, SETTINGS, {"spark-master": 1}) as composition:
+
+        def asked(secret: str | None) -> subprocess.CompletedProcess[str]:
+            known = composition.environment("spark-master")
+            known = {**known, "SPARK_CONF_DIR": str(tmp_path / f"of-{secret}"), "CEP_SPARK_SECRET": secret or ""}
+            command = [
+                CHECKOUT / "docker" / "entry.sh",
+                sys.executable,
+                "-c",
+                code,
+                f"spark://127.0.0.1:{composition.master}",
+            ]
+            return subprocess.run(command, env=known, capture_output=True, text=True, check=False)
+
+        assert (done := asked(SETTINGS["SPARK_SECRET"])).returncode == 0, done.stderr
+        refused = asked(guess)
+        assert refused.returncode != 0
+        assert "CepError: Spark does not start" in refused.stderr
 
 
 def api(composition: Composition, path: str) -> Any:
