@@ -206,4 +206,3 @@ class DayReport:
         if late_hours is not None and taken is not None and taken > timedelta(hours=late_hours):
             told.append(f"{about}: the run took {taken.total_seconds() / 3600:.1f} hours, more than {late_hours:g}")
         return told
-

@@ -107,7 +107,7 @@ def test_a_day_through_all_services(all_services: tuple[Composition, str], of_th
 @pytest.mark.long
 @pytest.mark.parametrize("guess", [None, "a-guess"])
 def test_a_stranger_is_not_registered_by_the_master(tmp_path: Path, guess: str | None) -> None:
-    """Who does not know the secret waits a minute, and is told that Spark does not start; who knows it is registered."""
+    """Who does not know the secret is told, after a minute, that Spark does not start; who knows it is registered."""
     code = "import sys; from cep_pipeline.spark.session import spark_session; spark_session(sys.argv[1]).stop()"
     with Composition(tmp_path, {}, SETTINGS, {"spark-master": 1}) as composition:
 
