@@ -493,7 +493,7 @@ class AlertSettings(Document):
         "there is to tell stands in the records of the runs.",
         examples=["airflow.providers.smtp.notifications.smtp.SmtpNotifier"],
     )
-    arguments: dict[str, Any] = Field(
+    arguments: dict[str, str | int | float | bool | list[str]] = Field(
         default_factory=dict,
         description="Arguments of the notifier. In those that it takes as templates, `cep_alert` is the sentence that "
         "says what happened, beside all that Airflow knows of the task.",

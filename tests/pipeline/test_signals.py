@@ -114,7 +114,7 @@ def test_a_run_records_what_is_unusual_and_reports_all_of_a_day(project: Project
     assert values["unusual", "ticks"] == len(last.run.details["unusual"]) and values["limited", "ticks"] == 0
     for name, number in last.run.matches.items():
         assert values["matches", "ticks", *name.split(".")] == number
-    assert {name for kind, _, name, *_ in values if kind == "step"} == {step.name for step in last.run.steps}
+    assert {labels[1] for kind, *labels in values if kind == "step"} == {step.name for step in last.run.steps}
     assert last.run.finished_at is not None
     midnight = datetime(2024, 3, 9, 5, tzinfo=UTC)  # of New York
     assert last.over == midnight
