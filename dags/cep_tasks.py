@@ -14,6 +14,7 @@ from zoneinfo import ZoneInfo
 
 from airflow.sdk import Asset, Connection, Param, get_current_context
 from airflow.sdk.exceptions import AirflowFailException, AirflowNotFoundException, AirflowSkipException
+from cep_signals import tell, tell_of_day
 
 from cep_pipeline.errors import NOT_RETRIED, CepError
 from cep_pipeline.guarded import read_yaml, values_of
@@ -23,14 +24,23 @@ if TYPE_CHECKING:
 
 PROJECT = Path(__file__).resolve().parents[1]
 
+
+def tell_of_failure(context: Mapping[str, Any]) -> None:
+    """Give the failure of a task, which is not tried again, to the notifier of pipeline.yaml."""
+    task = context["ti"]
+    sentence = f"{task.dag_id}, task {task.task_id} of run {context['run_id']} failed: {context.get('exception')}"
+    tell(configuration_path(), sentence, context)
+
+
 RETRIES: dict[str, Any] = {
     "retries": 3,
     "retry_delay": timedelta(seconds=30),
     "retry_exponential_backoff": True,
     "max_retry_delay": timedelta(minutes=10),
     "execution_timeout": timedelta(hours=6),
+    "on_failure_callback": tell_of_failure,
 }
-"""How the tasks of all DAGs are retried, and how long one may take: what hangs would hold its day for ever."""
+"""How the tasks of all DAGs are retried, how long one may take (what hangs would hold its day), and who is told."""
 
 SPARK_CONNECTION = "spark_default"
 """The connection that names the Spark master; without it `spark: master:` of pipeline.yaml counts."""
@@ -235,6 +245,8 @@ def run_step(step: str, stream: str, timezone: str) -> None:
     task = tasks.DayTask(configuration_path(), stream, day, context["run_id"], chosen, bool(ends))
     with failures_explained():
         done = tasks.run_step(step, task, spark_master())
+    if done:
+        tell_of_day(configuration_path(), stream, day, context)
     if done and step != STEPS[-1].name:
         raise AirflowSkipException(f"{day} has no file, and the stream schema says on_missing: skip")
 
@@ -254,8 +266,12 @@ def redo_stale_days(stream: str) -> list[str]:
     """Redo the stale days of a stream, the earliest first; returns them."""
     from cep_pipeline.pipeline.tasks import redo_stale
 
+    context = get_current_context()
     with failures_explained():
-        days = redo_stale(configuration_path(), stream, get_current_context()["run_id"], spark_master())
+        days = redo_stale(configuration_path(), stream, context["run_id"], spark_master())
     if not days:
         raise AirflowSkipException("no day is stale")
+    tell(configuration_path(), f"{stream}: stale days have been redone: {', '.join(days)}", context)
+    for day in days:
+        tell_of_day(configuration_path(), stream, date.fromisoformat(day), context)
     return days

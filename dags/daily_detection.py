@@ -18,7 +18,16 @@ from __future__ import annotations
 from datetime import timedelta
 
 from airflow.sdk import DAG, CronPartitionTimetable, Param, chain, task
-from cep_tasks import RETRIES, ConfiguredStream, configured_streams, events_asset, file_or_deadline, run_step
+from cep_signals import LineageOperator, deadline
+from cep_tasks import (
+    RETRIES,
+    ConfiguredStream,
+    configuration_path,
+    configured_streams,
+    events_asset,
+    file_or_deadline,
+    run_step,
+)
 
 from cep_pipeline.pipeline.day import STEPS
 
@@ -35,6 +44,7 @@ def daily_detection(stream: ConfiguredStream) -> DAG:
         schedule=CronPartitionTimetable("0 0 * * *", timezone=stream.timezone, run_offset=-1, key_format="%Y-%m-%d"),
         catchup=False,
         max_active_runs=1,
+        deadline=deadline(configuration_path(), stream.name),
         tags=["cep", stream.name],
         params={
             "day": Param(None, type=["null", "string"], format="date", description="Day to run, by its local date."),
@@ -57,7 +67,8 @@ def daily_detection(stream: ConfiguredStream) -> DAG:
             tasks.append(waiting(file_or_deadline)(stream.name, stream.timezone, stream.wait_hours))
         for step in STEPS:
             outlets = [events_asset(stream.name)] if step is STEPS[-1] else []
-            tasks.append(task(task_id=step.name, outlets=outlets)(run_step)(step.name, stream.name, stream.timezone))
+            given = [step.name, stream.name, stream.timezone]
+            tasks.append(LineageOperator(task_id=step.name, outlets=outlets, python_callable=run_step, op_args=given))
         chain(*tasks)
     return dag
 

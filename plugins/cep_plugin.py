@@ -1,7 +1,9 @@
 """Pages of the pipeline in Airflow's UI: the runs, with their plan, rejected rows and matches; decisions about plans.
 
-Every page is for logged-in users who may see plugin pages. Nothing of a request reaches a path or a query: streams are
-looked up among the configured ones, runs among the recorded ones; pages are rendered with everything escaped.
+Every page is for logged-in users who may see plugin pages. Of a stream it shows nothing to those who may not read the
+DAG `daily_detection_STREAM` and its runs: they are answered as if there were no such stream. Nothing of a request
+reaches a path or a query: streams are looked up among the configured ones, runs among the recorded ones; pages are
+rendered with everything escaped.
 """
 
 from __future__ import annotations
@@ -14,8 +16,10 @@ from pathlib import Path
 from typing import Annotated, Any
 from urllib.parse import quote, urlencode
 
-from airflow.api_fastapi.auth.managers.models.resource_details import AccessView
-from airflow.api_fastapi.core_api.security import requires_access_view
+from airflow.api_fastapi.app import get_auth_manager
+from airflow.api_fastapi.auth.managers.models.resource_details import AccessView, DagAccessEntity, DagDetails
+from airflow.api_fastapi.core_api.security import GetUserDep, requires_access_view
+from airflow.models.dag import DagModel
 from airflow.models.dagrun import DagRun
 from airflow.plugins_manager import AirflowPlugin
 from airflow.utils.session import create_session
@@ -76,22 +80,33 @@ app = FastAPI(
 
 
 class Pipeline:
-    """The configured pipeline as the pages read it."""
+    """The configured pipeline as the pages show it to a user."""
 
-    def __init__(self) -> None:
+    def __init__(self, user: GetUserDep) -> None:
+        self.user = user
         self.configuration = Configuration.load(os.environ.get("CEP_CONFIG") or HERE.parent / "pipeline.yaml")
         self.warehouse = self.configuration.open_warehouse()
 
     def streams(self) -> list[str]:
-        """The configured streams of which something is published."""
+        """The configured streams of which something is published, and that the user may see."""
         published = self.warehouse.streams()
-        return [name for name in self.configuration.stream_names() if name in published]
+        return [name for name in self.configuration.stream_names() if name in published and self.may_see(name)]
+
+    def may_see(self, stream: str) -> bool:
+        """True if the user may read the DAG that runs the stream's days, and its runs."""
+        dag = DagDetails(id=dag_id(stream), team_name=DagModel.get_team_name(dag_id(stream)))
+        asked = [{"method": "GET", "access_entity": entity, "details": dag} for entity in (None, DagAccessEntity.RUN)]
+        return get_auth_manager().batch_is_authorized_dag(asked, user=self.user)
 
     def tables(self, stream: str) -> StreamTables:
-        """The tables of a stream; 404 where there is none of this name."""
+        """The tables of a stream; 404 where there is none of this name, or the user may not see it."""
         if stream not in self.streams():
             raise HTTPException(404, "There is no such stream.")
         return self.warehouse.open_stream(stream)
+
+
+Seen = Annotated[Pipeline, Depends()]
+"""What a page may show: it has no other way to the warehouse."""
 
 
 @app.exception_handler(CepError)
@@ -128,9 +143,8 @@ def airflow_root(request: Request) -> str:
 
 
 @app.get("/")
-def runs(request: Request, stream: Annotated[str | None, Query(max_length=200)] = None) -> HTMLResponse:
+def runs(request: Request, pipeline: Seen, stream: Annotated[str | None, Query(max_length=200)] = None) -> HTMLResponse:
     """The latest runs of all streams, or of one."""
-    pipeline = Pipeline()
     streams = pipeline.streams()
     shown = [stream] if stream else streams
     records = [(name, run) for name in shown for run in pipeline.tables(name).runs(SHOWN_RUNS)]
@@ -155,12 +169,13 @@ def runs(request: Request, stream: Annotated[str | None, Query(max_length=200)] 
 @app.get("/run")
 def run(
     request: Request,
+    pipeline: Seen,
     stream: Annotated[str, Query(max_length=200)],
     run_id: Annotated[str, Query(max_length=300)],
     day: date | None = None,
 ) -> HTMLResponse:
     """One run of one day: its steps, matches, plans, rejected rows and validation."""
-    tables = Pipeline().tables(stream)
+    tables = pipeline.tables(stream)
     record = next((run for run in tables.runs() if run.run_id == run_id and run.day == day), None)
     if record is None:
         raise HTTPException(404, "There is no such run.")
@@ -182,13 +197,14 @@ def run(
 @app.get("/plan")
 def plan(
     request: Request,
+    pipeline: Seen,
     stream: Annotated[str, Query(max_length=200)],
     pattern_set: Annotated[str, Query(max_length=200)],
     version: Annotated[int, Query(ge=1)],
     pattern: Annotated[str | None, Query(max_length=200)] = None,
 ) -> HTMLResponse:
     """A recorded plan as `cep explain` prints it, or one of its patterns in full."""
-    tables = Pipeline().tables(stream)
+    tables = pipeline.tables(stream)
     record = next((one for one in tables.plans(pattern_set) if one.version == version), None)
     if record is None:
         raise HTTPException(404, "There is no such plan.")
@@ -204,9 +220,10 @@ def plan(
 
 
 @app.get("/decisions")
-def decisions(request: Request, stream: Annotated[str | None, Query(max_length=200)] = None) -> HTMLResponse:
+def decisions(
+    request: Request, pipeline: Seen, stream: Annotated[str | None, Query(max_length=200)] = None
+) -> HTMLResponse:
     """The latest checks of current plans and replannings of all streams, or of one."""
-    pipeline = Pipeline()
     shown = [stream] if stream else pipeline.streams()
     found = [(name, decision) for name in shown for decision in pipeline.tables(name).decisions(limit=SHOWN_RUNS)]
     found = sorted(found, key=lambda entry: entry[1].decided_at, reverse=True)[:SHOWN_RUNS]

@@ -93,7 +93,14 @@ class _LazyGroup(click.Group):
 @click.group(cls=_LazyGroup, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
 @click.version_option(__version__, prog_name="cep")
 @click.option("-v", "--verbose", count=True, help="Log what is done to stderr; -vv also each slice and decision.")
-def cli(verbose: int) -> None:
+@click.option(
+    "--log-format",
+    type=click.Choice(["text", "json"]),
+    default="text",
+    show_default=True,
+    help="Form of what -v logs: a line of text, or a JSON object with run, stream, day and step.",
+)
+def cli(verbose: int, log_format: str) -> None:
     """Find patterns of events in historical and daily data.
 
     \b
@@ -109,7 +116,7 @@ def cli(verbose: int) -> None:
     validation, 4 busy (another run holds the same day), 1 anything else.
     """
     if verbose:
-        show_log(logging.INFO if verbose == 1 else logging.DEBUG)
+        show_log(logging.INFO if verbose == 1 else logging.DEBUG, as_json=log_format == "json")
 
 
 def _tell(text: str) -> None:
@@ -145,10 +152,13 @@ def tell_of_compiling() -> None:
         compiled.setLevel(logging.INFO)
 
 
-def show_log(level: int) -> None:
+def show_log(level: int, *, as_json: bool = False) -> None:
     """Show what the package logs, from this level on: one line a record, with time, level and logger."""
+    from cep_pipeline.pipeline.run_log import JsonFormatter
+
     handler = _ToStderr(level)
-    handler.setFormatter(logging.Formatter("%(asctime)s %(levelname)-7s %(name)s: %(message)s"))
+    text = logging.Formatter("%(asctime)s %(levelname)-7s %(name)s: %(message)s")
+    handler.setFormatter(JsonFormatter() if as_json else text)
     handler.addFilter(lambda record: not record.name.startswith("cep_pipeline.compiled"))  # told in any case
     package = logging.getLogger("cep_pipeline")
     package.handlers = [one for one in package.handlers if not isinstance(one, _ToStderr)]

@@ -19,7 +19,8 @@ TOPICS = {
     "pipeline_yaml": "pipeline.yaml: streams, pattern sets, warehouse, setting by setting",
     "tables": "the tables of the warehouse, and queries that read them",
     "tutorial": "from a CSV file of your own to a pattern on a schedule",
-    "operations": "schedules, backfills, stale days, recovery, clusters, logs",
+    "operations": "schedules, backfills, stale days, recovery, clusters, logs, metrics, alerts",
+    "runbook": "what an error, an exit code or a state means, and what to do",
 }
 """Topic -> its line in the list of topics. The page of a topic is `docs/TOPIC.md`."""
 

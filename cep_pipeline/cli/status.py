@@ -12,6 +12,7 @@ from rich.table import Table
 
 from cep_pipeline.cli.options import align_right, configuration_options, counted
 from cep_pipeline.cli.terminal import Terminal, output_console, styled
+from cep_pipeline.errors import InputError
 
 if TYPE_CHECKING:
     from cep_pipeline.pipeline.configuration import PatternSet
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
 @click.option("--data", metavar="PLACE", help="Folder or address with the raw files, if not the configured one.")
 @click.option("--rejected", is_flag=True, help="Show the latest rejected rows with file, line and reason.")
 @click.option("--runs", "run_limit", type=click.IntRange(min=0), default=10, show_default=True, help="Runs to show.")
+@click.option("--run", "run_id", metavar="RUN", help="Show one run: its days, steps and matches, and where its log is.")
 @click.option(
     "--decisions",
     "decision_limit",
@@ -33,7 +35,13 @@ if TYPE_CHECKING:
     help="Decisions about plans to show.",
 )
 def status(
-    config: Path, stream: str | None, data: str | None, rejected: bool, run_limit: int, decision_limit: int
+    config: Path,
+    stream: str | None,
+    data: str | None,
+    rejected: bool,
+    run_limit: int,
+    run_id: str | None,
+    decision_limit: int,
 ) -> None:
     """Show the published days, which of them are stale and why, the current plans, and the latest decisions and runs.
 
@@ -46,6 +54,7 @@ def status(
       cep status --decisions 50 --runs 0              the course of checks and replannings
       cep status --stream us_equity_trades --data DIR --runs 50
       cep status --rejected                           rejected rows with file, line and reason
+      cep status --run 20250108T000031-8c030c         one run, and where its log is
     """
     from cep_pipeline.pipeline.configuration import Configuration
     from cep_pipeline.pipeline.plan_checks import pending_violation
@@ -57,6 +66,9 @@ def status(
     names = [stream] if stream else [name for name in configuration.stream_names() if name in warehouse.streams()]
     if not names:
         console.print(f"nothing is published yet in {configuration.warehouse_location}; begin with `cep run`")
+        return
+    if run_id is not None:
+        _print_run(console, run_id, [run for name in names for run in warehouse.open_stream(name).runs()])
         return
     for name in names:
         loaded = configuration.stream(name, data=data)
@@ -204,3 +216,26 @@ def _print_runs(console: Terminal, runs: list[RunRecord]) -> None:
             run.error.splitlines()[0] if run.error else "",
         )
     console.print(shown)
+
+
+def _print_run(console: Terminal, run_id: str, runs: Sequence[RunRecord]) -> None:
+    """Print all that is recorded of one run, day by day."""
+    found = sorted((run for run in runs if run.run_id == run_id), key=lambda run: run.day or date.min)
+    if not found:
+        raise InputError(f"no run {run_id!r} is recorded; `cep status --runs 50` lists the latest")
+    for run in found:
+        shown = Table("step", "seconds", "counts", title=f"run {run.run_id}, {run.day}: {run.status}")
+        align_right(shown.columns[1:2])
+        for step in run.steps:
+            counts = ", ".join(f"{name} {number:,}" for name, number in step.counts.items())
+            shown.add_row(step.name, f"{step.seconds:.1f}", counts)
+        for pattern, number in run.matches.items():
+            shown.add_row(f"matches of {pattern}", "", f"{number:,}")
+        console.print(shown)
+        for pattern, one in run.details.get("unusual", {}).items():
+            usual = f"{one['least']:,} to {one['most']:,} are usual"
+            console.print(f"unusual: {pattern} has {one['matches']:,} matches; {usual}", highlight=False)
+        if run.error:
+            console.print(f"error: {run.error}", highlight=False)
+    for log in dict.fromkeys(run.details.get("log") for run in found):
+        console.print(f"log: {log}" if log else "no log was kept; `log: folder:` of pipeline.yaml keeps one")

@@ -460,6 +460,71 @@ class SparkSettings(Document):
     )
 
 
+class MatchBandSettings(Document):
+    """The band in which the number of matches of a pattern usually lies, by the days before."""
+
+    days: int = Field(
+        default=28,
+        ge=0,
+        le=1000,
+        description="The band is made of the counts of so many published days before the day; 0: there is no band.",
+        examples=[60],
+    )
+    least: int = Field(
+        default=7, ge=3, description="Where fewer days are published, a pattern has no band yet.", examples=[5]
+    )
+    factor: float = Field(
+        default=6.0,
+        gt=0,
+        allow_inf_nan=False,
+        description="The band is the median and so many robust standard deviations (1.4826 times the median distance "
+        "from it) on both sides; at least so many square roots of the median, as chance alone makes them.",
+        examples=[4],
+    )
+
+
+class AlertSettings(Document):
+    """Who is told of days that failed, are late, limited or stale, or have unusual numbers of matches."""
+
+    notifier: str | None = Field(
+        default=None,
+        pattern=r"^[A-Za-z_]\w*(\.[A-Za-z_]\w*)+$",
+        description="A notifier of Airflow, by its full name. The DAGs call it; without one nobody is told, and what "
+        "there is to tell stands in the records of the runs.",
+        examples=["airflow.providers.smtp.notifications.smtp.SmtpNotifier"],
+    )
+    arguments: dict[str, str | int | float | bool | list[str]] = Field(
+        default_factory=dict,
+        description="Arguments of the notifier. In those that it takes as templates, `cep_alert` is the sentence that "
+        "says what happened, beside all that Airflow knows of the task.",
+        examples=[{"to": "ops@example.com", "subject": "{{ cep_alert }}", "html_content": "{{ cep_alert }}"}],
+    )
+    late_hours: float | None = Field(
+        default=None,
+        gt=0,
+        le=168,
+        description="A run of a day that has not ended so long after Airflow queued it is late: a deadline of Airflow "
+        "then calls the notifier.",
+        examples=[4],
+    )
+    match_band: MatchBandSettings = Field(
+        default=MatchBandSettings(),
+        description="When the number of matches of a pattern is unusual.",
+        examples=[{"factor": 4}],
+    )
+
+
+class LogSettings(Document):
+    """The log that is kept of each run."""
+
+    folder: str | None = Field(
+        default=None,
+        description="A local folder. Each run writes what it logs to `STREAM/RUN.jsonl` there, one JSON object a line "
+        "with run, stream, day and step; the record of the run names the file. Without a folder nothing is kept.",
+        examples=["var/log"],
+    )
+
+
 class PipelineSettings(Document):
     """The pipeline's configuration: the streams, the warehouse, and how plans are made and run."""
 
@@ -493,6 +558,12 @@ class PipelineSettings(Document):
     )
     spark: SparkSettings = Field(
         default=SparkSettings(), description="The Spark application.", examples=[{"master": "local[4]"}]
+    )
+    alerts: AlertSettings = Field(
+        default=AlertSettings(), description="Who is told of what went wrong.", examples=[{"late_hours": 4}]
+    )
+    log: LogSettings = Field(
+        default=LogSettings(), description="The log that is kept of each run.", examples=[{"folder": "var/log"}]
     )
 
     @field_validator("streams")
@@ -532,6 +603,8 @@ class Stream:
     data: str
     pattern_sets: tuple[PatternSet, ...]
     statistics: StatisticsSettings = field(default_factory=StatisticsSettings)
+    match_band: MatchBandSettings = field(default_factory=MatchBandSettings)
+    log_folder: Path | None = None
 
     def pattern_set(self, name: str) -> PatternSet:
         """The pattern set of this name; `InputError` lists the known ones otherwise."""
@@ -645,7 +718,9 @@ class Configuration:
         )
         folder = _resolved(Path(), str(data)) if data else _resolved(self.folder, settings.data)
         own = _set_in(settings.statistics)
-        return Stream(name, schema, folder, sets, self.settings.statistics.model_copy(update=own))
+        statistics = self.settings.statistics.model_copy(update=own)
+        log = Path(_resolved(self.folder, self.settings.log.folder)) if self.settings.log.folder else None
+        return Stream(name, schema, folder, sets, statistics, self.settings.alerts.match_band, log)
 
     def _pattern_set(
         self,

@@ -21,6 +21,7 @@ from datetime import UTC, date, datetime
 from typing import TYPE_CHECKING, Any, Literal
 
 from cep_pipeline.errors import CepError, InputError
+from cep_pipeline.pipeline.run_log import log_file, working_on
 
 if TYPE_CHECKING:
     from cep_pipeline.events.schema import StreamSchema
@@ -305,6 +306,13 @@ OPTIONS = tuple(dict.fromkeys(step.option for step in STEPS))
 """The values of `--steps`. `cep run` also makes statistics and plans that detection lacks, asked for or not."""
 
 
+def do_step(step: Step, works: Sequence[DayWork]) -> None:
+    """Do a step for days; what is logged meanwhile belongs to it, and to the day where there is one."""
+    days = {work.day for work in works}
+    with working_on(step=step.name, day=str(works[0].day) if len(days) == 1 else ""):
+        step.run(works)
+
+
 def step_of(name: str) -> Step:
     """Return the step of a name."""
     return next(step for step in STEPS if step.name == name)
@@ -332,7 +340,7 @@ def record_run(work: DayWork, status: RunStatus, error: str = "") -> None:
             plans={one.pattern_set: one.plan_version for one in detected if one.plan_version is not None},
             validation=work.validation,
             error=error,
-            details=_details(work) if status == "succeeded" else {},
+            details={**_always(work), **(_details(work) if status == "succeeded" else {})},
         )
     )
 
@@ -352,7 +360,21 @@ def _details(work: DayWork) -> dict[str, Any]:
         f"{one.pattern_set}.{name}": number for one in work.detected.values() for name, number in one.pending.items()
     }
     ends = work.end_of_stream or any(one.fingerprint.end_of_stream for one in work.detected.values())
-    return {**({"pending": pending} if pending else {}), **({"end_of_stream": True} if ends else {})}
+    from cep_pipeline.pipeline.signals import unusual_matches
+
+    unusual = unusual_matches(work)
+    return {
+        **({"pending": pending} if pending else {}),
+        **({"end_of_stream": True} if ends else {}),
+        **({"unusual": unusual} if unusual else {}),
+    }
+
+
+def _always(work: DayWork) -> dict[str, Any]:
+    """Return what is recorded of a run however it ended: where its log is, how long it waited for the day."""
+    waited = {"lease_wait_s": round(work.lease_wait_s, 3)} if work.lease_wait_s else {}
+    folder = work.stream.log_folder
+    return {**waited, **({"log": str(log_file(folder, work.stream.name, work.run_id))} if folder else {})}
 
 
 def ingest_counts(staged: StagedDay) -> dict[str, int]:

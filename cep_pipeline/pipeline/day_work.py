@@ -85,6 +85,8 @@ class DayWork:
         Folder of the events that are not published yet.
     started
         The time at which the run began with the day.
+    lease_wait_s
+        Seconds that the run has waited for its lease of the day.
     steps
         The steps done so far, with their seconds and counts.
     staged, detected
@@ -108,6 +110,7 @@ class DayWork:
     observer: Observer = field(default_factory=SilentObserver)
     scratch: str = ""
     started: datetime = field(default_factory=lambda: datetime.now(UTC))
+    lease_wait_s: float = 0.0
     steps: list[RunStep] = field(default_factory=list)
     staged: StagedDay | None = None
     detected: dict[str, DetectedDay] = field(default_factory=dict)

@@ -19,6 +19,7 @@ from cep_pipeline.pipeline.day import (
     PUBLISH,
     STEPS,
     detect_ahead,
+    do_step,
     record_failure,
     record_run,
     refuse_end_before,
@@ -26,6 +27,7 @@ from cep_pipeline.pipeline.day import (
 from cep_pipeline.pipeline.day_work import DayWork, Observer
 from cep_pipeline.pipeline.detection import SKIPPED_EVENTS, waits_at_the_end
 from cep_pipeline.pipeline.plans import check_runnable
+from cep_pipeline.pipeline.run_log import kept_log
 from cep_pipeline.pipeline.stream_days import raw_files
 from cep_pipeline.storage import new_scratch, remove_scratch
 from cep_pipeline.warehouse.drafts import Drafts
@@ -284,7 +286,7 @@ class PipelineRun:
         scratch = new_scratch(self.tables.warehouse.scratch)
         tables = self.tables.with_drafts(Drafts())
         finished: set[date] = set()
-        with ExitStack() as stack:
+        with kept_log(self.stream.log_folder, self.stream.name, self.run_id), ExitStack() as stack:
             works = [self._work(day, tables, scratch, stack) for day in batch]
             for work in works:
                 record_run(work, "running")
@@ -334,7 +336,7 @@ class PipelineRun:
             if step.given != "days" or not works:
                 continue
             try:
-                step.run(works)
+                do_step(step, works)
             except CepError as error:
                 failure = error
                 works = [work for work in works if work.passed]
@@ -374,4 +376,4 @@ class PipelineRun:
             parts = [work] if given == "day" else [work.of_pattern_set(one) for one in self.pattern_sets]
             for part, step in product(parts, list(steps)):
                 if step is PUBLISH or (more and (step.option in self.steps or step.needed(part))):
-                    step.run([part])
+                    do_step(step, [part])

@@ -27,13 +27,14 @@ import pyarrow.fs as pafs
 from cep_pipeline.errors import NOT_RETRIED, CepError, DataError, InputError
 from cep_pipeline.events.staged_day import StagedDay
 from cep_pipeline.pipeline.configuration import Configuration
-from cep_pipeline.pipeline.day import STEPS, Step, record_failure, record_run, step_of
+from cep_pipeline.pipeline.day import STEPS, Step, do_step, record_failure, record_run, step_of
 from cep_pipeline.pipeline.day_work import DayWork, DetectedDay, SilentObserver
 from cep_pipeline.pipeline.fresh_statistics import StatisticsRequest
 from cep_pipeline.pipeline.plan_checks import Violation, check_invariants
 from cep_pipeline.pipeline.plans import check_runnable
 from cep_pipeline.pipeline.replanning import PlanRequest, replan
 from cep_pipeline.pipeline.resident import Application, NoKeeperError
+from cep_pipeline.pipeline.run_log import kept_log
 from cep_pipeline.pipeline.stream_days import find_stale_days, has_files
 from cep_pipeline.storage import folder_name, make_directory, open_filesystem, remove_scratch, storage_errors
 from cep_pipeline.warehouse.drafts import Draft, Drafts
@@ -113,7 +114,7 @@ def run_task(step: str, task: DayTask, session: Callable[[], SparkSession] | Non
                 return True
     with _work(task, chosen, session) as (work, handover):
         _wait_for_days_before(work, chosen)
-        chosen.run([work])
+        do_step(chosen, [work])
         done = chosen is STEPS[-1] or (work.skipped and chosen is not STEPS[0])
         if done:
             record_run(work, "succeeded")
@@ -189,12 +190,14 @@ class _Handover:
     def tell(self, work: DayWork, last: str = "", *, failed: bool = False) -> None:
         """Write how far the run has come: the last step that is done, or that the run has failed for good."""
         steps = [[one.name, one.seconds, dict(one.counts)] for one in work.steps]
-        self.write(DONE, {"started": work.started.isoformat(), "steps": steps, "last": last, "failed": failed})
+        told = {"started": work.started.isoformat(), "steps": steps, "last": last, "failed": failed}
+        self.write(DONE, {**told, "lease_wait_s": work.lease_wait_s})
 
     def take_over(self, work: DayWork, step: Step) -> None:
         """Read what the steps before have made into the work of a step."""
         before = self.read(DONE, {"started": work.started.isoformat(), "steps": []})
         work.started = datetime.fromisoformat(before["started"])
+        work.lease_wait_s += before.get("lease_wait_s", 0.0)
         work.steps += [RunStep(*one) for one in before["steps"]]
         # The record of the run, which the last step writes, is of all that was made.
         made = {name for earlier in STEPS[:-1] for name in earlier.gives}
@@ -265,7 +268,11 @@ def _work(task: DayTask, step: Step, session: Callable[[], SparkSession] | None)
     warehouse = configuration.open_warehouse()
     tables = warehouse.stream(stream.schema)
     handover = _Handover(_scratch_of(task, warehouse))
-    with tables.day_lease(task.day, run_id=task.run_id, wait_s=LEASE_WAIT_S) as lease:
+    begin = time.perf_counter()
+    with (
+        kept_log(stream.log_folder, task.stream, task.run_id),
+        tables.day_lease(task.day, run_id=task.run_id, wait_s=LEASE_WAIT_S) as lease,
+    ):
         work = DayWork(
             stream,
             tables.with_drafts(Drafts()),
@@ -277,6 +284,7 @@ def _work(task: DayTask, step: Step, session: Callable[[], SparkSession] | None)
             task.end_of_stream,
             observer=_TaskObserver(),
             scratch=handover.events,
+            lease_wait_s=time.perf_counter() - begin,
         )
         if session is not None:
             work.session = cache(session)

@@ -219,6 +219,70 @@ def test_every_page_is_tried_with_hostile_values(viewer: Any) -> None:
         assert not re.search(r"""(href|class)=[^"]|href="[^/"?#]""", answer.text)
 
 
+class Rights:
+    """A manager of rights that lets a user see some DAGs, and some of what belongs to a DAG."""
+
+    def __init__(self, dags: set[str], entities: set[str | None]) -> None:
+        self.dags, self.entities = dags, entities
+        self.asked: set[tuple[str, str]] = set()
+
+    def __call__(self, *, method: str, user: Any, access_entity: Any = None, details: Any = None) -> bool:
+        self.asked.add((user.username, method))
+        entity = None if access_entity is None else access_entity.name
+        return details is not None and details.id in self.dags and entity in self.entities
+
+
+def addresses() -> list[str]:
+    """An address of each page that the plugin has: all of them show something of a stream."""
+    import sys
+
+    known = {
+        "/": ["/cep/", "/cep/?stream=trades"],
+        "/run": [RUN_PAGE],
+        "/plan": [PLAN_PAGE],
+        "/decisions": ["/cep/decisions", "/cep/decisions?stream=trades"],
+    }
+    routes = {route.path for route in sys.modules["cep_plugin"].app.routes}
+    assert routes == set(known), "a new page needs an address here, so that the rights to it are tested"
+    return [address for route in routes for address in known[route]]
+
+
+ALL_OF_IT: set[str | None] = {None, "RUN"}
+SHOWS = re.compile("backfill__1|because c is rare|c exceeds a")
+
+
+@pytest.mark.parametrize(
+    ("dags", "entities", "sees"),
+    [
+        ({"daily_detection_trades"}, ALL_OF_IT, True),
+        ({"daily_detection_others"}, ALL_OF_IT, False),
+        (set(), ALL_OF_IT, False),
+        ({"daily_detection_trades"}, {None}, False),
+        ({"daily_detection_trades"}, {"RUN"}, False),
+    ],
+)
+def test_who_may_not_see_the_dag_of_a_stream_sees_nothing_of_it(
+    airflow_app: Any,
+    viewer: Any,
+    monkeypatch: pytest.MonkeyPatch,
+    dags: set[str],
+    entities: set[str | None],
+    sees: bool,
+) -> None:
+    rights = Rights(dags, entities)
+    monkeypatch.setattr(type(airflow_app.state.auth_manager), "is_authorized_dag", rights)
+    for address in addresses():
+        answer = viewer.get(address)
+        assert (SHOWS.search(answer.text) is not None) is sees, address
+        whole = "?" not in address
+        assert answer.status_code == (200 if sees or whole else 404)
+        if not sees:
+            assert "trades" not in answer.text
+            unknown = viewer.get(address.replace("stream=trades", "stream=unknown"))
+            assert answer.text == unknown.text, "whether there is such a stream is not told"
+    assert rights.asked == {("ada", "GET")}
+
+
 @pytest.mark.parametrize("path", ["/cep/docs", "/cep/redoc", "/cep/openapi.json"])
 def test_there_are_no_pages_that_need_no_login(client: Any, path: str) -> None:
     assert client.get(path).status_code in (401, 404)

@@ -6,11 +6,13 @@ not: paths, host names and ports. The database of the file's image is one that t
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import subprocess
 import sys
 import time
+from collections.abc import Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -23,6 +25,7 @@ from tests.spark.cluster import HOST, bare_environment, free_port, stop
 CHECKOUT = Path(__file__).resolve().parents[2]
 COMPOSE = CHECKOUT / "docker-compose.yaml"
 HEALTHY_AFTER_S = 400.0
+_DATABASE = re.compile(r"postgresql\+psycopg2://[^@]+@postgres/(\w+)")
 _VARIABLE = re.compile(r"\$\{(\w+)(?::([-?])([^}]*))?\}")
 
 
@@ -30,6 +33,14 @@ def settings_of_the_image() -> dict[str, str]:
     """The environment variables that the Dockerfile sets."""
     text = (CHECKOUT / "docker" / "Dockerfile").read_text().replace("\\\n", " ")
     return dict(pair.split("=", 1) for line in re.findall(r"^ENV (.+)$", text, re.M) for pair in line.split())
+
+
+def entry_of_the_image() -> list[str]:
+    """The entry point of the Dockerfile, without `tini`: that is for the first process of a container."""
+    (text,) = re.findall(r"^ENTRYPOINT (.+)$", (CHECKOUT / "docker" / "Dockerfile").read_text(), re.M)
+    first, dashes, *entry = json.loads(text)
+    assert (first, dashes) == ("tini", "--")
+    return [str(part) for part in entry]
 
 
 def filled(content: Any, settings: dict[str, str]) -> Any:
@@ -82,7 +93,6 @@ class Composition:
     def exchanged(self, text: str, page: int) -> str:
         """A text of the file with this machine's places; `page` is the port of the service's own pages."""
         places = {
-            **{f"postgresql+psycopg2://cep@postgres/{name}": address for name, address in self.databases.items()},
             "spark://spark-master:7077": f"spark://{HOST}:{self.master}",
             '"spark://spark-master", "port": 7077': f'"spark://{HOST}", "port": {self.master}',
             "http://api-server:8080": f"http://{HOST}:{self.page}",
@@ -94,23 +104,33 @@ class Composition:
             "/opt/venv": sys.prefix,
             "/tmp/spark": str(self.folder / "spark"),
         }
+        text = _DATABASE.sub(lambda found: self.databases[found[1]], text)
         for before, after in places.items():
             text = text.replace(before, after)
-        own = {"0.0.0.0": HOST, "spark-master": HOST, "7077": self.master, "8080": page, "8081": page}
-        return str(own.get(text, text))
+        own = {"0.0.0.0": HOST, "spark-master": HOST}
+        own |= {"7077": str(self.master), "8080": str(page), "8081": str(page)}
+        return own.get(text, text)
 
     def environment(self, service: str) -> dict[str, str]:
         """What a process has in the container of a service."""
         page = self.pages.get(service, self.page)
         inside = {**settings_of_the_image(), **self.services[service].get("environment", {})}
         inside = {name: self.exchanged(str(value), page) for name, value in inside.items() if name != "PATH"}
+        own_name = self.services[service].get("hostname")
+        inside = {name: HOST if value == own_name else value for name, value in inside.items()}
+        inside["SPARK_CONF_DIR"] = str(self.folder / f"spark-conf-{service}")  # a container has its own /tmp
         outside = bare_environment()
         paths = os.pathsep.join([str(Path(sys.executable).parent), outside["PATH"]])
         return {**outside, **self.log_ports, **inside, "PATH": paths}
 
     def command(self, service: str, name: str) -> list[str]:
-        """The command of a service."""
-        return [self.exchanged(str(part), self.pages[name]) for part in self.services[service]["command"]]
+        """The entry and the command of a service."""
+        return self._entered(
+            [self.exchanged(str(part), self.pages[name]) for part in self.services[service]["command"]]
+        )
+
+    def _entered(self, command: Sequence[str]) -> list[str]:
+        return [*(self.exchanged(part, self.page) for part in entry_of_the_image()), *command]
 
     def __enter__(self) -> Self:
         with ExitStack() as on_failure:
@@ -158,16 +178,28 @@ class Composition:
         _, *check = self.services[service]["healthcheck"]["test"]
         check = [self.exchanged(part, self.pages[name]) for part in check]
         deadline = time.monotonic() + HEALTHY_AFTER_S
-        while (done := self.run(*check)).returncode:
+        while (done := self._done(check, service)).returncode:
             assert self.processes[name].poll() is None, f"{name} has ended: {self.log(name)}"
             assert time.monotonic() < deadline, f"{name} is not healthy: {done.stdout}{done.stderr}{self.log(name)}"
             time.sleep(1)
 
     def run(self, *command: str, service: str = "scheduler") -> subprocess.CompletedProcess[str]:
-        """Run a command in the place of a service, as `docker compose exec` does."""
+        """Run a command in the place of a service, as `docker compose run` does."""
+        return self._done(self._entered(command), service)
+
+    def _done(self, command: Sequence[str], service: str) -> subprocess.CompletedProcess[str]:
         environment = self.environment(service)
         return subprocess.run(command, env=environment, cwd=CHECKOUT, capture_output=True, text=True, check=False)
 
     def log(self, name: str) -> str:
         """The end of the log of a process."""
         return (self.folder / f"{name}.log").read_text(errors="replace")[-3000:]
+
+
+def make_roles(server: str, settings: dict[str, str]) -> None:
+    """Make the databases and roles of the composition on a server of the test, as PostgreSQL's image does."""
+    address = server.replace("postgresql+psycopg2://", "postgresql://")
+    script = CHECKOUT / "docker" / "postgres" / "roles.sql"
+    command = ["psql", "--no-psqlrc", "--quiet", "--set", "ON_ERROR_STOP=1", "--file", script, f"{address}/postgres"]
+    passwords = {name: settings[name] for name in ("AIRFLOW_DATABASE_PASSWORD", "CATALOG_PASSWORD")}
+    subprocess.run(command, env={**os.environ, **passwords}, check=True)

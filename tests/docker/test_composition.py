@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import subprocess
+import sys
 import time
 import urllib.request
 from collections.abc import Iterator
@@ -15,7 +17,7 @@ import pytest
 
 from cep_pipeline.generate import generate_days
 from cep_pipeline.warehouse.warehouse import Warehouse
-from tests.docker.composition import CHECKOUT, Composition
+from tests.docker.composition import CHECKOUT, Composition, make_roles
 from tests.postgresql import postgresql
 
 DAY = date(2025, 1, 6)
@@ -24,6 +26,9 @@ DAG = f"daily_detection_{STREAM}"
 DONE_AFTER_S = 900.0
 SETTINGS = {
     "POSTGRES_PASSWORD": "not-asked-for",
+    "AIRFLOW_DATABASE_PASSWORD": "of-airflow",
+    "CATALOG_PASSWORD": "of-the-catalog",
+    "SPARK_SECRET": "a-secret-of-the-cluster",
     "CEP_ADMIN_PASSWORD": "a-password",
     "AIRFLOW_JWT_SECRET": "0f" * 32,
     "AIRFLOW_SESSION_SECRET": "1e" * 32,
@@ -67,21 +72,15 @@ def test_a_day_on_the_spark_services(of_the_cluster: pa.Table) -> None:
 
 @pytest.fixture(scope="module")
 def all_services(folder: Path) -> Iterator[tuple[Composition, str]]:
-    import sqlalchemy as sql
-
     with postgresql() as server:
-        engine = sql.create_engine(f"{server}/postgres", isolation_level="AUTOCOMMIT")
-        with engine.connect() as connection:
-            connection.execute(sql.text("CREATE DATABASE airflow"))  # as POSTGRES_DB has the image do
-            connection.execute(sql.text((CHECKOUT / "docker" / "postgres" / "catalog.sql").read_text()))
-        engine.dispose()
-        places = {name: f"{server}/{name}" for name in ("airflow", "cep_catalog")}
+        make_roles(server, SETTINGS)
+        places = {name: f"{server.replace('//cep@', f'//{name}@')}/{name}" for name in ("airflow", "cep_catalog")}
         services = {"airflow-start": 1, "spark-master": 1, "spark-worker": 2}
         services |= dict.fromkeys(("api-server", "scheduler", "dag-processor", "triggerer"), 1)
         (folder / "all" / "airflow").mkdir(parents=True)
         (folder / "all" / "raw").symlink_to(folder / "raw")
         with Composition(folder / "all", places, SETTINGS, services) as composition:
-            yield composition, f"{server}/cep_catalog"
+            yield composition, places["cep_catalog"]
 
 
 @pytest.mark.long
@@ -103,6 +102,31 @@ def test_a_day_through_all_services(all_services: tuple[Composition, str], of_th
     assert api(composition, "/importErrors")["import_errors"] == []
     assert matches(composition.folder / "warehouse", catalog).equals(of_the_cluster)
     assert not (composition.folder / "warehouse" / "catalog.db").exists()
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("guess", [None, "a-guess"])
+def test_a_stranger_is_not_registered_by_the_master(tmp_path: Path, guess: str | None) -> None:
+    """Who does not know the secret is told, after a minute, that Spark does not start; who knows it is registered."""
+    code = "import sys; from cep_pipeline.spark.session import spark_session; spark_session(sys.argv[1]).stop()"
+    with Composition(tmp_path, {}, SETTINGS, {"spark-master": 1}) as composition:
+
+        def asked(secret: str | None) -> subprocess.CompletedProcess[str]:
+            known = composition.environment("spark-master")
+            known = {**known, "SPARK_CONF_DIR": str(tmp_path / f"of-{secret}"), "CEP_SPARK_SECRET": secret or ""}
+            command = [
+                CHECKOUT / "docker" / "entry.sh",
+                sys.executable,
+                "-c",
+                code,
+                f"spark://127.0.0.1:{composition.master}",
+            ]
+            return subprocess.run(command, env=known, capture_output=True, text=True, check=False)
+
+        assert (done := asked(SETTINGS["SPARK_SECRET"])).returncode == 0, done.stderr
+        refused = asked(guess)
+        assert refused.returncode != 0
+        assert "CepError: Spark does not start" in refused.stderr
 
 
 def api(composition: Composition, path: str) -> Any:

@@ -29,7 +29,8 @@ VALUES = mapping(
     airflowHome=TEXT,
     uid={"type": "integer"},
     gid={"type": "integer"},
-    images=mapping(["airflow"], airflow=mapping(["repository", "tag"], repository=TEXT, tag=TEXT)),
+    securityContexts=mapping(["pod", "containers"], pod={"type": "object"}, containers={"type": "object"}),
+    images=mapping(["airflow"], airflow=mapping(["repository", "tag"], repository=TEXT, tag=TEXT, digest=TEXT)),
     postgresql=SWITCH,
     data=mapping([], metadataSecretName=TEXT),
     enableBuiltInSecretEnvVars={"type": "object", "additionalProperties": {"type": "boolean"}},
@@ -88,7 +89,8 @@ def test_values_and_composition_say_the_same(values: dict[str, Any], services: d
     assert values["airflowHome"] == settings_of_the_image()["AIRFLOW_HOME"]
     lock = (CHECKOUT / "docker" / "requirements.lock").read_text()
     assert f"\napache-airflow=={values['airflowVersion']} " in lock
-    mounted = {volume.split(":")[1] for volume in services["scheduler"]["volumes"]} - {values["airflowHome"]}
+    own = {values["airflowHome"], "/tmp", settings_of_the_image()["CEP_CACHE_DIR"]}  # of each pod, without a volume
+    mounted = {volume.split(":")[1] for volume in services["scheduler"]["volumes"] if ":" in volume} - own
     assert {one["mountPath"] for one in values["volumeMounts"]} == mounted
 
 
@@ -103,7 +105,9 @@ def test_spark_is_started_as_in_the_composition(objects: Any, services: dict[str
 
 
 def test_the_objects_find_each_other(objects: Any, values: dict[str, Any]) -> None:
-    assert set(objects) == {("Service", "spark-master"), ("Deployment", "spark-master"), ("Deployment", "spark-worker")}
+    names = [("Service", "spark-master")]
+    names += [(kind, name) for kind in ("Deployment", "NetworkPolicy") for name in ("spark-master", "spark-worker")]
+    assert set(objects) == set(names)
     for name in ("spark-master", "spark-worker"):
         spec = objects["Deployment", name]["spec"]
         assert spec["selector"]["matchLabels"] == spec["template"]["metadata"]["labels"] == {"app": name}
@@ -117,6 +121,35 @@ def test_the_objects_find_each_other(objects: Any, values: dict[str, Any]) -> No
     }
 
 
+@pytest.mark.parametrize("name", ["spark-master", "spark-worker"])
+def test_a_pod_of_spark_may_do_nothing_but_its_work(objects: Any, name: str) -> None:
+    pod, inside = objects["Deployment", name]["spec"]["template"]["spec"], container(objects, name)
+    assert pod["securityContext"]["runAsNonRoot"] and pod["securityContext"]["runAsUser"] == 1000
+    assert pod["automountServiceAccountToken"] is False
+    assert inside["securityContext"] == {
+        "allowPrivilegeEscalation": False,
+        "readOnlyRootFilesystem": True,
+        "capabilities": {"drop": ["ALL"]},
+    }
+    assert set(inside["resources"]["limits"]) == {"cpu", "memory"}
+    secrets = [one["name"] for one in inside["env"] if "secretKeyRef" in one.get("valueFrom", {})]
+    assert secrets == ["CEP_SPARK_SECRET"], "no password of a database, no secret of Airflow"
+
+
+def test_nobody_is_led_to_the_pages_of_spark(objects: Any, values: dict[str, Any]) -> None:
+    assert [one["port"] for one in objects["Service", "spark-master"]["spec"]["ports"]] == [7077]
+    for name in ("spark-master", "spark-worker"):
+        policy = objects["NetworkPolicy", name]["spec"]
+        assert policy["podSelector"] == {"matchLabels": {"app": name}}
+        for rule in policy["ingress"]:
+            assert all(set(one) == {"podSelector"} for one in rule["from"])
+            for port in rule["ports"]:
+                open_to = range(port["port"], port.get("endPort", port["port"]) + 1)
+                assert 8080 not in open_to and 8081 not in open_to
+    assert values["securityContexts"]["containers"]["capabilities"] == {"drop": ["ALL"]}
+    assert values["securityContexts"]["containers"]["allowPrivilegeEscalation"] is False
+
+
 def test_kubernetes_accepts_the_objects(objects: Any, values: dict[str, Any]) -> None:
     kubernetes_validate = pytest.importorskip(
         "kubernetes_validate", reason="kubernetes-validate, with the schemas of Kubernetes, is not installed (100 MB)"
@@ -128,11 +161,16 @@ def test_kubernetes_accepts_the_objects(objects: Any, values: dict[str, Any]) ->
         "volumeMounts": values["volumeMounts"],
         "resources": values["scheduler"]["resources"],
     }
+    parts["securityContext"] = values["securityContexts"]["containers"]
     pod = {
         "apiVersion": "v1",
         "kind": "Pod",
         "metadata": {"name": "task"},
-        "spec": {"containers": [parts], "volumes": values["volumes"]},
+        "spec": {
+            "containers": [parts],
+            "volumes": values["volumes"],
+            "securityContext": values["securityContexts"]["pod"],
+        },
     }
     for one in (*objects.values(), pod):
         kubernetes_validate.validate(one, "1.31", strict=True)

@@ -1,4 +1,4 @@
-"""`cep run` is killed at many moments: every day is as it was or new, in all of its tables, also for who reads meanwhile."""
+"""`cep run` is killed at many moments: every day is as it was or new, in all of its tables, for every reader."""
 
 from __future__ import annotations
 

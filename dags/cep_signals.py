@@ -1,0 +1,133 @@
+"""The signals of a day that the DAGs send: metrics by Airflow's Stats, lineage by OpenLineage, alerts by a notifier.
+
+What there is to tell comes from `cep_pipeline.pipeline.signals`. To whom is Airflow's matter: `[metrics]` and
+`[openlineage]` of its configuration, and the notifier that `alerts:` of pipeline.yaml names. Nothing here fails a task.
+"""
+
+from __future__ import annotations
+
+import logging
+import re
+from collections.abc import Mapping
+from datetime import date, timedelta
+from pathlib import Path
+from typing import Any
+
+import yaml
+from airflow.providers.standard.operators.python import PythonOperator
+from airflow.sdk import DeadlineAlert, DeadlineReference, SyncCallback
+from airflow.sdk.configuration import conf
+from airflow.sdk.module_loading import import_string
+from airflow.sdk.observability import stats
+
+from cep_pipeline.errors import CepError
+
+logger = logging.getLogger(__name__)
+
+PREFIX = "cep"
+_SENTENCE = re.compile(r"\{\{\s*cep_alert\s*\}\}")
+
+
+def send_metrics(report: Any) -> None:
+    """Send the metrics of a day: with tags, and for plain StatsD, which has none, with their values in the name."""
+    in_names = conf.getboolean("metrics", "statsd_on", fallback=False)
+    for metric in report.metrics():
+        _send(f"{PREFIX}.{metric.name}", metric, dict(metric.labels))
+        if in_names:
+            parts = [stats.normalize_name_for_stats(part, log_warning=False) for part in metric.labels.values()]
+            _send(".".join([PREFIX, metric.name, *parts]), metric, None)
+
+
+def _send(name: str, metric: Any, tags: dict[str, str] | None) -> None:
+    if metric.kind == "count":
+        stats.incr(name, int(metric.value), tags=tags)
+    elif metric.kind == "seconds":
+        stats.timing(name, timedelta(seconds=metric.value), tags=tags)
+    else:
+        stats.gauge(name, metric.value, tags=tags)
+
+
+def tell_of_day(config: Path, stream: str, day: date, context: Mapping[str, Any]) -> None:
+    """Send the metrics of a day that is done, and an alert for each thing that somebody should know of it."""
+    from cep_pipeline.pipeline.configuration import Configuration
+    from cep_pipeline.pipeline.signals import DayReport
+
+    try:
+        alerts = Configuration.load(config).settings.alerts
+        report = DayReport.read(config, stream, day, context["run_id"])
+        send_metrics(report)
+        for sentence in report.alerts(alerts.late_hours):
+            tell(config, sentence, context)
+    except (CepError, OSError) as error:
+        logger.warning("nobody was told of %s %s: %s", stream, day, error)
+
+
+def tell(config: Path, sentence: str, context: Mapping[str, Any]) -> None:
+    """Log an alert, and give it to the notifier of pipeline.yaml as `cep_alert`."""
+    from cep_pipeline.pipeline.configuration import Configuration
+
+    logger.warning("alert: %s", sentence)
+    try:
+        alerts = Configuration.load(config).settings.alerts
+        if alerts.notifier:
+            import_string(alerts.notifier)(**alerts.arguments)({**context, "cep_alert": sentence})
+    except Exception as error:  # noqa: BLE001 - a mail server that is down is no reason to fail a day that is published
+        logger.warning("the notifier of pipeline.yaml failed: %s", error)
+
+
+def deadline(config: Path, stream: str) -> DeadlineAlert | None:
+    """The deadline of the runs of a stream's days, by `alerts:` of pipeline.yaml; None where it sets none."""
+    asked = (yaml.safe_load(config.read_text()) or {}).get("alerts") or {}
+    if not asked.get("late_hours") or not asked.get("notifier"):
+        return None
+    from cep_pipeline.pipeline.configuration import Configuration
+
+    alerts = Configuration.load(config).settings.alerts
+    if alerts.late_hours is None or alerts.notifier is None:
+        return None
+    sentence = f"{stream}: the run of a day has not ended {alerts.late_hours:g} hours after it was queued"
+    # The notifier is called outside any task, where nobody could add to what its templates know.
+    arguments = {
+        name: _SENTENCE.sub(lambda _: sentence, value) if isinstance(value, str) else value
+        for name, value in alerts.arguments.items()
+    }
+    return DeadlineAlert(
+        reference=DeadlineReference.DAGRUN_QUEUED_AT,
+        interval=timedelta(hours=alerts.late_hours),
+        callback=SyncCallback(alerts.notifier, arguments),
+        name=f"{stream} is late",
+    )
+
+
+class LineageOperator(PythonOperator):
+    """A step of a day that says which data it has read and written, where Airflow has its OpenLineage provider."""
+
+    def get_openlineage_facets_on_complete(self, task_instance: Any) -> Any:
+        """Say what the step has read and written; the provider asks this when the task has succeeded."""
+        from airflow.providers.openlineage.extractors import OperatorLineage
+        from cep_tasks import business_day, configuration_path
+        from openlineage.client.event_v2 import InputDataset, OutputDataset
+        from openlineage.client.facet_v2 import input_statistics_input_dataset, output_statistics_output_dataset
+
+        from cep_pipeline.pipeline.signals import DayReport
+
+        step, stream, timezone = self.op_args
+        day = business_day(task_instance.get_template_context(), timezone)
+        report = DayReport.read(configuration_path(), stream, day, task_instance.run_id)
+        read, written = report.flow(step)
+        came_in = input_statistics_input_dataset.InputStatisticsInputDatasetFacet
+        went_out = output_statistics_output_dataset.OutputStatisticsOutputDatasetFacet
+        return OperatorLineage(
+            inputs=[
+                InputDataset(
+                    one.namespace, one.name, inputFacets={"inputStatistics": came_in(one.rows, one.size_bytes)}
+                )
+                for one in read
+            ],
+            outputs=[
+                OutputDataset(
+                    one.namespace, one.name, outputFacets={"outputStatistics": went_out(one.rows, one.size_bytes)}
+                )
+                for one in written
+            ],
+        )
