@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import logging
+from collections import deque
 from collections.abc import Callable, Collection, Hashable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 from typing import Literal, overload
 
@@ -12,6 +13,7 @@ import pyarrow as pa
 
 from cep_pipeline.detection import MECHANISMS
 from cep_pipeline.detection.decimal_text import to_text
+from cep_pipeline.detection.limits import Kind, LimitReached, SliceLimits
 from cep_pipeline.detection.matches import write_matches
 from cep_pipeline.detection.mechanisms import (
     PRUNE,
@@ -34,7 +36,7 @@ from cep_pipeline.detection.outputs import (
     tables_together,
 )
 from cep_pipeline.detection.parts import count_blocks, many_in_parts
-from cep_pipeline.errors import InputError, UnsupportedPattern
+from cep_pipeline.errors import InputError, NoRoom, TooManyMatches, UnsupportedPattern
 from cep_pipeline.patterns.pattern import Output, Pattern
 from cep_pipeline.planning.plans import Plan, validate
 from cep_pipeline.slices.events_input import events_for
@@ -282,10 +284,15 @@ def run_together(detections: Sequence[Detection], plan: Plan) -> list[list[Detec
 
 @dataclass(frozen=True)
 class SliceResult:
-    """The result of one slice: pattern name -> number of owned matches, and the counts."""
+    """The result of one slice: pattern name -> number of owned matches, and the counts.
+
+    `limited` are the patterns that were given up, each with the limit that it reached: of these, `matches` are those
+    that had been handed on, and nothing is counted.
+    """
 
     matches: dict[str, int]
     metrics: Metrics
+    limited: dict[str, Kind] = field(default_factory=dict)
 
 
 def detect_slice(
@@ -299,6 +306,7 @@ def detect_slice(
     candidates: Collection[str] = (),
     counted: Collection[str] = (),
     progress: Progress | None = None,
+    limits: SliceLimits | None = None,
 ) -> SliceResult:
     """Find the matches that a slice owns; for tasks, which run it on their part of a stream.
 
@@ -320,6 +328,9 @@ def detect_slice(
         Names of patterns whose matches are only counted.
     progress
         As in `detect`.
+    limits
+        The limits of patterns: one that reaches one of them is given up, and the others go on. Without any, what there
+        is no memory for is an error.
 
     Raises
     ------
@@ -330,25 +341,93 @@ def detect_slice(
     validate(plan, patterns)
     table = events_for(patterns, events, "events of the slice")
     counters = Counters()
-    written = dict.fromkeys(chosen, 0)
-    done = 0
-    for together in run_together(_detections(patterns, chosen, table, plan, counters), plan):
-        mechanism_, of_stream = together[0].mechanism, together[0].events
-        orders = [detection.orders for detection in together]
-        members = [detection.pattern for detection in together]
-        for parts in many_in_parts(members, mechanism_, orders, of_stream, owned, counters):
-            for pattern, blocks in zip(members, parts, strict=True):
-                if pattern.name in counted:
-                    written[pattern.name] += count_blocks(blocks, of_stream)
-                    continue
-                undecided = has_output_policy(pattern) or pattern.name in candidates
-                written[pattern.name] += write_matches(
-                    pattern, blocks, of_stream, partial(sink, pattern), candidates=undecided
-                )
-        done += len(together)
+    run = _SliceRun(owned, sink, frozenset(candidates), frozenset(counted), limits or SliceLimits({}))
+    waiting = deque(run_together(_detections(patterns, chosen, table, plan, counters), plan))
+    limited: dict[str, Kind] = {}
+    while waiting:
+        together = waiting.popleft()
+        own = Counters()  # of a run that is given up nothing is counted
+        given_up = run.find(together, own)
+        if given_up is None:
+            counters.take_over(own)
+        elif given_up.pattern or len(together) == 1:
+            name = given_up.pattern or together[0].pattern.name
+            limited[name] = given_up.kind
+            if rest := [detection for detection in together if detection.pattern.name != name]:
+                waiting.appendleft(rest)
+        else:  # each by itself, so that the others have all of their matches
+            waiting.extendleft([detection] for detection in reversed(together))
         if progress is not None:
-            progress(done, len(patterns))
-    return SliceResult(written, counters.metrics(chosen))
+            progress(len(patterns) - sum(map(len, waiting)), len(patterns))
+    return SliceResult(run.written, counters.metrics(chosen), limited)
+
+
+@dataclass
+class _SliceRun:
+    """Patterns over one slice, run by run; `detect_slice` says what its parameters are.
+
+    A run that is given up is done again without the pattern that reached a limit. As the matches of a pattern come in
+    one order, whoever it is run with, those that have been handed on already are left out then.
+    """
+
+    owned: Owned
+    sink: Callable[[Pattern, pa.RecordBatch], object]
+    candidates: frozenset[str]
+    counted: frozenset[str]
+    limits: SliceLimits
+    written: dict[str, int] = field(default_factory=dict)
+    _again: dict[str, int] = field(default_factory=dict)
+
+    def find(self, together: Sequence[Detection], counters: Counters) -> LimitReached | None:
+        """Find the matches of patterns that are run together; the limit because of which that was given up."""
+        names = [detection.pattern.name for detection in together]
+        self.written.update({name: self.written.get(name, 0) for name in names})
+        if not self.limits.limits:
+            self._find(together, counters)
+            return None
+        try:
+            with self.limits.working_on(names):
+                self._find(together, counters)
+            return None
+        except TooManyMatches as error:
+            reached = LimitReached(error.pattern, "max_matches")
+        except (NoRoom, MemoryError):
+            reached = LimitReached("", "memory")
+        except LimitReached as error:
+            reached = error
+        for name in names:
+            self._again[name] = self.written[name]
+            if name in self.counted:
+                self.written[name] = 0
+        return reached
+
+    def _find(self, together: Sequence[Detection], counters: Counters) -> None:
+        events, members = together[0].events, [detection.pattern for detection in together]
+        orders = [detection.orders for detection in together]
+        most = [self._most(pattern) for pattern in members]
+        found = many_in_parts(members, together[0].mechanism, orders, events, self.owned, counters, most=most)
+        for parts in found:
+            for pattern, blocks in zip(members, parts, strict=True):
+                if pattern.name in self.counted:
+                    self.written[pattern.name] += count_blocks(blocks, events)
+                    continue
+                undecided = has_output_policy(pattern) or pattern.name in self.candidates
+                write_matches(pattern, blocks, events, partial(self._take, pattern), candidates=undecided)
+
+    def _most(self, pattern: Pattern) -> int | None:
+        """The most matches that may be listed; those of several clauses are counted when they are written."""
+        limits = self.limits.limits.get(pattern.name)
+        return None if limits is None or len(pattern.clauses) > 1 else limits.max_matches
+
+    def _take(self, pattern: Pattern, batch: pa.RecordBatch) -> None:
+        if known := self._again.get(pattern.name, 0):
+            left_out = min(known, batch.num_rows)
+            self._again[pattern.name] = known - left_out
+            batch = batch.slice(left_out)
+        if batch.num_rows:
+            self.limits.added(pattern.name, batch.num_rows, batch.nbytes)
+            self.sink(pattern, batch)
+            self.written[pattern.name] += batch.num_rows
 
 
 def check_output(output: str, patterns: Sequence[Pattern]) -> None:
