@@ -109,6 +109,27 @@ def _digits(count: int) -> str:
     return f"{Decimal(count):,}"
 
 
+class LimitExceeded(CepError):
+    """A pattern that reached a limit of pipeline.yaml, where its day is to fail then.
+
+    Parameters
+    ----------
+    pattern, limit, day
+        The pattern's name, the limit in words, and the day.
+    """
+
+    def __init__(self, pattern: str, limit: str, day: str) -> None:
+        self.pattern, self.limit, self.day = pattern, limit, day
+        super().__init__(
+            f"{day}: pattern {pattern!r} reached its limit, {limit}, and pipeline.yaml says `then: fail`: nothing of "
+            "the day's matches is published, and what was published is as it was; narrow its WITHIN, add conditions, or "
+            "raise the limit (`limits:`)"
+        )
+
+    def __reduce__(self) -> tuple[object, ...]:
+        return LimitExceeded, (self.pattern, self.limit, self.day)
+
+
 class DataError(CepError):
     """Data that failed validation: too many rejected rows, a failed critical expectation."""
 

@@ -16,21 +16,23 @@ import yaml
 from airflow.sdk import Asset, Connection, Param, get_current_context
 from airflow.sdk.exceptions import AirflowFailException, AirflowNotFoundException, AirflowSkipException
 
-from cep_pipeline.errors import NOT_RETRIED, CepError
+from cep_pipeline.errors import NOT_RETRIED, CepError, LimitExceeded
 
 if TYPE_CHECKING:
     from cep_pipeline.pipeline.tasks import AdaptationTask
 
 PROJECT = Path(__file__).resolve().parents[1]
 
+TASK_TIMEOUT_HOURS = 6.0
+"""How long a task may take where the stream has no `task_timeout_hours`: what hangs would hold its day for ever."""
 RETRIES: dict[str, Any] = {
     "retries": 3,
     "retry_delay": timedelta(seconds=30),
     "retry_exponential_backoff": True,
     "max_retry_delay": timedelta(minutes=10),
-    "execution_timeout": timedelta(hours=6),
+    "execution_timeout": timedelta(hours=TASK_TIMEOUT_HOURS),
 }
-"""How the tasks of all DAGs are retried, and how long one may take: what hangs would hold its day for ever."""
+"""How the tasks of all DAGs are retried, and how long one may take."""
 
 SPARK_CONNECTION = "spark_default"
 """The connection that names the Spark master; without it `spark: master:` of pipeline.yaml counts."""
@@ -44,6 +46,12 @@ class ConfiguredStream:
     timezone: str
     pattern_sets: tuple[str, ...]
     wait_hours: float
+    task_timeout_hours: float
+
+    @property
+    def task_arguments(self) -> dict[str, Any]:
+        """How the stream's tasks are retried, and how long one may take."""
+        return {**RETRIES, "execution_timeout": timedelta(hours=self.task_timeout_hours)}
 
 
 def configured_streams() -> list[ConfiguredStream]:
@@ -72,7 +80,8 @@ def _configured(folder: Path, name: str, settings: Mapping[str, Any]) -> Configu
     timezone = schema.get("timezone", "UTC")
     ZoneInfo(timezone)
     pattern_sets = settings.get("pattern_sets") or {}
-    return ConfiguredStream(name, timezone, tuple(pattern_sets), float(settings.get("wait_hours", 0)))
+    hours = float(settings.get("wait_hours", 0)), float(settings.get("task_timeout_hours", TASK_TIMEOUT_HOURS))
+    return ConfiguredStream(name, timezone, tuple(pattern_sets), *hours)
 
 
 def spark_master() -> str | None:
@@ -201,7 +210,7 @@ def failures_explained() -> Iterator[None]:
     try:
         yield
     except CepError as error:
-        if error.exit_code in NOT_RETRIED:
+        if error.exit_code in NOT_RETRIED or isinstance(error, LimitExceeded):
             raise AirflowFailException(str(error)) from error
         raise
 

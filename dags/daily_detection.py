@@ -18,7 +18,7 @@ from __future__ import annotations
 from datetime import timedelta
 
 from airflow.sdk import DAG, CronPartitionTimetable, Param, chain, task
-from cep_tasks import RETRIES, ConfiguredStream, configured_streams, events_asset, file_or_deadline, run_step
+from cep_tasks import ConfiguredStream, configured_streams, events_asset, file_or_deadline, run_step
 
 from cep_pipeline.pipeline.day import STEPS
 
@@ -46,7 +46,7 @@ def daily_detection(stream: ConfiguredStream) -> DAG:
             ),
         },
         # Of tasks that wait for a slot those of days that are nearly done come first.
-        default_args={**RETRIES, "weight_rule": "upstream"},
+        default_args={**stream.task_arguments, "weight_rule": "upstream"},
     ) as dag:
         tasks = []
         if stream.wait_hours:

@@ -101,7 +101,8 @@ def cli(verbose: int) -> None:
     The pattern language has a page: cep help language.
 
     Every command explains itself with --help. Exit codes: 0 done, 2 wrong input or pattern, 3 data that failed
-    validation, 4 busy (another run holds the same day), 1 anything else.
+    validation, 4 busy (another run holds the same day), 5 done but for patterns that were stopped by a limit, 1
+    anything else.
     """
     if verbose:
         show_log(logging.INFO if verbose == 1 else logging.DEBUG)

@@ -108,6 +108,12 @@ def _print_days(console: Console, name: str, tables: Any, stale: list[StaleDay])
             "\n".join(reasons.get(published.day, [])),
         )
     console.print(shown)
+    for unit in tables.matches_days():
+        for pattern, limited in unit.limited.items():
+            console.print(
+                f"[bold red]limited[/]: {unit.final_day}: pattern {escape(f'{unit.pattern_set}.{pattern}')} was "
+                f"{escape(str(limited))}"
+            )
     if stale:
         console.print(f"{counted(len({item.day for item in stale}), 'stale day')}; `cep run --stale` redoes them")
 

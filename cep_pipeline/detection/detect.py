@@ -12,8 +12,9 @@ from typing import Literal, overload
 import pyarrow as pa
 
 from cep_pipeline.detection import MECHANISMS
+from cep_pipeline.detection.compressed.compressing import compress_merged, count_merged
 from cep_pipeline.detection.decimal_text import to_text
-from cep_pipeline.detection.limits import Kind, LimitReached, SliceLimits
+from cep_pipeline.detection.limits import Kind, LimitReached, SliceLimits, at_most_seconds
 from cep_pipeline.detection.matches import write_matches
 from cep_pipeline.detection.mechanisms import (
     PRUNE,
@@ -30,9 +31,11 @@ from cep_pipeline.detection.output_policy import has_output_policy, policy_text
 from cep_pipeline.detection.outputs import (
     Detection,
     batches_together,
+    binds_lists,
     compressed_together,
     count_together,
     first_matches,
+    listed_because,
     tables_together,
 )
 from cep_pipeline.detection.parts import count_blocks, many_in_parts
@@ -40,6 +43,7 @@ from cep_pipeline.errors import InputError, NoRoom, TooManyMatches, UnsupportedP
 from cep_pipeline.patterns.pattern import Output, Pattern
 from cep_pipeline.planning.plans import Plan, validate
 from cep_pipeline.slices.events_input import events_for
+from cep_pipeline.slices.ownership import Finality, finality_of
 from cep_pipeline.slices.prepared import PreparedEvents
 
 logger = logging.getLogger(__name__)
@@ -428,6 +432,67 @@ class _SliceRun:
             self.limits.added(pattern.name, batch.num_rows, batch.nbytes)
             self.sink(pattern, batch)
             self.written[pattern.name] += batch.num_rows
+
+
+def count_slice(
+    pattern: Pattern,
+    plan: Plan,
+    events: pa.Table,
+    owned: Owned,
+    mechanism: str | None = None,
+    *,
+    seconds: float,
+    compress: Callable[[pa.Table], object] | None = None,
+) -> tuple[int, bool]:
+    """Count the matches of a pattern that a slice owns, however many there are.
+
+    Parameters
+    ----------
+    pattern, plan, events, owned, mechanism
+        As in `detect_slice`.
+    seconds
+        Counting ends after this time.
+    compress
+        Takes the matches as buffers, where they can be made without listing the matches.
+
+    Returns
+    -------
+    (int, bool)
+        The number of matches before OUTPUT and CONSUME, and whether it is exact: if not, there are at least so many.
+
+    Notes
+    -----
+    Matches with lists are counted without being listed, where no condition asks for the lists themselves: those of a
+    slice are those of its events with the look-back, without those of the look-back alone.
+    """
+    table = events_for([pattern], events, "events of the slice")
+    chosen = choose_mechanisms([pattern], mechanism)
+    [detection] = _detections([pattern], chosen, table, plan, Counters())
+    ends = all(finality_of(pattern, clause) is Finality.LAST_EVENT for clause in pattern.clauses)
+    begin, stop = detection.events.rows_in(owned)
+    found = 0
+    try:
+        with at_most_seconds(seconds):
+            if ends and binds_lists(pattern) and listed_because(pattern) is None:
+                if compress is not None:
+                    compress(compress_merged(pattern, detection.events, Counters(), (begin, stop)))
+                before, within = (_count_merged(pattern, table.slice(0, rows)) for rows in (begin, stop))
+                return within - before, True
+            orders, run = [detection.orders], detection.mechanism
+            for [blocks] in many_in_parts([pattern], run, orders, detection.events, owned, Counters()):
+                found += count_blocks(blocks, detection.events)
+            return found, True
+    except (LimitReached, NoRoom, MemoryError):
+        return found, False
+
+
+def _count_merged(pattern: Pattern, events: pa.Table) -> int:
+    if not events.num_rows:
+        return 0
+    [prepared] = _prepare([pattern], events).values()
+    counted = count_merged(pattern, prepared, Counters())
+    assert counted is not None, "listed_because says that the lists are not asked for"
+    return counted
 
 
 def check_output(output: str, patterns: Sequence[Pattern]) -> None:

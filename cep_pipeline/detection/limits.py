@@ -16,10 +16,12 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, field
-from typing import Literal
+from decimal import Decimal
+from typing import Any, Literal
 
 import numpy as np
 
+from cep_pipeline.detection.decimal_text import to_text
 from cep_pipeline.errors import CepError
 
 Kind = Literal["max_matches", "time_limit", "memory", "disk"]
@@ -103,6 +105,72 @@ class Limits:
     time_s: float | None = None
     max_bytes: int | None = None
 
+    def named(self, kind: Kind) -> str:
+        """A limit in words.
+
+        Examples
+        --------
+        >>> Limits(max_matches=1000).named("max_matches"), Limits(time_s=60).named("time_limit")
+        ('max_matches 1,000', 'time_limit 60 s')
+        """
+        match kind:
+            case "max_matches":
+                return f"max_matches {self.max_matches:,}"
+            case "time_limit":
+                return f"time_limit {self.time_s:g} s"
+            case "disk":
+                return f"a share of the free disk, {(self.max_bytes or 0) / 1e9:.2g} GB of rows"
+            case "memory":
+                return "the memory of the machine"
+
+
+Then = Literal["count", "compressed", "skip", "fail"]
+"""What follows when a pattern has reached a limit on a day, of which its matches are then not published: they are
+counted; they are kept as buffers, beside the tables; nothing; or the day fails."""
+
+
+@dataclass(frozen=True)
+class LimitedPattern:
+    """A pattern whose matches of a day are not published, because it reached a limit.
+
+    Attributes
+    ----------
+    limit
+        The limit, as in `max_matches 1,000`.
+    then
+        What followed.
+    matches, exact
+        The number of its matches, before OUTPUT and CONSUME; not exact: it has at least so many.
+    files
+        Files of buffers, for `cep expand`.
+    """
+
+    limit: str
+    then: Then
+    matches: int
+    exact: bool = False
+    files: tuple[str, ...] = ()
+
+    def __str__(self) -> str:
+        number = f"{Decimal(self.matches):,}"  # Python itself spells no more than 4,300 digits
+        if len(number) > _MOST_DIGITS:
+            number = f"about {Decimal(self.matches):.3e}"
+        found = f"it has {number} matches" if self.exact else f"it has at least {number} matches"
+        kept = f"; they are kept in {', '.join(self.files)}" if self.files else ""
+        return f"stopped by its limit, {self.limit}: none of its matches is published, {found}{kept}"
+
+    def to_json(self) -> dict[str, Any]:
+        """The JSON form, read back by `from_json`."""
+        return {**vars(self), "matches": to_text(self.matches), "files": list(self.files)}
+
+    @classmethod
+    def from_json(cls, content: Mapping[str, Any]) -> LimitedPattern:
+        """Read the JSON form."""
+        return cls(**{**content, "matches": int(Decimal(content["matches"])), "files": tuple(content["files"])})
+
+
+_MOST_DIGITS = 40
+
 
 @dataclass
 class Spent:
@@ -123,6 +191,10 @@ class Spent:
         return None
 
 
+CELL_BYTES = 24
+"""What a file of a `Ledger` has of one pattern and one task."""
+
+
 class Ledger:
     """A file in which the tasks of one machine write what each pattern has spent, and read what others have.
 
@@ -141,9 +213,8 @@ class Ledger:
     """
 
     def __init__(self, file: str, patterns: Sequence[str], first: int, tasks: int, task: int) -> None:
-        size = np.dtype(np.int64).itemsize * 3 * tasks
         shape = (len(patterns), tasks, 3)
-        self._cells = np.memmap(file, np.int64, "r+", offset=size * first, shape=shape)
+        self._cells = np.memmap(file, np.int64, "r+", offset=CELL_BYTES * tasks * first, shape=shape)
         self._numbers = {name: number for number, name in enumerate(patterns)}
         self._task = task
 

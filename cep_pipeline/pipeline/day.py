@@ -306,12 +306,16 @@ def record_failure(work: DayWork, error: BaseException) -> None:
 
 
 def _details(work: DayWork) -> dict[str, Any]:
-    """Return what is recorded of matches that wait, and of the end of the stream."""
+    """Return what is recorded of matches that wait, of limited patterns, and of the end of the stream."""
     pending = {
         f"{one.pattern_set}.{name}": number for one in work.detected.values() for name, number in one.pending.items()
     }
     ends = work.end_of_stream or any(one.fingerprint.end_of_stream for one in work.detected.values())
-    return {**({"pending": pending} if pending else {}), **({"end_of_stream": True} if ends else {})}
+    limited = {
+        f"{one.pattern_set}.{name}": str(what) for one in work.detected.values() for name, what in one.limited.items()
+    }
+    found = {"pending": pending, "limited": limited, "end_of_stream": ends}
+    return {name: value for name, value in found.items() if value}
 
 
 def ingest_counts(staged: StagedDay) -> dict[str, int]:

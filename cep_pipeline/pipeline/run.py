@@ -50,6 +50,8 @@ class DayOutcome:
         were not final when it was over.
     end_of_stream
         True if the stream was taken to end with the day.
+    limited
+        Pattern, as SET.NAME -> what became of it, because it reached a limit.
     """
 
     day: date
@@ -60,6 +62,7 @@ class DayOutcome:
     steps: tuple[RunStep, ...] = ()
     pending: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
     end_of_stream: bool = False
+    limited: Mapping[str, str] = field(default_factory=dict)
 
     @classmethod
     def of(cls, work: DayWork) -> DayOutcome:
@@ -73,6 +76,11 @@ class DayOutcome:
             tuple(work.steps),
             {name: detected.pending for name, detected in work.detected.items()},
             work.end_of_stream and not work.skipped,
+            {
+                f"{name}.{pattern}": str(limited)
+                for name, detected in work.detected.items()
+                for pattern, limited in detected.limited.items()
+            },
         )
 
 
