@@ -122,8 +122,8 @@ class LimitExceeded(CepError):
         self.pattern, self.limit, self.day = pattern, limit, day
         super().__init__(
             f"{day}: pattern {pattern!r} reached its limit, {limit}, and pipeline.yaml says `then: fail`: nothing of "
-            "the day's matches is published, and what was published is as it was; narrow its WITHIN, add conditions, or "
-            "raise the limit (`limits:`)"
+            "the day's matches is published, and what was published is as it was; shorten its WITHIN, add conditions, "
+            "or raise the limit (`limits:`)"
         )
 
     def __reduce__(self) -> tuple[object, ...]:

@@ -403,7 +403,7 @@ class StreamSettings(Document):
         default=6,
         gt=0,
         le=168,
-        description="Under Airflow a task of the stream that takes longer is ended, and tried again as if it had failed.",
+        description="Under Airflow a task of the stream that takes longer is ended, and tried again.",
         examples=[12],
     )
     statistics: StatisticsSettings = Field(

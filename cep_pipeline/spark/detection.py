@@ -367,7 +367,7 @@ def detect_together(
 
 @contextmanager
 def _ledger_file(spark: SparkSession, sliced: Sequence[SlicedJob], tasks: int) -> Iterator[str | None]:
-    """Give the file of a `Ledger` of all tasks, for the block; None where nothing is limited, or tasks run elsewhere."""
+    """Give the file of the ledgers of all tasks, for the block; None without limits, or where tasks run elsewhere."""
     job = sliced[0].job
     if not job.limits or not spark.sparkContext.master.startswith("local"):
         yield None

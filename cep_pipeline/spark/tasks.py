@@ -111,7 +111,7 @@ def run_tasks(
     return cast(list[Result], results)
 
 
-class _Refusals(AccumulatorParam[list[tuple[int, CepError]]]):
+class _Refusals(AccumulatorParam[list[tuple[int, CepError]]]):  # type: ignore[misc]
     """Errors of tasks. They reach the driver as they are, when a task is over; through Spark they would be text."""
 
     def zero(self, value: list[tuple[int, CepError]]) -> list[tuple[int, CepError]]:
