@@ -11,7 +11,7 @@ from pathlib import Path
 import click
 
 from cep_pipeline import __version__
-from cep_pipeline.errors import CepError, InputError
+from cep_pipeline.errors import CepError, InputError, NoRoom
 
 COMMANDS = {
     "run": "cep_pipeline.cli.run:run",
@@ -155,6 +155,11 @@ def main() -> None:
     except CepError as error:
         click.echo(f"error: {error}", err=True)
         sys.exit(error.exit_code)
+    except MemoryError as error:
+        from cep_pipeline.detection.room import ADVICE
+
+        click.echo(f"error: there is not enough memory: {error}; {ADVICE}", err=True)
+        sys.exit(NoRoom.exit_code)
     except click.exceptions.Exit as stop:
         sys.exit(stop.exit_code)
     except click.ClickException as error:

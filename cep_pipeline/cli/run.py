@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import sys
 from collections.abc import Mapping
 from datetime import date
 from functools import cache
@@ -130,7 +131,7 @@ def run(
         outcome = pipeline_run.run_stale(wanted or None) if stale else pipeline_run.run_days(wanted)
     _print_summary(configuration, chosen, pattern_sets, tables, outcome)
     if any(day.limited for day in outcome.days):
-        click.get_current_context().exit(LIMITED_EXIT_CODE)
+        sys.exit(LIMITED_EXIT_CODE)
 
 
 LIMITED_EXIT_CODE = 5

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections import deque
-from collections.abc import Callable, Collection, Hashable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Literal, overload
@@ -39,6 +39,7 @@ from cep_pipeline.detection.outputs import (
     tables_together,
 )
 from cep_pipeline.detection.parts import count_blocks, many_in_parts
+from cep_pipeline.detection.room import explained
 from cep_pipeline.errors import InputError, NoRoom, TooManyMatches, UnsupportedPattern
 from cep_pipeline.patterns.pattern import Output, Pattern
 from cep_pipeline.planning.plans import Plan, validate
@@ -118,7 +119,8 @@ def detect(
         Whether to return what was counted beside the tables.
     limit
         Most matches of a pattern that may be listed: in rows, or to be counted or compressed where that needs the
-        lists themselves (`outputs.listed_because` says why). None: no limit.
+        lists themselves (`outputs.listed_because` says why). None: so many as there is memory for; with more an error
+        says how many there are, if that is known soon.
     options
         Options of the mechanism: nfab knows `"merge"` and `"backtrack"`. They change costs, never matches.
     progress
@@ -161,18 +163,17 @@ def detect(
     plan = _plan_for(patterns, table, plan, chosen)
     logger.info("detecting %s patterns in %s events by %r", len(patterns), table.num_rows, plan)
     found: Tables = {}
-    for together in run_together(
-        _detections(patterns, chosen, table, plan, counters, limit, options, prune=True), plan
-    ):
-        own: Iterable[pa.Table]
-        if output == "count":
-            own = (
-                count_table(one.pattern, count) for one, count in zip(together, count_together(together), strict=True)
-            )
-        elif output == "compressed":
-            own = compressed_together(together)
-        else:
-            own = tables_together(together)
+    with explained():
+        groups = run_together(_detections(patterns, chosen, table, plan, counters, limit, options, prune=True), plan)
+    for together in groups:
+        with explained():
+            if output == "count":
+                counts = zip(together, count_together(together), strict=True)
+                own = [count_table(one.pattern, count) for one, count in counts]
+            elif output == "compressed":
+                own = compressed_together(together)
+            else:
+                own = tables_together(together)
         found.update(zip((detection.pattern.name for detection in together), own, strict=True))
         for detection in together:
             name = detection.pattern.name
@@ -493,6 +494,53 @@ def _count_merged(pattern: Pattern, events: pa.Table) -> int:
     counted = count_merged(pattern, prepared, Counters())
     assert counted is not None, "listed_because says that the lists are not asked for"
     return counted
+
+
+SPANS_OF_A_WINDOW = 10
+"""A window that is so many times as long as all events span is worth a question."""
+
+
+def doubts_about(patterns: Sequence[Pattern], types: Collection[str | None] | None, span_us: int) -> list[str]:
+    """Say what is strange about patterns over events of these types that span so much time.
+
+    Parameters
+    ----------
+    types
+        The types of the events; None: they are not all known.
+
+    Returns
+    -------
+    list of str
+        Sentences: patterns whose types no event has, and windows that are far longer than the events span.
+    """
+    found: list[str] = []
+    lacking: dict[str, list[str]] = {}
+    for pattern in patterns:
+        for clause in pattern.clauses if types is not None else ():
+            for variable in clause.positive:
+                if variable.event_type not in (*(types or ()), pattern.base_type):
+                    names = lacking.setdefault(variable.event_type, [])
+                    names += [pattern.name] if pattern.name not in names else []
+    if lacking:
+        names = list(dict.fromkeys(name for names in lacking.values() for name in names))
+        found.append(f"no event has the type {_some(lacking)}, which stands in: {_some(names)}")
+    windows = {pattern.name: pattern.window.time_us for pattern in patterns}
+    long = [name for name, window_us in windows.items() if window_us and 0 < span_us * SPANS_OF_A_WINDOW < window_us]
+    if long:
+        found.append(
+            f"WITHIN is more than {SPANS_OF_A_WINDOW} times as long as all events span, {span_us / 1e6:,.3f} s: "
+            f"{_some(long)}; is its unit right?"
+        )
+    return found
+
+
+def _some(names: Collection[str]) -> str:
+    """Names for a person, no more than some."""
+    shown = ", ".join(list(names)[:_NAMES_SHOWN])
+    return shown if len(names) <= _NAMES_SHOWN else f"{shown} and {len(names) - _NAMES_SHOWN:,} more"
+
+
+_NAMES_SHOWN = 8
 
 
 def check_output(output: str, patterns: Sequence[Pattern]) -> None:

@@ -156,6 +156,8 @@ class LimitedPattern:
         if len(number) > _MOST_DIGITS:
             number = f"about {Decimal(self.matches):.3e}"
         found = f"it has {number} matches" if self.exact else f"it has at least {number} matches"
+        if not self.exact and not self.matches:
+            found = "how many it has is not known"
         kept = f"; they are kept in {', '.join(self.files)}" if self.files else ""
         return f"stopped by its limit, {self.limit}: none of its matches is published, {found}{kept}"
 

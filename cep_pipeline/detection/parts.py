@@ -146,7 +146,7 @@ class _Run:
                 whole = False
                 yield from let_go(ended=False)
                 held = sum(own.held for own in waiting)
-                room.ask(held, block)
+                room.ask(held, block, self.patterns[number].name)
         self.counters.take_over(counted)
         if whole:
             yield [[block for part in own.parts(held, ended=True) for block in part] for own in waiting]
@@ -213,7 +213,7 @@ class _Listed:
                 held += len(block)
             if limit is not None and held > limit:
                 return None
-            room.ask(total, block)
+            room.ask(total, block, self._patterns[number].name)
             if len(block):
                 blocks[number].append(block)
         for number, most in enumerate(self._most):
@@ -230,7 +230,7 @@ class _RoomForMatches:
     def __init__(self) -> None:
         self._sure = MATCHES_AT_ONCE
 
-    def ask(self, held: int, newest: Block) -> None:
+    def ask(self, held: int, newest: Block, pattern: str) -> None:
         """Ask, as often as their number has doubled, for what ordering and writing them takes.
 
         Raises
@@ -242,7 +242,8 @@ class _RoomForMatches:
             return
         self._sure = 2 * held
         elements = newest.rows.size / max(len(newest), 1)
-        ask_for(int(_BYTES_OF_AN_ELEMENT * elements * held), f"{held:,} matches are held at a time")
+        with named(pattern):
+            ask_for(int(_BYTES_OF_AN_ELEMENT * elements * held), f"{held:,} matches are held at a time")
 
 
 _BYTES_OF_AN_ELEMENT = 32

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from cep_pipeline.detection.detect import doubts_about
 from cep_pipeline.detection.limits import Limits
 from cep_pipeline.detection.mechanisms import choose_mechanisms
 from cep_pipeline.detection.output_policy import has_output_policy
@@ -119,6 +120,9 @@ def detect_days(
             ends = end_of_stream and work is works[-1] and waits_at_the_end(pattern_set)
             day = _PreparedDay.of(spark, work, pattern_set, planned, carried, scratch, ends)
             tell_of_limits(work, pattern_set, planned, day.span_us)
+            if day.sliced.slices:
+                for text in doubts_about(pattern_set.patterns, day.types, day.read_us):
+                    work.observer.note(f"{work.day}: {pattern_set.name}: {text}")
             days.append(day)
         results = detect_together(spark, [day.sliced for day in days], progress)
     seconds, slices = time.perf_counter() - begin, sum(result.slices for result in results)
@@ -157,6 +161,8 @@ class _PreparedDay:
     fingerprint: MatchesFingerprint
     skipped_events: int
     span_us: int
+    types: frozenset[str | None] | None
+    read_us: int
 
     @classmethod
     def of(
@@ -177,9 +183,10 @@ class _PreparedDay:
         gathered = list(_partitioned(spark, work, patterns, events, carry_in, scratch))
         reading = DayReading.of(work, events, patterns)
         slices: list[Slice] = []
+        limits = _limits(work, pattern_set)
         # Without events of its own a day has no new matches, but those that waited become final.
         if reading.parts and (events.events_of(work) or any(map(can_pend, patterns))):
-            slices = cut_day(spark, work, events, reading, WorkEstimate(patterns, plan))
+            slices = cut_day(spark, work, events, reading, WorkEstimate(patterns, plan, limits))
         behind = slices_between(events.row_groups, [work.end, None], events.look_back)
         job = DetectionJob(
             patterns=patterns,
@@ -200,7 +207,7 @@ class _PreparedDay:
             },
             partitioned=tuple(source for source, _ in gathered),
             end_of_stream=end_of_stream,
-            limits=_limits(work, pattern_set),
+            limits=limits,
             then={pattern.name: pattern_set.limits_of(pattern.name).then for pattern in patterns},
             compressed=work.tables.compressed_directory(pattern_set.name, work.day, run_id=work.run_id),
         )
@@ -215,7 +222,11 @@ class _PreparedDay:
         nothing = Slice(work.end, None, (), events.look_back)
         sliced = SlicedJob(job, slices, (behind[0] if behind else nothing) if reading.behind else None)
         span_us = sum(max(group.span_us, 1) for group in events.row_groups if group.last[0] >= events.start[0])
-        return cls(sliced, fingerprint, reading.skipped_events, span_us)
+        known = all(not one.hashed and one.types for one in events.summaries)
+        types = frozenset(name for one in events.summaries for name in one.types) if known else None
+        ends = [(int(group.first[0]), int(group.last[0])) for group in events.row_groups]
+        read_us = max((last for _, last in ends), default=0) - min((first for first, _ in ends), default=0)
+        return cls(sliced, fingerprint, reading.skipped_events, span_us, types, read_us)
 
 
 SHARE_OF_DISK = 0.5

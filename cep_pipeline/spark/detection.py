@@ -93,11 +93,27 @@ class WorkEstimate:
 
     A partial match of some variables is made with its last event: by so many events of a piece, each with those of the
     other variables' types that came within the window before. So a burst weighs more than its number of events says,
-    and a burst of a type that no pattern asks for does not.
+    and a burst of a type that no pattern asks for does not. Of a pattern that will have more matches than its limit no
+    more work is expected than that: else nothing but its work would decide how the day is cut.
+
+    Parameters
+    ----------
+    limits
+        Pattern -> its limits.
     """
 
-    def __init__(self, patterns: Sequence[Pattern], plan: Plan) -> None:
+    def __init__(self, patterns: Sequence[Pattern], plan: Plan, limits: Mapping[str, Limits] | None = None) -> None:
         self.patterns, self._plan = patterns, plan
+        self._most = {pattern.name: self._most_of(pattern, (limits or {}).get(pattern.name)) for pattern in patterns}
+
+    def _most_of(self, pattern: Pattern, limits: Limits | None) -> float:
+        """The logarithm of the most partial matches that are expected of a pattern."""
+        if limits is None or limits.max_matches is None:
+            return _MAX_LN
+        planned = self._plan.for_pattern(pattern.name).clauses
+        whole = max(clause.expected[max(clause.expected, key=len)].ln_partial_matches for clause in planned)
+        most = log(max(limits.max_matches, 1))
+        return min(most, _MAX_LN) if whole > most else _MAX_LN
 
     def __call__(self, pieces: Pieces) -> tuple[Array, Array, Array]:
         """Estimate the work of each piece, and that of the look-back of a slice which begins with it.
@@ -119,11 +135,12 @@ class WorkEstimate:
             steps: dict[tuple[str, ...], tuple[float, float]] = {}
             for pattern in members:
                 for clause, planned in zip(pattern.clauses, self._plan.for_pattern(pattern.name).clauses, strict=True):
+                    most = self._most[pattern.name]
                     for variables, expected in planned.expected.items():
                         types = tuple(sorted(clause.by_name[name].event_type for name in variables))
                         alive, tested = steps.get(types, (0.0, 0.0))
-                        ln_tested = min(expected.ln_partial_matches + _ln_tests(expected), _MAX_LN)
-                        alive += exp(min(expected.ln_partial_matches, _MAX_LN))
+                        ln_tested = min(expected.ln_partial_matches + _ln_tests(expected), most)
+                        alive += exp(min(expected.ln_partial_matches, most))
                         steps[types] = alive, tested + exp(ln_tested)
             names = {name for types in steps for name in types}
             ratios = {name: _ratios(pieces, pieces.types.get(name, pieces.rows), window_us) for name in names}
@@ -468,7 +485,7 @@ def _count_limited(
         packed = _packed(replace(job, code={}))
         counted = run_tasks(
             spark,
-            partial(_count, packed, frozenset(pattern.name for pattern in asked)),
+            partial(_count, packed, frozenset(pattern.name for pattern in asked), _seconds_to_count(spark, len(parts))),
             parts,
             what=f"{job.stream}: number of matches of limited patterns of {job.pattern_set} on {job.final_day}",
         )
@@ -490,7 +507,7 @@ def _count_limited(
 
 
 def _count(
-    packed: tuple[bytes, bytes], names: frozenset[str], part: _Part, attempt: int
+    packed: tuple[bytes, bytes], names: frozenset[str], seconds: float, part: _Part, attempt: int
 ) -> dict[str, tuple[int, bool, str | None]]:
     """Pattern -> its matches on a slice, whether all are counted, and the file of their buffers."""
     job = _unpacked(*packed)
@@ -506,8 +523,6 @@ def _count(
                 statements = {STATEMENTS.decode(): table.schema.metadata[STATEMENTS].decode()}
                 write_data_file(written[0], table, table.schema, statements)
 
-            limits = job.limits[pattern.name]
-            seconds = min(COUNTING_S, limits.time_s) if limits.time_s is not None else COUNTING_S
             compress = write if job.then.get(pattern.name) == "compressed" and job.compressed is not None else None
             owned = part.slice.start, part.slice.end
             number, exact = count_slice(
@@ -517,8 +532,13 @@ def _count(
     return {name: found.get(name, (0, True, None)) for name in names}
 
 
-COUNTING_S = 60.0
-"""So long the matches of a limited pattern are counted on one slice; a smaller time limit counts here, too."""
+def _seconds_to_count(spark: SparkSession, slices: int) -> float:
+    """The seconds for which matches of one pattern are counted on each slice."""
+    return COUNTING_S * min(spark.sparkContext.defaultParallelism / max(slices, 1), 1.0)
+
+
+COUNTING_S = 30.0
+"""So long the matches of one limited pattern of a day are counted, at most."""
 
 
 def _merged(spark: SparkSession, sliced: SlicedJob, results: list[DetectedSlice]) -> DetectionResult:
