@@ -534,7 +534,7 @@ def _count(
 
 def _seconds_to_count(spark: SparkSession, slices: int) -> float:
     """The seconds for which matches of one pattern are counted on each slice."""
-    return COUNTING_S * min(spark.sparkContext.defaultParallelism / max(slices, 1), 1.0)
+    return COUNTING_S * min(int(spark.sparkContext.defaultParallelism) / max(slices, 1), 1.0)
 
 
 COUNTING_S = 30.0
