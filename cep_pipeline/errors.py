@@ -85,21 +85,28 @@ class TooManyMatches(InputError):
         Most rows.
     count
         The number of matches, if it is known without listing them.
+    memory
+        Bytes of memory that these rows take, where it is not a user who has set the limit, but the memory there is.
     """
 
-    def __init__(self, pattern: str, limit: int, count: int | None = None) -> None:
+    def __init__(self, pattern: str, limit: int, count: int | None = None, memory: int | None = None) -> None:
         self.pattern = pattern
         self.limit = limit
         self.count = count
+        self.memory = memory
         found = f"more than {limit:,} matches" if count is None else f"{_digits(count)} matches"
-        advice = "" if count is None else "use output 'count' or 'compressed' (cep detect --output compressed), or "
+        bound = "the limit of" if memory is None else "there is memory for, which is about"
+        counted = "use output 'count' or 'compressed' (cep detect --output compressed), or "
+        advice = counted if count is not None or memory is not None else ""
+        rest = "give a smaller window (WITHIN), more conditions or a larger limit"
+        if memory is not None:
+            rest = "give a smaller window (WITHIN), more conditions or a limit (--limit)"
         super().__init__(
-            f"pattern {pattern!r} has {found}, more than the limit of {limit:,}: none is written; {advice}"
-            "give a smaller window, more conditions or a larger limit"
+            f"pattern {pattern!r} has {found}, more than {bound} {limit:,}: none is written; {advice}{rest}"
         )
 
     def __reduce__(self) -> tuple[object, ...]:
-        return (TooManyMatches, (self.pattern, self.limit, self.count))
+        return (TooManyMatches, (self.pattern, self.limit, self.count, self.memory))
 
 
 def _digits(count: int) -> str:
@@ -107,6 +114,27 @@ def _digits(count: int) -> str:
     from decimal import Decimal
 
     return f"{Decimal(count):,}"
+
+
+class LimitExceeded(CepError):
+    """A pattern that reached a limit of pipeline.yaml, where its day is to fail then.
+
+    Parameters
+    ----------
+    pattern, limit, day
+        The pattern's name, the limit in words, and the day.
+    """
+
+    def __init__(self, pattern: str, limit: str, day: str) -> None:
+        self.pattern, self.limit, self.day = pattern, limit, day
+        super().__init__(
+            f"{day}: pattern {pattern!r} reached its limit, {limit}, and pipeline.yaml says `then: fail`: nothing of "
+            "the day's matches is published, and what was published is as it was; shorten its WITHIN, add conditions, "
+            "or raise the limit (`limits:`)"
+        )
+
+    def __reduce__(self) -> tuple[object, ...]:
+        return LimitExceeded, (self.pattern, self.limit, self.day)
 
 
 class DataError(CepError):

@@ -14,7 +14,7 @@ import re
 import shutil
 import uuid
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -78,6 +78,50 @@ def reach_object_stores(properties: Mapping[str, str]) -> None:
 def object_store_properties() -> dict[str, str]:
     """Return what `reach_object_stores` was given last; a driver sends it to its workers."""
     return dict(_SET)
+
+
+_kept_free = 0
+SHARE_KEPT_FREE = 0.05
+"""On a small disk this share of it is enough."""
+
+
+def keep_free(size: int) -> None:
+    """Set how many bytes this process leaves free on local disks; 0: it does not look."""
+    global _kept_free
+    _kept_free = size
+
+
+def kept_free() -> int:
+    """Return what `keep_free` was given last; a driver sends it to its workers."""
+    return _kept_free
+
+
+def free_bytes(location: str) -> int | None:
+    """Return the bytes that may be written to a local folder until `check_free` refuses; None: nobody looks."""
+    if not _kept_free or "://" in location:
+        return None
+    folder = Path(location).absolute()
+    while not folder.exists():
+        folder = folder.parent
+    disk = shutil.disk_usage(folder)
+    return disk.free - min(_kept_free, int(SHARE_KEPT_FREE * disk.total))
+
+
+def check_free(location: str) -> None:
+    """Refuse to write where hardly anything is free on the disk.
+
+    Raises
+    ------
+    CepError
+        Less is free than is to be kept free.
+    """
+    left = free_bytes(location)
+    if left is not None and left < 0:
+        raise CepError(
+            f"writing {location}: the disk is almost full, and a run stops before it is (`min_free_mb` of the "
+            "warehouse in pipeline.yaml). Nothing that is published has changed; free some space (`cep maintain` "
+            "removes files that no table uses), lower max_matches of a pattern that finds too much, and run again"
+        )
 
 
 def object_store_io() -> PyArrowFileIO:
@@ -232,7 +276,7 @@ def open_data_file(
     filesystem, inner = open_filesystem(path)
     with (
         storage_errors(f"writing {path}"),
-        pq.ParquetWriter(
+        _Writer(
             inner,
             schema,
             filesystem=filesystem,
@@ -243,7 +287,19 @@ def open_data_file(
             write_page_checksum=True,
         ) as writer,
     ):
+        writer.location = path
         yield writer
+
+
+class _Writer(pq.ParquetWriter):  # type: ignore[misc]
+    """A writer that looks at the free space of the disk before each batch."""
+
+    location = ""
+
+    def write_table(self, table: pa.Table, row_group_size: int | None = None) -> None:
+        """Write a table, as `ParquetWriter.write_batch` does, too."""
+        check_free(self.location)
+        super().write_table(table, row_group_size)
 
 
 def write_data_file(path: str, table: pa.Table, schema: pa.Schema, footer: Mapping[str, str] | None = None) -> str:
@@ -389,6 +445,13 @@ def folder_name(text: str) -> str:
     if safe == text and text not in ("", ".", ".."):
         return text
     return f"{safe}_{hashlib.sha256(text.encode()).hexdigest()[:8]}"
+
+
+def remove_file(path: str) -> None:
+    """Remove a file that no table names; nothing happens where there is none."""
+    filesystem, inner = open_filesystem(path)
+    with storage_errors(f"removing {path}"), suppress(FileNotFoundError):
+        filesystem.delete_file(inner)
 
 
 def new_scratch(parent: str | Path) -> str:

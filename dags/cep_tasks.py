@@ -16,7 +16,7 @@ from airflow.sdk import Asset, Connection, Param, get_current_context
 from airflow.sdk.exceptions import AirflowFailException, AirflowNotFoundException, AirflowSkipException
 from cep_signals import tell, tell_of_day
 
-from cep_pipeline.errors import NOT_RETRIED, CepError
+from cep_pipeline.errors import NOT_RETRIED, CepError, LimitExceeded
 from cep_pipeline.guarded import read_yaml, values_of
 
 if TYPE_CHECKING:
@@ -32,15 +32,17 @@ def tell_of_failure(context: Mapping[str, Any]) -> None:
     tell(configuration_path(), sentence, context)
 
 
+TASK_TIMEOUT_HOURS = 6.0
+"""How long a task may take where the stream has no `task_timeout_hours`: what hangs would hold its day for ever."""
 RETRIES: dict[str, Any] = {
     "retries": 3,
     "retry_delay": timedelta(seconds=30),
     "retry_exponential_backoff": True,
     "max_retry_delay": timedelta(minutes=10),
-    "execution_timeout": timedelta(hours=6),
+    "execution_timeout": timedelta(hours=TASK_TIMEOUT_HOURS),
     "on_failure_callback": tell_of_failure,
 }
-"""How the tasks of all DAGs are retried, how long one may take (what hangs would hold its day), and who is told."""
+"""How the tasks of all DAGs are retried, how long one may take, and who is told of a failure."""
 
 SPARK_CONNECTION = "spark_default"
 """The connection that names the Spark master; without it `spark: master:` of pipeline.yaml counts."""
@@ -54,6 +56,12 @@ class ConfiguredStream:
     timezone: str
     pattern_sets: tuple[str, ...]
     wait_hours: float
+    task_timeout_hours: float
+
+    @property
+    def task_arguments(self) -> dict[str, Any]:
+        """How the stream's tasks are retried, and how long one may take."""
+        return {**RETRIES, "execution_timeout": timedelta(hours=self.task_timeout_hours)}
 
 
 def configured_streams() -> list[ConfiguredStream]:
@@ -86,7 +94,8 @@ def _configured(folder: Path, name: str, settings: Mapping[str, Any]) -> Configu
     timezone = schema.get("timezone", "UTC")
     ZoneInfo(timezone)
     pattern_sets = settings.get("pattern_sets") or {}
-    return ConfiguredStream(name, timezone, tuple(pattern_sets), float(settings.get("wait_hours", 0)))
+    hours = float(settings.get("wait_hours", 0)), float(settings.get("task_timeout_hours", TASK_TIMEOUT_HOURS))
+    return ConfiguredStream(name, timezone, tuple(pattern_sets), *hours)
 
 
 def spark_master() -> str | None:
@@ -215,7 +224,7 @@ def failures_explained() -> Iterator[None]:
     try:
         yield
     except CepError as error:
-        if error.exit_code in NOT_RETRIED:
+        if error.exit_code in NOT_RETRIED or isinstance(error, LimitExceeded):
             raise AirflowFailException(str(error)) from error
         raise
 

@@ -20,7 +20,6 @@ from datetime import timedelta
 from airflow.sdk import DAG, CronPartitionTimetable, Param, chain, task
 from cep_signals import LineageOperator, deadline
 from cep_tasks import (
-    RETRIES,
     ConfiguredStream,
     configuration_path,
     configured_streams,
@@ -56,7 +55,7 @@ def daily_detection(stream: ConfiguredStream) -> DAG:
             ),
         },
         # Of tasks that wait for a slot those of days that are nearly done come first.
-        default_args={**RETRIES, "weight_rule": "upstream"},
+        default_args={**stream.task_arguments, "weight_rule": "upstream"},
     ) as dag:
         tasks = []
         if stream.wait_hours:

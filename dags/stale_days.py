@@ -8,7 +8,7 @@ such as after a backfill. Where no day is stale it does nothing, and its task sh
 from __future__ import annotations
 
 from airflow.sdk import DAG, CronTriggerTimetable, task
-from cep_tasks import RETRIES, ConfiguredStream, configured_streams, redo_stale_days
+from cep_tasks import ConfiguredStream, configured_streams, redo_stale_days
 
 EVERY_MORNING = "0 5 * * *"
 
@@ -23,7 +23,7 @@ def stale_days(stream: ConfiguredStream) -> DAG:
         catchup=False,
         max_active_runs=1,
         tags=["cep", stream.name],
-        default_args=RETRIES,
+        default_args=stream.task_arguments,
     ) as dag:
         task(task_id="redo")(redo_stale_days)(stream.name)
     return dag

@@ -16,7 +16,7 @@ from pathlib import Path
 import click
 
 from cep_pipeline import __version__
-from cep_pipeline.errors import CepError, InputError
+from cep_pipeline.errors import CepError, InputError, NoRoom
 
 COMMANDS = {
     "run": "cep_pipeline.cli.run:run",
@@ -113,7 +113,8 @@ def cli(verbose: int, log_format: str) -> None:
     The pattern language has a page: cep help language.
 
     Every command explains itself with --help. Exit codes: 0 done, 2 wrong input or pattern, 3 data that failed
-    validation, 4 busy (another run holds the same day), 1 anything else.
+    validation, 4 busy (another run holds the same day), 5 done but for patterns that were stopped by a limit, 1
+    anything else.
     """
     if verbose:
         show_log(logging.INFO if verbose == 1 else logging.DEBUG, as_json=log_format == "json")
@@ -176,6 +177,11 @@ def main() -> None:
     except CepError as error:
         _tell(f"error: {error}")
         sys.exit(error.exit_code)
+    except MemoryError as error:
+        from cep_pipeline.detection.room import ADVICE
+
+        _tell(f"error: there is not enough memory: {error}; {ADVICE}")
+        sys.exit(NoRoom.exit_code)
     except click.exceptions.Exit as stop:
         sys.exit(stop.exit_code)
     except click.ClickException as error:

@@ -16,7 +16,7 @@ from rich.table import Table
 from cep_pipeline.cli.options import align_right, counted, with_options
 from cep_pipeline.cli.progress import ConsoleObserver
 from cep_pipeline.cli.terminal import Terminal
-from cep_pipeline.errors import InputError
+from cep_pipeline.errors import DataError, InputError
 
 if TYPE_CHECKING:
     from cep_pipeline.adaptation import AdaptationReport, AdaptiveDetection, Check
@@ -160,6 +160,7 @@ def find_adaptively(
         events = stream_events(schema, paths)
         opened_s = time.perf_counter() - begin
     print_notes(console, events.notes)
+    refuse_nothing_left(events.events, events.rejected)
     if scan:
         loop = _with_scanned_distance(loop, patterns, events, plan, output, console)
     begin = time.perf_counter()
@@ -218,6 +219,15 @@ def print_notes(console: Terminal, notes: Sequence[str]) -> None:
     """Print what reading the events had to say: rejected rows, left-out columns."""
     for note in notes:
         console.print(f"note: {note}", highlight=False)
+
+
+def refuse_nothing_left(events: int, rejected: int) -> None:
+    """Refuse files of which all rows were rejected: a DataError."""
+    if rejected and not events:
+        raise DataError(
+            f"all {rejected:,} rows of the files were rejected, for the reasons that the notes above give: correct the "
+            "files or the stream schema"
+        )
 
 
 def print_counts(console: Terminal, events: int, rejected: int, counts: Mapping[str, int]) -> None:

@@ -7,6 +7,8 @@ from pathlib import Path
 from typing import Any
 
 import click
+import pyarrow as pa
+import pyarrow.compute as pc
 
 from cep_pipeline.cli.adaptive import (
     SCAN,
@@ -15,6 +17,7 @@ from cep_pipeline.cli.adaptive import (
     find_adaptively,
     print_counts,
     print_notes,
+    refuse_nothing_left,
 )
 from cep_pipeline.cli.options import pattern_file_options
 from cep_pipeline.cli.plan import read_plan
@@ -97,7 +100,7 @@ def detect(
     from cep_pipeline.cli.matches_file import write_matches
     from cep_pipeline.cli.progress import ConsoleObserver
     from cep_pipeline.cli.tables import check_output_file
-    from cep_pipeline.detection.detect import check_output
+    from cep_pipeline.detection.detect import check_output, doubts_about
     from cep_pipeline.detection.detect import detect as find
     from cep_pipeline.detection.mechanisms import choose_mechanisms
     from cep_pipeline.detection.planned import plan_for
@@ -136,6 +139,11 @@ def detect(
         loaded = load_events(stream, events)
         read_s = time.perf_counter() - begin
     print_notes(console, loaded.notes)
+    refuse_nothing_left(loaded.events.num_rows, loaded.rejected)
+    instants = loaded.events.column("timestamp").cast("int64")
+    span_us = (instants[-1].as_py() - instants[0].as_py()) if len(instants) else 0
+    for text in doubts_about(parsed, types_of(loaded.events, stream.type_attribute), span_us):
+        console.print(f"warning: {text}", highlight=False, markup=False)
     begin = time.perf_counter()
     plan = given
     if plan is None:
@@ -161,3 +169,8 @@ def detect(
     counts = write_matches(out, output, schemas, batches)
     print_counts(console, loaded.events.num_rows, loaded.rejected, counts)
     console.print(f"read {read_s:.2f} s, {took}; written to {out}")
+
+
+def types_of(events: pa.Table, type_attribute: str) -> set[str | None]:
+    """The types of events."""
+    return set(pc.unique(events.column(type_attribute)).to_pylist())

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import sys
 from collections.abc import Mapping
 from datetime import date
 from functools import cache
@@ -14,7 +15,7 @@ from rich.table import Table
 
 from cep_pipeline.cli.options import Day, align_right, configuration_options, counted, naming_run
 from cep_pipeline.cli.progress import ConsoleObserver
-from cep_pipeline.cli.terminal import Terminal, output_console
+from cep_pipeline.cli.terminal import Terminal, output_console, styled
 from cep_pipeline.errors import InputError
 from cep_pipeline.pipeline.day import CLOCK_BACK, OPTIONS
 
@@ -69,6 +70,9 @@ def run(
 
     The stream is taken to go on after the last day. Matches that may still be rejected by later events are counted as
     pending, and published by the run of the day in which they become final; --end-of-stream publishes them now.
+
+    A pattern that reaches a limit of pipeline.yaml (`limits:`) is stopped, and none of its matches of the day is
+    published; all else is. The summary says so, and the exit code is 5.
 
     \b
     Examples:
@@ -126,6 +130,12 @@ def run(
                 observer.note(text)
         outcome = pipeline_run.run_stale(wanted or None) if stale else pipeline_run.run_days(wanted)
     _print_summary(configuration, chosen, pattern_sets, tables, outcome)
+    if any(day.limited for day in outcome.days):
+        sys.exit(LIMITED_EXIT_CODE)
+
+
+LIMITED_EXIT_CODE = 5
+"""Exit code of a run that is done, but for patterns that were stopped by a limit."""
 
 
 def _print_summary(
@@ -155,6 +165,8 @@ def _print_summary(
             )
         console.print(shown)
         for day in done:
+            for name, what in day.limited.items():
+                console.print(styled(("limited", "bold red"), f": {day.day}: pattern {name} was {what}"))
             if back := sum(step.counts.get(CLOCK_BACK, 0) for step in day.steps):
                 console.print(
                     f"{day.day}: the clock of the raw files goes back within an event type {counted(back, 'time')}; "

@@ -120,6 +120,10 @@ def _print_days(console: Terminal, name: str, tables: Any, stale: list[StaleDay]
             "\n".join(reasons.get(published.day, [])),
         )
     console.print(shown)
+    for unit in tables.matches_days():
+        for pattern, limited in unit.limited.items():
+            which = f": {unit.final_day}: pattern {unit.pattern_set}.{pattern} was {limited}"
+            console.print(styled(("limited", "bold red"), which))
     if stale:
         console.print(f"{counted(len({item.day for item in stale}), 'stale day')}; `cep run --stale` redoes them")
 

@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Collection, Hashable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections import deque
+from collections.abc import Callable, Collection, Hashable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from functools import partial
 from typing import Literal, overload
 
 import pyarrow as pa
 
 from cep_pipeline.detection import MECHANISMS
+from cep_pipeline.detection.compressed.compressing import compress_merged, count_merged
 from cep_pipeline.detection.decimal_text import to_text
+from cep_pipeline.detection.limits import Kind, LimitReached, SliceLimits, at_most_seconds
 from cep_pipeline.detection.matches import write_matches
 from cep_pipeline.detection.mechanisms import (
     PRUNE,
@@ -28,16 +31,20 @@ from cep_pipeline.detection.output_policy import has_output_policy, policy_text
 from cep_pipeline.detection.outputs import (
     Detection,
     batches_together,
+    binds_lists,
     compressed_together,
     count_together,
     first_matches,
+    listed_because,
     tables_together,
 )
 from cep_pipeline.detection.parts import count_blocks, many_in_parts
-from cep_pipeline.errors import InputError, UnsupportedPattern
+from cep_pipeline.detection.room import explained
+from cep_pipeline.errors import InputError, NoRoom, TooManyMatches, UnsupportedPattern
 from cep_pipeline.patterns.pattern import Output, Pattern
 from cep_pipeline.planning.plans import Plan, validate
 from cep_pipeline.slices.events_input import events_for
+from cep_pipeline.slices.ownership import Finality, finality_of
 from cep_pipeline.slices.prepared import PreparedEvents
 
 logger = logging.getLogger(__name__)
@@ -112,7 +119,8 @@ def detect(
         Whether to return what was counted beside the tables.
     limit
         Most matches of a pattern that may be listed: in rows, or to be counted or compressed where that needs the
-        lists themselves (`outputs.listed_because` says why). None: no limit.
+        lists themselves (`outputs.listed_because` says why). None: so many as there is memory for; with more an error
+        says how many there are, if that is known soon.
     options
         Options of the mechanism: nfab knows `"merge"` and `"backtrack"`. They change costs, never matches.
     progress
@@ -155,18 +163,17 @@ def detect(
     plan = _plan_for(patterns, table, plan, chosen)
     logger.info("detecting %s patterns in %s events by %r", len(patterns), table.num_rows, plan)
     found: Tables = {}
-    for together in run_together(
-        _detections(patterns, chosen, table, plan, counters, limit, options, prune=True), plan
-    ):
-        own: Iterable[pa.Table]
-        if output == "count":
-            own = (
-                count_table(one.pattern, count) for one, count in zip(together, count_together(together), strict=True)
-            )
-        elif output == "compressed":
-            own = compressed_together(together)
-        else:
-            own = tables_together(together)
+    with explained():
+        groups = run_together(_detections(patterns, chosen, table, plan, counters, limit, options, prune=True), plan)
+    for together in groups:
+        with explained():
+            if output == "count":
+                counts = zip(together, count_together(together), strict=True)
+                own = [count_table(one.pattern, count) for one, count in counts]
+            elif output == "compressed":
+                own = compressed_together(together)
+            else:
+                own = tables_together(together)
         found.update(zip((detection.pattern.name for detection in together), own, strict=True))
         for detection in together:
             name = detection.pattern.name
@@ -282,10 +289,15 @@ def run_together(detections: Sequence[Detection], plan: Plan) -> list[list[Detec
 
 @dataclass(frozen=True)
 class SliceResult:
-    """The result of one slice: pattern name -> number of owned matches, and the counts."""
+    """The result of one slice: pattern name -> number of owned matches, and the counts.
+
+    `limited` are the patterns that were given up, each with the limit that it reached: of these, `matches` are those
+    that had been handed on, and nothing is counted.
+    """
 
     matches: dict[str, int]
     metrics: Metrics
+    limited: dict[str, Kind] = field(default_factory=dict)
 
 
 def detect_slice(
@@ -299,6 +311,7 @@ def detect_slice(
     candidates: Collection[str] = (),
     counted: Collection[str] = (),
     progress: Progress | None = None,
+    limits: SliceLimits | None = None,
 ) -> SliceResult:
     """Find the matches that a slice owns; for tasks, which run it on their part of a stream.
 
@@ -320,6 +333,9 @@ def detect_slice(
         Names of patterns whose matches are only counted.
     progress
         As in `detect`.
+    limits
+        The limits of patterns: one that reaches one of them is given up, and the others go on. Without any, what there
+        is no memory for is an error.
 
     Raises
     ------
@@ -330,25 +346,201 @@ def detect_slice(
     validate(plan, patterns)
     table = events_for(patterns, events, "events of the slice")
     counters = Counters()
-    written = dict.fromkeys(chosen, 0)
-    done = 0
-    for together in run_together(_detections(patterns, chosen, table, plan, counters), plan):
-        mechanism_, of_stream = together[0].mechanism, together[0].events
-        orders = [detection.orders for detection in together]
-        members = [detection.pattern for detection in together]
-        for parts in many_in_parts(members, mechanism_, orders, of_stream, owned, counters):
-            for pattern, blocks in zip(members, parts, strict=True):
-                if pattern.name in counted:
-                    written[pattern.name] += count_blocks(blocks, of_stream)
-                    continue
-                undecided = has_output_policy(pattern) or pattern.name in candidates
-                written[pattern.name] += write_matches(
-                    pattern, blocks, of_stream, partial(sink, pattern), candidates=undecided
-                )
-        done += len(together)
+    run = _SliceRun(owned, sink, frozenset(candidates), frozenset(counted), limits or SliceLimits({}))
+    waiting = deque(run_together(_detections(patterns, chosen, table, plan, counters), plan))
+    limited: dict[str, Kind] = {}
+    while waiting:
+        together = waiting.popleft()
+        own = Counters()  # of a run that is given up nothing is counted
+        given_up = run.find(together, own)
+        if given_up is None:
+            counters.take_over(own)
+        elif given_up.pattern or len(together) == 1:
+            name = given_up.pattern or together[0].pattern.name
+            limited[name] = given_up.kind
+            if rest := [detection for detection in together if detection.pattern.name != name]:
+                waiting.appendleft(rest)
+        else:  # each by itself, so that the others have all of their matches
+            waiting.extendleft([detection] for detection in reversed(together))
         if progress is not None:
-            progress(done, len(patterns))
-    return SliceResult(written, counters.metrics(chosen))
+            progress(len(patterns) - sum(map(len, waiting)), len(patterns))
+    return SliceResult(run.written, counters.metrics(chosen), limited)
+
+
+@dataclass
+class _SliceRun:
+    """Patterns over one slice, run by run; `detect_slice` says what its parameters are.
+
+    A run that is given up is done again without the pattern that reached a limit. As the matches of a pattern come in
+    one order, whoever it is run with, those that have been handed on already are left out then.
+    """
+
+    owned: Owned
+    sink: Callable[[Pattern, pa.RecordBatch], object]
+    candidates: frozenset[str]
+    counted: frozenset[str]
+    limits: SliceLimits
+    written: dict[str, int] = field(default_factory=dict)
+    _again: dict[str, int] = field(default_factory=dict)
+
+    def find(self, together: Sequence[Detection], counters: Counters) -> LimitReached | None:
+        """Find the matches of patterns that are run together; the limit because of which that was given up."""
+        names = [detection.pattern.name for detection in together]
+        self.written.update({name: self.written.get(name, 0) for name in names})
+        if not self.limits.limits:
+            self._find(together, counters)
+            return None
+        try:
+            with self.limits.working_on(names):
+                self._find(together, counters)
+            return None
+        except TooManyMatches as error:
+            reached = LimitReached(error.pattern, "max_matches")
+        except (NoRoom, MemoryError):
+            reached = LimitReached("", "memory")
+        except LimitReached as error:
+            reached = error
+        for name in names:
+            self._again[name] = self.written[name]
+            if name in self.counted:
+                self.written[name] = 0
+        return reached
+
+    def _find(self, together: Sequence[Detection], counters: Counters) -> None:
+        events, members = together[0].events, [detection.pattern for detection in together]
+        orders = [detection.orders for detection in together]
+        most = [self._most(pattern) for pattern in members]
+        found = many_in_parts(members, together[0].mechanism, orders, events, self.owned, counters, most=most)
+        for parts in found:
+            for pattern, blocks in zip(members, parts, strict=True):
+                if pattern.name in self.counted:
+                    self.written[pattern.name] += count_blocks(blocks, events)
+                    continue
+                undecided = has_output_policy(pattern) or pattern.name in self.candidates
+                write_matches(pattern, blocks, events, partial(self._take, pattern), candidates=undecided)
+
+    def _most(self, pattern: Pattern) -> int | None:
+        """The most matches that may be listed; those of several clauses are counted when they are written."""
+        limits = self.limits.limits.get(pattern.name)
+        return None if limits is None or len(pattern.clauses) > 1 else limits.max_matches
+
+    def _take(self, pattern: Pattern, batch: pa.RecordBatch) -> None:
+        if known := self._again.get(pattern.name, 0):
+            left_out = min(known, batch.num_rows)
+            self._again[pattern.name] = known - left_out
+            batch = batch.slice(left_out)
+        if batch.num_rows:
+            self.limits.added(pattern.name, batch.num_rows, batch.nbytes)
+            self.sink(pattern, batch)
+            self.written[pattern.name] += batch.num_rows
+
+
+def count_slice(
+    pattern: Pattern,
+    plan: Plan,
+    events: pa.Table,
+    owned: Owned,
+    mechanism: str | None = None,
+    *,
+    seconds: float,
+    compress: Callable[[pa.Table], object] | None = None,
+) -> tuple[int, bool]:
+    """Count the matches of a pattern that a slice owns, however many there are.
+
+    Parameters
+    ----------
+    pattern, plan, events, owned, mechanism
+        As in `detect_slice`.
+    seconds
+        Counting ends after this time.
+    compress
+        Takes the matches as buffers, where they can be made without listing the matches.
+
+    Returns
+    -------
+    (int, bool)
+        The number of matches before OUTPUT and CONSUME, and whether it is exact: if not, there are at least so many.
+
+    Notes
+    -----
+    Matches with lists are counted without being listed, where no condition asks for the lists themselves: those of a
+    slice are those of its events with the look-back, without those of the look-back alone.
+    """
+    table = events_for([pattern], events, "events of the slice")
+    chosen = choose_mechanisms([pattern], mechanism)
+    [detection] = _detections([pattern], chosen, table, plan, Counters())
+    ends = all(finality_of(pattern, clause) is Finality.LAST_EVENT for clause in pattern.clauses)
+    begin, stop = detection.events.rows_in(owned)
+    found = 0
+    try:
+        with at_most_seconds(seconds):
+            if ends and binds_lists(pattern) and listed_because(pattern) is None:
+                if compress is not None:
+                    compress(compress_merged(pattern, detection.events, Counters(), (begin, stop)))
+                before, within = (_count_merged(pattern, table.slice(0, rows)) for rows in (begin, stop))
+                return within - before, True
+            orders, run = [detection.orders], detection.mechanism
+            for [blocks] in many_in_parts([pattern], run, orders, detection.events, owned, Counters()):
+                found += count_blocks(blocks, detection.events)
+            return found, True
+    except (LimitReached, NoRoom, MemoryError):
+        return found, False
+
+
+def _count_merged(pattern: Pattern, events: pa.Table) -> int:
+    if not events.num_rows:
+        return 0
+    [prepared] = _prepare([pattern], events).values()
+    counted = count_merged(pattern, prepared, Counters())
+    assert counted is not None, "listed_because says that the lists are not asked for"
+    return counted
+
+
+SPANS_OF_A_WINDOW = 10
+"""A window that is so many times as long as all events span is worth a question."""
+
+
+def doubts_about(patterns: Sequence[Pattern], types: Collection[str | None] | None, span_us: int) -> list[str]:
+    """Say what is strange about patterns over events of these types that span so much time.
+
+    Parameters
+    ----------
+    types
+        The types of the events; None: they are not all known.
+
+    Returns
+    -------
+    list of str
+        Sentences: patterns whose types no event has, and windows that are far longer than the events span.
+    """
+    found: list[str] = []
+    lacking: dict[str, list[str]] = {}
+    for pattern in patterns:
+        for clause in pattern.clauses if types is not None else ():
+            for variable in clause.positive:
+                if variable.event_type not in (*(types or ()), pattern.base_type):
+                    names = lacking.setdefault(variable.event_type, [])
+                    names += [pattern.name] if pattern.name not in names else []
+    if lacking:
+        names = list(dict.fromkeys(name for names in lacking.values() for name in names))
+        found.append(f"no event has the type {_some(lacking)}, which stands in: {_some(names)}")
+    windows = {pattern.name: pattern.window.time_us for pattern in patterns}
+    long = [name for name, window_us in windows.items() if window_us and 0 < span_us * SPANS_OF_A_WINDOW < window_us]
+    if long:
+        found.append(
+            f"WITHIN is more than {SPANS_OF_A_WINDOW} times as long as all events span, {span_us / 1e6:,.3f} s: "
+            f"{_some(long)}; is its unit right?"
+        )
+    return found
+
+
+def _some(names: Collection[str]) -> str:
+    """Names for a person, no more than some."""
+    shown = ", ".join(list(names)[:_NAMES_SHOWN])
+    return shown if len(names) <= _NAMES_SHOWN else f"{shown} and {len(names) - _NAMES_SHOWN:,} more"
+
+
+_NAMES_SHOWN = 8
 
 
 def check_output(output: str, patterns: Sequence[Pattern]) -> None:

@@ -208,6 +208,14 @@ class Counters:
         self.events_buffered = max(self.events_buffered, other.events_buffered)
         self.evaluations += other.condition_evaluations
 
+    def take_over(self, other: Counters) -> None:
+        """Add the counts of a run whose events are held anyway: what is still to be found of it can wait."""
+        self.peaks += other.peaks
+        self.later += other.later
+        other.peaks.clear()
+        other.later.clear()
+        self.add(other)
+
     def metrics(self, mechanisms: Mapping[str, str]) -> Metrics:
         """The counts as the public result, with the mechanism that ran each pattern."""
         return Metrics(

@@ -11,12 +11,14 @@ from dataclasses import dataclass, replace
 
 import pyarrow as pa
 
+from cep_pipeline.detection.limits import LimitReached, at_most_seconds
 from cep_pipeline.detection.matches import match_batches, matches_schema
 from cep_pipeline.detection.mechanisms import EVERYTHING, Counters, Mechanism, Orders
 from cep_pipeline.detection.ordering import order_matches
 from cep_pipeline.detection.output_policy import KeptMatches, has_output_policy
 from cep_pipeline.detection.parts import count_blocks, many_in_parts
-from cep_pipeline.errors import TooManyMatches
+from cep_pipeline.detection.room import SMALL, available_bytes
+from cep_pipeline.errors import NoRoom, TooManyMatches
 from cep_pipeline.patterns.pattern import Pattern
 from cep_pipeline.slices.blocks import Block
 from cep_pipeline.slices.prepared import PreparedEvents
@@ -246,6 +248,30 @@ def batches_together(detections: Sequence[Detection]) -> Iterator[tuple[int, pa.
                 yield number, batch
 
 
+SHARE_FOR_ROWS = 0.5
+"""The share of the memory at hand that rows of matches may take; to write them takes some, too."""
+COUNTING_S = 20.0
+"""So long matches are counted that there is no memory for."""
+
+
+def _room_for_rows(held: int) -> int | None:
+    """The bytes that rows of matches may take together, so many of them taken; None where nobody knows of any limit."""
+    available = available_bytes()
+    return None if available is None else int((available + held) * SHARE_FOR_ROWS)
+
+
+def _count_soon(detection: Detection) -> int | None:
+    """The number of matches, if it is known soon without listing them."""
+    alone = replace(detection, counters=Counters(), limit=None)
+    if has_output_policy(detection.pattern):
+        return None
+    try:
+        with at_most_seconds(COUNTING_S):
+            return alone.counted_at_once()
+    except (LimitReached, NoRoom, MemoryError):
+        return None
+
+
 def tables_together(detections: Sequence[Detection]) -> list[pa.Table]:
     """The matches of each pattern as rows in the page's order, found in one run.
 
@@ -255,8 +281,19 @@ def tables_together(detections: Sequence[Detection]) -> list[pa.Table]:
         As `batches_together`.
     """
     batches: list[list[pa.RecordBatch]] = [[] for _ in detections]
+    sizes = [0] * len(detections)
+    room: int | None = SMALL
     for number, batch in batches_together(detections):
         batches[number].append(batch)
+        sizes[number] += batch.nbytes
+        if room == SMALL and sum(sizes) > room:  # few rows are not worth to look how much memory there is
+            room = _room_for_rows(sum(sizes))
+        if room is not None and sum(sizes) > room:
+            largest = sizes.index(max(sizes))
+            rows, batches = sum(one.num_rows for one in batches[largest]), []
+            raise TooManyMatches(
+                detections[largest].pattern.name, rows, _count_soon(detections[largest]), memory=sizes[largest]
+            )
     return [
         pa.Table.from_batches(own, matches_schema(detection.pattern))
         for own, detection in zip(batches, detections, strict=True)

@@ -16,7 +16,7 @@ import numpy as np
 
 from cep_pipeline.detection.mechanisms import Counters, Mechanism, Orders, Owned
 from cep_pipeline.detection.ordering import order_matches
-from cep_pipeline.detection.room import named
+from cep_pipeline.detection.room import ask_for, named
 from cep_pipeline.errors import CepError, TooManyMatches
 from cep_pipeline.expressions.columns import Array
 from cep_pipeline.patterns.pattern import Pattern
@@ -74,7 +74,7 @@ def many_in_parts(
     counted = Counters()
     blocks = run.listed.take(run.find(owned, counted), limit if cut else None, cut)
     if blocks is not None:
-        run.add_whole(counted)
+        run.counters.take_over(counted)
         yield blocks
         return
     # Too many at once: those of the patterns that do not wait come in parts.
@@ -118,7 +118,7 @@ class _Run:
                 size = (stop - first + 1) // 2
                 continue
             if whole:
-                self.add_whole(counted)
+                self.counters.take_over(counted)
             else:
                 self.counters.add(counted)
             yield found
@@ -131,6 +131,7 @@ class _Run:
         waiting = [ArrivingMatches(pattern) for pattern in self.patterns]
         counted = Counters()
         held, whole = 0, True
+        room = _RoomForMatches()
 
         def let_go(*, ended: bool) -> Iterator[list[list[Block]]]:
             for number, own in enumerate(waiting):
@@ -145,7 +146,8 @@ class _Run:
                 whole = False
                 yield from let_go(ended=False)
                 held = sum(own.held for own in waiting)
-        self.add_whole(counted)
+                room.ask(held, block, self.patterns[number].name)
+        self.counters.take_over(counted)
         if whole:
             yield [[block for part in own.parts(held, ended=True) for block in part] for own in waiting]
         else:
@@ -160,14 +162,6 @@ class _Run:
             with named(pattern.name):
                 for block in self.mechanism.find(pattern, own, self.events, owned, counters):
                     yield number, block
-
-    def add_whole(self, counted: Counters) -> None:
-        """Add what was counted over all of a slice: nothing else is held, so what is still to be found can wait."""
-        self.counters.peaks += counted.peaks
-        self.counters.later += counted.later
-        counted.peaks.clear()
-        counted.later.clear()
-        self.counters.add(counted)
 
     def _point(self, row: int) -> Boundary:
         return int(self.events.timestamps[row]), int(self.events.seqs[row])
@@ -206,9 +200,11 @@ class _Listed:
         """
         blocks: list[list[Block]] = [[] for _ in self._patterns]
         own = [0] * len(self._patterns)
-        held, counted = 0, None if limited is None else set(limited)
+        held, total, counted = 0, 0, None if limited is None else set(limited)
+        room = _RoomForMatches()
         for number, block in found:
             own[number] += len(block)
+            total += len(block)
             most = self._most[number]
             # One part may have more than anybody can list; a binding of several clauses comes from each of them.
             if most is not None and own[number] > most * len(self._patterns[number].clauses):
@@ -217,6 +213,7 @@ class _Listed:
                 held += len(block)
             if limit is not None and held > limit:
                 return None
+            room.ask(total, block, self._patterns[number].name)
             if len(block):
                 blocks[number].append(block)
         for number, most in enumerate(self._most):
@@ -225,6 +222,32 @@ class _Listed:
                 if self._before[number] > most:
                     raise TooManyMatches(self._patterns[number].name, most)
         return blocks
+
+
+class _RoomForMatches:
+    """Asks for memory for matches that cannot be let go of, because they end with one event or wait."""
+
+    def __init__(self) -> None:
+        self._sure = MATCHES_AT_ONCE
+
+    def ask(self, held: int, newest: Block, pattern: str) -> None:
+        """Ask, as often as their number has doubled, for what ordering and writing them takes.
+
+        Raises
+        ------
+        NoRoom
+            There is no memory for that.
+        """
+        if held <= self._sure:
+            return
+        self._sure = 2 * held
+        elements = newest.rows.size / max(len(newest), 1)
+        with named(pattern):
+            ask_for(int(_BYTES_OF_AN_ELEMENT * elements * held), f"{held:,} matches are held at a time")
+
+
+_BYTES_OF_AN_ELEMENT = 32
+"""An event of a match as a row number and a variable, twice as many of them, and in order."""
 
 
 def comes_in_order(pattern: Pattern) -> bool:

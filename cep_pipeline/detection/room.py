@@ -7,6 +7,7 @@ of memory, and the process, which may be one of many on it, would end without a 
 
 from __future__ import annotations
 
+import resource
 from collections.abc import Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
@@ -21,6 +22,8 @@ SPARE = 0.1
 MEMINFO = Path("/proc/meminfo")
 GROUP = Path("/sys/fs/cgroup")
 """Where Linux says how much memory there is, and how much a container may have, and has."""
+OWN_GROUP, STATM = Path("/proc/self/cgroup"), Path("/proc/self/statm")
+"""Where it says in which group this process is, and how much it has."""
 _most: ContextVar[int | None] = ContextVar("most", default=None)
 
 
@@ -41,6 +44,21 @@ def named(pattern: str) -> Iterator[None]:
         yield
     except NoRoom as error:
         raise NoRoom(f"pattern {pattern!r}: {error}") from error
+
+
+@contextmanager
+def explained() -> Iterator[None]:
+    """Say what to do where memory is lacking that nobody has asked for."""
+    try:
+        yield
+    except MemoryError as error:
+        raise NoRoom(f"there is not enough memory: {error}; {ADVICE}") from error
+
+
+ADVICE = (
+    "read fewer events at a time, shorten WITHIN, add conditions, set a limit (--limit), or ask for output 'count' or "
+    "'compressed'"
+)
 
 
 def ask_for(size: int, held: str) -> None:
@@ -72,24 +90,53 @@ def ask_for(size: int, held: str) -> None:
 
 
 def available_bytes() -> int | None:
-    """The bytes of memory at hand on this machine, or in its container; None where nobody says."""
+    """The bytes of memory at hand: on this machine, in its container, and for this process; None where nobody says."""
     found = []
     try:
         lines = MEMINFO.read_text().splitlines()
         found += [int(line.split()[1]) << 10 for line in lines if line.startswith("MemAvailable:")]
     except OSError:
         pass
-    try:
-        limit = (GROUP / "memory.max").read_text().strip()
-        if limit != "max":
-            found.append(max(int(limit) - _used_bytes(), 0))
-    except OSError:
-        pass
+    for folder, limit, used, kept in _groups():
+        try:
+            most = (folder / limit).read_text().strip()
+            if most != "max":
+                found.append(max(int(most) - _used_bytes(folder, used, kept), 0))
+        except OSError:
+            continue
+    most_of_process = resource.getrlimit(resource.RLIMIT_AS)[0]
+    if most_of_process != resource.RLIM_INFINITY:
+        try:
+            pages = int(STATM.read_text().split()[0])
+        except OSError:
+            pages = 0
+        found.append(max(most_of_process - pages * resource.getpagesize(), 0))
     return min(found, default=None)
 
 
-def _used_bytes() -> int:
+_VERSION_2 = "memory.max", "memory.current", ("active_file", "inactive_file")
+_VERSION_1 = "memory.limit_in_bytes", "memory.usage_in_bytes", ("total_active_file", "total_inactive_file")
+
+
+def _groups() -> Iterator[tuple[Path, str, str, tuple[str, ...]]]:
+    """The folders that may say what a container may have, with the names of their files: of cgroups, version 2 and 1.
+
+    In a container the group is the root of what is seen; elsewhere the groups above count, too.
+    """
+    own = ""
+    try:
+        lines = (line.split(":", 2) for line in OWN_GROUP.read_text().splitlines())
+        own = next((path.strip("/") for number, _, path in lines if number == "0"), "")
+    except (OSError, ValueError):
+        pass
+    while own:
+        yield GROUP / own, *_VERSION_2
+        own = own.rpartition("/")[0]
+    yield GROUP, *_VERSION_2
+    yield GROUP / "memory", *_VERSION_1
+
+
+def _used_bytes(folder: Path, used: str, kept: tuple[str, ...]) -> int:
     """The bytes that a container uses, without cached files, which are given up on demand."""
-    kinds = dict(line.split() for line in (GROUP / "memory.stat").read_text().splitlines())
-    kept = sum(int(kinds.get(kind, 0)) for kind in ("active_file", "inactive_file"))
-    return int((GROUP / "memory.current").read_text()) - kept
+    kinds = dict(line.split() for line in (folder / "memory.stat").read_text().splitlines())
+    return int((folder / used).read_text()) - sum(int(kinds.get(kind, 0)) for kind in kept)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import inspect
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from hashlib import sha256
 from pathlib import Path
@@ -15,10 +15,11 @@ from pydantic import ConfigDict, Field, field_validator
 
 from cep_pipeline.documents import Document, checked, line_at, load_document, one_of
 from cep_pipeline.errors import InputError
-from cep_pipeline.storage import reach_object_stores
+from cep_pipeline.storage import keep_free, reach_object_stores
 
 if TYPE_CHECKING:
     from cep_pipeline.adaptation.decisions import DecisionFunction
+    from cep_pipeline.detection.limits import Limits
     from cep_pipeline.events.schema import StreamSchema
     from cep_pipeline.patterns.pattern import Pattern, Window
     from cep_pipeline.warehouse.relocation import RelocationReport
@@ -194,6 +195,65 @@ def _check_name(name: str) -> str:
     return name
 
 
+class LimitSettings(Document):
+    """The limits of a pattern on a day. A pattern that reaches one is stopped; the others have all their matches."""
+
+    max_matches: int | None = Field(
+        default=100_000_000,
+        ge=0,
+        description=(
+            "The most matches of a pattern on a day, before OUTPUT and CONSUME decide about them. With more none of "
+            "them is published. `null`: no limit."
+        ),
+        examples=[1_000_000],
+    )
+    time_limit: str | None = Field(
+        default="2 hours",
+        description=(
+            "The time that a pattern may take on a day, that of all cores added up. Where the workers of a cluster "
+            "cannot see one another, each slice of the day has so much. Patterns that share a plan are run by "
+            "themselves once they have taken so much together. `null`: no limit."
+        ),
+        examples=["10 minutes"],
+    )
+    then: Literal["count", "compressed", "skip", "fail"] = Field(
+        default="count",
+        description=(
+            "What follows when a pattern has reached a limit, of which nothing is published for the day then. `count`: "
+            "its matches are counted, without being listed where that is possible. `compressed`: they are kept as "
+            "buffers in files that `cep expand` reads, where they need not be listed for that; else they are counted. "
+            "`skip`: nothing. `fail`: the day fails, and what was published stays."
+        ),
+        examples=["skip"],
+    )
+
+    @field_validator("time_limit")
+    @classmethod
+    def _time_limit(cls, text: str | None) -> str | None:
+        from cep_pipeline.statistics.estimate import parse_duration_us
+
+        return None if text is None else checked(parse_duration_us, text)
+
+    @property
+    def limits(self) -> Limits:
+        """The limits, as detection takes them."""
+        from cep_pipeline.detection.limits import Limits
+        from cep_pipeline.statistics.estimate import parse_duration_us
+
+        time_us = None if self.time_limit is None else parse_duration_us(self.time_limit)
+        return Limits(self.max_matches, None if time_us is None else time_us / 1e6)
+
+
+class PatternSetLimits(LimitSettings):
+    """The limits of the patterns of a set."""
+
+    patterns: dict[str, LimitSettings] = Field(
+        default_factory=dict,
+        description="Limits of single patterns by name. Those that are not given are those of the set.",
+        examples=[{"bursts": {"max_matches": 1000}}],
+    )
+
+
 class PatternSetSettings(SearchSettings):
     """A pattern file, and how its patterns are planned and run."""
 
@@ -232,6 +292,11 @@ class PatternSetSettings(SearchSettings):
         default=AdaptationSettings(),
         description="Settings of adaptation for this pattern set. Those that are not given are those of the stream.",
         examples=[{"distance": 0.1}],
+    )
+    limits: PatternSetLimits = Field(
+        default=PatternSetLimits(),
+        description="Limits of the patterns of this set. Those that are not given are those of the top level.",
+        examples=[{"max_matches": 1_000_000, "patterns": {"bursts": {"then": "skip"}}}],
     )
 
 
@@ -334,6 +399,13 @@ class StreamSettings(Document):
         "meanwhile. Then `on_missing` of the stream schema counts.",
         examples=[3],
     )
+    task_timeout_hours: float = Field(
+        default=6,
+        gt=0,
+        le=168,
+        description="Under Airflow a task of the stream that takes longer is ended, and tried again.",
+        examples=[12],
+    )
     statistics: StatisticsSettings = Field(
         default=StatisticsSettings(),
         description="Settings of statistics for this stream. Those that are not given are those of the top level.",
@@ -378,6 +450,15 @@ class WarehouseSettings(Document):
             "have together no more rows than this."
         ),
         examples=[4_000_000],
+    )
+    min_free_mb: int = Field(
+        default=1024,
+        ge=0,
+        description=(
+            "A run stops before less than so many megabytes are free on the disk of a local warehouse, so that the "
+            "disk is never full. On a small disk a twentieth of it is enough. 0: the free space is not looked at."
+        ),
+        examples=[10_240],
     )
     properties: dict[str, str] = Field(
         default_factory=dict,
@@ -556,6 +637,11 @@ class PipelineSettings(Document):
         description="When plans are made again, for all streams.",
         examples=[{"decision": "static"}],
     )
+    limits: LimitSettings = Field(
+        default=LimitSettings(),
+        description="Limits of each pattern on each day, so that one pattern cannot take the day of the others.",
+        examples=[{"max_matches": 1_000_000, "time_limit": "10 minutes", "then": "count"}],
+    )
     spark: SparkSettings = Field(
         default=SparkSettings(), description="The Spark application.", examples=[{"master": "local[4]"}]
     )
@@ -592,6 +678,12 @@ class PatternSet:
     alpha: float = 0.0
     adaptation: AdaptationSettings = field(default_factory=AdaptationSettings)
     search: Mapping[str, Any] = field(default_factory=dict)
+    limits: PatternSetLimits = field(default_factory=PatternSetLimits)
+
+    def limits_of(self, pattern: str) -> LimitSettings:
+        """The limits of a pattern of the set: its own, and for what they leave open those of the set."""
+        own = self.limits.patterns.get(pattern)
+        return self.limits if own is None else self.limits.model_copy(update=_set_in(own))
 
 
 @dataclass(frozen=True)
@@ -643,6 +735,7 @@ class Configuration:
         path = Path(path)
         settings = load_document(path, PipelineSettings, "pipeline configuration", variables=True)
         reach_object_stores(settings.warehouse.properties)
+        keep_free(settings.warehouse.min_free_mb << 20)
         return cls(path.resolve(), settings)
 
     @property
@@ -745,6 +838,7 @@ class Configuration:
         planner, cost = settings.planner or planning.planner or DEFAULT_PLANNER, settings.cost or planning.cost
         alpha = planning.alpha if settings.alpha is None else settings.alpha
         try:
+            _check_names(settings.limits.patterns, patterns)
             search = _search(planner, cost, alpha, settings, planning)
             choose_mechanisms((), settings.mechanism)  # whether it runs the patterns is asked when they are to run
         except InputError as error:
@@ -762,7 +856,17 @@ class Configuration:
                 update={**_set_in(of_stream), **_set_in(settings.adaptation)},
             ),
             search=search,
+            limits=PatternSetLimits(
+                **{**_set_in(self.settings.limits), **_set_in(settings.limits), "patterns": settings.limits.patterns}
+            ),
         )
+
+
+def _check_names(limited: Iterable[str], patterns: Sequence[Pattern]) -> None:
+    """Refuse limits of patterns that a set does not have: an InputError."""
+    known = [pattern.name for pattern in patterns]
+    if unknown := [name for name in limited if name not in known]:
+        raise InputError(f"limits: no pattern {', '.join(map(repr, unknown))}; the set has: {', '.join(known)}")
 
 
 def _search(

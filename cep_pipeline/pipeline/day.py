@@ -252,6 +252,9 @@ def publish(works: Sequence[DayWork]) -> None:
             rows = work.tables.publish(work.day, drafts, statistics, lease=work.lease)
             if matches:
                 counts["matches"] = sum(rows[: len(matches)])
+        for detected in found:
+            buffers = [path for one in detected.limited.values() for path in one.files]
+            work.tables.remove_compressed(detected.pattern_set, work.day, buffers)
 
 
 PUBLISH = Step("publish", "detect", publish, takes=("staged", "drafted", "statistics", "detected"))
@@ -355,19 +358,18 @@ def record_failure(work: DayWork, error: BaseException) -> None:
 
 
 def _details(work: DayWork) -> dict[str, Any]:
-    """Return what is recorded of matches that wait, and of the end of the stream."""
+    """Return what is recorded of matches that wait, of limited patterns, and of the end of the stream."""
     pending = {
         f"{one.pattern_set}.{name}": number for one in work.detected.values() for name, number in one.pending.items()
     }
     ends = work.end_of_stream or any(one.fingerprint.end_of_stream for one in work.detected.values())
+    limited = {
+        f"{one.pattern_set}.{name}": str(what) for one in work.detected.values() for name, what in one.limited.items()
+    }
     from cep_pipeline.pipeline.signals import unusual_matches
 
-    unusual = unusual_matches(work)
-    return {
-        **({"pending": pending} if pending else {}),
-        **({"end_of_stream": True} if ends else {}),
-        **({"unusual": unusual} if unusual else {}),
-    }
+    found = {"pending": pending, "limited": limited, "end_of_stream": ends, "unusual": unusual_matches(work)}
+    return {name: value for name, value in found.items() if value}
 
 
 def _always(work: DayWork) -> dict[str, Any]:

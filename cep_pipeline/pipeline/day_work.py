@@ -17,6 +17,7 @@ from cep_pipeline.warehouse.fingerprints import MatchesFingerprint
 from cep_pipeline.warehouse.records import RunStep
 
 if TYPE_CHECKING:
+    from cep_pipeline.detection.limits import LimitedPattern
     from cep_pipeline.events.staged_day import StagedDay
     from cep_pipeline.pipeline.configuration import PatternSet, SparkSettings, Stream
     from cep_pipeline.slices.prepared import Boundary
@@ -189,7 +190,7 @@ class DetectedDay:
 
     `pending` are the matches by pattern that are not published because they, or others before them, are not final when
     the day is over; `carry_out` is what the next day needs to know, `observed` what detection found out on the way for
-    the next day's statistics.
+    the next day's statistics. Of the `limited` patterns nothing is in the files.
     """
 
     pattern_set: str
@@ -200,14 +201,22 @@ class DetectedDay:
     carry_out: Mapping[str, Any] = field(default_factory=dict)
     pending: Mapping[str, int] = field(default_factory=dict)
     observed: Observed = field(default_factory=Observed)
+    limited: Mapping[str, LimitedPattern] = field(default_factory=dict)
 
     def to_json(self) -> dict[str, Any]:
         """The JSON form, read back by `from_json`."""
-        return {**vars(self), "fingerprint": self.fingerprint.to_json(), "observed": self.observed.to_json()}
+        limited = {name: one.to_json() for name, one in self.limited.items()}
+        written = {"fingerprint": self.fingerprint.to_json(), "observed": self.observed.to_json(), "limited": limited}
+        return {**vars(self), **written}
 
     @classmethod
     def from_json(cls, content: dict[str, Any]) -> DetectedDay:
         """Read the JSON form."""
         fingerprint = MatchesFingerprint.from_json(content["fingerprint"])
-        read = {"files": tuple(content["files"]), "observed": Observed.from_json(content["observed"])}
+        limited = {name: LimitedPattern.from_json(one) for name, one in content.get("limited", {}).items()}
+        read = {
+            "files": tuple(content["files"]),
+            "observed": Observed.from_json(content["observed"]),
+            "limited": limited,
+        }
         return cls(**{**content, **read, "fingerprint": fingerprint})

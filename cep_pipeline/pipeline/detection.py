@@ -9,10 +9,13 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
 from datetime import date, timedelta
 from functools import partial
+from math import exp
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from cep_pipeline.detection.detect import doubts_about
+from cep_pipeline.detection.limits import Limits
 from cep_pipeline.detection.mechanisms import choose_mechanisms
 from cep_pipeline.detection.output_policy import has_output_policy
 from cep_pipeline.detection.planned import plan_for
@@ -41,7 +44,7 @@ from cep_pipeline.spark.slicing import (
     read_summaries,
     slices_between,
 )
-from cep_pipeline.storage import DataDirectory, digest_of, folder_name
+from cep_pipeline.storage import DataDirectory, digest_of, folder_name, free_bytes
 from cep_pipeline.warehouse.drafts import Draft
 from cep_pipeline.warehouse.fingerprints import MatchesFingerprint
 from cep_pipeline.warehouse.records import EventsSnapshot, PlanRecord, RunStep
@@ -116,7 +119,12 @@ def detect_days(
             # The days before that are detected at the same time have nothing to hand on.
             carried = {} if days else work.tables.matches_carry_in(pattern_set.name, work.day)
             ends = end_of_stream and work is works[-1] and waits_at_the_end(pattern_set)
-            days.append(_PreparedDay.of(spark, work, pattern_set, planned, carried, scratch, ends))
+            day = _PreparedDay.of(spark, work, pattern_set, planned, carried, scratch, ends)
+            tell_of_limits(work, pattern_set, planned, day.span_us)
+            if day.sliced.slices:
+                for text in doubts_about(pattern_set.patterns, day.types, day.read_us):
+                    work.observer.note(f"{work.day}: {pattern_set.name}: {text}")
+            days.append(day)
         results = detect_together(spark, [day.sliced for day in days], progress)
     seconds, slices = time.perf_counter() - begin, sum(result.slices for result in results)
     made = []
@@ -138,8 +146,11 @@ def detect_days(
                 result.carry_out.to_json(),
                 result.pending,
                 observed.shortened(MOST_ORDERS_PUBLISHED),
+                result.limited,
             )
         )
+        for name, limited in result.limited.items():
+            work.observer.note(f"{work.day}: pattern {name!r} of {pattern_set.name} was {limited}")
     return made
 
 
@@ -150,6 +161,9 @@ class _PreparedDay:
     sliced: SlicedJob
     fingerprint: MatchesFingerprint
     skipped_events: int
+    span_us: int
+    types: frozenset[str | None] | None
+    read_us: int
 
     @classmethod
     def of(
@@ -170,9 +184,10 @@ class _PreparedDay:
         gathered = list(_partitioned(spark, work, patterns, events, carry_in, scratch))
         reading = DayReading.of(work, events, patterns)
         slices: list[Slice] = []
+        limits = _limits(work, pattern_set)
         # Without events of its own a day has no new matches, but those that waited become final.
         if reading.parts and (events.events_of(work) or any(map(can_pend, patterns))):
-            slices = cut_day(spark, work, events, reading, WorkEstimate(patterns, plan))
+            slices = cut_day(spark, work, events, reading, WorkEstimate(patterns, plan, limits))
         behind = slices_between(events.row_groups, [work.end, None], events.look_back)
         job = DetectionJob(
             patterns=patterns,
@@ -193,6 +208,9 @@ class _PreparedDay:
             },
             partitioned=tuple(source for source, _ in gathered),
             end_of_stream=end_of_stream,
+            limits=limits,
+            then={pattern.name: pattern_set.limits_of(pattern.name).then for pattern in patterns},
+            compressed=work.tables.compressed_directory(pattern_set.name, work.day, run_id=work.run_id),
         )
         first_days = {events.first_day, *(earlier.first_day for _, earlier in gathered)}
         fingerprint = events.snapshot.matches_fingerprint(
@@ -204,7 +222,59 @@ class _PreparedDay:
         )
         nothing = Slice(work.end, None, (), events.look_back)
         sliced = SlicedJob(job, slices, (behind[0] if behind else nothing) if reading.behind else None)
-        return cls(sliced, fingerprint, reading.skipped_events)
+        span_us = sum(max(group.span_us, 1) for group in events.row_groups if group.last[0] >= events.start[0])
+        known = all(not one.hashed and one.types for one in events.summaries)
+        types = frozenset(name for one in events.summaries for name in one.types) if known else None
+        ends = [(int(group.first[0]), int(group.last[0])) for group in events.row_groups]
+        read_us = max((last for _, last in ends), default=0) - min((first for first, _ in ends), default=0)
+        return cls(sliced, fingerprint, reading.skipped_events, span_us, types, read_us)
+
+
+SHARE_OF_DISK = 0.5
+"""The rows of one pattern may take this share of what is free, before they are compressed."""
+
+
+def _limits(work: DayWork, pattern_set: PatternSet) -> dict[str, Limits]:
+    """The limits of the patterns of a set on a day: those of the configuration, and what the disk has left."""
+    free = free_bytes(work.tables.warehouse.location)
+    most = None if free is None else int(max(free, 0) * SHARE_OF_DISK)
+    found = {pattern.name: pattern_set.limits_of(pattern.name).limits for pattern in pattern_set.patterns}
+    return {name: replace(limits, max_bytes=most) for name, limits in found.items()}
+
+
+_MOST_LN = 50.0
+
+
+def expected_matches(plan: Plan, patterns: Sequence[Pattern], span_us: int) -> dict[str, float]:
+    """Pattern -> the matches that its plan expects of events that come within so many microseconds.
+
+    It is a lower bound where the plan cannot count further; patterns with windows of events are left out.
+    """
+    found: dict[str, float] = {}
+    for pattern in patterns:
+        window_us = pattern.window.time_us
+        if window_us is None:
+            continue
+        total = 0.0
+        for clause, planned in zip(pattern.clauses, plan.for_pattern(pattern.name).clauses, strict=True):
+            whole = max(planned.expected, key=len)
+            assert len(whole) == len(clause.positive)
+            total += exp(min(planned.expected[whole].ln_partial_matches, _MOST_LN))
+        found[pattern.name] = total * max(span_us / window_us, 1.0)
+    return found
+
+
+def tell_of_limits(work: DayWork, pattern_set: PatternSet, plan: Plan, span_us: int) -> None:
+    """Tell, before anything is detected, of the patterns that are expected to have more matches than their limit."""
+    for name, expected in expected_matches(plan, pattern_set.patterns, span_us).items():
+        limits = pattern_set.limits_of(name)
+        if limits.max_matches is not None and expected > limits.max_matches:
+            number = f"{expected:,.0f}" if expected < 1e12 else f"{expected:.0e}"
+            work.observer.note(
+                f"{work.day}: pattern {name!r} of {pattern_set.name} is expected to have about {number} matches, more "
+                f"than its limit (max_matches {limits.max_matches:,}, then: {limits.then}): shorten its WITHIN, add "
+                "conditions, or raise the limit in pipeline.yaml"
+            )
 
 
 def draft_detected(work: DayWork, detected: DetectedDay) -> Draft:
@@ -224,6 +294,7 @@ def draft_detected(work: DayWork, detected: DetectedDay) -> Draft:
         carry_out=detected.carry_out,
         counts=detected.matches,
         pending=detected.pending,
+        limited=detected.limited,
     )
 
 

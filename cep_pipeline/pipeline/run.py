@@ -61,6 +61,8 @@ class DayOutcome:
         were not final when it was over.
     end_of_stream
         True if the stream was taken to end with the day.
+    limited
+        Pattern, as SET.NAME -> what became of it, because it reached a limit.
     """
 
     day: date
@@ -71,6 +73,7 @@ class DayOutcome:
     steps: tuple[RunStep, ...] = ()
     pending: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
     end_of_stream: bool = False
+    limited: Mapping[str, str] = field(default_factory=dict)
 
     @classmethod
     def of(cls, work: DayWork) -> DayOutcome:
@@ -84,6 +87,11 @@ class DayOutcome:
             tuple(work.steps),
             {name: detected.pending for name, detected in work.detected.items()},
             work.end_of_stream and not work.skipped,
+            {
+                f"{name}.{pattern}": str(limited)
+                for name, detected in work.detected.items()
+                for pattern, limited in detected.limited.items()
+            },
         )
 
 

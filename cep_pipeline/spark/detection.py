@@ -7,12 +7,13 @@ import logging
 import pickle
 import time
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import ExitStack, nullcontext
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager, nullcontext
 from dataclasses import dataclass, field, replace
 from datetime import date
 from functools import lru_cache, partial
 from math import exp, log
+from tempfile import NamedTemporaryFile
 
 import numpy as np
 import pyarrow as pa
@@ -22,12 +23,15 @@ from pyspark.sql import SparkSession
 
 from cep_pipeline.compiled.object_code import adopt
 from cep_pipeline.detection import MECHANISMS
-from cep_pipeline.detection.detect import detect_slice
+from cep_pipeline.detection.compressed.compressing import STATEMENTS
+from cep_pipeline.detection.detect import count_slice, detect_slice
 from cep_pipeline.detection.fused import kernel
 from cep_pipeline.detection.fused.mechanism import shapes_of_plan
 from cep_pipeline.detection.fused.shape import Shape
+from cep_pipeline.detection.limits import CELL_BYTES, Kind, Ledger, LimitedPattern, Limits, SliceLimits, Then
 from cep_pipeline.detection.mechanisms import Counters, choose_mechanisms
 from cep_pipeline.detection.output_policy import has_output_policy
+from cep_pipeline.errors import LimitExceeded
 from cep_pipeline.expressions.columns import Array
 from cep_pipeline.patterns.pattern import Pattern
 from cep_pipeline.planning.clause_plans import PlanNode, PlanStep
@@ -41,7 +45,15 @@ from cep_pipeline.spark.tasks import Progress, TaskSteps, run_tasks, task_steps
 from cep_pipeline.statistics.node_counts import NodeCounts
 from cep_pipeline.statistics.observed import Observed, observations_of
 from cep_pipeline.statistics.output_profile import OrderProfile, OutputProfiler, merge_profiles
-from cep_pipeline.storage import DataDirectory, open_data_file
+from cep_pipeline.storage import (
+    DataDirectory,
+    conform,
+    open_data_file,
+    open_filesystem,
+    remove_file,
+    storage_errors,
+    write_data_file,
+)
 from cep_pipeline.warehouse.layout import MATCHES_SCHEMA, REPEATING_IN_MATCHES
 
 logger = logging.getLogger(__name__)
@@ -81,11 +93,27 @@ class WorkEstimate:
 
     A partial match of some variables is made with its last event: by so many events of a piece, each with those of the
     other variables' types that came within the window before. So a burst weighs more than its number of events says,
-    and a burst of a type that no pattern asks for does not.
+    and a burst of a type that no pattern asks for does not. Of a pattern that will have more matches than its limit no
+    more work is expected than that: else nothing but its work would decide how the day is cut.
+
+    Parameters
+    ----------
+    limits
+        Pattern -> its limits.
     """
 
-    def __init__(self, patterns: Sequence[Pattern], plan: Plan) -> None:
+    def __init__(self, patterns: Sequence[Pattern], plan: Plan, limits: Mapping[str, Limits] | None = None) -> None:
         self.patterns, self._plan = patterns, plan
+        self._most = {pattern.name: self._most_of(pattern, (limits or {}).get(pattern.name)) for pattern in patterns}
+
+    def _most_of(self, pattern: Pattern, limits: Limits | None) -> float:
+        """The logarithm of the most partial matches that are expected of a pattern."""
+        if limits is None or limits.max_matches is None:
+            return _MAX_LN
+        planned = self._plan.for_pattern(pattern.name).clauses
+        whole = max(clause.expected[max(clause.expected, key=len)].ln_partial_matches for clause in planned)
+        most = log(max(limits.max_matches, 1))
+        return min(most, _MAX_LN) if whole > most else _MAX_LN
 
     def __call__(self, pieces: Pieces) -> tuple[Array, Array, Array]:
         """Estimate the work of each piece, and that of the look-back of a slice which begins with it.
@@ -107,11 +135,12 @@ class WorkEstimate:
             steps: dict[tuple[str, ...], tuple[float, float]] = {}
             for pattern in members:
                 for clause, planned in zip(pattern.clauses, self._plan.for_pattern(pattern.name).clauses, strict=True):
+                    most = self._most[pattern.name]
                     for variables, expected in planned.expected.items():
                         types = tuple(sorted(clause.by_name[name].event_type for name in variables))
                         alive, tested = steps.get(types, (0.0, 0.0))
-                        ln_tested = min(expected.ln_partial_matches + _ln_tests(expected), _MAX_LN)
-                        alive += exp(min(expected.ln_partial_matches, _MAX_LN))
+                        ln_tested = min(expected.ln_partial_matches + _ln_tests(expected), most)
+                        alive += exp(min(expected.ln_partial_matches, most))
                         steps[types] = alive, tested + exp(ln_tested)
             names = {name for types in steps for name in types}
             ratios = {name: _ratios(pieces, pieces.types.get(name, pieces.rows), window_us) for name in names}
@@ -192,6 +221,10 @@ class DetectionJob:
         Whether the matches that wait when the range is over are final, because the stream ends with it.
     code
         The kernels' object code that the driver compiled; a task whose CPU is another compiles its own.
+    limits, then
+        Pattern -> its limits on the day, and what follows when it reaches one.
+    compressed
+        Where matches of limited patterns are written as buffers.
     """
 
     patterns: tuple[Pattern, ...]
@@ -208,6 +241,9 @@ class DetectionJob:
     partitioned: tuple[PartitionedEvents, ...] = ()
     end_of_stream: bool = False
     code: Mapping[str, bytes] = field(default_factory=dict)
+    limits: Mapping[str, Limits] = field(default_factory=dict)
+    then: Mapping[str, Then] = field(default_factory=dict)
+    compressed: DataDirectory | None = None
 
     @property
     def stream(self) -> str:
@@ -231,7 +267,8 @@ class DetectedSlice:
 
     `profiles` are the temporal orders of the matches that it wrote as they are to be published.
     `candidates` is the file of matches that OUTPUT and CONSUME have still to decide about; `partitions` are those that
-    have matches of a pattern, where a window counts their events and the slice is the one behind the range.
+    have matches of a pattern, where a window counts their events and the slice is the one behind the range. `limited`
+    are the patterns that were given up: what was written of them is not to be published.
     """
 
     path: str | None
@@ -241,6 +278,7 @@ class DetectedSlice:
     events: int
     profiles: tuple[OrderProfile, ...]
     partitions: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    limited: Mapping[str, Kind] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -249,7 +287,8 @@ class DetectionResult:
 
     `observed` is what these counts and the published matches say to the next day's statistics. `pending` are the
     matches by pattern that are not published because they, or others before them, are not final yet; `carry_out` is
-    what the next day needs to know of these, and for OUTPUT and CONSUME.
+    what the next day needs to know of these, and for OUTPUT and CONSUME. Of the patterns that are `limited` no match is
+    among the files.
     """
 
     files: tuple[str, ...]
@@ -260,6 +299,7 @@ class DetectionResult:
     observed: Observed
     carry_out: CarryState
     pending: dict[str, int] = field(default_factory=dict)
+    limited: dict[str, LimitedPattern] = field(default_factory=dict)
 
 
 def detect_slices(
@@ -315,6 +355,8 @@ def detect_together(
     ------
     UnsupportedPattern
         As `detect_slices`.
+    LimitExceeded
+        A pattern reached a limit, and the day is to fail then.
     """
     parts = [part for number, one in enumerate(sliced) for part in one.parts(number)]
     first, last = sliced[0].job, sliced[-1].job
@@ -322,10 +364,13 @@ def detect_together(
     code = compiled_kernels(first.patterns, first.plan, first.mechanism, slices) if parts else {}
     days = str(first.final_day) if first is last else f"{first.final_day} to {last.final_day}"
     packed = [_packed(replace(one.job, code=code)) for one in sliced]
-    with task_steps(spark, len(parts), len(first.patterns)) if progress is not None else nullcontext() as steps:
+    with (
+        task_steps(spark, len(parts), len(first.patterns)) if progress is not None else nullcontext() as steps,
+        _ledger_file(spark, sliced, len(parts)) as ledger,
+    ):
         results = run_tasks(
             spark,
-            partial(_detect, packed, steps),
+            partial(_detect, packed, steps, ledger, len(parts)),
             list(enumerate(parts)),
             what=f"{first.stream}: matches of {first.pattern_set} on {days}",
             progress=progress,
@@ -335,6 +380,165 @@ def detect_together(
     for part, result in zip(parts, results, strict=True):
         own[part.job].append(result)
     return [_merged(spark, one, found) for one, found in zip(sliced, own, strict=True)]
+
+
+@contextmanager
+def _ledger_file(spark: SparkSession, sliced: Sequence[SlicedJob], tasks: int) -> Iterator[str | None]:
+    """Give the file of the ledgers of all tasks, for the block; None without limits, or where tasks run elsewhere."""
+    job = sliced[0].job
+    if not job.limits or not spark.sparkContext.master.startswith("local"):
+        yield None
+        return
+    with NamedTemporaryFile(prefix="cep-limits-") as file:
+        file.truncate(len(sliced) * len(job.patterns) * tasks * CELL_BYTES)
+        yield file.name
+
+
+def _decided(behind: DetectedSlice, patterns: Sequence[Pattern]) -> DetectedSlice:
+    """What is found behind a day of patterns with OUTPUT or CONSUME; of others that is not published with the day.
+
+    A limit that another pattern reaches there stops no match of the day.
+    """
+    names = {pattern.name for pattern in patterns if has_output_policy(pattern)}
+    matches = {name: number for name, number in behind.matches.items() if name in names}
+    return replace(
+        behind, matches=matches, limited={name: kind for name, kind in behind.limited.items() if name in names}
+    )
+
+
+def _limited(job: DetectionJob, results: Sequence[DetectedSlice]) -> dict[str, Kind]:
+    """The patterns of a day that reached a limit: on a slice, or on all of them together."""
+    reached: dict[str, Kind] = {}
+    for result in results:
+        for name, kind in result.limited.items():
+            reached[name] = "max_matches" if "max_matches" in (kind, reached.get(name)) else kind
+    for name, limits in job.limits.items():
+        if limits.max_matches is not None and sum(one.matches.get(name, 0) for one in results) > limits.max_matches:
+            reached[name] = "max_matches"
+    for name, kind in reached.items():
+        if job.then.get(name) == "fail":
+            raise LimitExceeded(name, job.limits[name].named(kind), str(job.final_day))
+    return {pattern.name: reached[pattern.name] for pattern in job.patterns if pattern.name in reached}
+
+
+def _without(
+    spark: SparkSession, job: DetectionJob, results: Sequence[DetectedSlice], names: Collection[str]
+) -> list[DetectedSlice]:
+    """The results of slices without what they have of some patterns; files that have rows of them are written anew."""
+    written = [(at, kind) for at, one in enumerate(results) if any(map(one.matches.get, names)) for kind in range(2)]
+    tasks = [(path, kind, at) for at, kind in written if (path := (results[at].path, results[at].candidates)[kind])]
+    files: dict[tuple[int, int], str | None] = {}
+    if tasks:
+        directories = job.directory, job.candidates
+        what = f"{job.stream}: files of {job.pattern_set} on {job.final_day} without limited patterns"
+        left = run_tasks(spark, partial(_rewrite, directories, frozenset(names)), tasks, what=what)
+        files = {(at, kind): path for (_, kind, at), path in zip(tasks, left, strict=True)}
+    return [
+        replace(
+            one,
+            path=files.get((at, 0), one.path),
+            candidates=files.get((at, 1), one.candidates),
+            matches={name: 0 if name in names else number for name, number in one.matches.items()},
+            nodes=tuple(node for node in one.nodes if node.pattern not in names),
+            profiles=tuple(profile for profile in one.profiles if profile.pattern not in names),
+        )
+        for at, one in enumerate(results)
+    ]
+
+
+def _rewrite(
+    directories: tuple[DataDirectory | None, DataDirectory | None],
+    names: frozenset[str],
+    task: tuple[str, int, int],
+    attempt: int,
+) -> str | None:
+    """Write a file of matches or candidates anew without some patterns; None where nothing is left."""
+    path, kind, number = task
+    directory, schema = directories[kind], (MATCHES_SCHEMA, CANDIDATES_SCHEMA)[kind]
+    assert directory is not None
+    filesystem, inner = open_filesystem(path)
+    target: str | None = None
+    with ExitStack() as stack:
+        writer: pq.ParquetWriter | None = None
+        with storage_errors(f"reading {path}"), pq.ParquetFile(filesystem.open_input_file(inner)) as file:
+            for batch in file.iter_batches():
+                left = batch.filter(pc.invert(pc.is_in(batch.column("pattern"), pa.array(sorted(names)))))
+                if not left.num_rows:
+                    continue
+                if writer is None:
+                    target = directory.file(number, attempt)
+                    writer = stack.enter_context(open_data_file(target, schema, dictionaries=REPEATING_IN_MATCHES))
+                writer.write_table(conform(pa.Table.from_batches([left]), schema))
+    remove_file(path)
+    return target
+
+
+def _count_limited(
+    spark: SparkSession, sliced: SlicedJob, reached: Mapping[str, Kind], least: Mapping[str, int]
+) -> dict[str, LimitedPattern]:
+    """What is recorded of the patterns that reached a limit: their matches are counted, where that is asked for."""
+    job = sliced.job
+    asked = tuple(p for p in job.patterns if p.name in reached and job.then.get(p.name) in ("count", "compressed"))
+    counted: list[dict[str, tuple[int, bool, str | None]]] = []
+    if asked:
+        parts = [part for part in sliced.parts(0) if not part.behind or job.end_of_stream]
+        packed = _packed(replace(job, code={}))
+        counted = run_tasks(
+            spark,
+            partial(_count, packed, frozenset(pattern.name for pattern in asked), _seconds_to_count(spark, len(parts))),
+            parts,
+            what=f"{job.stream}: number of matches of limited patterns of {job.pattern_set} on {job.final_day}",
+        )
+    found: dict[str, LimitedPattern] = {}
+    for name, kind in reached.items():
+        limits, then = job.limits[name], job.then.get(name, "count")
+        own = [one[name] for one in counted if name in one]
+        exact = bool(own) and all(complete for _, complete, _ in own)
+        number = sum(matches for matches, _, _ in own)
+        if not exact:
+            known = (limits.max_matches or 0) + 1 if kind == "max_matches" else least.get(name, 0)
+            number = max(number, known)
+        files = [path for _, _, path in own if path is not None]
+        complete = exact and len(files) == len(own)
+        for path in () if complete else files:
+            remove_file(path)
+        found[name] = LimitedPattern(limits.named(kind), then, number, exact, tuple(files) if complete else ())
+    return found
+
+
+def _count(
+    packed: tuple[bytes, bytes], names: frozenset[str], seconds: float, part: _Part, attempt: int
+) -> dict[str, tuple[int, bool, str | None]]:
+    """Pattern -> its matches on a slice, whether all are counted, and the file of their buffers."""
+    job = _unpacked(*packed)
+    found: dict[str, tuple[int, bool, str | None]] = {}
+    chosen = [pattern for pattern in job.patterns if pattern.name in names]
+    for members, events in job.reading(part.slice, chosen):
+        for pattern in members:
+            written: list[str] = []
+
+            def write(table: pa.Table, written: list[str] = written) -> None:
+                assert job.compressed is not None
+                written.append(job.compressed.file(part.number, attempt))
+                statements = {STATEMENTS.decode(): table.schema.metadata[STATEMENTS].decode()}
+                write_data_file(written[0], table, table.schema, statements)
+
+            compress = write if job.then.get(pattern.name) == "compressed" and job.compressed is not None else None
+            owned = part.slice.start, part.slice.end
+            number, exact = count_slice(
+                pattern, job.plan, events, owned, job.mechanism, seconds=seconds, compress=compress
+            )
+            found[pattern.name] = number, exact, written[0] if written else None
+    return {name: found.get(name, (0, True, None)) for name in names}
+
+
+def _seconds_to_count(spark: SparkSession, slices: int) -> float:
+    """The seconds for which matches of one pattern are counted on each slice."""
+    return COUNTING_S * min(int(spark.sparkContext.defaultParallelism) / max(slices, 1), 1.0)
+
+
+COUNTING_S = 30.0
+"""So long the matches of one limited pattern of a day are counted, at most."""
 
 
 def _merged(spark: SparkSession, sliced: SlicedJob, results: list[DetectedSlice]) -> DetectionResult:
@@ -353,6 +557,14 @@ def _merged(spark: SparkSession, sliced: SlicedJob, results: list[DetectedSlice]
             result.events,
             sum(result.matches.values()),
         )
+    of_day = [
+        result if not task.behind or job.end_of_stream else _decided(result, job.patterns)
+        for task, result in zip(tasks, results, strict=True)
+    ]
+    reached = _limited(job, of_day)
+    least = {name: sum(one.matches.get(name, 0) for one in of_day) for name in reached}
+    if reached:
+        results = _without(spark, job, results, reached)
     last = results.pop() if len(tasks) > len(slices) else None
     matches = Counter({pattern.name: 0 for pattern in job.patterns})
     counters = Counters()
@@ -370,7 +582,7 @@ def _merged(spark: SparkSession, sliced: SlicedJob, results: list[DetectedSlice]
         pending.clear()
     kept = _keep(
         spark,
-        job,
+        replace(job, patterns=tuple(pattern for pattern in job.patterns if pattern.name not in reached)),
         [result.candidates for result in results],
         [slice_.end[0] for slice_ in slices if slice_.end is not None],
         last.candidates if last is not None else None,
@@ -382,7 +594,9 @@ def _merged(spark: SparkSession, sliced: SlicedJob, results: list[DetectedSlice]
         profiles += kept.profiles
         matches.update({name: number - matches[name] for name, number in kept.matches.items()})
         pending.update(kept.waiting)
-        carry_out = kept.carry_out
+        # For a limited pattern the day is as if it had not been.
+        waiting = {name: state for name, state in carry_out.patterns.items() if name in reached}
+        carry_out = replace(kept.carry_out, patterns={**kept.carry_out.patterns, **waiting})
     return DetectionResult(
         files=tuple(files),
         matches=dict(matches),
@@ -392,6 +606,7 @@ def _merged(spark: SparkSession, sliced: SlicedJob, results: list[DetectedSlice]
         observed=Observed(observations_of(job.patterns, counters.nodes.values()), merge_profiles(profiles)),
         carry_out=replace(carry_out, pending=dict(last.partitions) if last is not None else {}),
         pending={name: number for name, number in pending.items() if number},
+        limited=_count_limited(spark, sliced, reached, least) if reached else {},
     )
 
 
@@ -474,10 +689,19 @@ def _unpacked(work: bytes, rest: bytes) -> DetectionJob:
 
 
 def _detect(
-    packed: Sequence[tuple[bytes, bytes]], steps: TaskSteps | None, task: tuple[int, _Part], attempt: int
+    packed: Sequence[tuple[bytes, bytes]],
+    steps: TaskSteps | None,
+    ledger: str | None,
+    tasks: int,
+    task: tuple[int, _Part],
+    attempt: int,
 ) -> DetectedSlice:
     place, part = task
     job = _unpacked(*packed[part.job])
+    limits = SliceLimits(job.limits)
+    if ledger is not None and not part.behind:
+        names = [pattern.name for pattern in job.patterns]
+        limits.ledger = Ledger(ledger, names, part.job * len(names), tasks, place)
     patterns = tuple(pattern for pattern in job.patterns if can_pend(pattern)) if part.behind else job.patterns
     paths: dict[pa.Schema, str] = {}
     writers: dict[pa.Schema, pq.ParquetWriter] = {}
@@ -518,6 +742,7 @@ def _detect(
 
         matches = dict.fromkeys((pattern.name for pattern in patterns), 0)
         nodes: list[NodeCounts] = []
+        limited: dict[str, Kind] = {}
         rows = before = 0
         told = time.monotonic()
 
@@ -538,7 +763,12 @@ def _detect(
                 candidates=located,
                 counted=hidden - located,
                 progress=tell,
+                limits=limits,
             )
+            for name, kind in result.limited.items():
+                if job.then.get(name) == "fail" and not part.behind:
+                    raise LimitExceeded(name, job.limits[name].named(kind), str(job.final_day))
+            limited.update(result.limited)
             before += len(members)
             matches.update(result.matches)
             nodes += result.metrics.nodes
@@ -553,6 +783,7 @@ def _detect(
         rows,
         profiler.profiles(),
         {name: tuple(sorted(found)) for name, found in partitions.items()},
+        limited,
     )
 
 

@@ -85,7 +85,7 @@ def spark_session(
     settings[_DRIVER_OPTIONS] = f"-Dlog4j2.configurationFile={_LOGGING.as_uri()} {settings.get(_DRIVER_OPTIONS, '')}"
     builder = SparkSession.builder.appName(app_name).config(map=settings)
     if not submitted:
-        builder = builder.master(master or "local[*]")
+        builder = builder.master(_with_second_try(master or "local[*]"))
     try:
         with interruptions_held(), _python_of_workers(settings.get("spark.pyspark.python")):
             session = builder.getOrCreate()
@@ -96,6 +96,23 @@ def spark_session(
             f"Spark does not start with master {master or 'local[*]'}: {reason_of(str(error))}; check that the master "
             "runs, can be reached from here, and that this machine has memory and ports left"
         ) from error
+
+
+def _with_second_try(master: str) -> str:
+    """A local master that tries a task again whose worker is lost, as those of clusters do.
+
+    Examples
+    --------
+    >>> _with_second_try("local[2]"), _with_second_try("local[2,1]"), _with_second_try("spark://host:7077")
+    ('local[2,2]', 'local[2,1]', 'spark://host:7077')
+    """
+    if master == "local":
+        return f"local[1,{TRIES}]"
+    return re.sub(r"^local\[([^,\]]+)\]$", rf"local[\1,{TRIES}]", master)
+
+
+TRIES = 2
+"""So often a task is tried on a local master; what a task itself explains is not tried again."""
 
 
 def _submitted_master() -> str:

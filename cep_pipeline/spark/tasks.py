@@ -7,17 +7,19 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from functools import partial
+from operator import itemgetter
 from pathlib import Path
 from tempfile import NamedTemporaryFile
 from typing import Any, TypeVar, cast
 from uuid import uuid4
 
 from pyspark import TaskContext
+from pyspark.accumulators import AccumulatorParam
 from pyspark.sql import SparkSession
 
-from cep_pipeline.errors import CepError
+from cep_pipeline.errors import CepError, NoRoom
 from cep_pipeline.spark.session import explain_failures
-from cep_pipeline.storage import object_store_properties, reach_object_stores
+from cep_pipeline.storage import keep_free, kept_free, object_store_properties, reach_object_stores
 
 Task = TypeVar("Task")
 Result = TypeVar("Result")
@@ -57,54 +59,79 @@ def run_tasks(
     Raises
     ------
     CepError
-        The first that a task raised, by the order of the tasks, which is not retried; or that the job failed, and why.
+        One that a task raised, which is not retried, and which ends the other tasks; or that the job failed, and why.
     """
     if not tasks:
         return []
     context = spark.sparkContext
     group = f"cep-{uuid4().hex}"
-    properties = object_store_properties()
+    properties, free = object_store_properties(), kept_free()
+    refusals = context.accumulator([], _Refusals())
 
-    def run(task: Task) -> Result | _Refusal:
+    def run(numbered: tuple[int, Task]) -> Result | None:
+        number, task = numbered
         reach_object_stores(properties)
+        keep_free(free)
         running = TaskContext.get()
         try:
             return function(task, running.attemptNumber() if running is not None else 0)
         except CepError as error:  # explained, and the same at every attempt: not for Spark to retry
-            return _Refusal(error)
+            refusals.add([(number, error)])
+        except MemoryError:
+            refusals.add([(number, NoRoom(f"{what}: a task has not enough memory; give it fewer or smaller slices"))])
+        return None
 
     done = threading.Event()
-    watcher = None
     total = len(tasks) if steps is None else steps.total
+    finished = None
     if progress is not None:
         progress(0, total)
         finished = partial(_tasks_finished, context, group) if steps is None else steps.finished
-        watcher = threading.Thread(target=_watch, args=(finished, total, progress, done), daemon=True)
-        watcher.start()
+    refused = partial(_cancel_refused, context, group, refusals)
+    watcher = threading.Thread(target=_watch, args=(finished, total, progress, refused, done), daemon=True)
+    watcher.start()
     try:
         context.setJobGroup(group, what, interruptOnCancel=True)
+        numbered = list(enumerate(tasks))
         with explain_failures(what):
-            results: list[Result | _Refusal] = context.parallelize(list(tasks), numSlices=len(tasks)).map(run).collect()
+            results: list[Result | None] = context.parallelize(numbered, numSlices=len(tasks)).map(run).collect()
     except KeyboardInterrupt:
         context.cancelJobGroup(group)
         raise
+    except CepError:
+        if not refusals.value:
+            raise
     finally:
         done.set()
-        if watcher is not None:
-            watcher.join()
-    for result in results:
-        if isinstance(result, _Refusal):
-            raise result.error
+        watcher.join()
+    if refusals.value:
+        raise min(refusals.value, key=itemgetter(0))[1]
     if progress is not None:
         progress(total, total)
     return cast(list[Result], results)
 
 
-@dataclass(frozen=True)
-class _Refusal:
-    """A task's own error, carried to the driver as it is: through Spark it would arrive as text."""
+class _Refusals(AccumulatorParam[list[tuple[int, CepError]]]):  # type: ignore[misc]
+    """Errors of tasks. They reach the driver as they are, when a task is over; through Spark they would be text."""
 
-    error: CepError
+    def zero(self, value: list[tuple[int, CepError]]) -> list[tuple[int, CepError]]:
+        """No error."""
+        return []
+
+    def addInPlace(  # noqa: N802 - the name is PySpark's
+        self, value1: list[tuple[int, CepError]], value2: list[tuple[int, CepError]]
+    ) -> list[tuple[int, CepError]]:
+        """Errors of several tasks."""
+        value1 += value2
+        return value1
+
+
+def _cancel_refused(context: Any, group: str, refusals: Any) -> bool:
+    """End the tasks that still run where one of them has failed for good; True once that is done."""
+    if not refusals.value:
+        return False
+    context.cancelJobGroup(group)
+    return True
 
 
 @dataclass(frozen=True)
@@ -158,9 +185,18 @@ def task_steps(spark: SparkSession, tasks: int, each: int) -> Iterator[TaskSteps
 _STEP_BYTES = 8
 
 
-def _watch(finished: Callable[[], int], total: int, progress: Progress, done: threading.Event) -> None:
+def _watch(
+    finished: Callable[[], int] | None,
+    total: int,
+    progress: Progress | None,
+    refused: Callable[[], bool],
+    done: threading.Event,
+) -> None:
+    cancelled = False
     while not done.wait(_POLL_S):
-        progress(min(finished(), total), total)
+        if progress is not None and finished is not None:
+            progress(min(finished(), total), total)
+        cancelled = cancelled or refused()
 
 
 def _tasks_finished(context: Any, group: str) -> int:

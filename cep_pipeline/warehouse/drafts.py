@@ -33,7 +33,7 @@ class Draft:
     files: tuple[str, ...]
     fingerprint: EventsFingerprint | MatchesFingerprint
     carry_out: Mapping[str, Any] = field(default_factory=dict)
-    counts: Mapping[str, int] = field(default_factory=dict)
+    counts: Mapping[str, Any] = field(default_factory=dict)
     pattern_set: str = ""
     same_events_as: str = ""
     changes: Mapping[str, EventsChange] = field(default_factory=dict)

@@ -40,6 +40,7 @@ from cep_pipeline.storage import (
 )
 from cep_pipeline.warehouse import commits, compaction, iceberg_tables, maintenance
 from cep_pipeline.warehouse.database import ERASURES, PUBLISHED
+from cep_pipeline.warehouse.layout import COMPRESSED
 from cep_pipeline.warehouse.leases import day_unit
 from cep_pipeline.warehouse.units import forget_changes, published_days, published_records, recorded_erasures
 
@@ -335,7 +336,7 @@ class Forgetting:
         return maintenance.list_files(f"{self.warehouse.location}/{self.stream}")
 
     def _remove_files(self, begun: set[str]) -> None:
-        """Remove old snapshots, all files that no table names any more, and the scratch."""
+        """Remove old snapshots, files that no table names any more, the scratch, and buffers of limited patterns."""
         for _, name in self.warehouse.catalog.list_tables(self.stream):
             table = self._table(name)
             before = maintenance.named_files(table)
@@ -360,6 +361,7 @@ class Forgetting:
                     filesystem.delete_file(there[path].path)
         self._refuse_runs()
         remove_scratch(self.warehouse.scratch)
+        remove_scratch(f"{self.warehouse.location}/{self.stream}/{COMPRESSED}")
 
     def _prove(self, report: ErasureReport, seqs: np.ndarray) -> None:
         """Read every file of the stream, named by a table or not, and the folder of the scratch."""
@@ -407,7 +409,8 @@ def _count_fewer(connection: Connection, key: tuple[str, str, str, str], rows: i
     record = connection.execute(sql.select(PUBLISHED.c.counts).where(*unit)).scalar_one_or_none()
     if record is None:
         return
-    counts = {name: number - patterns[name] for name, number in json.loads(record).items()}
+    counted = json.loads(record).items()
+    counts = {name: one - patterns[name] if isinstance(one, int) else one for name, one in counted}
     connection.execute(
         sql.update(PUBLISHED).where(*unit).values(row_count=PUBLISHED.c.row_count - rows, counts=canonical_json(counts))
     )

@@ -21,6 +21,7 @@ from cep_pipeline.warehouse.records import Decision, PlanRecord, RunRecord, RunS
 FORMAT_VERSION = 1
 """Version of everything in a warehouse that Iceberg does not define: the tables here and those of the database."""
 SCRATCH = "scratch"
+COMPRESSED = "compressed"
 """Folder of a warehouse for what runs write on the way; not a stream."""
 
 UTC_MICROSECONDS = pa.timestamp("us", tz="UTC")

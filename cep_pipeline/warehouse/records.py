@@ -5,11 +5,14 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import date, datetime
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 from cep_pipeline.errors import InputError
 from cep_pipeline.warehouse.changes import EventsChange
 from cep_pipeline.warehouse.fingerprints import EventsFingerprint, MatchesFingerprint
+
+if TYPE_CHECKING:
+    from cep_pipeline.detection.limits import LimitedPattern
 
 RunStatus = Literal["running", "succeeded", "failed"]
 RUN_STATUSES: tuple[RunStatus, ...] = ("running", "succeeded", "failed")
@@ -62,7 +65,8 @@ class PublishedMatches:
     """The published matches of one (pattern set, day).
 
     `counts` holds what the run counted, as matches by pattern; `pending` the matches by pattern that were found and
-    are not published because they, or others before them, were not final when the day was over.
+    are not published because they, or others before them, were not final when the day was over; `limited` the patterns
+    that reached a limit, of which nothing is published.
     """
 
     pattern_set: str
@@ -75,6 +79,7 @@ class PublishedMatches:
     published_at: datetime
     snapshot_id: int
     pending: Mapping[str, int] = field(default_factory=dict)
+    limited: Mapping[str, LimitedPattern] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)

@@ -16,12 +16,20 @@ import sqlalchemy as sql
 from cep_pipeline.errors import BusyError, CepError, InputError
 from cep_pipeline.events.columns import DAY
 from cep_pipeline.events.derived import Carry
-from cep_pipeline.storage import DataDirectory, digest_of, folder_name, same_contents, write_data_file
+from cep_pipeline.storage import (
+    DataDirectory,
+    digest_of,
+    folder_name,
+    remove_file,
+    same_contents,
+    stored_files,
+    write_data_file,
+)
 from cep_pipeline.warehouse.changes import EventsChange, find_change, may_have
 from cep_pipeline.warehouse.database import CURRENT_PLANS
 from cep_pipeline.warehouse.drafts import Draft, DraftedDay, Drafts
 from cep_pipeline.warehouse.fingerprints import EventsFingerprint, MatchesFingerprint
-from cep_pipeline.warehouse.layout import row_of
+from cep_pipeline.warehouse.layout import COMPRESSED, row_of
 from cep_pipeline.warehouse.leases import Lease, day_unit, plan_unit
 from cep_pipeline.warehouse.records import (
     DayStatistics,
@@ -33,11 +41,12 @@ from cep_pipeline.warehouse.records import (
     StatisticsRecord,
 )
 from cep_pipeline.warehouse.stream_reader import PinnedStatistics, StreamReader
-from cep_pipeline.warehouse.units import CarryUpdate, counts_with_pending
+from cep_pipeline.warehouse.units import CarryUpdate, counted_of
 
 if TYPE_CHECKING:
     from sqlalchemy.engine import Connection
 
+    from cep_pipeline.detection.limits import LimitedPattern
     from cep_pipeline.events.erasure import Erasure
     from cep_pipeline.warehouse.forgetting import ErasureReport
 
@@ -75,6 +84,22 @@ class StreamTables(StreamReader):
     def matches_directory(self, pattern_set: str, final_day: date, *, run_id: str) -> DataDirectory:
         """Return where tasks write files of matches; the columns are `MATCHES_SCHEMA`."""
         return self._directory("matches", {"pattern_set": pattern_set, "final_day": final_day}, run_id)
+
+    def compressed_directory(self, pattern_set: str, final_day: date, *, run_id: str) -> DataDirectory:
+        """Return where tasks write buffers of matches of limited patterns, which are in no table."""
+        return DataDirectory(f"{self.compressed}/{folder_name(pattern_set)}/{final_day}", run_id)
+
+    @property
+    def compressed(self) -> str:
+        """The folder of the buffers of matches of limited patterns."""
+        return f"{self.warehouse.location}/{self.name}/{COMPRESSED}"
+
+    def remove_compressed(self, pattern_set: str, final_day: date, kept: Sequence[str]) -> None:
+        """Remove the buffers of (pattern set, day) that the published record does not name any more."""
+        folder = self.compressed_directory(pattern_set, final_day, run_id="any").location
+        for path in stored_files(folder):
+            if path not in kept:
+                remove_file(path)
 
     def draft_events(
         self,
@@ -148,14 +173,16 @@ class StreamTables(StreamReader):
         carry_out: Mapping[str, Any] | None = None,
         counts: Mapping[str, int] | None = None,
         pending: Mapping[str, int] | None = None,
+        limited: Mapping[str, LimitedPattern] | None = None,
     ) -> Draft:
         """Make a draft of the matches of (pattern set, day), in one file where they are small.
 
         The fingerprint comes from `EventsSnapshot.matches_fingerprint` of the snapshot that detection was pinned to.
-        `counts` and `pending` are matches by pattern, those that are published and those that wait.
+        `counts` and `pending` are matches by pattern, those that are published and those that wait; `limited` are the
+        patterns of which none is published.
         """
         merged = tuple(self._merged("matches", files))
-        counted = counts_with_pending(counts or {}, pending or {})
+        counted = counted_of(counts or {}, pending or {}, limited or {})
         return Draft("matches", final_day, merged, fingerprint, carry_out or {}, counted, pattern_set)
 
     def draft_statistics(

@@ -9,7 +9,7 @@ import json
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, date, datetime
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import sqlalchemy as sql
 from sqlalchemy.engine import Connection, Row
@@ -21,6 +21,9 @@ from cep_pipeline.warehouse.changes import EventsChange, ReadBefore
 from cep_pipeline.warehouse.database import CATALOG_NAME, ERASURES, POINTERS, PUBLISHED, Database
 from cep_pipeline.warehouse.fingerprints import NO_CARRY, EventsFingerprint, MatchesFingerprint
 from cep_pipeline.warehouse.records import PublishedDay, PublishedMatches, StaleDay
+
+if TYPE_CHECKING:
+    from cep_pipeline.detection.limits import LimitedPattern
 
 _LISTED = [column for column in PUBLISHED.c if column.name != "carry_out"]
 
@@ -46,7 +49,7 @@ class UnitRecord:
     run_id: str
     published_at: float
     fingerprint: EventsFingerprint | MatchesFingerprint
-    counts: Mapping[str, int]
+    counts: Mapping[str, Any]
     carry_out: Mapping[str, Any]
     same_events_as: str = ""
     changes: Mapping[str, EventsChange] = field(default_factory=dict)
@@ -197,29 +200,44 @@ def published_matches(records: Records, pattern_set: str | None = None) -> list[
             row.row_count,
             MatchesFingerprint.from_json(json.loads(row.fingerprint)),
             row.carry_out_digest,
-            _matches_and_pending(json.loads(row.counts))[0],
+            _matches(json.loads(row.counts)),
             row.run_id,
             datetime.fromtimestamp(row.published_at, UTC),
             row.snapshot_id,
-            _matches_and_pending(json.loads(row.counts))[1],
+            _named(json.loads(row.counts), _PENDING),
+            _limited(json.loads(row.counts)),
         )
         for row in records("matches")
         if pattern_set in (None, row.pattern_set)
     ]
 
 
-def counts_with_pending(counts: Mapping[str, int], pending: Mapping[str, int]) -> dict[str, int]:
-    """Matches by pattern and those that are pending, in one mapping: no pattern's name has a blank in it."""
-    return {**counts, **{_PENDING + name: number for name, number in pending.items()}}
+def counted_of(
+    counts: Mapping[str, int], pending: Mapping[str, int], limited: Mapping[str, LimitedPattern]
+) -> dict[str, Any]:
+    """Matches by pattern, those that are pending, and limits, in one mapping: no pattern's name has a blank in it."""
+    waiting = {_PENDING + name: number for name, number in pending.items()}
+    return {**counts, **waiting, **{_LIMITED + name: one.to_json() for name, one in limited.items()}}
 
 
-def _matches_and_pending(counts: Mapping[str, int]) -> tuple[dict[str, int], dict[str, int]]:
-    matches = {name: number for name, number in counts.items() if not name.startswith(_PENDING)}
-    pending = {name.removeprefix(_PENDING): n for name, n in counts.items() if name.startswith(_PENDING)}
-    return matches, pending
+def _matches(counted: Mapping[str, Any]) -> dict[str, int]:
+    return {name: number for name, number in counted.items() if " " not in name}
 
 
-_PENDING = "pending "
+def _limited(counted: Mapping[str, Any]) -> dict[str, LimitedPattern]:
+    found = _named(counted, _LIMITED)
+    if not found:
+        return {}
+    from cep_pipeline.detection.limits import LimitedPattern
+
+    return {name: LimitedPattern.from_json(one) for name, one in found.items()}
+
+
+def _named(counted: Mapping[str, Any], kind: str) -> dict[str, Any]:
+    return {name.removeprefix(kind): one for name, one in counted.items() if name.startswith(kind)}
+
+
+_PENDING, _LIMITED = "pending ", "limited "
 
 
 def carry_before(database: Database, stream: str, table: str, pattern_set: str, day: date) -> dict[str, Any]:

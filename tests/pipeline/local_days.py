@@ -21,7 +21,7 @@ from cep_pipeline.events.raw_files import RawFile
 from cep_pipeline.events.schema import StreamSchema
 from cep_pipeline.events.type_spells import footer_of
 from cep_pipeline.patterns.pattern import Pattern
-from cep_pipeline.pipeline.configuration import PatternSet, SparkSettings
+from cep_pipeline.pipeline.configuration import PatternSet, PatternSetLimits, SparkSettings
 from cep_pipeline.pipeline.day_work import DayWork, DetectedDay
 from cep_pipeline.pipeline.detection import detect_day
 from cep_pipeline.storage import DataDirectory, canonical_json, write_data_file
@@ -50,6 +50,8 @@ class LocalDays:
         Events of a row group, slices of a day, and what finds the matches (None: the fastest that does).
     unsummarised
         The days whose files say nothing of the types in them, like those of earlier versions.
+    limits
+        The limits of the patterns.
     """
 
     schema: StreamSchema
@@ -63,6 +65,7 @@ class LocalDays:
     days: dict[date, PublishedDay] = field(default_factory=dict)
     files: dict[date, EventsFile] = field(default_factory=dict)
     detected: dict[date, DetectedDay] = field(default_factory=dict)
+    limits: PatternSetLimits = field(default_factory=PatternSetLimits)
 
     def publish_events(self, day: date, events: pa.Table) -> None:
         """Publish the events of a day; none is a day without a file."""
@@ -92,9 +95,16 @@ class LocalDays:
         tables: Any = self
         work = DayWork(stream, tables, settings, day, f"run-{day}", None)  # type: ignore[arg-type]
         pattern_set = PatternSet(
-            "all", Path("all.sase"), self.patterns, self.version, "trivial", "throughput", self.mechanism
+            "all",
+            Path("all.sase"),
+            self.patterns,
+            self.version,
+            "trivial",
+            "throughput",
+            self.mechanism,
+            limits=self.limits,
         )
-        spark: Any = SimpleNamespace(sparkContext=SimpleNamespace(defaultParallelism=1))
+        spark: Any = SimpleNamespace(sparkContext=SimpleNamespace(defaultParallelism=1, master="local"))
         with (
             mock.patch("cep_pipeline.spark.detection.run_tasks", in_order),
             mock.patch("cep_pipeline.spark.tasks.run_tasks", in_order),
@@ -119,7 +129,7 @@ class LocalDays:
 
     @property
     def warehouse(self) -> Any:
-        return SimpleNamespace(scratch=str(self.folder / "scratch"))
+        return SimpleNamespace(scratch=str(self.folder / "scratch"), location=str(self.folder))
 
     @property
     def events_schema(self) -> pa.Schema:
@@ -137,6 +147,9 @@ class LocalDays:
 
     def matches_directory(self, pattern_set: str, day: date, *, run_id: str) -> DataDirectory:
         return DataDirectory(str(self.folder / "matches" / str(day)), run_id)
+
+    def compressed_directory(self, pattern_set: str, day: date, *, run_id: str) -> DataDirectory:
+        return DataDirectory(str(self.folder / "compressed" / str(day)), run_id)
 
 
 def events_by_day(

@@ -42,6 +42,7 @@ from cep_pipeline.detection.compressed.fields import (
     to_bits,
 )
 from cep_pipeline.detection.compressed.lanes import LaneEvents, Lanes, candidates_of
+from cep_pipeline.detection.limits import go_on
 from cep_pipeline.expressions.columns import Array, Column
 from cep_pipeline.expressions.comparison import compare
 from cep_pipeline.expressions.evaluate import atom_holds
@@ -148,6 +149,7 @@ class MergedRuns:
         runs = self._beginnings(np.empty(0, np.int64))
         lengths = lanes.stop - lanes.start
         for step in range(int(lengths.max(initial=0))):
+            go_on()
             place = lanes.start + step
             row_of_lane = sequence.rows[np.minimum(place, len(sequence.rows) - 1)]
             active = step < lengths

@@ -18,6 +18,7 @@ from cep_pipeline.detection.clause_runs import ClauseSlice, Lives, find_by_claus
 from cep_pipeline.detection.eager_nfa import words as at
 from cep_pipeline.detection.instances import KERNEL_SOURCES, CellRing, Moment, StreamRules, compile_program
 from cep_pipeline.detection.instances.found import FoundMatches
+from cep_pipeline.detection.limits import go_on
 from cep_pipeline.detection.mechanisms import (
     Counters,
     Mechanism,
@@ -147,7 +148,7 @@ def _moment(clause: Clause, state: frozenset[str]) -> Moment:
     return Moment(state, frozenset(name for name in state if not _grows(clause, state, name)))
 
 
-INSTANCES_A_CALL = 1 << 30
+INSTANCES_A_CALL = 1 << 26
 """Instances looked at before a call returns, so that a run can be interrupted."""
 FIRST_CAPACITY, FIRST_CELLS, FIRST_ELEMENTS = 1 << 8, 1 << 10, 1 << 18
 """Instances of a state, elements of lists, and events of finished matches that there is room for at first."""
@@ -280,6 +281,7 @@ class EagerRun:
         program_words, rules_words = program.kernel_words(), rules.kernel_words()
         result = at.GO_ON
         while result != at.FINISHED:
+            go_on()
             head[at.BUDGET] = INSTANCES_A_CALL
             tail = [*program_words, *rules_words, *ring.kernel_words(), *found.kernel_words()]
             words = np.concatenate((head, np.array(tail, np.int64)))

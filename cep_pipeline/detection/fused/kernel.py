@@ -39,6 +39,7 @@ from cep_pipeline.detection.fused.programs import (
     program_of,
 )
 from cep_pipeline.detection.fused.shape import Shape
+from cep_pipeline.detection.limits import go_on
 from cep_pipeline.expressions.columns import Array
 
 MOST_LISTS = 1 << 60
@@ -154,6 +155,7 @@ def run_words(
     begun = False
     while not begun or state[0] != FINISHED:
         begun = True
+        go_on()
         block = _memory.blocks.free_block((levels, capacity + WIDTH + OUTPUT_PADDING))
         address, step = block.ctypes.data, block.strides[0]
         for level, row in enumerate(output_rows or range(levels)):
@@ -290,7 +292,7 @@ def _point(words: Array, place: int, arrays: tuple[Array, ...] | list[Array]) ->
 LOADED_FROM, COMPILED_FROM = 1 << 20, 1 << 24
 """Interpreted candidates of a shape, in all runs of this process, from which on its code is loaded if there is some,
 and from which on it is made."""
-CANDIDATES_A_CALL = 1 << 31
+CANDIDATES_A_CALL = 1 << 29
 """Candidates tested before a call of own code returns, block full or not, so that a run can be interrupted."""
 MOST_SHAPES = 1 << 12
 """Shapes of which is remembered how much was interpreted; those not run for longest are forgotten."""

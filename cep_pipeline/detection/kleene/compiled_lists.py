@@ -30,6 +30,7 @@ from cep_pipeline.detection.fused.negation import Surroundings, agreement_key
 from cep_pipeline.detection.fused.shape import Level, RangeResult, Shape, Test, TestedConjunct
 from cep_pipeline.detection.kleene.bindings import Bindings, clause_over
 from cep_pipeline.detection.kleene.extension import ListConditions
+from cep_pipeline.detection.limits import go_on
 from cep_pipeline.detection.mechanisms import EVERYTHING, Owned
 from cep_pipeline.expressions.columns import Array
 from cep_pipeline.patterns.conditions import Comparator, Conjunct
@@ -154,6 +155,7 @@ class CompiledLists:
         if self._run.levels is None:
             return
         for places in self._run.places():
+            go_on()
             found = count_lists(self._shape, self._arguments, places)
             if self.anchored and not self.singles:
                 found[self._first_places[places[-1]] < 0] = 1  # in no partition: a list of one
@@ -204,6 +206,7 @@ class CompiledLists:
         slots = np.array([self.singles.index(name) if name in self.singles else -1 for name in names], np.int64)
         state = np.zeros(3 + 2 * STATE_WORDS, np.int64)
         while state[0] < count:
+            go_on()
             out = np.empty(max(ELEMENTS_AT_ONCE // width, 1) + 1, np.int64)
             rows, variables = np.empty((2, ELEMENTS_AT_ONCE + MOST_FOLLOWERS + width), np.int32)
             found = _write_lists(

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from cep_pipeline.detection.kleene.bindings import BindingRules, Bindings
+from cep_pipeline.detection.limits import go_on
 from cep_pipeline.expressions.columns import Array
 from cep_pipeline.expressions.lists import Bound, Lists, Uses, holds_over_lists, pieces, ranges, take
 from cep_pipeline.patterns.conditions import Conjunct
@@ -208,6 +209,7 @@ class Extension:
             yield first[0], first[2]
             waiting.append(first)
         while waiting:
+            go_on()
             owner, following, chains = waiting.pop()
             sizes = candidates.offsets[owner + 1] - following
             cuts = [stop for _, stop in pieces(sizes, CANDIDATES_AT_ONCE)]

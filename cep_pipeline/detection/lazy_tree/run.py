@@ -12,6 +12,7 @@ from cep_pipeline.detection.instances import KERNEL_SOURCES, CellRing, Moment, P
 from cep_pipeline.detection.instances import codes as rule_codes
 from cep_pipeline.detection.instances.found import FoundMatches
 from cep_pipeline.detection.lazy_tree import codes as c
+from cep_pipeline.detection.limits import go_on
 from cep_pipeline.detection.mechanisms import Counters, Mechanism, Orders, Owned, beyond_any_match, conjuncts_joining
 from cep_pipeline.detection.room import ask_for
 from cep_pipeline.expressions.columns import Array
@@ -367,6 +368,7 @@ class LazyRun:
         )
         reason = c.GOING_ON
         while reason != c.FINISHED:
+            go_on()
             reason = _advance(memory.words())
             if reason == c.OUTPUT_FULL and not len(found):
                 found.grow()

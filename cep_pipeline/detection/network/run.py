@@ -10,6 +10,7 @@ from cep_pipeline.compiled.native import NativeKernel
 from cep_pipeline.detection.instances import KERNEL_SOURCES, StreamRules, compile_program
 from cep_pipeline.detection.instances.found import FoundMatches
 from cep_pipeline.detection.instances.term_writer import CommonTerms
+from cep_pipeline.detection.limits import go_on
 from cep_pipeline.detection.mechanisms import EVERYTHING, Counters, Owned, conjuncts_joining
 from cep_pipeline.detection.network import codes as c
 from cep_pipeline.detection.network.memory import MOST_FOUND, Compiled, EventRows, Memory, Output
@@ -139,6 +140,7 @@ class NetworkRun:
         if memory is None or outputs is None:
             return
         while True:
+            go_on()
             code = _run_network(memory.words)
             if code == c.FINISHED:
                 break

@@ -176,9 +176,12 @@ def advance_all(words: Any) -> int:
     machine, cells, _, buffer, versions, _ = parts_at(words)
     control = machine.control
     sure = 0  # there is room of all kinds for so many
+    shown = 0
     while True:
         if control[at.FINISHED_RUNS] + control[at.TOP] > 0 and not write_finished(words):
             return at.OUTPUT_FULL
+        if shown > at.RUNS_A_CALL:
+            return at.PAUSED
         place = control[at.PLACE]
         if control[at.ALIVE] > 0 and (place >= control[at.GROUP_END] or machine.rows[place] >= machine.end_row):
             drop_all(words)
@@ -198,6 +201,7 @@ def advance_all(words: Any) -> int:
                 return wanted
             sure = sure_room(words)
         sure -= 2 * most
+        shown += control[at.ALIVE] + 1
         finishes = control[at.FINISHES]
         read(words, place)
         control[at.PLACE] = place + 1
@@ -416,9 +420,13 @@ def backtrack(words: Any) -> int:
     """Read events until the end, or until room is wanted; the code says which."""
     machine, cells, _, buffer, versions, _ = parts_at(words)
     control = machine.control
+    shown = 0
     while True:
         if not write_finished(words):
             return at.OUTPUT_FULL
+        if shown > at.RUNS_A_CALL:
+            return at.PAUSED
+        shown += 1
         run = control[at.SINGLE_RUN] - 1
         if run < 0:
             if control[at.POSTPONED] > 0:

@@ -12,6 +12,7 @@ from cep_pipeline.detection.instances import KERNEL_SOURCES, Moment, Program, co
 from cep_pipeline.detection.instances.cell_ring import CellRing
 from cep_pipeline.detection.instances.event_columns import of_any_event
 from cep_pipeline.detection.instances.stream_rules import StreamRules
+from cep_pipeline.detection.limits import go_on
 from cep_pipeline.detection.nfab import words as at
 from cep_pipeline.detection.nfab.automaton import Move, mentions, tested_at
 from cep_pipeline.detection.nfab.memory import FinishedMatches, MatchBuffer, RunPool, VersionNumbers, address
@@ -206,6 +207,7 @@ class AutomatonRuns:
             if wanted in (at.DONE, at.VERSIONS_FULL):
                 words[at.VERSIONS : at.RULES] = versions.words()
             found.set_words(words, self.variables * buffer.size)
+            go_on()
             wanted = _advance(words)
             self.most_entries = max(self.most_entries, len(buffer))
             if wanted in (at.DONE, at.OUTPUT_FULL):
@@ -222,7 +224,7 @@ class AutomatonRuns:
                 buffer.grow()
             elif wanted == at.VERSIONS_FULL:
                 versions.grow()
-            else:
+            elif wanted == at.FINISHED_FULL:
                 found.grow_finished()
 
     def _block(self, offsets: Array, rows: Array, variables: Array) -> Block:

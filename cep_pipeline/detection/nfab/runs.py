@@ -25,6 +25,7 @@ from cep_pipeline.detection.fused.constraints import LevelScope, TestColumns, co
 from cep_pipeline.detection.fused.shape import Constant, Operation, Slot, Term, TestedConjunct, slots_of
 from cep_pipeline.detection.instances import KERNEL_SOURCES
 from cep_pipeline.detection.instances.conjuncts import COMPARATORS
+from cep_pipeline.detection.limits import go_on
 from cep_pipeline.detection.mechanisms import EVERYTHING, Counters
 from cep_pipeline.detection.nfab import run_words
 from cep_pipeline.detection.nfab.automaton import is_chain
@@ -337,6 +338,7 @@ class ClauseRuns:
             return
         starts = self._starts()
         for first in range(0, len(starts), RUNS_AT_ONCE):
+            go_on()
             found = self._follow(starts[first : first + RUNS_AT_ONCE])
             if self.owned != EVERYTHING:
                 found = found[:, self._is_owned(found)]

@@ -160,8 +160,10 @@ place that no run has read yet. Then how often a run was finished, and how many 
 `WRITTEN` counts. Last, for backtracking with pruning, the place behind the earliest event that has finished a run and
 behind which all runs are pruned (0: none has)."""
 
-DONE, OUTPUT_FULL, RUNS_FULL, CELLS_FULL, BUFFER_FULL, VERSIONS_FULL, FINISHED_FULL = range(7)
-"""Why a kernel returns."""
+DONE, OUTPUT_FULL, RUNS_FULL, CELLS_FULL, BUFFER_FULL, VERSIONS_FULL, FINISHED_FULL, PAUSED = range(8)
+"""Why a kernel returns; the last: a call has shown events to `RUNS_A_CALL` runs."""
+RUNS_A_CALL = 1 << 22
+"""After so many runs that an event was shown to a call returns, so that a run can be interrupted."""
 
 FINISHED_WORDS = 3
 VALUE_WORDS = 4

@@ -1,0 +1,323 @@
+"""Limits of the work of one pattern: on its matches, its time, and the space that its rows take.
+
+How many matches a pattern has depends on the data: a condition that is missing is enough for more of them than any disk
+holds. So whoever finds the matches of many patterns gives each its limits. A pattern that reaches one is given up; the
+others go on.
+
+Kernels return after a bounded amount of work (the constants named `…_A_CALL`, or a full buffer), and whoever calls one
+again asks `go_on` first. That is the place where time is looked at. Matches are counted as they are listed and written.
+"""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
+from dataclasses import dataclass, field
+from decimal import Decimal
+from typing import Any, Literal
+
+import numpy as np
+
+from cep_pipeline.detection.decimal_text import to_text
+from cep_pipeline.errors import CepError
+
+Kind = Literal["max_matches", "time_limit", "memory", "disk"]
+"""The limits: those of the configuration; and what a machine has, which nobody needs to set."""
+LOOK_S = 0.2
+"""How often the time, and what other tasks have spent, is looked at."""
+
+_watch: ContextVar[Callable[[], None] | None] = ContextVar("watch", default=None)
+
+
+def go_on() -> None:
+    """Ask whether the work of the current pattern may go on; called before each call of a kernel.
+
+    Raises
+    ------
+    LimitReached
+        A limit is reached.
+    """
+    watch = _watch.get()
+    if watch is not None:
+        watch()
+
+
+@contextmanager
+def watched(watch: Callable[[], None]) -> Iterator[None]:
+    """Let `go_on` call this function within the block."""
+    before = _watch.set(watch)
+    try:
+        yield
+    finally:
+        _watch.reset(before)
+
+
+class LimitReached(CepError):
+    """A pattern, or patterns that are run together, reached a limit; whoever set it decides what follows.
+
+    Parameters
+    ----------
+    pattern
+        The pattern's name; empty where patterns are run together and any of them may be the cause.
+    kind
+        The limit.
+    """
+
+    def __init__(self, pattern: str, kind: Kind) -> None:
+        self.pattern, self.kind = pattern, kind
+        super().__init__(f"pattern {pattern!r} reached its limit ({kind})")
+
+    def __reduce__(self) -> tuple[object, ...]:
+        return LimitReached, (self.pattern, self.kind)
+
+
+@contextmanager
+def at_most_seconds(seconds: float) -> Iterator[None]:
+    """Give up, as soon as a kernel returns, what takes longer: `LimitReached`."""
+    end = time.monotonic() + seconds
+
+    def look() -> None:
+        if time.monotonic() > end:
+            raise LimitReached("", "time_limit")
+
+    with watched(look):
+        yield
+
+
+@dataclass(frozen=True)
+class Limits:
+    """The limits of one pattern on one day; None: no limit.
+
+    Attributes
+    ----------
+    max_matches
+        Matches that are listed, before OUTPUT and CONSUME decide about them.
+    time_s
+        Seconds of work, those of all slices of the day added up.
+    max_bytes
+        Bytes of rows, before they are compressed.
+    """
+
+    max_matches: int | None = None
+    time_s: float | None = None
+    max_bytes: int | None = None
+
+    def named(self, kind: Kind) -> str:
+        """A limit in words.
+
+        Examples
+        --------
+        >>> Limits(max_matches=1000).named("max_matches"), Limits(time_s=60).named("time_limit")
+        ('max_matches 1,000', 'time_limit 60 s')
+        """
+        match kind:
+            case "max_matches":
+                return f"max_matches {self.max_matches:,}"
+            case "time_limit":
+                return f"time_limit {self.time_s:g} s"
+            case "disk":
+                return f"a share of the free disk, {(self.max_bytes or 0) / 1e9:.2g} GB of rows"
+            case "memory":
+                return "the memory of the machine"
+
+
+Then = Literal["count", "compressed", "skip", "fail"]
+"""What follows when a pattern has reached a limit on a day, of which its matches are then not published: they are
+counted; they are kept as buffers, beside the tables; nothing; or the day fails."""
+
+
+@dataclass(frozen=True)
+class LimitedPattern:
+    """A pattern whose matches of a day are not published, because it reached a limit.
+
+    Attributes
+    ----------
+    limit
+        The limit, as in `max_matches 1,000`.
+    then
+        What followed.
+    matches, exact
+        The number of its matches, before OUTPUT and CONSUME; not exact: it has at least so many.
+    files
+        Files of buffers, for `cep expand`.
+    """
+
+    limit: str
+    then: Then
+    matches: int
+    exact: bool = False
+    files: tuple[str, ...] = ()
+
+    def __str__(self) -> str:
+        number = f"{Decimal(self.matches):,}"  # Python itself spells no more than 4,300 digits
+        if len(number) > _MOST_DIGITS:
+            number = f"about {Decimal(self.matches):.3e}"
+        found = f"it has {number} matches" if self.exact else f"it has at least {number} matches"
+        if not self.exact and not self.matches:
+            found = "how many it has is not known"
+        kept = f"; they are kept in {', '.join(self.files)}" if self.files else ""
+        return f"stopped by its limit, {self.limit}: none of its matches is published, {found}{kept}"
+
+    def to_json(self) -> dict[str, Any]:
+        """The JSON form, read back by `from_json`."""
+        return {**vars(self), "matches": to_text(self.matches), "files": list(self.files)}
+
+    @classmethod
+    def from_json(cls, content: Mapping[str, Any]) -> LimitedPattern:
+        """Read the JSON form."""
+        return cls(**{**content, "matches": int(Decimal(content["matches"])), "files": tuple(content["files"])})
+
+
+_MOST_DIGITS = 40
+
+
+@dataclass
+class Spent:
+    """What one pattern has spent: matches, microseconds and bytes."""
+
+    matches: int = 0
+    time_us: int = 0
+    size: int = 0
+
+    def reached(self, limits: Limits, other: Spent) -> Kind | None:
+        """The limit that this and another sum exceed together, None: none."""
+        if limits.max_matches is not None and self.matches + other.matches > limits.max_matches:
+            return "max_matches"
+        if limits.max_bytes is not None and self.size + other.size > limits.max_bytes:
+            return "disk"
+        if limits.time_s is not None and self.time_us + other.time_us > limits.time_s * 1e6:
+            return "time_limit"
+        return None
+
+
+CELL_BYTES = 24
+"""What a file of a `Ledger` has of one pattern and one task."""
+
+
+class Ledger:
+    """A file in which the tasks of one machine write what each pattern has spent, and read what others have.
+
+    A task that is tried again writes over what its first attempt has written.
+
+    Parameters
+    ----------
+    file
+        int64 of shape (patterns, tasks, 3).
+    patterns
+        The names of the patterns, in the order of the file from the pattern `first` on.
+    first
+        The number of the first pattern in the file.
+    tasks, task
+        How many tasks there are, and which one this is.
+    """
+
+    def __init__(self, file: str, patterns: Sequence[str], first: int, tasks: int, task: int) -> None:
+        shape = (len(patterns), tasks, 3)
+        self._cells = np.memmap(file, np.int64, "r+", offset=CELL_BYTES * tasks * first, shape=shape)
+        self._numbers = {name: number for number, name in enumerate(patterns)}
+        self._task = task
+
+    def tell(self, name: str, spent: Spent) -> None:
+        """Write what this task has spent on a pattern."""
+        self._cells[self._numbers[name], self._task] = spent.matches, spent.time_us, spent.size
+
+    def elsewhere(self, name: str) -> Spent:
+        """What the other tasks have spent on a pattern."""
+        cells = self._cells[self._numbers[name]]
+        return Spent(*(cells.sum(axis=0) - cells[self._task]).tolist())
+
+
+@dataclass
+class SliceLimits:
+    """The limits of patterns on one slice of a day, and what is spent of them.
+
+    Attributes
+    ----------
+    limits
+        Pattern name -> its limits. A pattern without any is not limited.
+    ledger
+        What other slices spend; None where they cannot be heard: then the limits are those of this slice alone.
+    """
+
+    limits: Mapping[str, Limits]
+    ledger: Ledger | None = None
+    spent: dict[str, Spent] = field(default_factory=dict)
+    _elsewhere: dict[str, Spent] = field(default_factory=dict)
+    _looked: float = 0.0
+
+    def of(self, name: str) -> Spent:
+        """What this slice has spent on a pattern."""
+        return self.spent.setdefault(name, Spent())
+
+    def reached(self, name: str) -> Kind | None:
+        """The limit that a pattern has reached, here and on other slices."""
+        if name not in self.limits:
+            return None
+        return self.of(name).reached(self.limits[name], self._elsewhere.get(name, Spent()))
+
+    def added(self, name: str, matches: int, size: int) -> None:
+        """Add matches that are about to be written.
+
+        Raises
+        ------
+        LimitReached
+            They are too many.
+        """
+        spent = self.of(name)
+        spent.matches += matches
+        spent.size += size
+        if kind := self.reached(name):
+            raise LimitReached(name, kind)
+
+    @contextmanager
+    def working_on(self, names: Sequence[str]) -> Iterator[None]:
+        """Count the time of a block for these patterns, and look whether a limit is reached before and meanwhile.
+
+        Patterns that are run together have the time of one: which of them takes it cannot be told.
+
+        Raises
+        ------
+        LimitReached
+            A limit is reached, of one pattern or of all together.
+        """
+        limited = [name for name in names if name in self.limits]
+        if not limited:
+            yield
+            return
+        begin = self._looked = time.monotonic()
+        before = self.of(names[0]).time_us
+        times = [self.limits[name].time_s for name in limited]
+        together = max(math.inf if one is None else one for one in times) if len(names) > 1 else math.inf
+
+        def tell() -> None:
+            if len(names) == 1:
+                self.of(names[0]).time_us = before + int((time.monotonic() - begin) * 1e6)
+            if self.ledger is not None:
+                for name in limited:
+                    self.ledger.tell(name, self.of(name))
+
+        def listen() -> None:
+            for name in limited:
+                if self.ledger is not None:
+                    self._elsewhere[name] = self.ledger.elsewhere(name)
+                if kind := self.reached(name):
+                    raise LimitReached(name, kind)
+
+        def look() -> None:
+            now = time.monotonic()
+            if now - self._looked > LOOK_S:
+                self._looked = now
+                tell()
+                listen()
+                if now - begin > together:
+                    raise LimitReached("", "time_limit")
+
+        listen()
+        try:
+            with watched(look):
+                yield
+        finally:
+            tell()
