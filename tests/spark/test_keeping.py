@@ -14,7 +14,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 import cep_pipeline as cep
@@ -197,6 +197,20 @@ def policy_patterns(draw: st.DrawFn, name: str) -> Pattern:
     return pattern
 
 
+HELD_FROM_BEFORE_THE_LAST_WINDOW = Stream(
+    [{3: "u", 4: "v", 5: "v", 7: "u", 8: "u", 9: "u"}.get(number) for number in range(DAY * DAYS)],
+    tuple(
+        cep.parse_patterns(
+            f"NAME p PATTERN SEQ(Ev a, Ev b, ~Ev n) WITHIN {WINDOW} us PARTITION BY kind CONSUME MATCHED", SCHEMA
+        )
+    ),
+    {"p": [((4, 5), 13), ((7, 8), DAY), ((3, 9), 12)]},
+    [[8, 8]] * DAYS,
+)
+"""In u a candidate from event 3 on waits, so that events 4 and 5, consumed in v, are remembered, as in one task."""
+
+
+@example(stream=HELD_FROM_BEFORE_THE_LAST_WINDOW, divided=(True, True), ends=False, cores=8)
 @settings(max_examples=examples(60), deadline=None)
 @given(stream=streams(), divided=st.tuples(*[st.booleans()] * (DAYS - 1)), ends=st.booleans(), cores=st.integers(3, 9))
 def test_a_divided_pass_decides_as_one_over_days(
