@@ -47,7 +47,9 @@ CANDIDATES_SCHEMA = pa.schema([*MATCHES_SCHEMA, *list(CANDIDATES)[len(MANY_PATTE
 _DECIDING_SCHEMA = pa.schema(
     [CANDIDATES_SCHEMA.field(name) for name in ("pattern", "end_ts", "bindings", "instants", "partition")]
 )
-"""The columns that deciding needs; ids and RETURN are most of what is read and written else."""
+"""The columns that deciding needs where matches wait; ids and RETURN are most of what is read and written else."""
+_CANDIDATES_OF = ("bindings.list.element.seq", "instants", "partition")
+"""The columns of a file that deciding needs where matches come in order."""
 _PENDING = "_pending"
 _ROW = "_row"
 """Column with the number of a candidate among those of its pattern in a chunk, where it is written apart."""
@@ -406,7 +408,7 @@ class KeepingPass:
         scratch
             Where tasks write what they hand on to others.
         cores
-            Shares of one pattern's partitions are at most as many: each share reads the columns of all of them.
+            How many tasks run side by side: a pattern gets no more shares, since each reads all its candidates.
         run
             Runs a function of a task and the number of its attempt over some tasks.
         """
@@ -445,12 +447,12 @@ class KeepingPass:
 
         Without PARTITION BY a pattern has one share.
         """
-        few = max(2 * CANDIDATES_OF_A_PART - 1, sum(candidates.values()) // MOST_SHARES)
+        cores, total = min(cores, MOST_SHARES), sum(candidates.values())
+        few = max(2 * CANDIDATES_OF_A_PART - 1, total // cores)  # none is divided where there is one core
         shares = []
         for pattern in self.patterns:
             if (number := candidates.get(pattern.name, 0)) > few:
-                most = min(cores, MOST_SHARES) if pattern.partition_by else 1
-                of = max(-(-most * number // sum(candidates.values())), 1)
+                of = -(-cores * number // total) if pattern.partition_by else 1
                 shares += [KeepingShare(self._of([pattern]), scratch, place, of) for place in range(of)]
         return shares
 
@@ -610,7 +612,7 @@ class KeepingShare:
             else:
                 for chunk, source in enumerate(candidates):
                     read = 0
-                    for _, batch in _batches(source, {self.name}, _DECIDING_SCHEMA):
+                    for _, batch in _batches(source, {self.name}, columns=None):
                         found = self._own(pa.Table.from_batches([batch]), chunk, read)
                         read += len(batch)
                         decided = found.filter(pa.array(kept.keep(_candidates(found))))
@@ -792,20 +794,27 @@ _MOST_PARTS = 64
 
 
 def _batches(
-    path: str | None, names: Collection[str], columns: pa.Schema = CANDIDATES_SCHEMA
+    path: str | None, names: Collection[str], columns: pa.Schema | None = CANDIDATES_SCHEMA
 ) -> Iterator[tuple[str, pa.RecordBatch]]:
-    """The candidates of a slice of patterns of these names, a batch of one pattern after another."""
+    """The candidates of a slice of patterns of these names, a batch of one pattern after another.
+
+    Without `columns` they have what `candidates_of` needs.
+    """
     if path is None or not names:
         return
+    leaves = _CANDIDATES_OF if columns is None else columns.names
     filesystem, name = open_filesystem(path)
     with storage_errors(f"reading {path}"), pq.ParquetFile(filesystem.open_input_file(name)) as file:
         column = file.schema_arrow.names.index("pattern")
         for group in range(file.num_row_groups):
             known = file.metadata.row_group(group).column(column).statistics
-            if known is not None and known.has_min_max and known.min == known.max and known.min not in names:
+            alone = known is not None and known.has_min_max and known.min == known.max
+            if alone and known.min not in names:
                 continue  # the candidates of one pattern stand together
-            read = file.read_row_group(group, columns=columns.names).select(columns.names)
-            for batch in read.cast(columns).to_batches():
-                for pattern in pc.unique(batch.column("pattern")).to_pylist():
-                    if pattern in names:
-                        yield pattern, batch.filter(pc.equal(batch.column("pattern"), pattern))
+            read = file.read_row_group(group, columns=leaves if alone else [*dict.fromkeys((*leaves, "pattern"))])
+            of = [known.min] if alone else pc.unique(read["pattern"]).to_pylist()
+            for pattern in of:
+                if pattern in names:
+                    own = read if alone else read.filter(pc.equal(read["pattern"], pattern))
+                    for batch in (own if columns is None else own.select(columns.names).cast(columns)).to_batches():
+                        yield pattern, batch

@@ -14,7 +14,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 import cep_pipeline as cep
@@ -22,7 +22,7 @@ from cep_pipeline.patterns.pattern import Pattern
 from cep_pipeline.slices.ownership import counts_in_partitions, look_back, waits_for_later_events
 from cep_pipeline.spark import keeping
 from cep_pipeline.spark.detection import DetectionJob, detect_slices
-from cep_pipeline.spark.keeping import CANDIDATES_SCHEMA, CarryState, KeepingPass, KeepingResult
+from cep_pipeline.spark.keeping import CANDIDATES_SCHEMA, CarryState, KeepingPass, KeepingResult, KeepingShare
 from cep_pipeline.spark.slicing import read_row_groups, slices_between
 from cep_pipeline.statistics.output_profile import merge_profiles
 from cep_pipeline.storage import DataDirectory, open_data_file
@@ -73,7 +73,8 @@ def test_a_pattern_with_most_of_the_candidates_is_divided_by_its_partitions() ->
     assert shares({"apart": 399_999, "once": 50}) == []
     assert shares({"apart": 400_000, "none": 0}, cores=2) == [("apart", 0, 2), ("apart", 1, 2)]
     assert len(shares({"apart": 50_000_000})) == keeping.MOST_SHARES
-    assert shares({"apart": 1_000_000}, cores=1) == [("apart", 0, 1)]
+    assert shares({"apart": 1_000_000}, cores=1) == []
+    assert shares({"apart": 1_000_000, "once": 1_000_000}, cores=2) == []
     assert shares({"once": 9_000_000}) == [("once", 0, 1)], "it has no partitions"
     half = shares({"apart": 2_000_000, "once": 2_000_000})
     assert half == [*(("apart", number, 4) for number in range(4)), ("once", 0, 1)]
@@ -196,8 +197,22 @@ def policy_patterns(draw: st.DrawFn, name: str) -> Pattern:
     return pattern
 
 
+HELD_FROM_BEFORE_THE_LAST_WINDOW = Stream(
+    [{3: "u", 4: "v", 5: "v", 7: "u", 8: "u", 9: "u"}.get(number) for number in range(DAY * DAYS)],
+    tuple(
+        cep.parse_patterns(
+            f"NAME p PATTERN SEQ(Ev a, Ev b, ~Ev n) WITHIN {WINDOW} us PARTITION BY kind CONSUME MATCHED", SCHEMA
+        )
+    ),
+    {"p": [((4, 5), 13), ((7, 8), DAY), ((3, 9), 12)]},
+    [[8, 8]] * DAYS,
+)
+"""In u a candidate from event 3 on waits, so that events 4 and 5, consumed in v, are remembered, as in one task."""
+
+
+@example(stream=HELD_FROM_BEFORE_THE_LAST_WINDOW, divided=(True, True), ends=False, cores=8)
 @settings(max_examples=examples(60), deadline=None)
-@given(stream=streams(), divided=st.tuples(*[st.booleans()] * (DAYS - 1)), ends=st.booleans(), cores=st.integers(1, 9))
+@given(stream=streams(), divided=st.tuples(*[st.booleans()] * (DAYS - 1)), ends=st.booleans(), cores=st.integers(3, 9))
 def test_a_divided_pass_decides_as_one_over_days(
     stream: Stream, divided: tuple[bool, ...], ends: bool, cores: int
 ) -> None:
@@ -211,7 +226,7 @@ def test_a_divided_pass_decides_as_one_over_days(
             alone = replace(deciding, end_of_stream=at_end).run(files)
             deciding, files = stream.day(number, Path(folder, "several", str(number)), several)
             deciding = replace(deciding, end_of_stream=at_end)
-            counts = {name: len(found) for name, found in stream.found.items()}
+            counts = dict.fromkeys(stream.found, 100)
             scratch = DataDirectory(str(Path(folder, "scratch", str(number))), "run")
             both = deciding.decide(files, counts, scratch, cores, in_turn) if in_shares else deciding.run(files)
             assert published(both) == published(alone)
@@ -234,7 +249,6 @@ def published(result: KeepingResult) -> dict[str, list[dict[str, Any]]]:
     rows = pa.concat_tables(
         [MATCHES_SCHEMA.empty_table(), *(pq.read_table(path, partitioning=None) for path in sorted(result.files))]
     ).to_pylist()
-    assert list(result.files) == sorted(result.files)
     return {name: [row for row in rows if row["pattern"] == name] for name in {row["pattern"] for row in rows}}
 
 
@@ -278,6 +292,54 @@ def test_a_job_decides_as_one_detection(spark: SparkSession, tmp_path: Path, mon
         state = CarryState.from_json(detected.carry_out.to_json(), "version")
     assert rows_of(files) == rows_of(at_once.files)
     assert state == at_once.carry_out
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "SEQ(Ev a, Ev b) WHERE a.x < b.x WITHIN 9 us PARTITION BY kind OUTPUT NON_OVERLAP",
+        "AND(Ev a, Ev b) WITHIN 9 us PARTITION BY kind CONSUME MATCHED RETURN a.x AS x",
+        "SEQ(Ev a, Ev b, ~Ev n) WHERE n.x > 90 WITHIN 9 us PARTITION BY kind OUTPUT NON_OVERLAP CONSUME MATCHED",
+    ],
+)
+def test_tasks_decide_about_the_partitions_of_one_pattern(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, text: str
+) -> None:
+    patterns = tuple(cep.parse_patterns(f"NAME p PATTERN {text}", SCHEMA))
+    table = SCHEMA.table([{"timestamp": t, "kind": "ABCDE"[t % 5], "x": (t * 7919) % 101} for t in range(60)])
+    pq.write_table(table, tmp_path / "events.parquet", row_group_size=16)
+    groups = read_row_groups([str(tmp_path / "events.parquet")])
+    expected = cep.detect(patterns, table)["p"]["match_id"].to_pylist()
+    job = DetectionJob(
+        patterns,
+        cep.plan(patterns, cep.estimate_statistics(patterns, table)),
+        "set",
+        "version",
+        date(2024, 1, 1),
+        DataDirectory(str(tmp_path / "matches"), "run"),
+        candidates=DataDirectory(str(tmp_path / "candidates"), "run"),
+        horizons_us={"p": 60 - 9},
+        end_of_stream=True,
+    )
+    slices = slices_between(groups, [(0, 0), (20, 20), (40, 40), (100, 0)], look_back(patterns))
+    alone = detect_slices(spark, job, slices)
+    divided: list[int] = []
+    shares = KeepingPass.shares
+
+    def noted(*given: Any) -> list[KeepingShare]:
+        found = shares(*given)
+        divided.append(len(found))
+        return found
+
+    monkeypatch.setattr(keeping, "CANDIDATES_OF_A_PART", 1)
+    monkeypatch.setattr(KeepingPass, "shares", noted)
+    in_shares = detect_slices(spark, job, slices)
+    assert divided == [spark.sparkContext.defaultParallelism] and divided[0] > 1
+    for detected in (alone, in_shares):
+        rows = pa.concat_tables(pq.read_table(path, partitioning=None) for path in sorted(detected.files))
+        assert rows["match_id"].to_pylist() == expected
+        assert detected.matches == {"p": len(expected)} and len(expected) > 5
+    assert in_shares.carry_out == alone.carry_out and in_shares.carry_out.patterns["p"]
 
 
 def horizons_us(end_us: int) -> dict[str, int | None]:
