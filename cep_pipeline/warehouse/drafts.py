@@ -5,12 +5,15 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import date
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from cep_pipeline.events.columns import DAY
 from cep_pipeline.warehouse.fingerprints import EventsFingerprint, MatchesFingerprint
 from cep_pipeline.warehouse.records import EventsFile, PublishedDay, StatisticsRecord
 from cep_pipeline.warehouse.units import UnitRecord
+
+if TYPE_CHECKING:
+    from pyiceberg.manifest import DataFile
 
 
 @dataclass(frozen=True)
@@ -25,6 +28,8 @@ class Draft:
         Files that no table names yet.
     fingerprint, carry_out, counts, same_events_as
         What is recorded of the unit (`UnitRecord`).
+    entries
+        The files as a manifest names them, where this process has looked at them already.
     """
 
     table: str
@@ -35,6 +40,7 @@ class Draft:
     counts: Mapping[str, int] = field(default_factory=dict)
     pattern_set: str = ""
     same_events_as: str = ""
+    entries: tuple[DataFile, ...] | None = field(default=None, compare=False, repr=False)
 
     @property
     def unit(self) -> dict[str, str | date]:
@@ -60,7 +66,8 @@ class Draft:
 
     def to_json(self) -> dict[str, Any]:
         """The JSON form, read back by `from_json`: what one task hands to the next."""
-        return {**vars(self), "day": self.day.isoformat(), "fingerprint": self.fingerprint.to_json()}
+        content = {**vars(self), "day": self.day.isoformat(), "fingerprint": self.fingerprint.to_json()}
+        return {name: value for name, value in content.items() if name != "entries"}
 
     @classmethod
     def from_json(cls, content: Mapping[str, Any]) -> Draft:
