@@ -137,7 +137,7 @@ def run_one_by_one(configuration: Path, days: Sequence[date], master: str) -> tu
         )
         (outcome,) = run.run_days([day]).days
         seconds = {step.name: step.seconds for step in outcome.steps}
-        ingest_s = seconds["ingest"] + seconds["preprocess"] + seconds["publish events"]
+        ingest_s = seconds["ingest"] + seconds["preprocess"] + seconds["publish"]
         measured.append(DaySeconds(outcome.events or 0, ingest_s, seconds["statistics"]))
     spark.stop()
     return tuple(measured)

@@ -14,10 +14,10 @@ from benchmarks.workload_results import DayRun, WorkloadResult, result_of
 from cep_pipeline.cli.figures import format_seconds, times_as_fast
 
 STEPS: Mapping[str, Sequence[str]] = {
-    "ingesting": ("ingest", "preprocess", "publish events"),
+    "ingesting": ("ingest", "preprocess"),
     "statistics": ("statistics",),
     "plan": ("plan",),
-    "detection": (f"detect {PATTERN_SET}", f"publish {PATTERN_SET}"),
+    "detection": (f"detect {PATTERN_SET}", "publish"),
 }
 """Columns of the table of days, and the steps of a run that they are of."""
 

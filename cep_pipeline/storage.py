@@ -1,7 +1,7 @@
 """Storage, below events and warehouse: file systems, the Parquet files that tasks write, names of folders, digests.
 
 A task gets a `DataDirectory`, writes its file, and returns the path; the driver hands the paths of successful
-attempts to `StreamTables.publish_*`. A file that is never published is an orphan, removed by `cep maintain`.
+attempts to `StreamTables.draft_*`. A file that is never published is an orphan, removed by `cep maintain`.
 """
 
 from __future__ import annotations

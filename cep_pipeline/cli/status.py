@@ -72,7 +72,7 @@ def status(
         return
     for name in names:
         loaded = configuration.stream(name, data=data)
-        tables = warehouse.open_stream(name)
+        tables = warehouse.open_stream(name).pinned()
         stale = find_stale_days(loaded, tables)
         _print_days(console, name, tables, stale)
         decisions = tables.decisions()

@@ -67,7 +67,7 @@ def matches(
     pattern_set = pattern_set or (sets[0] if sets else None)
     if pattern_set is None:
         raise InputError(f"{config}: stream {name!r} has no pattern sets")
-    tables = configuration.open_warehouse().open_stream(name)
+    tables = configuration.open_warehouse().open_stream(name).pinned(("matches",))
     units = tables.matches_days()
     _check_name("pattern set", pattern_set, {*sets, *(unit.pattern_set for unit in units)})
     if pattern is not None:

@@ -1,15 +1,19 @@
-"""The warehouse: Iceberg tables of events, matches and records, published atomically, one writer a day.
+"""The warehouse: Iceberg tables of events, matches and records; a day is published at once, by one writer.
 
-A run takes the lease of a day, lets tasks write files, and publishes exactly the files that they return:
+A run takes the lease of a day, lets tasks write files, and publishes exactly the files that they return, in all tables
+together:
 
     tables = Warehouse.open("warehouse").stream(schema)
     with tables.day_lease(day, run_id=run_id) as lease:
         path = write_data_file(tables.events_directory(day, run_id=run_id).file(task=0), events, tables.events_schema)
-        tables.publish_events(day, [path], lease=lease, fingerprint=fingerprint, carry_out=carry_out)
+        draft = tables.draft_events(day, [path], run_id=run_id, fingerprint=fingerprint, carry_out=carry_out)
+        matches = tables.draft_matches("market", day, [matches_path], fingerprint=matches_fingerprint)
+        tables.publish(day, [draft.quarantine, draft.events, matches], lease=lease)
 
-A publication goes through these modules: `stream_tables` (what can be published), `leases` (one writer a day), `units`
-(records and fingerprints of what is published, and what is stale), `commits` (one commit a unit), `catalog` (the
-commit and the records in one transaction of the `database`). `stream_reader` reads what is published; `layout` says
+A publication goes through these modules: `stream_tables` (what can be published), `drafts` (what a run reads until
+then), `leases` (one writer a day), `units` (records and fingerprints of what is published, and what is stale),
+`commits` (the new snapshots of all tables), `catalog` (their pointers and the records in one transaction of the
+`database`). `stream_reader` reads what is published; `layout` says
 how it is stored, `records` and `fingerprints` what it means; `iceberg_tables` makes tables,
 `maintenance` removes what no table uses, `compaction` merges small files, `forgetting` erases events for good,
 `verification` checks what is published, and `relocation` makes a copied warehouse name its files by its new place.

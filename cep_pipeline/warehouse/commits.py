@@ -156,7 +156,7 @@ def replace_units(
     Parameters
     ----------
     units
-        Different ones of one stream, of one table or of several.
+        Different ones of one stream, of one table or of several; those without rows are left out.
     run_id
         The run, for readers of the tables' history.
     beside
@@ -168,7 +168,9 @@ def replace_units(
         A file is missing, is not under the table's location, does not fit its columns, or has rows of another unit.
     """
     tables = {name: catalog.load_table((stream, name)) for name in dict.fromkeys(one.table for one in units)}
-    found = [data_files(tables[one.table], one.unit, one.files) for one in units]
+    found = [
+        data_files(tables[one.table], one.unit, one.files) if one.entries is None else one.entries for one in units
+    ]
     make_durable(file.file_path for files in found for file in files)
     rows = [sum(file.record_count for file in files) for files in found]
 
@@ -190,12 +192,23 @@ def replace_units(
 
 @dataclass(frozen=True)
 class UnitFiles:
-    """A unit of a table and the files that are to be all of it; `fingerprint` is a digest for the table's history."""
+    """A unit of a table and the files that are to be all of it.
+
+    Parameters
+    ----------
+    table, unit, files
+        The table, the unit, and paths of files.
+    fingerprint
+        A digest for the table's history.
+    entries
+        What `data_files` said of these files; None: they have not been looked at.
+    """
 
     table: str
     unit: Unit
     files: Sequence[str]
     fingerprint: str = ""
+    entries: Sequence[DataFile] | None = None
 
 
 def data_files(table: Table, unit: Unit, paths: Sequence[str]) -> list[DataFile]:

@@ -5,13 +5,16 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import date
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from cep_pipeline.events.columns import DAY
 from cep_pipeline.warehouse.changes import EventsChange
 from cep_pipeline.warehouse.fingerprints import EventsFingerprint, MatchesFingerprint
 from cep_pipeline.warehouse.records import EventsFile, PublishedDay, StatisticsRecord
 from cep_pipeline.warehouse.units import UnitRecord
+
+if TYPE_CHECKING:
+    from pyiceberg.manifest import DataFile
 
 
 @dataclass(frozen=True)
@@ -26,6 +29,8 @@ class Draft:
         Files that no table names yet.
     fingerprint, carry_out, counts, same_events_as, changes
         What is recorded of the unit (`UnitRecord`).
+    entries
+        The files as a manifest names them, where this process has looked at them already.
     """
 
     table: str
@@ -37,6 +42,7 @@ class Draft:
     pattern_set: str = ""
     same_events_as: str = ""
     changes: Mapping[str, EventsChange] = field(default_factory=dict)
+    entries: tuple[DataFile, ...] | None = field(default=None, compare=False, repr=False)
 
     @property
     def unit(self) -> dict[str, str | date]:
@@ -65,7 +71,7 @@ class Draft:
         """The JSON form, read back by `from_json`: what one task hands to the next."""
         changes = {digest: change.to_json() for digest, change in self.changes.items()}
         plain = {"day": self.day.isoformat(), "fingerprint": self.fingerprint.to_json(), "changes": changes}
-        return {**vars(self), **plain}
+        return {name: value for name, value in {**vars(self), **plain}.items() if name != "entries"}
 
     @classmethod
     def from_json(cls, content: Mapping[str, Any]) -> Draft:

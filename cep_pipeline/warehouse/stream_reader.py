@@ -462,8 +462,8 @@ class StreamReader:
 
     def _records(self, table: str) -> Sequence[Row[Any]]:
         """The records of the units of a table, by pattern set and day."""
-        if self._pinned:
-            return self._pinned_records.get(table, ())
+        if table in self._pinned_records:
+            return self._pinned_records[table]
         return published_records(self.warehouse.database, self.name, table)
 
     def _table(self, name: str) -> Table:

@@ -161,7 +161,12 @@ class StreamTables(StreamReader):
             events.same_events_as,
             events.changes,
         )
-        return DraftedDay(events, quarantine, record, tuple(commits.in_stream_order(table, found)))
+        return DraftedDay(
+            replace(events, entries=tuple(found)),
+            replace(quarantine, entries=tuple(rejected)),
+            record,
+            tuple(commits.in_stream_order(table, found)),
+        )
 
     def draft_matches(
         self,
@@ -246,7 +251,9 @@ class StreamTables(StreamReader):
         from cep_pipeline.warehouse import commits
 
         self._check_lease(lease, day_unit(day))
-        units = [commits.UnitFiles(one.table, one.unit, one.files, one.fingerprint.digest) for one in drafts]
+        units = [
+            commits.UnitFiles(one.table, one.unit, one.files, one.fingerprint.digest, one.entries) for one in drafts
+        ]
         for found in statistics:
             row = row_of(replace(found, run_id=lease.run_id, recorded_at=self._now()))
             unit: dict[str, str | date] = {"pattern_set": found.pattern_set, DAY: day}

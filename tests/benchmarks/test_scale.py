@@ -12,7 +12,7 @@ from benchmarks.scale_page import scale_sections
 
 LARGE = Measured(
     EVENTS, 80_000_000, 1, 1, 80_000_000, 4_000_000, 80, 800.0, 1_300.0, 900_000, 500_000, 1_500_000, 240,
-    200_000, 1_200_000_000, {"detect market": 90.0, "publish events": 3.0, "publish market": 5.0},
+    200_000, 1_200_000_000, {"detect market": 90.0, "publish": 8.0},
 )  # fmt: skip
 SMALL = replace(
     LARGE, size=0, events=0, matches=0, slices=6, processor_s=20.0, driver_kb=400_000, files=40, metadata_bytes=90_000,

@@ -66,7 +66,7 @@ def run(command: str, folder: Path) -> Done:
 
 VARYING = (
     (re.compile(r"\d{8}T\d{6}-[0-9a-f]{6}"), "RUN"),
-    (re.compile(r"((?:ingest|preprocess|publish \w+|statistics|plan|detect \w+|took)) \d+\.\d"), r"\1 N"),
+    (re.compile(r"((?:ingest|preprocess|publish|statistics|plan|detect \w+|took)) \d+\.\d"), r"\1 N"),
     (re.compile(r"[─ ]+"), " "),
 )
 
@@ -215,6 +215,20 @@ def test_every_engine_answers_the_questions_of_the_page(
         assert printed == plain(said)
     if engine == "Polars":
         assert found["matches"].height == len(tables["matches"])
+
+
+def test_all_tables_are_opened_at_one_moment(
+    project: tuple[Path, list[tuple[str, str, Done]]], tables: dict[str, list[dict[str, Any]]]
+) -> None:
+    folder, _ = project
+    (block,) = (block for block in blocks("tables.md", "python") if block.heading == "All tables at one moment")
+    found: dict[str, Any] = {}
+    with chdir(folder):
+        exec(compile(block.text, "tables.md, All tables at one moment", "exec"), found)
+    bound = {one["seq"] for row in found["matches"].to_pylist() for one in row["bindings"]}
+    assert bound and bound <= set(found["events"].column("seq").to_pylist())
+    known = Warehouse.open(folder / "warehouse").open_stream("cold_rooms").snapshots
+    assert {name: found["snapshots"][name] for name in known} == {name: number for name, (number, _) in known.items()}
 
 
 def as_iceberg_tables(folder: Path) -> tuple[dict[str, Any], str]:

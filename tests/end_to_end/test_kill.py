@@ -1,4 +1,4 @@
-"""`cep run` is killed at many moments: every day is as it was or new, in all of its tables, for every reader."""
+"""`cep run` is killed at many moments: each day is as it was or new, in all tables, also for who reads meanwhile."""
 
 from __future__ import annotations
 
@@ -167,7 +167,7 @@ def check_kill(
         with ThreadPoolExecutor(1) as pool, reading_all_the_time(pool, tables, old, new):
             reached = run.wait_for_new_files(*moment)
             time.sleep(delay_s)
-        killed = run.process.poll() is None
+            killed = run.process.poll() is None
     finally:
         run.kill()
     assert reached, f"the run ended before {moment}: {run.log()}"

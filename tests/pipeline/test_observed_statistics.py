@@ -103,7 +103,7 @@ def test_what_cannot_be_read_is_said_and_left_out(content: object, caplog: pytes
     assert f"observed on {MONDAY}: " in caplog.text
 
 
-def test_a_run_that_dies_while_it_publishes_what_was_observed_detects_the_day_again(project: Project) -> None:
+def test_a_run_that_dies_before_it_publishes_changes_nothing_and_detects_the_day_again(project: Project) -> None:
     project.run().run_days([MONDAY])
     rows = [f"{minute // 60:02}:{minute % 60:02}:00,{'AB'[minute % 2]},{minute % 89}" for minute in range(0, 1440, 3)]
     project.write_day(MONDAY, rows)
@@ -112,8 +112,10 @@ def test_a_run_that_dies_while_it_publishes_what_was_observed_detects_the_day_ag
     class Killed(Exception):
         """What a kill is to the test."""
 
-    with mock.patch.object(StreamTables, "publish_observed", side_effect=Killed), pytest.raises(Killed):
+    before = published(project.tables()), project.tables().statistics("all")
+    with mock.patch.object(StreamTables, "publish", side_effect=Killed), pytest.raises(Killed):
         project.run().run_days([MONDAY])
+    assert (published(project.tables()), project.tables().statistics("all")) == before
     project.run().run_days([MONDAY])
     (observed,), (undisturbed,) = (project.tables(name).statistics("all") for name in ("warehouse", "undisturbed"))
     assert observed.observed == undisturbed.observed is not None

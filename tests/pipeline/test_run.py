@@ -118,6 +118,7 @@ def test_days_before_one_whose_detection_fails_are_done_all_the_same(
         WEDNESDAY: "failed",
     }
     assert {unit.final_day for unit in project.tables().matches_days()} == {MONDAY, TUESDAY}
+    assert [day.day for day in project.tables().days()] == [MONDAY, TUESDAY], "nothing of a day is published before all"
 
 
 def test_a_second_run_has_nothing_to_do_and_a_redone_day_is_the_same(project: Project) -> None:

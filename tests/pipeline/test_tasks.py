@@ -107,6 +107,23 @@ def test_a_day_that_will_not_come_is_not_waited_for(
     assert [day.day for day in project.run().run_stale().days] == [TUESDAY], "it is redone when its day before comes"
 
 
+def test_events_that_are_not_published_are_in_no_match(project: Project, monkeypatch: pytest.MonkeyPatch) -> None:
+    task = day_task(project, MONDAY)
+    for step in STEPS[:4]:
+        run_task(step.name, task, lambda: project.spark)
+    assert project.tables().days() == [] and project.tables().statistics("all") == []
+    monkeypatch.setattr("cep_pipeline.pipeline.tasks.LIVES_S", 0.0)
+    run_day(project, TUESDAY)
+    tables = project.tables()
+    bound = {one["seq"] for row in tables.read_matches("all").to_pylist() for one in row["bindings"]}
+    assert bound and bound <= set(tables.read_events()["seq"].to_pylist())
+    for step in STEPS[4:]:
+        run_task(step.name, task, lambda: project.spark)
+    project.run().run_stale()
+    project.run(warehouse="run").run_days(DAYS[:2])
+    assert published(tables) == published(project.tables("run"))
+
+
 def test_a_step_without_the_one_before_says_so(project: Project) -> None:
     with pytest.raises(InputError, match="run the day again from the step ingest"):
         run_task("validate", day_task(project, MONDAY))

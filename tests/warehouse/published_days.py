@@ -93,8 +93,9 @@ def publish_day(
         fingerprint = fingerprint_of(tables, day, list(prices))
         files = write_events(tables, day, prices, run_id=run_id, parts=parts) if prices else []
         after = carry_out if carry_out is not None else ({"last": prices[-1]} if prices else tables.carry_in(day))
-        tables.publish_quarantine(day, [], lease=lease, fingerprint=fingerprint)
-        return tables.publish_events(day, files, lease=lease, fingerprint=fingerprint, carry_out=after)
+        draft = tables.draft_events(day, files, run_id=run_id, fingerprint=fingerprint, carry_out=after)
+        tables.publish(day, [draft.quarantine, draft.events], lease=lease)
+        return next(entry for entry in tables.days() if entry.day == day)
 
 
 def matches_of(pattern_set: str, day: date, ids: Sequence[str], *, pattern: str = "rise") -> pa.Table:
