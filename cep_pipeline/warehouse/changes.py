@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from itertools import pairwise
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
@@ -19,13 +19,12 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from cep_pipeline.detection.output_policy import has_output_policy
 from cep_pipeline.events.columns import DAY, SEQ, TIMESTAMP
 from cep_pipeline.events.type_spells import spells_in, type_attribute_in
-from cep_pipeline.patterns.pattern import Pattern, Strategy
-from cep_pipeline.slices.events_input import columns_of
-from cep_pipeline.slices.ownership import look_back
 from cep_pipeline.storage import conform, names_in_file, open_filesystem, storage_errors
+
+if TYPE_CHECKING:
+    from cep_pipeline.patterns.pattern import Pattern
 
 Array = npt.NDArray[Any]
 
@@ -261,6 +260,10 @@ class ReadBefore:
         A pattern reads events of its types in the look-back before the day. Bindings and ids hold positions in the
         day, so a match with an event of the earlier day is touched where positions have changed.
         """
+        from cep_pipeline.detection.output_policy import has_output_policy
+        from cep_pipeline.slices.events_input import columns_of
+        from cep_pipeline.slices.ownership import look_back
+
         anything = change.last_us()
         if anything is None:
             return ""
@@ -283,6 +286,8 @@ class ReadBefore:
 
 def _types_read(pattern: Pattern) -> frozenset[str] | None:
     """Return the types of event on which matches of a pattern depend, None: on any event."""
+    from cep_pipeline.patterns.pattern import Strategy
+
     types = {variable.event_type for clause in pattern.clauses for variable in (*clause.positive, *clause.negated)}
     contiguous = pattern.strategy in (Strategy.STRICT_CONTIGUITY, Strategy.PARTITION_CONTIGUITY)
     return None if contiguous or pattern.base_type in types else frozenset(types)

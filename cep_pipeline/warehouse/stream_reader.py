@@ -21,7 +21,6 @@ from cep_pipeline.events.columns import DAY
 from cep_pipeline.events.erasure import Erasure
 from cep_pipeline.events.raw_files import RawFile
 from cep_pipeline.events.timestamps import day_bounds
-from cep_pipeline.slices.ownership import waits_for_later_events
 from cep_pipeline.storage import read_data_file
 from cep_pipeline.warehouse.changes import ReadBefore
 from cep_pipeline.warehouse.database import CURRENT_PLANS
@@ -387,6 +386,7 @@ class StreamReader:
         Only what follows from what is published now: redoing a day may change its carry-out and so make the next day
         stale, or leave it and stop the cascade. Redo the earliest, then ask again.
         """
+        from cep_pipeline.slices.ownership import waits_for_later_events
 
         def read_before(pattern_set: str, day: date, before: date, earlier: date) -> ReadBefore | None:
             chosen = patterns.get(pattern_set)
