@@ -15,6 +15,7 @@ from pydantic import ConfigDict, Field, field_validator
 
 from cep_pipeline.documents import Document, checked, line_at, load_document, one_of
 from cep_pipeline.errors import InputError
+from cep_pipeline.guarded import read_text
 from cep_pipeline.storage import reach_object_stores
 
 if TYPE_CHECKING:
@@ -735,12 +736,7 @@ def read_patterns(file: Path, schema: StreamSchema, parameters: dict[str, Any]) 
     """
     from cep_pipeline.language.parser import parse_patterns
 
-    try:
-        text = file.read_text(encoding="utf-8")
-    except FileNotFoundError:
-        raise InputError(f"{file}: no such pattern file") from None
-    except (OSError, UnicodeDecodeError) as error:
-        raise InputError(f"{file}: the pattern file cannot be read: {error}") from error
+    text = read_text(file, "pattern file")
     patterns = tuple(parse_patterns(text, schema, params=parameters, source=str(file)))
     if not patterns:
         raise InputError(f"{file}: no pattern in it; a statement begins with NAME or PATTERN")
