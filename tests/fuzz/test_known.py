@@ -21,7 +21,8 @@ from cep_pipeline.errors import InputError
 from cep_pipeline.events.event_files import load_events, stream_events
 from cep_pipeline.guarded import parse_json
 from cep_pipeline.statistics.versioned import inflated
-from tests.fuzz.mutations import refused
+from tests.cli.command_line import cep as command
+from tests.fuzz.mutations import refused, watchdog
 from tests.fuzz.test_fuzz import (
     FILES,
     KINDS,
@@ -67,6 +68,7 @@ CASES: list[tuple[str, Place, Any, str]] = [
     ("plan", ("patterns", 0, "clauses", 0, "comparisons", 0, "chosen"), [], "some sides, not 0"),
     ("plan", ("patterns", 0, "clauses", 0, "comparisons", 0, "step"), 9, "which the plan does not have"),
     ("plan", (*STEP, "rate_per_s"), -1.0, "a rate is finite and not negative"),
+    ("plan", (*STEP, "conditions", 0, "correction"), -2.0, "a correction is finite and not negative"),
     ("plan", (*STEP, "ln_made"), 1e300, r"steps\[1\]\.ln_made: the number is too large"),
     ("plan", (*STEP, "conditions"), 3, r"steps\[1\]\.conditions"),
     ("plan", ("sharing",), "all", "sharing"),
@@ -348,3 +350,28 @@ def test_the_good_ones_are_good(tmp_path: Path) -> None:
             path = tmp_path / f"good{file.suffix}"
             path.write_bytes(data)
             assert refused(lambda path=path, file=file: file.read(path)) is None, kind  # type: ignore[misc]
+
+
+@pytest.mark.parametrize("name", ["aliases.yaml", "merge_keys.yaml", "cycle.yaml", "deep_flow.yaml", "digits.yaml"])
+def test_a_command_refuses_a_configuration_at_once(name: str, tmp_path: Path) -> None:
+    """546 bytes once kept every command busy for minutes."""
+    bomb = Path(__file__).parent / "corpus" / "schema" / name
+    (tmp_path / "pipeline.yaml").write_bytes(bomb.read_bytes())
+    with watchdog():
+        for arguments in (("status",), ("matches",), ("run",), ("plan",)):
+            done = command(*arguments, folder=tmp_path)
+            assert done.code == 2
+            assert "pipeline.yaml:" in done.error
+
+
+def test_a_command_refuses_a_damaged_plan_and_a_damaged_compressed_file(tmp_path: Path) -> None:
+    (tmp_path / "plan.json").write_text(json.dumps(put(good_documents("plan")[0], ("alpha",), "much")))
+    done = command("explain", "--plan", "plan.json", folder=tmp_path)
+    assert done.code == 2
+    assert "plan.json: no plan: alpha: " in done.error
+    table, _ = graph()
+    count = table.column("count").to_pylist()
+    pq.write_table(table.set_column(3, "count", pa.array(["NaN", *count[1:]])), tmp_path / "m.parquet")
+    done = command("expand", "m.parquet", folder=tmp_path)
+    assert done.code == 2
+    assert "'NaN' is no number of matches" in done.error
