@@ -308,6 +308,26 @@ def test_a_ready_file_that_is_none_is_refused(name: str, tmp_path: Path) -> None
             read(SCHEMA, [path])
 
 
+def test_times_that_python_does_not_know_are_rejected(tmp_path: Path) -> None:
+    stamps = [-(2**62), 2**62, 0, 10**17]
+    table = pa.table(
+        {"at": pa.array(stamps, pa.timestamp("us", "UTC")), "kind": ["A"] * 4, "x": [1.0] * 4, "n": [1] * 4}
+    )
+    pq.write_table(table, tmp_path / "x.parquet")
+    found = load_events(raw_schema("parquet"), [tmp_path / "x.parquet"])
+    assert (found.events.num_rows, found.rejected) == (2, 2)
+    assert "is no timestamp" in found.notes[0]
+
+
+def test_text_of_a_raw_parquet_file_that_is_no_unicode_is_told(tmp_path: Path) -> None:
+    kinds = pa.StringArray.from_buffers(1, pa.py_buffer(np.array([0, 2], np.int32)), pa.py_buffer(b"\xff\xfe"))
+    stamps = pa.array([0], pa.timestamp("us", "UTC"))
+    table = pa.table({"at": stamps, "kind": kinds, "x": [1.0], "n": [1]})
+    pq.write_table(table, tmp_path / "x.parquet")
+    with pytest.raises(InputError, match=r"x\.parquet: the file is truncated or corrupt"):
+        load_events(raw_schema("parquet"), [tmp_path / "x.parquet"])
+
+
 HEAD, ROW = b"at,kind,x,n\n", b"2024-03-04T10:00:00Z,A,1,2\n"
 RAW: dict[str, tuple[bytes, int]] = {
     "zero bytes": (HEAD + ROW + b"\0\0\0\n" + ROW, 2),
