@@ -85,7 +85,7 @@ def values_of(path: Path, what: str, root: yaml.Node | None) -> Any:
 
 def _no_yaml(path: Path, what: str, text: str, error: yaml.YAMLError) -> InputError:
     mark = getattr(error, "problem_mark", None)
-    if isinstance(error, _RepeatedKey):
+    if mark is not None and isinstance(error, _RepeatedKey):
         return InputError(f"{path}:{mark.line + 1}: {error.problem}")
     position = getattr(error, "position", None)  # of a character that YAML does not know
     place = ""
@@ -113,14 +113,14 @@ class _Loader(yaml.SafeLoader):
         """Read a node; a text that would be too large, too deep or without an end is refused."""
         event = self.peek_event()  # type: ignore[no-untyped-call]
         if isinstance(event, yaml.AliasEvent):
-            node = super().compose_node(parent, index)  # type: ignore[no-untyped-call]
+            node = super().compose_node(parent, index)
             if id(node) not in self._measured:
                 raise _refused(f"*{event.anchor} stands within what it names, so it would contain itself", event)
             return node
         self._open += 1
         if self._open > MOST_DEPTH:
             raise _refused(f"it nests more than {MOST_DEPTH} mappings and lists; write it flatter", event)
-        node = super().compose_node(parent, index)  # type: ignore[no-untyped-call]
+        node = super().compose_node(parent, index)
         self._open -= 1
         below = [self._measured[id(child)] for child in _children(node)]
         size = 1 + sum(nodes for nodes, _ in below)
@@ -139,14 +139,14 @@ class _Loader(yaml.SafeLoader):
         try:
             if node.tag.endswith((":int", ":float")) and len(node.value) > MOST_DIGITS:
                 raise ValueError(f"a number has at most {MOST_DIGITS} characters, this one has {len(node.value):,}")
-            return super().construct_object(node, deep)  # type: ignore[no-untyped-call]
+            return super().construct_object(node, deep)
         except (ValueError, OverflowError) as error:
             raise yaml.constructor.ConstructorError(
                 None, None, f"a value cannot be read: {error}; write text in quotes", node.start_mark
             ) from error
 
 
-def _refused(problem: str, event: yaml.Event) -> yaml.YAMLError:
+def _refused(problem: str, event: Any) -> yaml.YAMLError:
     return yaml.composer.ComposerError(None, None, problem, event.start_mark)
 
 

@@ -121,7 +121,7 @@ class Carry:
                 "redo the days before with this version"
             )
         values = tuple[int | float | Literal["NaN", "Infinity", "-Infinity"], ...]
-        form = form_of({"version": int, "last_values": Mapping[str, Mapping[str, values]]})  # type: ignore[valid-type]
+        form = form_of({"version": int, "last_values": Mapping[str, Mapping[str, values]]})
         check_form(form, document, "no carry-in", "the carry-in of a day", "redo the days before")
         return cls(
             {

@@ -14,7 +14,7 @@ import pyarrow.parquet as pq
 
 from cep_pipeline.errors import InputError
 from cep_pipeline.events.raw_files import SourceFile, open_raw, readable
-from cep_pipeline.events.raw_rows import FilePart, RawBlock
+from cep_pipeline.events.raw_rows import FilePart, RawBlock, plain
 from cep_pipeline.events.source import SourceLayout
 
 BLOCK_ROWS = 262_144
@@ -110,6 +110,7 @@ class ParquetReader:
                 for batch in self._file.iter_batches(
                     BLOCK_ROWS, row_groups=[part.index], columns=list(self._source.listed), use_threads=False
                 ):
+                    batch.validate(full=True)  # text that is no UTF-8
                     columns = {name: _plain(batch.column(name)) for name in self._source.listed}
                     yield RawBlock(columns, first + np.arange(batch.num_rows, dtype=np.int64), _RowText(columns))
                     first += batch.num_rows
@@ -120,7 +121,7 @@ class _RowText:
     columns: dict[str, pa.Array]
 
     def __call__(self, index: int) -> str:
-        row = {name: values[index].as_py() for name, values in self.columns.items()}
+        row = {name: plain(values[index]) for name, values in self.columns.items()}
         return json.dumps(row, default=str, ensure_ascii=False)
 
 
@@ -131,7 +132,10 @@ def _plain(column: pa.Array) -> pa.Array:
 def _dates(statistics: pq.Statistics | None) -> tuple[date, date] | None:
     if statistics is None or not statistics.has_min_max:
         return None
-    low, high = statistics.min, statistics.max
+    try:
+        low, high = statistics.min, statistics.max
+    except (ValueError, OverflowError):  # beyond the years that Python knows
+        return None
     if not isinstance(low, date) or not isinstance(high, date):
         return None
     day = timedelta(days=1)

@@ -5,12 +5,23 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import date
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
 
 from cep_pipeline.events.columns import QUARANTINE_SCHEMA
 from cep_pipeline.events.raw_files import Period
+
+
+def plain(value: pa.Scalar) -> Any:
+    """A value of a raw file as Python has it; one that Python cannot hold, such as the year 200,000, is text."""
+    try:
+        return value.as_py()
+    except (ValueError, OverflowError):
+        if pa.types.is_string(value.type) or pa.types.is_large_string(value.type):
+            return value.as_buffer().to_pybytes().decode("utf-8", "backslashreplace")
+        return f"{getattr(value, 'value', 'a value')} as {value.type}"
 
 
 @dataclass(frozen=True)

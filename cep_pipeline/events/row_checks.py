@@ -16,7 +16,7 @@ from cep_pipeline.events.casting import as_mask, cast_checked_to
 from cep_pipeline.events.columns import ARROW_TYPES, TIMESTAMP
 from cep_pipeline.events.erasure import drop_erased
 from cep_pipeline.events.raw_files import Period
-from cep_pipeline.events.raw_rows import RawBlock, RejectedRow
+from cep_pipeline.events.raw_rows import RawBlock, RejectedRow, plain
 from cep_pipeline.events.schema import StreamSchema
 from cep_pipeline.events.timestamps import read_timestamps
 from cep_pipeline.patterns.expressions import ValueType
@@ -160,5 +160,5 @@ def _outside(local_day: np.ndarray, period: Period) -> np.ndarray:
 
 
 def _quoted(value: pa.Scalar) -> str:
-    text = repr(value.as_py()) if pa.types.is_string(value.type) else str(value.as_py())
+    text = repr(plain(value)) if pa.types.is_string(value.type) else str(plain(value))
     return text if len(text) <= _LONGEST_QUOTED else f"{text[:_LONGEST_QUOTED]}…"

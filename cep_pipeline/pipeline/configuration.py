@@ -15,6 +15,7 @@ from pydantic import ConfigDict, Field, field_validator
 
 from cep_pipeline.documents import Document, checked, line_at, load_document, one_of
 from cep_pipeline.errors import InputError
+from cep_pipeline.guarded import MOST_DIGITS, read_text
 from cep_pipeline.storage import keep_free, reach_object_stores
 
 if TYPE_CHECKING:
@@ -902,6 +903,10 @@ def _set_in(settings: Document) -> dict[str, Any]:
     return settings.model_dump(exclude_unset=True)
 
 
+MOST_PARAMETER_BYTES = 64 << 20
+"""Size of a file with the values of a parameter."""
+
+
 def read_patterns(file: Path, schema: StreamSchema, parameters: dict[str, Any]) -> tuple[Pattern, ...]:
     """Parse a pattern file.
 
@@ -914,12 +919,7 @@ def read_patterns(file: Path, schema: StreamSchema, parameters: dict[str, Any]) 
     """
     from cep_pipeline.language.parser import parse_patterns
 
-    try:
-        text = file.read_text(encoding="utf-8")
-    except FileNotFoundError:
-        raise InputError(f"{file}: no such pattern file") from None
-    except (OSError, UnicodeDecodeError) as error:
-        raise InputError(f"{file}: the pattern file cannot be read: {error}") from error
+    text = read_text(file, "pattern file")
     patterns = tuple(parse_patterns(text, schema, params=parameters, source=str(file)))
     if not patterns:
         raise InputError(f"{file}: no pattern in it; a statement begins with NAME or PATTERN")
@@ -938,10 +938,7 @@ def read_parameter(value: str, folder: Path) -> list[Any]:
     """
     if value.startswith("@"):
         file = folder / value[1:]
-        try:
-            parts = file.read_text(encoding="utf-8").splitlines()
-        except (OSError, UnicodeDecodeError) as error:
-            raise InputError(f"{file}: the parameter file cannot be read: {error}") from error
+        parts = read_text(file, "parameter file", MOST_PARAMETER_BYTES).splitlines()
     else:
         parts = value.split(",")
     return [_parameter_value(part.strip()) for part in parts if part.strip()]
@@ -957,6 +954,8 @@ def _parameter_value(text: str) -> int | float | bool | str:
     if text.lower() in ("true", "false"):
         return text.lower() == "true"
     if _INTEGER.fullmatch(text):
+        if len(text) > MOST_DIGITS:
+            raise InputError(f"a parameter is a number of {len(text):,} digits: write it in quotes if it is text")
         return int(text)
     return float(text) if _NUMBER.fullmatch(text) else text
 

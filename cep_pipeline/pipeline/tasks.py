@@ -26,6 +26,7 @@ import pyarrow.fs as pafs
 
 from cep_pipeline.errors import NOT_RETRIED, CepError, DataError, InputError
 from cep_pipeline.events.staged_day import StagedDay
+from cep_pipeline.guarded import brief
 from cep_pipeline.pipeline.configuration import Configuration
 from cep_pipeline.pipeline.day import STEPS, Step, do_step, record_failure, record_run, step_of
 from cep_pipeline.pipeline.day_work import DayWork, DetectedDay, SilentObserver
@@ -179,6 +180,23 @@ class _Handover:
                 f"{self.location}/{name}.json is not there: an earlier step of this run has not been done, or the run "
                 "has ended and was tidied up; run the day again from the step ingest"
             ) from error
+        except (OSError, ValueError, RecursionError) as error:
+            raise self._damaged(name, error) from error
+
+    def _damaged(self, name: str, error: Exception) -> InputError:
+        return InputError(
+            f"{self.location}/{name}.json is damaged: {brief(error)}; run the day again from the step ingest"
+        )
+
+    @contextmanager
+    def _reading(self, name: str) -> Iterator[None]:
+        """A handover that lacks something, or holds something else, is told with its file."""
+        try:
+            yield
+        except CepError:
+            raise
+        except (KeyError, TypeError, ValueError, AttributeError, IndexError) as error:
+            raise self._damaged(name, error) from error
 
     def hand_on(self, work: DayWork, step: Step) -> None:
         """Write what a step has made, and that it is done."""
@@ -196,23 +214,27 @@ class _Handover:
     def take_over(self, work: DayWork, step: Step) -> None:
         """Read what the steps before have made into the work of a step."""
         before = self.read(DONE, {"started": work.started.isoformat(), "steps": []})
-        work.started = datetime.fromisoformat(before["started"])
-        work.lease_wait_s += before.get("lease_wait_s", 0.0)
-        work.steps += [RunStep(*one) for one in before["steps"]]
+        with self._reading(DONE):
+            work.started = datetime.fromisoformat(before["started"])
+            work.lease_wait_s += before.get("lease_wait_s", 0.0)
+            work.steps += [RunStep(*one) for one in before["steps"]]
         # The record of the run, which the last step writes, is of all that was made.
         made = {name for earlier in STEPS[:-1] for name in earlier.gives}
         for name in made if step is STEPS[-1] else step.takes:
             _, take = _DOCUMENTS[name]
-            take(work, self.read(name))
+            content = self.read(name)
+            with self._reading(name):
+                take(work, content)
 
     def take_over_before(self, work: DayWork, day: date, *, statistics: bool) -> None:
         """Read the draft of an earlier day that is on its way, unless another run has published the day since."""
         content = self.read("drafted", {})
         published = next((record for record in work.tables.days() if record.day == day), None)
-        if content and (published is None or published.published_at.timestamp() < content["made_at"]):
-            _take_drafted(work, content)
-            for row in self.read("statistics", []) if statistics else ():
-                _take_statistics(work, [row])
+        with self._reading("drafted"):
+            if content and (published is None or published.published_at.timestamp() < content["made_at"]):
+                _take_drafted(work, content)
+                for row in self.read("statistics", []) if statistics else ():
+                    _take_statistics(work, [row])
 
 
 def _take_staged(work: DayWork, content: Mapping[str, Any]) -> None:

@@ -34,6 +34,10 @@ class TestedCondition:
     agreement: bool = False
     correction: float | None = None
 
+    def __post_init__(self) -> None:
+        if self.correction is not None and not 0 <= self.correction < math.inf:
+            raise ValueError(f"{self.text!r}: a correction is finite and not negative, unlike {self.correction}")
+
 
 @dataclass(frozen=True, slots=True)
 class PlanStep:

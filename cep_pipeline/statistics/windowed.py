@@ -18,7 +18,7 @@ import numpy as np
 from cep_pipeline.errors import InputError
 from cep_pipeline.guarded import brief
 from cep_pipeline.patterns.pattern import Pattern, Window
-from cep_pipeline.statistics.joint import DEPENDENT_FACTOR, split_joints
+from cep_pipeline.statistics.joint import DEPENDENT_FACTOR, check_key, split_joints
 from cep_pipeline.statistics.samples import ScopeKeys, Terms
 from cep_pipeline.statistics.sliding_window import Estimate, SeveralSums, SlidingWindow, Sums
 from cep_pipeline.statistics.snapshot import (
@@ -557,6 +557,8 @@ class WindowedStatistics:
             window = Window(*content["window"])
             scopes = [ScopeKeys(key, tuple(asked), frozenset(orders)) for key, asked, orders in content["scopes"]]
             conditions = [condition for scope in scopes for condition in scope.conditions]
+            for key in conditions:
+                check_key(key)
             for keys in (content["leaves"], [scope.key for scope in scopes], conditions):
                 if len(set(keys)) != len(keys):
                     raise ValueError("it measures something twice")

@@ -21,7 +21,8 @@ from cep_pipeline.errors import InputError
 from cep_pipeline.events.event_files import load_events, stream_events
 from cep_pipeline.guarded import parse_json
 from cep_pipeline.statistics.versioned import inflated
-from tests.fuzz.mutations import refused
+from tests.cli.command_line import cep as command
+from tests.fuzz.mutations import refused, watchdog
 from tests.fuzz.test_fuzz import (
     FILES,
     KINDS,
@@ -67,6 +68,7 @@ CASES: list[tuple[str, Place, Any, str]] = [
     ("plan", ("patterns", 0, "clauses", 0, "comparisons", 0, "chosen"), [], "some sides, not 0"),
     ("plan", ("patterns", 0, "clauses", 0, "comparisons", 0, "step"), 9, "which the plan does not have"),
     ("plan", (*STEP, "rate_per_s"), -1.0, "a rate is finite and not negative"),
+    ("plan", (*STEP, "conditions", 0, "correction"), -2.0, "a correction is finite and not negative"),
     ("plan", (*STEP, "ln_made"), 1e300, r"steps\[1\]\.ln_made: the number is too large"),
     ("plan", (*STEP, "conditions"), 3, r"steps\[1\]\.conditions"),
     ("plan", ("sharing",), "all", "sharing"),
@@ -306,6 +308,26 @@ def test_a_ready_file_that_is_none_is_refused(name: str, tmp_path: Path) -> None
             read(SCHEMA, [path])
 
 
+def test_times_that_python_does_not_know_are_rejected(tmp_path: Path) -> None:
+    stamps = [-(2**62), 2**62, 0, 10**17]
+    table = pa.table(
+        {"at": pa.array(stamps, pa.timestamp("us", "UTC")), "kind": ["A"] * 4, "x": [1.0] * 4, "n": [1] * 4}
+    )
+    pq.write_table(table, tmp_path / "x.parquet")
+    found = load_events(raw_schema("parquet"), [tmp_path / "x.parquet"])
+    assert (found.events.num_rows, found.rejected) == (2, 2)
+    assert "is no timestamp" in found.notes[0]
+
+
+def test_text_of_a_raw_parquet_file_that_is_no_unicode_is_told(tmp_path: Path) -> None:
+    kinds = pa.StringArray.from_buffers(1, pa.py_buffer(np.array([0, 2], np.int32)), pa.py_buffer(b"\xff\xfe"))
+    stamps = pa.array([0], pa.timestamp("us", "UTC"))
+    table = pa.table({"at": stamps, "kind": kinds, "x": [1.0], "n": [1]})
+    pq.write_table(table, tmp_path / "x.parquet")
+    with pytest.raises(InputError, match=r"x\.parquet: the file is truncated or corrupt"):
+        load_events(raw_schema("parquet"), [tmp_path / "x.parquet"])
+
+
 HEAD, ROW = b"at,kind,x,n\n", b"2024-03-04T10:00:00Z,A,1,2\n"
 RAW: dict[str, tuple[bytes, int]] = {
     "zero bytes": (HEAD + ROW + b"\0\0\0\n" + ROW, 2),
@@ -348,3 +370,28 @@ def test_the_good_ones_are_good(tmp_path: Path) -> None:
             path = tmp_path / f"good{file.suffix}"
             path.write_bytes(data)
             assert refused(lambda path=path, file=file: file.read(path)) is None, kind  # type: ignore[misc]
+
+
+@pytest.mark.parametrize("name", ["aliases.yaml", "merge_keys.yaml", "cycle.yaml", "deep_flow.yaml", "digits.yaml"])
+def test_a_command_refuses_a_configuration_at_once(name: str, tmp_path: Path) -> None:
+    """546 bytes once kept every command busy for minutes."""
+    bomb = Path(__file__).parent / "corpus" / "schema" / name
+    (tmp_path / "pipeline.yaml").write_bytes(bomb.read_bytes())
+    with watchdog():
+        for arguments in (("status",), ("matches",), ("run",), ("plan",)):
+            done = command(*arguments, folder=tmp_path)
+            assert done.code == 2
+            assert "pipeline.yaml:" in done.error
+
+
+def test_a_command_refuses_a_damaged_plan_and_a_damaged_compressed_file(tmp_path: Path) -> None:
+    (tmp_path / "plan.json").write_text(json.dumps(put(good_documents("plan")[0], ("alpha",), "much")))
+    done = command("explain", "--plan", "plan.json", folder=tmp_path)
+    assert done.code == 2
+    assert "plan.json: no plan: alpha: " in done.error
+    table, _ = graph()
+    count = table.column("count").to_pylist()
+    pq.write_table(table.set_column(3, "count", pa.array(["NaN", *count[1:]])), tmp_path / "m.parquet")
+    done = command("expand", "m.parquet", folder=tmp_path)
+    assert done.code == 2
+    assert "'NaN' is no number of matches" in done.error

@@ -213,3 +213,11 @@ def test_a_decision_function_is_made_with_the_settings_that_it_has() -> None:
     by_threshold = AdaptationSettings(decision="constant_threshold", threshold=0.25)
     assert by_threshold.function() == ConstantThreshold(0.25)
     assert by_threshold.decisive() == {"threshold": 0.25}
+
+
+def test_a_parameter_of_thousands_of_digits_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match="a number of 5,000 digits"):
+        read_parameter("9" * 5000, tmp_path)
+    assert read_parameter(f"'{'9' * 5000}'", tmp_path) == ["9" * 5000]
+    with pytest.raises(InputError, match="no such parameter file"):
+        read_parameter("@none.txt", tmp_path)

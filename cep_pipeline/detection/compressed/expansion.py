@@ -31,6 +31,7 @@ from cep_pipeline.errors import InputError
 from cep_pipeline.events.columns import ARROW_TYPES
 from cep_pipeline.expressions.columns import Array
 from cep_pipeline.expressions.lists import ranges
+from cep_pipeline.guarded import brief
 from cep_pipeline.patterns.pattern import Pattern
 from cep_pipeline.slices.events_input import attributes_returned
 from cep_pipeline.slices.prepared import PreparedEvents
@@ -405,12 +406,18 @@ def _read(data: bytes) -> MatchesOfEvent:
 
 
 def _fits(found: pa.DataType, wanted: pa.DataType) -> bool:
-    """Return whether values are those of an attribute; text may be encoded as a dictionary, a list be any list."""
-    if pa.types.is_dictionary(found):
+    """Return whether values can be those of an attribute: of any width, text also encoded as a dictionary."""
+    kinds = pa.types
+    if kinds.is_dictionary(found):
         found = found.value_type
-    if pa.types.is_nested(wanted):
-        return pa.types.is_list(found) or pa.types.is_large_list(found)
-    return bool(found == wanted or (pa.types.is_string(wanted) and pa.types.is_large_string(found)))
+    if kinds.is_nested(wanted):
+        is_list = kinds.is_list(found) or kinds.is_large_list(found)
+        return bool(is_list and _fits(found.value_type, wanted.value_type))
+    if kinds.is_string(wanted):
+        return bool(kinds.is_string(found) or kinds.is_large_string(found) or kinds.is_string_view(found))
+    if kinds.is_floating(wanted):
+        return bool(kinds.is_floating(found) or kinds.is_integer(found))
+    return bool(kinds.is_integer(found) if kinds.is_integer(wanted) else found == wanted)
 
 
 def _other_number(said: int, found: int) -> InputError:
@@ -464,7 +471,10 @@ def _one_by_one(buffer: MatchesOfEvent, paths: Paths, size: int, *, typed: bool)
 
 def _events_of(pattern: Pattern, buffers: list[MatchesOfEvent]) -> tuple[PreparedEvents, list[Array]]:
     """The events of some buffers in stream order, each once, and the row of each buffer's events among them."""
-    together = pa.concat_tables([buffer.events for buffer in buffers])
+    try:
+        together = pa.concat_tables([buffer.events for buffer in buffers])
+    except pa.ArrowException as error:
+        raise InputError(f"buffers of matches are damaged, their attributes differ: {brief(error)}") from error
     _, index, place = np.unique(together.column("seq").to_numpy(), return_index=True, return_inverse=True)
     seqs = together.column("seq").to_numpy()[index]
     order = np.lexsort((seqs, together.column("timestamp").to_numpy()[index]))
