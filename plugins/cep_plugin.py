@@ -60,7 +60,7 @@ templates = Environment(
     loader=FileSystemLoader(HERE / "templates"),
     autoescape=select_autoescape(default=True),
     undefined=StrictUndefined,
-    finalize=lambda value: visible(value) if type(value) is str else value,  # HTML stays: its type is another one
+    finalize=lambda value: visible(value) if isinstance(value, str) and not hasattr(value, "__html__") else value,
 )
 templates.filters["json"] = lambda value: json.dumps(value, indent=2, default=str, ensure_ascii=False)
 templates.filters["figure"] = lambda value: "" if value is None else f"{value:.4g}"

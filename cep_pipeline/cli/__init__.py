@@ -173,6 +173,9 @@ def main() -> None:
     logging.getLogger().addFilter(_is_no_interrupt)
     tell_of_compiling()
     try:
+        for argument in sys.argv:
+            if any("\ud800" <= character <= "\udfff" for character in argument):  # libraries that open files fail on it
+                raise InputError(f"{argument}: is not valid UTF-8; if it is the name of a file or folder, rename it")
         cli(standalone_mode=False)
     except CepError as error:
         _tell(f"error: {error}")

@@ -221,7 +221,7 @@ def _ends(snapshot: StatisticsSnapshot) -> int | None:
 
 
 def _drift(drift: Drift | None) -> tuple[str, str]:
-    """How far a number has moved, with the style to show it in."""
+    """The movement of a number as text, with the style to show it in."""
     if drift is None:
         return "new", ""
     return f"{drift}", "bold" if drift.sure and drift.widths else ""

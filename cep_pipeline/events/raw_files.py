@@ -6,6 +6,7 @@ import calendar
 import fnmatch
 import hashlib
 import io
+import os
 import re
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -231,7 +232,10 @@ def _walk(filesystem: pafs.FileSystem, folder: str, below: str) -> list[tuple[st
     with storage_errors(f"listing {base}"):
         infos = filesystem.get_file_info(pafs.FileSelector(base, recursive=True, allow_not_found=True))
     prefix = folder.rstrip("/") + "/"
-    return sorted((info.path.removeprefix(prefix), info.size) for info in infos if info.type == pafs.FileType.File)
+    try:
+        return sorted((info.path.removeprefix(prefix), info.size) for info in infos if info.type == pafs.FileType.File)
+    except UnicodeDecodeError as error:
+        raise InputError(f"{os.fsdecode(error.object)}: the name is not valid UTF-8; rename the file") from error
 
 
 @contextmanager

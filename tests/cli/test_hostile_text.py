@@ -39,6 +39,8 @@ NAME any_two PATTERN SEQ(Any a, "[/b]" b, Any c) WHERE a.symbol = '[/b]' AND c.p
 OVER_FILES = ("--patterns", "p[/b].sase", "--schema", "s.yaml", "--events", f"raw/{DAYS[0]} {FILE}.csv")
 WRONG = f"{HOSTILE} no such thing"
 
+NO_UTF8 = f"no utf-8/{DAYS[0]} {FILE.partition('/')[2]}\udcff.csv"
+
 CALLS: dict[str, list[tuple[str, ...]]] = {
     "run": [
         ("--master", "local[2]", "--run-id", "run [/b] two", "--redo"),
@@ -47,6 +49,7 @@ CALLS: dict[str, list[tuple[str, ...]]] = {
         ("--steps", WRONG),
         ("--config", WRONG),
         ("--day", WRONG),
+        ("--data", "no utf-8"),
     ],
     "detect": [
         (*OVER_FILES, "--out", f"{FILE}.csv"),
@@ -54,6 +57,7 @@ CALLS: dict[str, list[tuple[str, ...]]] = {
         (*OVER_FILES, "--output", "compressed", "--out", f"c {FILE}.parquet"),
         (*OVER_FILES, "--param", f"{WRONG}=x", "--out", "x.csv"),
         (*OVER_FILES[:-1], WRONG, "--out", "x.csv"),
+        (*OVER_FILES[:-1], NO_UTF8, "--out", "x.csv"),
         ("--patterns", "wrong.sase", *OVER_FILES[2:], "--out", "x.csv"),
     ],
     "expand": [("by hand.parquet",), ("by hand.parquet", "--out", "h.csv"), ("by hand.parquet", "--pattern", WRONG)],
@@ -114,6 +118,8 @@ def folder(tmp_path_factory: pytest.TempPathFactory, spark: SparkSession) -> Ite
     }
     stream = {"schema": "s.yaml", "data": "raw", "pattern_sets": {"both": {"file": "p[/b].sase"}}}
     (folder / "s.yaml").write_text(json.dumps(schema))
+    (folder / NO_UTF8).parent.mkdir()
+    shutil.copy(next((folder / "raw").rglob("*.csv")), folder / NO_UTF8)
     for name in ("[", "adapted [", "c [", "m [", "p["):
         (folder / name).mkdir()
     (folder / "p[/b].sase").write_text(PATTERNS)
@@ -178,8 +184,13 @@ def test_no_text_controls_the_terminal(folder: Path, command: str, number: int) 
     arguments = CALLS[command][number]
     done = cep(command, *arguments, folder=folder)
     assert_harmless(done)
-    wrong = any(mark in argument for argument in arguments for mark in (WRONG, "/none/", ".txt", "wrong.", "damaged/"))
-    accepted = any(mark in argument for argument in arguments for mark in ("--param", "--data", "symbol = "))
+    wrong = any(
+        mark in argument
+        for argument in arguments
+        for mark in (WRONG, "/none/", "no utf-8", ".txt", "wrong.", "damaged/")
+    )
+    accepted = any(mark in argument for argument in arguments for mark in ("--param", "symbol = "))
+    accepted = accepted or (command == "status" and "--data" in arguments)
     assert (done.code != 0) is (wrong and not accepted), done
     assert done.output + done.errors
 
