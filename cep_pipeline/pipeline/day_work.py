@@ -212,6 +212,8 @@ class DetectedDay:
     @classmethod
     def from_json(cls, content: dict[str, Any]) -> DetectedDay:
         """Read the JSON form."""
+        from cep_pipeline.detection.limits import LimitedPattern
+
         fingerprint = MatchesFingerprint.from_json(content["fingerprint"])
         limited = {name: LimitedPattern.from_json(one) for name, one in content.get("limited", {}).items()}
         read = {

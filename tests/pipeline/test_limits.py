@@ -158,7 +158,7 @@ def test_settings_of_a_pattern_are_over_those_of_its_set_and_of_all(explosive: P
     assert command("run", folder=explosive.folder).code == 2
 
 
-@pytest.mark.parametrize("output", ["", "OUTPUT NON_OVERLAP ", "CONSUME ALL "])
+@pytest.mark.parametrize("output", ["", "OUTPUT NON_OVERLAP ", "CONSUME MATCHED "])
 @pytest.mark.parametrize("slices", [1, 4])
 def test_a_limited_day_is_for_its_pattern_as_if_it_had_not_been(tmp_path: Path, output: str, slices: int) -> None:
     schema = stream_schema()
