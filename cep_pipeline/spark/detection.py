@@ -41,7 +41,7 @@ from cep_pipeline.spark.tasks import Progress, TaskSteps, run_tasks, task_steps
 from cep_pipeline.statistics.node_counts import NodeCounts
 from cep_pipeline.statistics.observed import Observed, observations_of
 from cep_pipeline.statistics.output_profile import OrderProfile, OutputProfiler, merge_profiles
-from cep_pipeline.storage import DataDirectory, open_data_file
+from cep_pipeline.storage import DataDirectory, open_data_file, written
 from cep_pipeline.warehouse.layout import MATCHES_SCHEMA, REPEATING_IN_MATCHES
 
 logger = logging.getLogger(__name__)
@@ -553,7 +553,7 @@ def _detect(
     if steps is not None:
         steps.tell(place, steps.each)
     return DetectedSlice(
-        paths.get(MATCHES_SCHEMA),
+        written(paths[MATCHES_SCHEMA]) if MATCHES_SCHEMA in paths else None,
         paths.get(CANDIDATES_SCHEMA),
         matches,
         tuple(nodes),

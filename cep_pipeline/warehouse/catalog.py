@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from contextvars import ContextVar
 
@@ -17,8 +17,8 @@ from pyiceberg.table.update import AddSnapshotUpdate, TableRequirement, TableUpd
 from pyiceberg.typedef import EMPTY_DICT, Identifier, Properties
 from sqlalchemy.engine import Connection, Engine
 
-from cep_pipeline.storage import make_durable, object_store_io
-from cep_pipeline.warehouse.database import create_together
+from cep_pipeline.storage import make_durable, object_store_io, read_digest
+from cep_pipeline.warehouse.database import DAMAGES, FILES, create_together
 
 CATALOG_NAME = "cep"
 _LOAD_ATTEMPTS = 5
@@ -74,11 +74,14 @@ class WarehouseCatalog(SqlCatalog):
         current = self.load_table(table.name())
         staged = self._update_and_stage_table(current, table.name(), requirements, updates)
         self._write_metadata(staged.metadata, staged.io, staged.metadata_location)
-        make_durable([staged.metadata_location, *_new_metadata_files(staged, updates)])
+        written = [staged.metadata_location, *_new_metadata_files(staged, updates)]
+        make_durable(written)
         name = table.name()
+        digests = {path: read_digest(path) for path in written}
         with self.engine.begin() as connection:
             for write in _beside.get():
                 write(connection)
+            record_files(*name, staged.location(), digests, (), connection)
             swapped = connection.execute(
                 sql.update(IcebergTables)
                 .where(
@@ -106,6 +109,33 @@ def _new_metadata_files(staged: StagedTable, updates: Sequence[TableUpdate]) -> 
             for manifest in update.snapshot.manifests(staged.io):
                 if manifest.added_snapshot_id == update.snapshot.snapshot_id:
                     yield manifest.manifest_path
+
+
+def record_files(
+    stream: str,
+    table_name: str,
+    location: str,
+    added: Mapping[str, tuple[int, str]],
+    removed: Sequence[str],
+    connection: Connection,
+) -> None:
+    """Record size and SHA-256 of files that a commit adds; what was damaged in files that it removes is mended."""
+    start = len(location) + 1
+    rows = [
+        {"stream": stream, "table_name": table_name, "path": path[start:], "size": size, "sha256": sha256}
+        for path, (size, sha256) in added.items()
+    ]
+    for row in rows:  # a task that publishes may be repeated
+        connection.execute(sql.delete(FILES).where(*_of_table(FILES, stream, table_name), FILES.c.path == row["path"]))
+    if rows:
+        connection.execute(sql.insert(FILES), rows)
+    for path in removed:
+        mended = (*_of_table(DAMAGES, stream, table_name), DAMAGES.c.path == path[start:])
+        connection.execute(sql.delete(DAMAGES).where(*mended))
+
+
+def _of_table(table: sql.Table, stream: str, table_name: str) -> tuple[sql.ColumnElement[bool], ...]:
+    return table.c.stream == stream, table.c.table_name == table_name
 
 
 @contextmanager

@@ -21,7 +21,7 @@ import pyarrow.parquet as pq
 
 from cep_pipeline.events.columns import DAY, SEQ, TIMESTAMP
 from cep_pipeline.events.type_spells import spells_in, type_attribute_in
-from cep_pipeline.storage import conform, names_in_file, open_filesystem, storage_errors
+from cep_pipeline.storage import conform, names_in_file, open_parquet
 
 if TYPE_CHECKING:
     from cep_pipeline.patterns.pattern import Pattern
@@ -148,14 +148,12 @@ class _LastEvents:
 
 
 def _footer(path: str) -> pq.FileMetaData:
-    filesystem, inner = open_filesystem(path)
-    with storage_errors(f"reading {path}"):
-        return pq.read_metadata(inner, filesystem=filesystem)
+    with open_parquet(path) as file:
+        return file.metadata
 
 
 def _row_group(path: str, index: int, columns: pa.Schema) -> pa.Table:
-    filesystem, inner = open_filesystem(path)
-    with storage_errors(f"reading {path}"), pq.ParquetFile(inner, filesystem=filesystem) as file:
+    with open_parquet(path) as file:
         names = names_in_file(columns, file.schema_arrow.names)
         return conform(file.read_row_group(index, list(names.values())), columns)
 

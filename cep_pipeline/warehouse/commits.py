@@ -14,7 +14,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from datetime import date, timedelta
-from functools import reduce
+from functools import cache, partial, reduce
 from typing import cast
 
 import pyarrow as pa
@@ -47,8 +47,8 @@ from pyiceberg.types import LongType
 
 from cep_pipeline.errors import BusyError, CepError, InputError
 from cep_pipeline.events.columns import DAY
-from cep_pipeline.storage import make_durable, open_filesystem, storage_errors
-from cep_pipeline.warehouse.catalog import Beside, WarehouseCatalog, committing_beside
+from cep_pipeline.storage import make_durable, open_filesystem, size_and_digest, storage_errors
+from cep_pipeline.warehouse.catalog import Beside, WarehouseCatalog, committing_beside, record_files
 from cep_pipeline.warehouse.database import LEASES, explain_database_error
 from cep_pipeline.warehouse.records import EventsFile
 
@@ -78,7 +78,7 @@ Change = Callable[[Table, Transaction], int]
 
 
 class UnitTransaction(Transaction):
-    """A transaction whose view of the table's metadata is kept until it changes.
+    """A transaction whose view of the table's metadata is kept until it changes, and that knows its data files.
 
     pyiceberg copies the whole metadata, every snapshot of it, at each of some fifteen looks a commit takes at it: with
     300 snapshots that is half a second.
@@ -86,6 +86,8 @@ class UnitTransaction(Transaction):
 
     def __init__(self, table: Table, autocommit: bool = False) -> None:
         super().__init__(table, autocommit)
+        self.added: list[str] = []
+        self.removed: list[str] = []
         self._seen: tuple[TableMetadata, tuple[TableUpdate, ...], TableMetadata] | None = None
 
     @property
@@ -139,7 +141,14 @@ def replace_files(
             replacement.delete_data_file(file)
         for file in new:
             replacement.append_data_file(file)
+    _note(transaction, [file.file_path for file in new], [file.file_path for file in old])
     return replacement.snapshot_id
+
+
+def _note(transaction: Transaction, added: Sequence[str], removed: Sequence[str] = ()) -> None:
+    assert isinstance(transaction, UnitTransaction)
+    transaction.added += added
+    transaction.removed += removed
 
 
 def replace_units(
@@ -198,6 +207,7 @@ def append_file(
     def change(table: Table, transaction: Transaction) -> int:
         with transaction.update_snapshot().merge_append() as append:
             append.append_data_file(parquet_file_to_data_file(table.io, table.metadata, path))
+        _note(transaction, [path])
         return append.snapshot_id
 
     return commit(catalog, stream, table_name, change, lambda _: beside)
@@ -216,6 +226,7 @@ def commit(
     `table` is the table as it has just been loaded, for the first attempt.
     """
     what = f"committing to {stream}.{table_name} of the warehouse {catalog.properties['warehouse']}"
+    digests = cache(size_and_digest)
     for attempt in patient_attempts(f"{stream}.{table_name}"):
         with storage_errors(what):
             if table is None or attempt:
@@ -224,7 +235,9 @@ def commit(
             snapshot_id = change(table, transaction)
             _expire_beyond(catalog, stream, table, transaction)
             try:
-                with committing_beside(beside(snapshot_id)):
+                files = {path: digests(path) for path in transaction.added}
+                record = partial(record_files, stream, table_name, table.location(), files, transaction.removed)
+                with committing_beside([*beside(snapshot_id), record]):
                     transaction.commit_transaction()
             except CommitFailedException:
                 continue

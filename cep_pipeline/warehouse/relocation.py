@@ -37,9 +37,18 @@ from cep_pipeline.storage import (
     stored_files,
 )
 from cep_pipeline.warehouse.catalog import CATALOG_NAME
-from cep_pipeline.warehouse.database import CURRENT_PLANS, LEASES, PUBLISHED, SETTINGS, Database, create_together
+from cep_pipeline.warehouse.database import (
+    CURRENT_PLANS,
+    DAMAGES,
+    FILES,
+    LEASES,
+    PUBLISHED,
+    SETTINGS,
+    Database,
+    create_together,
+)
 
-CARRIED = (PUBLISHED, CURRENT_PLANS)
+CARRIED = (PUBLISHED, CURRENT_PLANS, FILES, DAMAGES)
 """Tables of the database whose rows are the same at every place; leases are of processes and stay where they are."""
 
 

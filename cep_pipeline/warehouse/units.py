@@ -18,7 +18,7 @@ from cep_pipeline.events.erasure import Erasure, erased_from
 from cep_pipeline.events.raw_files import RawFile
 from cep_pipeline.storage import canonical_json, digest_of
 from cep_pipeline.warehouse.changes import EventsChange, ReadBefore
-from cep_pipeline.warehouse.database import ERASURES, PUBLISHED, Database
+from cep_pipeline.warehouse.database import DAMAGES, ERASURES, PUBLISHED, Database
 from cep_pipeline.warehouse.fingerprints import NO_CARRY, EventsFingerprint, MatchesFingerprint
 from cep_pipeline.warehouse.records import PublishedDay, PublishedMatches, StaleDay
 
@@ -232,6 +232,7 @@ def find_stale_units(
     days = published_days(database, stream)
     erasures = recorded_erasures(database, stream)
     rejected_of = {row.day: json.loads(row.fingerprint) for row in _rows(database, stream, "quarantine")}
+    damaged = _damaged(database, stream)
     stale: list[StaleDay] = []
     carry_in = NO_CARRY
     for published in days:
@@ -243,13 +244,28 @@ def find_stale_units(
         rejected = rejected_of.get(published.day.isoformat())
         if rejected is not None and rejected != recorded.to_json():
             reasons = (*reasons, "its rejected rows are of a run that did not publish its events")
+        reasons = (*reasons, *damaged.pop((published.day.isoformat(), ""), ()))
         if reasons:
             stale.append(StaleDay(published.day, None, reasons))
         carry_in = published.carry_out_digest
     for pattern_set, version in (pattern_sets or {}).items():
         matches = published_matches(database, stream, pattern_set)
         stale += _stale_matches(days, matches, pattern_set, version, read_before)
+    for (of_day, pattern_set), reasons in damaged.items():
+        if pattern_set in (pattern_sets or {}):
+            stale.append(StaleDay(date.fromisoformat(of_day), pattern_set, tuple(reasons)))
     return sorted(stale, key=lambda entry: (entry.day, entry.pattern_set or ""))
+
+
+def _damaged(database: Database, stream: str) -> dict[tuple[str, str], list[str]]:
+    """Say of days, and of pattern sets of days, which of their files are known to be damaged."""
+    found: dict[tuple[str, str], list[str]] = {}
+    with database.begin() as connection:
+        query = sql.select(DAMAGES).where(DAMAGES.c.stream == stream)
+        for row in connection.execute(query.order_by(DAMAGES.c.table_name, DAMAGES.c.path)):
+            reason = f"its file {row.path} of {row.table_name} is damaged: {row.what}"
+            found.setdefault((row.day, row.pattern_set), []).append(reason)
+    return found
 
 
 def _stale_matches(
