@@ -74,6 +74,12 @@ class InputError(CepError, ValueError):
     exit_code = 2
 
 
+class DamagedFile(CepError):
+    """A published file that does not hold what was written; its pages and its footer have checksums."""
+
+    exit_code = 3
+
+
 class TooManyMatches(InputError):
     """Rows for matches that would exceed the limit that a user set; none of them is written.
 

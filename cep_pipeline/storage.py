@@ -13,6 +13,7 @@ import os
 import re
 import shutil
 import uuid
+import zlib
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
@@ -24,7 +25,7 @@ import pyarrow as pa
 import pyarrow.fs as pafs
 import pyarrow.parquet as pq
 
-from cep_pipeline.errors import CepError, InputError
+from cep_pipeline.errors import CepError, DamagedFile, InputError
 
 if TYPE_CHECKING:
     from pyiceberg.io.pyarrow import PyArrowFileIO
@@ -276,10 +277,11 @@ def open_data_file(
     filesystem, inner = open_filesystem(path)
     with (
         storage_errors(f"writing {path}"),
+        filesystem.open_output_stream(inner) as stream,
+        _DigestedFile(path, stream) as digested,
         _Writer(
-            inner,
+            digested,
             schema,
-            filesystem=filesystem,
             compression="zstd",
             compression_level=1,
             use_dictionary=True if dictionaries is None else list(dictionaries),
@@ -302,6 +304,87 @@ class _Writer(pq.ParquetWriter):  # type: ignore[misc]
         super().write_table(table, row_group_size)
 
 
+class WrittenFile(str):
+    """The path of a data file, with the size and the SHA-256 of what was written: a task hands them to the driver."""
+
+    size: int
+    sha256: str
+
+    @classmethod
+    def of(cls, path: str, size: int, sha256: str) -> WrittenFile:
+        """Give a path its file's size and digest."""
+        made = cls(path)
+        made.size, made.sha256 = size, sha256
+        return made
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return WrittenFile.of, (str(self), self.size, self.sha256)
+
+
+MOST_DIGESTS = 10_000
+_DIGESTS: dict[str, tuple[int, str]] = {}
+"""Size and SHA-256 of files that this process has written, until they are asked for."""
+
+
+class _DigestedFile:
+    """A stream that is written from the beginning to the end, and its digest on the way."""
+
+    def __init__(self, path: str, stream: pa.NativeFile) -> None:
+        self._path, self._stream = path, stream
+        self._size, self._digest = 0, hashlib.sha256()
+        self.closed = False
+
+    def write(self, content: Any) -> int:
+        self._digest.update(content)
+        self._stream.write(content)
+        self._size += len(content)
+        return len(content)
+
+    def tell(self) -> int:
+        return self._size
+
+    def flush(self) -> None:
+        """The stream is flushed when it is closed."""
+
+    def close(self) -> None:
+        self.closed = True
+
+    def __enter__(self) -> _DigestedFile:
+        return self
+
+    def __exit__(self, failure: object, *_: object) -> None:
+        if failure is None:
+            _DIGESTS[self._path] = self._size, self._digest.hexdigest()
+        while len(_DIGESTS) > MOST_DIGESTS:  # nobody asks for those of files that are never published
+            _DIGESTS.pop(next(iter(_DIGESTS)))
+
+
+def written(path: str) -> str:
+    """Return the path of a file that this process has written, with its size and digest, to be handed to the driver."""
+    known = _DIGESTS.pop(path, None)
+    return path if known is None else WrittenFile.of(path, *known)
+
+
+def size_and_digest(path: str) -> tuple[int, str]:
+    """Return the size and the SHA-256 of a file: as it was written, where that is known, else as it is."""
+    if isinstance(path, WrittenFile):
+        return path.size, path.sha256
+    if (known := _DIGESTS.pop(path, None)) is not None:
+        return known
+    return read_digest(path)
+
+
+def read_digest(path: str) -> tuple[int, str]:
+    """Read a file, and return its size and SHA-256."""
+    filesystem, inner = open_filesystem(path)
+    size, digest = 0, hashlib.sha256()
+    with storage_errors(f"reading {path}"), filesystem.open_input_stream(inner) as stream:
+        while chunk := stream.read(_CHUNK):
+            digest.update(chunk)
+            size += len(chunk)
+    return size, digest.hexdigest()
+
+
 def write_data_file(path: str, table: pa.Table, schema: pa.Schema, footer: Mapping[str, str] | None = None) -> str:
     """Write a table as one Parquet file and return its path.
 
@@ -312,7 +395,7 @@ def write_data_file(path: str, table: pa.Table, schema: pa.Schema, footer: Mappi
         writer.write_table(conform(table, schema), row_group_size=ROW_GROUP_ROWS)
         if footer:
             writer.add_key_value_metadata(dict(footer))
-    return path
+    return written(path)
 
 
 _FORMER_NAMES = b"cep.was"
@@ -359,7 +442,7 @@ def conform(table: pa.Table, schema: pa.Schema) -> pa.Table:
 def read_data_file(path: str, columns: pa.Schema, row_filter: pa.compute.Expression | None = None) -> pa.Table:
     """Read the rows of one Parquet file in their order, as these columns."""
     filesystem, inner = open_filesystem(path)
-    with storage_errors(f"reading {path}"):
+    with reading_data(path):
         present = pq.read_schema(inner, filesystem=filesystem).names
         table = pq.read_table(
             inner,
@@ -367,8 +450,50 @@ def read_data_file(path: str, columns: pa.Schema, row_filter: pa.compute.Express
             filesystem=filesystem,
             filters=row_filter,
             partitioning=None,
+            page_checksum_verification=True,
         )
-    return conform(table, columns)
+        return conform(table, columns)
+
+
+@contextmanager
+def reading_data(path: str) -> Iterator[None]:
+    """Turn what a damaged data file raises into an error that names the file and says what to do.
+
+    Raises
+    ------
+    DamagedFile
+        A page is not what its checksum says, or the file is no whole Parquet file.
+    """
+    try:
+        with storage_errors(f"reading {path}"):
+            yield
+    except (CepError, pa.ArrowException, ValueError, KeyError, OverflowError, MemoryError, zlib.error) as error:
+        cause = error.__cause__
+        if isinstance(error, InputError) or isinstance(cause, FileNotFoundError) or _is_no_damage(error, cause):
+            raise
+        said = " ".join(str(cause or error).split())[:200]
+        raise DamagedFile(
+            f"{path}: the file is damaged ({said}). `cep verify --deep` notes which days are, and "
+            "`cep run --stale` makes them again from their raw files"
+        ) from error
+
+
+def _is_no_damage(error: BaseException, cause: BaseException | None) -> bool:
+    """Return whether an error is of the storage, and not of the content of a file."""
+    if not isinstance(error, CepError):
+        return False
+    return not isinstance(cause, OSError) or cause.errno is not None or "AWS Error" in str(cause)
+
+
+@contextmanager
+def open_parquet(path: str, **options: Any) -> Iterator[pq.ParquetFile]:
+    """Open a published Parquet file; each page that is read is compared with its checksum."""
+    filesystem, inner = open_filesystem(path)
+    with (
+        reading_data(path),
+        pq.ParquetFile(inner, filesystem=filesystem, page_checksum_verification=True, **options) as file,
+    ):
+        yield file
 
 
 def canonical_json(value: Any) -> str:

@@ -53,6 +53,7 @@ from cep_pipeline.storage import (
     remove_file,
     storage_errors,
     write_data_file,
+    written,
 )
 from cep_pipeline.warehouse.layout import MATCHES_SCHEMA, REPEATING_IN_MATCHES
 
@@ -776,7 +777,7 @@ def _detect(
     if steps is not None:
         steps.tell(place, steps.each)
     return DetectedSlice(
-        paths.get(MATCHES_SCHEMA),
+        written(paths[MATCHES_SCHEMA]) if MATCHES_SCHEMA in paths else None,
         paths.get(CANDIDATES_SCHEMA),
         matches,
         tuple(nodes),

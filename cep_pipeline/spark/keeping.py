@@ -39,7 +39,7 @@ from cep_pipeline.expressions.columns import Array
 from cep_pipeline.patterns.pattern import Pattern
 from cep_pipeline.slices.ownership import waits_for_later_events
 from cep_pipeline.statistics.output_profile import OrderProfile, OutputProfiler
-from cep_pipeline.storage import DataDirectory, open_data_file, open_filesystem, read_data_file, storage_errors
+from cep_pipeline.storage import DataDirectory, open_data_file, open_parquet, read_data_file, written
 from cep_pipeline.warehouse.layout import MATCHES_SCHEMA, REPEATING_IN_MATCHES
 
 CANDIDATES_SCHEMA = pa.schema([*MATCHES_SCHEMA, *list(CANDIDATES)[len(MANY_PATTERNS) :]])
@@ -156,9 +156,8 @@ def candidates_by_time(
 
 def _ends_us(path: str, pattern: str) -> tuple[int, int] | None:
     """Bounds of the ends of a pattern's candidates in a file, by its footer; None where it has no such candidates."""
-    filesystem, name = open_filesystem(path)
     ends: list[tuple[int, int]] = []
-    with storage_errors(f"reading {path}"), pq.ParquetFile(filesystem.open_input_file(name)) as file:
+    with open_parquet(path) as file:
         places = [file.schema_arrow.names.index(column) for column in ("pattern", "end_ts")]
         for number in range(file.num_row_groups):
             known, end = (file.metadata.row_group(number).column(place).statistics for place in places)
@@ -493,7 +492,7 @@ class KeepingPass:
                         write(name, batch.filter(pa.array(kept[name].keep(candidates_of(batch)))))
             undecided = {}
         return KeepingResult(
-            tuple(files.paths),
+            tuple(map(written, files.paths)),
             files.matches,
             {name: final_rows(held) for name, held in undecided.items()},
             carry_out,
@@ -803,8 +802,7 @@ def _batches(
     if path is None or not names:
         return
     leaves = _CANDIDATES_OF if columns is None else columns.names
-    filesystem, name = open_filesystem(path)
-    with storage_errors(f"reading {path}"), pq.ParquetFile(filesystem.open_input_file(name)) as file:
+    with open_parquet(path) as file:
         column = file.schema_arrow.names.index("pattern")
         for group in range(file.num_row_groups):
             known = file.metadata.row_group(group).column(column).statistics

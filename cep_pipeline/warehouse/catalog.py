@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 
@@ -17,8 +17,8 @@ from pyiceberg.table.update import AddSnapshotUpdate, AssertTableUUID, TableRequ
 from pyiceberg.typedef import EMPTY_DICT, Identifier, Properties
 from sqlalchemy.engine import Connection, Engine
 
-from cep_pipeline.storage import make_durable, object_store_io
-from cep_pipeline.warehouse.database import CATALOG_NAME, create_together
+from cep_pipeline.storage import make_durable, object_store_io, read_digest
+from cep_pipeline.warehouse.database import CATALOG_NAME, DAMAGES, FILES, create_together
 
 _LOAD_ATTEMPTS = 5
 
@@ -125,8 +125,9 @@ class WarehouseCatalog(SqlCatalog):
         current = self.load_table(table.name())
         staged = self._update_and_stage_table(current, table.name(), requirements, updates)
         self._write_metadata(staged.metadata, staged.io, staged.metadata_location)
-        make_durable([staged.metadata_location, *_new_metadata_files(staged, updates)])
-        return _Change(current, staged)
+        written = [staged.metadata_location, *_new_metadata_files(staged, updates)]
+        make_durable(written)
+        return _Change(current, staged, {path: read_digest(path) for path in written})
 
     def _swap(self, changes: Sequence[_Change], beside: Sequence[Beside]) -> None:
         """Do what stands beside, and swap the pointers of all tables: all of it, or nothing."""
@@ -136,6 +137,7 @@ class WarehouseCatalog(SqlCatalog):
             # In one order, so that two that swap the same pointers wait for one another and never crosswise.
             for change in sorted(changes, key=lambda one: one.before.name()):
                 name = change.before.name()
+                record_files(name[0], name[1], change.after.location(), change.digests, (), connection)
                 swapped = connection.execute(
                     sql.update(IcebergTables)
                     .where(*self._row(name), IcebergTables.metadata_location == change.before.metadata_location)
@@ -157,10 +159,11 @@ class WarehouseCatalog(SqlCatalog):
 
 @dataclass(frozen=True)
 class _Change:
-    """A table as it is, and its new metadata, written and named by nothing yet."""
+    """A table as it is, and its new metadata, written and named by nothing yet, with size and SHA-256 of its files."""
 
     before: Table
     after: StagedTable
+    digests: Mapping[str, tuple[int, str]]
 
     @property
     def response(self) -> CommitTableResponse:
@@ -176,3 +179,30 @@ def _new_metadata_files(staged: StagedTable, updates: Sequence[TableUpdate]) -> 
             for manifest in update.snapshot.manifests(staged.io):
                 if manifest.added_snapshot_id == update.snapshot.snapshot_id:
                     yield manifest.manifest_path
+
+
+def record_files(
+    stream: str,
+    table_name: str,
+    location: str,
+    added: Mapping[str, tuple[int, str]],
+    removed: Sequence[str],
+    connection: Connection,
+) -> None:
+    """Record size and SHA-256 of files that a commit adds; what was damaged in files that it removes is mended."""
+    start = len(location) + 1
+    rows = [
+        {"stream": stream, "table_name": table_name, "path": path[start:], "size": size, "sha256": sha256}
+        for path, (size, sha256) in added.items()
+    ]
+    for row in rows:  # a task that publishes may be repeated
+        connection.execute(sql.delete(FILES).where(*_of_table(FILES, stream, table_name), FILES.c.path == row["path"]))
+    if rows:
+        connection.execute(sql.insert(FILES), rows)
+    for path in removed:
+        mended = (*_of_table(DAMAGES, stream, table_name), DAMAGES.c.path == path[start:])
+        connection.execute(sql.delete(DAMAGES).where(*mended))
+
+
+def _of_table(table: sql.Table, stream: str, table_name: str) -> tuple[sql.ColumnElement[bool], ...]:
+    return table.c.stream == stream, table.c.table_name == table_name

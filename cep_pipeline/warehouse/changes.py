@@ -21,7 +21,7 @@ import pyarrow.parquet as pq
 
 from cep_pipeline.events.columns import DAY, SEQ, TIMESTAMP
 from cep_pipeline.events.type_spells import spells_in, type_attribute_in
-from cep_pipeline.storage import conform, names_in_file, open_filesystem, storage_errors
+from cep_pipeline.storage import conform, names_in_file, open_parquet
 
 if TYPE_CHECKING:
     from cep_pipeline.patterns.pattern import Pattern
@@ -102,8 +102,7 @@ def find_change(before: Sequence[str], now: Sequence[str], columns: pa.Schema) -
     if len(attributes) != 1:
         return None
     compared = pa.schema([column for column in columns if column.name not in (SEQ, DAY)])
-    versions = [_LastEvents.of(paths, compared) for paths in (before, now)]
-    return _compare(*versions, attributes.pop())
+    return _compare(_LastEvents.of(before, compared), _LastEvents.of(now, compared), attributes.pop())
 
 
 def may_have(paths: Sequence[str], types: frozenset[str]) -> bool:
@@ -112,7 +111,7 @@ def may_have(paths: Sequence[str], types: frozenset[str]) -> bool:
         footer = _footer(path).metadata
         attribute = type_attribute_in(footer)
         spells = spells_in(footer, attribute) if attribute is not None else None
-        if spells is None or any(len(spells.of_type(name)) for name in types):
+        if spells is None or any(spells.of_type(name).size > 0 for name in types):
             return True
     return False
 
@@ -148,14 +147,12 @@ class _LastEvents:
 
 
 def _footer(path: str) -> pq.FileMetaData:
-    filesystem, inner = open_filesystem(path)
-    with storage_errors(f"reading {path}"):
-        return pq.read_metadata(inner, filesystem=filesystem)
+    with open_parquet(path) as file:
+        return file.metadata
 
 
 def _row_group(path: str, index: int, columns: pa.Schema) -> pa.Table:
-    filesystem, inner = open_filesystem(path)
-    with storage_errors(f"reading {path}"), pq.ParquetFile(inner, filesystem=filesystem) as file:
+    with open_parquet(path) as file:
         names = names_in_file(columns, file.schema_arrow.names)
         return conform(file.read_row_group(index, list(names.values())), columns)
 

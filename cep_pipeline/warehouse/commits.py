@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import date, timedelta
-from functools import reduce
+from functools import cache, partial, reduce
 from typing import cast
 
 import pyarrow as pa
@@ -48,8 +48,8 @@ from pyiceberg.types import LongType
 
 from cep_pipeline.errors import BusyError, CepError, InputError
 from cep_pipeline.events.columns import DAY
-from cep_pipeline.storage import make_durable, open_filesystem, storage_errors
-from cep_pipeline.warehouse.catalog import Beside, WarehouseCatalog
+from cep_pipeline.storage import make_durable, open_filesystem, size_and_digest, storage_errors
+from cep_pipeline.warehouse.catalog import Beside, WarehouseCatalog, record_files
 from cep_pipeline.warehouse.database import LEASES, explain_database_error
 from cep_pipeline.warehouse.records import EventsFile
 
@@ -79,7 +79,7 @@ Change = Callable[[Table, Transaction], int]
 
 
 class UnitTransaction(Transaction):
-    """A transaction whose view of the table's metadata is kept until it changes.
+    """A transaction whose view of the table's metadata is kept until it changes, and that knows its data files.
 
     pyiceberg copies the whole metadata, every snapshot of it, at each of some fifteen looks a commit takes at it: with
     300 snapshots that is half a second.
@@ -87,6 +87,8 @@ class UnitTransaction(Transaction):
 
     def __init__(self, table: Table, autocommit: bool = False) -> None:
         super().__init__(table, autocommit)
+        self.added: list[str] = []
+        self.removed: list[str] = []
         self._seen: tuple[TableMetadata, tuple[TableUpdate, ...], TableMetadata] | None = None
 
     @property
@@ -140,7 +142,14 @@ def replace_files(
             replacement.delete_data_file(file)
         for file in new:
             replacement.append_data_file(file)
+    _note(transaction, [file.file_path for file in new], [file.file_path for file in old])
     return replacement.snapshot_id
+
+
+def _note(transaction: Transaction, added: Sequence[str], removed: Sequence[str] = ()) -> None:
+    assert isinstance(transaction, UnitTransaction)
+    transaction.added += added
+    transaction.removed += removed
 
 
 def replace_units(
@@ -233,6 +242,7 @@ def append_file(
     def change(table: Table, transaction: Transaction) -> int:
         with transaction.update_snapshot().merge_append() as append:
             append.append_data_file(parquet_file_to_data_file(table.io, table.metadata, path))
+        _note(transaction, [path])
         return append.snapshot_id
 
     return commit(catalog, stream, table_name, change, beside)
@@ -269,6 +279,7 @@ def commit_together(
         Table -> id of its new snapshot.
     """
     names = ", ".join(f"{stream}.{name}" for name in changes)
+    digests = cache(size_and_digest)
     for attempt in patient_attempts(names):
         with storage_errors(f"committing to {names} of the warehouse {catalog.properties['warehouse']}"):
             if loaded is None or attempt:
@@ -278,7 +289,18 @@ def commit_together(
             for name, transaction in transactions.items():
                 _expire_beyond(catalog, stream, loaded[name], transaction)
             try:
-                catalog.commit_together(list(transactions.values()), beside(made))
+                records = [
+                    partial(
+                        record_files,
+                        stream,
+                        name,
+                        loaded[name].location(),
+                        {path: digests(path) for path in transaction.added},
+                        transaction.removed,
+                    )
+                    for name, transaction in transactions.items()
+                ]
+                catalog.commit_together(list(transactions.values()), [*beside(made), *records])
             except CommitFailedException:
                 continue
             except sqlalchemy.exc.SQLAlchemyError as error:

@@ -15,7 +15,6 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 import pyarrow.compute as pc
-import pyarrow.parquet as pq
 from pyiceberg.io.pyarrow import parquet_file_to_data_file
 from pyiceberg.manifest import DataFile
 from pyiceberg.table import Table, Transaction
@@ -29,7 +28,9 @@ from cep_pipeline.storage import (
     names_in_file,
     open_data_file,
     open_filesystem,
+    open_parquet,
     storage_errors,
+    written,
 )
 from cep_pipeline.warehouse import commits, iceberg_tables
 from cep_pipeline.warehouse.catalog import Beside
@@ -162,7 +163,7 @@ def rewrite_files(
                 summarised.append(changed)
         if type_attribute is not None and summarised:
             writer.add_key_value_metadata(footer_of(pa.concat_tables(summarised), type_attribute))
-    return target
+    return written(target)
 
 
 def _summarised_by(paths: Sequence[str], columns: pa.Schema) -> str | None:
@@ -170,9 +171,8 @@ def _summarised_by(paths: Sequence[str], columns: pa.Schema) -> str | None:
     now = {former: field.name for field in columns for former in former_names(field)}
     found = set()
     for path in paths:
-        filesystem, inner = open_filesystem(path)
-        with storage_errors(f"reading {path}"):
-            name = type_attribute_in(pq.read_metadata(inner, filesystem=filesystem).metadata)
+        with open_parquet(path) as file:
+            name = type_attribute_in(file.metadata.metadata)
             found.add(name if name is None else now.get(name, name))
     return found.pop() if len(found) == 1 else None
 
@@ -180,8 +180,7 @@ def _summarised_by(paths: Sequence[str], columns: pa.Schema) -> str | None:
 def read_pieces(paths: Sequence[str], columns: pa.Schema, keep: pc.Expression | None = None) -> Iterator[pa.Table]:
     """Read files row group by row group, as these columns; a column that a file lacks is null."""
     for path in paths:
-        filesystem, inner = open_filesystem(path)
-        with storage_errors(f"reading {path}"), pq.ParquetFile(inner, filesystem=filesystem) as file:
+        with open_parquet(path) as file:
             names = names_in_file(columns, file.schema_arrow.names)
             for batch in file.iter_batches(ROW_GROUP_ROWS, columns=list(names.values())):
                 piece = conform(pa.Table.from_batches([batch]), columns)

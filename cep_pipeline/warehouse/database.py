@@ -93,6 +93,29 @@ POINTERS = sql.table(
 )
 """Iceberg's own list of tables, which PyIceberg makes: where the present metadata of each table is."""
 
+FILES = sql.Table(
+    "cep_files",
+    _metadata,
+    sql.Column("stream", sql.String(255), primary_key=True),
+    sql.Column("table_name", sql.String(64), primary_key=True),
+    sql.Column("path", sql.String(1024), primary_key=True),
+    sql.Column("size", sql.BigInteger, nullable=False),
+    sql.Column("sha256", sql.String(64), nullable=False),
+)
+"""The files that commits added, data and metadata: what was written. Paths are relative to the table's location."""
+
+DAMAGES = sql.Table(
+    "cep_damages",
+    _metadata,
+    sql.Column("stream", sql.String(255), primary_key=True),
+    sql.Column("table_name", sql.String(64), primary_key=True),
+    sql.Column("path", sql.String(1024), primary_key=True),
+    sql.Column("pattern_set", sql.String(255), nullable=False),
+    sql.Column("day", sql.String(10), nullable=False),
+    sql.Column("what", sql.Text, nullable=False),
+)
+"""Damaged data files of published units, as `cep verify` has found them; a commit that replaces one removes it."""
+
 
 class Database:
     """The catalog's database of one warehouse.

@@ -20,7 +20,6 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-import pyarrow.parquet as pq
 import sqlalchemy as sql
 from pyiceberg.exceptions import CommitFailedException
 from pyiceberg.manifest import DataFile
@@ -34,6 +33,7 @@ from cep_pipeline.storage import (
     conform,
     digest_of,
     open_filesystem,
+    open_parquet,
     read_data_file,
     remove_scratch,
     storage_errors,
@@ -390,10 +390,9 @@ def _nothing(table: Table, transaction: Transaction) -> int:
 
 def _matches_of(path: str, seqs: np.ndarray) -> pa.Table:
     """Return pattern and id of the matches in a file that have one of these events."""
-    filesystem, inner = open_filesystem(path)
     columns = pa.schema([("pattern", pa.string()), ("match_id", pa.string())])
     found = [columns.empty_table()]
-    with storage_errors(f"reading {path}"), pq.ParquetFile(inner, filesystem=filesystem) as file:
+    with open_parquet(path) as file:
         for batch in file.iter_batches(columns=[*columns.names, "bindings"]):
             bindings = batch.column("bindings")
             bound = pc.struct_field(pc.list_flatten(bindings), "seq")

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import pyarrow.fs as pafs
+import sqlalchemy as sql
 from pyiceberg.exceptions import CommitFailedException
 from pyiceberg.table import Table
 from pyiceberg.table.update.snapshot import ExpireSnapshots
@@ -19,6 +20,7 @@ from pyiceberg.table.update.snapshot import ExpireSnapshots
 from cep_pipeline.errors import InputError
 from cep_pipeline.storage import folder_name, open_filesystem, storage_errors
 from cep_pipeline.warehouse import commits, compaction, iceberg_tables
+from cep_pipeline.warehouse.database import FILES
 from cep_pipeline.warehouse.layout import SCRATCH
 from cep_pipeline.warehouse.records import MaintenanceReport
 
@@ -118,7 +120,24 @@ def _remove_orphans(warehouse: Store, stream: str, table_name: str, *, older_tha
     for file in orphans:
         with storage_errors(f"removing {file.location}"):
             filesystem.delete_file(file.path)
+    _forget_digests(warehouse, stream, table_name)
     return orphans
+
+
+def _forget_digests(warehouse: Store, stream: str, table_name: str) -> None:
+    """Remove the records of files that are neither there nor named: one that is named and not there is a damage."""
+    location = warehouse.table_location(stream, table_name)
+    of_table = FILES.c.stream == stream, FILES.c.table_name == table_name
+    with warehouse.database.begin() as connection:
+        recorded = set(connection.execute(sql.select(FILES.c.path).where(*of_table)).scalars())
+    # Those that a commit adds from now on are not among the recorded ones.
+    kept = {file.location for file in list_files(location)} | named_files(
+        warehouse.catalog.load_table((stream, table_name))
+    )
+    gone = recorded - {path[len(location) + 1 :] for path in kept}
+    with warehouse.database.begin() as connection:
+        for path in gone:
+            connection.execute(sql.delete(FILES).where(*of_table, FILES.c.path == path))
 
 
 def _remove_scratch(warehouse: Store, *, older_than_s: float) -> dict[str, int]:

@@ -39,6 +39,8 @@ from cep_pipeline.storage import (
 from cep_pipeline.warehouse.database import (
     CATALOG_NAME,
     CURRENT_PLANS,
+    DAMAGES,
+    FILES,
     LEASES,
     PUBLISHED,
     SETTINGS,
@@ -46,7 +48,7 @@ from cep_pipeline.warehouse.database import (
     create_together,
 )
 
-CARRIED = (PUBLISHED, CURRENT_PLANS)
+CARRIED = (PUBLISHED, CURRENT_PLANS, FILES, DAMAGES)
 """Tables of the database whose rows are the same at every place; leases are of processes and stay where they are."""
 
 

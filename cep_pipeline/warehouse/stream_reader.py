@@ -39,6 +39,7 @@ from cep_pipeline.warehouse.records import (
 )
 from cep_pipeline.warehouse.units import (
     carry_before,
+    damaged_units,
     find_stale_units,
     one_moment,
     published_days,
@@ -404,6 +405,7 @@ class StreamReader:
             schema=schema,
             pattern_sets=pattern_sets,
             read_before=read_before,
+            damaged=damaged_units(self.warehouse.database, self.name),
         )
 
     def _first_event_us(self, pattern_set: str, day: date) -> int | None:

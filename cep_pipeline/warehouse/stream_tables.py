@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 import sqlalchemy as sql
 
-from cep_pipeline.errors import BusyError, CepError, InputError
+from cep_pipeline.errors import BusyError, CepError, DamagedFile, InputError
 from cep_pipeline.events.columns import DAY
 from cep_pipeline.events.derived import Carry
 from cep_pipeline.storage import (
@@ -473,6 +473,8 @@ class StreamTables(StreamReader):
         # What was erased in place has changed under its digest.
         if before is None or before.fingerprint.erased != fingerprint.erased:
             return "", {}
+        if before.fingerprint == fingerprint:  # what is there may be damaged: the same inputs give the same events
+            return before.same_events_as, dict(before.changes)
         published = [file.path for file in self.events_files(day, day)]
         same = same_contents(files, published)
         if not same:
@@ -597,7 +599,7 @@ def _readable(known: PinnedStatistics, pattern_set: str, day: date) -> Statistic
         return known.of(pattern_set, day)
     except (CepError, pa.ArrowException) as error:
         missing = isinstance(error.__cause__, FileNotFoundError)
-        if not (missing or isinstance(error, InputError | pa.ArrowException)):
+        if not (missing or isinstance(error, InputError | DamagedFile | pa.ArrowException)):
             raise
         logger.warning("%s; the row is replaced, and what detection counted is lost", error)
         return None

@@ -9,6 +9,7 @@ import json
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, date, datetime
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 import sqlalchemy as sql
@@ -18,7 +19,7 @@ from cep_pipeline.events.erasure import Erasure, erased_from
 from cep_pipeline.events.raw_files import RawFile
 from cep_pipeline.storage import canonical_json, digest_of
 from cep_pipeline.warehouse.changes import EventsChange, ReadBefore
-from cep_pipeline.warehouse.database import CATALOG_NAME, ERASURES, POINTERS, PUBLISHED, Database
+from cep_pipeline.warehouse.database import CATALOG_NAME, DAMAGES, ERASURES, POINTERS, PUBLISHED, Database
 from cep_pipeline.warehouse.fingerprints import NO_CARRY, EventsFingerprint, MatchesFingerprint
 from cep_pipeline.warehouse.records import PublishedDay, PublishedMatches, StaleDay
 
@@ -280,6 +281,7 @@ def find_stale_units(
     schema: str | None = None,
     pattern_sets: Mapping[str, str] | None = None,
     read_before: ReadEarlier = lambda *_: None,
+    damaged: Mapping[tuple[str, str], Sequence[str]] = MappingProxyType({}),
 ) -> list[StaleDay]:
     """Return what is stale, by day, events before matches (see `StreamTables.stale_days`)."""
     days = published_days(records)
@@ -295,13 +297,28 @@ def find_stale_units(
         rejected = rejected_of.get(published.day.isoformat())
         if rejected is not None and rejected != recorded.to_json():
             reasons = (*reasons, "its rejected rows are of a run that did not publish its events")
+        reasons = (*reasons, *damaged.get((published.day.isoformat(), ""), ()))
         if reasons:
             stale.append(StaleDay(published.day, None, reasons))
         carry_in = published.carry_out_digest
     for pattern_set, version in (pattern_sets or {}).items():
         matches = published_matches(records, pattern_set)
         stale += _stale_matches(days, matches, pattern_set, version, read_before)
+    for (of_day, pattern_set), known in damaged.items():
+        if pattern_set in (pattern_sets or {}):
+            stale.append(StaleDay(date.fromisoformat(of_day), pattern_set, tuple(known)))
     return sorted(stale, key=lambda entry: (entry.day, entry.pattern_set or ""))
+
+
+def damaged_units(database: Database, stream: str) -> dict[tuple[str, str], list[str]]:
+    """Return (day, pattern set or "") -> a sentence for each of its files that is known to be damaged."""
+    found: dict[tuple[str, str], list[str]] = {}
+    with database.begin() as connection:
+        query = sql.select(DAMAGES).where(DAMAGES.c.stream == stream)
+        for row in connection.execute(query.order_by(DAMAGES.c.table_name, DAMAGES.c.path)):
+            reason = f"its file {row.path} of {row.table_name} is damaged: {row.what}"
+            found.setdefault((row.day, row.pattern_set), []).append(reason)
+    return found
 
 
 def _stale_matches(

@@ -1,8 +1,9 @@
 """Verification: all that the catalog names is there and whole, and the records agree with it, or the damage is named.
 
 The way goes from the catalog to the metadata of each table, its snapshots, manifests and data files, and from the
-records of published days to the rows that they tell of. Nothing is written. Runs may publish meanwhile: what looks
-damaged is looked at again where its table has changed since.
+records of published days to the rows that they tell of. Files are compared with the digests that were recorded when
+they were written. Only damages are written down, so that the days that they are of show as stale. Runs may publish
+meanwhile: what looks damaged is looked at again where its table has changed since.
 """
 
 from __future__ import annotations
@@ -33,9 +34,23 @@ from pyiceberg.types import PrimitiveType
 
 from cep_pipeline.errors import InputError
 from cep_pipeline.events.columns import DAY
-from cep_pipeline.storage import digest_of, explain_storage_error, open_filesystem, read_data_file, stored_files
+from cep_pipeline.storage import (
+    digest_of,
+    explain_storage_error,
+    open_filesystem,
+    read_data_file,
+    read_digest,
+    stored_files,
+)
 from cep_pipeline.warehouse import commits, iceberg_tables
-from cep_pipeline.warehouse.database import CATALOG_NAME, CURRENT_PLANS, PUBLISHED, explain_database_error
+from cep_pipeline.warehouse.database import (
+    CATALOG_NAME,
+    CURRENT_PLANS,
+    DAMAGES,
+    FILES,
+    PUBLISHED,
+    explain_database_error,
+)
 from cep_pipeline.warehouse.fingerprints import EventsFingerprint, MatchesFingerprint
 from cep_pipeline.warehouse.layout import MEANINGS, decision_record, plan_record, run_record, statistics_record
 
@@ -111,10 +126,26 @@ class _TableState:
     current: dict[str, DataFile] = field(default_factory=dict)
     past: dict[str, DataFile] = field(default_factory=dict)
     damages: list[Damage] = field(default_factory=list)
+    digests: Mapping[str, tuple[int, str]] = field(default_factory=dict)
+
+    def check_digest(self, path: str) -> None:
+        """Compare a file with what was recorded of it; one of an earlier version has no record."""
+        known = self.digests.get(path)
+        if known is not None:
+            size, sha256 = read_digest(path)
+            if size != known[0]:
+                raise _Damaged(f"it has {size} bytes, and should have {known[0]}")
+            if sha256 != known[1]:
+                raise _Damaged("its SHA-256 is not the one that was recorded when it was written")
 
     @property
     def place(self) -> str:
         return f"{self.stream}.{self.name}"
+
+    def relative(self, path: str) -> str:
+        """The path of a file in the table's folder."""
+        assert self.table is not None
+        return path[len(self.table.location()) + 1 :]
 
     def unit_of(self, file: DataFile) -> Unit | None:
         """The pattern set and the day of a file; None where the table has no days."""
@@ -149,7 +180,7 @@ def verify(
 ) -> VerificationReport:
     """Verify what is published (see `Warehouse.verify`)."""
     chosen = _streams(warehouse, streams)
-    states = [_settled_state(warehouse, stream, name, days) for stream in chosen for name in MEANINGS]
+    states = [_settled_state(warehouse, stream, name, days, deep) for stream in chosen for name in MEANINGS]
     damages = [damage for state in states for damage in state.damages]
     damages += _catalog_damages(warehouse)
     files = {
@@ -159,8 +190,27 @@ def verify(
         if days is None or ((unit := state.unit_of(file)) is not None and unit[1] in days)
     }
     found, size, rows = _file_damages(warehouse, files, deep, told)
+    _note_damages(warehouse, {damage.place: damage.what for damage in found}, files, deep)
     there = sum(state.table is not None for state in states)
     return VerificationReport((*damages, *found), there, len(files), size, rows)
+
+
+def _note_damages(warehouse: Store, found: Mapping[str, str], files: Mapping[str, _TableState], deep: bool) -> None:
+    """Write down which published files are damaged; what only reading can find is forgotten only after reading."""
+    with warehouse.database.begin() as connection:
+        for path, state in files.items():
+            unit = state.unit_of(state.current[path]) if path in state.current else None
+            if not deep and path not in found:
+                continue
+            key = {"stream": state.stream, "table_name": state.name, "path": state.relative(path)}
+            connection.execute(sql.delete(DAMAGES).where(*(DAMAGES.c[name] == value for name, value in key.items())))
+            if path in found and unit is not None and state.name in REMADE:
+                of_unit = {"pattern_set": unit[0], "day": unit[1].isoformat()}
+                connection.execute(sql.insert(DAMAGES).values(**key, **of_unit, what=found[path]))
+
+
+REMADE = ("events", "quarantine", "matches", "statistics")
+"""Tables whose units a run makes again."""
 
 
 def _streams(warehouse: Store, streams: Collection[str] | None) -> list[str]:
@@ -194,10 +244,10 @@ def _catalog_damages(warehouse: Store) -> list[Damage]:
 # -- from the catalog to the data files --------------------------------------------------------------------------------
 
 
-def _settled_state(warehouse: Store, stream: str, name: str, days: Collection[date] | None) -> _TableState:
+def _settled_state(warehouse: Store, stream: str, name: str, days: Collection[date] | None, deep: bool) -> _TableState:
     """The state of a table with its damages, none of which comes from a commit that came between."""
     while True:
-        state = _state(warehouse, stream, name)
+        state = _state(warehouse, stream, name, deep)
         if name in UNIT_TABLES:
             state.damages += _record_damages(warehouse, state, days)
         if name == "plans":
@@ -218,13 +268,15 @@ def _has_changed(warehouse: Store, state: _TableState) -> bool:
     return state.table is not None and state.table.metadata_location != _pointer(warehouse, state.stream, state.name)
 
 
-def _state(warehouse: Store, stream: str, name: str) -> _TableState:
-    state = _TableState(stream, name)
-    sizes = stored_files(warehouse.table_location(stream, name))
+def _state(warehouse: Store, stream: str, name: str, deep: bool) -> _TableState:
+    location = warehouse.table_location(stream, name)
+    state = _TableState(stream, name, digests=_digests(warehouse, stream, name) if deep else {})
+    sizes = stored_files(location)
     pointer = _pointer(warehouse, stream, name)
     if pointer is None:
         return state  # where records tell of it, they say that it is missing
     try:
+        _attempt(warehouse, pointer, lambda: state.check_digest(pointer))
         state.table = _attempt(warehouse, pointer, lambda: warehouse.catalog.load_table((stream, name)))
         _attempt(warehouse, pointer, lambda: _check_names(state.table))
     except _Damaged as error:
@@ -239,6 +291,14 @@ def _state(warehouse: Store, stream: str, name: str) -> _TableState:
         is_current = current is not None and snapshot.snapshot_id == current.snapshot_id
         _follow(warehouse, state, snapshot, is_current, sizes, seen)
     return state
+
+
+def _digests(warehouse: Store, stream: str, name: str) -> dict[str, tuple[int, str]]:
+    """The size and the SHA-256 of each file of a table, as far as they were recorded."""
+    location = warehouse.table_location(stream, name)
+    query = sql.select(FILES).where(FILES.c.stream == stream, FILES.c.table_name == name)
+    with warehouse.database.begin() as connection:
+        return {f"{location}/{row.path}": (row.size, row.sha256) for row in connection.execute(query)}
 
 
 def _check_names(table: Table | None) -> None:
@@ -264,6 +324,7 @@ def _follow(
     table = state.table
     remedy = BACKUP if is_current else LET_GO
     try:
+        _attempt(warehouse, snapshot.manifest_list, lambda: state.check_digest(snapshot.manifest_list))
         manifests = _attempt(warehouse, snapshot.manifest_list, lambda: _manifests(table, snapshot))
     except _Damaged as error:
         said = f"the manifest list of snapshot {snapshot.snapshot_id} of {state.place} cannot be read: {error}"
@@ -275,6 +336,7 @@ def _follow(
         path = manifest.manifest_path
         if path not in seen:
             try:
+                _attempt(warehouse, path, partial(state.check_digest, path))
                 seen[path] = _attempt(warehouse, path, partial(_entries, table, manifest, sizes))
             except _Damaged as error:
                 seen[path] = None
@@ -491,7 +553,7 @@ def _still_named(warehouse: Store, damaged: Mapping[str, _TableState]) -> dict[s
     """The damages of files that their tables name now: a file that `cep maintain` has just removed is no damage."""
     left: dict[str, _TableState] = {}
     for state in {id(state): state for state in damaged.values()}.values():
-        now = _state(warehouse, state.stream, state.name) if _has_changed(warehouse, state) else state
+        now = _state(warehouse, state.stream, state.name, False) if _has_changed(warehouse, state) else state
         named = {*now.current, *now.past}
         left.update({path: state for path, owner in damaged.items() if owner is state and path in named})
     return left
@@ -501,6 +563,7 @@ def _check_file(state: _TableState, file: DataFile, deep: bool) -> None:
     filesystem, inner = open_filesystem(file.file_path)
     info = filesystem.get_file_info(inner)
     _check_size(file.file_path, file.file_size_in_bytes, info.size if info.type == pafs.FileType.File else None)
+    state.check_digest(file.file_path)
     with (
         filesystem.open_input_file(inner) as source,
         pq.ParquetFile(source, page_checksum_verification=deep) as parquet,
