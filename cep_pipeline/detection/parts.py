@@ -17,7 +17,7 @@ import numpy as np
 from cep_pipeline.detection.mechanisms import Counters, Mechanism, Orders, Owned
 from cep_pipeline.detection.ordering import order_matches
 from cep_pipeline.detection.room import ask_for, named
-from cep_pipeline.errors import CepError, TooManyMatches
+from cep_pipeline.errors import CepError, NoRoom, TooManyMatches
 from cep_pipeline.expressions.columns import Array
 from cep_pipeline.patterns.pattern import Pattern
 from cep_pipeline.slices.blocks import Block
@@ -235,15 +235,18 @@ class _RoomForMatches:
 
         Raises
         ------
-        NoRoom
+        TooManyMatches
             There is no memory for that.
         """
         if held <= self._sure:
             return
         self._sure = 2 * held
         elements = newest.rows.size / max(len(newest), 1)
-        with named(pattern):
-            ask_for(int(_BYTES_OF_AN_ELEMENT * elements * held), f"{held:,} matches are held at a time")
+        size = int(_BYTES_OF_AN_ELEMENT * elements * held)
+        try:
+            ask_for(size, f"{held:,} matches are held at a time")
+        except NoRoom as error:
+            raise TooManyMatches(pattern, held, memory=size) from error
 
 
 _BYTES_OF_AN_ELEMENT = 32
