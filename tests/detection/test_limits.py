@@ -200,6 +200,7 @@ def test_matches_of_one_event_that_there_is_no_memory_for_are_counted_too(monkey
     events = events_table([*rows, {"timestamp": 60, "seq": 60, "kind": "C"}])
     patterns = cep.parse_patterns(LISTS, stream_schema())
     monkeypatch.setattr(parts, "MATCHES_AT_ONCE", 1 << 12)
+    monkeypatch.setattr(parts, "SMALL", 1 << 16)
     with room.at_most(1 << 18), pytest.raises(TooManyMatches) as raised:
         cep.detect(patterns, events)
     assert raised.value.count == 2**59 - 1
