@@ -395,7 +395,7 @@ class _SliceRun:
                 self._find(together, counters)
             return None
         except TooManyMatches as error:
-            reached = LimitReached(error.pattern, "max_matches")
+            reached = LimitReached(error.pattern, "max_matches" if error.memory is None else "memory")
         except (NoRoom, MemoryError):
             reached = LimitReached("", "memory")
         except LimitReached as error:

@@ -216,7 +216,7 @@ class Ledger:
 
     def __init__(self, file: str, patterns: Sequence[str], first: int, tasks: int, task: int) -> None:
         shape = (len(patterns), tasks, 3)
-        self._cells = np.memmap(file, np.int64, "r+", offset=CELL_BYTES * tasks * first, shape=shape)
+        self._cells = np.asarray(np.memmap(file, np.int64, "r+", offset=CELL_BYTES * tasks * first, shape=shape))
         self._numbers = {name: number for number, name in enumerate(patterns)}
         self._task = task
 

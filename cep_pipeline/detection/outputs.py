@@ -254,6 +254,22 @@ COUNTING_S = 20.0
 """So long matches are counted that there is no memory for."""
 
 
+def _held_rows(detections: Sequence[Detection]) -> Iterator[tuple[int, pa.RecordBatch]]:
+    """As `batches_together`, as long as there is memory for all rows."""
+    rows, sizes = [0] * len(detections), [0] * len(detections)
+    room: int | None = SMALL  # few rows are not worth to look how much memory there is
+    for number, batch in batches_together(detections):
+        rows[number] += batch.num_rows
+        sizes[number] += batch.nbytes
+        held = sum(sizes)
+        if room == SMALL and held > room:
+            room = _room_for_rows(held)
+        if room is not None and held > room:
+            largest = sizes.index(max(sizes))
+            raise TooManyMatches(detections[largest].pattern.name, rows[largest], memory=sizes[largest])
+        yield number, batch
+
+
 def _room_for_rows(held: int) -> int | None:
     """The bytes that rows of matches may take together, so many of them taken; None where nobody knows of any limit."""
     available = available_bytes()
@@ -281,19 +297,15 @@ def tables_together(detections: Sequence[Detection]) -> list[pa.Table]:
         As `batches_together`.
     """
     batches: list[list[pa.RecordBatch]] = [[] for _ in detections]
-    sizes = [0] * len(detections)
-    room: int | None = SMALL
-    for number, batch in batches_together(detections):
-        batches[number].append(batch)
-        sizes[number] += batch.nbytes
-        if room == SMALL and sum(sizes) > room:  # few rows are not worth to look how much memory there is
-            room = _room_for_rows(sum(sizes))
-        if room is not None and sum(sizes) > room:
-            largest = sizes.index(max(sizes))
-            rows, batches = sum(one.num_rows for one in batches[largest]), []
-            raise TooManyMatches(
-                detections[largest].pattern.name, rows, _count_soon(detections[largest]), memory=sizes[largest]
-            )
+    try:
+        for number, batch in _held_rows(detections):
+            batches[number].append(batch)
+    except TooManyMatches as error:
+        if error.memory is None or error.count is not None:
+            raise
+        batches.clear()
+        [limited] = [detection for detection in detections if detection.pattern.name == error.pattern]
+        raise TooManyMatches(error.pattern, error.limit, _count_soon(limited), error.memory) from error
     return [
         pa.Table.from_batches(own, matches_schema(detection.pattern))
         for own, detection in zip(batches, detections, strict=True)

@@ -16,8 +16,8 @@ import numpy as np
 
 from cep_pipeline.detection.mechanisms import Counters, Mechanism, Orders, Owned
 from cep_pipeline.detection.ordering import order_matches
-from cep_pipeline.detection.room import ask_for, named
-from cep_pipeline.errors import CepError, TooManyMatches
+from cep_pipeline.detection.room import SMALL, ask_for, named
+from cep_pipeline.errors import CepError, NoRoom, TooManyMatches
 from cep_pipeline.expressions.columns import Array
 from cep_pipeline.patterns.pattern import Pattern
 from cep_pipeline.slices.blocks import Block
@@ -213,7 +213,12 @@ class _Listed:
                 held += len(block)
             if limit is not None and held > limit:
                 return None
-            room.ask(total, block, self._patterns[number].name)
+            try:
+                room.ask(total, block, self._patterns[number].name)
+            except TooManyMatches:
+                if limit is None:
+                    raise
+                return None
             if len(block):
                 blocks[number].append(block)
         for number, most in enumerate(self._most):
@@ -225,25 +230,27 @@ class _Listed:
 
 
 class _RoomForMatches:
-    """Asks for memory for matches that cannot be let go of, because they end with one event or wait."""
+    """Asks for memory for the matches that are held, as often as they have doubled."""
 
     def __init__(self) -> None:
-        self._sure = MATCHES_AT_ONCE
+        self._sure = SMALL
 
     def ask(self, held: int, newest: Block, pattern: str) -> None:
-        """Ask, as often as their number has doubled, for what ordering and writing them takes.
+        """Ask for what ordering and writing so many matches takes.
 
         Raises
         ------
-        NoRoom
+        TooManyMatches
             There is no memory for that.
         """
-        if held <= self._sure:
+        size = _BYTES_OF_AN_ELEMENT * newest.rows.size * held // max(len(newest), 1)
+        if size <= self._sure:
             return
-        self._sure = 2 * held
-        elements = newest.rows.size / max(len(newest), 1)
-        with named(pattern):
-            ask_for(int(_BYTES_OF_AN_ELEMENT * elements * held), f"{held:,} matches are held at a time")
+        self._sure = 2 * size
+        try:
+            ask_for(size, f"{held:,} matches are held at a time")
+        except NoRoom as error:
+            raise TooManyMatches(pattern, held, memory=size) from error
 
 
 _BYTES_OF_AN_ELEMENT = 32

@@ -112,3 +112,21 @@ def test_buffers_are_no_text(tmp_path: Path) -> None:
     done = detect(tmp_path, LISTS, 3, "--output", "compressed", "--out", "c.csv")
     assert done.code == 2
     assert "write it to a .parquet file" in done.error
+
+
+def test_files_of_which_all_rows_are_rejected_are_refused(tmp_path: Path) -> None:
+    detect(tmp_path, OTHERS, 1, "--out", "found.csv")
+    (tmp_path / "x.csv").write_text("time,kind,x\nyesterday,A,1\n")
+    over = ("--patterns", "p.sase", "--schema", "s.yaml", "--events", "x.csv", "--out", "found.csv")
+    for adaptive in ((), ("--adapt", "--every", "10 events")):
+        done = cep("detect", *over, *adaptive, folder=tmp_path)
+        assert (done.code, "all 1 rows of the files were rejected" in done.error) == (3, True)
+    (tmp_path / "x.csv").write_text("time,kind,x\n")
+    assert cep("detect", *over, folder=tmp_path).code == 0  # of a file without rows none is rejected
+
+
+def test_patterns_that_cannot_match_are_warned_about(tmp_path: Path) -> None:
+    done = detect(tmp_path, "NAME none PATTERN SEQ(A a, Nobody n) WITHIN 1 day", 3, "--out", "found.csv")
+    assert done.code == 0
+    assert "warning: no event has the type Nobody, which stands in: none" in done.errors
+    assert "warning: WITHIN is more than 10 times as long as all events span" in done.errors

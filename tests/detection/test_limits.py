@@ -9,10 +9,12 @@ import pyarrow as pa
 import pytest
 
 import cep_pipeline as cep
-from cep_pipeline.detection import MECHANISMS, limits, room
+from cep_pipeline.detection import MECHANISMS, limits, outputs, parts, room
+from cep_pipeline.detection import detect as detecting
 from cep_pipeline.detection.detect import SliceResult, count_slice, detect_slice
 from cep_pipeline.detection.limits import Kind, Ledger, Limits, SliceLimits, Spent
 from cep_pipeline.detection.planned import plan_for
+from cep_pipeline.errors import NoRoom, TooManyMatches
 from cep_pipeline.statistics import estimate_statistics
 from tests.streams import events_table, stream_schema
 
@@ -179,3 +181,51 @@ def test_a_compressed_slice_has_the_matches_that_it_owns() -> None:
         owned = (start * 1_000_000, start), (end * 1_000_000, end)
         count_slice(pattern, plan, EVENTS.slice(0, end), owned, seconds=1e9, compress=compress)
     assert found == expected
+
+
+def test_rows_that_there_is_no_memory_for_are_counted_instead(monkeypatch: pytest.MonkeyPatch) -> None:
+    patterns = cep.parse_patterns(f"{GOOD}; {LISTS}", stream_schema())
+    number = int(cep.detect(patterns, EVENTS, output="count")["lists"]["count"][0].as_py())
+    monkeypatch.setattr(outputs, "SMALL", 1 << 16)
+    monkeypatch.setattr(outputs, "available_bytes", lambda: 1 << 20)
+    with pytest.raises(TooManyMatches, match=r"'lists' has [0-9,]+ matches, more than there is memory for") as raised:
+        cep.detect(patterns, EVENTS)
+    assert raised.value.count == number > 2**50
+    assert all(advice in str(raised.value) for advice in ("--output compressed", "'count'", "WITHIN", "--limit"))
+    assert cep.detect(patterns[:1], EVENTS)["good"].num_rows > 100
+
+
+def test_matches_of_one_event_that_there_is_no_memory_for_are_counted_too(monkeypatch: pytest.MonkeyPatch) -> None:
+    rows = [{"timestamp": second, "seq": second, "kind": "A" if second == 0 else "B"} for second in range(60)]
+    events = events_table([*rows, {"timestamp": 60, "seq": 60, "kind": "C"}])
+    patterns = cep.parse_patterns(LISTS, stream_schema())
+    monkeypatch.setattr(parts, "MATCHES_AT_ONCE", 1 << 12)
+    monkeypatch.setattr(parts, "SMALL", 1 << 16)
+    with room.at_most(1 << 18), pytest.raises(TooManyMatches) as raised:
+        cep.detect(patterns, events)
+    assert raised.value.count == 2**59 - 1
+    plan = plan_for(patterns, estimate_statistics(patterns, events), {"lists": "fused"}, "trivial", compare=False)
+    with room.at_most(1 << 18):
+        given = SliceLimits({"lists": Limits(max_matches=10**12)})
+        result = detect_slice(patterns, plan, events, (None, None), lambda *_: None, limits=given)
+    assert result.limited == {"lists": "memory"}
+
+
+def test_what_python_has_no_memory_for_is_explained(monkeypatch: pytest.MonkeyPatch) -> None:
+    def fails(*_: object) -> None:
+        raise MemoryError("of 7 bytes")
+
+    monkeypatch.setattr(detecting, "tables_together", fails)
+    with pytest.raises(NoRoom, match=r"not enough memory: of 7 bytes; .*--limit"):
+        cep.detect(cep.parse_patterns(GOOD, stream_schema()), EVENTS)
+
+
+def test_doubts_about_patterns_are_said_once() -> None:
+    text = "NAME a PATTERN SEQ(A a, X x) WITHIN 1 day; NAME b PATTERN SEQ(A a, NOT Y y, B b) WITHIN 1 second"
+    patterns = cep.parse_patterns(text, stream_schema())
+    assert detecting.doubts_about(patterns, {"A", "B"}, 60_000_000) == [
+        "no event has the type X, which stands in: a",
+        "WITHIN is more than 10 times as long as all events span, 60.000 s: a; is its unit right?",
+    ]
+    assert detecting.doubts_about(patterns, None, 86_400_000_000) == []
+    assert detecting.doubts_about(patterns, {"A", "B", "X"}, 0) == []

@@ -61,3 +61,25 @@ def test_what_is_given_depends_on_what_is_at_hand(tmp_path: Path, monkeypatch: p
     with at_most(10), pytest.raises(NoRoom):
         ask_for(11, "a limit holds for all")
     ask_for(11, "and only inside")
+
+
+def test_memory_of_groups_of_both_versions_and_of_the_process(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("MEMINFO", "STATM"):
+        monkeypatch.setattr(room, name, tmp_path / "nothing")
+    monkeypatch.setattr(room, "GROUP", tmp_path)
+    monkeypatch.setattr(room, "OWN_GROUP", tmp_path / "cgroup")
+    (tmp_path / "memory").mkdir()
+    (tmp_path / "memory" / "memory.limit_in_bytes").write_text("500000000\n")
+    (tmp_path / "memory" / "memory.usage_in_bytes").write_text("300000000\n")
+    (tmp_path / "memory" / "memory.stat").write_text("total_inactive_file 60000000\ntotal_active_file 40000000\n")
+    assert available_bytes() == 300_000_000
+    (tmp_path / "cgroup").write_text("0::/system.slice/cep.service\n")
+    service = tmp_path / "system.slice" / "cep.service"
+    service.mkdir(parents=True)
+    for folder, most in ((service, "max"), (service.parent, "200000000")):
+        (folder / "memory.max").write_text(f"{most}\n")
+        (folder / "memory.current").write_text("50000000\n")
+        (folder / "memory.stat").write_text("anon 1\n")
+    assert available_bytes() == 150_000_000
+    monkeypatch.setattr(room.resource, "getrlimit", lambda _: (100_000_000, 100_000_000))
+    assert available_bytes() == 100_000_000
