@@ -111,7 +111,7 @@ def may_have(paths: Sequence[str], types: frozenset[str]) -> bool:
         footer = _footer(path).metadata
         attribute = type_attribute_in(footer)
         spells = spells_in(footer, attribute) if attribute is not None else None
-        if spells is None or any(spells.of_type(name).size > 0 for name in types):
+        if spells is None or any(bool(spells.of_type(name).size) for name in types):
             return True
     return False
 

@@ -70,7 +70,13 @@ PLACES = (
 VERSIONS = {"old": (9.0, 7.0, 5.0), "new": (1.0, 2.0, 3.0, 4.0)}
 """Two deliveries of Monday, which differ in events, rejected rows, statistics and matches."""
 
-_STATEMENTS = {"cep_leases": "lease", "cep_published": "record", "iceberg_tables": "pointer"}
+_STATEMENTS = {
+    "cep_leases": "lease",
+    "cep_published": "record",
+    "iceberg_tables": "pointer",
+    "cep_files": "digest",
+    "cep_damages": "damage",
+}
 _KEPT_METADATA = {"write.metadata.previous-versions-max": "2"}
 """So few earlier metadata files are kept that each publish removes some."""
 
