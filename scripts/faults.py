@@ -81,14 +81,14 @@ def page(results: Sequence[Tries], every: int, missing: Sequence[str]) -> str:
     """The page, as Markdown."""
     number = sum(len(one.tried) for one in results)
     failed = sum(len(one.failures) for one in results)
-    part = "at every write" if every == 1 else f"at one of {every} writes, another one for each kind of fault"
+    part = "at each write" if every == 1 else f"at one of {every} writes, at others for each kind of fault"
     lines = [
         "# Faults",
         "",
         f"Made by `scripts/faults.py`: {number:,} faults were tried, and {number - failed:,} of them were survived.",
         "",
-        "A day with events, rejected rows, matches and statistics is done again from other raw data, and something "
-        f"goes wrong {part} on the way: its process is killed (`kill`), it is interrupted (`stop`), the disk is full "
+        "A day with events, rejected rows, matches and statistics is done again from other raw data. On the way "
+        f"something goes wrong, {part}: the process is killed (`kill`), it is interrupted (`stop`), the disk is full "
         "from then on (`full disk`), or one write fails (`I/O error`). A fault is survived if",
         "",
         "- all tables and records of the day are as they were, or all are new, as a reader sees them who joins the "
