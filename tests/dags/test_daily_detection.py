@@ -1,8 +1,9 @@
 from __future__ import annotations
 
+import re
 import subprocess
 import sys
-from datetime import UTC, date, datetime
+from datetime import UTC, date, datetime, timedelta
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -10,7 +11,7 @@ from typing import Any
 import pytest
 import yaml
 
-from cep_pipeline.errors import BusyError, DataError, InputError
+from cep_pipeline.errors import BusyError, DataError, InputError, LimitExceeded
 from cep_pipeline.pipeline.tasks import DayTask
 from tests.dags.conftest import CHECKOUT
 
@@ -138,8 +139,9 @@ def test_wrong_input_and_failed_data_are_not_retried(airflow_home: Path) -> None
     from airflow.sdk.exceptions import AirflowFailException
     from cep_tasks import failures_explained
 
-    for error in (InputError("no such file"), DataError("price is negative")):
-        with pytest.raises(AirflowFailException, match=str(error)), failures_explained():
+    too_many = LimitExceeded("bursts", "max_matches 7", "2025-01-06")
+    for error in (InputError("no such file"), DataError("price is negative"), too_many):
+        with pytest.raises(AirflowFailException, match=re.escape(str(error))), failures_explained():
             raise error
     for passing in (BusyError("held by another run"), OSError("disk full")):
         with pytest.raises(type(passing)), failures_explained():
@@ -227,6 +229,20 @@ def write_stream(folder: Path, **settings: Any) -> None:
     (folder / "trades.yaml").write_text(yaml.safe_dump(schema))
     stream = {"schema": "trades.yaml", "data": "raw", **settings}
     (folder / "pipeline.yaml").write_text(yaml.safe_dump({"streams": {"generated_trades": stream}}))
+
+
+def test_a_stream_sets_how_long_its_tasks_may_take(
+    airflow_home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    import cep_tasks
+
+    for settings, hours in (({}, 6), ({"task_timeout_hours": 2}, 2)):
+        (tmp_path / str(hours)).mkdir()
+        write_stream(tmp_path / str(hours), **settings)
+        monkeypatch.setenv("CEP_CONFIG", str(tmp_path / str(hours) / "pipeline.yaml"))
+        [stream] = cep_tasks.configured_streams()
+        assert stream.task_arguments["execution_timeout"] == timedelta(hours=hours)
+        assert stream.task_arguments["retries"] > 0
 
 
 def test_a_day_that_waits_for_its_file_looks_for_it_until_the_deadline(

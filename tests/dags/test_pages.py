@@ -13,6 +13,7 @@ import pyarrow as pa
 import pytest
 
 import cep_pipeline as cep
+from cep_pipeline.detection.limits import LimitedPattern
 from cep_pipeline.events.columns import QUARANTINE_SCHEMA
 from cep_pipeline.events.schema import StreamSchema
 from cep_pipeline.pipeline.plan_checks import Violation
@@ -387,6 +388,16 @@ def test_long_parts_of_a_run_are_opened_when_they_are_asked_for(viewer: Any, con
     path = RUN_PAGE.replace("backfill__1", "many")
     assert "<details><summary>61 patterns</summary>" in viewer.get(path).text
     assert "patterns</summary>" not in viewer.get(RUN_PAGE).text
+
+
+def test_a_limited_pattern_is_a_line_of_its_run(viewer: Any, configuration: Path) -> None:
+    tables = Warehouse.open(configuration.parent / "warehouse").open_stream("trades")
+    (record,) = (run for run in tables.runs() if run.run_id == "backfill__1")
+    limited = {"market.bursts": str(LimitedPattern("max_matches 7", "count", 2**70, exact=True))}
+    tables.record_run(replace(record, run_id="limited", details={"limited": limited}))
+    shown = text(viewer.get(RUN_PAGE.replace("backfill__1", "limited")).text)
+    said = "market.bursts was stopped by its limit, max_matches 7: none of its matches is published, it has"
+    assert f"{said} {2**70:,} matches" in shown
 
 
 @pytest.mark.parametrize("path", PAGES)
