@@ -573,11 +573,25 @@ class WindowedStatistics:
                 sums.hold(unpacked(spans, np.int64, 2), unpacked(values, np.float64, sums.statistic.rows))
             if state._clock is not None:
                 state._clock.read(content["clock"])
+            state._check_time()
         except (KeyError, TypeError, ValueError, AttributeError, OverflowError) as error:
             raise InputError(
                 f"{source}: the state of the statistics is damaged: {brief(error)}; estimate the statistics again"
             ) from error
         return state
+
+    def _check_time(self) -> None:
+        """Raise ValueError where the histograms know of a later event than the state does."""
+        ends = [int(spans[1].max()) for spans, _ in (window.held for window in self._counts.values()) if spans.size]
+        times = (self.since_us, self.latest_us)
+        if (
+            self.events < 0
+            or (None in times) != (times == (None, None))
+            or (self.since_us or 0) > (self.latest_us or 0)
+        ):
+            raise ValueError(f"it is of {self.events:,} events from {self.since_us} to {self.latest_us}")
+        if ends and (self.latest_us is None or max(ends) > self.latest_us):
+            raise ValueError(f"it ends at {self.latest_us}, and counts events up to {max(ends)}")
 
     @cached_property
     def _what(self) -> dict[str, Any]:

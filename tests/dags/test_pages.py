@@ -473,6 +473,18 @@ def test_a_pipeline_that_cannot_be_read_is_explained(
     assert "pipeline.yaml" in answer.text
 
 
+def test_a_fault_of_the_program_is_one_line_of_a_page(viewer: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(*_: object) -> None:
+        raise RecursionError("deep within")
+
+    monkeypatch.setattr("cep_pipeline.pipeline.configuration.Configuration.load", fail)
+    monkeypatch.setattr(viewer._transport, "raise_server_exceptions", False)
+    answer = viewer.get("/cep/")
+    assert answer.status_code == 500
+    assert "This page cannot be shown: RecursionError." in answer.text
+    assert "Traceback" not in answer.text and "deep within" not in answer.text
+
+
 def test_the_navigation_has_an_entry(airflow_app: Any, viewer: Any) -> None:
     from airflow.api_fastapi.auth.managers.simple.user import SimpleAuthManagerUser
 

@@ -90,6 +90,7 @@ CASES: list[tuple[str, Place, Any, str]] = [
     ("partial", ("conditions",), {"[[1": [0, 0, 0.0, 0.0, 0.0]}, "no key of conditions"),
     ("partial", ("leaves",), {"A": -1}, "a count of events is not negative"),
     ("partial", ("start_us",), None, "the slice begins at None"),
+    ("state", ("latest_us",), 7, "counts events up to|damaged"),
     ("state", ("leaves",), ["A", "A"], "measures something twice|damaged"),
     ("histogram", ("statistic",), 360, "statistic: "),
     ("carry", ("last_values", "x", "A"), 2.0, r"last_values\.x\.A"),
