@@ -388,8 +388,7 @@ class StreamReader:
     def _table(self, name: str) -> Table:
         from cep_pipeline.warehouse import commits
 
-        with commits.catalog_errors(self.warehouse.catalog, f"opening table {self.name}.{name}"):
-            return self.warehouse.catalog.load_table((self.name, name))
+        return commits.load_table(self.warehouse.catalog, self.name, name)
 
     def _plan_row(self, pattern_set: str) -> Iterable[sql.ColumnElement[bool]]:
         return (CURRENT_PLANS.c.stream == self.name, CURRENT_PLANS.c.pattern_set == pattern_set)

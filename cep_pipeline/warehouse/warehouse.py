@@ -160,8 +160,7 @@ class Warehouse(Store):
             raise InputError(
                 f"warehouse {self.location}: it has no stream {name!r}: {there}; `cep run --stream {name}` makes it"
             )
-        with commits.catalog_errors(self.catalog, f"opening stream {name}"):
-            events = iceberg_tables.published_columns(self.catalog.load_table((name, "events")))
+        events = iceberg_tables.published_columns(commits.load_table(self.catalog, name, "events"))
         return StreamTables(self, name, table_layouts(pa.schema(events)))
 
     def maintain(
