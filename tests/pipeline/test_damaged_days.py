@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import date
 from pathlib import Path
 
 import pytest
@@ -9,12 +10,13 @@ import pytest
 from cep_pipeline.errors import DamagedFile
 from tests.cli.command_line import Done, cep
 from tests.pipeline.project import DAYS, MONDAY, TUESDAY, Project, published
+from tests.warehouse.test_damage import damage
 
 
-def damage(path: Path) -> None:
-    """Flip a bit in the first page of a file."""
-    whole = path.read_bytes()
-    path.write_bytes(whole[:60] + bytes([whole[60] ^ 8]) + whole[61:])
+def files_of(project: Project, name: str, day: date) -> list[Path]:
+    """The files of a day that a table names."""
+    table = project.tables().warehouse.catalog.load_table(("ticks", name))
+    return [Path(task.file.file_path) for task in table.scan().plan_files() if f"day={day}" in task.file.file_path]
 
 
 def verify(project: Project) -> Done:
@@ -25,11 +27,9 @@ def test_a_damaged_day_is_made_again_from_its_raw_files(project: Project) -> Non
     project.run().run_days(DAYS)
     before = published(project.tables())
     assert verify(project).code == 0
-    tables = project.tables()
-    (events,) = tables.events_files(MONDAY, MONDAY)
-    matches = next((project.folder / "warehouse").glob(f"ticks/matches/data/**/final_day={TUESDAY}/*.parquet"))
-    statistics = next((project.folder / "warehouse").glob(f"ticks/statistics/data/**/day={TUESDAY}/*.parquet"))
-    for path in (Path(events.path), matches, statistics):
+    (events,) = files_of(project, "events", MONDAY)
+    matches, *_ = files_of(project, "matches", TUESDAY)
+    for path in (events, matches, *files_of(project, "statistics", TUESDAY)):
         damage(path)
     with pytest.raises(DamagedFile, match=r"is damaged \(.*`cep verify --deep` notes"):
         project.run(steps=frozenset({"detect"}), redo=True).run_days([MONDAY])

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 import sqlalchemy as sql
 
@@ -118,9 +119,12 @@ def test_a_file_is_not_read_again_for_its_digest(tmp_path: Path, monkeypatch: py
 
 
 def damage(path: Path) -> None:
-    """Flip a bit in the first page of a file."""
+    """Flip a bit in the middle of the largest chunk of a file's pages."""
     whole = path.read_bytes()
-    path.write_bytes(flipped(whole, 60, 3))
+    group = pq.read_metadata(path).row_group(0)
+    chunk = max(map(group.column, range(group.num_columns)), key=lambda one: one.total_compressed_size)
+    start = chunk.dictionary_page_offset if chunk.has_dictionary_page else chunk.data_page_offset
+    path.write_bytes(flipped(whole, start + chunk.total_compressed_size // 2, 3))
 
 
 def test_a_damaged_page_is_an_error_that_says_what_to_do(tmp_path: Path) -> None:
