@@ -189,7 +189,7 @@ class Warehouse(Store):
         deep: bool = False,
         told: Callable[[int, int], None] = lambda done, total: None,
     ) -> VerificationReport:
-        """Look whether all that is published is there, whole and as its records say; writes nothing.
+        """Look whether all that is published is there, whole and as its records say; damaged days are stale afterwards.
 
         Parameters
         ----------
@@ -198,7 +198,8 @@ class Warehouse(Store):
         days
             Only the data files and records of these days; None: all.
         deep
-            Read every page of every data file, and compare it with its checksum. Else sizes and footers are read.
+            Read every file, and compare it with its digest and its pages with their checksums. Else sizes and footers
+            are read.
         told
             Is told after each data file: how many are done, of how many.
 
