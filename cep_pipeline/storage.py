@@ -326,22 +326,42 @@ _DIGESTS: dict[str, tuple[int, str]] = {}
 """Size and SHA-256 of files that this process has written, until they are asked for."""
 
 
+FOOTER_MARK = b"cep-foot"
+"""Stands with a SHA-256 before the footer of a Parquet file: pages have checksums, and the footer has none."""
+_MARK_BYTES = len(FOOTER_MARK) + 32
+_ENDING_BYTES = 8
+"""A Parquet file ends with the length of its footer and four letters."""
+_LAST_WRITES = 4
+"""The footer and its ending are among the last so many writes."""
+
+
 class _DigestedFile:
-    """A stream that is written from the beginning to the end, and its digest on the way."""
+    """A Parquet file that is written from the beginning to the end, and its digest on the way.
+
+    The digest of the footer is put before it, where readers of Parquet do not look.
+    """
 
     def __init__(self, path: str, stream: pa.NativeFile) -> None:
         self._path, self._stream = path, stream
         self._size, self._digest = 0, hashlib.sha256()
+        self._told = 0
+        self._last: list[bytes] = []
         self.closed = False
 
     def write(self, content: Any) -> int:
+        self._last.append(bytes(content))
+        self._told += len(self._last[-1])
+        while len(self._last) > _LAST_WRITES:
+            self._put(self._last.pop(0))
+        return len(content)
+
+    def _put(self, content: bytes) -> None:
         self._digest.update(content)
         self._stream.write(content)
         self._size += len(content)
-        return len(content)
 
     def tell(self) -> int:
-        return self._size
+        return self._told
 
     def flush(self) -> None:
         """The stream is flushed when it is closed."""
@@ -354,9 +374,19 @@ class _DigestedFile:
 
     def __exit__(self, failure: object, *_: object) -> None:
         if failure is None:
+            rest = b"".join(self._last)
+            begin = len(rest) - _footer_bytes(rest)
+            if begin >= 0:
+                rest = rest[:begin] + FOOTER_MARK + hashlib.sha256(rest[begin:]).digest() + rest[begin:]
+            self._put(rest)
             _DIGESTS[self._path] = self._size, self._digest.hexdigest()
         while len(_DIGESTS) > MOST_DIGESTS:  # nobody asks for those of files that are never published
             _DIGESTS.pop(next(iter(_DIGESTS)))
+
+
+def _footer_bytes(tail: bytes) -> int:
+    """Return the length of a Parquet file's footer with its ending, as the end of the file says it."""
+    return int.from_bytes(tail[-_ENDING_BYTES : -_ENDING_BYTES // 2], "little") + _ENDING_BYTES
 
 
 def written(path: str) -> str:
@@ -442,8 +472,8 @@ def conform(table: pa.Table, schema: pa.Schema) -> pa.Table:
 def read_data_file(path: str, columns: pa.Schema, row_filter: pa.compute.Expression | None = None) -> pa.Table:
     """Read the rows of one Parquet file in their order, as these columns."""
     filesystem, inner = open_filesystem(path)
+    present = read_footer(path).schema.to_arrow_schema().names
     with reading_data(path):
-        present = pq.read_schema(inner, filesystem=filesystem).names
         table = pq.read_table(
             inner,
             columns=list(names_in_file(columns, present).values()),
@@ -491,9 +521,40 @@ def open_parquet(path: str, **options: Any) -> Iterator[pq.ParquetFile]:
     filesystem, inner = open_filesystem(path)
     with (
         reading_data(path),
-        pq.ParquetFile(inner, filesystem=filesystem, page_checksum_verification=True, **options) as file,
+        filesystem.open_input_file(inner) as stream,
+        pq.ParquetFile(stream, metadata=_checked_footer(stream), page_checksum_verification=True, **options) as file,
     ):
         yield file
+
+
+def read_footer(path: str) -> pq.FileMetaData:
+    """Read the footer of a published Parquet file, and compare it with its checksum.
+
+    Raises
+    ------
+    DamagedFile
+        It is not what was written.
+    """
+    filesystem, inner = open_filesystem(path)
+    with reading_data(path), filesystem.open_input_file(inner) as stream:
+        return _checked_footer(stream)
+
+
+def _checked_footer(stream: pa.NativeFile) -> pq.FileMetaData:
+    size = stream.size()
+    tail = stream.read_at(min(size, _TAIL), max(size - _TAIL, 0))
+    length = _footer_bytes(tail)
+    if len(tail) < length + _MARK_BYTES <= size:
+        tail = stream.read_at(length + _MARK_BYTES, size - length - _MARK_BYTES)
+    mark = tail[: len(tail) - length][-_MARK_BYTES:]
+    # A file of an earlier version has none.
+    if mark.startswith(FOOTER_MARK) and hashlib.sha256(tail[-length:]).digest() != mark[len(FOOTER_MARK) :]:
+        raise pa.ArrowInvalid("its footer is not what its checksum says")
+    return pq.read_metadata(pa.BufferReader(tail))
+
+
+_TAIL = 64 * 1024
+"""Bytes at the end of a file in which a footer usually is."""
 
 
 def canonical_json(value: Any) -> str:

@@ -281,13 +281,13 @@ def verify(config: Path, stream: str | None, days: tuple[date, ...], deep: bool)
     """Check that all that is published is there, whole and as its records say.
 
     The way goes from the catalog to metadata, snapshots, manifests and data files: their sizes, their footers, and the
-    rows that the records of each day tell of. Nothing is written, and runs may go on meanwhile. Each damage is a line
-    with what to do; the command then ends with exit code 3.
+    rows that the records of each day tell of. Runs may go on meanwhile. Each damage is a line with what to do; the
+    command then ends with exit code 3. Days with a damaged file show as stale: `cep run --stale` makes them again.
 
     \b
     Examples:
       cep verify
-      cep verify --deep                               also read all data
+      cep verify --deep                               also read all data, and compare its digests
       cep verify --stream us_equity_trades --day 2013-10-07 --deep
     """
     from cep_pipeline.cli.progress import ConsoleObserver

@@ -22,7 +22,7 @@ from cep_pipeline.expressions.columns import Array
 from cep_pipeline.slices.candidates import Spans
 from cep_pipeline.slices.ownership import LookBack
 from cep_pipeline.slices.prepared import Boundary
-from cep_pipeline.storage import names_in_file, open_filesystem, reading_data
+from cep_pipeline.storage import names_in_file, open_filesystem, read_footer, reading_data
 
 _AS_IN_THE_FILE = pa.schema([])
 """No attribute was renamed."""
@@ -123,7 +123,7 @@ def open_events(row_group: RowGroup) -> EventsReader:
 
     Every reader of published events that goes by the names of columns reads through it, or through `storage.conform`.
     """
-    metadata = _footer(row_group.path)
+    metadata = read_footer(row_group.path)
     filesystem, name = open_filesystem(row_group.path)
     texts = [field.name for field in metadata.schema.to_arrow_schema() if pa.types.is_string(field.type)]
     with reading_data(row_group.path):
@@ -141,7 +141,7 @@ def read_row_groups(paths: Iterable[str], columns: pa.Schema = _AS_IN_THE_FILE) 
 
     `columns` are those of the events table, which know their former names.
     """
-    found = [group for path in paths for group in _row_groups(path, _footer(path), columns)]
+    found = [group for path in paths for group in _row_groups(path, read_footer(path), columns)]
     return sorted(found, key=lambda row_group: row_group.first)
 
 
@@ -155,7 +155,7 @@ def read_summaries(
     groups: list[RowGroup] = []
     summaries = []
     for path in paths:
-        footer = _footer(path)
+        footer = read_footer(path)
         own = _row_groups(path, footer, columns)
         groups += own
         if own:
@@ -163,12 +163,6 @@ def read_summaries(
             first_us, last_us = min(group.first[0] for group in own), max(group.last[0] for group in own)
             summaries.append(spells or TypeSpells.unknown(type_attribute, first_us, last_us, footer.num_rows))
     return sorted(groups, key=lambda row_group: row_group.first), summaries
-
-
-def _footer(path: str) -> pq.FileMetaData:
-    filesystem, name = open_filesystem(path)
-    with reading_data(path):
-        return pq.read_metadata(filesystem.open_input_file(name))
 
 
 def _row_groups(path: str, metadata: pq.FileMetaData, columns: pa.Schema) -> list[RowGroup]:

@@ -17,11 +17,10 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
-import pyarrow.parquet as pq
 
 from cep_pipeline.events.columns import DAY, SEQ, TIMESTAMP
 from cep_pipeline.events.type_spells import spells_in, type_attribute_in
-from cep_pipeline.storage import conform, names_in_file, open_parquet
+from cep_pipeline.storage import conform, names_in_file, open_parquet, read_footer
 
 if TYPE_CHECKING:
     from cep_pipeline.patterns.pattern import Pattern
@@ -98,7 +97,7 @@ def find_change(before: Sequence[str], now: Sequence[str], columns: pa.Schema) -
     -----
     At most `MOST_COMPARED` events of each version, and a row group, are in memory.
     """
-    attributes = {attribute for path in (*before, *now) if (attribute := type_attribute_in(_footer(path).metadata))}
+    attributes = {attribute for path in (*before, *now) if (attribute := type_attribute_in(read_footer(path).metadata))}
     if len(attributes) != 1:
         return None
     compared = pa.schema([column for column in columns if column.name not in (SEQ, DAY)])
@@ -108,7 +107,7 @@ def find_change(before: Sequence[str], now: Sequence[str], columns: pa.Schema) -
 def may_have(paths: Sequence[str], types: frozenset[str]) -> bool:
     """Return whether files of events may have events of one of these types, as far as their summaries tell."""
     for path in paths:
-        footer = _footer(path).metadata
+        footer = read_footer(path).metadata
         attribute = type_attribute_in(footer)
         spells = spells_in(footer, attribute) if attribute is not None else None
         if spells is None or any(bool(spells.of_type(name).size) for name in types):
@@ -131,7 +130,7 @@ class _LastEvents:
     def of(cls, paths: Sequence[str], columns: pa.Schema) -> _LastEvents:
         groups = []
         for path in paths:
-            footer = _footer(path)
+            footer = read_footer(path)
             seq = footer.schema.names.index(SEQ)
             for index in range(footer.num_row_groups):
                 group = footer.row_group(index)
@@ -144,11 +143,6 @@ class _LastEvents:
             parts.append(_row_group(path, index, columns))
             missing -= rows
         return cls(pa.concat_tables(reversed(parts)), sum(rows for *_, rows in groups))
-
-
-def _footer(path: str) -> pq.FileMetaData:
-    with open_parquet(path) as file:
-        return file.metadata
 
 
 def _row_group(path: str, index: int, columns: pa.Schema) -> pa.Table:

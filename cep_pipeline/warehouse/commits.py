@@ -46,7 +46,7 @@ from pyiceberg.table.update import TableUpdate, update_table_metadata
 from pyiceberg.table.update.snapshot import ExpireSnapshots, _MergeAppendFiles, _OverwriteFiles
 from pyiceberg.types import LongType
 
-from cep_pipeline.errors import BusyError, CepError, InputError
+from cep_pipeline.errors import BusyError, CepError, DamagedFile, InputError
 from cep_pipeline.events.columns import DAY
 from cep_pipeline.storage import make_durable, open_filesystem, size_and_digest, storage_errors
 from cep_pipeline.warehouse.catalog import Beside, WarehouseCatalog, record_files
@@ -440,6 +440,18 @@ def bound(serialized: bytes) -> int:
     return int(from_bytes(LongType(), serialized))
 
 
+def load_table(catalog: WarehouseCatalog, stream: str, name: str) -> Table:
+    """Load a table for reading.
+
+    Raises
+    ------
+    DamagedFile
+        Its metadata cannot be read.
+    """
+    with catalog_errors(catalog, f"opening table {stream}.{name}"), _reading_metadata(f"{stream}.{name}"):
+        return catalog.load_table((stream, name))
+
+
 def files_between(
     table: Table,
     day_column: str,
@@ -456,7 +468,29 @@ def files_between(
     if last is not None:
         conditions.append(_at_most(day_column, last.isoformat()))
     scan = table.scan(row_filter=_all_of(conditions), snapshot_id=snapshot_id)
-    return [task.file for task in scan.plan_files()]
+    with _reading_metadata(".".join(table.name())):
+        return [task.file for task in scan.plan_files()]
+
+
+@contextmanager
+def _reading_metadata(table: str) -> Iterator[None]:
+    """Turn whatever mangled metadata raises into an error that says what to do.
+
+    Raises
+    ------
+    DamagedFile
+        The metadata, a manifest list or a manifest cannot be read.
+    """
+    try:
+        with storage_errors(f"reading the metadata of {table}"):
+            yield
+    except (CepError, sqlalchemy.exc.SQLAlchemyError, NoSuchTableError):
+        raise
+    except Exception as error:  # a mangled file may raise anything
+        said = " ".join(f"{type(error).__name__}: {error}".split())[:200]
+        raise DamagedFile(
+            f"table {table}: its metadata is damaged ({said}); `cep verify --deep` names the file and what to do"
+        ) from error
 
 
 @contextmanager

@@ -29,6 +29,7 @@ from cep_pipeline.storage import (
     open_data_file,
     open_filesystem,
     open_parquet,
+    read_footer,
     storage_errors,
     written,
 )
@@ -171,9 +172,8 @@ def _summarised_by(paths: Sequence[str], columns: pa.Schema) -> str | None:
     now = {former: field.name for field in columns for former in former_names(field)}
     found = set()
     for path in paths:
-        with open_parquet(path) as file:
-            name = type_attribute_in(file.metadata.metadata)
-            found.add(name if name is None else now.get(name, name))
+        name = type_attribute_in(read_footer(path).metadata)
+        found.add(name if name is None else now.get(name, name))
     return found.pop() if len(found) == 1 else None
 
 

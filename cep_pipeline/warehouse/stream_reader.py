@@ -473,8 +473,7 @@ class StreamReader:
 
         if name in self._pinned:
             return self._pinned[name]
-        with commits.catalog_errors(self.warehouse.catalog, f"opening table {self.name}.{name}"):
-            return self.warehouse.catalog.load_table((self.name, name))
+        return commits.load_table(self.warehouse.catalog, self.name, name)
 
     def _plan_row(self, pattern_set: str) -> Iterable[sql.ColumnElement[bool]]:
         return (CURRENT_PLANS.c.stream == self.name, CURRENT_PLANS.c.pattern_set == pattern_set)

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 import sqlalchemy as sql
 from sqlalchemy.engine import Connection, Row
 
+from cep_pipeline.errors import DamagedFile
 from cep_pipeline.events.erasure import Erasure, erased_from
 from cep_pipeline.events.raw_files import RawFile
 from cep_pipeline.storage import canonical_json, digest_of
@@ -244,7 +245,7 @@ _PENDING, _LIMITED = "pending ", "limited "
 def carry_before(database: Database, stream: str, table: str, pattern_set: str, day: date) -> dict[str, Any]:
     """Return the carry-out of the latest earlier unit, over gaps; {} where there is none."""
     query = (
-        sql.select(PUBLISHED.c.carry_out)
+        sql.select(PUBLISHED.c.carry_out, PUBLISHED.c.carry_out_digest, PUBLISHED.c.day)
         .where(
             PUBLISHED.c.stream == stream,
             PUBLISHED.c.table_name == table,
@@ -255,8 +256,19 @@ def carry_before(database: Database, stream: str, table: str, pattern_set: str, 
         .limit(1)
     )
     with database.begin() as connection:
-        text = connection.execute(query).scalar_one_or_none()
-    return {} if text is None else dict(json.loads(text))
+        found = connection.execute(query).one_or_none()
+    if found is None:
+        return {}
+    try:
+        content = dict(json.loads(found.carry_out))
+    except ValueError:
+        content = None
+    if content is None or digest_of(content) != found.carry_out_digest:
+        raise DamagedFile(
+            f"stream {stream}: what {found.day} hands on to the next day is not what its digest says: the catalog "
+            f"{database.name} is damaged. `cep run --redo --day {found.day}` makes it again"
+        )
+    return content
 
 
 def recorded_erasures(database: Database, stream: str) -> tuple[Erasure, ...]:

@@ -1,9 +1,9 @@
 """Verification: all that the catalog names is there and whole, and the records agree with it, or the damage is named.
 
 The way goes from the catalog to the metadata of each table, its snapshots, manifests and data files, and from the
-records of published days to the rows that they tell of. Files are compared with the digests that were recorded when
-they were written. Only damages are written down, so that the days that they are of show as stale. Runs may publish
-meanwhile: what looks damaged is looked at again where its table has changed since.
+records of published days to the rows that they tell of. Files are compared with the digests of what was written. Only
+damages are written down, so that their days show as stale. Runs may publish meanwhile: what looks damaged is looked at
+again where its table has changed since.
 """
 
 from __future__ import annotations
@@ -190,7 +190,7 @@ def verify(
         if days is None or ((unit := state.unit_of(file)) is not None and unit[1] in days)
     }
     found, size, rows = _file_damages(warehouse, files, deep, told)
-    _note_damages(warehouse, {damage.place: damage.what for damage in found}, files, deep)
+    _note_damages(warehouse, {damage.place: damage.what.split(": ", 1)[-1] for damage in found}, files, deep)
     there = sum(state.table is not None for state in states)
     return VerificationReport((*damages, *found), there, len(files), size, rows)
 

@@ -160,8 +160,7 @@ class Warehouse(Store):
             raise InputError(
                 f"warehouse {self.location}: it has no stream {name!r}: {there}; `cep run --stream {name}` makes it"
             )
-        with commits.catalog_errors(self.catalog, f"opening stream {name}"):
-            events = iceberg_tables.published_columns(self.catalog.load_table((name, "events")))
+        events = iceberg_tables.published_columns(commits.load_table(self.catalog, name, "events"))
         return StreamTables(self, name, table_layouts(pa.schema(events)))
 
     def maintain(
@@ -190,7 +189,7 @@ class Warehouse(Store):
         deep: bool = False,
         told: Callable[[int, int], None] = lambda done, total: None,
     ) -> VerificationReport:
-        """Look whether all that is published is there, whole and as its records say; writes nothing.
+        """Look whether all that is published is there, whole and as its records say; damaged days are stale afterwards.
 
         Parameters
         ----------
@@ -199,7 +198,8 @@ class Warehouse(Store):
         days
             Only the data files and records of these days; None: all.
         deep
-            Read every page of every data file, and compare it with its checksum. Else sizes and footers are read.
+            Read every file, and compare it with its digest and its pages with their checksums. Else sizes and footers
+            are read.
         told
             Is told after each data file: how many are done, of how many.
 

@@ -1,0 +1,220 @@
+"""Rot on the disk: no flipped bit is published on without a word, and the days that are damaged are known as stale."""
+
+from __future__ import annotations
+
+import hashlib
+import pickle
+import random
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+import sqlalchemy as sql
+
+from cep_pipeline import storage
+from cep_pipeline.errors import CepError, DamagedFile
+from cep_pipeline.storage import WrittenFile, read_data_file, size_and_digest, write_data_file
+from cep_pipeline.warehouse.database import DAMAGES, FILES, PUBLISHED
+from cep_pipeline.warehouse.warehouse import Warehouse
+from tests.thoroughness import examples
+from tests.warehouse.published_days import (
+    MONDAY,
+    TUESDAY,
+    Trades,
+    everything_read,
+    publish_day,
+    publish_everything,
+    publish_matches,
+)
+from tests.warehouse.test_verification import changed, damages, files_in_use
+
+KINDS: dict[str, Callable[[Path], bool]] = {
+    "data": lambda path: path.suffix == ".parquet",
+    "manifest list": lambda path: path.name.startswith("snap-"),
+    "manifest": lambda path: path.suffix == ".avro" and not path.name.startswith("snap-"),
+    "metadata": lambda path: path.suffix == ".json",
+}
+
+
+@pytest.fixture(scope="module")
+def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A warehouse that no test leaves changed."""
+    folder = tmp_path_factory.mktemp("whole") / "warehouse"
+    publish_everything(Warehouse.open(folder).stream(Trades()))
+    return folder
+
+
+def flipped(content: bytes, at: int, bit: int) -> bytes:
+    return content[:at] + bytes([content[at] ^ 1 << bit]) + content[at + 1 :]
+
+
+def sweep(place: Path, kind: str, flips: int, seed: int) -> list[str]:
+    """Flip single bits in files of a kind; returns those that change what is read and that nothing tells of.
+
+    A file of an earlier version of the warehouse has no digest; a table's first metadata has none either.
+    """
+    chance = random.Random(f"{kind} {seed}")
+    before = everything_read(Warehouse.open(place))
+    paths = [path for path in files_in_use(place) if KINDS[kind](path)]
+    silent = []
+    for _ in range(flips):
+        path = chance.choice(paths)
+        whole = path.read_bytes()
+        at, bit = chance.randrange(len(whole)), chance.randrange(8)
+        with changed(path, flipped(whole, at, bit)):
+            try:
+                after = everything_read(Warehouse.open(place))
+            except CepError as error:  # any other exception is a traceback, and fails the test
+                assert str(error)
+                after = None
+            told = [damage for damage in damages(place, deep=True) if damage.place == str(path)]
+            if not told and after != before:
+                silent.append(f"{path}, byte {at}, bit {bit}: {'an error' if after is None else 'another answer'}")
+            assert all(damage.what and damage.remedy for damage in told)
+    return silent
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_no_flip_of_a_bit_is_silent(place: Path, kind: str) -> None:
+    assert sweep(place, kind, examples(80), 1) == []
+    assert damages(place, deep=True) == ()
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize("kind", KINDS)
+def test_none_of_many_flips_is_silent(place: Path, kind: str, seed: int) -> None:
+    assert sweep(place, kind, 400, seed + 2) == []
+
+
+def test_each_published_file_is_recorded_as_it_was_written(place: Path) -> None:
+    warehouse = Warehouse.open(place)
+    with warehouse.database.begin() as connection:
+        rows = connection.execute(sql.select(FILES)).all()
+    known = {place / row.stream / row.table_name / row.path: (row.size, row.sha256) for row in rows}
+    first = {path for path in files_in_use(place) if path.name.startswith("00000-")}
+    assert set(files_in_use(place)) - first <= set(known)
+    for path in set(files_in_use(place)) - first:
+        content = path.read_bytes()
+        assert known[path] == (len(content), hashlib.sha256(content).hexdigest())
+
+
+def test_a_file_is_not_read_again_for_its_digest(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    tables = Warehouse.open(tmp_path).stream(Trades())
+    read: list[str] = []
+    reading = storage.read_digest
+    monkeypatch.setattr(storage, "read_digest", lambda path: read.append(path) or reading(path))
+    publish_day(tables, MONDAY, [1.0, 2.0], parts=2)
+    publish_matches(tables, MONDAY, ["a"])
+    assert read == []
+    schema = pa.schema([("x", pa.int64())])
+    path = write_data_file(str(tmp_path / "x.parquet"), pa.table({"x": [1]}), schema)
+    assert isinstance(path, WrittenFile)
+    again = pickle.loads(pickle.dumps(path))
+    assert (again, again.size, again.sha256) == (path, *size_and_digest(str(path)))
+    assert read == [str(path)] and size_and_digest(again) == size_and_digest(str(path))
+
+
+def damage(path: Path) -> None:
+    """Flip a bit in the middle of the largest chunk of a file's pages."""
+    whole = path.read_bytes()
+    group = pq.read_metadata(path).row_group(0)
+    chunk = max(map(group.column, range(group.num_columns)), key=lambda one: one.total_compressed_size)
+    start = chunk.dictionary_page_offset if chunk.has_dictionary_page else chunk.data_page_offset
+    path.write_bytes(flipped(whole, start + chunk.total_compressed_size // 2, 3))
+
+
+def test_a_damaged_page_is_an_error_that_says_what_to_do(tmp_path: Path) -> None:
+    tables = Warehouse.open(tmp_path).stream(Trades())
+    publish_day(tables, MONDAY, [float(price) for price in range(500)])
+    (file,) = tables.events_files()
+    whole = Path(file.path).read_bytes()
+    before = read_data_file(file.path, tables.events_schema)
+    said = []
+    for at in range(40, len(whole), 43):
+        Path(file.path).write_bytes(flipped(whole, at, 5))
+        try:
+            assert read_data_file(file.path, tables.events_schema) == before, "or an error says it"
+        except DamagedFile as error:
+            said.append(str(error))
+    assert len(said) > 30
+    start, end = f"{file.path}: the file is damaged (", "`cep run --stale` makes them again from their raw files"
+    assert all(text.startswith(start) and text.endswith(end) for text in said)
+    assert DamagedFile("").exit_code == 3
+
+
+def test_a_damaged_day_is_stale_until_it_is_made_again(tmp_path: Path) -> None:
+    warehouse = Warehouse.open(tmp_path)
+    tables = warehouse.stream(Trades())
+    publish_day(tables, MONDAY, [1.0, 2.0])
+    publish_day(tables, TUESDAY, [3.0], carry_out={})
+    publish_matches(tables, MONDAY, ["a"])
+    publish_matches(tables, TUESDAY, ["b"], look_back=1)
+    matches = next(tmp_path.glob("trades/matches/data/**/final_day=2013-10-08/*.parquet"))
+    (events,) = tables.events_files(MONDAY, MONDAY)
+    for path in (Path(events.path), matches):
+        damage(path)
+    assert tables.stale_days(pattern_sets={"demo": "v1"}) == []
+    assert len(damages(tmp_path, deep=True)) == 2
+    found = [(one.day, one.pattern_set) for one in tables.stale_days(pattern_sets={"demo": "v1"})]
+    assert found == [(MONDAY, None), (TUESDAY, "demo")]
+    (reason,) = tables.stale_days()[0].reasons
+    assert "is damaged: its SHA-256 is not the one" in reason and Path(events.path).name in reason
+    assert damages(tmp_path, days=[TUESDAY]) == () and len(tables.stale_days()) == 1, "only reading finds it"
+    publish_day(tables, MONDAY, [1.0, 2.0], run_id="again")
+    assert [one.day for one in tables.stale_days(pattern_sets={"demo": "v1"})] == [TUESDAY], "the same inputs, the same"
+    publish_matches(tables, TUESDAY, ["b"], look_back=1, run_id="again")
+    assert tables.stale_days(pattern_sets={"demo": "v1"}) == []
+    warehouse.maintain(keep_snapshots_s=-60.0)
+    assert damages(tmp_path, deep=True) == ()
+    with warehouse.database.begin() as connection:
+        assert connection.execute(sql.select(DAMAGES)).all() == []
+
+
+def test_a_whole_file_that_was_restored_is_no_damage_any_more(tmp_path: Path) -> None:
+    tables = Warehouse.open(tmp_path).stream(Trades())
+    publish_day(tables, MONDAY, [1.0])
+    path = Path(tables.events_files()[0].path)
+    with changed(path, flipped(path.read_bytes(), 60, 1)):
+        assert damages(tmp_path, deep=True)
+        assert tables.stale_days()
+    assert damages(tmp_path, deep=True) == () and tables.stale_days() == []
+
+
+def test_files_without_a_digest_are_read_and_verified_as_before(tmp_path: Path) -> None:
+    warehouse = Warehouse.open(tmp_path)
+    tables = warehouse.stream(Trades())
+    publish_day(tables, MONDAY, [1.0])
+    with warehouse.database.begin() as connection:
+        connection.execute(sql.delete(FILES))
+    assert damages(tmp_path, deep=True) == () and tables.read_events().num_rows == 1
+
+
+def test_digests_go_with_their_files(tmp_path: Path) -> None:
+    warehouse = Warehouse.open(tmp_path)
+    publish_everything(warehouse.stream(Trades()))
+
+    def recorded() -> set[str]:
+        with warehouse.database.begin() as connection:
+            rows = connection.execute(sql.select(FILES)).all()
+        return {f"{tmp_path}/{row.stream}/{row.table_name}/{row.path}" for row in rows}
+
+    assert recorded() - set(map(str, tmp_path.rglob("*"))) == set()
+    later: Any = Warehouse.open(tmp_path, clock=lambda: 4e9)
+    later.maintain(keep_snapshots_s=-60.0)
+    assert recorded() <= set(map(str, tmp_path.rglob("*")))
+    assert damages(tmp_path, deep=True) == ()
+
+
+def test_a_carry_that_is_not_what_its_digest_says_is_not_gone_on_from(tmp_path: Path) -> None:
+    warehouse = Warehouse.open(tmp_path)
+    tables = warehouse.stream(Trades())
+    publish_day(tables, MONDAY, [1.0])
+    for content in ('{"last":2.0}', '{"last"'):
+        with warehouse.database.begin() as connection:
+            connection.execute(sql.update(PUBLISHED).values(carry_out=content))
+        with pytest.raises(DamagedFile, match=r"`cep run --redo --day 2013-10-07` makes it again"):
+            tables.carry_in(TUESDAY)
