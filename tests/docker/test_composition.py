@@ -121,7 +121,7 @@ def test_a_day_through_all_services(
     assert not (composition.folder / "warehouse" / "catalog.db").exists()
     check_metrics(collector, of_the_cluster)
     check_lineage(composition.folder, of_the_cluster.num_rows)
-    (log,) = (composition.folder / "airflow" / "logs" / "cep" / STREAM).iterdir()
+    (log,) = (composition.folder / "airflow" / "logs" / "cep" / STREAM).glob("backfill__*")
     logged = [json.loads(line) for line in log.read_text().splitlines()]
     assert {line.get("step") for line in logged} >= {"ingest", "preprocess", "detect", "publish"}
     assert {line["day"] for line in logged if "day" in line} == {str(DAY)}
