@@ -186,7 +186,7 @@ class DayReport:
             yield Metric(name, "gauge", len(self.run.details.get(name, {})), of_stream)
 
     def flow(self, step: str) -> tuple[list[Dataset], list[Dataset]]:
-        """The data that a step has read and written: `preprocess` raw files and events, `publish` events and matches."""
+        """The data that a step has read and written: raw files and events for `preprocess`, matches for `publish`."""
         if self.published is None:
             return [], []
         events = Dataset.at(self.events, rows=self.published.events)
