@@ -109,7 +109,7 @@ class Dataset:
 
 @dataclass(frozen=True)
 class DayReport:
-    """What a run has done with a day, as it is recorded and published.
+    """The work of a run on a day, as it is recorded and published.
 
     Attributes
     ----------
@@ -169,7 +169,7 @@ class DayReport:
         return None if self.run.finished_at is None else (self.run.finished_at - self.over).total_seconds()
 
     def metrics(self) -> Iterator[Metric]:
-        """What the run has counted and timed."""
+        """The counts and times of the run."""
         of_stream = {"stream": self.stream}
         for name, value in (("events", self.run.events), ("rejected", self.run.rejected)):
             if value is not None:
@@ -186,7 +186,7 @@ class DayReport:
             yield Metric(name, "gauge", len(self.run.details.get(name, {})), of_stream)
 
     def flow(self, step: str) -> tuple[list[Dataset], list[Dataset]]:
-        """What a step has read and written: `preprocess` raw files and events, `publish` events and matches."""
+        """The data that a step has read and written: raw files and events for `preprocess`, matches for `publish`."""
         if self.published is None:
             return [], []
         events = Dataset.at(self.events, rows=self.published.events)
@@ -198,7 +198,7 @@ class DayReport:
         return [], []
 
     def alerts(self, late_hours: float | None = None) -> list[str]:
-        """What somebody should be told of a run that has succeeded, a sentence each."""
+        """The sentences that somebody should be told of a run that has succeeded."""
         about = f"{self.stream} {self.day}"
         told = [f"{about}: {_unusual(name, one)}" for name, one in self.run.details.get("unusual", {}).items()]
         told += [f"{about}: pattern {name} was {what}" for name, what in self.run.details.get("limited", {}).items()]

@@ -56,6 +56,8 @@ DONE = "steps"
 """Document that says since when the run works on the day, and which steps are done."""
 LEASE_WAIT_S = 10.0
 """A task of the same run may just be giving the lease up."""
+_WAITED_S = 1.0
+"""A lease that was free is had sooner."""
 LIVES_S = 120.0
 """A day on its way of which no task has worked for so long is not waited for."""
 _POLL_S = 0.25
@@ -306,7 +308,7 @@ def _work(task: DayTask, step: Step, session: Callable[[], SparkSession] | None)
             task.end_of_stream,
             observer=_TaskObserver(),
             scratch=handover.events,
-            lease_wait_s=time.perf_counter() - begin,
+            lease_wait_s=waited if (waited := time.perf_counter() - begin) >= _WAITED_S else 0.0,
         )
         if session is not None:
             work.session = cache(session)

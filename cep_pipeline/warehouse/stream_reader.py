@@ -164,10 +164,12 @@ class StreamReader:
         A day is published in all of its tables at once, so that the matches that the reader returns belong to the
         events that it returns, whatever is published meanwhile. The other tables, and what runs carry from day to day,
         are read as they are when they are asked for. The files stay readable until `cep maintain` expires them, days
-        later.
+        later. A reader that is pinned already stays at its moment.
         """
         from cep_pipeline.warehouse import commits
 
+        if self._pinned.keys() >= set(tables):
+            return self
         catalog = self.warehouse.catalog
         reader = copy(self)
         with commits.catalog_errors(catalog, f"opening the tables of {self.name}"):
@@ -184,7 +186,7 @@ class StreamReader:
     @property
     def snapshots(self) -> dict[str, tuple[int | None, str]]:
         """Table -> its current snapshot and metadata file, for other engines; all of one moment if it is `pinned`."""
-        pinned = self if self._pinned else self.pinned()
+        pinned = self.pinned()
         return {
             name: (table.metadata.current_snapshot_id, table.metadata_location)
             for name, table in pinned._pinned.items()
@@ -207,7 +209,7 @@ class StreamReader:
 
     def pin_events(self) -> EventsSnapshot:
         """Return the published days and the events snapshot of one moment."""
-        pinned = self if self._pinned else self.pinned(("events", "quarantine"))
+        pinned = self.pinned(("events", "quarantine"))
         snapshot = pinned._table("events").metadata.current_snapshot_id
         days = {entry.day: entry for entry in pinned.days()} | {
             day: draft.record for day, draft in self.drafts.days.items()

@@ -68,12 +68,15 @@ class Composition:
         The `.env` file.
     wanted
         The services, each with its number of processes; the database is not among them.
+    further
+        Environment variables that a user has added to all services.
     """
 
     folder: Path
     databases: dict[str, str]
     settings: dict[str, str]
     wanted: dict[str, int]
+    further: dict[str, str] = field(default_factory=dict)
     processes: dict[str, subprocess.Popen[bytes]] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
@@ -121,7 +124,7 @@ class Composition:
         inside["SPARK_CONF_DIR"] = str(self.folder / f"spark-conf-{service}")  # a container has its own /tmp
         outside = bare_environment()
         paths = os.pathsep.join([str(Path(sys.executable).parent), outside["PATH"]])
-        return {**outside, **self.log_ports, **inside, "PATH": paths}
+        return {**outside, **self.log_ports, **inside, **self.further, "PATH": paths}
 
     def command(self, service: str, name: str) -> list[str]:
         """The entry and the command of a service."""

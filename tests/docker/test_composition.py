@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import json
+import socket
 import subprocess
 import sys
 import time
 import urllib.request
 from collections.abc import Iterator
+from contextlib import suppress
 from datetime import date
 from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.compute as pc
 import pytest
 
 from cep_pipeline.generate import generate_days
@@ -71,7 +74,7 @@ def test_a_day_on_the_spark_services(of_the_cluster: pa.Table) -> None:
 
 
 @pytest.fixture(scope="module")
-def all_services(folder: Path) -> Iterator[tuple[Composition, str]]:
+def all_services(folder: Path) -> Iterator[tuple[Composition, str, socket.socket]]:
     with postgresql() as server:
         make_roles(server, SETTINGS)
         places = {name: f"{server.replace('//cep@', f'//{name}@')}/{name}" for name in ("airflow", "cep_catalog")}
@@ -79,13 +82,27 @@ def all_services(folder: Path) -> Iterator[tuple[Composition, str]]:
         services |= dict.fromkeys(("api-server", "scheduler", "dag-processor", "triggerer"), 1)
         (folder / "all" / "airflow").mkdir(parents=True)
         (folder / "all" / "raw").symlink_to(folder / "raw")
-        with Composition(folder / "all", places, SETTINGS, services) as composition:
-            yield composition, places["cep_catalog"]
+        with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as collector:
+            collector.bind(("127.0.0.1", 0))
+            collector.setblocking(False)
+            further = {
+                "AIRFLOW__METRICS__STATSD_ON": "True",
+                "AIRFLOW__METRICS__STATSD_HOST": "127.0.0.1",
+                "AIRFLOW__METRICS__STATSD_PORT": str(collector.getsockname()[1]),
+                "AIRFLOW__METRICS__METRICS_ALLOW_LIST": "cep",
+                "AIRFLOW__OPENLINEAGE__TRANSPORT": json.dumps(
+                    {"type": "file", "log_file_path": str(folder / "all" / "lineage"), "append": True}
+                ),
+            }
+            with Composition(folder / "all", places, SETTINGS, services, further) as composition:
+                yield composition, places["cep_catalog"], collector
 
 
 @pytest.mark.long
-def test_a_day_through_all_services(all_services: tuple[Composition, str], of_the_cluster: pa.Table) -> None:
-    composition, catalog = all_services
+def test_a_day_through_all_services(
+    all_services: tuple[Composition, str, socket.socket], of_the_cluster: pa.Table
+) -> None:
+    composition, catalog, collector = all_services
     for command in (
         ["dags", "unpause", DAG],
         ["backfill", "create", "--dag-id", DAG, "--from-date", str(DAY), "--to-date", str(DAY)],
@@ -102,6 +119,36 @@ def test_a_day_through_all_services(all_services: tuple[Composition, str], of_th
     assert api(composition, "/importErrors")["import_errors"] == []
     assert matches(composition.folder / "warehouse", catalog).equals(of_the_cluster)
     assert not (composition.folder / "warehouse" / "catalog.db").exists()
+    check_metrics(collector, of_the_cluster)
+    check_lineage(composition.folder, of_the_cluster.num_rows)
+    (log,) = (composition.folder / "airflow" / "logs" / "cep" / STREAM).glob("backfill__*")
+    logged = [json.loads(line) for line in log.read_text().splitlines()]
+    assert {line.get("step") for line in logged} >= {"ingest", "preprocess", "detect", "publish"}
+    assert {line["day"] for line in logged if "day" in line} == {str(DAY)}
+
+
+def check_metrics(collector: socket.socket, found: pa.Table) -> None:
+    """The matches of each pattern have reached the collector, from a real task."""
+    received: dict[str, str] = {}
+    with suppress(BlockingIOError):
+        while True:
+            name, _, value = collector.recv(1000).decode().partition(":")
+            received[name] = value
+    for pattern in found["pattern"].unique().to_pylist():
+        number = pc.sum(pc.equal(found["pattern"], pattern)).as_py()
+        assert received[f"airflow.cep.matches.{STREAM}.market.{pattern}"] == f"{number}|c"
+    assert f"airflow.cep.step.{STREAM}.detect_market" in received
+
+
+def check_lineage(folder: Path, matches: int) -> None:
+    """Airflow's provider has emitted the way from the raw file to the matches."""
+    events = [json.loads(line) for line in (folder / "lineage").read_text().splitlines()]
+    done = {event["job"]["name"]: event for event in events if event["eventType"] == "COMPLETE"}
+    preprocess, publish = done[f"{DAG}.preprocess"], done[f"{DAG}.publish"]
+    assert [one["name"].endswith(".csv.gz") for one in preprocess["inputs"]] == [True]
+    assert [one["name"] for one in preprocess["outputs"]] == [one["name"] for one in publish["inputs"]]
+    (written,) = publish["outputs"]
+    assert written["outputFacets"]["outputStatistics"]["rowCount"] == matches
 
 
 @pytest.mark.long

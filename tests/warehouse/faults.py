@@ -25,8 +25,8 @@ from typing import Any, Literal, NoReturn
 from unittest import mock
 
 import pyarrow as pa
-import pyarrow.parquet as pq
 
+import cep_pipeline.storage
 from cep_pipeline.errors import CepError
 from cep_pipeline.events.columns import QUARANTINE_SCHEMA, SEQ_PER_DAY
 from cep_pipeline.events.raw_files import RawFile
@@ -60,6 +60,7 @@ PLACES = (
     "table metadata",
     "flush to the disk",
     "record",
+    "digest",
     "pointer",
     "commit",
     "after the commit",
@@ -75,7 +76,7 @@ _STATEMENTS = {
     "cep_published": "record",
     "iceberg_tables": "pointer",
     "cep_files": "digest",
-    "cep_damages": "damage",
+    "cep_damages": "digest",
 }
 _KEPT_METADATA = {"write.metadata.previous-versions-max": "2"}
 """So few earlier metadata files are kept that each publish removes some."""
@@ -302,7 +303,7 @@ def injected(faults: Faults) -> Iterator[Faults]:
         faults.write("flush to the disk")
         fsync(descriptor)
 
-    class CountedWriter(pq.ParquetWriter):  # type: ignore[misc]
+    class CountedWriter(cep_pipeline.storage._Writer):
         def __init__(self, *arguments: Any, **options: Any) -> None:
             faults.write("data file")
             super().__init__(*arguments, **options)
@@ -322,7 +323,7 @@ def injected(faults: Faults) -> Iterator[Faults]:
         mock.patch.object(DefaultDialect, "do_execute", counted_execute),
         mock.patch.object(DefaultDialect, "do_commit", counted_commit),
         mock.patch("cep_pipeline.storage.os.fsync", counted_fsync),
-        mock.patch("cep_pipeline.storage.pq.ParquetWriter", CountedWriter),
+        mock.patch("cep_pipeline.storage._Writer", CountedWriter),
     ):
         yield faults
 
