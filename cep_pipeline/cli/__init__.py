@@ -12,6 +12,7 @@ import click
 
 from cep_pipeline import __version__
 from cep_pipeline.errors import CepError, InputError
+from cep_pipeline.signals import Terminated, end_in_order
 
 COMMANDS = {
     "run": "cep_pipeline.cli.run:run",
@@ -101,7 +102,7 @@ def cli(verbose: int) -> None:
     The pattern language has a page: cep help language.
 
     Every command explains itself with --help. Exit codes: 0 done, 2 wrong input or pattern, 3 data that failed
-    validation, 4 busy (another run holds the same day), 1 anything else.
+    validation, 4 busy (another run holds the same day), 130 stopped by Ctrl-C, 143 by SIGTERM, 1 anything else.
     """
     if verbose:
         show_log(logging.INFO if verbose == 1 else logging.DEBUG)
@@ -146,6 +147,7 @@ def show_log(level: int) -> None:
 
 def main() -> None:
     """Run the command line; an explained failure ends with its exit code and without a traceback."""
+    end_in_order()
     warnings.showwarning = _show_warning
     logging.getLogger().addFilter(_is_no_interrupt)
     tell_of_compiling()
@@ -159,8 +161,11 @@ def main() -> None:
     except click.ClickException as error:
         error.show()
         sys.exit(2)
-    except (click.Abort, KeyboardInterrupt):
-        click.echo("interrupted: nothing that was not finished has been published", err=True)
-        sys.exit(130)
+    except (click.Abort, KeyboardInterrupt) as stop:
+        cause = stop.__cause__ if isinstance(stop, click.Abort) else stop
+        terminated = isinstance(cause, Terminated)
+        said = "terminated" if terminated else "interrupted"
+        click.echo(f"{said}: nothing that was not finished has been published", err=True)
+        sys.exit(Terminated.exit_code if terminated else 130)
     except BrokenPipeError:
         sys.exit(0)

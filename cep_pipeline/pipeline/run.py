@@ -274,9 +274,9 @@ class PipelineRun:
         finished: set[date] = set()
         with ExitStack() as stack:
             works = [self._work(day, scratch, stack) for day in batch]
-            for work in works:
-                record_run(work, "running")
             try:
+                for work in works:
+                    record_run(work, "running")
                 try:
                     failure = self._ingest([work for work in works if work.day not in only_detect])
                 finally:

@@ -48,7 +48,9 @@ LEASES = sql.Table(
     sql.Column("run_id", sql.String(255), nullable=False),
     sql.Column("acquired_at", sql.Double, nullable=False),
     sql.Column("heartbeat_at", sql.Double, nullable=False),
+    sql.Column("process", sql.String(255)),
 )
+"""The leases that are held. `process` tells the process from others of its pid; rows of older versions have none."""
 
 PUBLISHED = sql.Table(
     "cep_published",
@@ -114,6 +116,7 @@ class Database:
                 "write it as postgresql+psycopg2://USER:PASSWORD@HOST:PORT/NAME, or leave it out for SQLite"
             ) from error
         self.name = self.url.render_as_string(hide_password=True)
+        self.clocks_differ = False
         self._check_settings(location)
 
     @contextmanager
@@ -167,10 +170,29 @@ class Database:
                 "`cep relocate` makes it whole; else name another catalog or another location"
             )
 
+    def now(self, clock: Callable[[], float]) -> sql.ColumnElement[float]:
+        """Return the time in seconds since the epoch for a statement, by the clock of the database.
+
+        SQLite has no clock of its own: there it is that of this machine.
+        """
+        if self.engine.dialect.name == "postgresql":
+            return sql.cast(sql.extract("epoch", sql.func.clock_timestamp()), sql.Double)
+        return sql.literal(clock(), sql.Double)
+
     def _create_tables(self) -> None:
         # A run that died while it made them may have left some.
-        if not _metadata.tables.keys() <= set(sql.inspect(self.engine).get_table_names()):
+        inspector = sql.inspect(self.engine)
+        if not _metadata.tables.keys() <= set(inspector.get_table_names()):
             create_together(lambda: _metadata.create_all(self.engine))
+        elif all(column["name"] != "process" for column in inspector.get_columns(LEASES.name)):
+            create_together(self._add_process)
+
+    def _add_process(self) -> None:
+        """Give the leases of an older version the column that they lack."""
+        if any(column["name"] == "process" for column in sql.inspect(self.engine).get_columns(LEASES.name)):
+            return
+        with self.engine.begin() as connection:
+            connection.execute(sql.text(f"ALTER TABLE {LEASES.name} ADD COLUMN process VARCHAR(255)"))
 
 
 def create_together(create: Callable[[], None]) -> None:
@@ -182,7 +204,9 @@ def create_together(create: Callable[[], None]) -> None:
         try:
             create()
         except (exc.OperationalError, exc.ProgrammingError, exc.IntegrityError) as error:
-            if attempt == _CREATE_ATTEMPTS - 1 or "exists" not in str(error).lower():
+            if attempt == _CREATE_ATTEMPTS - 1 or not any(
+                said in str(error).lower() for said in ("exists", "duplicate")
+            ):
                 raise
             time.sleep(0.05 * (attempt + 1))
         else:

@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import date, datetime
 from typing import Any, Literal
 
 from cep_pipeline.errors import InputError
 from cep_pipeline.warehouse.fingerprints import EventsFingerprint, MatchesFingerprint
 
-RunStatus = Literal["running", "succeeded", "failed"]
-RUN_STATUSES: tuple[RunStatus, ...] = ("running", "succeeded", "failed")
+RunStatus = Literal["running", "succeeded", "failed", "interrupted", "abandoned"]
+RUN_STATUSES: tuple[RunStatus, ...] = ("running", "succeeded", "failed", "interrupted", "abandoned")
 
 
 @dataclass(frozen=True)
@@ -174,7 +174,7 @@ class RunRecord:
     run_id, day
         The run, and its day (None for a run that is not of a day).
     status
-        running, succeeded or failed.
+        running, succeeded, failed, interrupted (by Ctrl-C or SIGTERM), or abandoned: its process ended without a word.
     started_at, finished_at
         Aware datetimes; finished_at is None while it runs.
     steps
@@ -216,6 +216,12 @@ class RunRecord:
             moment = getattr(self, name)
             if moment is not None and moment.tzinfo is None:
                 raise InputError(f"run {self.run_id}: {name} has no time zone; give an aware datetime")
+
+    def abandoned(self, holder: LeaseHolder, taken_by: str = "") -> RunRecord:
+        """Return the record of a running run whose process has ended without a word: the holder of its lease."""
+        said = f"its process ({holder.pid} on {holder.host}) was last heard of at {holder.heartbeat_at:%H:%M:%S} UTC"
+        taken = f"; run {taken_by} has taken the day over" if taken_by else ""
+        return replace(self, status="abandoned", finished_at=holder.heartbeat_at, error=said + taken)
 
     @property
     def seconds(self) -> float | None:
@@ -338,7 +344,10 @@ class Decision:
 
 @dataclass(frozen=True)
 class LeaseHolder:
-    """The holder of a lease: stream and unit, host, pid and run, since when, and its last heartbeat (UTC)."""
+    """The holder of a lease: stream and unit, host, pid and run, since when, and its last heartbeat (UTC).
+
+    `expired` is True if it is dead, or has sent no heartbeat for the time-out: the next one takes the lease over.
+    """
 
     stream: str
     unit: str

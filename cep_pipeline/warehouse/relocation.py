@@ -38,6 +38,7 @@ from cep_pipeline.storage import (
 )
 from cep_pipeline.warehouse.catalog import CATALOG_NAME
 from cep_pipeline.warehouse.database import CURRENT_PLANS, LEASES, PUBLISHED, SETTINGS, Database, create_together
+from cep_pipeline.warehouse.leases import is_dead
 
 CARRIED = (PUBLISHED, CURRENT_PLANS)
 """Tables of the database whose rows are the same at every place; leases are of processes and stay where they are."""
@@ -83,7 +84,7 @@ def relocate(
             return RelocationReport(old, location, 0, 0)
     elif old == location:
         return RelocationReport(old, location, 0, 0)
-    _check_idle(source, clock() - lease_timeout_s)
+    _check_idle(source, source.now(clock) - lease_timeout_s)
     pointers = _pointers(source)
     if from_catalog is None and not moved:
         _check_given_up(source, location, old, pointers)
@@ -117,10 +118,10 @@ def _is_empty(target: Database, location: str) -> bool:
     return there is None
 
 
-def _check_idle(source: Database, alive_since: float) -> None:
+def _check_idle(source: Database, alive_since: sql.ColumnElement[float]) -> None:
     with source.begin() as connection:
-        holder = connection.execute(sql.select(LEASES).where(LEASES.c.heartbeat_at >= alive_since)).first()
-    if holder is not None:
+        holders = connection.execute(sql.select(LEASES).where(LEASES.c.heartbeat_at >= alive_since)).all()
+    for holder in (one for one in holders if not is_dead(one)):
         raise BusyError(
             f"catalog {source.name}: run {holder.run_id} on {holder.host} (pid {holder.pid}) holds {holder.unit} of "
             f"{holder.stream}; relocate when nothing runs. A lease that was copied ends after two minutes"

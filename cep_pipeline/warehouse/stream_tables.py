@@ -46,12 +46,23 @@ class StreamTables(StreamReader):
     def day_lease(self, day: date, *, run_id: str, wait_s: float = 0.0) -> Lease:
         """Take the lease of a day, which publishing anything of the day needs: `with tables.day_lease(day, run_id=…)`.
 
+        A dead run that it is taken over from is recorded as abandoned.
+
         Raises
         ------
         BusyError
             Another run holds it.
         """
-        return self.warehouse.lease(self.name, day_unit(day), run_id=run_id, wait_s=wait_s)
+        lease = self.warehouse.lease(self.name, day_unit(day), run_id=run_id, wait_s=wait_s)
+        try:
+            if (dead := lease.taken_from) is not None and dead.run_id != run_id:
+                for record in self._recorded_runs():
+                    if (record.run_id, record.day, record.status) == (dead.run_id, day, "running"):
+                        self.record_run(record.abandoned(dead, run_id))
+        except BaseException:
+            lease.release()
+            raise
+        return lease
 
     def plan_lease(self, pattern_set: str, *, run_id: str, wait_s: float = 0.0) -> Lease:
         """Take the lease of the plans of a pattern set, which recording a plan needs."""
