@@ -115,6 +115,29 @@ class DataError(CepError):
     exit_code = 3
 
 
+class DamagedError(DataError):
+    """A file of the warehouse that is not there, or does not hold what it should.
+
+    Parameters
+    ----------
+    path
+        The file.
+    fault
+        What is wrong with it.
+    """
+
+    def __init__(self, path: str, fault: str) -> None:
+        self.path = path
+        self.fault = fault
+        super().__init__(
+            f"{path}: {fault}. `cep verify` names all that is damaged and the remedy; `cep restore BACKUP --replace` "
+            "brings it back from a backup"
+        )
+
+    def __reduce__(self) -> tuple[object, ...]:
+        return DamagedError, (self.path, self.fault)
+
+
 class NoRoom(DataError):
     """There is not enough memory for all that detection has to hold at a time."""
 

@@ -24,7 +24,7 @@ import pyarrow as pa
 import pyarrow.fs as pafs
 import pyarrow.parquet as pq
 
-from cep_pipeline.errors import CepError, InputError
+from cep_pipeline.errors import CepError, DamagedError, InputError
 
 if TYPE_CHECKING:
     from pyiceberg.io.pyarrow import PyArrowFileIO
@@ -178,6 +178,35 @@ def storage_errors(what: str) -> Iterator[None]:
         raise explain_storage_error(what, error) from error
 
 
+@contextmanager
+def damage_errors(path: str) -> Iterator[None]:
+    """Turn whatever goes wrong while one file of the warehouse is read into an error that names it and what to do.
+
+    Parameters
+    ----------
+    path
+        The file.
+
+    Raises
+    ------
+    DamagedError
+        It is not there, or does not hold what it should.
+    """
+    try:
+        yield
+    except CepError:
+        raise
+    except FileNotFoundError as error:
+        raise DamagedError(path, "it is not there") from error
+    except Exception as error:  # a mangled file may raise anything
+        if isinstance(error, OSError):
+            explained = explain_storage_error(f"reading {path}", error)
+            if isinstance(explained, InputError) or error.errno is not None:
+                raise explained from error
+        said = " ".join(str(error).split())[:200]
+        raise DamagedError(path, f"it cannot be read ({type(error).__name__}: {said})") from error
+
+
 def explain_storage_error(what: str, error: OSError) -> CepError:
     """Return the error to raise for a failure of storage; what is published is never touched by one."""
     number = error.errno
@@ -303,7 +332,7 @@ def conform(table: pa.Table, schema: pa.Schema) -> pa.Table:
 def read_data_file(path: str, columns: pa.Schema, row_filter: pa.compute.Expression | None = None) -> pa.Table:
     """Read the rows of one Parquet file in their order, as these columns."""
     filesystem, inner = open_filesystem(path)
-    with storage_errors(f"reading {path}"):
+    with damage_errors(path):
         present = pq.read_schema(inner, filesystem=filesystem).names
         table = pq.read_table(
             inner,
@@ -312,7 +341,7 @@ def read_data_file(path: str, columns: pa.Schema, row_filter: pa.compute.Express
             filters=row_filter,
             partitioning=None,
         )
-    return conform(table, columns)
+        return conform(table, columns)
 
 
 def canonical_json(value: Any) -> str:

@@ -38,7 +38,7 @@ from pyiceberg.expressions import (
 )
 from pyiceberg.io.pyarrow import parquet_file_to_data_file
 from pyiceberg.manifest import DataFile, ManifestFile
-from pyiceberg.table import Table, Transaction
+from pyiceberg.table import DataScan, Table, Transaction
 from pyiceberg.table.metadata import TableMetadata
 from pyiceberg.table.snapshots import Snapshot
 from pyiceberg.table.update import TableUpdate, update_table_metadata
@@ -47,7 +47,7 @@ from pyiceberg.types import LongType
 
 from cep_pipeline.errors import BusyError, CepError, InputError
 from cep_pipeline.events.columns import DAY
-from cep_pipeline.storage import make_durable, open_filesystem, storage_errors
+from cep_pipeline.storage import damage_errors, make_durable, open_filesystem, storage_errors
 from cep_pipeline.warehouse.catalog import Beside, WarehouseCatalog, committing_beside
 from cep_pipeline.warehouse.database import LEASES, explain_database_error
 from cep_pipeline.warehouse.records import EventsFile
@@ -184,7 +184,7 @@ def replace_units(
     condition = reduce(Or, (_condition(unit) for unit, _ in units), cast(BooleanExpression, AlwaysFalse()))
 
     def change(table: Table, transaction: Transaction) -> int:
-        old = [task.file for task in table.scan(row_filter=condition).plan_files()]
+        old = _planned(table.scan(row_filter=condition))
         return replace_files(transaction, old, data_files, summary)
 
     return commit(catalog, stream, table_name, change, lambda snapshot_id: beside(snapshot_id, rows), table), rows
@@ -375,8 +375,16 @@ def files_between(
         conditions.append(_at_least(day_column, first.isoformat()))
     if last is not None:
         conditions.append(_at_most(day_column, last.isoformat()))
-    scan = table.scan(row_filter=_all_of(conditions), snapshot_id=snapshot_id)
-    return [task.file for task in scan.plan_files()]
+    return _planned(table.scan(row_filter=_all_of(conditions), snapshot_id=snapshot_id))
+
+
+def _planned(scan: DataScan) -> list[DataFile]:
+    """The files that a scan would read."""
+    snapshot = scan.snapshot()
+    if snapshot is None:
+        return []
+    with damage_errors(snapshot.manifest_list):
+        return [task.file for task in scan.plan_files()]
 
 
 @contextmanager

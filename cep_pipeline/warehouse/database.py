@@ -13,10 +13,13 @@ reads after.
 
 from __future__ import annotations
 
+import os
 import re
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from pathlib import Path
+from urllib.parse import quote
 
 import sqlalchemy as sql
 from sqlalchemy import exc
@@ -69,6 +72,16 @@ PUBLISHED = sql.Table(
     sql.Column("carry_out_digest", sql.String(32), nullable=False),
 )
 
+REPLACED = sql.Table(
+    "cep_replaced",
+    _metadata,
+    *(
+        sql.Column(one.name, one.type, primary_key=one.primary_key or one.name == "snapshot_id", nullable=False)
+        for one in PUBLISHED.c
+    ),
+)
+"""Records of units that have been replaced: what `cep rollback` goes back to, as long as their snapshots are there."""
+
 CURRENT_PLANS = sql.Table(
     "cep_current_plans",
     _metadata,
@@ -89,13 +102,17 @@ ERASURES = sql.Table(
 )
 
 
+CARRIED = tuple(table for table in _metadata.sorted_tables if table not in (SETTINGS, LEASES))
+"""Tables whose rows are the same at every place; leases are of processes and stay where they are."""
+
+
 class Database:
     """The catalog's database of one warehouse.
 
     Parameters
     ----------
     uri
-        SQLAlchemy URL; a SQLite file is made on first use.
+        SQLAlchemy URL; a SQLite file is made on first use, unless it can only be read here.
     location
         The warehouse's location, which the database belongs to; None: whatever it belongs to, if anything yet.
 
@@ -108,8 +125,10 @@ class Database:
     def __init__(self, uri: str | URL, location: str | None) -> None:
         try:
             self.url = make_url(uri)
+            self.read_only = _is_read_only(self.url)
             waits = {"timeout": SQLITE_WAIT_S} if self.url.get_backend_name() == "sqlite" else {}
-            self.engine: Engine = sql.create_engine(self.url, connect_args=waits, pool_pre_ping=not waits)
+            address = _for_reading(self.url) if self.read_only else self.url
+            self.engine: Engine = sql.create_engine(address, connect_args=waits, pool_pre_ping=not waits)
         except (exc.ArgumentError, exc.NoSuchModuleError, ModuleNotFoundError) as error:
             raise InputError(
                 f"catalog {_without_password(str(uri))}: no usable database address: {error}; "
@@ -182,6 +201,8 @@ class Database:
     def _create_tables(self) -> None:
         # A run that died while it made them may have left some.
         inspector = sql.inspect(self.engine)
+        if self.read_only:
+            return
         if not _metadata.tables.keys() <= set(inspector.get_table_names()):
             create_together(lambda: _metadata.create_all(self.engine))
         elif all(column["name"] != "process" for column in inspector.get_columns(LEASES.name)):
@@ -193,6 +214,19 @@ class Database:
             return
         with self.engine.begin() as connection:
             connection.execute(sql.text(f"ALTER TABLE {LEASES.name} ADD COLUMN process VARCHAR(255)"))
+
+
+def _is_read_only(url: URL) -> bool:
+    """Return True for the file of a SQLite database that this process can read and not write."""
+    if url.get_backend_name() != "sqlite" or not url.database or "mode" in url.query:
+        return False
+    file = Path(url.database)
+    # SQLite also writes a journal beside the file.
+    return file.is_file() and not (os.access(file, os.W_OK) and os.access(file.parent, os.W_OK | os.X_OK))
+
+
+def _for_reading(url: URL) -> URL:
+    return url.set(database=f"file:{quote(str(url.database))}", query={"mode": "ro", "uri": "true"})
 
 
 def create_together(create: Callable[[], None]) -> None:
@@ -228,11 +262,15 @@ def explain_database_error(name: str, error: exc.SQLAlchemyError) -> CepError:
         )
     if "not a database" in lower or "malformed" in lower:
         return InputError(
-            f"catalog {name}: the file is damaged or no SQLite database ({text}); restore it from a backup, "
+            f"catalog {name}: the file is damaged or no SQLite database ({text}); restore it by "
+            "`cep restore BACKUP --replace`, make it anew by `cep restore --rebuild-catalog --replace`, "
             "or name another warehouse location"
         )
     if "readonly" in lower or "unable to open" in lower or "permission denied" in lower:
-        return InputError(f"catalog {name}: it cannot be opened for writing ({text}); check path and permissions")
+        return InputError(
+            f"catalog {name}: it cannot be opened for writing ({text}); give this user write access to the warehouse. "
+            "Commands that only read, such as `cep matches` and `cep status`, need none"
+        )
     if isinstance(error, exc.OperationalError) and not name.startswith("sqlite"):
         return InputError(f"catalog {name}: the database cannot be reached or refuses: {text}; check address and login")
     return CepError(f"catalog {name}: {text}")

@@ -38,7 +38,7 @@ from cep_pipeline.storage import (
     storage_errors,
 )
 from cep_pipeline.warehouse import commits, compaction, iceberg_tables, maintenance
-from cep_pipeline.warehouse.database import ERASURES, PUBLISHED
+from cep_pipeline.warehouse.database import ERASURES, PUBLISHED, REPLACED
 from cep_pipeline.warehouse.leases import day_unit
 from cep_pipeline.warehouse.units import published_days, recorded_erasures
 
@@ -354,6 +354,8 @@ class Forgetting:
                 with storage_errors(f"removing {path}"):
                     filesystem.delete_file(there[path].path)
         self._refuse_runs()
+        with self.warehouse.database.begin() as connection:
+            connection.execute(sql.delete(REPLACED).where(REPLACED.c.stream == self.stream))
         remove_scratch(self.warehouse.scratch)
 
     def _prove(self, report: ErasureReport, seqs: np.ndarray) -> None:

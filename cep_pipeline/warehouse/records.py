@@ -34,6 +34,8 @@ class PublishedDay:
         The publishing run, when (UTC), and the Iceberg snapshot of the `events` table that it made.
     same_events_as
         Digest of earlier inputs from which exactly the same events followed; empty where there are none.
+    note
+        What a person should know of it, such as that it was rolled back; mostly empty.
     """
 
     day: date
@@ -46,6 +48,7 @@ class PublishedDay:
     published_at: datetime
     snapshot_id: int
     same_events_as: str = ""
+    note: str = ""
 
     @property
     def events_digest(self) -> str:
@@ -58,7 +61,8 @@ class PublishedMatches:
     """The published matches of one (pattern set, day).
 
     `counts` holds what the run counted, as matches by pattern; `pending` the matches by pattern that were found and
-    are not published because they, or others before them, were not final when the day was over.
+    are not published because they, or others before them, were not final when the day was over. `note` is that of
+    `PublishedDay`.
     """
 
     pattern_set: str
@@ -71,6 +75,7 @@ class PublishedMatches:
     published_at: datetime
     snapshot_id: int
     pending: Mapping[str, int] = field(default_factory=dict)
+    note: str = ""
 
 
 @dataclass(frozen=True)

@@ -6,7 +6,7 @@ A unit is what one commit replaces: the events or the rejected rows of a day, or
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, date, datetime
 from typing import Any
@@ -17,13 +17,15 @@ from sqlalchemy.engine import Connection, Row
 from cep_pipeline.events.erasure import Erasure, erased_from
 from cep_pipeline.events.raw_files import RawFile
 from cep_pipeline.storage import canonical_json, digest_of
-from cep_pipeline.warehouse.database import ERASURES, PUBLISHED, Database
+from cep_pipeline.warehouse.database import ERASURES, PUBLISHED, REPLACED, Database
 from cep_pipeline.warehouse.fingerprints import NO_CARRY, EventsFingerprint, MatchesFingerprint
 from cep_pipeline.warehouse.records import PublishedDay, PublishedMatches, StaleDay
 
 _LISTED = [column for column in PUBLISHED.c if column.name != "carry_out"]
 
 _SAME_EVENTS = "same_events_as"
+NOTE = "note"
+"""Name beside a stored fingerprint of what a person should know of the unit, such as that it was rolled back."""
 
 
 @dataclass(frozen=True)
@@ -59,7 +61,7 @@ class UnitRecord:
             "day": self.day.isoformat(),
         }
         same = {_SAME_EVENTS: self.same_events_as} if self.same_events_as else {}
-        connection.execute(sql.delete(PUBLISHED).where(*(PUBLISHED.c[name] == value for name, value in key.items())))
+        replace_record(connection, key)
         connection.execute(
             sql.insert(PUBLISHED).values(
                 **key,
@@ -73,6 +75,21 @@ class UnitRecord:
                 carry_out_digest=self.carry_out_digest,
             )
         )
+
+
+def replace_record(connection: Connection, key: Mapping[str, str]) -> None:
+    """Take the record of a unit away, and keep it among those that were replaced."""
+    unit = [PUBLISHED.c[name] == value for name, value in key.items()]
+    kept = sql.select(PUBLISHED).where(*unit)
+    connection.execute(sql.insert(REPLACED).from_select([column.name for column in PUBLISHED.c], kept))
+    connection.execute(sql.delete(PUBLISHED).where(*unit))
+
+
+def forget_replaced(database: Database, stream: str, table: str, snapshots: Collection[int]) -> None:
+    """Forget replaced records whose snapshots are gone: nothing can go back to them."""
+    of_table = (REPLACED.c.stream == stream, REPLACED.c.table_name == table)
+    with database.begin() as connection:
+        connection.execute(sql.delete(REPLACED).where(*of_table, REPLACED.c.snapshot_id.not_in(list(snapshots))))
 
 
 def published_days(database: Database, stream: str) -> list[PublishedDay]:
@@ -92,6 +109,7 @@ def published_days(database: Database, stream: str) -> list[PublishedDay]:
             datetime.fromtimestamp(row.published_at, UTC),
             row.snapshot_id,
             json.loads(row.fingerprint).get(_SAME_EVENTS, ""),
+            note=json.loads(row.fingerprint).get(NOTE, ""),
         )
         for row in _rows(database, stream, "events")
     ]
@@ -111,6 +129,7 @@ def published_matches(database: Database, stream: str, pattern_set: str | None =
             datetime.fromtimestamp(row.published_at, UTC),
             row.snapshot_id,
             _matches_and_pending(json.loads(row.counts))[1],
+            note=json.loads(row.fingerprint).get(NOTE, ""),
         )
         for row in _rows(database, stream, "matches", pattern_set)
     ]
@@ -182,11 +201,15 @@ def find_stale_units(
         if rejected is not None and rejected != recorded.to_json():
             reasons = (*reasons, "its rejected rows are of a run that did not publish its events")
         if reasons:
-            stale.append(StaleDay(published.day, None, reasons))
+            stale.append(StaleDay(published.day, None, _with_note(published.note, reasons)))
         carry_in = published.carry_out_digest
     for pattern_set, version in (pattern_sets or {}).items():
         stale += _stale_matches(days, published_matches(database, stream, pattern_set), pattern_set, version)
     return sorted(stale, key=lambda entry: (entry.day, entry.pattern_set or ""))
+
+
+def _with_note(note: str, reasons: tuple[str, ...]) -> tuple[str, ...]:
+    return (note, *reasons) if note else reasons
 
 
 def _stale_matches(
@@ -212,7 +235,7 @@ def _stale_matches(
             end_of_stream=recorded.end_of_stream and day == last,
         )
         if reasons := recorded.differences(now):
-            stale.append(StaleDay(day, pattern_set, reasons))
+            stale.append(StaleDay(day, pattern_set, _with_note(entry.note, reasons)))
         carry_in = entry.carry_out_digest
     return stale
 
