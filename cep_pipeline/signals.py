@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import signal
+import threading
 from collections.abc import Collection
 from types import FrameType
 
@@ -18,7 +19,8 @@ class Terminated(KeyboardInterrupt):
 def end_in_order(ignored_later: Collection[signal.Signals] = ()) -> None:
     """Let the first signal interrupt the main thread, and a second one end the process at once.
 
-    A signal that is ignored already, as in a job in the background of a shell, stays ignored.
+    A signal that is ignored already, as in a job in the background of a shell, stays ignored. Threads other than the
+    main one hear no signals: there this does nothing.
 
     Parameters
     ----------
@@ -31,6 +33,8 @@ def end_in_order(ignored_later: Collection[signal.Signals] = ()) -> None:
             signal.signal(one, signal.SIG_IGN if one in ignored_later else signal.SIG_DFL)
         raise interruption(number)
 
+    if threading.current_thread() is not threading.main_thread():
+        return
     handled = [one for one in ENDING if signal.getsignal(one) is not signal.SIG_IGN]
     for number in handled:
         signal.signal(number, interrupt)
