@@ -144,10 +144,11 @@ def rollback(config: Path, stream: str | None, day: date, to_run: str | None) ->
     """
     from cep_pipeline.pipeline.configuration import Configuration
     from cep_pipeline.pipeline.run import new_run_id
+    from cep_pipeline.warehouse.rollback import roll_back
 
     configuration = Configuration.load(config)
     name = stream or configuration.stream_names()[0]
     tables = configuration.open_warehouse().open_stream(name)
-    report = tables.roll_back(day, to_run, run_id=f"rollback-{new_run_id()}")
+    report = roll_back(tables, day, to_run, run_id=f"rollback-{new_run_id()}")
     rows = ", ".join(f"{table} {number:,}" for table, number in report.rows.items()) or "nothing differs"
     click.echo(f"{name} {day}: from run {report.before} back to run {report.run_id}; rows: {rows}")

@@ -22,7 +22,7 @@ from cep_pipeline.expressions.columns import Array
 from cep_pipeline.slices.candidates import Spans
 from cep_pipeline.slices.ownership import LookBack
 from cep_pipeline.slices.prepared import Boundary
-from cep_pipeline.storage import names_in_file, open_filesystem
+from cep_pipeline.storage import damage_errors, names_in_file, open_filesystem
 
 _AS_IN_THE_FILE = pa.schema([])
 """No attribute was renamed."""
@@ -95,19 +95,23 @@ class EventsReader:
     ----------
     file
         The file, which is closed with the reader.
+    path
+        Where the file is.
     renamed
         As in `RowGroup`.
     """
 
-    def __init__(self, file: pq.ParquetFile, renamed: Iterable[tuple[str, str]]) -> None:
+    def __init__(self, file: pq.ParquetFile, path: str, renamed: Iterable[tuple[str, str]]) -> None:
         self._file = file
+        self._path = path
         self._there = dict(renamed)
         self._now = {there: attribute for attribute, there in self._there.items()}
 
     def read(self, row_groups: Sequence[int], columns: Iterable[str]) -> pa.Table:
         """Read columns of some row groups; those that the file does not have yet are left out."""
         wanted = [self._there.get(name, name) for name in columns]
-        table = self._file.read_row_groups(list(row_groups), columns=wanted)
+        with damage_errors(self._path):
+            table = self._file.read_row_groups(list(row_groups), columns=wanted)
         return table.rename_columns([self._now.get(name, name) for name in table.column_names]) if self._now else table
 
     def __enter__(self) -> Self:
@@ -125,8 +129,9 @@ def open_events(row_group: RowGroup) -> EventsReader:
     metadata = _footer(row_group.path)
     filesystem, name = open_filesystem(row_group.path)
     texts = [field.name for field in metadata.schema.to_arrow_schema() if pa.types.is_string(field.type)]
-    file = pq.ParquetFile(filesystem.open_input_file(name), metadata=metadata, read_dictionary=texts)
-    return EventsReader(file, row_group.renamed)
+    with damage_errors(row_group.path):
+        file = pq.ParquetFile(filesystem.open_input_file(name), metadata=metadata, read_dictionary=texts)
+    return EventsReader(file, row_group.path, row_group.renamed)
 
 
 def read_row_groups(paths: Iterable[str], columns: pa.Schema = _AS_IN_THE_FILE) -> list[RowGroup]:
@@ -160,7 +165,8 @@ def read_summaries(
 
 def _footer(path: str) -> pq.FileMetaData:
     filesystem, name = open_filesystem(path)
-    return pq.read_metadata(filesystem.open_input_file(name))
+    with damage_errors(path):
+        return pq.read_metadata(filesystem.open_input_file(name))
 
 
 def _row_groups(path: str, metadata: pq.FileMetaData, columns: pa.Schema) -> list[RowGroup]:

@@ -74,7 +74,7 @@ class StoredCopy:
 
 
 @dataclass(frozen=True)
-class Moment:
+class BackupMoment:
     """One moment of a backup.
 
     Attributes
@@ -107,7 +107,7 @@ class Moment:
         return json.dumps({**content, "digest": _digest(content)}, indent=1)
 
     @classmethod
-    def from_json(cls, text: str, path: str) -> Moment:
+    def from_json(cls, text: str, path: str) -> BackupMoment:
         """Read a list.
 
         Raises
@@ -197,7 +197,7 @@ def backup(warehouse: Store, place: str, *, run_id: str, keep: int | None, told:
 
 def _copy_moment(
     warehouse: Store, place: str, known: dict[str, StoredCopy], told: Told
-) -> tuple[Moment, Collection[str]]:
+) -> tuple[BackupMoment, Collection[str]]:
     """Pin a moment, and copy what is not there yet; returns the moment and the paths that were copied."""
     rows = relocation.catalog_rows(warehouse.database)
     there = stored_files(f"{place}/{FILES}")
@@ -240,7 +240,7 @@ def _copy_moment(
         relocation.write_catalog(Database(url, None), rows, warehouse.location)
         catalog = _copy(str(file), f"{place}/{MOMENTS}/{name}.db")
     files = {path.removeprefix(prefix): known[path.removeprefix(prefix)] for path in named}
-    moment = Moment(name, warehouse.location, catalog, files)
+    moment = BackupMoment(name, warehouse.location, catalog, files)
     _write_text(f"{place}/{MOMENTS}/{name}.json", moment.to_json())
     return moment, copied
 
@@ -309,7 +309,7 @@ def moments(place: str) -> list[str]:
     return sorted(name.removesuffix(".json") for name in names if name.endswith(".json"))
 
 
-def read_moment(place: str, name: str | None = None) -> Moment:
+def read_moment(place: str, name: str | None = None) -> BackupMoment:
     """Read the list of a moment; None: of the latest.
 
     Raises
@@ -325,10 +325,10 @@ def read_moment(place: str, name: str | None = None) -> Moment:
     path = f"{place}/{MOMENTS}/{name or there[-1]}.json"
     filesystem, inner = open_filesystem(path)
     with storage_errors(f"reading {path}"), filesystem.open_input_stream(inner) as stream:
-        return Moment.from_json(stream.read().decode(errors="replace"), path)
+        return BackupMoment.from_json(stream.read().decode(errors="replace"), path)
 
 
-def check(place: str, moment: Moment, told: Told) -> list[str]:
+def check(place: str, moment: BackupMoment, told: Told) -> list[str]:
     """Read all files of a moment, and return a sentence for each that is not as its list says."""
     listed = {f"{FILES}/{path}": one for path, one in moment.files.items()}
     listed[f"{MOMENTS}/{moment.name}.db"] = moment.catalog
@@ -356,7 +356,7 @@ def restore(
     location: str,
     catalog: str | URL,
     place: str,
-    moment: Moment,
+    moment: BackupMoment,
     *,
     replace: bool,
     clock: Callable[[], float],

@@ -24,6 +24,7 @@ from cep_pipeline.events.type_spells import footer_of, type_attribute_in
 from cep_pipeline.storage import (
     ROW_GROUP_ROWS,
     conform,
+    damage_errors,
     former_names,
     make_durable,
     names_in_file,
@@ -171,7 +172,7 @@ def _summarised_by(paths: Sequence[str], columns: pa.Schema) -> str | None:
     found = set()
     for path in paths:
         filesystem, inner = open_filesystem(path)
-        with storage_errors(f"reading {path}"):
+        with damage_errors(path):
             name = type_attribute_in(pq.read_metadata(inner, filesystem=filesystem).metadata)
             found.add(name if name is None else now.get(name, name))
     return found.pop() if len(found) == 1 else None
@@ -181,7 +182,7 @@ def read_pieces(paths: Sequence[str], columns: pa.Schema, keep: pc.Expression | 
     """Read files row group by row group, as these columns; a column that a file lacks is null."""
     for path in paths:
         filesystem, inner = open_filesystem(path)
-        with storage_errors(f"reading {path}"), pq.ParquetFile(inner, filesystem=filesystem) as file:
+        with damage_errors(path), pq.ParquetFile(inner, filesystem=filesystem) as file:
             names = names_in_file(columns, file.schema_arrow.names)
             for batch in file.iter_batches(ROW_GROUP_ROWS, columns=list(names.values())):
                 piece = conform(pa.Table.from_batches([batch]), columns)

@@ -31,6 +31,7 @@ from cep_pipeline.events.erasure import Erasure
 from cep_pipeline.storage import (
     canonical_json,
     conform,
+    damage_errors,
     digest_of,
     open_filesystem,
     read_data_file,
@@ -388,7 +389,7 @@ def _matches_of(path: str, seqs: np.ndarray) -> pa.Table:
     filesystem, inner = open_filesystem(path)
     columns = pa.schema([("pattern", pa.string()), ("match_id", pa.string())])
     found = [columns.empty_table()]
-    with storage_errors(f"reading {path}"), pq.ParquetFile(inner, filesystem=filesystem) as file:
+    with damage_errors(path), pq.ParquetFile(inner, filesystem=filesystem) as file:
         for batch in file.iter_batches(columns=[*columns.names, "bindings"]):
             bindings = batch.column("bindings")
             bound = pc.struct_field(pc.list_flatten(bindings), "seq")

@@ -65,8 +65,23 @@ class _State:
     until: float | None
 
 
-def roll_back(tables: StreamTables, day: date, to_run: str | None, *, run_id: str) -> RollbackReport:
-    """Roll a day back (see `StreamTables.roll_back`)."""
+def roll_back(tables: StreamTables, day: date, to_run: str | None = None, *, run_id: str) -> RollbackReport:
+    """Let all tables of a day be what an earlier run had published, as long as its snapshots are there.
+
+    Parameters
+    ----------
+    to_run
+        The run; None: the one before the present one.
+    run_id
+        The run that does it, for the records.
+
+    Raises
+    ------
+    InputError
+        There is no such run to go back to, or its files are no longer kept.
+    BusyError
+        A run is at work on the day.
+    """
     started = datetime.now(UTC)
     with tables.day_lease(day, run_id=run_id) as lease:
         states = _states(tables, day)
@@ -199,9 +214,9 @@ def _publish(
     lease.look()
     warehouse = tables.warehouse
     column = "final_day" if table == "matches" else DAY
-    parts = [
-        ({"pattern_set": name, column: day} if table in ("matches", "statistics") else {column: day}, paths)
-        for name, paths in units.items()
+    named = table in ("matches", "statistics")
+    parts: list[tuple[Mapping[str, str | date], Sequence[str]]] = [
+        ({**({"pattern_set": name} if named else {}), column: day}, paths) for name, paths in units.items()
     ]
     summary = {"cep.run": lease.run_id, "cep.unit": f"rollback of {day}"}
     with commits.catalog_errors(warehouse.catalog, f"rolling {table} of {tables.name} back, {day}"):

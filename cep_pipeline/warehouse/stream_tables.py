@@ -36,7 +36,6 @@ if TYPE_CHECKING:
 
     from cep_pipeline.events.erasure import Erasure
     from cep_pipeline.warehouse.forgetting import ErasureReport
-    from cep_pipeline.warehouse.rollback import RollbackReport
 
 logger = logging.getLogger(__name__)
 
@@ -279,27 +278,6 @@ class StreamTables(StreamReader):
                 )
             beside.append(lambda connection: self._replace_current(connection, name, makes_current, in_place_of))
         self._append("decisions", row_of(decision), beside)
-
-    def roll_back(self, day: date, to_run: str | None = None, *, run_id: str) -> RollbackReport:
-        """Let all tables of a day be what an earlier run had published, as long as its snapshots are there.
-
-        Parameters
-        ----------
-        to_run
-            The run; None: the one before the present one.
-        run_id
-            The run that does it, for the records.
-
-        Raises
-        ------
-        InputError
-            There is no such run to go back to, or its files are no longer kept.
-        BusyError
-            A run is at work on the day.
-        """
-        from cep_pipeline.warehouse import rollback
-
-        return rollback.roll_back(self, day, to_run, run_id=run_id)
 
     def forget(self, erasure: Erasure, *, run_id: str, dry_run: bool = False) -> ErasureReport:
         """Erase events from all tables, old snapshots and the scratch, and keep them from being ingested again.

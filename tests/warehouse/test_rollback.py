@@ -1,4 +1,4 @@
-"""`StreamTables.roll_back`: all tables of a day go back together; `Warehouse.rebuild_catalog`: a lost catalog."""
+"""`roll_back`: all tables of a day go back together; `Warehouse.rebuild_catalog`: a lost catalog."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ import pytest
 from cep_pipeline.errors import BusyError, DamagedError, InputError
 from cep_pipeline.warehouse.rebuilding import LOST
 from cep_pipeline.warehouse.records import DayStatistics
+from cep_pipeline.warehouse.rollback import roll_back
 from cep_pipeline.warehouse.stream_tables import StreamTables
 from cep_pipeline.warehouse.warehouse import Warehouse
 from tests.warehouse.published_days import (
@@ -49,7 +50,7 @@ def test_all_tables_of_a_day_go_back_together(tmp_path: Path) -> None:
     publish_day(tables, TUESDAY, [9.0], run_id="tuesday")
     before = {day.day: day for day in tables.days()}
     assert version_of(tables) == {3.0}
-    report = tables.roll_back(MONDAY, run_id="back")
+    report = roll_back(tables, MONDAY, run_id="back")
     assert (report.run_id, report.before) == ("run2", "run3")
     assert report.rows == {"quarantine": 0, "events": 2, "statistics": 1, "matches": 1}
     assert version_of(tables) == {2.0}
@@ -65,9 +66,9 @@ def test_all_tables_of_a_day_go_back_together(tmp_path: Path) -> None:
     assert stale[TUESDAY, "ingest"] == ("the carry-in from the day before has changed",)
     assert {one.pattern_set for one in tables.stale_days(pattern_sets={"demo": "v1"}) if one.day == MONDAY} == set()
     assert tables.runs()[0].details == {"rolled_back": {"from": "run3", "to": "run2"}}
-    tables.roll_back(MONDAY, "run1", run_id="further")
+    roll_back(tables, MONDAY, "run1", run_id="further")
     assert version_of(tables) == {1.0}
-    tables.roll_back(MONDAY, "run3", run_id="forward")
+    roll_back(tables, MONDAY, "run3", run_id="forward")
     assert version_of(tables) == {3.0}
     assert [one.day for one in tables.stale_days(raw_files=raw, schema=SCHEMA_DIGEST)] == []
     publish_version(tables, 4.0, "run4")
@@ -78,7 +79,7 @@ def test_what_was_published_later_for_the_first_time_goes(tmp_path: Path) -> Non
     tables = Warehouse.open(tmp_path).stream(Trades())
     publish_day(tables, MONDAY, [1.0], run_id="first")
     publish_version(tables, 2.0, "second")
-    tables.roll_back(MONDAY, run_id="back")
+    roll_back(tables, MONDAY, run_id="back")
     assert tables.read_events()["price"].to_pylist() == [1.0]
     assert tables.matches_days() == [] and tables.read_matches("demo").num_rows == 0
     assert tables.read_statistics("demo", MONDAY) is None
@@ -89,18 +90,18 @@ def test_what_is_not_there_cannot_be_gone_back_to(tmp_path: Path) -> None:
     warehouse = Warehouse.open(tmp_path)
     tables = warehouse.stream(Trades())
     with pytest.raises(InputError, match="nothing is published of 2013-10-07"):
-        tables.roll_back(MONDAY, run_id="back")
+        roll_back(tables, MONDAY, run_id="back")
     publish_version(tables, 1.0, "run1")
     with pytest.raises(InputError, match=r"an earlier run is not there to go back to; there are: none"):
-        tables.roll_back(MONDAY, run_id="back")
+        roll_back(tables, MONDAY, run_id="back")
     publish_version(tables, 2.0, "run2")
     with pytest.raises(InputError, match=r"run 'x' is not there to go back to; there are: run1"):
-        tables.roll_back(MONDAY, "x", run_id="back")
+        roll_back(tables, MONDAY, "x", run_id="back")
     with tables.day_lease(MONDAY, run_id="busy"), pytest.raises(BusyError, match="run busy"):
-        tables.roll_back(MONDAY, run_id="back")
+        roll_back(tables, MONDAY, run_id="back")
     warehouse.maintain(keep_snapshots_s=-60.0)
     with pytest.raises(InputError, match=r"is not there to go back to; there are: none.*only in a backup"):
-        tables.roll_back(MONDAY, run_id="back")
+        roll_back(tables, MONDAY, run_id="back")
     assert version_of(tables) == {2.0}
 
 
