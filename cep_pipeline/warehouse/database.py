@@ -262,7 +262,7 @@ def explain_database_error(name: str, error: exc.SQLAlchemyError) -> CepError:
         )
     if "not a database" in lower or "malformed" in lower:
         return InputError(
-            f"catalog {name}: the file is damaged or no SQLite database ({text}); restore it by "
+            f"catalog {name}: the file is damaged or no SQLite database ({text}); restore it from a backup by "
             "`cep restore BACKUP --replace`, make it anew by `cep restore --rebuild-catalog --replace`, "
             "or name another warehouse location"
         )
