@@ -74,12 +74,6 @@ class InputError(CepError, ValueError):
     exit_code = 2
 
 
-class DamagedFile(CepError):
-    """A published file that does not hold what was written; its pages and its footer have checksums."""
-
-    exit_code = 3
-
-
 class TooManyMatches(InputError):
     """Rows for matches that would exceed the limit that a user set; none of them is written.
 
@@ -147,6 +141,34 @@ class DataError(CepError):
     """Data that failed validation: too many rejected rows, a failed critical expectation."""
 
     exit_code = 3
+
+
+FROM_A_BACKUP = (
+    "`cep verify` names all that is damaged and the remedy; `cep restore BACKUP --replace` brings it back from a backup"
+)
+
+
+class DamagedError(DataError):
+    """A file of the warehouse that is not there, or does not hold what it should.
+
+    Parameters
+    ----------
+    path
+        The file.
+    fault
+        What is wrong with it.
+    remedy
+        What to do.
+    """
+
+    def __init__(self, path: str, fault: str, remedy: str = FROM_A_BACKUP) -> None:
+        self.path = path
+        self.fault = fault
+        self.remedy = remedy
+        super().__init__(f"{path}: {fault}. {remedy}")
+
+    def __reduce__(self) -> tuple[object, ...]:
+        return DamagedError, (self.path, self.fault, self.remedy)
 
 
 class NoRoom(DataError):

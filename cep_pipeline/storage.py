@@ -25,7 +25,7 @@ import pyarrow as pa
 import pyarrow.fs as pafs
 import pyarrow.parquet as pq
 
-from cep_pipeline.errors import CepError, DamagedFile, InputError
+from cep_pipeline.errors import CepError, DamagedError, InputError
 
 if TYPE_CHECKING:
     from pyiceberg.io.pyarrow import PyArrowFileIO
@@ -221,6 +221,35 @@ def storage_errors(what: str) -> Iterator[None]:
         yield
     except OSError as error:
         raise explain_storage_error(what, error) from error
+
+
+@contextmanager
+def damage_errors(path: str) -> Iterator[None]:
+    """Turn whatever goes wrong while one file of the warehouse is read into an error that names it and what to do.
+
+    Parameters
+    ----------
+    path
+        The file.
+
+    Raises
+    ------
+    DamagedError
+        It is not there, or does not hold what it should.
+    """
+    try:
+        yield
+    except CepError:
+        raise
+    except FileNotFoundError as error:
+        raise DamagedError(path, "it is not there") from error
+    except Exception as error:  # a mangled file may raise anything
+        if isinstance(error, OSError):
+            explained = explain_storage_error(f"reading {path}", error)
+            if isinstance(explained, InputError) or error.errno is not None:
+                raise explained from error
+        said = " ".join(str(error).split())[:200]
+        raise DamagedError(path, f"it cannot be read ({type(error).__name__}: {said})") from error
 
 
 def explain_storage_error(what: str, error: OSError) -> CepError:
@@ -491,7 +520,7 @@ def reading_data(path: str) -> Iterator[None]:
 
     Raises
     ------
-    DamagedFile
+    DamagedError
         A page is not what its checksum says, or the file is no whole Parquet file.
     """
     try:
@@ -502,9 +531,10 @@ def reading_data(path: str) -> Iterator[None]:
         if isinstance(error, InputError) or isinstance(cause, FileNotFoundError) or _is_no_damage(error, cause):
             raise
         said = " ".join(str(cause or error).split())[:200]
-        raise DamagedFile(
-            f"{path}: the file is damaged ({said}). `cep verify --deep` notes which days are, and "
-            "`cep run --stale` makes them again from their raw files"
+        raise DamagedError(
+            path,
+            f"the file is damaged ({said})",
+            "`cep verify --deep` notes which days are, and `cep run --stale` makes them again from their raw files",
         ) from error
 
 
@@ -532,7 +562,7 @@ def read_footer(path: str) -> pq.FileMetaData:
 
     Raises
     ------
-    DamagedFile
+    DamagedError
         It is not what was written.
     """
     filesystem, inner = open_filesystem(path)

@@ -17,6 +17,7 @@ import click
 
 from cep_pipeline import __version__
 from cep_pipeline.errors import CepError, InputError, NoRoom
+from cep_pipeline.signals import Terminated, end_in_order
 
 COMMANDS = {
     "run": "cep_pipeline.cli.run:run",
@@ -32,6 +33,9 @@ COMMANDS = {
     "maintain": "cep_pipeline.cli.tables:maintain",
     "verify": "cep_pipeline.cli.tables:verify",
     "relocate": "cep_pipeline.cli.tables:relocate",
+    "backup": "cep_pipeline.cli.recovery:backup",
+    "restore": "cep_pipeline.cli.recovery:restore",
+    "rollback": "cep_pipeline.cli.recovery:rollback",
     "package": "cep_pipeline.cli.package:package",
     "forget": "cep_pipeline.cli.tables:forget",
     "generate": "cep_pipeline.cli.generate:generate",
@@ -113,8 +117,8 @@ def cli(verbose: int, log_format: str) -> None:
     The pattern language has a page: cep help language.
 
     Every command explains itself with --help. Exit codes: 0 done, 2 wrong input or pattern, 3 data that failed
-    validation, 4 busy (another run holds the same day), 5 done but for patterns that were stopped by a limit, 1
-    anything else.
+    validation, 4 busy (another run holds the same day), 5 done but for patterns that were stopped by a limit, 130
+    stopped by Ctrl-C, 143 by SIGTERM, 1 anything else.
     """
     if verbose:
         show_log(logging.INFO if verbose == 1 else logging.DEBUG, as_json=log_format == "json")
@@ -169,6 +173,7 @@ def show_log(level: int, *, as_json: bool = False) -> None:
 
 def main() -> None:
     """Run the command line; a failure ends with its exit code and without a traceback."""
+    end_in_order()
     warnings.showwarning = _show_warning
     logging.getLogger().addFilter(_is_no_interrupt)
     tell_of_compiling()
@@ -192,9 +197,12 @@ def main() -> None:
         error.show(shown)
         _tell(shown.getvalue().removesuffix("\n"))
         sys.exit(2)
-    except (click.Abort, KeyboardInterrupt):
-        _tell("interrupted: nothing that was not finished has been published")
-        sys.exit(130)
+    except (click.Abort, KeyboardInterrupt) as stop:
+        cause = stop.__cause__ if isinstance(stop, click.Abort) else stop
+        terminated = isinstance(cause, Terminated)
+        said = "terminated" if terminated else "interrupted"
+        _tell(f"{said}: nothing that was not finished has been published")
+        sys.exit(Terminated.exit_code if terminated else 130)
     except BrokenPipeError:
         sys.exit(0)
     except Exception as error:  # noqa: BLE001
@@ -227,10 +235,7 @@ def tell_of_a_fault(error: Exception) -> None:
     said = " ".join(str(error).split())
     said = said if len(said) < _MOST_SAID else f"{said[:_MOST_SAID]}…"
     said = "".join(one if one.isprintable() else ascii(one)[1:-1] for one in said)
-    if isinstance(error, MemoryError):
-        what = "there was not enough memory: take fewer days or patterns at a time, or --output count"
-    else:
-        what = f"this is a fault of the program, please report it ({type(error).__name__}{f': {said}' if said else ''})"
+    what = f"this is a fault of the program, please report it ({type(error).__name__}{f': {said}' if said else ''})"
     _tell(f"error: {what}{named}; {kept}")
 
 

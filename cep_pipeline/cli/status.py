@@ -97,7 +97,7 @@ def status(
     for holder in warehouse.leases():
         console.print(
             f"held: {holder.stream} {holder.unit} by run {holder.run_id} on {holder.host} (pid {holder.pid}) since "
-            f"{holder.acquired_at:%H:%M:%S}{', expired' if holder.expired else ''}"
+            f"{holder.acquired_at:%H:%M:%S}{', and is dead: the next run takes it over' if holder.expired else ''}"
         )
 
 

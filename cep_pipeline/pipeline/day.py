@@ -349,10 +349,12 @@ def record_run(work: DayWork, status: RunStatus, error: str = "") -> None:
 
 
 def record_failure(work: DayWork, error: BaseException) -> None:
-    """Record that a day failed; where that fails too (a full disk), the first error is the one to show."""
-    said = "interrupted" if isinstance(error, KeyboardInterrupt) else str(error) or repr(error)
+    """Record that a day failed or was interrupted; where that cannot be recorded (a full disk), the error is shown."""
     try:
-        record_run(work, "failed", said)
+        if isinstance(error, Exception):
+            record_run(work, "failed", str(error) or repr(error))
+        else:  # Ctrl-C, SIGTERM, or what a scheduler raises for it
+            record_run(work, "interrupted", str(error) or "interrupted")
     except CepError as second:
         work.observer.note(f"{work.day}: that the day failed could not be recorded: {second}")
 

@@ -9,7 +9,7 @@ task that needs Spark starts a *keeper*, and later tasks find it:
 The keeper has loaded all that steps need, so a fork of it begins at once, and is the step's own process: it has its
 own log, and it ends with its task. Where the task is killed, its connection closes; the process then cancels its Spark
 jobs and ends. Where the JVM ends, the steps that use it fail, and the next one gets another. A keeper ends itself when
-it has been idle for as long as `spark: idle_minutes:` says.
+it has been idle for as long as `spark: idle_minutes:` says. On SIGTERM it interrupts its steps and ends after them.
 
 Each user has a folder for the sockets, mode 0700, and in it a keeper for each master, Spark settings, version of the
 code and environment. No secret is written to a file.
@@ -44,6 +44,7 @@ from typing import TYPE_CHECKING, Any
 import cep_pipeline
 from cep_pipeline import errors
 from cep_pipeline.errors import CepError, InputError
+from cep_pipeline.signals import ENDING, end_in_order
 
 if TYPE_CHECKING:
     from cep_pipeline.pipeline.configuration import Configuration
@@ -284,14 +285,17 @@ class _Keeper:
     idle_since: float = field(default_factory=time.monotonic)
     owner: _Owner | None = None
     waiting: list[socket.socket] = field(default_factory=list)
+    is_ended: bool = False
 
     def serve(self) -> None:
-        """Serve until the application is idle, or is to end."""
+        """Serve until the application is idle, or is to end: it is asked to, or Ctrl-C or SIGTERM comes."""
         stopping: socket.socket | None = None
+        for number in ENDING:
+            signal.signal(number, self._hear_signal)
         try:
             self._own_application()
             _load_steps()
-            while stopping is None and not self._is_left():
+            while stopping is None and not self.is_ended and not self._is_left():
                 heard: list[socket.socket | int] = [self.listener]
                 if self.owner is not None:
                     heard.append(self.owner.said)
@@ -305,6 +309,12 @@ class _Keeper:
             self._end()
         if stopping is not None:
             stopping.close()
+
+    def _hear_signal(self, *_: object) -> None:
+        """End in order; a second signal ends the keeper at once, and the processes that it forked soon after."""
+        self.is_ended = True
+        for number in ENDING:
+            signal.signal(number, signal.SIG_DFL)
 
     def _is_left(self) -> bool:
         """True if there has been no task for long, and none is just connecting; none can from then on."""
@@ -459,6 +469,8 @@ def _own(application: Application, keeper_lives: int, answer: int) -> None:
     """Own the Spark application until it has ended, or the keeper has; the JVM ends with this process."""
     from cep_pipeline.spark.session import gateway_of, is_stopped, spark_session
 
+    for number in ENDING:  # the keeper ends the application when its steps have ended; the JVM does not inherit this
+        signal.signal(number, lambda *_: None)
     try:
         properties = {"spark.scheduler.mode": "FAIR", **application.properties}
         session = spark_session(application.master, app_name="cep", properties=properties, package=application.package)
@@ -520,8 +532,8 @@ class _Step:
 
     def run(self, request: Mapping[str, Any]) -> None:
         """Do the job, and send what came of it."""
-        for number in (signal.SIGINT, signal.SIGTERM):
-            signal.signal(number, signal.default_int_handler)
+        # Keeper and task may interrupt it at the same time as somebody else: only a second SIGTERM ends it at once.
+        end_in_order(ignored_later=[signal.SIGINT])
         os.environ.clear()
         os.environ.update(request["environment"])
         handler = _Forwarding(self)

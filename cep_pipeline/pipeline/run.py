@@ -296,9 +296,9 @@ class PipelineRun:
         finished: set[date] = set()
         with kept_log(self.stream.log_folder, self.stream.name, self.run_id), ExitStack() as stack:
             works = [self._work(day, tables, scratch, stack) for day in batch]
-            for work in works:
-                record_run(work, "running")
             try:
+                for work in works:
+                    record_run(work, "running")
                 try:
                     failure = self._ingest([work for work in works if work.day not in only_detect])
                 finally:

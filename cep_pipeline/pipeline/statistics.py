@@ -21,7 +21,7 @@ from zoneinfo import ZoneInfo
 import numpy as np
 import pyarrow as pa
 
-from cep_pipeline.errors import CepError, DamagedFile, InputError
+from cep_pipeline.errors import CepError, DamagedError, InputError
 from cep_pipeline.events.timestamps import day_bounds
 from cep_pipeline.pipeline.configuration import PatternSet, StatisticsSettings, Stream, patterns_of
 from cep_pipeline.pipeline.day_work import DayWork, Progress
@@ -128,7 +128,7 @@ def published_statistics(work: DayWork, pattern_set: PatternSet) -> StatisticsSn
         if content is None:
             return None
         snapshot = StatisticsSnapshot.from_json(content, f"statistics of {work.day}")
-    except (InputError, DamagedFile) as error:
+    except (InputError, DamagedError) as error:
         logger.warning("%s", error)
         return None
     return snapshot if snapshot.covers(pattern_set.patterns) else None
@@ -334,7 +334,7 @@ def with_observed(
             return snapshot
         day, content = found
         observed = Observed.from_json(content, f"what the detection of {pattern_set.name} observed on {day}")
-    except (InputError, DamagedFile) as error:
+    except (InputError, DamagedError) as error:
         logger.warning("%s; the statistics of %s are made without it", error, work.day)
         return snapshot
     combined = combine_observed(snapshot, pattern_set.patterns, observed, work.stream.statistics.dependent_factor)

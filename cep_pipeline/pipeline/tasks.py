@@ -319,7 +319,7 @@ def _work(task: DayTask, step: Step, session: Callable[[], SparkSession] | None)
             else:
                 handover.take_over(work, step)
             yield work, handover
-        except (CepError, KeyboardInterrupt) as error:
+        except BaseException as error:
             record_failure(work, error)
             if isinstance(error, CepError) and error.exit_code in NOT_RETRIED:
                 handover.tell(work, failed=True)
@@ -395,8 +395,8 @@ def _day_before(work: DayWork, step: Step) -> date | None:
 
 
 def _is_worked_on(work: DayWork, day: date) -> bool:
-    units = {lease.unit for lease in work.tables.warehouse.leases() if lease.stream == work.stream.name}
-    return day_unit(day) in units
+    leases = [lease for lease in work.tables.warehouse.leases() if lease.stream == work.stream.name]
+    return any(lease.unit == day_unit(day) and not lease.expired for lease in leases)
 
 
 # -- checking and replanning: tasks are given texts, and hand on JSON values -------------------------------------------

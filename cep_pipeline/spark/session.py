@@ -19,6 +19,7 @@ from types import FrameType
 from typing import TYPE_CHECKING
 
 from cep_pipeline.errors import CepError, InputError
+from cep_pipeline.signals import ENDING
 from cep_pipeline.spark.shipping import trouble_with_workers, worker_properties
 
 if TYPE_CHECKING:
@@ -207,18 +208,31 @@ def attach(gateway: Gateway, pool: str) -> SparkSession:
 
 @contextmanager
 def interruptions_held() -> Iterator[None]:
-    """Keep Ctrl-C until the block is done: a JVM that is just being started would be left behind without a parent."""
+    """Keep Ctrl-C and SIGTERM until the block is done: a JVM that is just being started would be left behind.
+
+    A second signal ends the process at once all the same.
+    """
     if threading.current_thread() is not threading.main_thread():
         yield
         return
-    held: list[FrameType | None] = []
-    before = signal.signal(signal.SIGINT, lambda _, frame: held.append(frame))
+    held: list[int] = []
+
+    def hold(number: int, _: FrameType | None) -> None:
+        held.append(number)
+        for one in before:
+            signal.signal(one, signal.SIG_DFL)
+
+    before = {number: signal.getsignal(number) for number in ENDING}
+    before = {number: handler for number, handler in before.items() if handler not in (None, signal.SIG_IGN)}
+    for number in before:
+        signal.signal(number, hold)
     try:
         yield
     finally:
-        signal.signal(signal.SIGINT, before)
+        for number, handler in before.items():
+            signal.signal(number, handler)
     if held:
-        raise KeyboardInterrupt
+        os.kill(os.getpid(), held[0])
 
 
 def _is_submitted() -> bool:

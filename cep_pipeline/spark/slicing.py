@@ -95,6 +95,8 @@ class EventsReader:
     ----------
     path, file
         The file, which is closed with the reader.
+    path
+        Where the file is.
     renamed
         As in `RowGroup`.
     """

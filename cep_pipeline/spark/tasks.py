@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
@@ -20,6 +21,8 @@ from pyspark.sql import SparkSession
 from cep_pipeline.errors import CepError, NoRoom
 from cep_pipeline.spark.session import explain_failures
 from cep_pipeline.storage import keep_free, kept_free, object_store_properties, reach_object_stores
+
+logger = logging.getLogger(__name__)
 
 Task = TypeVar("Task")
 Result = TypeVar("Result")
@@ -96,7 +99,10 @@ def run_tasks(
         with explain_failures(what):
             results: list[Result | None] = context.parallelize(numbered, numSlices=len(tasks)).map(run).collect()
     except KeyboardInterrupt:
-        context.cancelJobGroup(group)
+        try:
+            context.cancelJobGroup(group)
+        except Exception as error:  # noqa: BLE001 - the JVM may have had the same signal, and have ended
+            logger.debug("the jobs of %s could not be cancelled: %s", what, error)
         raise
     except CepError:
         if not refusals.value:

@@ -4,20 +4,19 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import suppress
 from dataclasses import dataclass
 
 import sqlalchemy as sql
 from pyiceberg.catalog import Catalog, MetastoreCatalog
 from pyiceberg.catalog.sql import IcebergTables, SqlCatalog
-from pyiceberg.exceptions import CommitFailedException
+from pyiceberg.exceptions import CommitFailedException, NoSuchTableError
 from pyiceberg.io import FileIO
 from pyiceberg.table import CommitTableResponse, StagedTable, Table, Transaction
 from pyiceberg.table.update import AddSnapshotUpdate, AssertTableUUID, TableRequirement, TableUpdate
 from pyiceberg.typedef import EMPTY_DICT, Identifier, Properties
 from sqlalchemy.engine import Connection, Engine
 
-from cep_pipeline.storage import make_durable, object_store_io, read_digest
+from cep_pipeline.storage import damage_errors, make_durable, object_store_io, read_digest
 from cep_pipeline.warehouse.database import CATALOG_NAME, DAMAGES, FILES, create_together
 
 _LOAD_ATTEMPTS = 5
@@ -52,11 +51,37 @@ class WarehouseCatalog(SqlCatalog):
         return object_store_io() if self._on_object_store else super()._load_file_io(properties, location)
 
     def load_table(self, identifier: str | Identifier) -> Table:
-        """Load a table, and again where its metadata was replaced, and removed, before they could be read."""
-        for _ in range(_LOAD_ATTEMPTS - 1):
-            with suppress(FileNotFoundError):
+        """Load a table, and again where its metadata was replaced, and removed, before they could be read.
+
+        Raises
+        ------
+        DamagedError
+            Its metadata is not there, or is damaged.
+        """
+        fault: Exception | None = None
+        for _ in range(_LOAD_ATTEMPTS):
+            try:
                 return super().load_table(identifier)
-        return super().load_table(identifier)
+            except FileNotFoundError as error:
+                fault = error
+            except (NoSuchTableError, sql.exc.SQLAlchemyError):
+                raise
+            except Exception as error:  # noqa: BLE001 - mangled metadata may raise anything; it is explained below
+                fault = error
+                break
+        assert fault is not None
+        with damage_errors(self.metadata_location(identifier)):
+            raise fault
+
+    def metadata_location(self, identifier: str | Identifier) -> str:
+        """Return where the present metadata of a table is, without reading it."""
+        query = sql.select(IcebergTables.metadata_location).where(
+            IcebergTables.catalog_name == self.name,
+            IcebergTables.table_namespace == Catalog.namespace_to_string(Catalog.namespace_from(identifier)),
+            IcebergTables.table_name == Catalog.table_name_from(identifier),
+        )
+        with self.engine.connect() as connection:
+            return str(connection.execute(query).scalar_one())
 
     def load_at(self, identifier: Identifier, metadata_location: str) -> Table:
         """Load a table as one of its metadata files tells of it; FileNotFoundError where it has been removed."""

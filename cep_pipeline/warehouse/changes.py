@@ -110,7 +110,7 @@ def may_have(paths: Sequence[str], types: frozenset[str]) -> bool:
         footer = read_footer(path).metadata
         attribute = type_attribute_in(footer)
         spells = spells_in(footer, attribute) if attribute is not None else None
-        if spells is None or any(bool(spells.of_type(name).size) for name in types):
+        if spells is None or any(len(spells.of_type(name)) > 0 for name in types):
             return True
     return False
 
@@ -124,7 +124,7 @@ class _LastEvents:
 
     @property
     def whole(self) -> bool:
-        return self.events.num_rows == self.rows
+        return bool(self.events.num_rows == self.rows)
 
     @classmethod
     def of(cls, paths: Sequence[str], columns: pa.Schema) -> _LastEvents:

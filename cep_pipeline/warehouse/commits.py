@@ -39,16 +39,16 @@ from pyiceberg.expressions import (
 )
 from pyiceberg.io.pyarrow import parquet_file_to_data_file
 from pyiceberg.manifest import DataFile, ManifestFile
-from pyiceberg.table import Table, Transaction
+from pyiceberg.table import DataScan, Table, Transaction
 from pyiceberg.table.metadata import TableMetadata
 from pyiceberg.table.snapshots import Snapshot
 from pyiceberg.table.update import TableUpdate, update_table_metadata
 from pyiceberg.table.update.snapshot import ExpireSnapshots, _MergeAppendFiles, _OverwriteFiles
 from pyiceberg.types import LongType
 
-from cep_pipeline.errors import BusyError, CepError, DamagedFile, InputError
+from cep_pipeline.errors import BusyError, CepError, InputError
 from cep_pipeline.events.columns import DAY
-from cep_pipeline.storage import make_durable, open_filesystem, size_and_digest, storage_errors
+from cep_pipeline.storage import damage_errors, make_durable, open_filesystem, size_and_digest, storage_errors
 from cep_pipeline.warehouse.catalog import Beside, WarehouseCatalog, record_files
 from cep_pipeline.warehouse.database import LEASES, explain_database_error
 from cep_pipeline.warehouse.records import EventsFile
@@ -191,7 +191,7 @@ def replace_units(
             said["cep.fingerprint"] = ", ".join(prints)
 
         def change(table: Table, transaction: Transaction) -> int:
-            old = [task.file for task in table.scan(row_filter=condition).plan_files()]
+            old = _planned(table.scan(row_filter=condition))
             return replace_files(transaction, old, [file for _, files in own for file in files], said)
 
         return change
@@ -445,10 +445,10 @@ def load_table(catalog: WarehouseCatalog, stream: str, name: str) -> Table:
 
     Raises
     ------
-    DamagedFile
+    DamagedError
         Its metadata cannot be read.
     """
-    with catalog_errors(catalog, f"opening table {stream}.{name}"), _reading_metadata(f"{stream}.{name}"):
+    with catalog_errors(catalog, f"opening table {stream}.{name}"):
         return catalog.load_table((stream, name))
 
 
@@ -467,30 +467,16 @@ def files_between(
         conditions.append(_at_least(day_column, first.isoformat()))
     if last is not None:
         conditions.append(_at_most(day_column, last.isoformat()))
-    scan = table.scan(row_filter=_all_of(conditions), snapshot_id=snapshot_id)
-    with _reading_metadata(".".join(table.name())):
+    return _planned(table.scan(row_filter=_all_of(conditions), snapshot_id=snapshot_id))
+
+
+def _planned(scan: DataScan) -> list[DataFile]:
+    """The files that a scan would read."""
+    snapshot = scan.snapshot()
+    if snapshot is None:
+        return []
+    with damage_errors(snapshot.manifest_list):
         return [task.file for task in scan.plan_files()]
-
-
-@contextmanager
-def _reading_metadata(table: str) -> Iterator[None]:
-    """Turn whatever mangled metadata raises into an error that says what to do.
-
-    Raises
-    ------
-    DamagedFile
-        The metadata, a manifest list or a manifest cannot be read.
-    """
-    try:
-        with storage_errors(f"reading the metadata of {table}"):
-            yield
-    except (CepError, sqlalchemy.exc.SQLAlchemyError, NoSuchTableError):
-        raise
-    except Exception as error:  # a mangled file may raise anything
-        said = " ".join(f"{type(error).__name__}: {error}".split())[:200]
-        raise DamagedFile(
-            f"table {table}: its metadata is damaged ({said}); `cep verify --deep` names the file and what to do"
-        ) from error
 
 
 @contextmanager

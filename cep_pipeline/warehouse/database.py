@@ -13,10 +13,13 @@ reads after.
 
 from __future__ import annotations
 
+import os
 import re
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from pathlib import Path
+from urllib.parse import quote
 
 import sqlalchemy as sql
 from sqlalchemy import exc
@@ -49,7 +52,9 @@ LEASES = sql.Table(
     sql.Column("run_id", sql.String(255), nullable=False),
     sql.Column("acquired_at", sql.Double, nullable=False),
     sql.Column("heartbeat_at", sql.Double, nullable=False),
+    sql.Column("process", sql.String(255)),
 )
+"""The leases that are held. `process` tells the process from others of its pid; rows of older versions have none."""
 
 PUBLISHED = sql.Table(
     "cep_published",
@@ -67,6 +72,16 @@ PUBLISHED = sql.Table(
     sql.Column("carry_out", sql.Text, nullable=False),
     sql.Column("carry_out_digest", sql.String(32), nullable=False),
 )
+
+REPLACED = sql.Table(
+    "cep_replaced",
+    _metadata,
+    *(
+        sql.Column(one.name, one.type, primary_key=one.primary_key or one.name == "snapshot_id", nullable=False)
+        for one in PUBLISHED.c
+    ),
+)
+"""Records of units that have been replaced: what `cep rollback` goes back to, as long as their snapshots are there."""
 
 CURRENT_PLANS = sql.Table(
     "cep_current_plans",
@@ -117,13 +132,17 @@ DAMAGES = sql.Table(
 """Damaged data files of published units, as `cep verify` has found them; a commit that replaces one removes it."""
 
 
+CARRIED = tuple(table for table in _metadata.sorted_tables if table not in (SETTINGS, LEASES))
+"""Tables whose rows are the same at every place; leases are of processes and stay where they are."""
+
+
 class Database:
     """The catalog's database of one warehouse.
 
     Parameters
     ----------
     uri
-        SQLAlchemy URL; a SQLite file is made on first use.
+        SQLAlchemy URL; a SQLite file is made on first use, unless it can only be read here.
     location
         The warehouse's location, which the database belongs to; None: whatever it belongs to, if anything yet.
 
@@ -136,14 +155,17 @@ class Database:
     def __init__(self, uri: str | URL, location: str | None) -> None:
         try:
             self.url = make_url(uri)
+            self.read_only = _is_read_only(self.url)
             waits = {"timeout": SQLITE_WAIT_S} if self.url.get_backend_name() == "sqlite" else {}
-            self.engine: Engine = sql.create_engine(self.url, connect_args=waits, pool_pre_ping=not waits)
+            address = _for_reading(self.url) if self.read_only else self.url
+            self.engine: Engine = sql.create_engine(address, connect_args=waits, pool_pre_ping=not waits)
         except (exc.ArgumentError, exc.NoSuchModuleError, ModuleNotFoundError) as error:
             raise InputError(
                 f"catalog {_without_password(str(uri))}: no usable database address: {error}; "
                 "write it as postgresql+psycopg2://USER:PASSWORD@HOST:PORT/NAME, or leave it out for SQLite"
             ) from error
         self.name = self.url.render_as_string(hide_password=True)
+        self.clocks_differ = False
         self._check_settings(location)
 
     @contextmanager
@@ -197,10 +219,44 @@ class Database:
                 "`cep relocate` makes it whole; else name another catalog or another location"
             )
 
+    def now(self, clock: Callable[[], float]) -> sql.ColumnElement[float]:
+        """Return the time in seconds since the epoch for a statement, by the clock of the database.
+
+        SQLite has no clock of its own: there it is that of this machine.
+        """
+        if self.engine.dialect.name == "postgresql":
+            return sql.cast(sql.extract("epoch", sql.func.clock_timestamp()), sql.Double)
+        return sql.literal(clock(), sql.Double)
+
     def _create_tables(self) -> None:
         # A run that died while it made them may have left some.
-        if not _metadata.tables.keys() <= set(sql.inspect(self.engine).get_table_names()):
+        inspector = sql.inspect(self.engine)
+        if self.read_only:
+            return
+        if not _metadata.tables.keys() <= set(inspector.get_table_names()):
             create_together(lambda: _metadata.create_all(self.engine))
+        elif all(column["name"] != "process" for column in inspector.get_columns(LEASES.name)):
+            create_together(self._add_process)
+
+    def _add_process(self) -> None:
+        """Give the leases of an older version the column that they lack."""
+        if any(column["name"] == "process" for column in sql.inspect(self.engine).get_columns(LEASES.name)):
+            return
+        with self.engine.begin() as connection:
+            connection.execute(sql.text(f"ALTER TABLE {LEASES.name} ADD COLUMN process VARCHAR(255)"))
+
+
+def _is_read_only(url: URL) -> bool:
+    """Return True for the file of a SQLite database that this process can read and not write."""
+    if url.get_backend_name() != "sqlite" or not url.database or "mode" in url.query:
+        return False
+    file = Path(url.database)
+    # SQLite also writes a journal beside the file.
+    return file.is_file() and not (os.access(file, os.W_OK) and os.access(file.parent, os.W_OK | os.X_OK))
+
+
+def _for_reading(url: URL) -> URL:
+    return url.set(database=f"file:{quote(str(url.database))}", query={"mode": "ro", "uri": "true"})
 
 
 def create_together(create: Callable[[], None]) -> None:
@@ -212,7 +268,9 @@ def create_together(create: Callable[[], None]) -> None:
         try:
             create()
         except (exc.OperationalError, exc.ProgrammingError, exc.IntegrityError) as error:
-            if attempt == _CREATE_ATTEMPTS - 1 or "exists" not in str(error).lower():
+            if attempt == _CREATE_ATTEMPTS - 1 or not any(
+                said in str(error).lower() for said in ("exists", "duplicate")
+            ):
                 raise
             time.sleep(0.05 * (attempt + 1))
         else:
@@ -234,11 +292,15 @@ def explain_database_error(name: str, error: exc.SQLAlchemyError) -> CepError:
         )
     if "not a database" in lower or "malformed" in lower:
         return InputError(
-            f"catalog {name}: the file is damaged or no SQLite database ({text}); restore it from a backup, "
+            f"catalog {name}: the file is damaged or no SQLite database ({text}); restore it from a backup by "
+            "`cep restore BACKUP --replace`, make it anew by `cep restore --rebuild-catalog --replace`, "
             "or name another warehouse location"
         )
     if "readonly" in lower or "unable to open" in lower or "permission denied" in lower:
-        return InputError(f"catalog {name}: it cannot be opened for writing ({text}); check path and permissions")
+        return InputError(
+            f"catalog {name}: it cannot be opened for writing ({text}); give this user write access to the warehouse. "
+            "Commands that only read, such as `cep matches` and `cep status`, need none"
+        )
     if isinstance(error, exc.OperationalError) and not name.startswith("sqlite"):
         return InputError(f"catalog {name}: the database cannot be reached or refuses: {text}; check address and login")
     return CepError(f"catalog {name}: {text}")

@@ -39,7 +39,7 @@ from cep_pipeline.storage import (
     storage_errors,
 )
 from cep_pipeline.warehouse import commits, compaction, iceberg_tables, maintenance
-from cep_pipeline.warehouse.database import ERASURES, PUBLISHED
+from cep_pipeline.warehouse.database import ERASURES, PUBLISHED, REPLACED
 from cep_pipeline.warehouse.layout import COMPRESSED
 from cep_pipeline.warehouse.leases import day_unit
 from cep_pipeline.warehouse.units import forget_changes, published_days, published_records, recorded_erasures
@@ -360,6 +360,8 @@ class Forgetting:
                 with storage_errors(f"removing {path}"):
                     filesystem.delete_file(there[path].path)
         self._refuse_runs()
+        with self.warehouse.database.begin() as connection:
+            connection.execute(sql.delete(REPLACED).where(REPLACED.c.stream == self.stream))
         remove_scratch(self.warehouse.scratch)
         remove_scratch(f"{self.warehouse.location}/{self.stream}/{COMPRESSED}")
 

@@ -98,7 +98,7 @@ _COLUMNS: Mapping[str, Mapping[str, tuple[pa.DataType, str]]] = {
             "Id of the run. A run has one row when it starts and one when it ends, for each of its days.",
         ),
         DAY: (pa.date32(), "Day of the stream."),
-        "status": (pa.string(), "`running`, `succeeded` or `failed`."),
+        "status": (pa.string(), "`running`, `succeeded`, `failed`, `interrupted` or `abandoned`."),
         "started_at": (UTC_MICROSECONDS, "Time at which the run began."),
         "finished_at": (UTC_MICROSECONDS, "Time at which the run was done with the day; null while it runs."),
         "recorded_at": (UTC_MICROSECONDS, "Time at which the row was written: the latest row of a run and day counts."),
@@ -108,7 +108,7 @@ _COLUMNS: Mapping[str, Mapping[str, tuple[pa.DataType, str]]] = {
         "matches": (pa.string(), "Numbers of matches by `pattern set.pattern`, as JSON."),
         "plans": (pa.string(), "Versions of the plans that were used, by pattern set, as JSON."),
         "validation": (pa.string(), "Result of the data checks, as JSON."),
-        "error": (pa.string(), "What went wrong in a failed run; else empty."),
+        "error": (pa.string(), "What went wrong in a run that did not succeed; else empty."),
         "details": (pa.string(), "Matches that wait for later events, and the end of the stream, as JSON."),
     },
 }

@@ -1,9 +1,12 @@
 """Leases: one writer per (stream, day), and per (stream, pattern set) for plans.
 
 A lease is a row in the catalog's database. Its holder renews the heartbeat from a thread; a row without a heartbeat
-for the time-out belongs to a run that died, and the next one takes it over. Publishing renews the row in the very
-transaction that commits: a run that has lost its lease in the meantime cannot commit, and one that commits cannot
+for the time-out belongs to a run that died, and the next one takes it over. The row also says which process holds it: a
+process on the same machine sees that it is dead, and takes the lease over at once. Publishing renews the row in the
+very transaction that commits: a run that has lost its lease in the meantime cannot commit, and one that commits cannot
 lose it before it is done.
+
+Times are those of the database's clock, so that the clocks of hosts may differ; SQLite has no clock of its own.
 """
 
 from __future__ import annotations
@@ -16,17 +19,23 @@ import time
 import uuid
 from collections.abc import Callable
 from datetime import UTC, date, datetime
+from functools import cache
+from pathlib import Path
 from types import TracebackType
+from typing import Any
 
 import sqlalchemy as sql
 from sqlalchemy.engine import Connection, Row
 
 from cep_pipeline.errors import BusyError, CepError, InputError
 from cep_pipeline.warehouse.database import LEASES, Database
+from cep_pipeline.warehouse.records import LeaseHolder
 
 logger = logging.getLogger(__name__)
 
 _BEATS_PER_TIMEOUT = 6
+CLOCKS_DIFFER_S = 5.0
+"""Clocks that differ by more than this are told of."""
 
 
 def day_unit(day: date) -> str:
@@ -60,9 +69,15 @@ class Lease:
     BusyError
         Another run holds it; the message says which, since when, and what to do.
 
+    Attributes
+    ----------
+    taken_from
+        The dead holder that it was taken over from; None where it was free.
+
     Notes
     -----
-    The clocks of all hosts that share a warehouse must agree to within a small part of the time-out.
+    The clocks of all hosts that share a warehouse whose catalog is SQLite must agree to within a small part of the
+    time-out; another database has its own clock.
     """
 
     def __init__(
@@ -86,7 +101,7 @@ class Lease:
         self._token = uuid.uuid4().hex
         self._lost = False
         self._stop = threading.Event()
-        self._acquire()
+        self.taken_from = self._acquire()
         self._thread = threading.Thread(target=self._beat, name=f"lease {stream} {unit}", daemon=True)
         self._thread.start()
 
@@ -143,7 +158,7 @@ class Lease:
         BusyError
             It is no longer held.
         """
-        held = connection.execute(sql.update(LEASES).where(*self._mine()).values(heartbeat_at=self._clock()))
+        held = connection.execute(sql.update(LEASES).where(*self._mine()).values(heartbeat_at=self._now))
         if held.rowcount < 1:
             raise self._gone(connection)
 
@@ -165,8 +180,26 @@ class Lease:
     def _mine(self) -> tuple[sql.ColumnElement[bool], ...]:
         return (LEASES.c.stream == self.stream, LEASES.c.unit == self.unit, LEASES.c.token == self._token)
 
-    def _acquire(self) -> None:
-        now = self._clock()
+    @property
+    def _now(self) -> sql.ColumnElement[float]:
+        return self._database.now(self._clock)
+
+    def _acquire(self) -> LeaseHolder | None:
+        """Take the lease; returns the dead holder that it was taken over from."""
+        dead = ""
+        while True:
+            with self._database.errors():
+                try:
+                    return self._take(dead)
+                except sql.exc.IntegrityError:
+                    with self._database.engine.begin() as connection:
+                        holder = connection.execute(_select(self.stream, self.unit)).one_or_none()
+            if holder is None or not is_dead(holder):
+                raise self._busy(holder)
+            dead = holder.token
+
+    def _take(self, dead: str) -> LeaseHolder | None:
+        """Insert the row in place of one that has run out, or of the holder of this token, which is dead."""
         row = {
             "stream": self.stream,
             "unit": self.unit,
@@ -174,28 +207,41 @@ class Lease:
             "host": socket.gethostname(),
             "pid": os.getpid(),
             "run_id": self.run_id,
-            "acquired_at": now,
-            "heartbeat_at": now,
+            "acquired_at": self._now,
+            "heartbeat_at": self._now,
+            "process": _process(os.getpid()),
         }
-        with self._database.errors():
-            try:
-                with self._database.engine.begin() as connection:
-                    connection.execute(
-                        sql.delete(LEASES).where(
-                            LEASES.c.stream == self.stream,
-                            LEASES.c.unit == self.unit,
-                            LEASES.c.heartbeat_at < now - self._timeout_s,
-                        )
-                    )
-                    connection.execute(sql.insert(LEASES).values(row))
-                logger.debug("run %s: holds the lease of %s %s", self.run_id, self.stream, self.unit)
-                return
-            except sql.exc.IntegrityError:
-                with self._database.engine.begin() as connection:
-                    holder = connection.execute(_select(self.stream, self.unit)).one_or_none()
+        over = sql.or_(LEASES.c.heartbeat_at < self._now - self._timeout_s, LEASES.c.token == dead)
+        mine = (LEASES.c.stream == self.stream, LEASES.c.unit == self.unit)
+        with self._database.engine.begin() as connection:
+            before = connection.execute(sql.delete(LEASES).where(*mine, over).returning(LEASES)).one_or_none()
+            connection.execute(sql.insert(LEASES).values(row))
+            now = connection.execute(sql.select(self._now)).scalar_one()
+        logger.debug("run %s: holds the lease of %s %s", self.run_id, self.stream, self.unit)
+        self._compare_clocks(now - self._clock(), f"that of the catalog's database {self._database.name}")
+        return holder_of(before, expired=True) if before else None
+
+    def _compare_clocks(self, ahead_s: float, whose: str) -> None:
+        """Tell once of a clock that is so many seconds ahead of this machine's."""
+        if abs(ahead_s) > CLOCKS_DIFFER_S and not self._database.clocks_differ:
+            self._database.clocks_differ = True
+            logger.warning(
+                "the clock of this machine is %.0f s %s %s: set both by NTP. Recorded times go by the clock of this "
+                "machine; leases by that of the database, and with SQLite by that of each machine",
+                abs(ahead_s),
+                "behind" if ahead_s > 0 else "ahead of",
+                whose,
+            )
+
+    def _busy(self, holder: Row[Any] | None) -> BusyError:
         who = _describe(holder) if holder else "another run held it a moment ago"
+        if holder:
+            # Nobody is heard of in the future, but by another clock.
+            with self._database.begin() as connection:
+                now = connection.execute(sql.select(self._now)).scalar_one()
+            self._compare_clocks(max(0.0, holder.heartbeat_at - now), f"that of {holder.host}")
         free = f" at {_clock_time(holder.heartbeat_at + self._timeout_s)}" if holder else ""
-        raise BusyError(
+        return BusyError(
             f"stream {self.stream}, {self.unit}: {who}. Wait until it ends and run again; if it is dead, the lease is "
             f"free {self._timeout_s:.0f} s after its last heartbeat,{free or ' soon'}"
         )
@@ -213,11 +259,61 @@ class Lease:
                 logger.warning("heartbeat of %s %s missed: %s", self.stream, self.unit, error)
 
 
-def _select(stream: str, unit: str) -> sql.Select[tuple[object, ...]]:
+def holder_of(row: Row[Any], *, expired: bool) -> LeaseHolder:
+    """Return the holder of a lease from its row."""
+    acquired, heard = (datetime.fromtimestamp(seconds, UTC) for seconds in (row.acquired_at, row.heartbeat_at))
+    return LeaseHolder(row.stream, row.unit, row.host, row.pid, row.run_id, acquired, heard, expired)
+
+
+def is_dead(holder: Row[Any]) -> bool:
+    """Return True if the process that holds a lease is known to be dead; of another machine nothing is known.
+
+    A process id is given again to other processes; the time at which a process started tells them apart.
+    """
+    where, _, started = (holder.process or "").rpartition(" ")
+    if not where or where != _where():
+        return False
+    try:
+        os.kill(holder.pid, 0)
+    except ProcessLookupError:
+        return True
+    except PermissionError:
+        pass  # of another user
+    now = _process(holder.pid)
+    return now is not None and now != f"{where} {started}"
+
+
+@cache
+def _where() -> str | None:
+    """The boot of this machine and the namespace of its processes; None where the system does not tell."""
+    try:
+        boot = Path("/proc/sys/kernel/random/boot_id").read_text().strip()
+        return " ".join([boot, *(str(Path("/proc/self/ns", kind).readlink()) for kind in ("pid", "time"))])
+    except OSError:
+        return None
+
+
+def _process(pid: int) -> str | None:
+    """Tell a process of this machine apart from all others, dead ones too; None where the system does not tell."""
+    try:
+        # The second field is the command in brackets; it may have any characters.
+        state, *fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    except OSError:
+        return None
+    where = _where()
+    started = "dead" if state in "ZX" else fields[_STARTED]
+    return None if where is None else f"{where} {started}"
+
+
+_STARTED = 18
+"""Place of the start of a process, in ticks since the boot, among the fields behind its state."""
+
+
+def _select(stream: str, unit: str) -> sql.Select[Any]:
     return sql.select(LEASES).where(LEASES.c.stream == stream, LEASES.c.unit == unit)
 
 
-def _describe(holder: Row[tuple[object, ...]]) -> str:
+def _describe(holder: Row[Any]) -> str:
     return (
         f"run {holder.run_id} (process {holder.pid} on {holder.host}) holds it since "
         f"{_clock_time(holder.acquired_at)}, last heard of at {_clock_time(holder.heartbeat_at)}"

@@ -18,8 +18,8 @@ from pyiceberg.table import Table
 from pyiceberg.table.update.snapshot import ExpireSnapshots
 
 from cep_pipeline.errors import InputError
-from cep_pipeline.storage import folder_name, open_filesystem, storage_errors
-from cep_pipeline.warehouse import commits, compaction, iceberg_tables
+from cep_pipeline.storage import damage_errors, folder_name, open_filesystem, storage_errors
+from cep_pipeline.warehouse import commits, compaction, iceberg_tables, units
 from cep_pipeline.warehouse.database import FILES
 from cep_pipeline.warehouse.layout import SCRATCH
 from cep_pipeline.warehouse.records import MaintenanceReport
@@ -64,6 +64,8 @@ def maintain(warehouse: Store, *, grace_s: float, keep_snapshots_s: float, file_
                 removed = _remove_orphans(warehouse, stream, table_name, older_than_s=now - grace_s)
                 # Last: what is merged now is removed by the next maintenance, since a run may read it.
                 merged = _compact(warehouse.catalog, stream, table_name, file_rows)
+                kept = warehouse.catalog.load_table((stream, table_name)).metadata.snapshots
+                units.forget_replaced(warehouse.database, stream, table_name, [one.snapshot_id for one in kept])
             logger.info("%s: %s snapshots expired, %s orphaned files removed", name, expired, len(removed))
             by_table[name] = {
                 "removed_files": len(removed),
@@ -178,8 +180,10 @@ def named_files(table: Table) -> set[str]:
     manifests = {}
     for snapshot in table.snapshots():
         named.add(snapshot.manifest_list)
-        manifests.update({manifest.manifest_path: manifest for manifest in snapshot.manifests(table.io)})
+        with damage_errors(snapshot.manifest_list):
+            manifests.update({manifest.manifest_path: manifest for manifest in snapshot.manifests(table.io)})
     for path, manifest in manifests.items():
         named.add(path)
-        named.update(entry.data_file.file_path for entry in manifest.fetch_manifest_entry(table.io))
+        with damage_errors(path):
+            named.update(entry.data_file.file_path for entry in manifest.fetch_manifest_entry(table.io))
     return named

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import date, datetime
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -14,8 +14,8 @@ from cep_pipeline.warehouse.fingerprints import EventsFingerprint, MatchesFinger
 if TYPE_CHECKING:
     from cep_pipeline.detection.limits import LimitedPattern
 
-RunStatus = Literal["running", "succeeded", "failed"]
-RUN_STATUSES: tuple[RunStatus, ...] = ("running", "succeeded", "failed")
+RunStatus = Literal["running", "succeeded", "failed", "interrupted", "abandoned"]
+RUN_STATUSES: tuple[RunStatus, ...] = ("running", "succeeded", "failed", "interrupted", "abandoned")
 
 
 @dataclass(frozen=True)
@@ -40,6 +40,8 @@ class PublishedDay:
         Digest of earlier inputs from which exactly the same events followed; empty where there are none.
     changes
         Events digest of an earlier version of the day -> how the events differ from it, for the latest versions.
+    note
+        What a person should know of it, such as that it was rolled back; mostly empty.
     """
 
     day: date
@@ -53,6 +55,7 @@ class PublishedDay:
     snapshot_id: int
     same_events_as: str = ""
     changes: Mapping[str, EventsChange] = field(default_factory=dict)
+    note: str = ""
 
     @property
     def events_digest(self) -> str:
@@ -66,7 +69,8 @@ class PublishedMatches:
 
     `counts` holds what the run counted, as matches by pattern; `pending` the matches by pattern that were found and
     are not published because they, or others before them, were not final when the day was over; `limited` the patterns
-    that reached a limit, of which nothing is published.
+    that reached a limit, of which nothing is published. `note` is that
+    of `PublishedDay`.
     """
 
     pattern_set: str
@@ -80,6 +84,7 @@ class PublishedMatches:
     snapshot_id: int
     pending: Mapping[str, int] = field(default_factory=dict)
     limited: Mapping[str, LimitedPattern] = field(default_factory=dict)
+    note: str = ""
 
 
 @dataclass(frozen=True)
@@ -191,7 +196,7 @@ class RunRecord:
     run_id, day
         The run, and its day (None for a run that is not of a day).
     status
-        running, succeeded or failed.
+        running, succeeded, failed, interrupted (by Ctrl-C or SIGTERM), or abandoned: its process ended without a word.
     started_at, finished_at
         Aware datetimes; finished_at is None while it runs.
     steps
@@ -233,6 +238,12 @@ class RunRecord:
             moment = getattr(self, name)
             if moment is not None and moment.tzinfo is None:
                 raise InputError(f"run {self.run_id}: {name} has no time zone; give an aware datetime")
+
+    def abandoned(self, holder: LeaseHolder, taken_by: str = "") -> RunRecord:
+        """Return the record of a running run whose process has ended without a word: the holder of its lease."""
+        said = f"its process ({holder.pid} on {holder.host}) was last heard of at {holder.heartbeat_at:%H:%M:%S} UTC"
+        taken = f"; run {taken_by} has taken the day over" if taken_by else ""
+        return replace(self, status="abandoned", finished_at=holder.heartbeat_at, error=said + taken)
 
     @property
     def seconds(self) -> float | None:
@@ -355,7 +366,10 @@ class Decision:
 
 @dataclass(frozen=True)
 class LeaseHolder:
-    """The holder of a lease: stream and unit, host, pid and run, since when, and its last heartbeat (UTC)."""
+    """The holder of a lease: stream and unit, host, pid and run, since when, and its last heartbeat (UTC).
+
+    `expired` is True if it is dead, or has sent no heartbeat for the time-out: the next one takes the lease over.
+    """
 
     stream: str
     unit: str

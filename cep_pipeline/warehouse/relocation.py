@@ -36,20 +36,8 @@ from cep_pipeline.storage import (
     storage_errors,
     stored_files,
 )
-from cep_pipeline.warehouse.database import (
-    CATALOG_NAME,
-    CURRENT_PLANS,
-    DAMAGES,
-    FILES,
-    LEASES,
-    PUBLISHED,
-    SETTINGS,
-    Database,
-    create_together,
-)
-
-CARRIED = (PUBLISHED, CURRENT_PLANS, FILES, DAMAGES)
-"""Tables of the database whose rows are the same at every place; leases are of processes and stay where they are."""
+from cep_pipeline.warehouse.database import CARRIED, CATALOG_NAME, LEASES, SETTINGS, Database, create_together
+from cep_pipeline.warehouse.leases import is_dead
 
 
 @dataclass(frozen=True)
@@ -63,7 +51,7 @@ class RelocationReport:
 
 
 @dataclass(frozen=True)
-class _Pointer:
+class Pointer:
     """The row of a table in the catalog."""
 
     namespace: str
@@ -88,17 +76,17 @@ def relocate(
         raise InputError(f"catalog {source.name}: it holds no warehouse; name the one that the copy was made of")
     if from_catalog is not None:
         # A file is made at the end only: until then nobody may take the place for an empty warehouse.
-        if _database_exists(catalog) and not _is_empty(Database(catalog, None), location):
+        if (there := database_at(catalog)) is not None and not _is_empty(there, location):
             return RelocationReport(old, location, 0, 0)
     elif old == location:
         return RelocationReport(old, location, 0, 0)
-    _check_idle(source, clock() - lease_timeout_s)
-    pointers = _pointers(source)
+    check_idle(source, source.now(clock) - lease_timeout_s)
+    pointers = pointers_of(source)
     if from_catalog is None and not moved:
         _check_given_up(source, location, old, pointers)
-    rewriting = _Rewriting(old, location)
+    rewriting = Rewriting(old, location)
     told(0, len(pointers))
-    new: dict[_Pointer, str] = {}
+    new: dict[Pointer, str] = {}
     for number, pointer in enumerate(pointers, 1):
         new[pointer] = rewriting.table(pointer)
         told(number, len(pointers))
@@ -110,9 +98,16 @@ def relocate(
     return RelocationReport(old, location, len(new), len(rewriting.written))
 
 
-def _database_exists(catalog: str | URL) -> bool:
+def sqlite_file(catalog: str | URL) -> Path | None:
+    """Return the file of a SQLite database; None for another database."""
     address = make_url(catalog)
-    return address.get_backend_name() != "sqlite" or Path(address.database or "").exists()
+    return Path(address.database or "") if address.get_backend_name() == "sqlite" else None
+
+
+def database_at(catalog: str | URL) -> Database | None:
+    """Open the database of a catalog; None for a file that is not there, which is not made."""
+    file = sqlite_file(catalog)
+    return Database(catalog, None) if file is None or file.exists() else None
 
 
 def _is_empty(target: Database, location: str) -> bool:
@@ -126,27 +121,49 @@ def _is_empty(target: Database, location: str) -> bool:
     return there is None
 
 
-def _check_idle(source: Database, alive_since: float) -> None:
+def check_idle(source: Database, alive_since: sql.ColumnElement[float]) -> None:
+    """Refuse to go on while a lease is held whose last heartbeat is later than this.
+
+    Raises
+    ------
+    BusyError
+        One is.
+    """
     with source.begin() as connection:
-        holder = connection.execute(sql.select(LEASES).where(LEASES.c.heartbeat_at >= alive_since)).first()
-    if holder is not None:
+        holders = connection.execute(sql.select(LEASES).where(LEASES.c.heartbeat_at >= alive_since)).all()
+    for holder in (one for one in holders if not is_dead(one)):
         raise BusyError(
             f"catalog {source.name}: run {holder.run_id} on {holder.host} (pid {holder.pid}) holds {holder.unit} of "
-            f"{holder.stream}; relocate when nothing runs. A lease that was copied ends after two minutes"
+            f"{holder.stream}; do this when nothing runs. A lease that was copied ends after two minutes"
         )
 
 
-def _pointers(source: Database) -> list[_Pointer]:
+def pointers_of(source: Database) -> list[Pointer]:
+    """Return the tables that a catalog names."""
     tables = SqlCatalogBaseTable.metadata.tables[IcebergTables.__tablename__]
     if not sql.inspect(source.engine).has_table(tables.name):
         return []
     columns = (tables.c.table_namespace, tables.c.table_name, tables.c.metadata_location)
     query = sql.select(*columns).where(tables.c.catalog_name == CATALOG_NAME).order_by(*columns[:2])
     with source.begin() as connection:
-        return [_Pointer(*row) for row in connection.execute(query)]
+        return [Pointer(*row) for row in connection.execute(query)]
 
 
-def _check_given_up(source: Database, location: str, old: str, pointers: list[_Pointer]) -> None:
+def pointers_in(rows: Rows) -> list[Pointer]:
+    """Return the tables among the rows of a catalog."""
+    listed = rows[IcebergTables.__tablename__]
+    return [Pointer(row["table_namespace"], row["table_name"], row["metadata_location"]) for row in listed]
+
+
+def rewrite(rows: Rows, old: str, new: str) -> None:
+    """Write the metadata of all tables of a catalog anew, with the present paths, and let its rows name it."""
+    rewriting = Rewriting(old, new)
+    paths = {(one.namespace, one.table): rewriting.table(one) for one in pointers_in(rows)}
+    make_durable(rewriting.written)
+    point_to(rows, paths)
+
+
+def _check_given_up(source: Database, location: str, old: str, pointers: list[Pointer]) -> None:
     """Refuse to take the catalog away from a warehouse that is still where it was."""
     database = source.url.database or ""
     inside = source.url.get_backend_name() == "sqlite" and Path(database).resolve().is_relative_to(location)
@@ -167,7 +184,7 @@ def _is_there(path: str) -> bool:
         return False
 
 
-class _Rewriting:
+class Rewriting:
     """Writes the metadata of tables with other paths.
 
     Parameters
@@ -203,7 +220,7 @@ class _Rewriting:
             return {name: self.paths(item) for name, item in value.items()}
         return Record(*(self.paths(item) for item in value._data)) if isinstance(value, Record) else value
 
-    def table(self, pointer: _Pointer) -> str:
+    def table(self, pointer: Pointer) -> str:
         """Write the metadata of a table and of all its snapshots; returns where."""
         name = f"{pointer.namespace}.{pointer.table}"
         path = self.moved(pointer.metadata)
@@ -292,7 +309,7 @@ def _copied(table: str, path: str) -> Iterator[None]:
         ) from error
 
 
-def _repoint(database: Database, rewriting: _Rewriting, new: Mapping[_Pointer, str]) -> None:
+def _repoint(database: Database, rewriting: Rewriting, new: Mapping[Pointer, str]) -> None:
     """Put the new metadata in force in the catalog that had the old."""
     with database.begin() as connection:
         place = sql.update(SETTINGS).where(SETTINGS.c.name == "location", SETTINGS.c.value == rewriting.old)
@@ -312,30 +329,60 @@ def _repoint(database: Database, rewriting: _Rewriting, new: Mapping[_Pointer, s
             raise BusyError(f"catalog {database.name}: it has changed meanwhile; nothing is relocated, run it again")
 
 
-def _carry_over(source: Database, target: Database, rewriting: _Rewriting, new: Mapping[_Pointer, str]) -> None:
+def _carry_over(source: Database, target: Database, rewriting: Rewriting, new: Mapping[Pointer, str]) -> None:
     """Write the catalog of the copy into an empty database."""
-    tables = [*CARRIED, *SqlCatalogBaseTable.metadata.tables.values()]
-    create_together(lambda: SqlCatalogBaseTable.metadata.create_all(target.engine))
-    with source.begin() as connection:
-        rows = {table.name: _rows(connection, table) for table in tables}
-        settings = {**dict(connection.execute(sql.select(SETTINGS)).all()), "location": rewriting.new}
+    rows = catalog_rows(source)
     paths = {(pointer.namespace, pointer.table): path for pointer, path in new.items()}
     listed = rows[IcebergTables.__tablename__]
     if {(row["table_namespace"], row["table_name"]): row["metadata_location"] for row in listed} != {
         (pointer.namespace, pointer.table): pointer.metadata for pointer in new
     }:
         raise BusyError(f"catalog {source.name}: it has changed meanwhile; copy the warehouse when nothing runs")
-    for row in listed:
+    point_to(rows, paths)
+    write_catalog(target, rows, rewriting.new)
+
+
+Rows = dict[str, list[dict[str, Any]]]
+"""Table of the catalog's database -> its rows."""
+
+
+def catalog_rows(source: Database) -> Rows:
+    """Read all rows of a catalog that are the same at every place, as of one moment."""
+    isolation = {"isolation_level": "REPEATABLE READ"} if source.url.get_backend_name() == "postgresql" else {}
+    with source.errors(), source.engine.connect().execution_options(**isolation) as connection:
+        if not isolation:
+            connection.exec_driver_sql("BEGIN")  # else each statement would see a moment of its own
+        return {table.name: _rows(connection, table) for table in (SETTINGS, *_carried())}
+
+
+def point_to(rows: Rows, paths: Mapping[tuple[str, str], str]) -> None:
+    """Let the rows of a catalog name other metadata: (stream, table) -> path."""
+    for row in rows[IcebergTables.__tablename__]:
         row["metadata_location"] = paths[row["table_namespace"], row["table_name"]]
         row["previous_metadata_location"] = None
+
+
+def write_catalog(target: Database, rows: Rows, location: str) -> None:
+    """Let a database have these rows and no others, as the catalog of the warehouse at a location; leases are gone."""
+    create_together(lambda: SqlCatalogBaseTable.metadata.create_all(target.engine))
+    settings = {**{row["name"]: row["value"] for row in rows[SETTINGS.name]}, "location": location}
     with target.begin() as connection:
+        for table in (SETTINGS, LEASES, *_carried()):
+            own = [table.c.catalog_name == CATALOG_NAME] if "catalog_name" in table.c else []
+            connection.execute(sql.delete(table).where(*own))
         connection.execute(sql.insert(SETTINGS), [{"name": name, "value": value} for name, value in settings.items()])
-        for table in tables:
-            if rows[table.name]:
+        for table in _carried():
+            if rows.get(table.name):
                 connection.execute(sql.insert(table), rows[table.name])
 
 
+def _carried() -> list[sql.Table]:
+    return [*CARRIED, *SqlCatalogBaseTable.metadata.tables.values()]
+
+
 def _rows(connection: Connection, table: sql.Table) -> list[dict[str, Any]]:
+    if not sql.inspect(connection).has_table(table.name):  # an older version has made the catalog
+        return []
     query = sql.select(*(column for column in table.c if column.name != "iceberg_type"))
     if "catalog_name" in table.c:
         query = query.where(table.c.catalog_name == CATALOG_NAME)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from datetime import UTC, datetime
 from functools import cached_property
 from typing import TYPE_CHECKING
 
@@ -13,7 +12,7 @@ import sqlalchemy as sql
 from cep_pipeline.errors import BusyError
 from cep_pipeline.warehouse.database import LEASES, Database
 from cep_pipeline.warehouse.layout import SCRATCH
-from cep_pipeline.warehouse.leases import Lease
+from cep_pipeline.warehouse.leases import Lease, holder_of, is_dead
 from cep_pipeline.warehouse.records import LeaseHolder
 
 if TYPE_CHECKING:
@@ -95,19 +94,9 @@ class Store:
                 time.sleep(_POLL_S)
 
     def leases(self) -> list[LeaseHolder]:
-        """Return all leases, expired ones too, by stream and unit."""
+        """Return all leases, those of dead runs too, by stream and unit."""
+        over = LEASES.c.heartbeat_at < self.database.now(self.clock) - self.lease_timeout_s
+        query = sql.select(LEASES, over.label("over")).order_by(LEASES.c.stream, LEASES.c.unit)
         with self.database.begin() as connection:
-            rows = connection.execute(sql.select(LEASES).order_by(LEASES.c.stream, LEASES.c.unit)).all()
-        return [
-            LeaseHolder(
-                row.stream,
-                row.unit,
-                row.host,
-                row.pid,
-                row.run_id,
-                datetime.fromtimestamp(row.acquired_at, UTC),
-                datetime.fromtimestamp(row.heartbeat_at, UTC),
-                row.heartbeat_at < self.clock() - self.lease_timeout_s,
-            )
-            for row in rows
-        ]
+            rows = connection.execute(query).all()
+        return [holder_of(row, expired=row.over or is_dead(row)) for row in rows]

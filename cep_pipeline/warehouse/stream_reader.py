@@ -26,6 +26,7 @@ from cep_pipeline.warehouse.changes import ReadBefore
 from cep_pipeline.warehouse.database import CURRENT_PLANS
 from cep_pipeline.warehouse.drafts import Drafts
 from cep_pipeline.warehouse.layout import TableLayout, decision_record, plan_record, run_record, statistics_record
+from cep_pipeline.warehouse.leases import day_unit
 from cep_pipeline.warehouse.records import (
     Decision,
     EventsFile,
@@ -419,7 +420,23 @@ class StreamReader:
         return min((commits.bounds_of(table, file, "start_ts")[0] for file in files), default=None)
 
     def runs(self, limit: int | None = None) -> list[RunRecord]:
-        """Return the latest record of each (run, day), the latest started first."""
+        """Return the latest record of each (run, day), the latest started first.
+
+        A run that is recorded as running and whose process is dead is returned as abandoned.
+        """
+        found = self._recorded_runs(limit)
+        if all(record.status != "running" for record in found):
+            return found
+        dead = {
+            (one.run_id, one.unit): one for one in self.warehouse.leases() if one.stream == self.name and one.expired
+        }
+        holders = [dead.get((record.run_id, day_unit(record.day))) if record.day else None for record in found]
+        return [
+            record.abandoned(holder) if holder is not None and record.status == "running" else record
+            for record, holder in zip(found, holders, strict=True)
+        ]
+
+    def _recorded_runs(self, limit: int | None = None) -> list[RunRecord]:
         latest: dict[tuple[str, date | None], dict[str, Any]] = {}
         for row in sorted(self._read_all("runs"), key=lambda row: row["recorded_at"]):
             latest[row["run_id"], row["day"]] = row

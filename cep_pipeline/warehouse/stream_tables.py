@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 import sqlalchemy as sql
 
-from cep_pipeline.errors import BusyError, CepError, DamagedFile, InputError
+from cep_pipeline.errors import BusyError, CepError, DamagedError, InputError
 from cep_pipeline.events.columns import DAY
 from cep_pipeline.events.derived import Carry
 from cep_pipeline.storage import (
@@ -62,12 +62,23 @@ class StreamTables(StreamReader):
     def day_lease(self, day: date, *, run_id: str, wait_s: float = 0.0) -> Lease:
         """Take the lease of a day, which publishing anything of the day needs: `with tables.day_lease(day, run_id=…)`.
 
+        A dead run that it is taken over from is recorded as abandoned.
+
         Raises
         ------
         BusyError
             Another run holds it.
         """
-        return self.warehouse.lease(self.name, day_unit(day), run_id=run_id, wait_s=wait_s)
+        lease = self.warehouse.lease(self.name, day_unit(day), run_id=run_id, wait_s=wait_s)
+        try:
+            if (dead := lease.taken_from) is not None and dead.run_id != run_id:
+                for record in self._recorded_runs():
+                    if (record.run_id, record.day, record.status) == (dead.run_id, day, "running"):
+                        self.record_run(record.abandoned(dead, run_id))
+        except BaseException:
+            lease.release()
+            raise
+        return lease
 
     def plan_lease(self, pattern_set: str, *, run_id: str, wait_s: float = 0.0) -> Lease:
         """Take the lease of the plans of a pattern set, which recording a plan needs."""
@@ -597,9 +608,6 @@ def _readable(known: PinnedStatistics, pattern_set: str, day: date) -> Statistic
     """Return the statistics of a day; None where there are none, or where they are damaged and are to be replaced."""
     try:
         return known.of(pattern_set, day)
-    except (CepError, pa.ArrowException) as error:
-        missing = isinstance(error.__cause__, FileNotFoundError)
-        if not (missing or isinstance(error, InputError | DamagedFile | pa.ArrowException)):
-            raise
+    except (DamagedError, InputError) as error:
         logger.warning("%s; the row is replaced, and what detection counted is lost", error)
         return None

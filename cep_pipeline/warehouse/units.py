@@ -15,12 +15,20 @@ from typing import TYPE_CHECKING, Any
 import sqlalchemy as sql
 from sqlalchemy.engine import Connection, Row
 
-from cep_pipeline.errors import DamagedFile
+from cep_pipeline.errors import DamagedError
 from cep_pipeline.events.erasure import Erasure, erased_from
 from cep_pipeline.events.raw_files import RawFile
 from cep_pipeline.storage import canonical_json, digest_of
 from cep_pipeline.warehouse.changes import EventsChange, ReadBefore
-from cep_pipeline.warehouse.database import CATALOG_NAME, DAMAGES, ERASURES, POINTERS, PUBLISHED, Database
+from cep_pipeline.warehouse.database import (
+    CATALOG_NAME,
+    DAMAGES,
+    ERASURES,
+    POINTERS,
+    PUBLISHED,
+    REPLACED,
+    Database,
+)
 from cep_pipeline.warehouse.fingerprints import NO_CARRY, EventsFingerprint, MatchesFingerprint
 from cep_pipeline.warehouse.records import PublishedDay, PublishedMatches, StaleDay
 
@@ -31,6 +39,8 @@ _LISTED = [column for column in PUBLISHED.c if column.name != "carry_out"]
 
 _SAME_EVENTS = "same_events_as"
 _CHANGES = "changes"
+NOTE = "note"
+"""Name beside a stored fingerprint of what a person should know of the unit, such as that it was rolled back."""
 
 Records = Callable[[str], Sequence[Row[Any]]]
 """Table -> the records of its units, by pattern set and day."""
@@ -72,7 +82,7 @@ class UnitRecord:
         same: dict[str, Any] = {_SAME_EVENTS: self.same_events_as} if self.same_events_as else {}
         if self.changes:
             same[_CHANGES] = {digest: change.to_json() for digest, change in self.changes.items()}
-        connection.execute(sql.delete(PUBLISHED).where(*(PUBLISHED.c[name] == value for name, value in key.items())))
+        replace_record(connection, key)
         connection.execute(
             sql.insert(PUBLISHED).values(
                 **key,
@@ -86,6 +96,21 @@ class UnitRecord:
                 carry_out_digest=self.carry_out_digest,
             )
         )
+
+
+def replace_record(connection: Connection, key: Mapping[str, str]) -> None:
+    """Take the record of a unit away, and keep it among those that were replaced."""
+    unit = [PUBLISHED.c[name] == value for name, value in key.items()]
+    kept = sql.select(PUBLISHED).where(*unit)
+    connection.execute(sql.insert(REPLACED).from_select([column.name for column in PUBLISHED.c], kept))
+    connection.execute(sql.delete(PUBLISHED).where(*unit))
+
+
+def forget_replaced(database: Database, stream: str, table: str, snapshots: Collection[int]) -> None:
+    """Forget replaced records whose snapshots are gone: nothing can go back to them."""
+    of_table = (REPLACED.c.stream == stream, REPLACED.c.table_name == table)
+    with database.begin() as connection:
+        connection.execute(sql.delete(REPLACED).where(*of_table, REPLACED.c.snapshot_id.not_in(list(snapshots))))
 
 
 @dataclass(frozen=True)
@@ -188,6 +213,7 @@ def published_days(records: Records) -> list[PublishedDay]:
                 digest: EventsChange.from_json(change)
                 for digest, change in json.loads(row.fingerprint).get(_CHANGES, {}).items()
             },
+            note=json.loads(row.fingerprint).get(NOTE, ""),
         )
         for row in records("events")
     ]
@@ -208,6 +234,7 @@ def published_matches(records: Records, pattern_set: str | None = None) -> list[
             row.snapshot_id,
             _named(json.loads(row.counts), _PENDING),
             _limited(json.loads(row.counts)),
+            note=json.loads(row.fingerprint).get(NOTE, ""),
         )
         for row in records("matches")
         if pattern_set in (None, row.pattern_set)
@@ -264,9 +291,10 @@ def carry_before(database: Database, stream: str, table: str, pattern_set: str, 
     except ValueError:
         content = None
     if content is None or digest_of(content) != found.carry_out_digest:
-        raise DamagedFile(
-            f"stream {stream}: what {found.day} hands on to the next day is not what its digest says: the catalog "
-            f"{database.name} is damaged. `cep run --redo --day {found.day}` makes it again"
+        raise DamagedError(
+            database.name,
+            f"what {found.day} of stream {stream} hands on to the next day is not what its digest says",
+            f"`cep run --redo --day {found.day}` makes it again",
         )
     return content
 
@@ -311,7 +339,7 @@ def find_stale_units(
             reasons = (*reasons, "its rejected rows are of a run that did not publish its events")
         reasons = (*reasons, *damaged.get((published.day.isoformat(), ""), ()))
         if reasons:
-            stale.append(StaleDay(published.day, None, reasons))
+            stale.append(StaleDay(published.day, None, _with_note(published.note, reasons)))
         carry_in = published.carry_out_digest
     for pattern_set, version in (pattern_sets or {}).items():
         matches = published_matches(records, pattern_set)
@@ -331,6 +359,10 @@ def damaged_units(database: Database, stream: str) -> dict[tuple[str, str], list
             reason = f"its file {row.path} of {row.table_name} is damaged: {row.what}"
             found.setdefault((row.day, row.pattern_set), []).append(reason)
     return found
+
+
+def _with_note(note: str, reasons: tuple[str, ...]) -> tuple[str, ...]:
+    return (note, *reasons) if note else reasons
 
 
 def _stale_matches(
@@ -372,6 +404,6 @@ def _stale_matches(
             end_of_stream=recorded.end_of_stream and day == last,
         )
         if reasons := recorded.differences(now, why):
-            stale.append(StaleDay(day, pattern_set, reasons))
+            stale.append(StaleDay(day, pattern_set, _with_note(entry.note, reasons)))
         carry_in = entry.carry_out_digest
     return stale

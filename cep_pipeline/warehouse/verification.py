@@ -32,7 +32,7 @@ from pyiceberg.table import Table
 from pyiceberg.table.snapshots import Snapshot
 from pyiceberg.types import PrimitiveType
 
-from cep_pipeline.errors import InputError
+from cep_pipeline.errors import DamagedError, InputError
 from cep_pipeline.events.columns import DAY
 from cep_pipeline.storage import (
     digest_of,
@@ -61,7 +61,7 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
-BACKUP = "restore the warehouse from a backup"
+BACKUP = "restore the warehouse from a backup: cep restore BACKUP --replace"
 LET_GO = "only snapshots of the past need it: `cep maintain --keep-days 0` lets them go"
 FILES_AT_A_TIME = 8
 ROW_READERS: Mapping[str, Callable[[Mapping[str, Any]], object]] = {
@@ -675,6 +675,8 @@ def _attempt(warehouse: Store, path: str, read: Callable[[], Result]) -> Result:
         return read()
     except _Damaged:
         raise
+    except DamagedError as error:
+        raise _Damaged(error.fault) from error
     except FileNotFoundError as error:
         raise _Damaged("it is not there") from error
     except NoSuchTableError as error:

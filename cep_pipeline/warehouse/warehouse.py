@@ -23,6 +23,8 @@ from cep_pipeline.warehouse.store import Store
 from cep_pipeline.warehouse.stream_tables import StreamTables
 
 if TYPE_CHECKING:
+    from cep_pipeline.warehouse.backup import BackupReport, RestoreReport
+    from cep_pipeline.warehouse.rebuilding import RebuildReport
     from cep_pipeline.warehouse.relocation import RelocationReport
     from cep_pipeline.warehouse.verification import VerificationReport
 
@@ -63,7 +65,8 @@ class Warehouse(Store):
         Raises
         ------
         InputError
-            The location cannot be written, the catalog cannot be read, or a newer version made it.
+            There is no warehouse yet and the location cannot be written, the catalog cannot be read, or a newer version
+            made it.
         """
         if properties is not None:
             reach_object_stores(properties)
@@ -120,6 +123,134 @@ class Warehouse(Store):
             lease_timeout_s=lease_timeout_s,
             told=told,
         )
+
+    @classmethod
+    def restore(
+        cls,
+        location: str | Path,
+        catalog_uri: str | URL | None = None,
+        *,
+        backup: str | Path,
+        moment: str | None = None,
+        replace: bool = False,
+        properties: Mapping[str, str] | None = None,
+        clock: Callable[[], float] = time.time,
+        lease_timeout_s: float = 120.0,
+        told: Callable[[int, int], None] = lambda done, total: None,
+    ) -> RestoreReport:
+        """Make a warehouse what it was at a moment of a backup, at the same place or at another.
+
+        Files that are there and whole are not copied. The catalog is put in force last; a restore that was stopped goes
+        on when it is called again.
+
+        Parameters
+        ----------
+        location, catalog_uri, properties, clock, lease_timeout_s
+            As of `open`.
+        backup, moment
+            The place of the backup, and the name of the moment; None: the latest.
+        replace
+            The warehouse may hold tables, which become what they were.
+        told
+            Is told after each file: how many are done, of how many.
+
+        Raises
+        ------
+        InputError
+            The warehouse holds tables and `replace` is not said; or a file of the backup is damaged.
+        BusyError
+            A run is at work.
+        """
+        from cep_pipeline.warehouse import backup as backups
+
+        if properties is not None:
+            reach_object_stores(properties)
+        place, catalog = _addresses(location, catalog_uri, catalog_there=False)
+        source = absolute_place(backup)
+        return backups.restore(
+            place,
+            catalog,
+            source,
+            backups.read_moment(source, moment),
+            replace=replace,
+            clock=clock,
+            lease_timeout_s=lease_timeout_s,
+            told=told,
+        )
+
+    @classmethod
+    def rebuild_catalog(
+        cls,
+        location: str | Path,
+        catalog_uri: str | URL | None = None,
+        *,
+        replace: bool = False,
+        properties: Mapping[str, str] | None = None,
+        clock: Callable[[], float] = time.time,
+        lease_timeout_s: float = 120.0,
+        told: Callable[[int, int], None] = lambda done, total: None,
+    ) -> RebuildReport:
+        """Make a catalog that was lost anew from the metadata files of the tables.
+
+        What only the catalog knew is lost: from what each day was made, what it hands on, and what `forget` erased. All
+        days are there for readers, and are stale.
+
+        Parameters
+        ----------
+        location, catalog_uri, properties, clock, lease_timeout_s
+            As of `open`.
+        replace
+            There may be a catalog that names tables; it is put aside.
+        told
+            Is told after each table: how many are done, of how many.
+
+        Raises
+        ------
+        InputError
+            There is a catalog that names tables and `replace` is not said; or there are no metadata files.
+        DamagedError
+            No metadata of a table can be read.
+        """
+        from cep_pipeline.warehouse import rebuilding
+
+        if properties is not None:
+            reach_object_stores(properties)
+        place, catalog = _addresses(location, catalog_uri, catalog_there=False)
+        return rebuilding.rebuild(
+            place, catalog, replace=replace, clock=clock, lease_timeout_s=lease_timeout_s, told=told
+        )
+
+    def backup(
+        self,
+        place: str | Path,
+        *,
+        run_id: str = "backup",
+        keep: int | None = None,
+        told: Callable[[int, int], None] = lambda done, total: None,
+    ) -> BackupReport:
+        """Copy the warehouse as of now to a place; runs may go on meanwhile.
+
+        Parameters
+        ----------
+        place
+            Folder or URI; files that an earlier backup has copied there are not copied again.
+        run_id
+            Holder of the leases that keep the files of the moment from being removed.
+        keep
+            How many moments stay, the new one included; None: all.
+        told
+            Is told after each file: how many are done, of how many.
+
+        Raises
+        ------
+        InputError
+            The place holds backups of another warehouse, or is inside of this one.
+        DamagedError
+            A file is missing, or has another size than its table says.
+        """
+        from cep_pipeline.warehouse import backup
+
+        return backup.backup(self, absolute_place(place), run_id=run_id, keep=keep, told=told)
 
     def stream(self, schema: EventSchema) -> StreamTables:
         """Return the tables of a stream for writing; they are made on first use.
@@ -213,13 +344,18 @@ class Warehouse(Store):
         return verification.verify(self, streams=streams, days=days, deep=deep, told=told)
 
 
+def absolute_place(location: str | Path) -> str:
+    """Return the absolute path of a folder, or a URI, without a slash at the end."""
+    place = str(location).rstrip("/") or "/"
+    return place if "://" in place else os.path.realpath(Path(place).expanduser())
+
+
 def _addresses(
     location: str | Path, catalog_uri: str | URL | None, *, catalog_there: bool = True
 ) -> tuple[str, str | URL]:
     """Return the absolute location of a warehouse, and the address of its catalog."""
-    place = str(location).rstrip("/") or "/"
+    place = absolute_place(location)
     if "://" not in place:
-        place = os.path.realpath(Path(place).expanduser())
         return place, catalog_uri or _sqlite_url(place, catalog_there)
     if catalog_uri is None:
         raise InputError(
@@ -231,18 +367,20 @@ def _addresses(
 
 
 def _sqlite_url(location: str, catalog_there: bool) -> URL:
-    """Return the address of the catalog in a folder, which is made if need be."""
-    make_directory(location)
+    """Return the address of the catalog in a folder, which is made if need be; who may only read it reads it."""
     folder = Path(location)
-    if not os.access(folder, os.W_OK | os.X_OK):
-        raise InputError(
-            f"warehouse {location}: the folder cannot be written; give this user write access, or name another"
-        )
     catalog = folder / CATALOG_FILE
+    if not catalog.is_file():
+        make_directory(location)
+        if not os.access(folder, os.W_OK | os.X_OK):
+            raise InputError(
+                f"warehouse {location}: the folder cannot be written; give this user write access, or name another"
+            )
     if catalog_there and not catalog.exists() and next(folder.glob("*/*/metadata/*.metadata.json"), None) is not None:
         raise InputError(
             f"warehouse {location}: the folder holds tables, and their catalog {CATALOG_FILE} is missing; "
-            "restore it from a backup, name another location, or take the rows of another catalog over by "
+            "restore it from a backup by `cep restore BACKUP --replace`, make it anew from the tables by "
+            "`cep restore --rebuild-catalog`, name another location, or take the rows of another catalog over by "
             "`cep relocate --from-catalog ADDRESS`"
         )
     return URL.create("sqlite", database=str(catalog))

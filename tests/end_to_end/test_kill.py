@@ -1,4 +1,4 @@
-"""`cep run` is killed at many moments: each day is as it was or new, in all tables, also for who reads meanwhile."""
+"""`cep run` is killed or stopped at many moments: each day is old or new in all tables, and a rerun begins at once."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from tests.pipeline.project import DAYS, PATTERNS, PIPELINE, ROWS, Project, let_leases_run_out, make_project
+from tests.pipeline.project import DAYS, PATTERNS, PIPELINE, ROWS, Project, make_project
 
 if TYPE_CHECKING:
     from datetime import date
@@ -175,7 +175,7 @@ def check_kill(
     check_days(left, old, new, f"after a kill at {moment}")
     assert killed or left == new
 
-    let_leases_run_out(run.warehouse)
+    assert "running" not in {record.status for record in tables.runs()}, "the run is known to be dead"
     project.run().run_days(DAYS)
     project.run().run_stale()
     assert read(tables) == new
@@ -237,6 +237,44 @@ def test_a_killed_run_leaves_each_day_old_or_new(
 ) -> None:
     before, after = next(turns)
     assert check_kill(deliveries, before, after, MOMENTS[moment]), "the run had ended before it was killed"
+
+
+STOPS = {
+    "before Spark": (("runs/metadata/*.metadata.json", 1), signal.SIGTERM),
+    "in Spark's jobs": (("scratch/*/*.parquet", 1), signal.SIGTERM),
+    "publishing": (MOMENTS["publishing the first day of events"], signal.SIGTERM),
+    "publishing, by Ctrl-C": (MOMENTS["publishing statistics"], signal.SIGINT),
+}
+
+
+@pytest.mark.parametrize("moment", STOPS)
+def test_a_stopped_run_gives_its_days_back(
+    deliveries: Deliveries, turns: Iterator[tuple[str, str]], moment: str
+) -> None:
+    before, after = next(turns)
+    project, (files, number) = deliveries.project, STOPS[moment]
+    old, new = deliveries.undisturbed[before], deliveries.undisturbed[after]
+    tables = project.tables()
+    known = {record.run_id for record in tables.runs()}
+    deliveries.deliver(after)
+    run = RunningCep(project.folder)
+    try:
+        assert run.wait_for_new_files(*files), run.log()
+        run.process.send_signal(number)
+        run.process.wait(120)
+    finally:
+        run.kill()
+    assert run.process.returncode == (143 if number == signal.SIGTERM else 130), run.log()
+    assert run.log().endswith("ed: nothing that was not finished has been published\n")
+    assert "Traceback" not in run.log()
+    assert tables.warehouse.leases() == []
+    records = [record for record in tables.runs() if record.run_id not in known]
+    assert [record.status for record in records] == ["interrupted"] * len(DAYS)
+    for unit, rows in read(tables).items():
+        assert rows in (old[unit], new[unit]), f"{unit} is neither as before nor new"
+    project.run().run_days(DAYS)
+    project.run().run_stale()
+    assert read(tables) == new
 
 
 @pytest.mark.long

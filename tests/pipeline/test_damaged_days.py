@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from cep_pipeline.errors import DamagedFile
+from cep_pipeline.errors import DamagedError
 from tests.cli.command_line import Done, cep
 from tests.pipeline.project import DAYS, MONDAY, TUESDAY, Project, published
 from tests.warehouse.test_damage import damage
@@ -31,7 +31,7 @@ def test_a_damaged_day_is_made_again_from_its_raw_files(project: Project) -> Non
     matches, *_ = files_of(project, "matches", TUESDAY)
     for path in (events, matches, *files_of(project, "statistics", TUESDAY)):
         damage(path)
-    with pytest.raises(DamagedFile, match=r"is damaged \(.*`cep verify --deep` notes"):
+    with pytest.raises(DamagedError, match=r"is damaged \(.*`cep verify --deep` notes"):
         project.run(steps=frozenset({"detect"}), redo=True).run_days([MONDAY])
     for command in (("matches",), ("matches", "--out", "m.csv")):
         shown = cep(*command, folder=project.folder)

@@ -154,6 +154,31 @@ def test_a_task_that_is_killed_gives_its_day_back(project: Project, folder: Path
     assert keepers(folder) == [keeper], "the application lives on"
 
 
+def test_a_keeper_that_is_terminated_interrupts_its_steps(project: Project, folder: Path) -> None:
+    run_step("ingest", day_task(project, MONDAY))
+    stopped = DayTask(project.folder / "pipeline.yaml", "ticks", TUESDAY, "killed")
+    run_step("ingest", stopped)
+    with subprocess.Popen(
+        [sys.executable, "-c", ONE_STEP, str(stopped.config), "preprocess", TUESDAY.isoformat()],
+        stderr=subprocess.PIPE,
+        text=True,
+    ) as task:
+        tables = project.tables()
+        wait_until(lambda: any(one.unit == f"day:{TUESDAY}" for one in tables.warehouse.leases()), "no step began")
+        (keeper,) = keepers(folder)
+        java = java_of(keeper)
+        keeper.terminate()
+        _, said = task.communicate()
+    assert task.returncode == 1 and "CepError: Terminated" not in said and "KeyboardInterrupt" in said
+    assert tables.warehouse.leases() == []
+    (record,) = (run for run in tables.runs() if run.day == TUESDAY)
+    assert record.status == "interrupted"
+    wait_until(lambda: keepers(folder) == [] and not java.is_running(), "the application lives on")
+    for day in (MONDAY, TUESDAY):
+        run_day(day_task(project, day))
+    assert [record.day for record in tables.days()] == [MONDAY, TUESDAY]
+
+
 def tried(step: str, task: DayTask) -> int:
     """Do a step as a scheduler does, which tries again what may pass; returns how often it failed."""
     for failed in range(4):

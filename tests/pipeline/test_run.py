@@ -196,7 +196,7 @@ def test_an_interrupted_run_is_recorded_as_such(project: Project) -> None:
     with pytest.raises(KeyboardInterrupt):
         run.run_days([MONDAY])
     [record] = project.tables().runs()
-    assert (record.status, record.error) == ("failed", "interrupted")
+    assert (record.status, record.error) == ("interrupted", "interrupted")
     assert project.tables().days() == []
 
 

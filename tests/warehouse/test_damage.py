@@ -15,7 +15,7 @@ import pytest
 import sqlalchemy as sql
 
 from cep_pipeline import storage
-from cep_pipeline.errors import CepError, DamagedFile
+from cep_pipeline.errors import CepError, DamagedError
 from cep_pipeline.storage import WrittenFile, read_data_file, size_and_digest, write_data_file
 from cep_pipeline.warehouse.database import DAMAGES, FILES, PUBLISHED
 from cep_pipeline.warehouse.warehouse import Warehouse
@@ -138,12 +138,12 @@ def test_a_damaged_page_is_an_error_that_says_what_to_do(tmp_path: Path) -> None
         Path(file.path).write_bytes(flipped(whole, at, 5))
         try:
             assert read_data_file(file.path, tables.events_schema) == before, "or an error says it"
-        except DamagedFile as error:
+        except DamagedError as error:
             said.append(str(error))
     assert len(said) > 30
     start, end = f"{file.path}: the file is damaged (", "`cep run --stale` makes them again from their raw files"
     assert all(text.startswith(start) and text.endswith(end) for text in said)
-    assert DamagedFile("").exit_code == 3
+    assert DamagedError("", "").exit_code == 3
 
 
 def test_a_damaged_day_is_stale_until_it_is_made_again(tmp_path: Path) -> None:
@@ -216,5 +216,5 @@ def test_a_carry_that_is_not_what_its_digest_says_is_not_gone_on_from(tmp_path: 
     for content in ('{"last":2.0}', '{"last"'):
         with warehouse.database.begin() as connection:
             connection.execute(sql.update(PUBLISHED).values(carry_out=content))
-        with pytest.raises(DamagedFile, match=r"`cep run --redo --day 2013-10-07` makes it again"):
+        with pytest.raises(DamagedError, match=r"`cep run --redo --day 2013-10-07` makes it again"):
             tables.carry_in(TUESDAY)

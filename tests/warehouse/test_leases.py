@@ -1,9 +1,16 @@
 from __future__ import annotations
 
 import os
+import re
+import signal
 import socket
+import subprocess
+import sys
 import threading
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from datetime import UTC, datetime
 from multiprocessing.connection import Connection
 from pathlib import Path
 
@@ -12,6 +19,7 @@ import sqlalchemy as sql
 
 from cep_pipeline.errors import BusyError, InputError
 from cep_pipeline.warehouse.database import LEASES
+from cep_pipeline.warehouse.records import RunRecord
 from cep_pipeline.warehouse.warehouse import Warehouse
 from tests.warehouse.processes import CONTEXT
 from tests.warehouse.published_days import MONDAY, TUESDAY, Trades, fingerprint_of, publish_day, write_events
@@ -168,3 +176,107 @@ def test_days_and_pattern_sets_have_leases_of_their_own(tmp_path: Path) -> None:
         pytest.raises(BusyError, match="plan:demo"),
     ):
         tables.plan_lease("demo", run_id="b")
+
+
+HOLD = """
+import os, sys, time
+from cep_pipeline.warehouse.warehouse import Warehouse
+held = [Warehouse.open(sys.argv[1]).lease("trades", unit, run_id="dead") for unit in sys.argv[2:]]
+print("held", flush=True)
+time.sleep(600)
+"""
+
+
+@contextmanager
+def held_by_another(location: Path, *units: str) -> Iterator[subprocess.Popen[str]]:
+    """A process that holds leases; it is not waited for before the end of the block, so that it stays a zombie."""
+    command = [sys.executable, "-c", HOLD, str(location), *units]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None and process.stdout.readline() == "held\n"
+        yield process
+        process.kill()
+
+
+def test_the_lease_of_a_dead_process_is_free_at_once(tmp_path: Path) -> None:
+    warehouse = Warehouse.open(tmp_path)
+    with held_by_another(tmp_path, "day", "other") as process:
+        with pytest.raises(BusyError, match=f"run dead \\(process {process.pid} on"):
+            warehouse.lease("trades", "day", run_id="next")
+        assert [one.expired for one in warehouse.leases()] == [False, False]
+        process.send_signal(signal.SIGKILL)
+        os.waitid(os.P_PID, process.pid, os.WEXITED | os.WNOWAIT)
+        assert [one.expired for one in warehouse.leases()] == [True, True], "a zombie is dead"
+        with warehouse.lease("trades", "day", run_id="next") as lease:
+            assert lease.taken_from is not None and lease.taken_from.run_id == "dead"
+        process.wait()
+        with warehouse.lease("trades", "other", run_id="next") as lease:
+            assert lease.taken_from is not None
+    assert warehouse.leases() == []
+
+
+@pytest.mark.parametrize(
+    ("change", "is_dead"),
+    [
+        ({}, False),
+        ({"process": None}, False),
+        ({"process": "another-boot pid:[1] time:[1] 5", "pid": 2**22 + 1}, False),
+        ({"pid": 2**22 + 1}, True),
+        ({"pid": 1}, True),
+    ],
+)
+def test_only_who_is_known_to_be_dead_loses_its_lease(tmp_path: Path, change: dict[str, object], is_dead: bool) -> None:
+    """A process of an older version, or of another machine, may live; one whose id has been given again does not."""
+    warehouse = Warehouse.open(tmp_path)
+    with warehouse.lease("trades", "day", run_id="first"):
+        if change:
+            with warehouse.database.begin() as connection:
+                connection.execute(sql.update(LEASES).values(**change))
+        assert warehouse.leases()[0].expired == is_dead
+        if is_dead:
+            warehouse.lease("trades", "day", run_id="second").release()
+        else:
+            with pytest.raises(BusyError, match="run first"):
+                warehouse.lease("trades", "day", run_id="second")
+
+
+def test_a_catalog_of_an_older_version_gets_the_column_that_it_lacks(tmp_path: Path) -> None:
+    warehouse = Warehouse.open(tmp_path)
+    with warehouse.database.begin() as connection:
+        connection.execute(sql.text("ALTER TABLE cep_leases DROP COLUMN process"))
+        old = {"stream": "trades", "unit": "day", "token": "t", "host": "h", "pid": 1, "run_id": "old"}
+        columns = ", ".join([*old, "acquired_at", "heartbeat_at"])
+        values = [*map(repr, old.values()), str(time.time()), str(time.time())]
+        connection.execute(sql.text(f"INSERT INTO cep_leases ({columns}) VALUES ({', '.join(values)})"))
+    warehouse.close()
+    again = Warehouse.open(tmp_path)
+    assert [(one.run_id, one.expired) for one in again.leases()] == [("old", False)]
+    with again.lease("trades", "other", run_id="new"):
+        assert len(again.leases()) == 2
+
+
+def test_a_run_whose_process_is_dead_is_abandoned(tmp_path: Path) -> None:
+    tables = Warehouse.open(tmp_path).stream(Trades())
+    now = datetime(2013, 10, 9, tzinfo=UTC)
+    for day in (MONDAY, TUESDAY):
+        tables.record_run(RunRecord("dead", day, "running", now))
+    with held_by_another(tmp_path, f"day:{MONDAY}", f"day:{TUESDAY}") as process:
+        assert [run.status for run in tables.runs()] == ["running"] * 2
+        process.kill()
+        process.wait()
+    assert [run.status for run in tables.runs()] == ["abandoned"] * 2
+    with tables.day_lease(MONDAY, run_id="dead"):
+        assert {run.day: run.status for run in tables.runs()}[MONDAY] == "running", "the same run goes on"
+    tables.record_run(RunRecord("dead", MONDAY, "succeeded", now))
+    with tables.day_lease(TUESDAY, run_id="next"):
+        runs = {run.day: run for run in tables.runs()}
+    assert runs[MONDAY].status == "succeeded"
+    assert runs[TUESDAY].status == "abandoned"
+    assert re.search(rf"its process \({process.pid} on .*\) was last heard of at .*; run next has", runs[TUESDAY].error)
+
+
+def test_a_heartbeat_from_the_future_tells_of_the_clock(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    ahead = Warehouse.open(tmp_path, clock=lambda: time.time() + 60)
+    warehouse = Warehouse.open(tmp_path)
+    with ahead.lease("trades", "day", run_id="ahead"), pytest.raises(BusyError):
+        warehouse.lease("trades", "day", run_id="second")
+    assert re.search(f"clock of this machine is (59|60) s behind that of {socket.gethostname()}", caplog.text)

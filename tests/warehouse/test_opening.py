@@ -9,7 +9,7 @@ import pyarrow.parquet as pq
 import pytest
 import sqlalchemy as sql
 
-from cep_pipeline.errors import BusyError, CepError, InputError
+from cep_pipeline.errors import BusyError, CepError, DamagedError, InputError
 from cep_pipeline.storage import explain_storage_error, storage_errors
 from cep_pipeline.warehouse import database
 from cep_pipeline.warehouse.database import SETTINGS, explain_database_error
@@ -99,8 +99,23 @@ def test_lost_metadata_of_a_table_is_named(tables: StreamTables) -> None:
     publish_day(tables, MONDAY, [1.0])
     location = tables.warehouse.table_location("trades", "events")
     for path in Path(location, "metadata").glob("*.json"):
+        path.write_text("{}")
+    with pytest.raises(
+        DamagedError, match=rf"{location}/metadata/.*\.json: it cannot be read.*`cep verify`.*`cep restore"
+    ):
+        tables.read_events()
+    for path in Path(location, "metadata").glob("*.json"):
         path.unlink()
-    with pytest.raises(CepError, match=r"opening table trades\.events"):
+    with pytest.raises(DamagedError, match=rf"{location}/metadata/.*\.json: it is not there.*`cep verify`"):
+        tables.read_events()
+
+
+def test_a_damaged_manifest_list_is_named(tables: StreamTables) -> None:
+    publish_day(tables, MONDAY, [1.0])
+    lists = list(Path(tables.warehouse.table_location("trades", "events")).glob("metadata/snap-*.avro"))
+    for path in lists:
+        path.write_bytes(path.read_bytes()[:100])
+    with pytest.raises(DamagedError, match=r"snap-.*\.avro: it cannot be read.*`cep verify`.*`cep restore"):
         tables.read_events()
 
 
@@ -108,7 +123,7 @@ def test_a_lost_data_file_is_named(tables: StreamTables) -> None:
     publish_day(tables, MONDAY, [1.0])
     path = tables.events_files()[0].path
     Path(path).unlink()
-    with pytest.raises(CepError, match=f"reading {path}"):
+    with pytest.raises(DamagedError, match=f"{path}: it is not there.*`cep verify`.*`cep restore"):
         tables.read_events()
 
 

@@ -8,8 +8,10 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
+import sqlalchemy as sql
 
 from cep_pipeline.errors import BusyError
+from cep_pipeline.warehouse.database import LEASES
 from cep_pipeline.warehouse.records import Decision
 from cep_pipeline.warehouse.stream_tables import StreamTables
 from cep_pipeline.warehouse.warehouse import Warehouse
@@ -35,8 +37,6 @@ def server() -> Iterator[str]:
 @pytest.fixture
 def catalog(server: str, request: pytest.FixtureRequest) -> str:
     """A fresh database."""
-    import sqlalchemy as sql
-
     name = f"db{abs(hash(request.node.name))}"
     engine = sql.create_engine(f"{server}/postgres", isolation_level="AUTOCOMMIT")
     with engine.connect() as connection:
@@ -77,7 +77,9 @@ def test_leases_and_records_on_postgresql(tmp_path: Path, catalog: str) -> None:
     slow = tables.day_lease(MONDAY, run_id="slow")
     with pytest.raises(BusyError, match="run slow"):
         tables.day_lease(MONDAY, run_id="quick")
-    later = open_tables(tmp_path / "w", catalog, ahead_s=300)
+    later = open_tables(tmp_path / "w", catalog)
+    with later.warehouse.database.begin() as connection:
+        connection.execute(sql.update(LEASES).values(heartbeat_at=LEASES.c.heartbeat_at - 121))
     fingerprint = fingerprint_of(tables, MONDAY, 2)
     paths = write_events(tables, MONDAY, [2.0], run_id="slow")
     with later.day_lease(MONDAY, run_id="quick"), pytest.raises(BusyError, match="no longer holds"):
@@ -93,3 +95,17 @@ def test_leases_and_records_on_postgresql(tmp_path: Path, catalog: str) -> None:
     assert tables.decisions() == [decided]
     assert tables.read_events().column("price").to_pylist() == [1.0]
     assert tables.stale_days(pattern_sets={"demo": "v1"}) == []
+
+
+def test_leases_go_by_the_clock_of_the_database(tmp_path: Path, catalog: str, caplog: pytest.LogCaptureFixture) -> None:
+    ahead, behind = (open_tables(tmp_path / "w", catalog, ahead_s=seconds) for seconds in (3600, -3600))
+    for first, second in ((ahead, behind), (behind, ahead)):
+        with first.day_lease(MONDAY, run_id="first") as lease:
+            with pytest.raises(BusyError, match="run first"):
+                second.day_lease(MONDAY, run_id="second")
+            lease.check()
+            assert abs(first.warehouse.leases()[0].heartbeat_at.timestamp() - time.time()) < 600
+            assert not second.warehouse.leases()[0].expired
+    assert "the clock of this machine is 3600 s ahead of that of the catalog's database" in caplog.text
+    assert "the clock of this machine is 3600 s behind that of the catalog's database" in caplog.text
+    assert caplog.text.count("the clock of this machine is") == 2, "each is told once"

@@ -1,0 +1,248 @@
+"""Rollback: all tables of a day go back to what an earlier run had published of it.
+
+The files of earlier runs stay as long as a snapshot names them, and their records are kept beside the present ones. A
+rollback publishes these files again, as new snapshots, and puts the old records in force with a note. The day and those
+after it then show as stale where their inputs differ, with the note as the reason.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import UTC, date, datetime
+from typing import TYPE_CHECKING, Any
+
+import sqlalchemy as sql
+
+from cep_pipeline.errors import InputError
+from cep_pipeline.events.columns import DAY
+from cep_pipeline.storage import canonical_json
+from cep_pipeline.warehouse.database import PUBLISHED, REPLACED
+from cep_pipeline.warehouse.leases import Lease
+from cep_pipeline.warehouse.records import RunRecord, RunStep
+from cep_pipeline.warehouse.units import NOTE, replace_record
+
+if TYPE_CHECKING:
+    from pyiceberg.table import Table
+    from sqlalchemy.engine import Connection, Row
+
+    from cep_pipeline.warehouse.stream_tables import StreamTables
+
+UnitKey = tuple[str, str]
+"""Table and pattern set (empty where a table has none)."""
+
+
+@dataclass(frozen=True)
+class RollbackReport:
+    """The result of a rollback: the day, the run whose state it has now, the one it had before, and rows by table."""
+
+    day: date
+    run_id: str
+    before: str
+    rows: Mapping[str, int]
+
+
+@dataclass(frozen=True)
+class _State:
+    """A day as a run left it.
+
+    Attributes
+    ----------
+    run_id
+        The run.
+    units
+        Its records.
+    until
+        The time at which another run began to publish; None: it is the present state.
+    """
+
+    run_id: str
+    units: Mapping[UnitKey, Row[Any]]
+    until: float | None
+
+
+def roll_back(tables: StreamTables, day: date, to_run: str | None = None, *, run_id: str) -> RollbackReport:
+    """Let all tables of a day be what an earlier run had published, as long as its snapshots are there.
+
+    Parameters
+    ----------
+    to_run
+        The run; None: the one before the present one.
+    run_id
+        The run that does it, for the records.
+
+    Raises
+    ------
+    InputError
+        There is no such run to go back to, or its files are no longer kept.
+    BusyError
+        A run is at work on the day.
+    """
+    started = datetime.now(UTC)
+    with tables.day_lease(day, run_id=run_id) as lease:
+        states = _states(tables, day)
+        wanted = _wanted(tables, states, day, to_run)
+        present = states[-1]
+        note = (
+            f"rolled back from run {present.run_id} to run {wanted.run_id} by {run_id} at {started:%Y-%m-%d %H:%M} UTC"
+        )
+        files = _files(tables, wanted, present, day)
+        rows = _publish(tables, files, wanted, day, note, lease) if files else {}
+        step = RunStep("roll back", (datetime.now(UTC) - started).total_seconds(), rows)
+        details = {"rolled_back": {"from": present.run_id, "to": wanted.run_id}}
+        tables.record_run(
+            RunRecord(
+                run_id, day, "succeeded", started, datetime.now(UTC), (step,), rows.get("events"), details=details
+            )
+        )
+    return RollbackReport(day, wanted.run_id, present.run_id, rows)
+
+
+def _states(tables: StreamTables, day: date) -> list[_State]:
+    """The states that runs left the day in, the earliest first; the last one is the present one."""
+    found: list[Row[Any]] = []
+    with tables.warehouse.database.begin() as connection:
+        for source in (REPLACED, PUBLISHED):
+            query = sql.select(source).where(source.c.stream == tables.name, source.c.day == day.isoformat())
+            found += connection.execute(query.order_by(source.c.published_at)).all()
+    found.sort(key=lambda row: row.published_at)
+    states: list[_State] = []
+    units: dict[UnitKey, Row[Any]] = {}
+    for number, row in enumerate(found):
+        units[row.table_name, row.pattern_set] = row
+        after = found[number + 1] if number + 1 < len(found) else None
+        if after is None or after.run_id != row.run_id:
+            states.append(_State(row.run_id, dict(units), None if after is None else after.published_at))
+    return states
+
+
+def _wanted(tables: StreamTables, states: Sequence[_State], day: date, to_run: str | None) -> _State:
+    if not states:
+        raise InputError(f"stream {tables.name}: nothing is published of {day}")
+    earlier = [state for state in states[:-1] if ("events", "") in state.units and state.run_id != states[-1].run_id]
+    chosen = [state for state in earlier if to_run in (None, state.run_id)]
+    if not chosen:
+        known = ", ".join(dict.fromkeys(state.run_id for state in earlier)) or "none"
+        asked = "an earlier run" if to_run is None else f"run {to_run!r}"
+        raise InputError(
+            f"stream {tables.name}, {day}: {asked} is not there to go back to; there are: {known}. What `cep maintain` "
+            "has expired is only in a backup (`cep restore`)"
+        )
+    return chosen[-1]
+
+
+def _files(tables: StreamTables, wanted: _State, present: _State, day: date) -> dict[str, dict[str, Sequence[str]]]:
+    """Table -> pattern set -> the files that are to be its rows of the day; units that are the same are left out."""
+    from cep_pipeline.warehouse import commits
+
+    found: dict[str, dict[str, Sequence[str]]] = {}
+    for key in sorted({*wanted.units, *present.units}):
+        now, then = present.units.get(key), wanted.units.get(key)
+        if now is not None and then is not None and now.snapshot_id == then.snapshot_id:
+            continue
+        table, pattern_set = key
+        found.setdefault(table, {})[pattern_set] = (
+            () if then is None else _of_snapshot(tables, key, then.snapshot_id, day)
+        )
+    statistics = tables._table("statistics")
+    at = max(
+        (
+            one
+            for one in statistics.metadata.snapshots
+            if wanted.until is None or one.timestamp_ms < wanted.until * 1000
+        ),
+        key=lambda one: one.sequence_number or 0,
+        default=None,
+    )
+    position = tables._layouts["statistics"].partitions.index("pattern_set")
+    then_files = commits.files_between(statistics, DAY, day, day, snapshot_id=at.snapshot_id) if at else []
+    now_files = commits.files_between(statistics, DAY, day, day)
+    names = {file.partition[position] for file in [*then_files, *now_files]}
+    for name in sorted(names):
+        paths = [file.file_path for file in then_files if file.partition[position] == name]
+        if paths != [file.file_path for file in now_files if file.partition[position] == name]:
+            found.setdefault("statistics", {})[name] = paths
+    return found
+
+
+def _of_snapshot(tables: StreamTables, key: UnitKey, snapshot_id: int, day: date) -> list[str]:
+    from cep_pipeline.warehouse import commits
+
+    name, pattern_set = key
+    table: Table = tables._table(name)
+    if table.snapshot_by_id(snapshot_id) is None:
+        raise InputError(
+            f"{tables.name}.{name}, {day}: the snapshot of that run has been expired; it is only in a backup "
+            "(`cep restore`)"
+        )
+    column = "final_day" if name == "matches" else DAY
+    equal = {"pattern_set": pattern_set} if name == "matches" else {}
+    files = commits.files_between(table, column, day, day, equal=equal, snapshot_id=snapshot_id)
+    return [file.file_path for file in files]
+
+
+def _publish(
+    tables: StreamTables,
+    files: Mapping[str, Mapping[str, Sequence[str]]],
+    wanted: _State,
+    day: date,
+    note: str,
+    lease: Lease,
+) -> dict[str, int]:
+    """Let these files be all rows of their units, in all tables at once; returns the rows of each table."""
+    from cep_pipeline.warehouse import commits
+
+    keys = [(table, pattern_set) for table, units in files.items() for pattern_set in units]
+    units = []
+    for table, pattern_set in keys:
+        named = {"pattern_set": pattern_set} if table in ("matches", "statistics") else {}
+        unit: dict[str, str | date] = {**named, "final_day" if table == "matches" else DAY: day}
+        units.append(commits.UnitFiles(table, unit, files[table][pattern_set]))
+    counted: dict[str, int] = {}
+
+    def beside(snapshots: Mapping[str, int], rows: Sequence[int]) -> list[Callable[[Connection], None]]:
+        counted.clear()
+        for (table, _), number in zip(keys, rows, strict=True):
+            counted[table] = counted.get(table, 0) + number
+
+        def write(connection: Connection) -> None:
+            for key in keys:
+                if key[0] != "statistics":
+                    then = wanted.units.get(key)
+                    _restore_record(connection, tables.name, key, day, then, snapshots[key[0]], note)
+
+        return [lease.renew, write]
+
+    lease.look()
+    warehouse = tables.warehouse
+    with commits.catalog_errors(warehouse.catalog, f"rolling {tables.name} back, {day}"):
+        commits.replace_units(warehouse.catalog, tables.name, units, run_id=lease.run_id, beside=beside)
+    return counted
+
+
+def _restore_record(
+    connection: Connection,
+    stream: str,
+    unit: UnitKey,
+    day: date,
+    then: Row[Any] | None,
+    snapshot_id: int,
+    note: str,
+) -> None:
+    """Put the record of an earlier run in force, with a note; None: the unit was not published then."""
+    table, pattern_set = unit
+    key = {"stream": stream, "table_name": table, "pattern_set": pattern_set, "day": day.isoformat()}
+    replace_record(connection, key)
+    if then is None:
+        return
+    fingerprint = json.loads(then.fingerprint)
+    if table != "quarantine":
+        fingerprint[NOTE] = note
+    values = {
+        **then._mapping,
+        "fingerprint": canonical_json(fingerprint),
+        "snapshot_id": snapshot_id,
+        "published_at": datetime.now(UTC).timestamp(),
+    }
+    connection.execute(sql.insert(PUBLISHED).values(**values))

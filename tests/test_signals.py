@@ -1,0 +1,58 @@
+"""Ctrl-C and SIGTERM: the first one unwinds, the second one ends the process at once."""
+
+from __future__ import annotations
+
+import signal
+import subprocess
+import sys
+
+import pytest
+
+UNWINDING = """
+import signal, sys, time
+from cep_pipeline.signals import end_in_order
+end_in_order(ignored_later=[signal.Signals(int(number)) for number in sys.argv[1:]])
+try:
+    print("begun", flush=True)
+    time.sleep(600)
+except KeyboardInterrupt as error:
+    print(type(error).__name__, flush=True)
+    time.sleep(600)
+"""
+
+
+@pytest.mark.parametrize(
+    ("first", "then", "seen"),
+    [
+        (signal.SIGINT, [signal.SIGINT], "KeyboardInterrupt"),
+        (signal.SIGTERM, [signal.SIGTERM], "Terminated"),
+        (signal.SIGTERM, [signal.SIGINT], "Terminated"),
+    ],
+)
+def test_a_second_signal_ends_at_once(first: signal.Signals, then: list[signal.Signals], seen: str) -> None:
+    check(first, then, seen)
+
+
+def test_a_signal_that_is_to_be_ignored_later_does_nothing() -> None:
+    check(signal.SIGTERM, [signal.SIGINT, signal.SIGINT, signal.SIGTERM], "Terminated", signal.SIGINT)
+
+
+def check(first: signal.Signals, then: list[signal.Signals], seen: str, *ignored: signal.Signals) -> None:
+    command = [sys.executable, "-c", UNWINDING, *(str(int(number)) for number in ignored)]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None and process.stdout.readline() == "begun\n"
+        process.send_signal(first)
+        assert process.stdout.readline() == f"{seen}\n"
+        for number in then:
+            process.send_signal(number)
+        assert process.wait() == -then[-1]
+
+
+def test_a_signal_that_is_ignored_already_stays_so() -> None:
+    ignoring = f"import signal; signal.signal(signal.SIGINT, signal.SIG_IGN)\n{UNWINDING}"
+    with subprocess.Popen([sys.executable, "-c", ignoring], stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None and process.stdout.readline() == "begun\n"
+        process.send_signal(signal.SIGINT)
+        process.send_signal(signal.SIGTERM)
+        assert process.stdout.readline() == "Terminated\n"
+        process.kill()

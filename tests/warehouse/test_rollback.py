@@ -1,0 +1,164 @@
+"""`roll_back`: all tables of a day go back together; `Warehouse.rebuild_catalog`: a lost catalog."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+
+import pytest
+
+from cep_pipeline.errors import BusyError, DamagedError, InputError
+from cep_pipeline.warehouse.rebuilding import LOST
+from cep_pipeline.warehouse.records import DayStatistics
+from cep_pipeline.warehouse.rollback import roll_back
+from cep_pipeline.warehouse.stream_tables import StreamTables
+from cep_pipeline.warehouse.warehouse import Warehouse
+from tests.warehouse.published_days import (
+    MONDAY,
+    SCHEMA_DIGEST,
+    TUESDAY,
+    Trades,
+    everything_read,
+    publish_day,
+    publish_everything,
+    publish_matches,
+)
+
+
+def publish_version(tables: StreamTables, version: float, run_id: str) -> None:
+    """Publish all tables of Monday with this version in each of them."""
+    publish_day(tables, MONDAY, [version, version], run_id=run_id)
+    with tables.day_lease(MONDAY, run_id=run_id) as lease:
+        tables.publish_day_statistics(MONDAY, {"demo": DayStatistics({"rate": version})}, lease=lease)
+    publish_matches(tables, MONDAY, [f"m{version}"], run_id=run_id)
+
+
+def version_of(tables: StreamTables) -> set[float]:
+    """The versions that are read of all tables and records of Monday."""
+    found = set(tables.read_events(MONDAY, MONDAY)["price"].to_pylist())
+    found |= {float(name[1:]) for name in tables.read_matches("demo", MONDAY, MONDAY)["match_id"].to_pylist()}
+    statistics = tables.read_statistics("demo", MONDAY)
+    assert statistics is not None
+    return found | {statistics["rate"], tables.carry_in(TUESDAY)["last"]}
+
+
+def test_all_tables_of_a_day_go_back_together(tmp_path: Path) -> None:
+    warehouse = Warehouse.open(tmp_path)
+    tables = warehouse.stream(Trades())
+    for version in (1.0, 2.0, 3.0):
+        publish_version(tables, version, f"run{version:.0f}")
+    publish_day(tables, TUESDAY, [9.0], run_id="tuesday")
+    before = {day.day: day for day in tables.days()}
+    assert version_of(tables) == {3.0}
+    report = roll_back(tables, MONDAY, run_id="back")
+    assert (report.run_id, report.before) == ("run2", "run3")
+    assert report.rows == {"quarantine": 0, "events": 2, "statistics": 1, "matches": 1}
+    assert version_of(tables) == {2.0}
+    assert warehouse.verify(deep=True).damages == ()
+    monday, tuesday = tables.days()
+    assert monday.run_id == "run2" and monday.fingerprint != before[MONDAY].fingerprint
+    assert tuesday == before[TUESDAY]
+    # The files that there are now are those of the third run: the day shows why it is not of them.
+    raw = {MONDAY: before[MONDAY].fingerprint.raw_files}
+    stale = {(one.day, one.step): one.reasons for one in tables.stale_days(raw_files=raw, schema=SCHEMA_DIGEST)}
+    assert stale[MONDAY, "ingest"][0].startswith("rolled back from run run3 to run run2 by back at ")
+    assert stale[MONDAY, "ingest"][1:] == (f"raw file {MONDAY}.csv has changed",)
+    assert stale[TUESDAY, "ingest"] == ("the carry-in from the day before has changed",)
+    assert {one.pattern_set for one in tables.stale_days(pattern_sets={"demo": "v1"}) if one.day == MONDAY} == set()
+    assert tables.runs()[0].details == {"rolled_back": {"from": "run3", "to": "run2"}}
+    roll_back(tables, MONDAY, "run1", run_id="further")
+    assert version_of(tables) == {1.0}
+    roll_back(tables, MONDAY, "run3", run_id="forward")
+    assert version_of(tables) == {3.0}
+    assert [one.day for one in tables.stale_days(raw_files=raw, schema=SCHEMA_DIGEST)] == []
+    publish_version(tables, 4.0, "run4")
+    assert tables.days()[0].note == "" and tables.days()[0].fingerprint.digest
+
+
+def test_what_was_published_later_for_the_first_time_goes(tmp_path: Path) -> None:
+    tables = Warehouse.open(tmp_path).stream(Trades())
+    publish_day(tables, MONDAY, [1.0], run_id="first")
+    publish_version(tables, 2.0, "second")
+    roll_back(tables, MONDAY, run_id="back")
+    assert tables.read_events()["price"].to_pylist() == [1.0]
+    assert tables.matches_days() == [] and tables.read_matches("demo").num_rows == 0
+    assert tables.read_statistics("demo", MONDAY) is None
+    assert tables.warehouse.verify(deep=True).damages == ()  # type: ignore[attr-defined]
+
+
+def test_what_is_not_there_cannot_be_gone_back_to(tmp_path: Path) -> None:
+    warehouse = Warehouse.open(tmp_path)
+    tables = warehouse.stream(Trades())
+    with pytest.raises(InputError, match="nothing is published of 2013-10-07"):
+        roll_back(tables, MONDAY, run_id="back")
+    publish_version(tables, 1.0, "run1")
+    with pytest.raises(InputError, match=r"an earlier run is not there to go back to; there are: none"):
+        roll_back(tables, MONDAY, run_id="back")
+    publish_version(tables, 2.0, "run2")
+    with pytest.raises(InputError, match=r"run 'x' is not there to go back to; there are: run1"):
+        roll_back(tables, MONDAY, "x", run_id="back")
+    with tables.day_lease(MONDAY, run_id="busy"), pytest.raises(BusyError, match="run busy"):
+        roll_back(tables, MONDAY, run_id="back")
+    warehouse.maintain(keep_snapshots_s=-60.0)
+    with pytest.raises(InputError, match=r"is not there to go back to; there are: none.*only in a backup"):
+        roll_back(tables, MONDAY, run_id="back")
+    assert version_of(tables) == {2.0}
+
+
+def test_a_lost_catalog_is_made_from_the_tables(tmp_path: Path) -> None:
+    place = tmp_path / "w"
+    warehouse = Warehouse.open(place)
+    tables = warehouse.stream(Trades())
+    publish_everything(tables)
+    before = everything_read(warehouse)
+    plan = tables.current_plan("demo")
+    raw = {day.day: day.fingerprint.raw_files for day in tables.days()}
+    with pytest.raises(InputError, match=r"has a catalog that names tables.*--replace"):
+        Warehouse.rebuild_catalog(place)
+    warehouse.close()
+    (place / "catalog.db").unlink()
+    with pytest.raises(InputError, match=r"`cep restore --rebuild-catalog`"):
+        Warehouse.open(place)
+    # The newest metadata of one table is of a commit that was cut off.
+    newest = max(place.glob("trades/decisions/metadata/*.metadata.json"))
+    cut = newest.with_name("00099-cut.metadata.json")
+    cut.write_text(newest.read_text()[:100])
+    report = Warehouse.rebuild_catalog(place)
+    assert report.days == 2 and len(report.tables["trades"]) == 7
+    assert report.left_out == [str(cut)]
+    again = Warehouse.open(place)
+    tables = again.open_stream("trades")
+    read = everything_read(again)
+    assert read[:4] == before[:4], "events, matches and rejected rows"
+    assert [one.rows if hasattr(one, "rows") else one.events for one in tables.days()] == [4, 2]
+    assert {unit.final_day: dict(unit.counts) for unit in tables.matches_days()} == {
+        MONDAY: {"rise": 4},
+        TUESDAY: {"rise": 2},
+    }
+    assert tables.current_plan("demo") == plan
+    assert again.verify(deep=True).damages == ()
+    stale = tables.stale_days(raw_files=raw, schema=SCHEMA_DIGEST, pattern_sets={"demo": "v1"})
+    assert [(one.day, one.step) for one in stale] == [(d, s) for d in (MONDAY, TUESDAY) for s in ("ingest", "detect")]
+    assert all(one.reasons[0] == LOST for one in stale)
+    publish_everything(again.stream(Trades()))
+    assert everything_read(again)[:4] == before[:4]
+    assert again.verify(deep=True).damages == ()
+
+
+def test_a_catalog_is_not_made_of_damaged_or_missing_tables(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match="it has no metadata of tables"):
+        Warehouse.rebuild_catalog(tmp_path / "nothing")
+    place = tmp_path / "w"
+    publish_everything(Warehouse.open(place).stream(Trades()))
+    (place / "catalog.db").write_bytes(b"this is no database" * 1000)
+    for path in place.glob("trades/runs/metadata/*.metadata.json"):
+        path.write_text("{}")
+    with pytest.raises(DamagedError, match=r"no metadata of trades\.runs can be read"):
+        Warehouse.rebuild_catalog(place, replace=True)
+    shutil.rmtree(place / "trades" / "runs")
+    report = Warehouse.rebuild_catalog(place, replace=True)
+    assert len(report.tables["trades"]) == 6
+    assert len(list(place.glob("catalog.db.replaced-*"))) == 1
+    tables = Warehouse.open(place).stream(Trades())
+    assert tables.runs() == [], "a table that is gone is made anew"
+    assert tables.read_events().num_rows == 6
