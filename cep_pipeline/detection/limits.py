@@ -176,7 +176,7 @@ _MOST_DIGITS = 40
 
 @dataclass
 class Spent:
-    """What one pattern has spent: matches, microseconds and bytes."""
+    """The matches, microseconds and bytes that one pattern has spent."""
 
     matches: int = 0
     time_us: int = 0
@@ -225,7 +225,7 @@ class Ledger:
         self._cells[self._numbers[name], self._task] = spent.matches, spent.time_us, spent.size
 
     def elsewhere(self, name: str) -> Spent:
-        """What the other tasks have spent on a pattern."""
+        """Return the sum of what the other tasks have spent on a pattern."""
         cells = self._cells[self._numbers[name]]
         return Spent(*(cells.sum(axis=0) - cells[self._task]).tolist())
 
@@ -249,7 +249,7 @@ class SliceLimits:
     _looked: float = 0.0
 
     def of(self, name: str) -> Spent:
-        """What this slice has spent on a pattern."""
+        """Return the sum of what this slice has spent on a pattern."""
         return self.spent.setdefault(name, Spent())
 
     def reached(self, name: str) -> Kind | None:

@@ -255,7 +255,7 @@ COUNTING_S = 20.0
 
 
 def _held_rows(detections: Sequence[Detection]) -> Iterator[tuple[int, pa.RecordBatch]]:
-    """As `batches_together`, as long as there is memory for all rows."""
+    """The rows of `batches_together`, as long as there is memory for all of them."""
     rows, sizes = [0] * len(detections), [0] * len(detections)
     room: int | None = SMALL  # few rows are not worth to look how much memory there is
     for number, batch in batches_together(detections):

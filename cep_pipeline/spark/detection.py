@@ -396,7 +396,7 @@ def _ledger_file(spark: SparkSession, sliced: Sequence[SlicedJob], tasks: int) -
 
 
 def _decided(behind: DetectedSlice, patterns: Sequence[Pattern]) -> DetectedSlice:
-    """What is found behind a day of patterns with OUTPUT or CONSUME; of others that is not published with the day.
+    """The part of what is found behind a day that matters to it: that of patterns with OUTPUT or CONSUME.
 
     A limit that another pattern reaches there stops no match of the day.
     """
@@ -477,7 +477,7 @@ def _rewrite(
 def _count_limited(
     spark: SparkSession, sliced: SlicedJob, reached: Mapping[str, Kind], least: Mapping[str, int]
 ) -> dict[str, LimitedPattern]:
-    """What is recorded of the patterns that reached a limit: their matches are counted, where that is asked for."""
+    """The records of the patterns that reached a limit, whose matches are counted where that is asked for."""
     job = sliced.job
     asked = tuple(p for p in job.patterns if p.name in reached and job.then.get(p.name) in ("count", "compressed"))
     counted: list[dict[str, tuple[int, bool, str | None]]] = []
