@@ -81,7 +81,7 @@ class WarehouseCatalog(SqlCatalog):
         with self.engine.begin() as connection:
             for write in _beside.get():
                 write(connection)
-            record_files(*name, staged.location(), digests, (), connection)
+            record_files(name[0], name[1], staged.location(), digests, (), connection)
             swapped = connection.execute(
                 sql.update(IcebergTables)
                 .where(

@@ -101,8 +101,7 @@ def find_change(before: Sequence[str], now: Sequence[str], columns: pa.Schema) -
     if len(attributes) != 1:
         return None
     compared = pa.schema([column for column in columns if column.name not in (SEQ, DAY)])
-    versions = [_LastEvents.of(paths, compared) for paths in (before, now)]
-    return _compare(*versions, attributes.pop())
+    return _compare(_LastEvents.of(before, compared), _LastEvents.of(now, compared), attributes.pop())
 
 
 def may_have(paths: Sequence[str], types: frozenset[str]) -> bool:
@@ -125,7 +124,7 @@ class _LastEvents:
 
     @property
     def whole(self) -> bool:
-        return self.events.num_rows == self.rows
+        return bool(self.events.num_rows == self.rows)
 
     @classmethod
     def of(cls, paths: Sequence[str], columns: pa.Schema) -> _LastEvents:

@@ -263,9 +263,9 @@ def find_stale_units(
     for pattern_set, version in (pattern_sets or {}).items():
         matches = published_matches(database, stream, pattern_set)
         stale += _stale_matches(days, matches, pattern_set, version, read_before)
-    for (of_day, pattern_set), reasons in damaged.items():
+    for (of_day, pattern_set), faults in damaged.items():
         if pattern_set in (pattern_sets or {}):
-            stale.append(StaleDay(date.fromisoformat(of_day), pattern_set, tuple(reasons)))
+            stale.append(StaleDay(date.fromisoformat(of_day), pattern_set, tuple(faults)))
     return sorted(stale, key=lambda entry: (entry.day, entry.pattern_set or ""))
 
 
