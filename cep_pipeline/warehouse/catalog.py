@@ -75,11 +75,7 @@ class WarehouseCatalog(SqlCatalog):
 
     def metadata_location(self, identifier: str | Identifier) -> str:
         """Return where the present metadata of a table is, without reading it."""
-        query = sql.select(IcebergTables.metadata_location).where(
-            IcebergTables.catalog_name == self.name,
-            IcebergTables.table_namespace == Catalog.namespace_to_string(Catalog.namespace_from(identifier)),
-            IcebergTables.table_name == Catalog.table_name_from(identifier),
-        )
+        query = sql.select(IcebergTables.metadata_location).where(*self._row(identifier))
         with self.engine.connect() as connection:
             return str(connection.execute(query).scalar_one())
 
@@ -174,7 +170,7 @@ class WarehouseCatalog(SqlCatalog):
                 if swapped.rowcount < 1:
                     raise CommitFailedException(f"{'.'.join(name)} was changed by another commit")
 
-    def _row(self, name: Identifier) -> tuple[sql.ColumnElement[bool], ...]:
+    def _row(self, name: str | Identifier) -> tuple[sql.ColumnElement[bool], ...]:
         return (
             IcebergTables.catalog_name == self.name,
             IcebergTables.table_namespace == Catalog.namespace_to_string(Catalog.namespace_from(name)),
