@@ -142,7 +142,7 @@ def detect(
     refuse_nothing_left(loaded.events.num_rows, loaded.rejected)
     instants = loaded.events.column("timestamp").cast("int64")
     span_us = (instants[-1].as_py() - instants[0].as_py()) if len(instants) else 0
-    for text in doubts_about(parsed, types_of(loaded.events, stream.type_attribute), span_us):
+    for text in doubts_about(parsed, types_of(loaded.events, stream.type_attribute), span_us, loaded.events):
         console.print(f"warning: {text}", highlight=False, markup=False)
     begin = time.perf_counter()
     plan = given
