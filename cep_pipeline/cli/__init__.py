@@ -19,6 +19,10 @@ from cep_pipeline import __version__
 from cep_pipeline.errors import CepError, InputError, NoRoom
 
 COMMANDS = {
+    "init": "cep_pipeline.cli.first_steps:init",
+    "stream": "cep_pipeline.cli.first_steps:stream",
+    "preview": "cep_pipeline.cli.first_steps:preview",
+    "check": "cep_pipeline.cli.first_steps:check",
     "run": "cep_pipeline.cli.run:run",
     "detect": "cep_pipeline.cli.detect:detect",
     "expand": "cep_pipeline.cli.expand:expand",

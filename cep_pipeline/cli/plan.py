@@ -20,7 +20,7 @@ from cep_pipeline.cli.options import (
     writing,
 )
 from cep_pipeline.cli.search_options import CommandOfPlanners, given_options, search_options, shown_search
-from cep_pipeline.cli.sources import Asked, open_stream, patterns_over_files
+from cep_pipeline.cli.sources import Asked, event_paths, open_stream, patterns_over_files
 from cep_pipeline.cli.terminal import Terminal, say
 from cep_pipeline.errors import InputError
 from cep_pipeline.guarded import read_json
@@ -48,7 +48,7 @@ class _Asked(Asked):
 
         stream, parsed = self.over_these_files()
         with Terminal(stderr=True).status("reading events"):
-            events = load_events(stream, self.events).events
+            events = load_events(stream, self.event_paths(stream)).events
         return parsed, estimate_statistics(parsed, events), lambda: events
 
     def _from_warehouse(self) -> tuple[tuple[Pattern, ...], StatisticsSnapshot, Callable[[], pa.Table]]:
@@ -307,7 +307,7 @@ def _analyzed(
         validate(given, parsed)
     console = Terminal(stderr=True)
     with console.status("reading events"):
-        table = load_events(stream, events).events
+        table = load_events(stream, event_paths(events, stream)).events
     with console.status("planning"):
         made = given or plan_for(parsed, estimate_statistics(parsed, table), chosen)
     with console.status("detecting"):

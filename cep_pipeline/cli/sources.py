@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+import atexit
+import sys
+from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import date
+from functools import cache
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING
 
 from cep_pipeline.cli.options import note_unused_parameters, parse_parameters
@@ -58,6 +63,54 @@ def patterns_over_files(
     return stream, parsed
 
 
+def event_paths(given: Sequence[Path], schema: StreamSchema) -> list[Path]:
+    """The files of events that a user means: files, all files of a folder or of a pattern, and `-` for stdin.
+
+    Raises
+    ------
+    InputError
+        A folder or a pattern has no file.
+    """
+    found: dict[Path, None] = {}
+    for path in given:
+        if str(path) == "-":
+            found[_stdin_file(schema.source.format if schema.source else "parquet")] = None
+        elif path.is_dir():
+            found.update(dict.fromkeys(_files_in(path, schema)))
+        elif not path.exists() and any(sign in str(path) for sign in "*?["):
+            root = Path(path.anchor)
+            matching = sorted(one for one in root.glob(str(path.relative_to(root))) if one.is_file())
+            if not matching:
+                raise InputError(f"{path}: no file fits this pattern")
+            found.update(dict.fromkeys(matching))
+        else:
+            found[path] = None
+    return list(found)
+
+
+def _files_in(folder: Path, schema: StreamSchema) -> list[Path]:
+    """The files of a folder that the schema's paths name; without a source, its Parquet files."""
+    patterns = [template.any_day for template in schema.source.paths] if schema.source else ["*.parquet"]
+    found = sorted({one for pattern in patterns for one in folder.glob(pattern) if one.is_file()})
+    if not found:
+        raise InputError(
+            f"{folder}: no file of the stream is in this folder; its files are named {', '.join(patterns)}"
+        )
+    return found
+
+
+@cache
+def _stdin_file(form: str) -> Path:
+    """A file with what is read from stdin; it is removed when the command ends."""
+    data = sys.stdin.buffer.read()
+    ending = {b"\x1f\x8b": ".gz", b"\x28\xb5": ".zst", b"BZ": ".bz2"}.get(data[:2], "") if form == "csv" else ""
+    folder = TemporaryDirectory(prefix="cep-stdin-")
+    atexit.register(folder.cleanup)
+    path = Path(folder.name) / f"stdin.{form}{ending}"
+    path.write_bytes(data)
+    return path
+
+
 @dataclass(frozen=True)
 class Asked:
     """The options that say of what something is wanted: of files, or of a day in the warehouse."""
@@ -87,6 +140,10 @@ class Asked:
         if not (self.patterns and self.schema and self.events):
             raise InputError("over files --patterns, --schema and --events belong together")
         return patterns_over_files(self.patterns, self.schema, self.parameters)
+
+    def event_paths(self, schema: StreamSchema) -> list[Path]:
+        """The files of events that `--events` means."""
+        return event_paths(self.events, schema)
 
     def open(self) -> OpenedStream:
         """The stream of the configuration; of its pattern sets the one that is named, or the first of several."""

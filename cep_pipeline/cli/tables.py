@@ -211,6 +211,10 @@ def _spelled(value: Any) -> Any:
     return value
 
 
+STDOUT = Path("-")
+"""Stands for stdout in the place of a file to write."""
+
+
 def check_output_file(path: Path) -> None:
     """Refuse a file that `write_table` could not write, before the work whose result it is to hold.
 
@@ -219,6 +223,8 @@ def check_output_file(path: Path) -> None:
     InputError
         Another ending, or a folder that is not there.
     """
+    if path == STDOUT:
+        return
     if path.suffix not in (".parquet", ".csv", ".json"):
         raise InputError(f"{path}: the file's ending says its format: .parquet, .csv or .json")
     check_folder(path)

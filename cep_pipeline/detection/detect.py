@@ -560,8 +560,7 @@ def _texts_that_no_event_has(patterns: Sequence[Pattern], events: pa.Table) -> l
     """Sentences on the texts that patterns compare an attribute with, by `=`, `!=` or IN, and that no event has."""
     asked: dict[str, dict[str, list[str]]] = {}
     for pattern in patterns:
-        atoms = (atom for clause in pattern.clauses for conjunct in clause.conjuncts for atom in conjunct.atoms)
-        for attribute, text in (pair for atom in atoms for pair in _texts_compared(atom)):
+        for attribute, text in texts_compared(pattern):
             names = asked.setdefault(attribute, {}).setdefault(text, [])
             names += [pattern.name] if pattern.name not in names else []
     found = []
@@ -576,8 +575,13 @@ def _texts_that_no_event_has(patterns: Sequence[Pattern], events: pa.Table) -> l
     return found
 
 
-def _texts_compared(atom: Atom) -> list[tuple[str, str]]:
-    """The attributes that a condition compares for equality with text, each with the text."""
+def texts_compared(pattern: Pattern) -> list[tuple[str, str]]:
+    """The attributes that the conditions of a pattern compare for equality with text, each with the text."""
+    atoms = (atom for clause in pattern.clauses for conjunct in clause.conjuncts for atom in conjunct.atoms)
+    return [pair for atom in atoms for pair in _texts_in(atom)]
+
+
+def _texts_in(atom: Atom) -> list[tuple[str, str]]:
     match atom:
         case Comparison(Comparator.EQ | Comparator.NE, Reference() as left, Constant() as right):
             pairs: list[tuple[Reference, Any]] = [(left, right.value)]

@@ -102,6 +102,11 @@ class PathTemplate:
         """The text with a wildcard in place of the type."""
         return self.text.replace(_TYPE, "*")
 
+    @property
+    def any_day(self) -> str:
+        """The path with wildcards in place of the dates, too."""
+        return _DATE.sub("*", self.wild)
+
     def type_in(self, path: str) -> str | None:
         """Return the event type that the path of a file tells, None where the path does not fit.
 

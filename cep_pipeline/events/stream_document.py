@@ -461,7 +461,9 @@ def _check_type_attribute(document: StreamDocument, name: str, attributes: Mappi
     for index, path in enumerate(document.source.path):
         if "{type}" in path:
             with _at("source", "path", index):
-                raise InputError(f"path {path!r} tells the event type, and so does type_attribute; leave one of them out")
+                raise InputError(
+                    f"path {path!r} tells the event type, and so does type_attribute; leave one of them out"
+                )
 
 
 def _column_of_type(document: StreamDocument, paths: Sequence[PathTemplate]) -> dict[str, str]:

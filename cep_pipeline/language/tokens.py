@@ -185,6 +185,8 @@ class Cursor:
 
     def skip_statement(self, start: int) -> None:
         """Go on to the end of the statement that begins at a token, or to the next one where no `;` stands between."""
+        if self._index > start and self.previous.text == ";":
+            return
         while self.current.kind is not Kind.END and not self.at_symbol(";"):
             begins = self.at_word("NAME") and self.ahead(2).word == "PATTERN"
             if begins and self._index > start:
