@@ -60,7 +60,7 @@ from cep_pipeline.errors import InputError
     "--out",
     required=True,
     type=click.Path(path_type=Path),
-    help="File to write: .parquet, .csv or .json; - for CSV on stdout.",
+    help="File to write: .parquet, .csv or .json; - is CSV on stdout.",
 )
 def detect(
     patterns: Path,

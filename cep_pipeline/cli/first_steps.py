@@ -319,8 +319,8 @@ def _print_preview(
         console.print(first)
     if loaded.examples:
         rejected = Table("file", "line", "reason", "row", title="rejected rows")
-        for file, row in loaded.examples:
-            rejected.add_row(file, str(row.line), row.reason, row.raw)
+        for file, bad in loaded.examples:
+            rejected.add_row(file, str(bad.line), bad.reason, bad.raw)
         console.print(rejected)
 
 

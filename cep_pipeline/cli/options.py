@@ -90,7 +90,11 @@ configuration_options = with_options(
         show_default=True,
         help="Pipeline configuration.",
     ),
-    click.option("--stream", metavar="NAME", help="Stream of the configuration; the first one if not given."),
+    click.option(
+        "--stream",
+        metavar="NAME",
+        help="Stream of the configuration; the first one, or the only one that is published, if not given.",
+    ),
 )
 """`--config` and `--stream`."""
 

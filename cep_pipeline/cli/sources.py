@@ -18,7 +18,7 @@ from cep_pipeline.errors import InputError
 if TYPE_CHECKING:
     from cep_pipeline.events.schema import StreamSchema
     from cep_pipeline.patterns.pattern import Pattern
-    from cep_pipeline.pipeline.configuration import PatternSet, Stream
+    from cep_pipeline.pipeline.configuration import Configuration, PatternSet, Stream
     from cep_pipeline.warehouse.stream_tables import StreamTables
 
 
@@ -32,7 +32,7 @@ class OpenedStream:
 
 
 def open_stream(config: Path, stream: str | None, pattern_set: str | None) -> OpenedStream:
-    """A stream of a configuration, the first if none is named, with one of its pattern sets, or all.
+    """A stream of a configuration, the published one if none is named, with one of its pattern sets, or all.
 
     Raises
     ------
@@ -42,11 +42,45 @@ def open_stream(config: Path, stream: str | None, pattern_set: str | None) -> Op
     from cep_pipeline.pipeline.configuration import Configuration
 
     configuration = Configuration.load(config)
-    opened = configuration.stream(stream or configuration.stream_names()[0])
+    opened = configuration.stream(chosen_stream(configuration, stream))
     if not opened.pattern_sets:
         raise InputError(f"{config}: stream {opened.name!r} has no pattern sets")
     chosen = opened.chosen_sets(pattern_set)
     return OpenedStream(opened, configuration.open_warehouse().open_stream(opened.name), chosen)
+
+
+def chosen_stream(configuration: Configuration, named: str | None) -> str:
+    """The stream that is named, or the only one that is published; the first one where nothing is published.
+
+    Raises
+    ------
+    InputError
+        Several streams are published, and none is named.
+    """
+    names = configuration.stream_names()
+    if named or len(names) == 1:
+        return named or names[0]
+    published = [name for name in names if name in configuration.open_warehouse().streams()]
+    return _only("stream", "--stream", published) if published else names[0]
+
+
+def chosen_set(stream: str, sets: Sequence[str], named: str | None) -> str:
+    """The pattern set that is named, or the only one of a stream.
+
+    Raises
+    ------
+    InputError
+        There is none, or there are several and none is named.
+    """
+    if not sets and not named:
+        raise InputError(f"stream {stream!r} has no pattern sets")
+    return named or _only("pattern set", "--pattern-set", sets)
+
+
+def _only(what: str, option: str, names: Sequence[str]) -> str:
+    if len(names) > 1:
+        raise InputError(f"there are several {what}s: {', '.join(names)}; say which: {option} {names[0]}")
+    return names[0]
 
 
 def patterns_over_files(
@@ -146,5 +180,7 @@ class Asked:
         return event_paths(self.events, schema)
 
     def open(self) -> OpenedStream:
-        """The stream of the configuration; of its pattern sets the one that is named, or the first of several."""
-        return open_stream(self.config, self.stream, self.pattern_set)
+        """The stream of the configuration, with the pattern set that is named, or the only one that it has."""
+        opened = open_stream(self.config, self.stream, self.pattern_set)
+        chosen_set(opened.stream.name, [one.name for one in opened.pattern_sets], self.pattern_set)
+        return opened

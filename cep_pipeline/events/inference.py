@@ -472,8 +472,8 @@ def _text_of(
         shown = ", ".join(names.get(one, TIMESTAMP) for one in key)
         add(f"# key: [{shown}]", "no two rows of the sample agree in these: a row that is delivered twice is rejected")
     add("source:")
-    for setting, value in sample.layout.items():
-        add(f"  {setting}: {_flow(value)}")
+    for setting, given in sample.layout.items():
+        add(f"  {setting}: {_flow(given)}")
     add(f"  path: {yaml_scalar(place[0])}", place[1])
     add("quality:")
     add(f"  max_rejected_share: {MOST_STRAY}", "a day with more bad rows is refused")
@@ -487,7 +487,7 @@ def _text_of(
 def _is_key(sample: SampledFile, instants: pa.Array, typed: str | None) -> bool:
     columns = {"at": instants} | ({} if typed is None else {"kind": sample.columns[typed]})
     table = pa.table(columns)
-    return table.group_by(list(columns)).aggregate([]).num_rows == table.num_rows
+    return bool(table.group_by(list(columns)).aggregate([]).num_rows == table.num_rows)
 
 
 def _path_template(path: Path, days: Sequence[date]) -> tuple[str, str]:

@@ -1,4 +1,4 @@
-"""From files of one's own to a project: `stream infer`, `init`, `preview`, `check`; what `--events` and `--out` take."""
+"""From files of one's own to a project: `stream infer`, `init`, `preview`, `check`; what `--events`, `--out` take."""
 
 from __future__ import annotations
 
