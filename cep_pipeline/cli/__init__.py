@@ -114,7 +114,7 @@ def cli(verbose: int, log_format: str) -> None:
       cep matches
       cep status
 
-    The pattern language has a page: cep help language.
+    On files of your own: cep init FOLDER --data FILE. The pattern language has a page: cep help language.
 
     Every command explains itself with --help. Exit codes: 0 done, 2 wrong input or pattern, 3 data that failed
     validation, 4 busy (another run holds the same day), 5 done but for patterns that were stopped by a limit, 1

@@ -69,7 +69,6 @@ class _Asked(Asked):
 
 _what_options = with_options(
     configuration_options,
-    next_command,
     pattern_file_options(required=False),
     click.option("--pattern-set", metavar="NAME", help="Pattern set; the stream's first if not given."),
     click.option("--day", type=Day(), help="Published day; the latest with statistics if not given."),

@@ -27,8 +27,6 @@ SAMPLE_BYTES = 8 << 20
 """Text of a CSV file that is looked at."""
 SAMPLE_ROWS = 200_000
 """Rows of a Parquet file that are looked at."""
-MOST_STRAY = 0.01
-"""Share of the values of a column that may not be of its type: the quality that a schema asks for without a setting."""
 BASE_TYPE = "Event"
 _DELIMITERS = ",;\t|"
 _TIME_NAME = re.compile(r"time|date|stamp|^ts$|^at$|minute|when", re.IGNORECASE)
@@ -303,7 +301,7 @@ def _time_format(column: str, values: pa.Array) -> _Times | None:
     named = _TIME_NAME.search(column) is not None
     for text_format, note in _formats_like(example, pc.unique(pc.cast(texts, pa.string())), named):
         stamps = read_timestamps(texts, text_format, "UTC")
-        if int(stamps.unreadable.sum()) <= MOST_STRAY * len(texts):
+        if int(stamps.unreadable.sum()) <= _most_stray(len(texts)):
             local = text_format not in EPOCH_UNITS
             if text_format == "iso":
                 local = re.search(r"(Z|[+-]\d{2}:?\d{2})$", example.strip()) is None
@@ -353,6 +351,11 @@ def _formats_like(example: str, distinct: pa.Array, named: bool) -> list[tuple[s
     return [(day_first, f"day and month may be the other way round ({month_first}): no value of the sample tells")]
 
 
+def _most_stray(values: int) -> int:
+    """So many of the values of a column may be something else: a broken row does not hide what the others are."""
+    return max(values // 100, 1) if values >= 10 else 0
+
+
 # -- types of values --------------------------------------------------------------------------------------------------
 
 
@@ -377,7 +380,7 @@ def _kind_of(values: pa.Array) -> tuple[str, int]:
         return "string", 0
     for name, target in (("int64", pa.int64()), ("float64", pa.float64())):
         _, failed = cast_checked_to(present, target)
-        if int(failed.sum()) <= MOST_STRAY * len(present) and not failed.all():
+        if int(failed.sum()) <= _most_stray(len(present)):
             return name, int(failed.sum())
     return "string", 0
 
@@ -476,7 +479,7 @@ def _text_of(
         add(f"  {setting}: {_flow(given)}")
     add(f"  path: {yaml_scalar(place[0])}", place[1])
     add("quality:")
-    add(f"  max_rejected_share: {MOST_STRAY}", "a day with more bad rows is refused")
+    add("  max_rejected_share: 0.01", "a day with more bad rows is refused")
     wide = max((len(setting) for setting, comment in lines if comment and len(setting) <= 44), default=0)
     return "".join(
         f"{setting.ljust(wide)}  # {comment}".rstrip() + "\n" if comment else f"{setting}\n"
