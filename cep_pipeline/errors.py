@@ -5,6 +5,7 @@ An error says what was seen, where it was seen, which rule it breaks and what to
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from functools import partial
 from typing import ClassVar
 
@@ -26,22 +27,41 @@ class PatternError(CepError, ValueError):
         Name of the pattern file and the place of the offending text, both counted from 1.
     excerpt
         The offending line with the place underlined, or empty.
+    others
+        The errors that follow in the same text. The text of this error shows them too.
     """
 
     exit_code = 2
 
-    def __init__(self, message: str, *, source: str, line: int, column: int, excerpt: str = "") -> None:
+    def __init__(
+        self,
+        message: str,
+        *,
+        source: str,
+        line: int,
+        column: int,
+        excerpt: str = "",
+        others: Sequence[PatternError] = (),
+    ) -> None:
         self.message = message
         self.source = source
         self.line = line
         self.column = column
         self.excerpt = excerpt
-        text = f"{source}:{line}:{column}: {message}"
-        super().__init__(f"{text}\n{excerpt}" if excerpt else text)
+        self.others = tuple(others)
+        own = f"{source}:{line}:{column}: {message}" + (f"\n{excerpt}" if excerpt else "")
+        shown = [own, *map(str, self.others[:_ERRORS_SHOWN])]
+        if len(self.others) > _ERRORS_SHOWN:
+            shown.append(f"and {len(self.others) - _ERRORS_SHOWN} more errors in {source}")
+        super().__init__("\n".join(shown))
 
     def __reduce__(self) -> tuple[object, ...]:
-        named = {name: vars(self)[name] for name in ("source", "line", "column", "excerpt")}
+        named = {name: vars(self)[name] for name in ("source", "line", "column", "excerpt", "others")}
         return partial(PatternError, **named), (self.message,)
+
+
+_ERRORS_SHOWN = 20
+"""Errors of a text that are shown beside its first one."""
 
 
 class UnsupportedPattern(CepError, ValueError):

@@ -38,6 +38,7 @@ CHECKOUT = Path(__file__).resolve().parents[1]
 MADE = "This page is made by `python scripts/reference_pages.py`; its words come from the code. -->"
 
 COMMAND_GROUPS = {
+    "First steps": ("init", "stream", "preview", "check"),
     "Run and look": ("run", "matches", "status"),
     "The warehouse and the workers": ("maintain", "verify", "relocate", "forget", "package"),
     "Patterns over files": ("detect", "expand"),

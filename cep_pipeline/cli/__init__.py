@@ -20,6 +20,10 @@ from cep_pipeline.errors import CepError, InputError, NoRoom
 from cep_pipeline.signals import Terminated, end_in_order
 
 COMMANDS = {
+    "init": "cep_pipeline.cli.first_steps:init",
+    "stream": "cep_pipeline.cli.first_steps:stream",
+    "preview": "cep_pipeline.cli.first_steps:preview",
+    "check": "cep_pipeline.cli.first_steps:check",
     "run": "cep_pipeline.cli.run:run",
     "detect": "cep_pipeline.cli.detect:detect",
     "expand": "cep_pipeline.cli.expand:expand",
@@ -114,7 +118,7 @@ def cli(verbose: int, log_format: str) -> None:
       cep matches
       cep status
 
-    The pattern language has a page: cep help language.
+    On files of your own: cep init FOLDER --data FILE. The pattern language has a page: cep help language.
 
     Every command explains itself with --help. Exit codes: 0 done, 2 wrong input or pattern, 3 data that failed
     validation, 4 busy (another run holds the same day), 5 done but for patterns that were stopped by a limit, 130

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from cep_pipeline.cli.options import configuration_options, naming_run, with_options
+from cep_pipeline.cli.options import configuration_options, naming_run, next_command, with_options
 from cep_pipeline.cli.progress import ConsoleObserver
 from cep_pipeline.cli.search_options import CommandOfPlanners
 from cep_pipeline.cli.sources import open_stream
@@ -123,8 +123,10 @@ def invariants(
                 say(f"{one.decision.pattern_set}: {one.decision.outcome}: {one.decision.reason}")
                 if one.violation is not None:
                     say(
-                        f"  plan it again: cep replan --stream {opened.stream.name} --pattern-set "
-                        f"{one.decision.pattern_set}"
+                        "  plan it again: "
+                        + next_command(
+                            "replan", config=config, stream=opened.stream.name, pattern_set=one.decision.pattern_set
+                        )
                     )
             _tell(one.notes)
         return

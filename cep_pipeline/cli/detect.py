@@ -22,7 +22,7 @@ from cep_pipeline.cli.adaptive import (
 from cep_pipeline.cli.options import pattern_file_options
 from cep_pipeline.cli.plan import read_plan
 from cep_pipeline.cli.search_options import OPTIONS, given_options, search_options, shown_search
-from cep_pipeline.cli.sources import patterns_over_files
+from cep_pipeline.cli.sources import event_paths, patterns_over_files
 from cep_pipeline.cli.terminal import output_console
 from cep_pipeline.errors import InputError
 
@@ -56,7 +56,12 @@ from cep_pipeline.errors import InputError
     help="Most matches of a pattern to list; with more nothing is written, and their number is told.",
 )
 @adaptation_options
-@click.option("--out", required=True, type=click.Path(path_type=Path), help="File to write: .parquet, .csv or .json.")
+@click.option(
+    "--out",
+    required=True,
+    type=click.Path(path_type=Path),
+    help="File to write: .parquet, .csv or .json; - is CSV on stdout.",
+)
 def detect(
     patterns: Path,
     schema: Path,
@@ -86,6 +91,8 @@ def detect(
     Examples:
       cep detect --patterns patterns/us_equity_trades.sase --schema streams/us_equity_trades.yaml \\
                  --events 2013-10-07/trades.csv.gz --out matches.parquet
+      cep detect … --events data/ --events 'more/2025-*.csv' --out matches.csv      all files in it, those that fit
+      zcat trades.csv.gz | cep detect … --events - --out - | head
       cep detect … --limit 1000000                    stop before listing more than that, and say how many there are
       cep detect … --output count                     exact, however many: lists are not made to be counted
       cep detect … --output compressed --out matches.parquet; cep expand matches.parquet --first 100
@@ -99,7 +106,7 @@ def detect(
     from cep_pipeline.adaptation.plan_makers import planned_together
     from cep_pipeline.cli.matches_file import write_matches
     from cep_pipeline.cli.progress import ConsoleObserver
-    from cep_pipeline.cli.tables import check_output_file
+    from cep_pipeline.cli.tables import STDOUT, check_output_file
     from cep_pipeline.detection.detect import check_output, doubts_about
     from cep_pipeline.detection.detect import detect as find
     from cep_pipeline.detection.mechanisms import choose_mechanisms
@@ -119,6 +126,7 @@ def detect(
     if output == "compressed" and out.suffix != ".parquet":
         raise InputError(f"{out}: compressed output holds binary buffers: write it to a .parquet file")
     stream, parsed = patterns_over_files(patterns, schema, parameters)
+    paths = event_paths(events, stream)
     check_output(output, parsed)
     chosen = choose_mechanisms(parsed, mechanism)
     if cost is not None:
@@ -132,17 +140,17 @@ def detect(
     if decisive:
         loop = AdaptiveDetection(planner, cost, alpha, mechanism, options, search=searching, **decisive)
         scan = more["distance"] == SCAN
-        find_adaptively(loop, parsed, stream, events, given, output, limit, out, console, scan=scan)
+        find_adaptively(loop, parsed, stream, paths, given, output, limit, out, console, scan=scan)
         return
     with console.status("reading events"):
         begin = time.perf_counter()
-        loaded = load_events(stream, events)
+        loaded = load_events(stream, paths)
         read_s = time.perf_counter() - begin
     print_notes(console, loaded.notes)
     refuse_nothing_left(loaded.events.num_rows, loaded.rejected)
     instants = loaded.events.column("timestamp").cast("int64")
     span_us = (instants[-1].as_py() - instants[0].as_py()) if len(instants) else 0
-    for text in doubts_about(parsed, types_of(loaded.events, stream.type_attribute), span_us):
+    for text in doubts_about(parsed, types_of(loaded.events, stream.type_attribute), span_us, loaded.events):
         console.print(f"warning: {text}", highlight=False, markup=False)
     begin = time.perf_counter()
     plan = given
@@ -168,7 +176,7 @@ def detect(
     batches = ((name, batch) for name, table in tables.items() for batch in table.to_batches())
     counts = write_matches(out, output, schemas, batches)
     print_counts(console, loaded.events.num_rows, loaded.rejected, counts)
-    console.print(f"read {read_s:.2f} s, {took}; written to {out}")
+    console.print(f"read {read_s:.2f} s, {took}; written to {'stdout' if out == STDOUT else out}")
 
 
 def types_of(events: pa.Table, type_attribute: str) -> set[str | None]:

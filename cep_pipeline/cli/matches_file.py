@@ -10,7 +10,8 @@ from pathlib import Path
 import pyarrow as pa
 
 from cep_pipeline.cli.options import writing
-from cep_pipeline.cli.tables import check_output_file, write_batches
+from cep_pipeline.cli.tables import STDOUT, check_output_file, write_batches
+from cep_pipeline.cli.terminal import show_file
 
 ROWS_AT_ONCE = 1 << 16
 BYTES_AT_ONCE = 1 << 26
@@ -39,8 +40,18 @@ def write_matches(
     ------
     InputError
         A place that cannot be written; whatever `found` raises. Then there is no file.
+
+    Notes
+    -----
+    The path `-` is stdout: CSV, once all of it is found.
     """
     check_output_file(path)
+    if path == STDOUT:
+        with tempfile.TemporaryDirectory(prefix="cep-stdout-") as folder:
+            written = Path(folder) / "matches.csv"
+            counts = write_matches(written, output, schemas, found)
+            show_file(written)
+        return counts
     counts = dict.fromkeys(schemas, 0)
     by_pattern = _counted(found, output, counts)
     schema = _of_file(output, schemas)

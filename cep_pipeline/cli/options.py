@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from datetime import date
@@ -78,16 +79,22 @@ def with_options(*options: Callable[[Command], Command]) -> Callable[[Command], 
     return add
 
 
+DEFAULT_CONFIG = Path("pipeline.yaml")
+
 configuration_options = with_options(
     click.option(
         "--config",
         "config",
         type=click.Path(path_type=Path),
-        default=Path("pipeline.yaml"),
+        default=DEFAULT_CONFIG,
         show_default=True,
         help="Pipeline configuration.",
     ),
-    click.option("--stream", metavar="NAME", help="Stream of the configuration; the first one if not given."),
+    click.option(
+        "--stream",
+        metavar="NAME",
+        help="Stream of the configuration; the first one, or the only one that is published, if not given.",
+    ),
 )
 """`--config` and `--stream`."""
 
@@ -102,7 +109,8 @@ def pattern_file_options(*, required: bool) -> Callable[[Command], Command]:
             required=required,
             multiple=True,
             type=click.Path(path_type=Path),
-            help="Raw file of the schema's format, or Parquet file of published events; may be given several times.",
+            help="Raw file of the schema's format, or Parquet file of published events; a folder or a pattern such as "
+            "'data/*.csv' for all files in it; - for stdin. May be given several times.",
         ),
         click.option(
             "--param",
@@ -134,6 +142,23 @@ def note_unused_parameters(parameters: Mapping[str, Any], patterns: Iterable[Pat
         if name not in asked:
             known = ", ".join(f"${other}" for other in sorted(asked)) or "none"
             say(f"note: --param {name}: no pattern asks for ${name}; asked for are: {known}", err=True)
+
+
+def next_command(*words: object, **options: object) -> str:
+    """Return a command that can be pasted into a shell.
+
+    An option that is None, False or the default file of the configuration is left out.
+
+    Examples
+    --------
+    >>> next_command("explain", stream="trades", pattern_set="big ones", config=Path("pipeline.yaml"), analyze=True)
+    "cep explain --stream trades --pattern-set 'big ones' --analyze"
+    """
+    given: list[str] = []
+    for name, value in options.items():
+        if value is not None and value is not False and not (name == "config" and value == DEFAULT_CONFIG):
+            given += [f"--{name.replace('_', '-')}", *([] if value is True else [str(value)])]
+    return shlex.join(["cep", *map(str, words), *given])
 
 
 @contextmanager

@@ -15,12 +15,13 @@ from click.core import ParameterSource
 from cep_pipeline.cli.options import (
     Day,
     configuration_options,
+    next_command,
     pattern_file_options,
     with_options,
     writing,
 )
 from cep_pipeline.cli.search_options import CommandOfPlanners, given_options, search_options, shown_search
-from cep_pipeline.cli.sources import Asked, open_stream, patterns_over_files
+from cep_pipeline.cli.sources import Asked, chosen_set, chosen_stream, event_paths, open_stream, patterns_over_files
 from cep_pipeline.cli.terminal import Terminal, say
 from cep_pipeline.errors import InputError
 from cep_pipeline.guarded import read_json
@@ -48,7 +49,7 @@ class _Asked(Asked):
 
         stream, parsed = self.over_these_files()
         with Terminal(stderr=True).status("reading events"):
-            events = load_events(stream, self.events).events
+            events = load_events(stream, self.event_paths(stream)).events
         return parsed, estimate_statistics(parsed, events), lambda: events
 
     def _from_warehouse(self) -> tuple[tuple[Pattern, ...], StatisticsSnapshot, Callable[[], pa.Table]]:
@@ -206,7 +207,9 @@ def _as_the_next_day(asked: _Asked, pattern_set: PatternSet, snapshot: Statistic
         by = ", ".join(record.planners)
         return (
             made,
-            f"plan {record.version} by {by} is current: daily runs go by it until `cep replan` finds a better one",
+            f"plan {record.version} by {by} is current: daily runs go by it until "
+            f"`{next_command('replan', config=asked.config, stream=asked.stream, pattern_set=pattern_set.name)}` "
+            "finds a better one",
         )
     made, anew = plan_of_changed(pattern_set, snapshot, record)
     return made, f"since plan {record.version}: {anew}" if record is not None and anew else ""
@@ -307,7 +310,7 @@ def _analyzed(
         validate(given, parsed)
     console = Terminal(stderr=True)
     with console.status("reading events"):
-        table = load_events(stream, events).events
+        table = load_events(stream, event_paths(events, stream)).events
     with console.status("planning"):
         made = given or plan_for(parsed, estimate_statistics(parsed, table), chosen)
     with console.status("detecting"):
@@ -327,9 +330,9 @@ def _explain_recorded(
     from cep_pipeline.pipeline.configuration import Configuration
 
     configuration = Configuration.load(config)
-    name = stream or configuration.stream_names()[0]
+    name = chosen_stream(configuration, stream)
     sets = tuple(configuration.stream_settings(name).pattern_sets)
-    chosen = pattern_set or (sets[0] if sets else "")
+    chosen = chosen_set(name, sets, pattern_set)
     if chosen not in sets:
         raise InputError(f"stream {name!r} has no pattern set {chosen!r}; it has: {', '.join(sets) or 'none'}")
     tables = configuration.open_warehouse().open_stream(name)
@@ -337,7 +340,10 @@ def _explain_recorded(
     current = tables.current_plan(chosen)
     if version is None:
         if current is None:
-            raise InputError(f"pattern set {chosen!r} of stream {name!r} has no plan yet; `cep run` makes one")
+            raise InputError(
+                f"pattern set {chosen!r} of stream {name!r} has no plan yet; "
+                f"`{next_command('run', config=config, stream=name)}` makes one"
+            )
         record = current
     else:
         found = [candidate for candidate in recorded if candidate.version == version]

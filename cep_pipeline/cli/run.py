@@ -8,13 +8,14 @@ from collections.abc import Mapping
 from datetime import date
 from functools import cache
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 from rich.table import Table
 
-from cep_pipeline.cli.options import Day, align_right, configuration_options, counted, naming_run
+from cep_pipeline.cli.options import Day, align_right, configuration_options, counted, naming_run, next_command
 from cep_pipeline.cli.progress import ConsoleObserver
+from cep_pipeline.cli.sources import chosen_stream
 from cep_pipeline.cli.terminal import Terminal, output_console, styled
 from cep_pipeline.errors import InputError
 from cep_pipeline.pipeline.day import CLOCK_BACK, OPTIONS
@@ -87,7 +88,8 @@ def run(
     from cep_pipeline.pipeline.stream_days import days_between, days_with_files, days_without_files
 
     configuration = Configuration.load(config)
-    chosen = configuration.stream(stream or configuration.stream_names()[0], data=data)
+    named = chosen_stream(configuration, stream) if stale else stream or configuration.stream_names()[0]
+    chosen = configuration.stream(named, data=data)
     pattern_sets = [chosen.pattern_set(name) for name in set_names] or list(chosen.pattern_sets)
     wanted = sorted(days)
     if first or last:
@@ -129,7 +131,8 @@ def run(
             for text in days_without_files(chosen, tables, wanted):
                 observer.note(text)
         outcome = pipeline_run.run_stale(wanted or None) if stale else pipeline_run.run_days(wanted)
-    _print_summary(configuration, chosen, pattern_sets, tables, outcome)
+    place = {"config": config, "stream": chosen.name}
+    _print_summary(configuration, chosen, pattern_sets, tables, outcome, place, data)
     if any(day.limited for day in outcome.days):
         sys.exit(LIMITED_EXIT_CODE)
 
@@ -144,6 +147,8 @@ def _print_summary(
     pattern_sets: list[PatternSet],
     tables: StreamTables,
     outcome: RunOutcome,
+    place: Mapping[str, Any],
+    data: str | None,
 ) -> None:
     console = output_console()
     done = [day for day in outcome.days if day.status != "fresh"]
@@ -175,7 +180,8 @@ def _print_summary(
     for pattern_set in pattern_sets:
         plan = outcome.plans.get(pattern_set.name)
         if plan is not None:
-            _print_plan(console, pattern_set.name, plan)
+            explain = next_command("explain", **place, pattern_set=pattern_set.name)
+            _print_plan(console, pattern_set.name, plan, explain)
         totals = {pattern.name: 0 for pattern in pattern_set.patterns}
         for day in done:
             for name, number in day.matches.get(pattern_set.name, {}).items():
@@ -212,7 +218,9 @@ def _print_summary(
         os.path.relpath(configuration.warehouse_location) if "://" not in configuration.warehouse_location else ""
     )
     console.print(f"all of it took {outcome.seconds:.1f} s; tables in {location or configuration.warehouse_location}")
-    console.print(f"look at the matches: cep matches --stream {stream.name}    at the days: cep status")
+    one_set = pattern_sets[0].name if len(stream.pattern_sets) > 1 and pattern_sets else None
+    matches = next_command("matches", **place, pattern_set=one_set)
+    console.print(f"look at the matches: {matches}    at the days: {next_command('status', **place, data=data)}")
 
 
 def most_of(totals: Mapping[str, int]) -> list[str]:
@@ -227,7 +235,7 @@ def most_of(totals: Mapping[str, int]) -> list[str]:
     return [name for name in totals if name in most]
 
 
-def _print_plan(console: Terminal, name: str, record: PlanRecord) -> None:
+def _print_plan(console: Terminal, name: str, record: PlanRecord, explain: str) -> None:
     from cep_pipeline.planning import Plan
     from cep_pipeline.planning.explain.text import summary_lines
     from cep_pipeline.planning.numbers.logarithms import from_ln
@@ -244,7 +252,7 @@ def _print_plan(console: Terminal, name: str, record: PlanRecord) -> None:
         "cost",
         *(("runner-up", "its cost") if rivals else ()),
         title=f"plan {record.version} of {name}: {plan.planner}, cost {plan.cost_model} ({plan.unit})",
-        caption=f"because: {record.reason}; `cep explain --pattern-set {name}` says why each order won{others}",
+        caption=f"because: {record.reason}; `{explain}` says why each order won{others}",
     )
     for pattern, clause in clauses:
         cells = [pattern, written(clause.order_or_tree), f"{from_ln(clause.ln_cost):.4g}"]

@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+import atexit
+import sys
+from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import date
+from functools import cache
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING
 
 from cep_pipeline.cli.options import note_unused_parameters, parse_parameters
@@ -13,7 +18,7 @@ from cep_pipeline.errors import InputError
 if TYPE_CHECKING:
     from cep_pipeline.events.schema import StreamSchema
     from cep_pipeline.patterns.pattern import Pattern
-    from cep_pipeline.pipeline.configuration import PatternSet, Stream
+    from cep_pipeline.pipeline.configuration import Configuration, PatternSet, Stream
     from cep_pipeline.warehouse.stream_tables import StreamTables
 
 
@@ -27,7 +32,7 @@ class OpenedStream:
 
 
 def open_stream(config: Path, stream: str | None, pattern_set: str | None) -> OpenedStream:
-    """A stream of a configuration, the first if none is named, with one of its pattern sets, or all.
+    """A stream of a configuration, the published one if none is named, with one of its pattern sets, or all.
 
     Raises
     ------
@@ -37,11 +42,45 @@ def open_stream(config: Path, stream: str | None, pattern_set: str | None) -> Op
     from cep_pipeline.pipeline.configuration import Configuration
 
     configuration = Configuration.load(config)
-    opened = configuration.stream(stream or configuration.stream_names()[0])
+    opened = configuration.stream(chosen_stream(configuration, stream))
     if not opened.pattern_sets:
         raise InputError(f"{config}: stream {opened.name!r} has no pattern sets")
     chosen = opened.chosen_sets(pattern_set)
     return OpenedStream(opened, configuration.open_warehouse().open_stream(opened.name), chosen)
+
+
+def chosen_stream(configuration: Configuration, named: str | None) -> str:
+    """The stream that is named, or the only one that is published; the first one where nothing is published.
+
+    Raises
+    ------
+    InputError
+        Several streams are published, and none is named.
+    """
+    names = configuration.stream_names()
+    if named or len(names) == 1:
+        return named or names[0]
+    published = [name for name in names if name in configuration.open_warehouse().streams()]
+    return _only("stream", "--stream", published) if published else names[0]
+
+
+def chosen_set(stream: str, sets: Sequence[str], named: str | None) -> str:
+    """The pattern set that is named, or the only one of a stream.
+
+    Raises
+    ------
+    InputError
+        There is none, or there are several and none is named.
+    """
+    if not sets and not named:
+        raise InputError(f"stream {stream!r} has no pattern sets")
+    return named or _only("pattern set", "--pattern-set", sets)
+
+
+def _only(what: str, option: str, names: Sequence[str]) -> str:
+    if len(names) > 1:
+        raise InputError(f"there are several {what}s: {', '.join(names)}; say which: {option} {names[0]}")
+    return names[0]
 
 
 def patterns_over_files(
@@ -56,6 +95,54 @@ def patterns_over_files(
     parsed = read_patterns(patterns, stream, values)
     note_unused_parameters(values, parsed)
     return stream, parsed
+
+
+def event_paths(given: Sequence[Path], schema: StreamSchema) -> list[Path]:
+    """The files of events that a user means: files, all files of a folder or of a pattern, and `-` for stdin.
+
+    Raises
+    ------
+    InputError
+        A folder or a pattern has no file.
+    """
+    found: dict[Path, None] = {}
+    for path in given:
+        if str(path) == "-":
+            found[_stdin_file(schema.source.format if schema.source else "parquet")] = None
+        elif path.is_dir():
+            found.update(dict.fromkeys(_files_in(path, schema)))
+        elif not path.exists() and any(sign in str(path) for sign in "*?["):
+            root = Path(path.anchor)
+            matching = sorted(one for one in root.glob(str(path.relative_to(root))) if one.is_file())
+            if not matching:
+                raise InputError(f"{path}: no file fits this pattern")
+            found.update(dict.fromkeys(matching))
+        else:
+            found[path] = None
+    return list(found)
+
+
+def _files_in(folder: Path, schema: StreamSchema) -> list[Path]:
+    """The files of a folder that the schema's paths name; without a source, its Parquet files."""
+    patterns = [template.any_day for template in schema.source.paths] if schema.source else ["*.parquet"]
+    found = sorted({one for pattern in patterns for one in folder.glob(pattern) if one.is_file()})
+    if not found:
+        raise InputError(
+            f"{folder}: no file of the stream is in this folder; its files are named {', '.join(patterns)}"
+        )
+    return found
+
+
+@cache
+def _stdin_file(form: str) -> Path:
+    """A file with what is read from stdin; it is removed when the command ends."""
+    data = sys.stdin.buffer.read()
+    ending = {b"\x1f\x8b": ".gz", b"\x28\xb5": ".zst", b"BZ": ".bz2"}.get(data[:2], "") if form == "csv" else ""
+    folder = TemporaryDirectory(prefix="cep-stdin-")
+    atexit.register(folder.cleanup)
+    path = Path(folder.name) / f"stdin.{form}{ending}"
+    path.write_bytes(data)
+    return path
 
 
 @dataclass(frozen=True)
@@ -88,6 +175,12 @@ class Asked:
             raise InputError("over files --patterns, --schema and --events belong together")
         return patterns_over_files(self.patterns, self.schema, self.parameters)
 
+    def event_paths(self, schema: StreamSchema) -> list[Path]:
+        """The files of events that `--events` means."""
+        return event_paths(self.events, schema)
+
     def open(self) -> OpenedStream:
-        """The stream of the configuration; of its pattern sets the one that is named, or the first of several."""
-        return open_stream(self.config, self.stream, self.pattern_set)
+        """The stream of the configuration, with the pattern set that is named, or the only one that it has."""
+        opened = open_stream(self.config, self.stream, self.pattern_set)
+        chosen_set(opened.stream.name, [one.name for one in opened.pattern_sets], self.pattern_set)
+        return opened

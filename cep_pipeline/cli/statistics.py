@@ -55,7 +55,7 @@ class _Asked(Asked):
             parse_window(self.window)  # a wrong one is told before anything is read
         stream, parsed = self.over_these_files()
         with observer.step("reading events"):
-            loaded = load_events(stream, self.events)
+            loaded = load_events(stream, self.event_paths(stream))
         with observer.step("statistics"):
             return statistics_of_events(
                 parsed, loaded.events, stream.timezone, self.as_of, self.window, notes=loaded.notes

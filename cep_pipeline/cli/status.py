@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from datetime import date
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import click
 from rich.table import Table
 
-from cep_pipeline.cli.options import align_right, configuration_options, counted
+from cep_pipeline.cli.options import align_right, configuration_options, counted, next_command
 from cep_pipeline.cli.terminal import Terminal, output_console, styled
 from cep_pipeline.errors import InputError
 
@@ -65,16 +65,18 @@ def status(
     warehouse = configuration.open_warehouse()
     names = [stream] if stream else [name for name in configuration.stream_names() if name in warehouse.streams()]
     if not names:
-        console.print(f"nothing is published yet in {configuration.warehouse_location}; begin with `cep run`")
+        begin = next_command("run", config=config, stream=stream, data=data)
+        console.print(f"nothing is published yet in {configuration.warehouse_location}; begin with `{begin}`")
         return
     if run_id is not None:
         _print_run(console, run_id, [run for name in names for run in warehouse.open_stream(name).runs()])
         return
     for name in names:
+        place = {"config": config, "stream": name}
         loaded = configuration.stream(name, data=data)
         tables = warehouse.open_stream(name).pinned()
         stale = find_stale_days(loaded, tables)
-        _print_days(console, name, tables, stale)
+        _print_days(console, name, tables, stale, next_command("run", **place, data=data, stale=True))
         decisions = tables.decisions()
         for pattern_set in loaded.pattern_sets:
             plan = tables.current_plan(pattern_set.name)
@@ -85,9 +87,9 @@ def status(
                     sep="",
                 )
                 _print_sharing(console, plan)
-                _print_other_planner(console, name, pattern_set, plan)
+                _print_other_planner(console, place, pattern_set, plan)
                 own = [one for one in decisions if one.pattern_set == pattern_set.name]
-                _print_pending(console, name, pattern_set.name, pending_violation(own, plan.version))
+                _print_pending(console, place, pattern_set.name, pending_violation(own, plan.version))
         if decision_limit and decisions:
             _print_decisions(console, decisions[:decision_limit])
         if rejected:
@@ -101,7 +103,7 @@ def status(
         )
 
 
-def _print_days(console: Terminal, name: str, tables: Any, stale: list[StaleDay]) -> None:
+def _print_days(console: Terminal, name: str, tables: Any, stale: list[StaleDay], redo: str) -> None:
     reasons: dict[date, list[str]] = {}
     for item in stale:
         about = f"{item.pattern_set}: " if item.pattern_set else ""
@@ -125,7 +127,7 @@ def _print_days(console: Terminal, name: str, tables: Any, stale: list[StaleDay]
             which = f": {unit.final_day}: pattern {unit.pattern_set}.{pattern} was {limited}"
             console.print(styled(("limited", "bold red"), which))
     if stale:
-        console.print(f"{counted(len({item.day for item in stale}), 'stale day')}; `cep run --stale` redoes them")
+        console.print(f"{counted(len({item.day for item in stale}), 'stale day')}; `{redo}` redoes them")
 
 
 def _print_sharing(console: Terminal, record: PlanRecord) -> None:
@@ -139,24 +141,27 @@ def _print_sharing(console: Terminal, record: PlanRecord) -> None:
         console.print("\n".join(summary_lines(record.plan["sharing"], workload)), highlight=False)
 
 
-def _print_other_planner(console: Terminal, stream: str, pattern_set: PatternSet, record: PlanRecord) -> None:
+def _print_other_planner(
+    console: Terminal, place: Mapping[str, Any], pattern_set: PatternSet, record: PlanRecord
+) -> None:
     """Say of a plan by another planner than the configured one that it stays until it is replaced."""
     made_by = [planner for planner in record.planners if planner != "trivial"]  # which some patterns take in any case
     if made_by and pattern_set.planner not in made_by:
         console.print(
             f"  made by {', '.join(made_by)}, and {pattern_set.planner} is configured: daily runs go by this plan "
-            f"until `cep replan --stream {stream} --pattern-set {pattern_set.name}` finds a better one",
+            f"until `{next_command('replan', **place, pattern_set=pattern_set.name)}` finds a better one",
             highlight=False,
         )
 
 
-def _print_pending(console: Terminal, stream: str, pattern_set: str, violation: Violation | None) -> None:
+def _print_pending(console: Terminal, place: Mapping[str, Any], pattern_set: str, violation: Violation | None) -> None:
     if violation is not None:
         console.print(
             styled(
                 "  ", ("it no longer fits, and no replanning has answered yet", "bold red"), f": {violation.reason}\n"
             ),
-            f"  plan again: cep replan --stream {stream} --pattern-set {pattern_set}, or the DAG replanning_{stream}",
+            f"  plan again: {next_command('replan', **place, pattern_set=pattern_set)}, or the DAG "
+            f"replanning_{place['stream']}",
             sep="",
         )
 

@@ -14,7 +14,8 @@ import click
 import pyarrow as pa
 from rich.table import Table
 
-from cep_pipeline.cli.options import Day, check_folder, configuration_options, counted, writing
+from cep_pipeline.cli.options import Day, check_folder, configuration_options, counted, next_command, writing
+from cep_pipeline.cli.sources import chosen_set, chosen_stream
 from cep_pipeline.cli.terminal import output_console, say
 from cep_pipeline.errors import CepError, DataError, InputError
 from cep_pipeline.events.columns import SEQ_PER_DAY
@@ -26,7 +27,7 @@ if TYPE_CHECKING:
 
 @click.command()
 @configuration_options
-@click.option("--pattern-set", metavar="NAME", help="Pattern set; the stream's first one if not given.")
+@click.option("--pattern-set", metavar="NAME", help="Pattern set; the stream's only one if not given.")
 @click.option("--pattern", metavar="NAME", help="Only this pattern.")
 @click.option("--day", type=Day(), help="Only matches that became final on this day.")
 @click.option("--from", "first", type=Day(), help="First day.")
@@ -62,11 +63,9 @@ def matches(
     if out:
         check_output_file(out)
     configuration = Configuration.load(config)
-    name = stream or configuration.stream_names()[0]
+    name = chosen_stream(configuration, stream)
     sets = tuple(configuration.stream_settings(name).pattern_sets)
-    pattern_set = pattern_set or (sets[0] if sets else None)
-    if pattern_set is None:
-        raise InputError(f"{config}: stream {name!r} has no pattern sets")
+    pattern_set = chosen_set(name, sets, pattern_set)
     tables = configuration.open_warehouse().open_stream(name).pinned(("matches",))
     units = tables.matches_days()
     _check_name("pattern set", pattern_set, {*sets, *(unit.pattern_set for unit in units)})
@@ -92,7 +91,8 @@ def matches(
         console.print(f"{counted(found.num_rows, 'match')} written to {out}")
         return
     if not found.num_rows:
-        console.print("no matches; `cep status` shows which days are published")
+        shows = next_command("status", config=config, stream=name)
+        console.print(f"no matches; `{shows}` shows which days are published")
         return
     shown = Table("pattern", "from (UTC)", "to", "events of the day", "returns")
     for row in found.to_pylist():
@@ -211,6 +211,10 @@ def _spelled(value: Any) -> Any:
     return value
 
 
+STDOUT = Path("-")
+"""Stands for stdout in the place of a file to write."""
+
+
 def check_output_file(path: Path) -> None:
     """Refuse a file that `write_table` could not write, before the work whose result it is to hold.
 
@@ -219,6 +223,8 @@ def check_output_file(path: Path) -> None:
     InputError
         Another ending, or a folder that is not there.
     """
+    if path == STDOUT:
+        return
     if path.suffix not in (".parquet", ".csv", ".json"):
         raise InputError(f"{path}: the file's ending says its format: .parquet, .csv or .json")
     check_folder(path)
@@ -398,7 +404,8 @@ def forget(config: Path, stream: str | None, condition: str, dry_run: bool, yes:
         raise CepError("forget: something is left; run the same command again:\n" + "\n".join(report.left))
     console.print(f"proof: {counted(report.files, 'file')} read, none holds a row for which {condition} is true")
     if report.erasure.days:
-        console.print(f"{counted(len(report.erasure.days), 'day')} had such events: run `cep run --stale`")
+        redo = next_command("run", config=config, stream=stream, stale=True)
+        console.print(f"{counted(len(report.erasure.days), 'day')} had such events: run `{redo}`")
 
 
 def _show_removed(report: ErasureReport, what: str) -> None:

@@ -6,6 +6,8 @@ Commands print by `say`, `say_json` and a `Terminal`, and never by click or rich
 from __future__ import annotations
 
 import json
+import sys
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -23,6 +25,13 @@ PIPE_WIDTH = 160
 def say(text: str, *, err: bool = False, nl: bool = True) -> None:
     """Print text to stdout, or to stderr."""
     click.echo(visible(text), err=err, nl=nl)
+
+
+def show_file(path: Path) -> None:
+    """Copy a text file to stdout: as it is into a file or a pipe, harmless on a terminal."""
+    with path.open(encoding="utf-8", newline="") as file:
+        for line in file:
+            sys.stdout.write(visible(line) if sys.stdout.isatty() else line)
 
 
 def say_json(value: Any, *, allow_nan: bool = True) -> None:

@@ -7,9 +7,10 @@ from collections import deque
 from collections.abc import Callable, Collection, Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
-from typing import Literal, overload
+from typing import Any, Literal, overload
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from cep_pipeline.detection import MECHANISMS
 from cep_pipeline.detection.compressed.compressing import compress_merged, count_merged
@@ -41,6 +42,9 @@ from cep_pipeline.detection.outputs import (
 from cep_pipeline.detection.parts import count_blocks, many_in_parts
 from cep_pipeline.detection.room import explained
 from cep_pipeline.errors import InputError, NoRoom, TooManyMatches, UnsupportedPattern
+from cep_pipeline.patterns.conditions import Atom, Comparator, Comparison, Membership
+from cep_pipeline.patterns.expressions import Literal as Constant
+from cep_pipeline.patterns.expressions import Reference
 from cep_pipeline.patterns.pattern import Output, Pattern
 from cep_pipeline.planning.plans import Plan, validate
 from cep_pipeline.slices.events_input import events_for
@@ -500,18 +504,28 @@ SPANS_OF_A_WINDOW = 10
 """A window that is so many times as long as all events span is worth a question."""
 
 
-def doubts_about(patterns: Sequence[Pattern], types: Collection[str | None] | None, span_us: int) -> list[str]:
+def doubts_about(
+    patterns: Sequence[Pattern],
+    types: Collection[str | None] | None,
+    span_us: int | None,
+    events: pa.Table | None = None,
+) -> list[str]:
     """Say what is strange about patterns over events of these types that span so much time.
 
     Parameters
     ----------
     types
         The types of the events; None: they are not all known.
+    span_us
+        The time from the first event to the last; None: windows are not looked at.
+    events
+        The events, where their values are at hand: with all attributes that the patterns compare with text.
 
     Returns
     -------
     list of str
-        Sentences: patterns whose types no event has, and windows that are far longer than the events span.
+        Sentences: patterns whose types no event has, attributes that are compared with text that no event has, and
+        windows that are far longer than the events span.
     """
     found: list[str] = []
     lacking: dict[str, list[str]] = {}
@@ -523,7 +537,15 @@ def doubts_about(patterns: Sequence[Pattern], types: Collection[str | None] | No
                     names += [pattern.name] if pattern.name not in names else []
     if lacking:
         names = list(dict.fromkeys(name for names in lacking.values() for name in names))
-        found.append(f"no event has the type {_some(lacking)}, which stands in: {_some(names)}")
+        there = sorted(name for name in types or () if name is not None)
+        found.append(
+            f"no event has the type {_some(lacking)}, which stands in: {_some(names)}; "
+            f"{f'there are: {_some(there)}' if there else 'there are no events'}"
+        )
+    if events is not None and events.num_rows:
+        found += _texts_that_no_event_has(patterns, events)
+    if span_us is None:
+        return found
     windows = {pattern.name: pattern.window.time_us for pattern in patterns}
     long = [name for name, window_us in windows.items() if window_us and 0 < span_us * SPANS_OF_A_WINDOW < window_us]
     if long:
@@ -532,6 +554,44 @@ def doubts_about(patterns: Sequence[Pattern], types: Collection[str | None] | No
             f"{_some(long)}; is its unit right?"
         )
     return found
+
+
+def _texts_that_no_event_has(patterns: Sequence[Pattern], events: pa.Table) -> list[str]:
+    """Sentences on the texts that patterns compare an attribute with, by `=`, `!=` or IN, and that no event has."""
+    asked: dict[str, dict[str, list[str]]] = {}
+    for pattern in patterns:
+        for attribute, text in texts_compared(pattern):
+            names = asked.setdefault(attribute, {}).setdefault(text, [])
+            names += [pattern.name] if pattern.name not in names else []
+    found = []
+    for attribute, texts in asked.items():
+        values = [value for value in pc.unique(events.column(attribute)).to_pylist() if value is not None]
+        if lacking := sorted(set(texts) - set(values)):
+            names = list(dict.fromkeys(name for text in lacking for name in texts[text]))
+            found.append(
+                f"no event has {attribute} = {_some([repr(text) for text in lacking])}, which stands in: "
+                f"{_some(names)}; there are: {_some(sorted(map(repr, values)))}"
+            )
+    return found
+
+
+def texts_compared(pattern: Pattern) -> list[tuple[str, str]]:
+    """The attributes that the conditions of a pattern compare for equality with text, each with the text."""
+    atoms = (atom for clause in pattern.clauses for conjunct in clause.conjuncts for atom in conjunct.atoms)
+    return [pair for atom in atoms for pair in _texts_in(atom)]
+
+
+def _texts_in(atom: Atom) -> list[tuple[str, str]]:
+    match atom:
+        case Comparison(Comparator.EQ | Comparator.NE, Reference() as left, Constant() as right):
+            pairs: list[tuple[Reference, Any]] = [(left, right.value)]
+        case Comparison(Comparator.EQ | Comparator.NE, Constant() as left, Reference() as right):
+            pairs = [(right, left.value)]
+        case Membership(Reference() as expression, values):
+            pairs = [(expression, value) for value in values]
+        case _:
+            pairs = []
+    return [(reference.attribute, value) for reference, value in pairs if isinstance(value, str)]
 
 
 def _some(names: Collection[str]) -> str:

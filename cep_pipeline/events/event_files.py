@@ -28,7 +28,9 @@ from cep_pipeline.events.schema import StreamSchema
 from cep_pipeline.events.source import SourceLayout
 from cep_pipeline.guarded import brief
 
-_EXAMPLES = 3
+EXAMPLES = 20
+"""Rejected rows of a file that are kept."""
+_EXAMPLES_NOTED = 3
 
 
 @dataclass(frozen=True)
@@ -44,11 +46,14 @@ class LoadedEvents:
     notes
         Sentences for a person: rejected rows by file with examples, clocks that go back, columns that the schema does
         not list.
+    examples
+        The first rejected rows of each file, with its path.
     """
 
     events: pa.Table
     rejected: int
     notes: tuple[str, ...]
+    examples: tuple[tuple[str, RejectedRow], ...] = ()
 
 
 def load_events(schema: StreamSchema, paths: Sequence[Path]) -> LoadedEvents:
@@ -151,6 +156,7 @@ def _read_raw(schema: StreamSchema, paths: Sequence[Path]) -> LoadedEvents:
     tables: list[pa.Table] = []
     notes: list[str] = []
     rejected = 0
+    rows: list[tuple[str, RejectedRow]] = []
     for number, path in enumerate(sorted(paths)):
         examples: list[RejectedRow] = []
         refused = 0
@@ -159,16 +165,18 @@ def _read_raw(schema: StreamSchema, paths: Sequence[Path]) -> LoadedEvents:
             checked = check_rows(block, schema, UNBOUNDED, str(path))
             tables.append(checked.events.append_column(FILE, pa.array(np.full(checked.events.num_rows, number))))
             clock.take(checked.events)
-            examples += checked.rejected[: _EXAMPLES - len(examples)]
+            examples += checked.rejected[: EXAMPLES - len(examples)]
             refused += len(checked.rejected)
         if clock.found:
             notes.append(reduce(add, clock.found).said(str(path)))
         if refused:
-            said = "; ".join(f"line {row.line}: {row.reason}" for row in examples)
+            rows += [(str(path), row) for row in examples]
+            said = "; ".join(f"line {row.line}: {row.reason}" for row in examples[:_EXAMPLES_NOTED])
             notes.append(f"{path}: {refused:,} rows rejected, such as {said}")
             rejected += refused
     if not tables:
-        return LoadedEvents(schema.arrow_schema.empty_table(), rejected, (*notes, "there are no events in the files"))
+        nothing = schema.arrow_schema.empty_table()
+        return LoadedEvents(nothing, rejected, (*notes, "there are no events in the files"), tuple(rows))
     events = in_order(pa.concat_tables(tables).combine_chunks(), [TIMESTAMP, FILE, LINE])
     if schema.key and events.num_rows:
         first = first_of_each_key(events, schema.key)
@@ -180,7 +188,8 @@ def _read_raw(schema: StreamSchema, paths: Sequence[Path]) -> LoadedEvents:
             rejected += repeated
     numbered = events.append_column(SEQ, pa.array(_seqs(events)))
     derived = derive(numbered, schema, Carry())
-    return LoadedEvents(derived.select(schema.arrow_schema.names).cast(schema.arrow_schema), rejected, tuple(notes))
+    loaded = derived.select(schema.arrow_schema.names).cast(schema.arrow_schema)
+    return LoadedEvents(loaded, rejected, tuple(notes), tuple(rows))
 
 
 def _blocks(source: SourceLayout, path: Path, notes: list[str]) -> Iterator[RawBlock]:

@@ -20,6 +20,7 @@ from cep_pipeline.errors import InputError
 from cep_pipeline.storage import folder_exists, open_filesystem, storage_errors
 
 _DATE = re.compile(r"\{([^{}]*)\}")
+_TYPE = "{type}"
 _DIRECTIVES = {"%Y": r"\d{4}", "%y": r"\d{2}", "%m": r"\d{2}", "%d": r"\d{2}", "%j": r"\d{3}"}
 _WHERE_DATA_LIE = (
     "name the folder under which the raw files lie, with --data or as `data` of the stream in pipeline.yaml "
@@ -57,6 +58,7 @@ class PathTemplate:
     """A path relative to the data folder, with date directives in `{day:…}` and the wildcards of a shell.
 
     The finest directive says what period one file covers: `%d` or `%j` a day, `%m` a month, `%Y` a year, none all time.
+    `{type}` stands for the type of the events of a file: any text within one folder or name.
 
     Raises
     ------
@@ -75,11 +77,13 @@ class PathTemplate:
     def __post_init__(self) -> None:
         if not self.text or self.text.startswith("/") or "://" in self.text or ".." in self.text.split("/"):
             raise InputError(f"path {self.text!r} must be relative to the data folder and stay in it")
-        for field in _DATE.findall(self.text):
+        if self.text.count(_TYPE) > 1:
+            raise InputError(f"path {self.text!r}: {_TYPE} stands in a path once")
+        for field in _DATE.findall(self.wild):
             if not field.startswith("day:") or not _known_directives(field[4:]):
                 raise InputError(
                     f"path {self.text!r}: {{{field}}} is no date; write {{day:FORMAT}} with the directives "
-                    f"{', '.join(_DIRECTIVES)}, {_EXAMPLE}"
+                    f"{', '.join(_DIRECTIVES)}, {_EXAMPLE}; {{type}} stands for the event type"
                 )
         if re.search(r"[{}]", _DATE.sub("", self.text)):
             raise InputError(f"path {self.text!r} has an unpaired brace; a date is written {_EXAMPLE}")
@@ -89,12 +93,46 @@ class PathTemplate:
             raise InputError(f"path {self.text!r}: a day needs month and year, and a month needs a year, {_EXAMPLE}")
 
     @property
+    def names_type(self) -> bool:
+        """True if the names of the files tell the event type."""
+        return _TYPE in self.text
+
+    @property
+    def wild(self) -> str:
+        """The text with a wildcard in place of the type."""
+        return self.text.replace(_TYPE, "*")
+
+    @property
+    def any_day(self) -> str:
+        """The path with wildcards in place of the dates, too."""
+        return _DATE.sub("*", self.wild)
+
+    def type_in(self, path: str) -> str | None:
+        """Return the event type that the path of a file tells, None where the path does not fit.
+
+        Only the part of the template is compared in which the type stands, and what comes behind it.
+
+        Examples
+        --------
+        >>> PathTemplate("{day:%Y-%m}/pollution-{type}.csv").type_in("data/2014-08/pollution-158324.csv")
+        '158324'
+        """
+        dated = _DATE.sub(
+            lambda found: _TYPE if found[0] == _TYPE else "/".join("*" * (found[0].count("/") + 1)), self.text
+        )
+        depth = dated[dated.index(_TYPE) :].count("/") + 1
+        parts = "/".join(dated.split("/")[-depth:]).split(_TYPE)
+        expression = "([^/]+)".join(map(fnmatch_expression, parts))
+        found = re.fullmatch(expression, "/".join(path.split("/")[-depth:]))
+        return found[1] if found else None
+
+    @property
     def _directives(self) -> set[str]:
-        return {directive for field in _DATE.findall(self.text) for directive in re.findall(r"%.", field)}
+        return {directive for field in _DATE.findall(self.wild) for directive in re.findall(r"%.", field)}
 
     def pattern(self, day: date) -> str:
         """Return the path, maybe with wildcards, of the file that holds a day."""
-        return _DATE.sub(lambda match: day.strftime(match[1][4:]), self.text)
+        return _DATE.sub(lambda match: day.strftime(match[1][4:]), self.wild)
 
     def period(self, day: date) -> Period:
         """Return the period of the file that holds a day."""
@@ -110,8 +148,8 @@ class PathTemplate:
     def periods_in(self, paths: Sequence[str]) -> list[Period]:
         """Return the periods of those of these paths that fit the template, in order of time, each once."""
         expression, position = "", 0
-        for match in _DATE.finditer(self.text):
-            expression += fnmatch_expression(self.text[position : match.start()])
+        for match in _DATE.finditer(self.wild):
+            expression += fnmatch_expression(self.wild[position : match.start()])
             expression += "".join(
                 f"(?P<d{match.start()}_{index}_{part[1]}>{_DIRECTIVES[part]})"
                 if part in _DIRECTIVES
@@ -119,7 +157,7 @@ class PathTemplate:
                 for index, part in enumerate(re.findall(r"%.|[^%]+", match[1][4:]))
             )
             position = match.end()
-        compiled = re.compile(expression + fnmatch_expression(self.text[position:]))
+        compiled = re.compile(expression + fnmatch_expression(self.wild[position:]))
         fits = (compiled.fullmatch(path) for path in paths)
         found = {day for fit in fits if fit is not None and (day := _date_of(fit.groupdict()))}
         return sorted({self.period(day) for day in found}, key=lambda period: period.first or date.min)
@@ -205,7 +243,7 @@ def periods_of(templates: Sequence[PathTemplate], root: str) -> list[Period]:
     paths = [name for name, _ in _walk(filesystem, folder, "")]
     periods = {period for template in templates for period in template.periods_in(paths)}
     if any(
-        not template._directives and any(re.fullmatch(fnmatch_expression(template.text), path) for path in paths)
+        not template._directives and any(re.fullmatch(fnmatch_expression(template.wild), path) for path in paths)
         for template in templates
     ):
         periods.add(UNBOUNDED)

@@ -88,6 +88,9 @@ def check_rows(block: RawBlock, schema: StreamSchema, period: Period, path: str)
         reasons[index].append(f"day {day_of(int(instants.local_day[index]))} is outside the file's period, {period}")
     columns: dict[str, pa.Array] = {TIMESTAMP: instants.utc}
     for attribute, kind in schema.raw_attributes.items():
+        if (given := source.given_type(attribute, path)) is not None:
+            columns[attribute] = pa.repeat(pa.scalar(given, pa.string()), block.rows)
+            continue
         raw = block.columns[source.columns[attribute]]
         columns[attribute] = _typed(raw, attribute, kind, source.columns[attribute], path, reasons)
         if attribute == schema.type_attribute or attribute in schema.key:

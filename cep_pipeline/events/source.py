@@ -14,6 +14,17 @@ from cep_pipeline.events.timestamps import check_format
 Severity = Literal["critical", "warning"]
 
 
+EVENT_TYPE = "event_type"
+"""The attribute with the type of events whose files have no column of it."""
+TYPE_OF_FILE = "{type}"
+"""Stands for the source column of a type that the names of the files tell."""
+
+
+def type_of_all(name: str) -> str:
+    """Stand for the source column of the one type that all events have."""
+    return f"{{={name}}}"
+
+
 @dataclass(frozen=True)
 class Renamed:
     """An attribute that had other names before.
@@ -45,7 +56,8 @@ class SourceLayout:
         Column of the timestamp, and how it is written: `iso`, `epoch_s`, `epoch_ms`, `epoch_us`, `epoch_ns`, or a
         format of fixed width such as `%Y%m%d%H%M`. It says nothing for a Parquet column of a timestamp type.
     columns
-        Attribute -> source column, for every attribute that is read.
+        Attribute -> source column, for every attribute that is read. The attribute of a type that no column has is
+        here as `type_of_all` or `TYPE_OF_FILE`.
     header
         Whether the first row of a CSV file names its columns; else `names` does.
     names
@@ -80,7 +92,29 @@ class SourceLayout:
     @property
     def listed(self) -> tuple[str, ...]:
         """The source columns that are read, each once, the timestamp's first."""
-        return tuple(dict.fromkeys((self.timestamp_column, *self.columns.values())))
+        named = (column for name, column in self.columns.items() if name != EVENT_TYPE or column[:1] != "{")
+        return tuple(dict.fromkeys((self.timestamp_column, *named)))
+
+    def given_type(self, attribute: str, path: str) -> str | None:
+        """Return the text that an attribute has in all rows of a file, None where a column of the file has it.
+
+        Raises
+        ------
+        InputError
+            The name of the file is to tell the type, and does not.
+        """
+        column = self.columns[attribute]
+        if attribute != EVENT_TYPE or column[:1] != "{":
+            return None
+        if column != TYPE_OF_FILE:
+            return column[2:-1]
+        told = (template.type_in(path) for template in self.paths if template.names_type)
+        if found := next((name for name in told if name), None):
+            return found
+        raise InputError(
+            f"{path}: the name of the file does not tell the event type; the schema has "
+            f"{', '.join(template.text for template in self.paths)}"
+        )
 
     def find_columns(self, path: str, present: Sequence[str]) -> None:
         """Check that a file has every column that the schema reads, each once; their order is free.

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from difflib import get_close_matches
 from pathlib import Path
@@ -15,7 +15,18 @@ from cep_pipeline.errors import InputError
 from cep_pipeline.events.columns import SEQ, TIMESTAMP
 from cep_pipeline.events.raw_files import PathTemplate
 from cep_pipeline.events.readers import READERS
-from cep_pipeline.events.source import DerivedAttribute, Expectation, Quality, Renamed, RowCount, Severity, SourceLayout
+from cep_pipeline.events.source import (
+    EVENT_TYPE,
+    TYPE_OF_FILE,
+    DerivedAttribute,
+    Expectation,
+    Quality,
+    Renamed,
+    RowCount,
+    Severity,
+    SourceLayout,
+    type_of_all,
+)
 from cep_pipeline.events.timestamps import check_format, check_timezone
 from cep_pipeline.patterns.expressions import ValueType
 
@@ -139,7 +150,8 @@ class SourceSettings(Document):
     ] = Field(
         description=(
             "One path or several, relative to the data folder. A path may have date placeholders such as "
-            "`{day:%Y-%m-%d}` and the wildcards `*`, `?` and `[…]`. All files that fit are read."
+            "`{day:%Y-%m-%d}`, the wildcards `*`, `?` and `[…]`, and `{type}` where the name of a file tells the type "
+            "of its events. All files that fit are read."
         ),
         examples=["{day:%Y-%m-%d}/trades.csv.gz"],
     )
@@ -269,8 +281,12 @@ class StreamDocument(Document):
         description="An event type that every event has besides its own, so that a pattern can ask for any event.",
         examples=["Trade"],
     )
-    type_attribute: str = Field(
-        description="The `string` or `int64` attribute whose value is the event's type.", examples=["symbol"]
+    type_attribute: str | None = Field(
+        default=None,
+        description="The `string` or `int64` attribute whose value is the event's type. Without it the type is what "
+        "stands for `{type}` in the path of the event's file, or else all events have the `base_type`; an attribute "
+        "`event_type` is added that holds it.",
+        examples=["symbol"],
     )
     types: list[str] | None = Field(
         default=None,
@@ -405,12 +421,14 @@ def _schema_of(document: StreamDocument, make: Callable[..., Schema]) -> Schema:
         with _at("key", index):
             if name in document.derived:
                 raise InputError(f"key {name!r} is a derived attribute; a key is made of attributes that are read")
-            _known(name, [*document.attributes, TIMESTAMP], "key")
-    with _at("type_attribute"):
-        _known(document.type_attribute, list(document.attributes), "type_attribute")
-        if attributes[document.type_attribute] not in (ValueType.STRING, ValueType.INT64):
-            kind = attributes[document.type_attribute].value
-            raise InputError(f"type_attribute {document.type_attribute!r} must be string or int64, not {kind}")
+            added = [] if document.type_attribute else [EVENT_TYPE]
+            _known(name, [*document.attributes, TIMESTAMP, *added], "key")
+    type_attribute = document.type_attribute
+    if type_attribute is None:
+        attributes = {EVENT_TYPE: ValueType.STRING, **attributes}
+        type_attribute = EVENT_TYPE
+    else:
+        _check_type_attribute(document, type_attribute, attributes)
     with _at("timezone"):
         check_timezone(document.timezone)
     source, quality = _source_of(document), _quality_of(document, attributes)
@@ -418,7 +436,7 @@ def _schema_of(document: StreamDocument, make: Callable[..., Schema]) -> Schema:
         return make(
             name=document.name,
             base_type=document.base_type,
-            type_attribute=document.type_attribute,
+            type_attribute=type_attribute,
             attributes=attributes,
             types=None if document.types is None else tuple(document.types),
             key=tuple(document.key),
@@ -433,6 +451,44 @@ def _schema_of(document: StreamDocument, make: Callable[..., Schema]) -> Schema:
                 if settings.was
             },
         )
+
+
+def _check_type_attribute(document: StreamDocument, name: str, attributes: Mapping[str, ValueType]) -> None:
+    with _at("type_attribute"):
+        _known(name, list(document.attributes), "type_attribute")
+        if attributes[name] not in (ValueType.STRING, ValueType.INT64):
+            raise InputError(f"type_attribute {name!r} must be string or int64, not {attributes[name].value}")
+    for index, path in enumerate(document.source.path):
+        if "{type}" in path:
+            with _at("source", "path", index):
+                raise InputError(
+                    f"path {path!r} tells the event type, and so does type_attribute; leave one of them out"
+                )
+
+
+def _column_of_type(document: StreamDocument, paths: Sequence[PathTemplate]) -> dict[str, str]:
+    """The attribute `event_type` with what stands for its column, where the files have no column of the type."""
+    if document.type_attribute is not None:
+        return {}
+    for name in (*document.attributes, *document.derived):
+        if name.lower() == EVENT_TYPE:
+            with _at("derived" if name in document.derived else "attributes", name):
+                raise InputError(
+                    f"attribute {name!r} has the name that is added where there is no type_attribute; write "
+                    f"`type_attribute: {name}` if it holds the types, else give it another name"
+                )
+    telling = [path for path in paths if path.names_type]
+    if telling and len(telling) < len(paths):
+        with _at("source", "path"):
+            raise InputError("the types are told by {type} in some of the paths; write it in all of them")
+    if telling:
+        return {EVENT_TYPE: TYPE_OF_FILE}
+    if document.base_type is None:
+        raise InputError(
+            "no setting says what the types of the events are: give type_attribute, the attribute that holds the type; "
+            "or write {type} in source.path where the names of files tell it; or give base_type, the one type of all"
+        )
+    return {EVENT_TYPE: type_of_all(document.base_type)}
 
 
 def _known(name: str, choices: list[str], what: str) -> None:
@@ -453,7 +509,10 @@ def _source_of(document: StreamDocument) -> SourceLayout:
             paths=paths,
             timestamp_column=document.timestamp.column,
             timestamp_format=document.timestamp.format,
-            columns={name: settings.column or name for name, settings in document.attributes.items()},
+            columns={
+                **_column_of_type(document, paths),
+                **{name: settings.column or name for name, settings in document.attributes.items()},
+            },
             header=document.source.header,
             names=tuple(document.source.columns),
             delimiter=document.source.delimiter,

@@ -11,7 +11,7 @@ from warnings import warn
 
 import numpy as np
 
-from cep_pipeline.errors import InputError
+from cep_pipeline.errors import InputError, PatternError
 from cep_pipeline.events.schema import StreamSchema
 from cep_pipeline.language.checks import check_condition, check_return_item, check_strategy, check_structure
 from cep_pipeline.language.conditions import INT64_MAX, ConditionParser
@@ -64,7 +64,8 @@ def parse_patterns(
     Raises
     ------
     PatternError
-        The first thing that is wrong with the text, with its place.
+        The text is wrong: the first error with its place, and in `others` those that follow. A statement is read on
+        behind a wrong part of its WHERE; another error ends it, and the next statement is read.
     InputError
         Parameters that are no collections of numbers, strings and bools.
 
@@ -91,17 +92,38 @@ def parse_patterns(
     cursor = Cursor(SourceText(text, source))
     patterns: list[Pattern] = []
     names: set[str] = set()
+    errors: list[PatternError] = []
+    number = 0
     while True:
         while cursor.accept_symbol(";"):
             pass
         if cursor.current.kind is Kind.END:
-            return patterns
-        statement = _Statement(cursor, schema, parameters, len(patterns) + 1, names)
-        pattern = statement.parse()
+            break
+        number += 1
+        start = cursor.index
+        statement = _Statement(cursor, schema, parameters, number, names)
+        try:
+            pattern = statement.parse()
+        except PatternError as error:
+            errors += [*statement.errors, error]
+            cursor.skip_statement(start)
+            continue
+        finally:
+            names.add(statement.name)
         for warning in statement.scope.warnings:
             warn(warning, stacklevel=2)
-        names.add(pattern.name)
         patterns.append(pattern)
+    if errors:
+        first, *others = errors
+        raise PatternError(
+            first.message,
+            source=first.source,
+            line=first.line,
+            column=first.column,
+            excerpt=first.excerpt,
+            others=others,
+        )
+    return patterns
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,10 +150,14 @@ class _Statement:
         self.conditions = ConditionParser(cursor, self.scope)
         self.number = number
         self.names = names
+        self.name = f"pattern_{number}"
+        self.errors: list[PatternError] = []
 
     def parse(self) -> Pattern:
+        """Read the statement; the last of its errors is raised, those before it are in `errors`."""
         start = self.cursor.current
         name, named = self._name()
+        self.name = name
         self.cursor.expect_word("PATTERN")
         structure = StructureParser(self.cursor, self.scope, self.schema).structure()
         check_structure(structure, self.scope, start.span)
@@ -144,6 +170,8 @@ class _Statement:
         consume = self._choice("CONSUME", Consume, Consume.NONE)
         returns = self._returns()
         self._end()
+        if self.errors:
+            raise self.errors.pop()
         pattern = Pattern(
             name=name,
             structure=structure,
@@ -197,11 +225,26 @@ class _Statement:
             if self.cursor.accept_symbol("("):
                 self._strategy_variables()
             self.cursor.expect_symbol("{", "; a strategy is followed by its condition in { }")
-        condition = self.conditions.condition()
+        condition = self._condition()
         if span is not None:
             self.cursor.expect_symbol("}")
+        if condition is None:
+            return _Where()
         check_condition(condition, structure, self.scope)
         return _Where(condition, strategy, span or NOWHERE)
+
+    def _condition(self) -> Condition | None:
+        """Read the condition; None where a part of it is wrong. Then it is read on behind the next AND."""
+        start = self.cursor.index
+        while True:
+            try:
+                condition = ConditionParser(self.cursor, self.scope).condition()
+            except PatternError as error:
+                self.errors.append(error)
+                if not self.cursor.skip_conjunct(start, _CLAUSE_ORDER):
+                    return None
+            else:
+                return None if self.errors else condition
 
     def _strategy(self) -> tuple[Strategy, Span | None]:
         """Read the strategy's name, written with `_` or `-`, if one stands here."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import Enum
 
@@ -171,6 +172,46 @@ class Cursor:
         token = self.current
         self._index = min(self._index + 1, len(self._tokens) - 1)
         return token
+
+    @property
+    def index(self) -> int:
+        """The number of tokens before the current one."""
+        return self._index
+
+    def depth_since(self, index: int) -> int:
+        """Brackets that were opened from a token on and are still open at the current one."""
+        passed = [token.text for token in self._tokens[index : self._index] if token.kind is Kind.SYMBOL]
+        return sum((text in "([{") - (text in ")]}") for text in passed)
+
+    def skip_statement(self, start: int) -> None:
+        """Go on to the end of the statement that begins at a token, or to the next one where no `;` stands between."""
+        if self._index > start and self.previous.text == ";":
+            return
+        while self.current.kind is not Kind.END and not self.at_symbol(";"):
+            begins = self.at_word("NAME") and self.ahead(2).word == "PATTERN"
+            if begins and self._index > start:
+                return
+            self.advance()
+
+    def skip_conjunct(self, start: int, ends: Sequence[str]) -> bool:
+        """Go on behind the next AND of a condition that begins at a token; False where there is none before its end.
+
+        The condition ends at `;`, at a bracket that it did not open, and at one of the words `ends`.
+        """
+        depth, between = self.depth_since(start), 0
+        while self.current.kind is not Kind.END and not self.at_symbol(";"):
+            depth += self.at_symbol("(", "[", "{") - self.at_symbol(")", "]", "}")
+            named = self.previous.text == "."
+            if depth < 0 or (self.at_word(*ends) and not named):
+                return False
+            between += self.at_word("BETWEEN") and not named
+            if depth == 0 and self.at_word("AND") and not named:
+                if not between:
+                    self.advance()
+                    return True
+                between -= 1
+            self.advance()
+        return False
 
     def at_symbol(self, *symbols: str) -> bool:
         return self.current.kind is Kind.SYMBOL and self.current.text in symbols

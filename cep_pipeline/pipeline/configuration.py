@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import inspect
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from hashlib import sha256
 from pathlib import Path
@@ -14,7 +14,7 @@ import yaml
 from pydantic import ConfigDict, Field, field_validator
 
 from cep_pipeline.documents import Document, checked, line_at, load_document, one_of
-from cep_pipeline.errors import InputError
+from cep_pipeline.errors import CepError, InputError
 from cep_pipeline.guarded import MOST_DIGITS, read_text
 from cep_pipeline.storage import keep_free, reach_object_stores
 
@@ -802,15 +802,8 @@ class Configuration:
         InputError, PatternError
             An unknown stream, a faulty schema or pattern file.
         """
-        from cep_pipeline.events.schema import StreamSchema
-
         settings = self.stream_settings(name)
-        schema = StreamSchema.load(self.folder / settings.schema_file)
-        if schema.name != name:
-            raise InputError(
-                f"{self.folder / settings.schema_file}: the schema is named {schema.name!r}, but {self.path} lists it "
-                f"as {name!r}; use one name, for it is the namespace of the stream's tables"
-            )
+        schema = self._schema(name)
         sets = tuple(
             self._pattern_set(key, value, schema, settings.adaptation, ("streams", name, "pattern_sets", key))
             for key, value in settings.pattern_sets.items()
@@ -820,6 +813,36 @@ class Configuration:
         statistics = self.settings.statistics.model_copy(update=own)
         log = Path(_resolved(self.folder, self.settings.log.folder)) if self.settings.log.folder else None
         return Stream(name, schema, folder, sets, statistics, self.settings.alerts.match_band, log)
+
+    def faults(self, streams: Iterable[str]) -> Iterator[tuple[str, CepError]]:
+        """Yield the streams whose schema, or one of whose pattern sets, is wrong, each with the error of a file."""
+        from cep_pipeline.pipeline.plans import check_runnable
+
+        for name in streams:
+            settings = self.stream_settings(name)
+            try:
+                schema = self._schema(name)
+            except CepError as error:
+                yield name, error
+                continue
+            for key, value in settings.pattern_sets.items():
+                try:
+                    place = ("streams", name, "pattern_sets", key)
+                    check_runnable([self._pattern_set(key, value, schema, settings.adaptation, place)])
+                except CepError as error:
+                    yield name, error
+
+    def _schema(self, name: str) -> StreamSchema:
+        from cep_pipeline.events.schema import StreamSchema
+
+        file = self.folder / self.stream_settings(name).schema_file
+        schema = StreamSchema.load(file)
+        if schema.name != name:
+            raise InputError(
+                f"{file}: the schema is named {schema.name!r}, but {self.path} lists it as {name!r}; use one name, for "
+                "it is the namespace of the stream's tables"
+            )
+        return schema
 
     def _pattern_set(
         self,

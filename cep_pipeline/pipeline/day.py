@@ -224,13 +224,16 @@ def detect_ahead(works: Sequence[DayWork]) -> None:
     if len(works) < 2:
         return
     first, last = works[0], works[-1]
-    for pattern_set in first.pattern_sets:
+    for pattern_set in last.pattern_sets:
         record = current_plan(first, pattern_set)
-        if record is None or not independent_days(pattern_set):
+        of_set = [work for work in works if pattern_set in work.pattern_sets]
+        if record is None or not independent_days(pattern_set) or len(of_set) < 2:
             continue
-        with first.observer.step(f"{_span(works)}: detect {pattern_set.name}") as progress:
-            found = detect_days(first.session(), works, pattern_set, record, progress, end_of_stream=last.end_of_stream)
-        for work, detected in zip(works, found, strict=True):
+        with first.observer.step(f"{_span(of_set)}: detect {pattern_set.name}") as progress:
+            found = detect_days(
+                first.session(), of_set, pattern_set, record, progress, end_of_stream=last.end_of_stream
+            )
+        for work, detected in zip(of_set, found, strict=True):
             work.detected[pattern_set.name] = detected
 
 

@@ -295,7 +295,8 @@ class PipelineRun:
         tables = self.tables.with_drafts(Drafts())
         finished: set[date] = set()
         with kept_log(self.stream.log_folder, self.stream.name, self.run_id), ExitStack() as stack:
-            works = [self._work(day, tables, scratch, stack) for day in batch]
+            sets = self._sets_of_days(batch, stale, published)
+            works = [self._work(day, sets[day], tables, scratch, stack) for day in batch]
             try:
                 for work in works:
                     record_run(work, "running")
@@ -320,7 +321,30 @@ class PipelineRun:
                 raise
         return [DayOutcome.of(work) for work in works]
 
-    def _work(self, day: date, tables: StreamTables, scratch: str, stack: ExitStack) -> DayWork:
+    def _sets_of_days(
+        self, batch: Sequence[date], stale: Mapping[date, Sequence[StaleDay]], published: set[date]
+    ) -> dict[date, tuple[PatternSet, ...]]:
+        """Return the pattern sets to detect on each day: those that are stale, where the events stay as they are.
+
+        A set that is done on a day is also done on the later days of the batch, since its matches may go on there.
+        """
+        found: dict[date, tuple[PatternSet, ...]] = {}
+        wanted: set[str] = set()
+        for day in batch:
+            items = stale.get(day, ())
+            as_it_is = day in published and items and not self.redo and all(item.step == "detect" for item in items)
+            wanted |= {str(item.pattern_set) for item in items} if as_it_is else {one.name for one in self.pattern_sets}
+            found[day] = tuple(one for one in self.pattern_sets if one.name in wanted)
+        return found
+
+    def _work(
+        self,
+        day: date,
+        pattern_sets: tuple[PatternSet, ...],
+        tables: StreamTables,
+        scratch: str,
+        stack: ExitStack,
+    ) -> DayWork:
         """Take the lease of a day, for as long as the batch is worked on."""
         return DayWork(
             self.stream,
@@ -329,7 +353,7 @@ class PipelineRun:
             day,
             self.run_id,
             stack.enter_context(self.tables.day_lease(day, run_id=self.run_id)),
-            tuple(self.pattern_sets),
+            pattern_sets,
             day == self._last_day,
             self.session,
             self.observer,
@@ -379,9 +403,9 @@ class PipelineRun:
             raise InputError(
                 f"stream {self.stream.name!r}, day {work.day}: no events are published; run --steps ingest"
             )
-        more = bool(self.pattern_sets and self.steps - {"ingest"})
+        more = bool(work.pattern_sets and self.steps - {"ingest"})
         for given, steps in groupby((step for step in STEPS if step.given != "days"), key=lambda step: step.given):
-            parts = [work] if given == "day" else [work.of_pattern_set(one) for one in self.pattern_sets]
+            parts = [work] if given == "day" else [work.of_pattern_set(one) for one in work.pattern_sets]
             for part, step in product(parts, list(steps)):
                 if step is PUBLISH or (more and (step.option in self.steps or step.needed(part))):
                     do_step(step, [part])

@@ -42,7 +42,8 @@ def days_with_files(stream: Stream) -> list[date]:
     for period in periods:
         if period.first is None or period.last is None:
             raise InputError(
-                f"stream {stream.name!r}: the names of its files do not tell their days; say which: --day YYYY-MM-DD"
+                f"stream {stream.name!r}: the names of its files do not tell their days; say which: "
+                "--day YYYY-MM-DD, or --from and --to"
             )
         days.update(days_between(period.first, period.last))
     return sorted(days)
@@ -65,7 +66,8 @@ def days_without_files(stream: Stream, tables: StreamTables, days: Iterable[date
     there = set(days)
     return [
         f"{record.day} is published, and {', '.join(file.name for file in record.fingerprint.raw_files)} is no longer "
-        f"in {stream.data}: the day is left as it is; `cep run --day {record.day}` publishes it anew as on_missing says"
+        f"in {stream.data}: the day is left as it is; `cep run --stream {stream.name} --day {record.day}` "
+        "publishes it anew as on_missing says"
         for record in tables.days()
         if record.day not in there and record.fingerprint.raw_files
     ]

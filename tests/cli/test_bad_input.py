@@ -227,7 +227,8 @@ OVER_FILES = ("--patterns", "all.sase", "--schema", "ticks.yaml", "--out", "foun
     ("arguments", "words"),
     [
         (("--events", "raw/2024-03-09.csv"), ("raw/2024-03-09.csv", "no such file")),
-        (("--events", "raw"), ("raw", "no such file")),
+        (("--events", "."), ("no file of the stream", "its files are named *.csv")),
+        (("--events", "raw/*.txt"), ("raw/*.txt", "no file fits this pattern")),
         (("--mechanism", "quantum"), ("'quantum'", "fused")),
         (("--output", "short"), ("'short'", "verbose")),
         (("--param", "tech"), ("--param 'tech'", "name=value")),

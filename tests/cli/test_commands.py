@@ -103,7 +103,7 @@ def test_matches_are_shown_counted_and_written(project: Project) -> None:
 
 def test_a_question_without_matches_is_answered(project: Project) -> None:
     done = cep("matches", "--day", "2024-03-01", folder=project.folder)
-    assert (done.code, done.output) == (0, "no matches; `cep status` shows which days are published\n")
+    assert (done.code, done.output) == (0, "no matches; `cep status --stream ticks` shows which days are published\n")
 
 
 def test_status_shows_days_plan_runs_and_what_is_stale(project: Project) -> None:
@@ -112,11 +112,11 @@ def test_status_shows_days_plan_runs_and_what_is_stale(project: Project) -> None
     for record in project.tables().days():
         assert f"│ {record.day} │ {record.events:>6} │" in done.output
     assert "plan of all: version 1" in done.output and "succeeded" in done.output
-    assert "cep run --stale" not in done.output
+    assert "--stale" not in done.output
     project.write_day(MONDAY, ["00:00:00,A,1"])
     with project.tables().day_lease(DAYS[2], run_id="running"):
         stale = cep("status", "--runs", "0", folder=project.folder)
-    assert "1 stale day; `cep run --stale` redoes them" in stale.output
+    assert "1 stale day; `cep run --stream ticks --stale` redoes them" in stale.output
     assert "2024-03-04.csv" in line_with(stale.output, "2024-03-04")
     assert "held: ticks day:2024-03-06 by run running" in stale.output
     assert "succeeded" not in stale.output

@@ -42,6 +42,17 @@ WRONG = f"{HOSTILE} no such thing"
 NO_UTF8 = f"no utf-8/{DAYS[0]} {FILE.partition('/')[2]}\udcff.csv"
 
 CALLS: dict[str, list[tuple[str, ...]]] = {
+    "init": [
+        (f"made {FILE}", "--data", f"raw/{DAYS[0]} {FILE}.csv", "--timezone", "UTC"),
+        (WRONG, "--data", WRONG),
+    ],
+    "stream": [
+        ("infer", f"raw/{DAYS[0]} {FILE}.csv", "--timezone", "UTC"),
+        ("infer", f"raw/{DAYS[0]} {FILE}.csv", "--timezone", WRONG),
+        ("infer", f"raw/{DAYS[0]} {FILE}.csv", "--timezone", "UTC", "--type", WRONG),
+    ],
+    "preview": [(), (f"raw/{DAYS[0]} {FILE}.csv", "--schema", "s.yaml", "--json"), (WRONG, "--schema", "s.yaml")],
+    "check": [(), ("wrong.sase", "--schema", "s.yaml"), ("wrong.sase", "--schema", "s.yaml", "--json")],
     "run": [
         ("--master", "local[2]", "--run-id", "run [/b] two", "--redo"),
         ("--stream", WRONG),

@@ -97,3 +97,45 @@ def test_what_cannot_be_read_is_refused_before_anything_is(tmp_path: Path) -> No
     nulls = whole.set_column(whole.column_names.index("seq"), "seq", pa.array([None] * 10, pa.int64()))
     with pytest.raises(InputError, match=r"0\.parquet: 10 of 10 rows have no 'seq'"):
         stream_events(SCHEMA, written(tmp_path, nulls))
+
+
+def load(folder: Path, schema: str, *files: str) -> pa.Table:
+    (folder / "s.yaml").write_text(
+        f"{{name: air, timestamp: {{column: time, format: epoch_us}}, base_type: Reading, {schema}}}"
+    )
+    loaded = load_events(StreamSchema.load(folder / "s.yaml"), [folder / name for name in files])
+    assert loaded.rejected == 0
+    return loaded.events.combine_chunks()
+
+
+def test_the_type_is_a_column_or_the_name_of_the_file_or_the_same_for_all(tmp_path: Path) -> None:
+    (tmp_path / "all.csv").write_text("time,event_type,x\n1,north,1\n2,south,2\n2,north,3\n4,south,4\n")
+    (tmp_path / "air-north.csv").write_text("time,x\n1,1\n2,3\n")
+    (tmp_path / "air-south.csv").write_text("time,x\n2,2\n4,4\n")
+    derived = "derived: {rise: {diff: {of: x}}}, key: [event_type, timestamp]"
+    written_out = load(
+        tmp_path,
+        "type_attribute: event_type, attributes: {event_type: string, x: int64}, "
+        f"{derived}, source: {{format: csv, path: all.csv}}",
+        "all.csv",
+    )
+    by_name = load(
+        tmp_path,
+        f"attributes: {{x: int64}}, {derived}, source: {{format: csv, path: 'air-{{type}}.csv'}}",
+        "air-north.csv",
+        "air-south.csv",
+    )
+    columns = ["timestamp", "event_type", "x", "rise"]
+    rows = sorted(written_out.select(columns).to_pylist(), key=lambda row: (row["timestamp"], row["event_type"]))
+    assert by_name.select(columns).to_pylist() == rows
+    assert [row["rise"] for row in rows] == [None, 2, None, 2]
+
+    alike = load(tmp_path, "attributes: {x: int64}, source: {format: csv, path: all.csv}", "all.csv")
+    assert set(alike["event_type"].to_pylist()) == {"Reading"}
+    assert alike["x"].to_pylist() == [1, 2, 3, 4]
+
+
+def test_a_file_whose_name_does_not_tell_its_type_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "readings.csv").write_text("time,x\n1,1\n")
+    with pytest.raises(InputError, match=r"readings\.csv: the name of the file does not tell the event type"):
+        load(tmp_path, "attributes: {x: int64}, source: {format: csv, path: 'air-{type}.csv'}", "readings.csv")

@@ -74,3 +74,26 @@ def test_periods_of_the_files_that_are_there(tmp_path: Path) -> None:
         Period(date(2014, 8, 4), date(2014, 8, 4)),
     ]
     assert periods_of([PathTemplate("note?.csv")], str(tmp_path)) == [UNBOUNDED]
+
+
+@pytest.mark.parametrize(
+    ("template", "path", "event_type"),
+    [
+        ("AarhusPollutionData{type}.csv", "/data/AarhusPollutionData158324.csv", "158324"),
+        ("{day:%Y-%m-%d}/{type}.csv.gz", "2014-08-03/north.csv.gz", "north"),
+        ("{type}/{day:%Y/%m}/part-*.csv", "/raw/north/2014/08/part-3.csv", "north"),
+        ("{type}/{day:%Y-%m}.csv", "2014-08.csv", None),
+        ("{type}.csv", "north.txt", None),
+    ],
+)
+def test_the_name_of_a_file_tells_the_type(template: str, path: str, event_type: str | None) -> None:
+    assert PathTemplate(template).type_in(path) == event_type
+
+
+def test_files_of_all_types_are_found(tmp_path: Path) -> None:
+    for name in ("north-2014-08-03.csv", "south-2014-08-03.csv", "south-2014-08-04.csv"):
+        (tmp_path / name).write_text("x")
+    template = PathTemplate("{type}-{day:%Y-%m-%d}.csv")
+    files, _ = files_of_day([template], str(tmp_path), DAY)
+    assert [file.name for file in files] == ["north-2014-08-03.csv", "south-2014-08-03.csv"]
+    assert periods_of([template], str(tmp_path)) == [Period(DAY, DAY), Period(date(2014, 8, 4), date(2014, 8, 4))]

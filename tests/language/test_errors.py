@@ -300,3 +300,39 @@ def test_a_conjunct_that_constrains_no_clause_is_worth_a_warning(
         assert message.startswith("<pattern>:1:")
         assert "^" in message
     assert all(not conjunct.variables >= {"b", "c"} for clause in pattern.clauses for conjunct in clause.conjuncts)
+
+
+MANY_FAULTS = """\
+NAME good PATTERN SEQ(A a, B b) WHERE a.x < b.x WITHIN 1 day;
+NAME conditions PATTERN SEQ(A a, B b)
+WHERE a.prise < b.x AND (a.x > 1 OR b.ex > 2) AND a.x BETWEEN 1 AND 2 AND a.x = 'one' WITHIN 1 fortnight RETURN a.no;
+NAME good PATTERN A a WITHIN 1 day;
+PATTERN SEQ(A a, B a) WHERE c.x > 1 WITHIN 1 day
+NAME follows PATTERN A a WHERE a.sizes > 1 WITHIN 1 day
+"""
+
+
+def test_all_errors_of_a_text_are_told_at_once() -> None:
+    with pytest.raises(PatternError) as caught:
+        parse_patterns(MANY_FAULTS, SCHEMA, source="many.sase")
+    error = caught.value
+    found = [(one.line, one.message.partition(";")[0].partition(" of type")[0]) for one in (error, *error.others)]
+    assert found == [
+        (3, "unknown attribute 'prise'"),
+        (3, "unknown attribute 'ex'"),
+        (3, "cannot compare int with string"),
+        (3, "expected a unit (us, ms, seconds, minutes, hours, days or EVENTS) but found 'fortnight'"),
+        (4, "duplicate name 'good'"),
+        (5, "duplicate variable 'a'"),
+        (6, "unknown attribute 'sizes'"),
+    ]
+    assert str(error).count("many.sase:") == 7
+    assert str(pickle.loads(pickle.dumps(error))) == str(error)
+
+
+def test_of_very_many_errors_some_are_shown_and_the_rest_counted() -> None:
+    with pytest.raises(PatternError) as caught:
+        parse_patterns("PATTERN A a WITHIN soon;" * 50, SCHEMA)
+    assert len(caught.value.others) == 49
+    assert str(caught.value).count("expected a number") == 21
+    assert str(caught.value).endswith("and 29 more errors in <pattern>")

@@ -337,3 +337,29 @@ def test_what_was_forgotten_stays_away_and_days_become_as_if_it_had_never_been(p
     project.run(warehouse="fresh").run_days(DAYS)
     assert published(tables) == published(project.tables("fresh"))
     assert tables.forget(erasure, run_id="forget").removed == {}
+
+
+def test_only_the_pattern_set_that_has_changed_is_done_again(project: Project) -> None:
+    settings = (project.folder / "pipeline.yaml").read_text()
+    both = settings.replace(
+        "      all: {file: all.sase}\n", "      all: {file: all.sase}\n      few: {file: few.sase}\n"
+    )
+    (project.folder / "pipeline.yaml").write_text(both)
+    (project.folder / "few.sase").write_text("NAME falls PATTERN SEQ(Tick a, Tick b) WHERE a.x > b.x WITHIN 1 hour")
+    project.run().run_days(DAYS)
+    before = {unit.final_day: unit for unit in project.tables().matches_days("all")}
+    (project.folder / "few.sase").write_text("NAME falls PATTERN SEQ(Tick a, Tick b) WHERE a.x > b.x WITHIN 40 minutes")
+    outcome = project.run().run_stale()
+    assert [day.day for day in outcome.days] == list(DAYS)
+    assert all(set(day.matches) == {"few"} for day in outcome.days)
+    detected = {step.name for day in outcome.days for step in day.steps if step.name.startswith("detect")}
+    assert detected == {"detect few"}
+    assert {unit.final_day: unit for unit in project.tables().matches_days("all")} == before
+    assert project.run().run_stale().days == ()
+    anew = project.run(warehouse="anew")
+    anew.run_days(DAYS)
+    assert ids(published(project.tables())["matches"]) == ids(published(project.tables("anew"))["matches"])
+    # A day that is stale for one set, before one that is stale for the other: the first set is done on both.
+    (project.folder / "all.sase").write_text(PATTERNS.replace("a.diff > 1", "a.diff > 2"))
+    assert {name for day in project.run().run_days(DAYS).days for name in day.matches} == {"all"}
+    assert project.run().run_stale().days == ()

@@ -1,0 +1,445 @@
+"""`cep stream infer`, `init`, `preview` and `check`: from files of one's own to a project, and a look before a run."""
+
+from __future__ import annotations
+
+import math
+import os
+import shlex
+import sys
+import warnings
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from datetime import date, datetime, timedelta
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+from zoneinfo import ZoneInfo
+
+import click
+import pyarrow as pa
+from rich.table import Table
+
+from cep_pipeline.cli.options import Day, align_right, configuration_options, counted, next_command, writing
+from cep_pipeline.cli.terminal import output_console, say, say_json
+from cep_pipeline.errors import InputError
+
+if TYPE_CHECKING:
+    from cep_pipeline.events.event_files import LoadedEvents
+    from cep_pipeline.events.inference import InferredSchema
+    from cep_pipeline.events.schema import StreamSchema
+    from cep_pipeline.patterns.pattern import Pattern
+    from cep_pipeline.pipeline.configuration import Configuration
+
+_inference_options = (
+    click.option("--timezone", metavar="ZONE", help="Zone of times that do not say theirs, and of the stream's days."),
+    click.option("--time", "time_column", metavar="COLUMN", help="Column with the time of an event."),
+    click.option("--type", "type_column", metavar="COLUMN", help="Column with the type of an event."),
+)
+
+
+@click.command()
+@click.argument("action", type=click.Choice(["infer"]))
+@click.argument("file", type=click.Path(path_type=Path))
+@_inference_options[0]
+@click.option("--name", metavar="NAME", help="Name of the stream; made from the name of the file if not given.")
+@_inference_options[1]
+@_inference_options[2]
+@click.option(
+    "--out", type=click.Path(path_type=Path), help="File to write, in place of printing; none is overwritten."
+)
+def stream(
+    action: str,
+    file: Path,
+    timezone: str | None,
+    name: str | None,
+    time_column: str | None,
+    type_column: str | None,
+    out: Path | None,
+) -> None:
+    """Propose a stream schema for a CSV or Parquet file.
+
+    It finds the delimiter and the header, the types of the columns, the column with the time and how it is written, and
+    a column whose values divide the events into types. What it proposes is a YAML file with comments, which
+    `cep detect --schema` takes as it is. Look at it: comments say what is doubtful.
+
+    \b
+    Examples:
+      cep stream infer readings/2025-03-04.csv --timezone Europe/Copenhagen
+      cep stream infer trades.csv.gz --timezone America/New_York --type symbol --out trades.yaml
+      cep preview trades.csv.gz --schema trades.yaml        look at what it reads
+    """
+    from cep_pipeline.events.inference import infer_schema
+
+    made = infer_schema(file, timezone=timezone, name=name, time_column=time_column, type_column=type_column)
+    if out is None:
+        say(made.text, nl=False)
+        return
+    _write_new(out, made.text)
+    say(f"{out} is written; look at what it reads: {next_command('preview', file, schema=out)}")
+
+
+@click.command()
+@click.argument("folder", type=click.Path(path_type=Path))
+@click.option(
+    "--data",
+    type=click.Path(path_type=Path),
+    help="Raw file of the stream, CSV or Parquet; its schema is inferred. Without it a small example is made.",
+)
+@_inference_options[0]
+@_inference_options[1]
+@_inference_options[2]
+def init(
+    folder: Path, data: Path | None, timezone: str | None, time_column: str | None, type_column: str | None
+) -> None:
+    """Make a project folder: pipeline.yaml, a stream schema and a first pattern, all with comments.
+
+    Files that are there already are not overwritten. With --data the project is about the stream of that file, as
+    `cep stream infer` proposes it. Without it, it is about two days of readings in cold rooms, which are made too.
+
+    \b
+    Examples:
+      cep init demo                                              a project to play with
+      cep init project --data readings/2025-03-04.csv --timezone Europe/Copenhagen
+    """
+    from cep_pipeline.events.inference import infer_schema
+
+    name = None
+    names = ("pipeline.yaml", "streams", "patterns")
+    if there := [name for name in names if (folder / name).exists()]:
+        raise InputError(f"{folder}: {there[0]} is there already, and nothing is overwritten; name another folder")
+    if data is None:
+        if (folder / "data").exists():
+            raise InputError(f"{folder}: data is there already, and nothing is overwritten; give its file with --data")
+        data, timezone, name = _example_days(folder / "data"), timezone or "Europe/Copenhagen", "cold_rooms"
+    made = infer_schema(data, name=name, timezone=timezone, time_column=time_column, type_column=type_column)
+    root = data.absolute().parents[made.path.count("/")]
+    root_text = os.path.relpath(root, folder)
+    stream_file = folder / "streams" / f"{made.name}.yaml"
+    pattern_file = folder / "patterns" / f"{made.name}.sase"
+    _write_new(stream_file, made.text)
+    _write_new(pattern_file, _first_pattern(made))
+    _write_new(folder / "pipeline.yaml", _pipeline_text(made, root_text))
+    for path in (folder / "pipeline.yaml", stream_file, pattern_file):
+        say(f"made {path}")
+    days = {} if made.dated else {"from": made.days[0], "to": made.days[1]}
+    say(f"next:\n  {shlex.join(['cd', str(folder)])}\n  cep check\n  {next_command('run', **days)}\n  cep matches")
+
+
+def _write_new(path: Path, text: str) -> None:
+    """Write a file that is not there yet, and its folder."""
+    if path.exists():
+        raise InputError(f"{path} is there already, and nothing is overwritten; name another file")
+    with writing(path):
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text, encoding="utf-8")
+
+
+def _example_days(folder: Path) -> Path:
+    """Write two days of readings of cold rooms; one door stands open for half an hour."""
+    for day in (datetime(2025, 3, 3), datetime(2025, 3, 4)):
+        rows = ["time,room,temperature,door"]
+        for minute in range(0, 24 * 60, 5):
+            for room in range(1, 5):
+                is_open = day.day == 4 and room == 3 and 600 <= minute < 640
+                degrees = -18 + math.sin(minute / 200 + room) + ((minute - 595) / 10 if is_open else 0)
+                time = f"{day + timedelta(minutes=minute):%Y-%m-%d %H:%M}"
+                rows.append(f"{time},room-{room},{degrees:.1f},{'open' if is_open else 'closed'}")
+        path = folder / f"{day:%Y-%m-%d}.csv"
+        _write_new(path, "\n".join(rows) + "\n")
+    return path
+
+
+def _first_pattern(made: InferredSchema) -> str:
+    """The text of a first pattern over a stream: three events of one type, of which a number rises."""
+    from cep_pipeline.language.formatter import format_window
+    from cep_pipeline.patterns.pattern import Window
+
+    window = format_window(Window(time_us=max(made.gap_us * 3, 1)))
+    same = [f"[{made.type_column}]"] if made.type_column else []
+    number = made.numbers[0] if made.numbers else None
+    rises = [f"second.{number} > first.{number}", f"third.{number} > second.{number}"] if number else []
+    where = f"WHERE {' AND '.join([*same, *rises])}\n" if same or rises else ""
+    returns = f"RETURN first.{number} AS low, third.{number} AS high" if number else ""
+    agree = (
+        f"-- [{made.type_column}] says that the three are of one {made.type_column}. " if made.type_column else "-- "
+    )
+    return (
+        "-- A pattern file: statements, with ; between them. `cep help language` explains the language.\n"
+        "-- SEQ is an order in time: the three events come one after the other, maybe with others between them.\n"
+        f"{agree}WITHIN is the longest time from the first to the last.\n"
+        "NAME rising\n"
+        f"PATTERN SEQ({made.base_type} first, {made.base_type} second, {made.base_type} third)\n"
+        f"{where}WITHIN {window}\n{returns}".rstrip()
+        + "\n"
+    )
+
+
+def _pipeline_text(made: InferredSchema, root: str) -> str:
+    from cep_pipeline.events.inference import yaml_scalar
+
+    return f"""\
+# What the commands of this project work on; paths are relative to this file.
+streams:
+  {made.name}:
+    schema: streams/{made.name}.yaml   # what the raw files look like
+    data: {yaml_scalar(root)}   # the folder of the raw files
+    pattern_sets:
+      first: {{file: patterns/{made.name}.sase}}   # more sets, or more patterns in the file, as you like
+
+warehouse: {{location: warehouse}}   # the tables: a folder, or the address of an object store
+statistics: {{window: 1 hour}}   # rates are measured over so much time; plans follow them
+limits: {{max_matches: 1000000}}   # of each pattern on each day: one that finds more is stopped, the others go on
+"""
+
+
+# -- preview ----------------------------------------------------------------------------------------------------------
+
+TYPES_SHOWN = 20
+ATTRIBUTES_SHOWN = 10
+
+
+@click.command()
+@click.argument("files", nargs=-1, type=click.Path(path_type=Path))
+@click.option(
+    "--schema", type=click.Path(path_type=Path), help="Stream schema (YAML), where there is no pipeline.yaml."
+)
+@configuration_options
+@click.option("--day", type=Day(), help="A day of the configured stream, in place of files; the first if not given.")
+@click.option("--rows", type=click.IntRange(min=0), default=10, show_default=True, help="Events to show.")
+@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+def preview(
+    files: tuple[Path, ...],
+    schema: Path | None,
+    config: Path,
+    stream: str | None,
+    day: date | None,
+    rows: int,
+    as_json: bool,
+) -> None:
+    """Read raw files by a stream schema and show what comes of them; nothing is published.
+
+    It shows the event types with their numbers, the first events in the time zone of the stream with their derived
+    attributes, and the first rejected rows with their reasons.
+
+    \b
+    Examples:
+      cep preview readings/2025-03-04.csv --schema cold_rooms.yaml
+      cep preview --stream cold_rooms                     the first day of the stream that has files
+      cep preview --stream cold_rooms --day 2025-03-04
+    """
+    from cep_pipeline.cli.sources import event_paths
+    from cep_pipeline.events.event_files import load_events
+
+    read, paths = _asked_files(files, schema, config, stream, day)
+    loaded = load_events(read, event_paths(paths, read))
+    shown = _shown_events(loaded.events, read, rows)
+    counts = sorted(_counts(loaded.events, read).items(), key=lambda one: (-one[1], one[0]))
+    if as_json:
+        say_json(
+            {
+                "stream": read.name,
+                "files": list(map(str, paths)),
+                "events": loaded.events.num_rows,
+                "rejected": loaded.rejected,
+                "types": dict(counts),
+                "first": shown,
+                "rejected_rows": [
+                    {"file": file, "line": row.line, "reason": row.reason, "row": row.raw}
+                    for file, row in loaded.examples
+                ],
+                "notes": list(loaded.notes),
+            }
+        )
+        return
+    _print_preview(read, loaded, counts, shown)
+
+
+def _asked_files(
+    files: Sequence[Path], schema: Path | None, config: Path, stream: str | None, day: date | None
+) -> tuple[StreamSchema, list[Path]]:
+    from cep_pipeline.events.raw_files import files_of_day
+    from cep_pipeline.events.schema import StreamSchema
+    from cep_pipeline.pipeline.configuration import Configuration
+    from cep_pipeline.pipeline.stream_days import days_with_files
+
+    if schema is not None:
+        if not files:
+            raise InputError("--schema says how files are read: name the files too")
+        return StreamSchema.load(schema), list(files)
+    configuration = Configuration.load(config)
+    opened = configuration.stream(stream or configuration.stream_names()[0])
+    if files:
+        return opened.schema, list(files)
+    chosen = day or days_with_files(opened)[0]
+    assert opened.schema.source is not None
+    found, missing = files_of_day(opened.schema.source.paths, opened.data, chosen)
+    if not found:
+        raise InputError(f"{opened.data}: there is no file of {chosen}: {', '.join(missing)}")
+    return opened.schema, [Path(file.path) for file in found]
+
+
+def _counts(events: pa.Table, schema: StreamSchema) -> dict[str, int]:
+    import pyarrow.compute as pc
+
+    return {
+        str(one["values"]): one["counts"] for one in pc.value_counts(events.column(schema.type_attribute)).to_pylist()
+    }
+
+
+def _shown_events(events: pa.Table, schema: StreamSchema, rows: int) -> list[dict[str, Any]]:
+    """The first events, with their times in the zone of the stream."""
+    zone = ZoneInfo(schema.timezone)
+    first = events.slice(0, rows).drop_columns(["seq"]).to_pylist()
+    return [{**row, "timestamp": row["timestamp"].astimezone(zone).isoformat(sep=" ")} for row in first]
+
+
+def _print_preview(
+    schema: StreamSchema, loaded: LoadedEvents, counts: Sequence[tuple[str, int]], shown: Sequence[dict[str, Any]]
+) -> None:
+    console = output_console()
+    console.print(
+        f"stream {schema.name}: {counted(loaded.events.num_rows, 'event')}, {loaded.rejected:,} rows rejected"
+    )
+    for note in loaded.notes:
+        console.print(f"note: {note}", highlight=False)
+    if counts:
+        types = Table("type", "events", title="event types")
+        align_right(types.columns[1:])
+        for name, number in counts[:TYPES_SHOWN]:
+            types.add_row(name, f"{number:,}")
+        if len(counts) > TYPES_SHOWN:
+            types.caption = f"and {len(counts) - TYPES_SHOWN:,} types more"
+        console.print(types)
+    if shown:
+        names = list(shown[0])[: ATTRIBUTES_SHOWN + 1]
+        first = Table(*names, title=f"the first events (times of {schema.timezone})")
+        for row in shown:
+            first.add_row(*("" if row[name] is None else str(row[name]) for name in names))
+        if more := list(shown[0])[len(names) :]:
+            first.caption = f"and {', '.join(more)}"
+        console.print(first)
+    if loaded.examples:
+        rejected = Table("file", "line", "reason", "row", title="rejected rows")
+        for file, bad in loaded.examples:
+            rejected.add_row(file, str(bad.line), bad.reason, bad.raw)
+        console.print(rejected)
+
+
+# -- check ------------------------------------------------------------------------------------------------------------
+
+
+@click.command()
+@click.argument("patterns", nargs=-1, type=click.Path(path_type=Path))
+@click.option("--schema", type=click.Path(path_type=Path), help="Stream schema of pattern files without a project.")
+@configuration_options
+@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+def check(patterns: tuple[Path, ...], schema: Path | None, config: Path, stream: str | None, as_json: bool) -> None:
+    """Check the configuration, the stream schemas and the patterns, without data, and tell all errors at once.
+
+    Where days of a stream are published, types and texts that patterns name and that no event of the last day has are
+    told as warnings, with what there is. The exit code is 2 where there is an error. With --schema, pattern files are
+    checked without a project.
+
+    \b
+    Examples:
+      cep check                                           all of pipeline.yaml
+      cep check --stream cold_rooms
+      cep check warming.sase --schema cold_rooms.yaml     pattern files without a project
+    """
+    errors: list[str] = []
+    doubts: list[str] = []
+    checked = ""
+    with _collecting_warnings(doubts):
+        if schema is not None or patterns:
+            checked = _check_files(patterns, schema, errors)
+        else:
+            checked = _check_project(config, stream, errors, doubts)
+    if as_json:
+        say_json({"errors": errors, "warnings": doubts})
+    else:
+        for text in errors:
+            say(f"error: {text}", err=True)
+        for text in doubts:
+            say(f"warning: {text}", err=True)
+        found = f"{counted(len(errors), 'file')} with errors" if errors else "no errors"
+        say(f"{checked}: {found}, {counted(len(doubts), 'warning')}")
+    if errors:
+        sys.exit(InputError.exit_code)
+
+
+@contextmanager
+def _collecting_warnings(found: list[str]) -> Iterator[None]:
+    """Put the warnings of parsing into a list, in place of showing them."""
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always", UserWarning)
+        yield
+    found.extend(str(one.message) for one in caught if issubclass(one.category, UserWarning))
+
+
+def _check_files(patterns: Sequence[Path], schema: Path | None, errors: list[str]) -> str:
+    from cep_pipeline.errors import CepError
+    from cep_pipeline.events.schema import StreamSchema
+    from cep_pipeline.pipeline.configuration import read_patterns
+
+    if schema is None:
+        raise InputError(
+            "a pattern file is checked by a stream schema: give --schema FILE, or `cep check` for a project"
+        )
+    try:
+        read = StreamSchema.load(schema)
+    except CepError as error:
+        errors.append(str(error))
+        return str(schema)
+    number = 0
+    for file in patterns:
+        try:
+            number += len(read_patterns(file, read, {}))
+        except CepError as error:
+            errors.append(str(error))
+    return f"schema {read.name}, {counted(number, 'pattern')}"
+
+
+def _check_project(config: Path, stream: str | None, errors: list[str], doubts: list[str]) -> str:
+    from cep_pipeline.pipeline.configuration import Configuration
+
+    configuration = Configuration.load(config)
+    names = [stream] if stream else list(configuration.stream_names())
+    for name in names:
+        configuration.stream_settings(name)
+    wrong: set[str] = set()
+    for name, error in configuration.faults(names):
+        wrong.add(name)
+        errors.append(str(error))
+    number = 0
+    for name in names:
+        if name not in wrong:
+            number += _doubts_of(configuration, name, doubts)
+    return f"{counted(len(names), 'stream')}, {counted(number, 'pattern')}"
+
+
+def _doubts_of(configuration: Configuration, name: str, doubts: list[str]) -> int:
+    """Add what is strange about the patterns of a stream over its last published day; returns their number."""
+    from cep_pipeline.detection.detect import doubts_about, texts_compared
+    from cep_pipeline.pipeline.configuration import patterns_of
+    from cep_pipeline.storage import read_data_file
+
+    opened = configuration.stream(name)
+    patterns: Sequence[Pattern] = patterns_of(opened.pattern_sets)
+    location = configuration.warehouse_location
+    if not patterns or ("://" not in location and not Path(location).exists()):
+        return len(patterns)
+    warehouse = configuration.open_warehouse()
+    if name not in warehouse.streams():
+        return len(patterns)
+    tables = warehouse.open_stream(name)
+    published = [record.day for record in tables.days() if record.events]
+    if published:
+        asked = {attribute for pattern in patterns for attribute, _ in texts_compared(pattern)}
+        wanted = {opened.schema.type_attribute, *asked}
+        columns = pa.schema([one for one in tables.events_schema if one.name in wanted])
+        if len(columns) == len(wanted):  # a new attribute has no column yet
+            files = tables.events_files(published[-1], published[-1])
+            events = pa.concat_tables([read_data_file(file.path, columns) for file in files])
+            types = {str(one) for one in events.column(opened.schema.type_attribute).unique().to_pylist()}
+            said = doubts_about(patterns, types, None, events)
+            doubts += [f"stream {name}, {published[-1]}: {text}" for text in said]
+    return len(patterns)

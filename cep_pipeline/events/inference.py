@@ -1,0 +1,560 @@
+"""A stream schema proposed from a raw file: its columns and their types, its times, and the attribute with the type."""
+
+from __future__ import annotations
+
+import csv
+import json
+import re
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import date, datetime
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+
+from cep_pipeline.errors import InputError
+from cep_pipeline.events.casting import cast_checked_to
+from cep_pipeline.events.columns import SEQ, TIMESTAMP
+from cep_pipeline.events.source import EVENT_TYPE
+from cep_pipeline.events.timestamps import EPOCH_UNITS, check_timezone, read_timestamps
+from cep_pipeline.guarded import brief
+
+SAMPLE_BYTES = 8 << 20
+"""Text of a CSV file that is looked at."""
+SAMPLE_ROWS = 200_000
+"""Rows of a Parquet file that are looked at."""
+BASE_TYPE = "Event"
+_DELIMITERS = ",;\t|"
+_TIME_NAME = re.compile(r"time|date|stamp|^ts$|^at$|minute|when", re.IGNORECASE)
+_TYPE_NAME = re.compile(
+    r"type|symbol|ticker|sensor|device|station|machine|room|kind|category|code|name|source|report|(^|_)id$|Id$|ID$",
+    re.I,
+)
+_DATED = (
+    (r"\d{4}-\d{2}-\d{2}", "%Y-%m-%d"),
+    (r"\d{4}_\d{2}_\d{2}", "%Y_%m_%d"),
+    (r"(?<!\d)\d{8}(?!\d)", "%Y%m%d"),
+    (r"(?<!\d)\d{4}-\d{2}(?![-\d])", "%Y-%m"),
+)
+
+
+@dataclass(frozen=True)
+class SampledFile:
+    """The first rows of a raw file, as they stand in it, and how the file is written."""
+
+    path: Path
+    columns: Mapping[str, pa.Array]
+    rows: int
+    whole: bool
+    layout: Mapping[str, object] = field(default_factory=dict)
+    left_out: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class InferredSchema:
+    """A proposed schema.
+
+    Attributes
+    ----------
+    name, text
+        The name of the stream, and the YAML text of the schema, with comments.
+    type_column, numbers, zone
+        The attribute with the type, None where all events have one; the attributes that are numbers; the time zone.
+    base_type
+        The type of all events.
+    gap_us
+        The usual time between two events of one type.
+    days
+        The first and the last day of the sample.
+    path
+        The template of the path of a file, relative to the data folder.
+    """
+
+    name: str
+    text: str
+    base_type: str
+    type_column: str | None
+    numbers: tuple[str, ...]
+    zone: str
+    gap_us: int
+    days: tuple[date, date]
+    path: str
+
+    @property
+    def dated(self) -> bool:
+        """True if the names of files tell their days."""
+        return "{day:" in self.path
+
+
+def infer_schema(
+    path: Path,
+    *,
+    timezone: str | None = None,
+    name: str | None = None,
+    time_column: str | None = None,
+    type_column: str | None = None,
+) -> InferredSchema:
+    """Propose a stream schema for a CSV or Parquet file.
+
+    Parameters
+    ----------
+    timezone
+        The zone of times that do not say theirs, and of the stream's days.
+    name
+        Name of the stream; made from the name of the file if not given.
+    time_column, type_column
+        The columns with the time and the type; found by their values and names if not given.
+
+    Raises
+    ------
+    InputError
+        The file cannot be read, has no column of times, or has times without a zone where none is given.
+    """
+    if timezone is not None:
+        check_timezone(timezone)
+    sample = _read_parquet(path) if path.suffix.lower() in (".parquet", ".pq") else _read_csv(path)
+    for given in (time_column, type_column):
+        if given is not None and given not in sample.columns:
+            raise InputError(f"{path}: there is no column {given!r}; the file has: {', '.join(sample.columns)}")
+    times = _times_of(sample, time_column)
+    if times.local and timezone is None:
+        raise InputError(
+            f"{path}: the times in column {times.column!r}, such as {times.example}, do not say their time zone; "
+            "give it: --timezone Europe/Copenhagen, or --timezone UTC"
+        )
+    zone = timezone or "UTC"
+    kinds = {column: _kind_of(values) for column, values in sample.columns.items() if column != times.column}
+    typed = _type_column(sample, kinds, times.column) if type_column is None else type_column
+    names = _attribute_names(kinds, {TIMESTAMP, SEQ, "day", *([EVENT_TYPE] if typed is None else [])})
+    stamps = read_timestamps(sample.columns[times.column], times.format, zone)
+    stream = name or _stream_name(path)
+    numbers = np.unique(stamps.local_day[np.asarray(pc.is_valid(stamps.utc))]).tolist()
+    days = [date.fromordinal(number + date(1970, 1, 1).toordinal()) for number in numbers]
+    place = _path_template(sample.path, days)
+    text = _text_of(sample, times, kinds, names, typed, stamps.utc, place, zone, stream)
+    return InferredSchema(
+        stream,
+        text,
+        BASE_TYPE,
+        None if typed is None else names[typed],
+        tuple(names[column] for column, (kind, _) in kinds.items() if kind in ("int64", "float64") and column != typed),
+        zone,
+        _usual_gap(stamps.utc, None if typed is None else sample.columns[typed]),
+        (days[0], days[-1]),
+        place[0],
+    )
+
+
+# -- reading ----------------------------------------------------------------------------------------------------------
+
+
+def _read_parquet(path: Path) -> SampledFile:
+    if not path.is_file():
+        raise InputError(f"{path}: there is no such file")
+    try:
+        with pq.ParquetFile(path) as file:
+            schema, total = file.schema_arrow, file.metadata.num_rows
+            flat = [one.name for one in schema if not pa.types.is_nested(one.type)]
+            batches: list[pa.RecordBatch] = []
+            for batch in file.iter_batches(SAMPLE_ROWS, columns=flat):
+                batches.append(batch)
+                break
+    except (OSError, pa.ArrowException, UnicodeError) as error:
+        raise InputError(f"{path}: the file cannot be read: {brief(error)}; give a file that is whole") from error
+    if not batches or not batches[0].num_rows:
+        raise InputError(f"{path}: the file has no rows; give one with events")
+    columns = {
+        name: values.dictionary_decode() if pa.types.is_dictionary(values.type) else values
+        for name, values in zip(batches[0].schema.names, batches[0].columns, strict=True)
+    }
+    nested = tuple(one.name for one in schema if one.name not in flat)
+    rows = batches[0].num_rows
+    return SampledFile(path, columns, rows, rows == total, {"format": "parquet"}, nested)
+
+
+def _read_csv(path: Path) -> SampledFile:
+    if not path.is_file():
+        raise InputError(f"{path}: there is no such file")
+    try:
+        with pa.input_stream(str(path), compression="detect") as file:
+            data = file.read(SAMPLE_BYTES)
+            whole = not file.read(1)
+        text = (data if whole else data[: data.rfind(b"\n") + 1]).decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        raise InputError(f"{path}: the file is no UTF-8 text (byte {error.start:,}); write it anew as UTF-8") from error
+    except (OSError, pa.ArrowException) as error:
+        raise InputError(f"{path}: the file cannot be read: {brief(error)}; give a file that is whole") from error
+    lines = [line for line in text.splitlines(keepends=True) if line.strip()]
+    if not lines:
+        raise InputError(f"{path}: the file is empty; give one with events")
+    delimiter = _delimiter_of(lines[:1000])
+    quote = "'" if _is_quoted_by("'", delimiter, lines[:1000]) else '"'
+    try:
+        rows = [row for row in csv.reader(lines, delimiter=delimiter, quotechar=quote) if row]
+    except csv.Error as error:
+        raise InputError(f"{path}: the file is no CSV text: {error}") from error
+    width = Counter(len(row) for row in rows[:1000]).most_common(1)[0][0]
+    header = _has_header(rows, width)
+    names = rows[0] if header else [f"column_{number}" for number in range(1, width + 1)]
+    if len(set(names)) < len(names):
+        raise InputError(f"{path}: the header names a column twice: {', '.join(names)}; name each once")
+    body = [row for row in rows[1 if header else 0 :] if len(row) == len(names)]
+    if not body:
+        raise InputError(f"{path}: the file has no rows below its header; give one with events")
+    columns = {
+        name: pa.array([value or None for value in values], pa.string())
+        for name, values in zip(names, zip(*body, strict=True), strict=True)
+    }
+    layout: dict[str, object] = {"format": "csv"}
+    if not header:
+        layout |= {"header": False, "columns": names}
+    layout |= ({"delimiter": delimiter} if delimiter != "," else {}) | ({"quote": quote} if quote != '"' else {})
+    return SampledFile(path, columns, len(body), whole, layout)
+
+
+def _delimiter_of(lines: Sequence[str]) -> str:
+    """The delimiter by which the most lines have the same number of fields, more than one."""
+
+    def fit(delimiter: str) -> tuple[float, int]:
+        widths = Counter(len(row) for row in csv.reader(lines, delimiter=delimiter))
+        width, number = widths.most_common(1)[0]
+        return (number / len(lines) if width > 1 else 0, width)
+
+    return max(_DELIMITERS, key=fit)
+
+
+def _is_quoted_by(quote: str, delimiter: str, lines: Sequence[str]) -> bool:
+    fields = [value for line in lines for value in line.strip().split(delimiter)]
+    return sum(len(one) > 1 and one[0] == one[-1] == quote for one in fields) > len(lines) // 2
+
+
+def _has_header(rows: Sequence[Sequence[str]], width: int) -> bool:
+    """True unless the first row looks like those below it."""
+    first = [value.strip() for value in rows[0]]
+    if len(first) != width or "" in first:
+        return False
+    if any(_is_value(value) for value in first):
+        return False
+    below = [row for row in rows[1:1001] if len(row) == width]
+    typed = any(_is_value(value) for row in below[:100] for value in row)
+    return typed or not any(value in {row[place] for row in below} for place, value in enumerate(first))
+
+
+def _is_value(text: str) -> bool:
+    """True for a number or a time, which no column is named."""
+    return re.fullmatch(r"[-+]?[\d.,:/T \-]*\d[\d.,:/T Z+\-]*([eE][-+]?\d+)?", text.strip()) is not None
+
+
+# -- times ------------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class _Times:
+    column: str
+    format: str
+    local: bool
+    example: str
+    others: tuple[str, ...] = ()
+    note: str = ""
+
+
+def _times_of(sample: SampledFile, wanted: str | None) -> _Times:
+    found: dict[str, _Times] = {}
+    for column, values in sample.columns.items():
+        if wanted in (None, column) and (times := _time_format(column, values)):
+            found[column] = times
+    if not found:
+        shown = ", ".join(f"{name} ({values[0]})" for name, values in sample.columns.items())
+        what = f"column {wanted!r} has no times that can be read" if wanted else "no column has times that can be read"
+        raise InputError(
+            f"{sample.path}: {what}; the columns, with the first values, are: {shown}. A time is ISO 8601, a number of "
+            "seconds, ms, us or ns since 1970, or digits of fixed places such as 04.03.2025 09:30"
+        )
+
+    def worth(one: _Times) -> tuple[bool, bool]:
+        to_the_minute = not one.local or one.format.endswith(("M", "S", "f")) or ":" in one.example
+        return to_the_minute, _TIME_NAME.search(one.column) is not None
+
+    best = max(found.values(), key=worth)
+    others = tuple(name for name in found if name != best.column)
+    return _Times(best.column, best.format, best.local, best.example, others, best.note)
+
+
+def _time_format(column: str, values: pa.Array) -> _Times | None:
+    """The format in which nearly all values of a column are times, None where they are none."""
+    example = next((str(value) for value in values.to_pylist() if value is not None), None)
+    if example is None:
+        return None
+    if pa.types.is_timestamp(values.type):
+        return _Times(column, "iso", values.type.tz is None, example)
+    if pa.types.is_date(values.type):
+        return _Times(column, "iso", True, example)
+    if not (
+        pa.types.is_string(values.type) or pa.types.is_large_string(values.type) or pa.types.is_integer(values.type)
+    ):
+        return None
+    texts = pc.drop_null(values).slice(0, 20_000)
+    named = _TIME_NAME.search(column) is not None
+    for text_format, note in _formats_like(example, pc.unique(pc.cast(texts, pa.string())), named):
+        stamps = read_timestamps(texts, text_format, "UTC")
+        if int(stamps.unreadable.sum()) <= _most_stray(len(texts)):
+            local = text_format not in EPOCH_UNITS
+            if text_format == "iso":
+                local = re.search(r"(Z|[+-]\d{2}:?\d{2})$", example.strip()) is None
+            return _Times(column, text_format, local, example, note=note)
+    return None
+
+
+def _is_text(kind: pa.DataType) -> bool:
+    return bool(pa.types.is_string(kind) or pa.types.is_large_string(kind))
+
+
+def _formats_like(example: str, distinct: pa.Array, named: bool) -> list[tuple[str, str]]:
+    """The formats that an example may be written in, each with what is to be said of it.
+
+    A number is a time only in a column that is named like one, or with a length that no other number is likely to have.
+    """
+    text = example.strip()
+    if text.isdigit():
+        epochs = {10: "epoch_s", 13: "epoch_ms", 16: "epoch_us", 19: "epoch_ns"}
+        digits = {8: "%Y%m%d", 12: "%Y%m%d%H%M", 14: "%Y%m%d%H%M%S"}
+        if len(text) in epochs and (named or len(text) > 10):
+            return [(epochs[len(text)], "")]
+        plausible = re.match(r"(19|20)\d\d(0[1-9]|1[0-2])([0-2]\d|3[01])", text) is not None
+        if len(text) in digits and plausible and (named or len(text) > 8):
+            return [(digits[len(text)], "")]
+        return []
+    if re.match(r"\d{4}-\d{2}-\d{2}([ T]|$)", text):
+        return [("iso", "")]
+    found = re.fullmatch(
+        r"(\d{4}|\d{2})([-/.])(\d{2})\2(\d{4}|\d{2})(?:([ T])(\d{2}):(\d{2})(:\d{2})?(\.\d{1,6})?)?", text
+    )
+    if found is None:
+        return []
+    first, mark, _, last, between, hour, _, second, fraction = found.groups()
+    clock = (f"{between}%H:%M" + (":%S" if second else "") + (".%f" if fraction else "")) if hour else ""
+    if len(first) == 4 and len(last) == 2:
+        return [(f"%Y{mark}%m{mark}%d{clock}", "")]
+    if len(first) != 2 or len(last) != 4:
+        return []
+    ahead = [int(one[:2]) for one in distinct.to_pylist() if one[:2].isdigit()]
+    behind = [int(one[3:5]) for one in distinct.to_pylist() if one[3:5].isdigit()]
+    day_first, month_first = f"%d{mark}%m{mark}%Y{clock}", f"%m{mark}%d{mark}%Y{clock}"
+    if max(behind, default=0) > 12:
+        return [(month_first, "")]
+    if max(ahead, default=0) > 12:
+        return [(day_first, "")]
+    return [(day_first, f"day and month may be the other way round ({month_first}): no value of the sample tells")]
+
+
+def _most_stray(values: int) -> int:
+    """So many of the values of a column may be something else: a broken row does not hide what the others are."""
+    return max(values // 100, 1) if values >= 10 else 0
+
+
+# -- types of values --------------------------------------------------------------------------------------------------
+
+
+def _kind_of(values: pa.Array) -> tuple[str, int]:
+    """The type of a column's values, and how many of them are not of it."""
+    kind = values.type
+    if pa.types.is_boolean(kind):
+        return "bool", 0
+    if pa.types.is_integer(kind):
+        return "int64", 0
+    if pa.types.is_floating(kind) or pa.types.is_decimal(kind):
+        return "float64", 0
+    if not _is_text(kind):
+        return "string", 0
+    present = pc.drop_null(values)
+    if not len(present):
+        return "string", 0
+    distinct = {value.strip().lower() for value in pc.unique(present).to_pylist()}
+    if distinct <= {"true", "false"}:
+        return "bool", 0
+    if any(re.fullmatch(r"0\d+", one) for one in distinct):  # a code, whose zeros count
+        return "string", 0
+    for name, target in (("int64", pa.int64()), ("float64", pa.float64())):
+        _, failed = cast_checked_to(present, target)
+        if int(failed.sum()) <= _most_stray(len(present)):
+            return name, int(failed.sum())
+    return "string", 0
+
+
+def _type_column(sample: SampledFile, kinds: Mapping[str, tuple[str, int]], times: str) -> str | None:
+    """The column whose values divide the events best into types: texts or codes that come again and again."""
+    found: list[tuple[tuple[bool, bool, int], str]] = []
+    for place, (column, (kind, _)) in enumerate(kinds.items()):
+        named = _TYPE_NAME.search(column) is not None
+        values = sample.columns[column]
+        if kind not in ("string", "int64") or values.null_count or column == times or (kind == "int64" and not named):
+            continue
+        if kind == "string" and _time_format(column, values):
+            continue
+        distinct = len(pc.unique(values))
+        if distinct * 2 <= sample.rows and (named or distinct > 1) and (named or distinct <= 1000):
+            found.append(((named, distinct > 1, -place), column))
+    return max(found)[1] if found else None
+
+
+def _attribute_names(columns: Mapping[str, object], reserved: set[str]) -> dict[str, str]:
+    """A name that an attribute can have for each column."""
+    names: dict[str, str] = {}
+    taken = set(reserved)
+    for column in columns:
+        name = re.sub(r"\W+", "_", column).strip("_") or "column"
+        if name[0].isdigit() or name.lower() in reserved:
+            name = f"source_{name}"
+        base, number = name, 1
+        while name.lower() in taken:
+            number += 1
+            name = f"{base}_{number}"
+        names[column] = name
+        taken.add(name.lower())
+    return names
+
+
+# -- the text ---------------------------------------------------------------------------------------------------------
+
+
+def _text_of(
+    sample: SampledFile,
+    times: _Times,
+    kinds: Mapping[str, tuple[str, int]],
+    names: Mapping[str, str],
+    typed: str | None,
+    instants: pa.Array,
+    place: tuple[str, str],
+    zone: str,
+    stream: str,
+) -> str:
+    lines: list[tuple[str, str]] = []
+
+    def add(setting: str, comment: str = "") -> None:
+        lines.append((setting, comment))
+
+    looked = f"{'all' if sample.whole else 'the first'} {sample.rows:,} rows"
+    add(f"# A stream schema proposed from {looked} of {_shown(sample.path.name)}: read it, and correct what is wrong.")
+    add(f"name: {yaml_scalar(stream)}")
+    add(f"timezone: {yaml_scalar(zone)}", "of times without an offset, and of the days of the stream")
+    add(f"base_type: {BASE_TYPE}", f"every row is an event of this type: a pattern asks for any by `{BASE_TYPE} e`")
+    if typed is not None:
+        distinct = pc.unique(pc.drop_null(sample.columns[typed]))
+        few = ", ".join(_shown(str(value)) for value in distinct.slice(0, 4).to_pylist())
+        add(
+            f"type_attribute: {names[typed]}",
+            f"an event has the type that stands here: {few}{', …' if len(distinct) > 4 else ''} ({len(distinct):,})",
+        )
+    else:
+        add("# type_attribute: NAME", "no column looks like the type of an event; all are of the base type")
+    note = f"; {times.note}" if times.note else ""
+    others = f"; other columns with times: {', '.join(map(_shown, times.others))}" if times.others else ""
+    arrow_times = sample.layout["format"] == "parquet" and pa.types.is_temporal(sample.columns[times.column].type)
+    how = "" if arrow_times else f", format: {yaml_scalar(times.format)}"
+    add(f"timestamp: {{column: {yaml_scalar(times.column)}{how}}}", f"such as {_shown(times.example)}{note}{others}")
+    add("attributes:", "int64, float64, bool or string; a column that is not listed is left out")
+    for column, (kind, stray) in kinds.items():
+        name = names[column]
+        said = [f"{stray:,} of the values are no {kind}; their rows are rejected"] if stray else []
+        if sample.columns[column].null_count == sample.rows:
+            said.append("it has no values here")
+        value = kind if name == column else f"{{type: {kind}, column: {yaml_scalar(column)}}}"
+        add(f"  {yaml_scalar(name)}: {value}", "; ".join(said))
+    for column in sample.left_out:
+        add(f"  # {_shown(column)}", "its values are lists or structures, which are not read")
+    numbers = [names[column] for column, (kind, _) in kinds.items() if kind in ("int64", "float64") and column != typed]
+    if numbers:
+        add("# derived:", "computed of the event before of the same type")
+        add(f"#   {yaml_scalar(numbers[0] + '_change')}: {{diff: {{of: {yaml_scalar(numbers[0])}}}}}")
+    key = [times.column] if typed is None else [typed, times.column]
+    if _is_key(sample, instants, typed):
+        shown = ", ".join(names.get(one, TIMESTAMP) for one in key)
+        add(f"# key: [{shown}]", "no two rows of the sample agree in these: a row that is delivered twice is rejected")
+    add("source:")
+    for setting, given in sample.layout.items():
+        add(f"  {setting}: {_flow(given)}")
+    add(f"  path: {yaml_scalar(place[0])}", place[1])
+    add("quality:")
+    add("  max_rejected_share: 0.01", "a day with more bad rows is refused")
+    wide = max((len(setting) for setting, comment in lines if comment and len(setting) <= 44), default=0)
+    return "".join(
+        f"{setting.ljust(wide)}  # {comment}".rstrip() + "\n" if comment else f"{setting}\n"
+        for setting, comment in lines
+    )
+
+
+def _is_key(sample: SampledFile, instants: pa.Array, typed: str | None) -> bool:
+    columns = {"at": instants} | ({} if typed is None else {"kind": sample.columns[typed]})
+    table = pa.table(columns)
+    return bool(table.group_by(list(columns)).aggregate([]).num_rows == table.num_rows)
+
+
+def _path_template(path: Path, days: Sequence[date]) -> tuple[str, str]:
+    """The path of a day's file: with the date where the name of the file, or of its folder, is the date of its rows."""
+    escaped = {part: re.sub(r"([\[*?])", r"[\1]", part) for part in (path.absolute().parent.name, path.name)}
+    for place, part in enumerate((path.name, path.absolute().parent.name)):
+        for expression, text_format in _DATED:
+            found = re.search(expression, part)
+            if found is None:
+                continue
+            try:
+                at = datetime.strptime(found[0], text_format).date()
+            except ValueError:
+                continue
+            whole_month = "%d" not in text_format
+            if days and all((day.replace(day=1) if whole_month else day) == at for day in days):
+                dated = escaped[part].replace(found[0], f"{{day:{text_format}}}")
+                one = "month" if whole_month else "day"
+                return (
+                    dated if place == 0 else f"{dated}/{escaped[path.name]}"
+                ), f"one file a {one}, in the data folder"
+    return escaped[path.name], 'one file of all days; a file a day is written "{day:%Y-%m-%d}.csv"'
+
+
+def _usual_gap(instants: pa.Array, kinds: pa.Array | None) -> int:
+    """The median time between two events of one type, in microseconds."""
+    stamps = pc.cast(instants, pa.int64())
+    codes = pa.repeat(pa.scalar(0), len(stamps)) if kinds is None else kinds.dictionary_encode().indices
+    there = np.asarray(pc.and_(pc.is_valid(stamps), pc.is_valid(codes)))
+    at, of = (np.asarray(pc.fill_null(one, 0))[there] for one in (stamps, codes))
+    order = np.lexsort([at, of])
+    gaps = np.diff(at[order])[np.diff(of[order]) == 0]
+    gaps = gaps[gaps > 0]
+    return int(np.median(gaps)) if len(gaps) else 1_000_000
+
+
+def _stream_name(path: Path) -> str:
+    stem = path.name.partition(".")[0]
+    for expression, _ in _DATED:
+        stem = re.sub(expression, "", stem)
+    stem = re.sub(r"\W+", "_", stem).strip("_").lower()
+    if not re.search(r"[a-z]", stem) and path.absolute().parent.name:
+        stem = re.sub(r"\W+", "_", path.absolute().parent.name).strip("_").lower()
+    stem = stem.encode("ascii", "ignore").decode()
+    return stem if re.match(r"[a-z]", stem) else f"stream_{stem}".rstrip("_")
+
+
+def yaml_scalar(text: str) -> str:
+    """A text as YAML has it, in quotes where it needs them."""
+    if re.fullmatch(r"[A-Za-z_][A-Za-z0-9_]*(/[A-Za-z_]+)*", text) and text.lower() not in _YAML_WORDS:
+        return text
+    return json.dumps(text, ensure_ascii=not text.isprintable())
+
+
+_YAML_WORDS = {"true", "false", "yes", "no", "on", "off", "null", "y", "n"}
+
+
+def _shown(text: str) -> str:
+    """A text for a comment, which it does not end."""
+    plain = "".join(one if one.isprintable() else ascii(one)[1:-1] for one in text)
+    return plain if len(plain) <= 60 else f"{plain[:60]}…"
+
+
+def _flow(value: object) -> str:
+    if isinstance(value, list):
+        return f"[{', '.join(map(yaml_scalar, value))}]"
+    return "false" if value is False else yaml_scalar(str(value))

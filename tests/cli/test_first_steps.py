@@ -1,0 +1,249 @@
+"""From files of one's own to a project: `stream infer`, `init`, `preview`, `check`; what `--events`, `--out` take."""
+
+from __future__ import annotations
+
+import gzip
+import io
+import json
+import sys
+from pathlib import Path
+from types import SimpleNamespace
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+import yaml
+
+from cep_pipeline.events.schema import StreamSchema
+from tests.cli.command_line import cep
+
+READINGS = "time,room,temperature,door\n" + "".join(
+    f"2025-03-04 {hour:02}:{minute:02},room-{room},-{18 - hour / 10:.1f},{'open' if hour == 3 else 'closed'}\n"
+    for hour in range(6)
+    for minute in range(0, 60, 5)
+    for room in (1, 2, 3)
+)
+PATTERN = "NAME warm PATTERN SEQ(Event a, Event b) WHERE [room] AND b.temperature > a.temperature WITHIN 5 minutes\n"
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    (tmp_path / "readings").mkdir()
+    (tmp_path / "readings" / "2025-03-04.csv").write_text(READINGS)
+    (tmp_path / "warm.sase").write_text(PATTERN)
+    return tmp_path
+
+
+def inferred(folder: Path, text: str | bytes, *options: str, name: str = "data.csv") -> dict[str, object]:
+    """The schema that is proposed for a file, which must load and read every row of the file."""
+    data = text if isinstance(text, bytes) else text.encode()
+    (folder / name).write_bytes(data)
+    done = cep("stream", "infer", name, *options, folder=folder)
+    assert done.code == 0, done.errors
+    (folder / "s.yaml").write_text(done.output)
+    StreamSchema.load(folder / "s.yaml")
+    seen = cep("preview", name, "--schema", "s.yaml", "--json", folder=folder)
+    assert seen.code == 0, seen.errors
+    assert json.loads(seen.output)["rejected"] == 0, seen.output
+    schema = yaml.safe_load(done.output)
+    assert isinstance(schema, dict)
+    return schema
+
+
+def test_a_schema_is_proposed_that_detect_takes_at_once(folder: Path) -> None:
+    file = "readings/2025-03-04.csv"
+    done = cep("stream", "infer", file, "--timezone", "Europe/Copenhagen", "--out", "rooms.yaml", folder=folder)
+    assert done.code == 0, done.errors
+    assert "cep preview readings/2025-03-04.csv --schema rooms.yaml" in done.output
+    schema = yaml.safe_load((folder / "rooms.yaml").read_text())
+    assert schema["name"] == "readings"
+    assert schema["type_attribute"] == "room"
+    assert schema["timestamp"] == {"column": "time", "format": "iso"}
+    assert schema["attributes"] == {"room": "string", "temperature": "float64", "door": "string"}
+    assert schema["source"] == {"format": "csv", "path": "{day:%Y-%m-%d}.csv"}
+    found = cep(
+        *("detect", "--patterns", "warm.sase", "--schema", "rooms.yaml", "--events", file, "--out", "m.csv"),
+        folder=folder,
+    )
+    assert found.code == 0, found.errors
+    again = cep("stream", "infer", file, "--timezone", "UTC", "--out", "rooms.yaml", folder=folder)
+    assert again.code == 2
+    assert "nothing is overwritten" in again.error
+
+
+def test_times_without_a_zone_are_asked_for_one(folder: Path) -> None:
+    done = cep("stream", "infer", "readings/2025-03-04.csv", folder=folder)
+    assert done.code == 2
+    assert "'time'" in done.error and "--timezone" in done.error
+    done = cep("stream", "infer", "readings/2025-03-04.csv", "--timezone", "Europe/Kopenhagen", folder=folder)
+    assert done.code == 2
+    assert "Europe/Kopenhagen" in done.error
+
+
+@pytest.mark.parametrize(
+    ("value", "text_format", "needs_zone"),
+    [
+        ("2014-08-03T00:05:00.123Z", "iso", False),
+        ("2014-08-03 00:05:00+02:00", "iso", False),
+        ("2014-08-03", "iso", True),
+        ("1407024300", "epoch_s", False),
+        ("1407024300123", "epoch_ms", False),
+        ("1407024300123456", "epoch_us", False),
+        ("201408030005", "%Y%m%d%H%M", True),
+        ("20140803000500", "%Y%m%d%H%M%S", True),
+        ("23.08.2014 00:05", "%d.%m.%Y %H:%M", True),
+        ("08/23/2014 00:05:30", "%m/%d/%Y %H:%M:%S", True),
+        ("2014/08/03 00:05:30.5", "%Y/%m/%d %H:%M:%S.%f", True),
+    ],
+)
+def test_times_are_recognised(value: str, text_format: str, needs_zone: bool, tmp_path: Path) -> None:
+    options = ["--timezone", "Europe/Copenhagen"] if needs_zone else []
+    schema = inferred(tmp_path, f"time,x\n{value},1\n{value},2\n", *options)
+    assert schema["timestamp"] == {"column": "time", "format": text_format}
+
+
+def test_layouts_and_types_are_recognised(tmp_path: Path) -> None:
+    text = "AAPL;200802010900;135,9;1;true;007;\nIBM;200802010901;136,0;2;false;008;\n" * 3
+    schema = inferred(tmp_path, text, "--timezone", "UTC", name="bars.txt")
+    assert schema["source"] == {
+        "format": "csv",
+        "header": False,
+        "columns": [f"column_{number}" for number in range(1, 8)],
+        "delimiter": ";",
+        "path": "bars.txt",
+    }
+    assert schema["attributes"] == {
+        "column_1": "string",
+        "column_3": "string",
+        "column_4": "int64",
+        "column_5": "bool",
+        "column_6": "string",
+        "column_7": "string",
+    }
+    odd = "timestamp,Temp (C),day,2nd,temp_c,Temp_C\n2025-01-01 00:00,1.5,1,2,3,4\n2025-01-01 00:01,2.5,1,2,3,4\n"
+    schema = inferred(tmp_path, gzip.compress(odd.encode()), "--timezone", "UTC", name="odd.csv.gz")
+    assert schema["attributes"] == {
+        "Temp_C": {"type": "float64", "column": "Temp (C)"},
+        "source_day": {"type": "int64", "column": "day"},
+        "source_2nd": {"type": "int64", "column": "2nd"},
+        "temp_c_2": {"type": "int64", "column": "temp_c"},
+        "Temp_C_3": {"type": "int64", "column": "Temp_C"},
+    }
+    assert "type_attribute" not in schema
+
+
+def test_a_parquet_file_says_its_types(tmp_path: Path) -> None:
+    at = pa.array([0, 60_000_000, 120_000_000, 180_000_000], pa.timestamp("us"))
+    table = pa.table({"at": at, "sensor": [7, 8, 7, 8], "open": [True, False, None, True], "all": [[1], [2], [3], []]})
+    pq.write_table(table, tmp_path / "1970-01.parquet")
+    text = (tmp_path / "1970-01.parquet").read_bytes()
+    schema = inferred(tmp_path, text, "--timezone", "UTC", name="1970-01.parquet")
+    assert schema["timestamp"] == {"column": "at"}
+    assert schema["type_attribute"] == "sensor"
+    assert schema["attributes"] == {"sensor": "int64", "open": "bool"}
+    assert schema["source"] == {"format": "parquet", "path": "{day:%Y-%m}.parquet"}
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("", "is empty"),
+        ("a,b\n1,2\n", "no column has times that can be read; the columns, with the first values, are: a (1), b (2)"),
+        ("time,x,x\n2025-01-01,1,2\n", "names a column twice"),
+        ("time,x\n", "no rows below its header"),
+    ],
+)
+def test_a_file_that_tells_no_schema_is_refused(text: str, said: str, tmp_path: Path) -> None:
+    (tmp_path / "data.csv").write_text(text)
+    done = cep("stream", "infer", "data.csv", "--timezone", "UTC", folder=tmp_path)
+    assert done.code == 2
+    assert said in done.error
+
+
+def test_a_project_is_made_and_checked(folder: Path) -> None:
+    done = cep("init", "demo", folder=folder)
+    assert done.code == 0, done.errors
+    assert done.output.splitlines()[-5:] == ["next:", "  cd demo", "  cep check", "  cep run", "  cep matches"]
+    done = cep("check", folder=folder / "demo")
+    assert (done.code, done.output) == (0, "1 stream, 1 pattern: no errors, 0 warnings\n")
+    done = cep("init", "demo", folder=folder)
+    assert done.code == 2
+    assert "nothing is overwritten" in done.error
+    done = cep("init", "own", "--data", "readings/2025-03-04.csv", "--timezone", "UTC", folder=folder)
+    assert done.code == 0, done.errors
+    seen = cep("preview", "--day", "2025-03-04", folder=folder / "own")
+    assert seen.code == 0, seen.errors
+    assert "216 events, 0 rows rejected" in seen.output
+
+
+def test_all_errors_of_a_project_are_told_at_once(folder: Path) -> None:
+    assert cep("init", "p", folder=folder).code == 0
+    project = folder / "p"
+    (project / "patterns" / "wrong.sase").write_text(
+        "PATTERN Event a WHERE a.door > 1 AND a.dor = 'x' WITHIN 1 day;\nPATTERN Event a\n"
+    )
+    (project / "streams" / "wrong.yaml").write_text("name: wrong\ntimezone: Nowhere\n")
+    settings = yaml.safe_load((project / "pipeline.yaml").read_text())
+    settings["streams"]["cold_rooms"]["pattern_sets"]["second"] = {"file": "patterns/wrong.sase"}
+    settings["streams"]["cold_rooms"]["pattern_sets"]["third"] = {"file": "patterns/none.sase"}
+    settings["streams"]["wrong"] = {"schema": "streams/wrong.yaml", "data": "data"}
+    (project / "pipeline.yaml").write_text(yaml.safe_dump(settings))
+    done = cep("check", "--json", folder=project)
+    assert done.code == 2
+    told = json.loads(done.output)
+    assert (len(told["errors"]), told["warnings"]) == (3, [])
+    patterns, missing, schema = told["errors"]
+    for words in ("cannot compare string with int", "unknown attribute 'dor'", "wrong.sase:3:1: expected WITHIN"):
+        assert words in patterns
+    assert "none.sase" in missing
+    assert "timestamp: this setting is required" in schema and "source: this setting is required" in schema
+    done = cep("check", "patterns/wrong.sase", "--schema", "streams/cold_rooms.yaml", folder=project)
+    assert done.code == 2
+    assert "unknown attribute 'dor'" in done.errors and "expected WITHIN" in done.errors
+
+
+def over(folder: Path, *events: str, out: str = "m.csv") -> str:
+    """The number of events that detection over these files reads."""
+    if not (folder / "s.yaml").exists():
+        made = ("stream", "infer", "readings/2025-03-04.csv", "--timezone", "UTC", "--out", "s.yaml")
+        assert cep(*made, folder=folder).code == 0
+    given = [word for one in events for word in ("--events", one)]
+    done = cep("detect", "--patterns", "warm.sase", "--schema", "s.yaml", *given, "--out", out, folder=folder)
+    assert done.code == 0, done.errors
+    assert "216 events, 0 rows rejected" in done.errors
+    return done.output
+
+
+def test_events_are_files_folders_patterns_and_stdin(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    over(folder, "readings/2025-03-04.csv")
+    wanted = (folder / "m.csv").read_text()
+    (folder / "readings" / "notes.txt").write_text("no events")
+    for events in (["readings"], ["readings/*.csv"], ["readings", "readings/2025-03-04.csv"], ["**/2025-*.csv"]):
+        over(folder, *events)
+        assert (folder / "m.csv").read_text() == wanted
+    for data in (READINGS.encode(), gzip.compress(READINGS.encode())):
+        monkeypatch.setattr(sys, "stdin", SimpleNamespace(buffer=io.BytesIO(data)))
+        assert over(folder, "-", out="-") == wanted
+    done = cep("preview", "nothing/*.csv", "--schema", "s.yaml", folder=folder)
+    assert done.code == 2
+    assert "no file fits this pattern" in done.error
+    (folder / "empty").mkdir()
+    done = cep("preview", "empty", "--schema", "s.yaml", folder=folder)
+    assert done.code == 2
+    assert "its files are named" in done.error
+
+
+def test_types_and_texts_that_no_event_has_are_told(folder: Path) -> None:
+    (folder / "warm.sase").write_text(
+        "PATTERN SEQ(\"room-9\" a, Event b) WHERE b.door = 'opened' WITHIN 5 minutes;\nPATTERN Event a WITHIN 1 minute"
+    )
+    made = ("stream", "infer", "readings/2025-03-04.csv", "--timezone", "UTC", "--out", "s.yaml")
+    assert cep(*made, folder=folder).code == 0
+    done = cep(
+        *("detect", "--patterns", "warm.sase", "--schema", "s.yaml", "--events", "readings", "--out", "m.csv"),
+        folder=folder,
+    )
+    assert done.code == 0
+    told = " ".join(done.errors.split())
+    assert "no event has the type room-9, which stands in: pattern_1; there are: room-1, room-2, room-3" in told
+    assert "no event has door = 'opened', which stands in: pattern_1; there are: 'closed', 'open'" in told
