@@ -32,7 +32,7 @@ def test_bound_events_are_marked_with_variable_value_and_local_time() -> None:
     assert first < last and low > high, "later is further right, more is higher up"
     assert a == "a: price 10, 2013-10-07 09:30:00" and b == "b: price 14, 2013-10-07 09:32:00"
     texts = [one.text for one in ElementTree.fromstring(chart).iter(f"{SVG}text")]
-    assert {"a", "b", "09:30", "09:31"} <= set(texts)
+    assert {"a", "b", "09:30:00", "09:31:00"} <= set(texts)
 
 
 def test_series_have_panels_of_their_own_and_those_without_an_event_of_the_match_have_none() -> None:
