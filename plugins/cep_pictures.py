@@ -1,4 +1,4 @@
-"""Drawings of the pages: steps of a run, days of a stream, matches over a day, plans. Each is an SVG without a script."""
+"""Drawings of the pages: steps of a run, days of a stream, matches over a day, plans; each is an SVG."""
 
 from __future__ import annotations
 
@@ -193,9 +193,10 @@ def _node(
     shown = expected or (step if step is not None and node == clause.order[0] else None)
     title = names[0] if isinstance(node, str) else ", ".join(names)
     conditions = "; ".join(one.text for one in shown.conditions) if shown is not None else ""
+    tip = f"{title}: {conditions}" if conditions else f"{title}: no condition is tested here"
     yield (
         f'<rect x="{x:.1f}" y="{y:.1f}" width="{wide}" height="50" rx="6" fill="{BLUE}" fill-opacity="0.12" '
-        f'stroke="{BLUE}"><title>{quoted(f"{title}: {conditions or 'no condition is tested here'}")}</title></rect>'
+        f'stroke="{BLUE}"><title>{quoted(tip)}</title></rect>'
     )
     yield text_at(x + 8, y + 16, _short(title, 26), size=13, weight="bold")
     if isinstance(step, PlanStep):
