@@ -1,4 +1,4 @@
-"""Pages of the pipeline in Airflow's UI: the runs, with their plan, rejected rows and matches; decisions about plans.
+"""Pages of the pipeline in Airflow's UI: streams, runs, matches, plans, statistics, invariants and decisions.
 
 Every page is for logged-in users who may see plugin pages. Of a stream it shows nothing to those who may not read the
 DAG `daily_detection_STREAM` and its runs: they are answered as if there were no such stream. Nothing of a request
@@ -10,35 +10,67 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Iterable
-from datetime import date
+import tempfile
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from datetime import date, datetime, time, timedelta
+from functools import cache
+from itertools import islice
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 from urllib.parse import quote, urlencode
+from zoneinfo import ZoneInfo
 
+import pyarrow as pa
+import pyarrow.compute as pc
 from airflow.api_fastapi.app import get_auth_manager
 from airflow.api_fastapi.auth.managers.models.resource_details import AccessView, DagAccessEntity, DagDetails
 from airflow.api_fastapi.core_api.security import GetUserDep, requires_access_view
 from airflow.models.dag import DagModel
 from airflow.models.dagrun import DagRun
 from airflow.plugins_manager import AirflowPlugin
+from airflow.sdk import BaseOperatorLink
 from airflow.utils.session import create_session
+from cep_pictures import STATES, DayCell, count_line, day_strip, histogram, plan_tree, steps_chart
 from fastapi import Depends, FastAPI, Query, Request
-from fastapi.responses import HTMLResponse
+from fastapi.responses import FileResponse, HTMLResponse, RedirectResponse, Response
 from jinja2 import Environment, FileSystemLoader, StrictUndefined, select_autoescape
+from markupsafe import Markup
 from sqlalchemy import select
+from starlette.background import BackgroundTask
 from starlette.exceptions import HTTPException
 
+import cep_pipeline
+from cep_pipeline.band_charts import BandPanel, BandPoint, band_chart
+from cep_pipeline.cli.statistics_view import StatisticsView
+from cep_pipeline.cli.tables import write_batches
 from cep_pipeline.errors import CepError
+from cep_pipeline.events.columns import SEQ_PER_DAY
+from cep_pipeline.events.timestamps import day_bounds
 from cep_pipeline.foreign_text import visible
-from cep_pipeline.pipeline.configuration import Configuration
+from cep_pipeline.match_chart import match_chart
+from cep_pipeline.pipeline.configuration import Configuration, Stream
+from cep_pipeline.pipeline.invariant_report import show_invariants
 from cep_pipeline.pipeline.plan_checks import pending_violation
 from cep_pipeline.pipeline.plans import of_another_format
+from cep_pipeline.pipeline.signals import usual_band
+from cep_pipeline.pipeline.statistics_history import StatisticsHistory
 from cep_pipeline.planning import Plan
+from cep_pipeline.planning.numbers.logarithms import format_ln
+from cep_pipeline.planning.trees import written
 from cep_pipeline.statistics.drift import Number, numbers_of
+from cep_pipeline.statistics.observed import Observed
 from cep_pipeline.statistics.snapshot import VERSION as SNAPSHOT_VERSION
 from cep_pipeline.statistics.snapshot import StatisticsSnapshot
-from cep_pipeline.warehouse.records import RunRecord
+from cep_pipeline.warehouse.layout import MATCHES_SCHEMA
+from cep_pipeline.warehouse.match_pages import (
+    MatchesQuery,
+    events_around,
+    find_match,
+    matches_in_batches,
+    matches_over_time,
+    matches_page,
+)
+from cep_pipeline.warehouse.records import PlanRecord, PublishedMatches, RunRecord
 from cep_pipeline.warehouse.stream_tables import StreamTables
 
 HERE = Path(__file__).resolve().parent
@@ -46,8 +78,17 @@ PREFIX = "/cep"
 SHOWN_RUNS = 200
 SHOWN_REASONS = 20
 SHOWN_ROWS, SHOWN_LINES = 60, 200  # of longer tables and texts it is said how long they are, until they are opened
+SHOWN_DAYS = 42
+SHOWN_PATTERNS = 20  # of a stream of more patterns, those of unusual numbers and then the most frequent ones
+SHOWN_MATCHES = 50
+DRAWN_PATTERNS = 5
+DRAWN_PANELS = 12
+SHOWN_EVENTS = 20_000  # on which a match is drawn
+DOWNLOADED_MATCHES = 1_000_000
+HISTOGRAM_BARS = 48
 REPLANNING_DAG = "replanning"
 ADAPTATION_DAGS = (REPLANNING_DAG, "invariant_check_days", "invariant_check")
+DAGS_OF_A_STREAM = ("daily_detection", "stale_days", *ADAPTATION_DAGS)
 # The pages hold no script and load nothing: so a browser need not allow any.
 HEADERS = {
     "Content-Security-Policy": "default-src 'none'; style-src 'unsafe-inline'; frame-ancestors 'self'; base-uri 'none'",
@@ -67,6 +108,7 @@ templates.filters["figure"] = lambda value: "" if value is None else f"{value:.4
 templates.filters["plan_query"] = lambda plan, stream: urlencode(
     {"stream": stream, "pattern_set": plan.pattern_set, "version": plan.version}
 )
+templates.filters["address"] = lambda values: urlencode({name: one for name, one in values.items() if one})
 templates.filters["count"] = lambda value: "" if value is None else f"{value:,}"
 
 # No documentation pages: those would be open to everyone.
@@ -132,9 +174,18 @@ def refuse(request: Request, error: HTTPException) -> HTMLResponse:
 
 
 def page(template: str, request: Request, *, status: int = 200, **values: Any) -> HTMLResponse:
-    """A rendered page; in it `home` is the address of the list of runs, `airflow` that of Airflow."""
-    home, airflow = f"{request.scope['root_path']}/", f"{airflow_root(request)}/"
-    return HTMLResponse(templates.get_template(template).render(home=home, airflow=airflow, **values), status, HEADERS)
+    """A rendered page; in it `home` is the address of the overview, `airflow` that of Airflow.
+
+    Values whose names end with `_chart` are drawings, in which all text is escaped already.
+    """
+    shown = {
+        "home": f"{request.scope['root_path']}/",
+        "airflow": f"{airflow_root(request)}/",
+        "stream": None,
+        "pattern_set": None,
+        **{name: Markup(value) if name.endswith("_chart") and value else value for name, value in values.items()},
+    }
+    return HTMLResponse(templates.get_template(template).render(**shown), status, HEADERS)
 
 
 def airflow_root(request: Request) -> str:
@@ -144,7 +195,7 @@ def airflow_root(request: Request) -> str:
 
 @app.get("/")
 def runs(request: Request, pipeline: Seen, stream: Annotated[str | None, Query(max_length=200)] = None) -> HTMLResponse:
-    """The latest runs of all streams, or of one."""
+    """The overview of all streams, or of one: their days, numbers of matches, what is at work, and the latest runs."""
     streams = pipeline.streams()
     shown = [stream] if stream else streams
     records = [(name, run) for name in shown for run in pipeline.tables(name).runs(SHOWN_RUNS)]
@@ -163,7 +214,17 @@ def runs(request: Request, pipeline: Seen, stream: Annotated[str | None, Query(m
         for name, run in records
     ]
     pending = [one for name in shown for one in pending_replannings(request, pipeline, name)]
-    return page("runs.html", request, streams=streams, stream=stream, rows=rows, pending=pending, limit=SHOWN_RUNS)
+    return page(
+        "runs.html",
+        request,
+        streams=streams,
+        stream=stream,
+        rows=rows,
+        pending=pending,
+        limit=SHOWN_RUNS,
+        overviews=[stream_overview(request, pipeline, name) for name in shown],
+        states=STATES,
+    )
 
 
 @app.get("/run")
@@ -190,6 +251,9 @@ def run(
         most_rows=SHOWN_ROWS,
         most_lines=SHOWN_LINES,
         statistics=statistics_of_day(tables, record),
+        rows=rejected_rows(tables, record),
+        steps_chart=steps_chart(record.steps) if record.steps else "",
+        advice=advice_about(record.error) if record.status == "failed" else [],
         dag_run=dag_run_links(request, [run_id]).get((dag_id(stream), run_id)),
     )
 
@@ -202,21 +266,53 @@ def plan(
     pattern_set: Annotated[str, Query(max_length=200)],
     version: Annotated[int, Query(ge=1)],
     pattern: Annotated[str | None, Query(max_length=200)] = None,
+    other: Annotated[int | None, Query(ge=1)] = None,
 ) -> HTMLResponse:
-    """A recorded plan as `cep explain` prints it, or one of its patterns in full."""
+    """A recorded plan: drawn, as `cep explain` prints it, one of its patterns in full, or beside another plan."""
     tables = pipeline.tables(stream)
-    record = next((one for one in tables.plans(pattern_set) if one.version == version), None)
-    if record is None:
+    versions = tables.plans(pattern_set)
+    record = next((one for one in versions if one.version == version), None)
+    compared = next((one for one in versions if one.version == other), None)
+    if record is None or (other is not None and compared is None):
         raise HTTPException(404, "There is no such plan.")
-    names, text = [], record.explain
+    names, text, drawn = [], record.explain, []
     if of_another_format(record) is None:
         read = Plan.from_json(record.plan, f"plan {version} of {pattern_set}")
         names = [one.pattern for one in read.patterns]
         if pattern is not None and pattern in names:
             text = read.explain(patterns=[pattern])
+        chosen = [one for one in read.patterns if one.pattern == pattern] or list(read.patterns)[:DRAWN_PATTERNS]
+        passed = passed_at_nodes(tables, pattern_set)
+        drawn = [
+            {
+                "pattern": one.pattern,
+                "clause": clause,
+                "drawing": Markup(plan_tree(clause, passed.get(one.pattern, {})) or ""),
+                "others": [
+                    (rival.planner, written(rival.order_or_tree), format_ln(rival.ln_cost - clause.ln_cost))
+                    for rival in clause.alternatives
+                ],
+            }
+            for one in chosen
+            for clause in one.clauses
+        ]
     if pattern is not None and pattern not in names:
         raise HTTPException(404, "There is no such pattern in the plan.")
-    return page("plan.html", request, stream=stream, plan=record, pattern=pattern, names=names, text=text)
+    return page(
+        "plan.html",
+        request,
+        stream=stream,
+        pattern_set=pattern_set,
+        plan=record,
+        pattern=pattern,
+        names=names,
+        text=text,
+        drawn=drawn,
+        versions=versions,
+        other=other,
+        differences=None if compared is None else plan_differences(record, compared),
+        replan=replanning_form(request, pipeline, stream),
+    )
 
 
 @app.get("/decisions")
@@ -246,6 +342,499 @@ def decisions(
     ]
     pending = [one for name in shown for one in pending_replannings(request, pipeline, name)]
     return page("decisions.html", request, stream=stream, rows=rows, pending=pending, limit=SHOWN_RUNS)
+
+
+@app.get("/plans")
+def plans(
+    request: Request,
+    pipeline: Seen,
+    stream: Annotated[str, Query(max_length=200)],
+    pattern_set: Annotated[str | None, Query(max_length=200)] = None,
+) -> Response:
+    """The current plan of a pattern set."""
+    tables = pipeline.tables(stream)
+    name = chosen_set(pipeline, stream, pattern_set)
+    current = tables.current_plan(name)
+    if current is None:
+        return page(
+            "message.html", request, stream=stream, title="No plan", message="The next run makes the first one."
+        )
+    query = urlencode({"stream": stream, "pattern_set": name, "version": current.version})
+    return RedirectResponse(f"{request.scope['root_path']}/plan?{query}", 303, HEADERS)
+
+
+@app.get("/dag")
+def dag(
+    request: Request,
+    pipeline: Seen,
+    dag_id: Annotated[str, Query(max_length=300)],
+    run_id: Annotated[str | None, Query(max_length=300)] = None,
+) -> Response:
+    """The page of a DAG or DAG run: that of the stream's run, its decisions, or its overview."""
+    stream, kind = stream_of_dag(pipeline, dag_id)
+    if stream is None:
+        message = "This DAG runs nothing of a stream that you may see."
+        return page("message.html", request, title="No stream of the pipeline", message=message)
+    home = request.scope["root_path"]
+    if run_id and kind not in ADAPTATION_DAGS:
+        record = next((one for one in pipeline.tables(stream).runs() if one.run_id == run_id), None)
+        if record is not None:
+            return RedirectResponse(details_link(request, stream, record), 303, HEADERS)
+    place = "decisions" if kind in ADAPTATION_DAGS else ""
+    return RedirectResponse(f"{home}/{place}?{urlencode({'stream': stream})}", 303, HEADERS)
+
+
+class Chosen:
+    """The matches that the address of a page chooses."""
+
+    def __init__(
+        self,
+        stream: Annotated[str, Query(max_length=200)],
+        pattern_set: Annotated[str | None, Query(max_length=200)] = None,
+        pattern: Annotated[str | None, Query(max_length=200)] = None,
+        day: Annotated[str | None, Query(pattern=r"^(\d{4}-\d\d-\d\d)?$")] = None,
+        start: Annotated[str | None, Query(pattern=r"^(\d\d:\d\d(:\d\d)?)?$")] = None,
+        end: Annotated[str | None, Query(pattern=r"^(\d\d:\d\d(:\d\d)?)?$")] = None,
+        value: Annotated[str, Query(max_length=200)] = "",
+    ) -> None:
+        self.stream, self.pattern_set, self.pattern = stream, pattern_set, pattern or None
+        try:
+            self.day = date.fromisoformat(day) if day else None
+            self.start, self.end = (time.fromisoformat(one) if one else None for one in (start, end))
+        except ValueError as error:
+            raise HTTPException(422, "A day is written as 2013-10-07, a time as 09:30.") from error
+        self.value = value
+
+    def among(self, pipeline: Pipeline) -> tuple[list[PublishedMatches], MatchesQuery | None, Stream]:
+        """The published days of the pattern set, the query (None: nothing is published), and the stream."""
+        tables = pipeline.tables(self.stream)
+        name = chosen_set(pipeline, self.stream, self.pattern_set)
+        units = tables.matches_days(name)
+        loaded = pipeline.configuration.stream(self.stream)
+        if not units:
+            return [], None, loaded
+        day = self.day or max(unit.final_day for unit in units)
+        zone = ZoneInfo(loaded.schema.timezone)
+        from_us, to_us = (
+            None if clock is None else int(datetime.combine(day, clock, zone).timestamp() * 1e6)
+            for clock in (self.start, self.end)
+        )
+        return units, MatchesQuery(name, day, self.pattern, from_us, to_us, self.value), loaded
+
+    def values(self, day: date) -> dict[str, str | None]:
+        """The parts of the address that choose the same again."""
+        start, end = (None if clock is None else clock.isoformat("minutes") for clock in (self.start, self.end))
+        chosen = {"stream": self.stream, "pattern_set": self.pattern_set, "pattern": self.pattern}
+        return {**chosen, "day": day.isoformat(), "start": start, "end": end, "value": self.value}
+
+
+@app.get("/matches")
+def matches(
+    request: Request,
+    pipeline: Seen,
+    chosen: Annotated[Chosen, Depends()],
+    after: Annotated[str, Query(max_length=40)] = "",
+) -> HTMLResponse:
+    """The matches of a day: chosen by pattern, time and values, a page at a time, and over the day."""
+    units, query, loaded = chosen.among(pipeline)
+    if query is None:
+        return page("message.html", request, stream=chosen.stream, title="No matches", message="None are published.")
+    tables = pipeline.warehouse.open_stream(chosen.stream).pinned(("matches",))
+    found = matches_page(tables, query, SHOWN_MATCHES, after)
+    edges = bars_of_day(query, loaded.schema.timezone)
+    counts, complete = matches_over_time(tables, query, edges)
+    unit = next((one for one in units if one.final_day == query.day), None)
+    return page(
+        "matches.html",
+        request,
+        stream=chosen.stream,
+        pattern_set=query.pattern_set,
+        query=query,
+        values=chosen.values(query.day),
+        days=[one.final_day for one in units],
+        counts={} if unit is None else dict(islice(unit.counts.items(), 2_000)),
+        sets=list(pipeline.configuration.stream_settings(chosen.stream).pattern_sets),
+        timezone=loaded.schema.timezone,
+        rows=[match_row(row, loaded.schema.timezone) for row in found.rows.to_pylist()],
+        following=found.following,
+        total=sum(counts),
+        complete=complete,
+        most=DOWNLOADED_MATCHES,
+        day_chart=histogram(edges, counts, loaded.schema.timezone),
+    )
+
+
+@app.get("/download")
+def download(
+    pipeline: Seen, chosen: Annotated[Chosen, Depends()], format: Literal["parquet", "csv"] = "parquet"
+) -> Response:
+    """The chosen matches as a file, up to a number of them."""
+    _, query, _ = chosen.among(pipeline)
+    if query is None:
+        raise HTTPException(404, "No matches are published.")
+    tables = pipeline.warehouse.open_stream(chosen.stream).pinned(("matches",))
+    folder = tempfile.TemporaryDirectory(prefix="cep-download-")
+    path = Path(folder.name) / f"{chosen.stream}_{query.day}.{format}"
+    try:
+        write_batches(MATCHES_SCHEMA, first_rows(matches_in_batches(tables, query), DOWNLOADED_MATCHES), path)
+    except BaseException:
+        folder.cleanup()
+        raise
+    return FileResponse(path, headers=HEADERS, filename=path.name, background=BackgroundTask(folder.cleanup))
+
+
+@app.get("/match")
+def match(
+    request: Request,
+    pipeline: Seen,
+    stream: Annotated[str, Query(max_length=200)],
+    pattern_set: Annotated[str, Query(max_length=200)],
+    day: date,
+    match_id: Annotated[str, Query(max_length=64)],
+    attribute: Annotated[str | None, Query(max_length=200)] = None,
+) -> HTMLResponse:
+    """A match: drawn on the series of its events, with its events as rows."""
+    tables = pipeline.tables(stream).pinned(("matches", "events"))
+    found = find_match(tables, pattern_set, day, match_id)
+    if found is None:
+        raise HTTPException(404, "There is no such match.")
+    loaded = pipeline.configuration.stream(stream)
+    kinds = {field.name: field.type for field in tables.events_schema if field.name not in ("timestamp", "seq", "day")}
+    numbers = [name for name, kind in kinds.items() if pa.types.is_floating(kind) or pa.types.is_integer(kind)]
+    shown = attribute if attribute in numbers else next(iter(numbers), None)
+    if attribute is not None and attribute not in numbers:
+        raise HTTPException(404, "The events have no such attribute of numbers.")
+    events = events_around(tables, found, list(kinds), SHOWN_EVENTS)
+    bound = [(one["variable"], one["seq"]) for one in found["bindings"]]
+    patterns = [one for own in loaded.pattern_sets if own.name == pattern_set for one in own.patterns]
+    pattern = next((one for one in patterns if one.name == found["pattern"]), None)
+    by_seq = {row["seq"]: row for row in events.filter(pc.is_in(events["seq"], pa.array([seq for _, seq in bound])))
+              .to_pylist()}  # fmt: skip
+    return page(
+        "match.html",
+        request,
+        stream=stream,
+        pattern_set=pattern_set,
+        day=day,
+        match=match_row(found, loaded.schema.timezone),
+        statement=None if pattern is None else str(pattern),
+        columns=list(kinds),
+        numbers=numbers,
+        attribute=shown,
+        timezone=loaded.schema.timezone,
+        events=[
+            (variable, seq % SEQ_PER_DAY, event_row(by_seq.get(seq), loaded.schema.timezone)) for variable, seq in bound
+        ],
+        match_chart=""
+        if shown is None
+        else match_chart(
+            events,
+            bound,
+            shown,
+            timezone=loaded.schema.timezone,
+            series=loaded.schema.type_attribute,
+            window_us=None if pattern is None else pattern.window.time_us,
+            title=found["pattern"],
+        ),
+    )
+
+
+@app.get("/statistics")
+def statistics(
+    request: Request,
+    pipeline: Seen,
+    stream: Annotated[str, Query(max_length=200)],
+    pattern_set: Annotated[str | None, Query(max_length=200)] = None,
+    match: Annotated[str, Query(max_length=200)] = "",
+) -> HTMLResponse:
+    """Rates and selectivities over the latest days with their bounds, those first that move most."""
+    tables = pipeline.tables(stream)
+    name = chosen_set(pipeline, stream, pattern_set)
+    loaded = pipeline.configuration.stream(stream)
+    overview = StatisticsHistory(tables, loaded, loaded.pattern_set(name)).of_days(None, None, SHOWN_DAYS)
+    view = StatisticsView(overview, match)
+    panels, of = view.moving_panels(DRAWN_PANELS)
+    level = overview.compared[-1].label if overview.compared else ""
+    return page(
+        "statistics.html",
+        request,
+        stream=stream,
+        pattern_set=name,
+        sets=list(pipeline.configuration.stream_settings(stream).pattern_sets),
+        headline=view.headline(),
+        numbers=view.numbers()[:SHOWN_RUNS],
+        drawn=len(panels),
+        of=of,
+        match=match,
+        notes=overview.notes,
+        panels_chart=band_chart(panels, level_title=level).decode() if panels else "",
+    )
+
+
+@app.get("/invariants")
+def invariants(
+    request: Request,
+    pipeline: Seen,
+    stream: Annotated[str, Query(max_length=200)],
+    pattern_set: Annotated[str | None, Query(max_length=200)] = None,
+) -> HTMLResponse:
+    """The invariants of the current plan: both sides, the distance to violation over the days, and the forecast."""
+    tables = pipeline.tables(stream)
+    name = chosen_set(pipeline, stream, pattern_set)
+    loaded = pipeline.configuration.stream(stream)
+    report = show_invariants(tables, loaded, loaded.pattern_set(name)).to_json()
+    nearest = sorted(report["invariants"], key=lambda one: one["distance_to_violation"] or 0.0)
+    panels = [
+        BandPanel(
+            one["says"],
+            [
+                BandPoint(datetime.fromisoformat(day), distance, None, None)
+                for day, distance in zip(one["forecast"]["days"], one["forecast"]["distances"], strict=True)
+            ],
+            0.0,
+        )
+        for one in nearest[:DRAWN_PANELS]
+        if one["forecast"]
+    ]
+    return page(
+        "invariants.html",
+        request,
+        stream=stream,
+        pattern_set=name,
+        sets=list(pipeline.configuration.stream_settings(stream).pattern_sets),
+        report=report,
+        nearest=nearest[:SHOWN_RUNS],
+        decisions=tables.decisions(name, SHOWN_PATTERNS),
+        panels_chart=band_chart(panels, level_title="below it the plan no longer fits").decode() if panels else "",
+    )
+
+
+def chosen_set(pipeline: Pipeline, stream: str, pattern_set: str | None) -> str:
+    """The pattern set that is asked for, or the first one; 404 where there is none of this name."""
+    sets = list(pipeline.configuration.stream_settings(stream).pattern_sets)
+    if not sets or (pattern_set and pattern_set not in sets):
+        raise HTTPException(404, "There is no such pattern set.")
+    return pattern_set or sets[0]
+
+
+def stream_overview(request: Request, pipeline: Pipeline, stream: str) -> dict[str, Any]:
+    """The latest days of a stream, its numbers of matches with their usual band, and what is at work."""
+    tables = pipeline.tables(stream)
+    published = {one.day: one for one in tables.days()}
+    units = tables.matches_days()
+    latest: dict[date, RunRecord] = {}
+    for record in reversed(tables.runs(SHOWN_RUNS)):
+        if record.day is not None:
+            latest[record.day] = record
+    stale: dict[date, str] = {}
+    notes = []
+    try:
+        loaded = pipeline.configuration.stream(stream)
+        found = tables.stale_days(
+            schema=loaded.schema.digest,
+            pattern_sets={one.name: one.version for one in loaded.pattern_sets},
+            patterns={one.name: one.patterns for one in loaded.pattern_sets},
+            timezone=loaded.schema.timezone,
+        )
+        stale = {one.day: "; ".join(one.reasons) for one in found}
+    except CepError as error:
+        notes.append(str(error))
+    last = max([*published, *latest], default=None)
+    days = [] if last is None else [last - timedelta(days=back) for back in reversed(range(SHOWN_DAYS))]
+    cells = []
+    for day in days:
+        record = latest.get(day)
+        own = [unit for unit in units if unit.final_day == day]
+        state = state_of_day(record, day in published, own, day in stale)
+        says = f"{state}: {stale[day]}" if state == "stale" else f"{state}, {STATES[state][1]}"
+        cells.append(DayCell(day, state, says, details_link(request, stream, record) if record else ""))
+    band = pipeline.configuration.settings.alerts.match_band
+    return {
+        "name": stream,
+        "strip": Markup(day_strip(cells)),
+        "patterns": match_counts(units, band),
+        "notes": notes,
+        "busy": [holder for holder in pipeline.warehouse.leases() if holder.stream == stream and not holder.expired],
+        "days": len(published),
+    }
+
+
+def state_of_day(record: RunRecord | None, published: bool, units: Sequence[PublishedMatches], stale: bool) -> str:
+    """The state of a day in one word, the one first that asks for something."""
+    if record is not None and record.status in ("failed", "running"):
+        return record.status
+    if stale:
+        return "stale"
+    if any(unit.limited for unit in units):
+        return "limited"
+    if any(sum(unit.pending.values()) for unit in units):
+        return "waiting"
+    return "published" if published else "nothing"
+
+
+def match_counts(units: Sequence[PublishedMatches], settings: Any) -> list[dict[str, Any]]:
+    """The numbers of matches of the latest days of each pattern, unusual ones first."""
+    by_set: dict[str, list[PublishedMatches]] = {}
+    for unit in units:
+        by_set.setdefault(unit.pattern_set, []).append(unit)
+    rows = []
+    for name, own in by_set.items():
+        recent = sorted(own, key=lambda unit: unit.final_day)[-SHOWN_DAYS:]
+        version = recent[-1].fingerprint.pattern_set_version
+        for pattern, count in recent[-1].counts.items():
+            before = [
+                unit.counts[pattern]
+                for unit in recent[:-1]
+                if pattern in unit.counts and unit.fingerprint.pattern_set_version == version
+            ]
+            band = usual_band(before[-settings.days :] if settings.days else [], settings)
+            unusual = band is not None and not band[0] <= count <= band[1]
+            rows.append((not unusual, -count, name, pattern, recent, band))
+    rows.sort(key=lambda row: row[:4])
+    return [
+        {
+            "pattern_set": name,
+            "pattern": pattern,
+            "day": recent[-1].final_day,
+            "matches": -count,
+            "band": band,
+            "unusual": not usual,
+            "drawing": Markup(count_line([unit.counts.get(pattern, 0) for unit in recent], band)),
+        }
+        for usual, count, name, pattern, recent, band in rows[:SHOWN_PATTERNS]
+    ]
+
+
+def stream_of_dag(pipeline: Pipeline, dag_id: str) -> tuple[str | None, str]:
+    """The stream that a DAG is of, if the user may see it, and the kind of the DAG."""
+    for stream in pipeline.streams():
+        for kind in DAGS_OF_A_STREAM:
+            if dag_id == f"{kind}_{stream}":
+                return stream, kind
+    return None, ""
+
+
+def bars_of_day(query: MatchesQuery, timezone: str) -> list[int]:
+    """The instants between which the matches of a day are counted."""
+    first, last = day_bounds(query.day, timezone)
+    begin = first if query.from_us is None else query.from_us
+    end = last if query.to_us is None else query.to_us
+    if end <= begin:
+        raise HTTPException(422, "The time at which the matches begin is after the one at which they end.")
+    return [begin + (end - begin) * bar // HISTOGRAM_BARS for bar in range(HISTOGRAM_BARS + 1)]
+
+
+def first_rows(batches: Iterable[pa.RecordBatch], most: int) -> Iterator[pa.RecordBatch]:
+    """The first rows of batches."""
+    for batch in batches:
+        if most <= 0:
+            return
+        yield batch.slice(0, most)
+        most -= batch.num_rows
+
+
+def match_row(row: Mapping[str, Any], timezone: str) -> dict[str, Any]:
+    """A match as a page shows it: local times, returned values, its variables."""
+    zone = ZoneInfo(timezone)
+    variables: dict[str, int] = {}
+    for one in row["bindings"]:
+        variables[one["variable"]] = variables.get(one["variable"], 0) + 1
+    return {
+        "pattern": row["pattern"],
+        "match_id": row["match_id"],
+        "start": clock(row["start_ts"], zone),
+        "end": clock(row["end_ts"], zone),
+        "seconds": (row["end_ts"] - row["start_ts"]).total_seconds(),
+        "variables": ", ".join(name if number == 1 else f"{name} × {number}" for name, number in variables.items()),
+        "returns": json.loads(row["returns"]) if row["returns"] else {},
+    }
+
+
+def event_row(row: Mapping[str, Any] | None, timezone: str) -> dict[str, Any] | None:
+    """An event with its local time; None for one that is not published any more."""
+    return None if row is None else {**row, "timestamp": clock(row["timestamp"], ZoneInfo(timezone))}
+
+
+def clock(at: datetime, zone: ZoneInfo) -> str:
+    """The local date and time of an instant."""
+    return at.astimezone(zone).replace(tzinfo=None).isoformat(sep=" ")
+
+
+def passed_at_nodes(tables: StreamTables, pattern_set: str) -> dict[str, dict[frozenset[str], tuple[int, int]]]:
+    """Pattern -> variables bound at a node -> the candidates and passes that detection counted on the latest day."""
+    days = [unit.final_day for unit in tables.matches_days(pattern_set)]
+    found = tables.statistics(pattern_set, days[-1], days[-1], without=("state", "windows", "snapshot")) if days else []
+    passed: dict[str, dict[frozenset[str], tuple[int, int]]] = {}
+    for record in found:
+        try:
+            observed = Observed() if record.observed is None else Observed.from_json(record.observed)
+        except CepError:
+            continue  # of another version
+        for one in observed.observations:
+            own = passed.setdefault(one.pattern, {})
+            before = own.get(frozenset(one.variables), (0, 0))
+            own[frozenset(one.variables)] = (before[0] + one.candidates, before[1] + one.passes)
+    return passed
+
+
+def plan_differences(record: PlanRecord, other: PlanRecord) -> list[tuple[str, str, str]]:
+    """The patterns that two plans run in different orders or trees: (pattern, in the first, in the second)."""
+    orders = [orders_of(one) for one in (record, other)]
+    names = dict.fromkeys([*orders[0], *orders[1]])
+    shown = [(name, orders[0].get(name, "not in it"), orders[1].get(name, "not in it")) for name in names]
+    return [row for row in shown if row[1] != row[2]]
+
+
+def orders_of(record: PlanRecord) -> dict[str, str]:
+    """Pattern -> its orders or trees."""
+    if of_another_format(record) is not None:
+        return {}
+    read = Plan.from_json(record.plan, f"plan {record.version} of {record.pattern_set}")
+    return {
+        one.pattern: "; ".join(written(c.order if c.tree is None else c.tree) for c in one.clauses)
+        for one in read.patterns
+    }
+
+
+def replanning_form(request: Request, pipeline: Pipeline, stream: str) -> str | None:
+    """The page of the DAG from which a replanning is triggered; None for those who may not trigger it."""
+    name = f"{REPLANNING_DAG}_{stream}"
+    details = DagDetails(id=name, team_name=DagModel.get_team_name(name))
+    asked = [{"method": "POST", "access_entity": DagAccessEntity.RUN, "details": details}]
+    allowed = get_auth_manager().batch_is_authorized_dag(asked, user=pipeline.user)
+    return f"{airflow_root(request)}/dags/{quote(name, safe='')}" if allowed else None
+
+
+def rejected_rows(tables: StreamTables, run: RunRecord) -> list[dict[str, Any]]:
+    """The first rejected rows of the run's day, as published now."""
+    if run.day is None or not run.rejected:
+        return []
+    found: list[dict[str, Any]] = tables.read_quarantine(run.day, run.day, limit=SHOWN_REASONS).to_pylist()
+    return found
+
+
+@cache
+def runbook() -> list[tuple[str, str]]:
+    """The messages that the runbook knows, and what to do about each."""
+    text = (Path(cep_pipeline.__file__).parent / "docs" / "runbook.md").read_text(encoding="utf-8")
+    rows, known = [], False
+    for one in text.splitlines():
+        cells = [cell.strip() for cell in one.strip("|").split("|")] if one.startswith("|") else []
+        known = cells[0] == "the message says" or (known and len(cells) == 2) if cells else False
+        if known and cells[0] != "the message says" and not cells[0].startswith("---"):
+            rows.append((cells[0], cells[1]))
+    return rows
+
+
+def advice_about(error: str) -> list[str]:
+    """The lines of the runbook that fit an error, and what helps with any."""
+    said = error.lower()
+    fitting = [
+        what
+        for message, what in runbook()
+        if all(part.strip() in said for part in message.lower().split("…") if part.strip())
+    ]
+    return [*fitting, "Correct what the message names, and run the day again: what is published stays as it is."]
 
 
 def pending_replannings(request: Request, pipeline: Pipeline, stream: str) -> list[dict[str, Any]]:
@@ -321,9 +910,50 @@ def details_link(request: Request, stream: str, run: RunRecord) -> str:
     return f"{request.scope['root_path']}/run?{urlencode(query)}"
 
 
+class RunPageLink(BaseOperatorLink):
+    """The link from a task to the page of its run."""
+
+    name = "CEP run"
+
+    def get_link(self, operator: Any, *, ti_key: Any) -> str:
+        """The address of the page; empty for the tasks of other DAGs."""
+        if not ti_key.dag_id.startswith(tuple(f"{kind}_" for kind in DAGS_OF_A_STREAM)):
+            return ""
+        return f"{PREFIX}/dag?{urlencode({'dag_id': ti_key.dag_id, 'run_id': ti_key.run_id})}"
+
+
+def icon(colour: str) -> str:
+    """The icon of the navigation: a series with a match in it."""
+    drawing = (
+        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 24 24" fill="none" stroke="{colour}" stroke-width="2">'
+        '<path d="M2 17l5-6 4 4 6-9 5 5"/><circle cx="7" cy="11" r="2"/><circle cx="17" cy="6" r="2"/></svg>'
+    )
+    return f"data:image/svg+xml,{quote(drawing)}"
+
+
+ICONS = {"icon": icon("#51504f"), "icon_dark_mode": icon("#d6d3d1")}
+
+
 class CepPlugin(AirflowPlugin):
-    """The pages, and their entry in the navigation; opened outside Airflow's frame, so that links lead to DAG runs."""
+    """The pages in Airflow's frame: an entry of the navigation, a tab on each DAG and DAG run, a link on each task."""
 
     name = "cep"
     fastapi_apps = [{"app": app, "url_prefix": PREFIX, "name": "CEP pipeline"}]  # noqa: RUF012
-    external_views = [{"name": "CEP runs", "href": f"{PREFIX}/", "destination": "nav"}]  # noqa: RUF012
+    external_views = [  # noqa: RUF012
+        {"name": "CEP", "href": f"{PREFIX}/", "destination": "nav", "url_route": "cep", "nav_top_level": True, **ICONS},
+        {
+            "name": "CEP",
+            "href": f"{PREFIX}/dag?dag_id={{DAG_ID}}",
+            "destination": "dag",
+            "url_route": "cep-dag",
+            **ICONS,
+        },
+        {
+            "name": "CEP run",
+            "href": f"{PREFIX}/dag?dag_id={{DAG_ID}}&run_id={{RUN_ID}}",
+            "destination": "dag_run",
+            "url_route": "cep-run",
+            **ICONS,
+        },
+    ]
+    global_operator_extra_links = [RunPageLink()]  # noqa: RUF012

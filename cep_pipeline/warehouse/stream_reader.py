@@ -285,6 +285,13 @@ class StreamReader:
             "matches", "final_day", first, last, {"pattern_set": pattern_set}, row_filter=row_filter, limit=limit
         )
 
+    def matches_files(self, pattern_set: str, day: date) -> list[str]:
+        """Return the files of the matches of (pattern set, day) in the order of `read_matches`."""
+        from cep_pipeline.warehouse import commits
+
+        files = commits.files_between(self._table("matches"), "final_day", day, day, equal={"pattern_set": pattern_set})
+        return sorted(file.file_path for file in files)
+
     def read_quarantine(
         self, first: date | None = None, last: date | None = None, *, limit: int | None = None
     ) -> pa.Table:

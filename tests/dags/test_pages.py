@@ -1,6 +1,9 @@
 from __future__ import annotations
 
 import re
+import shutil
+import subprocess
+import sys
 import unicodedata
 from collections.abc import Iterator
 from dataclasses import replace
@@ -34,7 +37,19 @@ STATISTICS = StatisticsSnapshot(
 RUN_PAGE = "/cep/run?stream=trades&run_id=backfill__1&day=2013-10-07"
 PLAN_PAGE = "/cep/plan?stream=trades&pattern_set=market&version=1"
 HAND_PAGE = "/cep/run?" + urlencode({"stream": "trades", "run_id": f"by hand & {HOSTILE}", "day": "2013-10-08"})
-PAGES = ["/cep/", "/cep/?stream=trades", "/cep/decisions", RUN_PAGE, HAND_PAGE, PLAN_PAGE]
+OLD_PAGES = ["/cep/", "/cep/?stream=trades", "/cep/decisions", RUN_PAGE, HAND_PAGE]
+REAL = "stream=generated_trades"
+REAL_PAGES = [
+    f"/cep/matches?{REAL}",
+    f"/cep/match?{REAL}&pattern_set=market&day=2025-01-06&match_id=MATCH",
+    f"/cep/download?{REAL}&format=csv",
+    f"/cep/plans?{REAL}",
+    f"/cep/statistics?{REAL}",
+    f"/cep/invariants?{REAL}",
+    "/cep/dag?dag_id=daily_detection_generated_trades",
+]
+"""Pages of a stream that `cep run` has published; MATCH stands for the id of a match."""
+PAGES = [*OLD_PAGES, PLAN_PAGE, *REAL_PAGES]
 
 
 @pytest.fixture(scope="module")
@@ -46,8 +61,10 @@ def airflow_app(airflow_database: Path) -> Any:
 
 @pytest.fixture(scope="module")
 def configuration(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A pipeline whose warehouse has a run that succeeded, one of the command line and one that failed."""
+    """A pipeline with a run that succeeded, one that failed, and a stream that `cep run` has published."""
     folder = tmp_path_factory.mktemp("pipeline")
+    for name in ("streams", "patterns"):
+        shutil.copytree(CHECKOUT / name, folder / name)
     schema = {
         "name": "trades",
         "base_type": "Trade",
@@ -62,9 +79,19 @@ def configuration(tmp_path_factory: pytest.TempPathFactory) -> Path:
     (folder / "trades.yaml").write_text(yaml.safe_dump(schema))
     stream = {"schema": "trades.yaml", "data": "raw", "pattern_sets": {"market": {"file": "market.sase"}}}
     unpublished = {**stream, "data": "other"}
-    (folder / "pipeline.yaml").write_text(
-        yaml.safe_dump({"streams": {"trades": stream, "others": unpublished}, "warehouse": {"location": "warehouse"}})
-    )
+    real = {
+        "schema": "streams/generated_trades.yaml",
+        "data": "generated",
+        "statistics": {"window": "5 minutes"},
+        "pattern_sets": {"market": {"file": "patterns/generated_trades.sase"}},
+    }
+    streams = {"trades": stream, "others": unpublished, "generated_trades": real}
+    (folder / "pipeline.yaml").write_text(yaml.safe_dump({"streams": streams, "warehouse": {"location": "warehouse"}}))
+    for command in (
+        ["generate", "--days", "3", "--events-per-day", "2000", "--out", str(folder / "generated")],
+        ["run", "--config", str(folder / "pipeline.yaml"), "--stream", "generated_trades"],
+    ):
+        subprocess.run([sys.executable, "-m", "cep_pipeline.cli", *command], check=True, capture_output=True)
     tables = Warehouse.open(folder / "warehouse").stream(StreamSchema.load(folder / "trades.yaml"))
     with tables.plan_lease("market", run_id="backfill__1") as lease:
         tables.record_plan(
@@ -167,6 +194,13 @@ def viewer(airflow_app: Any, client: Any) -> Any:
     return client
 
 
+@pytest.fixture(scope="module")
+def match_id(configuration: Path) -> str:
+    """The id of a match of the published stream."""
+    tables = Warehouse.open(configuration.parent / "warehouse").open_stream("generated_trades")
+    return str(tables.read_matches("market", date(2025, 1, 6), date(2025, 1, 6), limit=1)["match_id"][0].as_py())
+
+
 def hidden(html: str) -> list[str]:
     """The characters that a reader does not see, or that move others."""
     return [one for one in html if one not in "\n\t" and unicodedata.category(one) in ("Cc", "Cf", "Cs", "Zl", "Zp")]
@@ -203,20 +237,22 @@ def test_a_user_without_the_right_to_plugin_pages_is_refused(
         manager, "is_authorized_view", lambda self, *, access_view, user: access_view != AccessView.PLUGINS
     )
     for path in PAGES:
-        assert viewer.get(path).status_code == 403
+        assert viewer.get(path).status_code == 403, path
 
 
-def test_every_page_is_tried_with_hostile_values(viewer: Any) -> None:
+def test_every_page_is_tried_with_hostile_values(viewer: Any, match_id: str) -> None:
     """Names, reasons, errors and arguments are shown as text, in values and addresses; nothing of them is hidden."""
     from cep_plugin import PREFIX, app
 
     assert {f"{PREFIX}{route.path}" for route in app.routes} == {path.partition("?")[0] for path in PAGES}
     for path in PAGES:
-        answer = viewer.get(path)
-        assert answer.status_code == 200
+        answer = viewer.get(path.replace("MATCH", match_id), follow_redirects=True)
+        assert answer.status_code == 200, path
+        if "/download" in path:
+            continue
         assert "<script" not in answer.text.lower() and hidden(answer.text) == []
         shown = "&lt;script&gt;alert(&#39;rows&#39;)&lt;/script&gt;\\x1b[2J\\u202e" in answer.text
-        assert shown is (path != PLAN_PAGE)
+        assert shown is (path in OLD_PAGES)
         assert not re.search(r"""(href|class)=[^"]|href="[^/"?#]""", answer.text)
 
 
@@ -233,33 +269,30 @@ class Rights:
         return details is not None and details.id in self.dags and entity in self.entities
 
 
-def addresses() -> list[str]:
+def addresses(match_id: str) -> list[str]:
     """An address of each page that the plugin has: all of them show something of a stream."""
-    import sys
+    from cep_plugin import PREFIX, app
 
-    known = {
-        "/": ["/cep/", "/cep/?stream=trades"],
-        "/run": [RUN_PAGE],
-        "/plan": [PLAN_PAGE],
-        "/decisions": ["/cep/decisions", "/cep/decisions?stream=trades"],
-    }
-    routes = {route.path for route in sys.modules["cep_plugin"].app.routes}
-    assert routes == set(known), "a new page needs an address here, so that the rights to it are tested"
-    return [address for route in routes for address in known[route]]
+    known = [*PAGES, "/cep/decisions?stream=trades"]
+    routes = {f"{PREFIX}{route.path}" for route in app.routes}
+    missing = "a new page needs an address here, so that the rights to it are tested"
+    assert routes == {address.partition("?")[0] for address in known}, missing
+    return [address.replace("MATCH", match_id) for address in known if address != HAND_PAGE]
 
 
+BOTH_STREAMS = {"daily_detection_trades", "daily_detection_generated_trades"}
 ALL_OF_IT: set[str | None] = {None, "RUN"}
-SHOWS = re.compile("backfill__1|because c is rare|c exceeds a")
+SHOWS = re.compile("backfill__1|because c is rare|c exceeds a|generated_trades|v_reversal|match_id")
 
 
 @pytest.mark.parametrize(
     ("dags", "entities", "sees"),
     [
-        ({"daily_detection_trades"}, ALL_OF_IT, True),
+        (BOTH_STREAMS, ALL_OF_IT, True),
         ({"daily_detection_others"}, ALL_OF_IT, False),
         (set(), ALL_OF_IT, False),
-        ({"daily_detection_trades"}, {None}, False),
-        ({"daily_detection_trades"}, {"RUN"}, False),
+        (BOTH_STREAMS, {None}, False),
+        (BOTH_STREAMS, {"RUN"}, False),
     ],
 )
 def test_who_may_not_see_the_dag_of_a_stream_sees_nothing_of_it(
@@ -269,19 +302,21 @@ def test_who_may_not_see_the_dag_of_a_stream_sees_nothing_of_it(
     dags: set[str],
     entities: set[str | None],
     sees: bool,
+    match_id: str,
 ) -> None:
     rights = Rights(dags, entities)
     monkeypatch.setattr(type(airflow_app.state.auth_manager), "is_authorized_dag", rights)
-    for address in addresses():
-        answer = viewer.get(address)
+    for address in addresses(match_id):
+        answer = viewer.get(address, follow_redirects=True)
         assert (SHOWS.search(answer.text) is not None) is sees, address
-        whole = "?" not in address
+        whole = "?" not in address or "/dag?" in address
         assert answer.status_code == (200 if sees or whole else 404)
         if not sees:
             assert "trades" not in answer.text
-            unknown = viewer.get(address.replace("stream=trades", "stream=unknown"))
+            other = address.replace("stream=trades", "stream=unknown").replace("generated_trades", "unknown")
+            unknown = viewer.get(other)
             assert answer.text == unknown.text, "whether there is such a stream is not told"
-    assert rights.asked == {("ada", "GET")}
+    assert rights.asked == ({("ada", "GET"), ("ada", "POST")} if sees else {("ada", "GET")})
 
 
 @pytest.mark.parametrize("path", ["/cep/docs", "/cep/redoc", "/cep/openapi.json"])
@@ -401,8 +436,8 @@ def test_a_limited_pattern_is_a_line_of_its_run(viewer: Any, configuration: Path
 
 
 @pytest.mark.parametrize("path", PAGES)
-def test_nothing_is_shown_unescaped_and_nothing_is_loaded(viewer: Any, path: str) -> None:
-    answer = viewer.get(path)
+def test_nothing_is_shown_unescaped_and_nothing_is_loaded(viewer: Any, path: str, match_id: str) -> None:
+    answer = viewer.get(path.replace("MATCH", match_id), follow_redirects=True)
     assert "<script" not in answer.text
     assert not re.search(r"""(src|href)\s*=\s*["']?(https?:)?//""", answer.text), "a page needs no network"
     assert answer.headers["content-security-policy"].startswith("default-src 'none'")
@@ -491,5 +526,11 @@ def test_the_navigation_has_an_entry(airflow_app: Any, viewer: Any) -> None:
     token = airflow_app.state.auth_manager.generate_jwt(SimpleAuthManagerUser(username="root", role="admin"))
     answer = viewer.get("/api/v2/plugins", headers={"Authorization": f"Bearer {token}"})
     views = [view for plugin in answer.json()["plugins"] for view in plugin["external_views"]]
-    assert {"name": "CEP runs", "href": "/cep/", "destination": "nav"}.items() <= views[0].items()
+    assert {view["destination"]: view["href"] for view in views} == {
+        "nav": "/cep/",
+        "dag": "/cep/dag?dag_id={DAG_ID}",
+        "dag_run": "/cep/dag?dag_id={DAG_ID}&run_id={RUN_ID}",
+    }
+    assert all(view["url_route"] and view["icon"].startswith("data:image/svg+xml,") for view in views)
+    assert len({view["url_route"] for view in views}) == len(views), "or Airflow leaves some of them away"
     assert (CHECKOUT / "plugins" / "cep_plugin.py").is_file()

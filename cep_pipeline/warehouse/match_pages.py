@@ -1,0 +1,227 @@
+"""Pages of published matches: a few rows at a time, read by row groups, however many matches there are."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from datetime import UTC, date, datetime, timedelta
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+
+from cep_pipeline.errors import InputError
+from cep_pipeline.storage import conform, names_in_file, open_filesystem, read_data_file, reading_data
+from cep_pipeline.warehouse.layout import MATCHES_SCHEMA
+
+if TYPE_CHECKING:
+    from cep_pipeline.warehouse.stream_reader import StreamReader
+
+MOST_LOOKED_AT = 2_000_000
+"""Rows that are looked at for one page, so that a rare value does not keep a reader waiting."""
+
+
+@dataclass(frozen=True)
+class MatchesQuery:
+    """The matches that somebody has chosen.
+
+    Attributes
+    ----------
+    pattern_set, day
+        The pattern set, and the day on which the matches became final.
+    pattern
+        Name of the pattern; None: all patterns.
+    from_us, to_us
+        Instants (microseconds) between which the last event of a match is, the latter excluded; None: open.
+    value
+        Text that the values of RETURN, as JSON, or the id of the match contain.
+    """
+
+    pattern_set: str
+    day: date
+    pattern: str | None = None
+    from_us: int | None = None
+    to_us: int | None = None
+    value: str = ""
+
+    def keep(self, rows: pa.Table) -> pa.Table:
+        """Return the chosen ones of some rows."""
+        chosen: list[Any] = []
+        if self.pattern is not None:
+            chosen.append(pc.equal(rows["pattern"], self.pattern))
+        if self.from_us is not None:
+            chosen.append(pc.greater_equal(rows["end_ts"], _instant(self.from_us)))
+        if self.to_us is not None:
+            chosen.append(pc.less(rows["end_ts"], _instant(self.to_us)))
+        if self.value:
+            returned = pc.fill_null(pc.match_substring(rows["returns"], self.value), False)
+            chosen.append(pc.or_(returned, pc.match_substring(rows["match_id"], self.value)))
+        for mask in chosen[1:]:
+            chosen[0] = pc.and_(chosen[0], mask)
+        return rows.filter(chosen[0]) if chosen else rows
+
+    def may_be_in(self, group: Any) -> bool:
+        """False for a row group whose bounds say that none of the chosen matches is in it."""
+        bounds = {
+            group.column(place).path_in_schema: group.column(place).statistics for place in range(group.num_columns)
+        }
+        pattern, ended = bounds.get("pattern"), bounds.get("end_ts")
+        known = self.pattern is not None and pattern is not None and pattern.has_min_max
+        if known and not pattern.min <= self.pattern <= pattern.max:
+            return False
+        if ended is None or not ended.has_min_max:
+            return True
+        before = self.to_us is not None and ended.min >= _instant(self.to_us).as_py()
+        after = self.from_us is not None and ended.max < _instant(self.from_us).as_py()
+        return not (before or after)
+
+
+@dataclass(frozen=True)
+class MatchesPage:
+    """A page of matches, and the place at which the next one begins.
+
+    Attributes
+    ----------
+    rows
+        Matches in their order (`MATCHES_SCHEMA`).
+    following
+        Place of the next page; None: this is the last one.
+    """
+
+    rows: pa.Table
+    following: str | None
+
+
+def matches_page(tables: StreamReader, query: MatchesQuery, limit: int, after: str = "") -> MatchesPage:
+    """Read the chosen matches from a place on (the beginning without one), at most so many.
+
+    Raises
+    ------
+    InputError
+        The place is none that a page has given.
+    """
+    begin = _place(after)
+    rows: list[pa.Table] = []
+    missing, looked_at = limit, 0
+    for place, file, group in _groups(tables, query, begin[:2]):
+        if looked_at >= MOST_LOOKED_AT:
+            return MatchesPage(_together(rows), f"{place[0]}.{place[1]}.0")
+        looked_at += file.metadata.row_group(group).num_rows
+        found = query.keep(_read_group(file, group, MATCHES_SCHEMA))
+        first = begin[2] if place == begin[:2] else 0
+        part = found.slice(first, missing)
+        rows.append(part)
+        missing -= part.num_rows
+        if not missing:
+            return MatchesPage(_together(rows), f"{place[0]}.{place[1]}.{first + part.num_rows}")
+    return MatchesPage(_together(rows), None)
+
+
+def matches_in_batches(tables: StreamReader, query: MatchesQuery) -> Iterator[pa.RecordBatch]:
+    """Read all chosen matches, a row group at a time."""
+    for _, file, group in _groups(tables, query, (0, 0)):
+        yield from query.keep(_read_group(file, group, MATCHES_SCHEMA)).to_batches()
+
+
+def matches_over_time(tables: StreamReader, query: MatchesQuery, edges_us: Sequence[int]) -> tuple[list[int], bool]:
+    """Count the chosen matches between instants, by their last event, and say whether all of them were looked at."""
+    needed = ["pattern", "end_ts", *(["returns", "match_id"] if query.value else [])]
+    schema = pa.schema([field for field in MATCHES_SCHEMA if field.name in needed])
+    counts = np.zeros(len(edges_us) - 1, np.int64)
+    looked_at = 0
+    for _, file, group in _groups(tables, query, (0, 0)):
+        if looked_at >= 10 * MOST_LOOKED_AT:
+            return counts.tolist(), False
+        looked_at += file.metadata.row_group(group).num_rows
+        ended = query.keep(_read_group(file, group, schema))["end_ts"].cast(pa.int64()).to_numpy()
+        counts += np.histogram(ended, np.asarray(edges_us))[0]
+    return counts.tolist(), True
+
+
+def find_match(tables: StreamReader, pattern_set: str, day: date, match_id: str) -> dict[str, Any] | None:
+    """Read the match of an id; None where there is none."""
+    query = MatchesQuery(pattern_set, day)
+    ids = pa.schema([MATCHES_SCHEMA.field("match_id")])
+    for _, file, group in _groups(tables, query, (0, 0)):
+        place = pc.index(_read_group(file, group, ids)["match_id"], match_id).as_py()
+        if place >= 0:
+            row: dict[str, Any] = _read_group(file, group, MATCHES_SCHEMA).slice(place, 1).to_pylist()[0]
+            return row
+    return None
+
+
+def events_around(
+    tables: StreamReader, match: dict[str, Any], columns: Sequence[str], most: int, share: float = 0.5
+) -> pa.Table:
+    """Read the events from before a match to after it.
+
+    Parameters
+    ----------
+    columns
+        Attributes to read, beside `timestamp` and `seq`.
+    most
+        The most rows that are returned; of more, the events of the match and as many others, evenly spread.
+    share
+        How long before and after the match, as a share of its length.
+    """
+    wanted = ["timestamp", "seq", *(name for name in columns if name not in ("timestamp", "seq"))]
+    schema = pa.schema([tables.events_schema.field(name) for name in wanted])
+    room = max((match["end_ts"] - match["start_ts"]) * share, timedelta(seconds=1))
+    first, last = match["start_ts"] - room, match["end_ts"] + room
+    chosen = (pc.field("timestamp") >= first) & (pc.field("timestamp") <= last)
+    # Days are those of the stream's clocks, which no time zone moves by more than one day.
+    files = tables.events_files(first.date() - timedelta(days=1), last.date() + timedelta(days=1))
+    bounds = [int(at.timestamp() * 1_000_000) for at in (first, last)]
+    parts = [
+        read_data_file(file.path, schema, chosen)
+        for file in files
+        if file.first[0] <= bounds[1] and file.last[0] >= bounds[0]
+    ]
+    found = pa.concat_tables([schema.empty_table(), *parts]).sort_by("seq")
+    if found.num_rows <= most:
+        return found
+    bound = pa.array([one["seq"] for one in match["bindings"]], pa.int64())
+    own = np.flatnonzero(pc.is_in(found["seq"], bound).to_numpy())
+    spread = np.linspace(0, found.num_rows - 1, most).astype(np.int64)
+    return found.take(np.union1d(own, spread))
+
+
+def _groups(
+    tables: StreamReader, query: MatchesQuery, begin: tuple[int, int]
+) -> Iterator[tuple[tuple[int, int], pq.ParquetFile, int]]:
+    for number, path in enumerate(tables.matches_files(query.pattern_set, query.day)):
+        if number < begin[0]:
+            continue
+        filesystem, inner = open_filesystem(path)
+        with (
+            reading_data(path),
+            filesystem.open_input_file(inner) as opened,
+            pq.ParquetFile(opened, page_checksum_verification=True) as file,
+        ):
+            for group in range(begin[1] if number == begin[0] else 0, file.metadata.num_row_groups):
+                if query.may_be_in(file.metadata.row_group(group)):
+                    yield (number, group), file, group
+
+
+def _read_group(file: pq.ParquetFile, group: int, schema: pa.Schema) -> pa.Table:
+    names = list(names_in_file(schema, file.schema_arrow.names).values())
+    return conform(file.read_row_group(group, columns=names), schema)
+
+
+def _together(rows: list[pa.Table]) -> pa.Table:
+    return pa.concat_tables([MATCHES_SCHEMA.empty_table(), *rows])
+
+
+def _place(text: str) -> tuple[int, int, int]:
+    parts = text.split(".") if text else ["0"] * 3
+    if len(parts) != 3 or not all(part.isascii() and part.isdigit() and len(part) < 12 for part in parts):
+        raise InputError(f"{text!r} is no place in a list of matches; begin with the first page")
+    file, group, row = map(int, parts)
+    return file, group, row
+
+
+def _instant(microseconds: int) -> pa.Scalar:
+    at = datetime(1970, 1, 1, tzinfo=UTC) + timedelta(microseconds=microseconds)
+    return pa.scalar(at, pa.timestamp("us", tz="UTC"))

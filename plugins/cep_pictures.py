@@ -1,0 +1,229 @@
+"""Drawings of the pages: steps of a run, days of a stream, matches over a day, plans; each is an SVG."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import date
+
+from cep_pipeline.band_charts import GRID, INK, PALETTE
+from cep_pipeline.match_chart import LEFT, RIGHT, WIDTH, TimeAxis, line, quoted, svg, text_at, value_ticks
+from cep_pipeline.planning.clause_plans import ClausePlan, PlanStep
+from cep_pipeline.planning.numbers.logarithms import format_ln, format_number
+from cep_pipeline.planning.trees import Join, Tree, leaves_of
+from cep_pipeline.warehouse.records import RunStep
+
+RED, GREEN, BLUE, AMBER, VIOLET = PALETTE[:5]
+STATES: Mapping[str, tuple[str, str]] = {
+    "published": (GREEN, "all is published and fits its inputs"),
+    "waiting": (BLUE, "matches wait for events of later days"),
+    "limited": (VIOLET, "a pattern reached a limit, so its matches are not published"),
+    "stale": (AMBER, "an input has changed since the day was published"),
+    "failed": (RED, "the latest run of the day has failed"),
+    "running": (PALETTE[5], "a run is at it"),
+    "nothing": (GRID, "nothing is published"),
+}
+"""State of a day -> its colour and meaning."""
+CELL = 20
+MOST_LEAVES = 40
+"""Plans of more variables are not drawn."""
+
+
+@dataclass(frozen=True)
+class DayCell:
+    """A day of the strip: its state, the sentence that explains it, and the page that it leads to ("" for none)."""
+
+    day: date
+    state: str
+    says: str
+    link: str
+
+
+def day_strip(cells: Sequence[DayCell]) -> str:
+    """Draw the days of a stream as a row of squares that lead to their runs."""
+    parts = []
+    for place, cell in enumerate(cells):
+        x = place * CELL
+        colour = STATES[cell.state][0]
+        opacity = 0.2 if cell.state == "nothing" else 1
+        letter = "" if cell.state in ("nothing", "published") else cell.state[0].upper()
+        square = (
+            f'<rect x="{x + 1}" y="1" width="{CELL - 3}" height="{CELL - 3}" rx="3" fill="{colour}" '
+            f'fill-opacity="{opacity}"><title>{quoted(f"{cell.day}: {cell.says}")}</title></rect>'
+        ) + text_at(x + CELL / 2 - 0.5, 14, letter, anchor="middle", size=11, weight="bold", fill="white")
+        parts.append(f'<a href="{quoted(cell.link)}">{square}</a>' if cell.link else square)
+        if place == 0 or cell.day.day == 1:
+            parts.append(text_at(x, CELL + 12, f"{cell.day:%d %b}", size=10))
+    return svg(max(len(cells) * CELL, 60), CELL + 16, parts, "the latest days of the stream")
+
+
+def steps_chart(steps: Sequence[RunStep]) -> str:
+    """Draw the steps of a run one after the other on a line of seconds."""
+    total = max(sum(step.seconds for step in steps), 1e-3)
+    height = 24 * len(steps)
+    room = WIDTH - RIGHT - 150
+
+    def x(seconds: float) -> float:
+        return 140 + seconds / total * room
+
+    parts = []
+    for tick in value_ticks(0.0, total, 6):
+        parts.append(line(x(tick), 0, x(tick), height, GRID, opacity=0.25))
+        parts.append(text_at(x(tick), height + 14, f"{tick:g} s", anchor="middle", size=11))
+    begun = 0.0
+    for place, step in enumerate(steps):
+        y, wide = 24 * place, max(step.seconds / total * room, 1.5)
+        counts = ", ".join(f"{name} {number:,}" for name, number in step.counts.items())
+        parts.append(
+            f'<rect x="{x(begun):.1f}" y="{y + 3}" width="{wide:.1f}" height="17" rx="2" fill="{BLUE}">'
+            f"<title>{quoted(f'{step.name}: {step.seconds:.1f} s {counts}')}</title></rect>"
+        )
+        parts.append(text_at(132, y + 16, step.name, anchor="end", size=12))
+        behind = x(begun) + wide + 5
+        near_end = behind > WIDTH - 80
+        parts.append(
+            text_at(x(begun) - 5 if near_end else behind, y + 16, f"{step.seconds:.1f} s",
+                    anchor="end" if near_end else "start", size=11)
+        )  # fmt: skip
+        begun += step.seconds
+    return svg(WIDTH, height + 20, parts, "the steps of the run on a line of seconds")
+
+
+def histogram(edges_us: Sequence[int], counts: Sequence[int], timezone: str) -> str:
+    """Draw how many there were between instants."""
+    axis = TimeAxis(edges_us[0], edges_us[-1], LEFT, WIDTH - RIGHT, timezone)
+    top, bottom = 8, 118
+    most = max([*counts, 1])
+    parts = _levels(0.0, float(most), lambda value: bottom - value / most * (bottom - top))
+    for begin, end, count in zip(edges_us, edges_us[1:], counts, strict=False):
+        if count:
+            y = bottom - count / most * (bottom - top)
+            parts.append(
+                f'<rect x="{axis.x(begin):.1f}" y="{y:.1f}" width="{max(axis.x(end) - axis.x(begin) - 1, 1):.1f}" '
+                f'height="{bottom - y:.1f}" fill="{BLUE}">'
+                f"<title>{quoted(f'{count:,} from {axis.clock(begin)} on')}</title></rect>"
+            )
+    return svg(WIDTH, bottom + 24, [*parts, *axis.drawn(bottom)], "matches over the time of their last event")
+
+
+def count_line(counts: Sequence[int], band: tuple[int, int] | None) -> str:
+    """Draw numbers of matches day by day as a small line, with the band in which the last one was expected."""
+    most = max([*counts, *(band or ()), 1])
+
+    def y(value: float) -> float:
+        return 24 - value / most * 22
+
+    step = 150 / max(len(counts) - 1, 1)
+    parts = []
+    if band is not None:
+        parts.append(
+            f'<rect x="0" y="{y(band[1]):.1f}" width="160" height="{max(y(band[0]) - y(band[1]), 1):.1f}" '
+            f'fill="{GREEN}" fill-opacity="0.25"/>'
+        )
+    way = " ".join(f"{5 + place * step:.1f},{y(count):.1f}" for place, count in enumerate(counts))
+    parts.append(f'<polyline points="{way}" fill="none" stroke="{BLUE}" stroke-width="1.5"/>')
+    usual = band is None or band[0] <= counts[-1] <= band[1]
+    last = 5 + (len(counts) - 1) * step
+    parts.append(f'<circle cx="{last:.1f}" cy="{y(counts[-1]):.1f}" r="3" fill="{BLUE if usual else RED}"/>')
+    return svg(160, 26, parts, "numbers of matches of the latest days")
+
+
+def plan_tree(clause: ClausePlan, passed: Mapping[frozenset[str], tuple[int, int]]) -> str | None:
+    """Draw the order or tree of a clause from its first variables, at the left, to its matches, at the right.
+
+    Parameters
+    ----------
+    passed
+        The variables bound at a node -> the candidates that detection tested there, and those that passed.
+
+    Returns
+    -------
+    str or None
+        None for a clause of more variables than can be read.
+    """
+    tree: Tree = clause.order[0] if clause.tree is None else clause.tree
+    if clause.tree is None:
+        for variable in clause.order[1:]:
+            tree = Join(tree, variable)
+    leaves = leaves_of(tree)
+    if len(leaves) > MOST_LEAVES:
+        return None
+    row = {name: place for place, name in enumerate(leaves)}
+    wide, high, parts = 190, 62, list[str]()
+    depth = _depth(tree)
+
+    def place_of(node: Tree) -> tuple[float, float]:
+        if isinstance(node, str):
+            return 0.0, float(row[node])
+        sides = (place_of(node.left), place_of(node.right))
+        return max(sides[0][0], sides[1][0]) + 1, (sides[0][1] + sides[1][1]) / 2
+
+    def draw(node: Tree) -> None:
+        column, level = place_of(node)
+        x, y = 10 + column * (wide + 34), 10 + level * high
+        if isinstance(node, Join):
+            for side in (node.left, node.right):
+                below = place_of(side)
+                start = 10 + below[0] * (wide + 34) + wide, 10 + below[1] * high + 24
+                middle = x - 17
+                parts.append(
+                    f'<path d="M{start[0]:.1f},{start[1]:.1f} H{middle:.1f} V{y + 24:.1f} H{x:.1f}" fill="none" '
+                    f'stroke="{INK}"/>'
+                )
+                draw(side)
+        parts.extend(_node(clause, node, x, y, wide, passed))
+
+    draw(tree)
+    return svg(20 + (depth + 1) * (wide + 34) - 34, 16 + len(leaves) * high, parts, f"the plan of {', '.join(leaves)}")
+
+
+def _node(
+    clause: ClausePlan,
+    node: Tree,
+    x: float,
+    y: float,
+    wide: float,
+    passed: Mapping[frozenset[str], tuple[int, int]],
+) -> Iterable[str]:
+    names = leaves_of(node)
+    # In an order the expectations of a step stand under all that is bound then, in a tree under what is below a node.
+    expected = clause.expected.get(names) if isinstance(node, Join) or clause.tree is not None else None
+    step = next((one for one in clause.steps if isinstance(node, str) and one.variable == node), None)
+    shown = expected or (step if step is not None and node == clause.order[0] else None)
+    title = names[0] if isinstance(node, str) else ", ".join(names)
+    conditions = "; ".join(one.text for one in shown.conditions) if shown is not None else ""
+    tip = f"{title}: {conditions}" if conditions else f"{title}: no condition is tested here"
+    yield (
+        f'<rect x="{x:.1f}" y="{y:.1f}" width="{wide}" height="50" rx="6" fill="{BLUE}" fill-opacity="0.12" '
+        f'stroke="{BLUE}"><title>{quoted(tip)}</title></rect>'
+    )
+    yield text_at(x + 8, y + 16, _short(title, 26), size=13, weight="bold")
+    if isinstance(step, PlanStep):
+        yield text_at(x + 8, y + 31, _short(f"{step.leaf}, {format_number(step.rate_per_s)}/s", 34), size=11)
+    elif shown is not None and shown.conditions:
+        yield text_at(x + 8, y + 31, _short(conditions, 34), size=11)
+    counted = passed.get(frozenset(names))
+    if shown is not None:
+        text = f"{format_ln(shown.ln_partial_matches)} expected"
+        if counted is not None and counted[0]:
+            text += f"; {counted[1] / counted[0]:.3g} passed"
+        yield text_at(x + 8, y + 45, _short(text, 36), size=11, fill=GREEN)
+
+
+def _depth(tree: Tree) -> int:
+    return 0 if isinstance(tree, str) else 1 + max(_depth(tree.left), _depth(tree.right))
+
+
+def _short(text: str, most: int) -> str:
+    return text if len(text) <= most else f"{text[: most - 1]}…"
+
+
+def _levels(low: float, high: float, y: object) -> list[str]:
+    assert callable(y)
+    parts = []
+    for tick in value_ticks(low, high):
+        if math.isfinite(tick):
+            parts.append(line(LEFT, y(tick), WIDTH - RIGHT, y(tick), GRID, opacity=0.25))
+            parts.append(text_at(LEFT - 6, y(tick) + 4, f"{tick:,.6g}", anchor="end", size=11))
+    return parts
