@@ -797,15 +797,8 @@ class Configuration:
         InputError, PatternError
             An unknown stream, a faulty schema or pattern file.
         """
-        from cep_pipeline.events.schema import StreamSchema
-
         settings = self.stream_settings(name)
-        schema = StreamSchema.load(self.folder / settings.schema_file)
-        if schema.name != name:
-            raise InputError(
-                f"{self.folder / settings.schema_file}: the schema is named {schema.name!r}, but {self.path} lists it "
-                f"as {name!r}; use one name, for it is the namespace of the stream's tables"
-            )
+        schema = self.stream_schema(name)
         sets = tuple(
             self._pattern_set(key, value, schema, settings.adaptation, ("streams", name, "pattern_sets", key))
             for key, value in settings.pattern_sets.items()
@@ -815,6 +808,25 @@ class Configuration:
         statistics = self.settings.statistics.model_copy(update=own)
         log = Path(_resolved(self.folder, self.settings.log.folder)) if self.settings.log.folder else None
         return Stream(name, schema, folder, sets, statistics, self.settings.alerts.match_band, log)
+
+    def stream_schema(self, name: str) -> StreamSchema:
+        """Load the schema of a stream, and nothing else of it.
+
+        Raises
+        ------
+        InputError
+            An unknown stream, or a faulty schema.
+        """
+        from cep_pipeline.events.schema import StreamSchema
+
+        file = self.folder / self.stream_settings(name).schema_file
+        schema = StreamSchema.load(file)
+        if schema.name != name:
+            raise InputError(
+                f"{file}: the schema is named {schema.name!r}, but {self.path} lists it "
+                f"as {name!r}; use one name, for it is the namespace of the stream's tables"
+            )
+        return schema
 
     def _pattern_set(
         self,
