@@ -32,7 +32,7 @@ COMMANDS = {
     "statistics": "cep_pipeline.cli.statistics:statistics",
     "invariants": "cep_pipeline.cli.adaptation:invariants",
     "replan": "cep_pipeline.cli.adaptation:replan",
-    "matches": "cep_pipeline.cli.tables:matches",
+    "matches": "cep_pipeline.cli.matches:matches",
     "status": "cep_pipeline.cli.status:status",
     "maintain": "cep_pipeline.cli.tables:maintain",
     "verify": "cep_pipeline.cli.tables:verify",

@@ -1,4 +1,4 @@
-"""`cep matches` shows published matches; `cep maintain`, `verify`, `relocate`, `forget` tidy, check, move and erase."""
+"""`cep maintain`, `verify`, `relocate` and `forget` tidy, check, move and erase tables; files of rows are written."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import json
 import math
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
-from datetime import date, datetime
+from datetime import date
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -15,120 +15,12 @@ import pyarrow as pa
 from rich.table import Table
 
 from cep_pipeline.cli.options import Day, check_folder, configuration_options, counted, next_command, writing
-from cep_pipeline.cli.sources import chosen_set, chosen_stream
 from cep_pipeline.cli.terminal import output_console, say
 from cep_pipeline.errors import CepError, DataError, InputError
-from cep_pipeline.events.columns import SEQ_PER_DAY
 from cep_pipeline.foreign_text import without_formulas
 
 if TYPE_CHECKING:
     from cep_pipeline.warehouse.forgetting import ErasureReport
-
-
-@click.command()
-@configuration_options
-@click.option("--pattern-set", metavar="NAME", help="Pattern set; the stream's only one if not given.")
-@click.option("--pattern", metavar="NAME", help="Only this pattern.")
-@click.option("--day", type=Day(), help="Only matches that became final on this day.")
-@click.option("--from", "first", type=Day(), help="First day.")
-@click.option("--to", "last", type=Day(), help="Last day, included.")
-@click.option("--limit", type=click.IntRange(min=1), default=20, show_default=True, help="Rows to show.")
-@click.option("--count", is_flag=True, help="Numbers of matches by day and pattern, in place of the matches.")
-@click.option(
-    "--out", type=click.Path(path_type=Path), help="Write all of them (no limit) to a .parquet, .csv or .json file."
-)
-def matches(
-    config: Path,
-    stream: str | None,
-    pattern_set: str | None,
-    pattern: str | None,
-    day: date | None,
-    first: date | None,
-    last: date | None,
-    limit: int,
-    count: bool,
-    out: Path | None,
-) -> None:
-    """Show published matches, in the order of their last events.
-
-    \b
-    Examples:
-      cep matches                                     the first 20 of the first stream
-      cep matches --stream us_equity_trades --day 2013-10-07 --pattern v_reversal
-      cep matches --count
-      cep matches --out matches.csv
-    """
-    from cep_pipeline.pipeline.configuration import Configuration
-
-    if out:
-        check_output_file(out)
-    configuration = Configuration.load(config)
-    name = chosen_stream(configuration, stream)
-    sets = tuple(configuration.stream_settings(name).pattern_sets)
-    pattern_set = chosen_set(name, sets, pattern_set)
-    tables = configuration.open_warehouse().open_stream(name).pinned(("matches",))
-    units = tables.matches_days()
-    _check_name("pattern set", pattern_set, {*sets, *(unit.pattern_set for unit in units)})
-    if pattern is not None:
-        _check_name(
-            "pattern", pattern, {key for unit in units if unit.pattern_set == pattern_set for key in unit.counts}
-        )
-    first, last = (day, day) if day else (first, last)
-    console = output_console()
-    if count:
-        shown = Table("day", "pattern", "matches", title=f"{name}: matches of pattern set {pattern_set}")
-        shown.columns[2].justify = "right"
-        for unit in (unit for unit in units if unit.pattern_set == pattern_set):
-            if (first is None or first <= unit.final_day) and (last is None or unit.final_day <= last):
-                for pattern_name, number in unit.counts.items():
-                    if pattern in (None, pattern_name):
-                        shown.add_row(unit.final_day.isoformat(), pattern_name, f"{number:,}")
-        console.print(shown)
-        return
-    found = tables.read_matches(pattern_set, first, last, pattern=pattern, limit=None if out else limit)
-    if out:
-        write_table(found, out)
-        console.print(f"{counted(found.num_rows, 'match')} written to {out}")
-        return
-    if not found.num_rows:
-        shows = next_command("status", config=config, stream=name)
-        console.print(f"no matches; `{shows}` shows which days are published")
-        return
-    shown = Table("pattern", "from (UTC)", "to", "events of the day", "returns")
-    for row in found.to_pylist():
-        shown.add_row(
-            row["pattern"],
-            _moment(row["start_ts"]),
-            _moment(row["end_ts"], since=row["start_ts"]),
-            ", ".join(_binding(binding, row["final_day"]) for binding in row["bindings"]),
-            _returns(row["returns"]),
-        )
-    console.print(shown)
-    console.print("an event is its variable and its position in its day; --out FILE writes seqs and match ids")
-
-
-def _check_name(what: str, name: str, known: set[str]) -> None:
-    """Refuse a name under which nothing is published, rather than answer that it has no matches."""
-    if known and name not in known:
-        raise InputError(
-            f"no matches of a {what} {name!r} are published; there are those of: {', '.join(sorted(known))}"
-        )
-
-
-def _moment(value: datetime, since: datetime | None = None) -> str:
-    text = value.isoformat(sep=" ", timespec="milliseconds").removesuffix("+00:00")
-    return text.partition(" ")[2] if since is not None and since.date() == value.date() else text
-
-
-def _binding(binding: dict[str, Any], final_day: date) -> str:
-    """A variable and the position of its event in its day, which is named where it is not the match's."""
-    ordinal, position = divmod(binding["seq"], SEQ_PER_DAY)
-    day = "" if ordinal == final_day.toordinal() else f"{date.fromordinal(ordinal)}/"
-    return f"{binding['variable']} {day}{position}"
-
-
-def _returns(text: str | None) -> str:
-    return ", ".join(f"{name} = {value}" for name, value in json.loads(text).items()) if text else ""
 
 
 def write_table(table: pa.Table, path: Path) -> None:
@@ -194,18 +86,18 @@ def _opened(schema: pa.Schema, ending: str, path: Path) -> Iterator[Callable[[pa
 
             def write_lines(batch: pa.RecordBatch) -> None:
                 for row in batch.to_pylist():
-                    text = json.dumps(_spelled(row), default=str, ensure_ascii=False, allow_nan=False)
+                    text = json.dumps(plain_value(row), default=str, ensure_ascii=False, allow_nan=False)
                     file.write(text + "\n")
 
             yield write_lines
 
 
-def _spelled(value: Any) -> Any:
+def plain_value(value: Any) -> Any:
     """A value in which NaN and the infinities, for which JSON has no number, are text, as in the column `returns`."""
     if isinstance(value, dict):
-        return {name: _spelled(item) for name, item in value.items()}
+        return {name: plain_value(item) for name, item in value.items()}
     if isinstance(value, list):
-        return [_spelled(item) for item in value]
+        return [plain_value(item) for item in value]
     if isinstance(value, float) and not math.isfinite(value):
         return "NaN" if math.isnan(value) else "Infinity" if value > 0 else "-Infinity"
     return value

@@ -803,7 +803,7 @@ class Configuration:
             An unknown stream, a faulty schema or pattern file.
         """
         settings = self.stream_settings(name)
-        schema = self._schema(name)
+        schema = self.stream_schema(name)
         sets = tuple(
             self._pattern_set(key, value, schema, settings.adaptation, ("streams", name, "pattern_sets", key))
             for key, value in settings.pattern_sets.items()
@@ -821,7 +821,7 @@ class Configuration:
         for name in streams:
             settings = self.stream_settings(name)
             try:
-                schema = self._schema(name)
+                schema = self.stream_schema(name)
             except CepError as error:
                 yield name, error
                 continue
@@ -832,7 +832,14 @@ class Configuration:
                 except CepError as error:
                     yield name, error
 
-    def _schema(self, name: str) -> StreamSchema:
+    def stream_schema(self, name: str) -> StreamSchema:
+        """Load the schema of a stream, and nothing else of it.
+
+        Raises
+        ------
+        InputError
+            An unknown stream, or a faulty schema.
+        """
         from cep_pipeline.events.schema import StreamSchema
 
         file = self.folder / self.stream_settings(name).schema_file

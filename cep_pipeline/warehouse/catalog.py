@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import logging
+import os
+import uuid
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 
 import sqlalchemy as sql
 from pyiceberg.catalog import Catalog, MetastoreCatalog
@@ -16,7 +19,7 @@ from pyiceberg.table.update import AddSnapshotUpdate, AssertTableUUID, TableRequ
 from pyiceberg.typedef import EMPTY_DICT, Identifier, Properties
 from sqlalchemy.engine import Connection, Engine
 
-from cep_pipeline.storage import damage_errors, make_durable, object_store_io, read_digest
+from cep_pipeline.storage import damage_errors, make_durable, object_store_io, open_filesystem, read_digest
 from cep_pipeline.warehouse.database import CATALOG_NAME, DAMAGES, FILES, create_together
 
 _LOAD_ATTEMPTS = 5
@@ -170,6 +173,9 @@ class WarehouseCatalog(SqlCatalog):
                 if swapped.rowcount < 1:
                     raise CommitFailedException(f"{'.'.join(name)} was changed by another commit")
 
+        for change in changes:
+            write_version_hint(change.after.metadata_location)
+
     def _row(self, name: str | Identifier) -> tuple[sql.ColumnElement[bool], ...]:
         return (
             IcebergTables.catalog_name == self.name,
@@ -191,6 +197,38 @@ class _Change:
         return CommitTableResponse.model_validate(
             {"metadata": self.after.metadata, "metadata-location": self.after.metadata_location}
         )
+
+
+VERSION_HINT = "version-hint.text"
+"""A file beside the metadata of a table by which engines open the table by its folder, without the catalog."""
+
+
+def write_version_hint(metadata_location: str) -> None:
+    """Write which metadata file of a table is the current one, for engines that are given only the table's folder.
+
+    The catalog alone decides what is published. The hint follows it: after a process was killed, or beside another
+    writer, it may name the metadata of the commit before, which is whole and stays for some commits more. A hint that
+    cannot be written is no reason to fail: what it tells of is published.
+    """
+    folder, _, name = metadata_location.rpartition("/")
+    text = name.removesuffix(".metadata.json").encode()
+    try:
+        if "://" in folder:  # an object appears whole, or not at all
+            filesystem, path = open_filesystem(f"{folder}/{VERSION_HINT}")
+            with filesystem.open_output_stream(path) as stream:
+                stream.write(text)
+            return
+        unfinished = Path(folder) / f".{VERSION_HINT}.{uuid.uuid4().hex[:8]}"
+        try:
+            with unfinished.open("wb") as file:
+                file.write(text)
+                file.flush()
+                os.fsync(file.fileno())
+            unfinished.replace(Path(folder) / VERSION_HINT)
+        finally:
+            unfinished.unlink(missing_ok=True)
+    except OSError as error:
+        logger.warning("%s/%s is not up to date: %s; `cep maintain` writes it anew", folder, VERSION_HINT, error)
 
 
 def _new_metadata_files(staged: StagedTable, updates: Sequence[TableUpdate]) -> Iterator[str]:

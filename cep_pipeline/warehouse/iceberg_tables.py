@@ -16,7 +16,7 @@ from pyiceberg.table import Table
 
 from cep_pipeline.errors import InputError
 from cep_pipeline.storage import former_names, storage_errors, with_former_names
-from cep_pipeline.warehouse.catalog import WarehouseCatalog
+from cep_pipeline.warehouse.catalog import WarehouseCatalog, write_version_hint
 from cep_pipeline.warehouse.commits import patient_attempts
 from cep_pipeline.warehouse.layout import TableLayout
 
@@ -71,11 +71,13 @@ def _create(catalog: WarehouseCatalog, stream: str, layout: TableLayout, locatio
         catalog.create_namespace(stream)
     properties = _TABLE_PROPERTIES | {"schema.name-mapping.default": schema.name_mapping.model_dump_json()}
     try:
-        return catalog.create_table(
+        made = catalog.create_table(
             (stream, layout.name), schema, location, PartitionSpec(*partitions), SortOrder(*sort), properties
         )
     except TableAlreadyExistsError:
         return catalog.load_table((stream, layout.name))
+    write_version_hint(made.metadata_location)
+    return made
 
 
 def set_properties(catalog: WarehouseCatalog, stream: str, table_name: str) -> None:

@@ -20,6 +20,7 @@ from pyiceberg.table.update.snapshot import ExpireSnapshots
 from cep_pipeline.errors import InputError
 from cep_pipeline.storage import damage_errors, folder_name, open_filesystem, storage_errors
 from cep_pipeline.warehouse import commits, compaction, iceberg_tables, units
+from cep_pipeline.warehouse.catalog import VERSION_HINT, write_version_hint
 from cep_pipeline.warehouse.database import FILES
 from cep_pipeline.warehouse.layout import SCRATCH
 from cep_pipeline.warehouse.records import MaintenanceReport
@@ -112,7 +113,11 @@ def _remove_orphans(warehouse: Store, stream: str, table_name: str, *, older_tha
     location = warehouse.table_location(stream, table_name)
     candidates = [file for file in list_files(location) if file.modified_s < older_than_s]
     running = tuple(f"{folder_name(holder.run_id)}-" for holder in warehouse.leases() if not holder.expired)
-    named = named_files(warehouse.catalog.load_table((stream, table_name)))
+    table = warehouse.catalog.load_table((stream, table_name))
+    write_version_hint(
+        table.metadata_location
+    )  # older than the metadata where a writer was killed, or the disk was full
+    named = {*named_files(table), f"{location}/metadata/{VERSION_HINT}"}
     orphans = [
         file
         for file in candidates

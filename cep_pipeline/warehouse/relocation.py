@@ -36,6 +36,7 @@ from cep_pipeline.storage import (
     storage_errors,
     stored_files,
 )
+from cep_pipeline.warehouse.catalog import write_version_hint
 from cep_pipeline.warehouse.database import CARRIED, CATALOG_NAME, LEASES, SETTINGS, Database, create_together
 from cep_pipeline.warehouse.leases import is_dead
 
@@ -91,6 +92,8 @@ def relocate(
         new[pointer] = rewriting.table(pointer)
         told(number, len(pointers))
     make_durable(rewriting.written)
+    for path in new.values():  # the copied hint names metadata that names the former place
+        write_version_hint(path)
     if from_catalog is None:
         _repoint(source, rewriting, new)
     else:

@@ -17,11 +17,11 @@ import pyarrow.compute as pc
 import sqlalchemy as sql
 
 from cep_pipeline.errors import CepError
-from cep_pipeline.events.columns import DAY
+from cep_pipeline.events.columns import DAY, SEQ, SEQ_PER_DAY, TIMESTAMP
 from cep_pipeline.events.erasure import Erasure
 from cep_pipeline.events.raw_files import RawFile
 from cep_pipeline.events.timestamps import day_bounds
-from cep_pipeline.storage import read_data_file
+from cep_pipeline.storage import conform, open_parquet, read_data_file
 from cep_pipeline.warehouse.changes import ReadBefore
 from cep_pipeline.warehouse.database import CURRENT_PLANS
 from cep_pipeline.warehouse.drafts import Drafts
@@ -50,6 +50,7 @@ from cep_pipeline.warehouse.units import (
 )
 
 if TYPE_CHECKING:
+    import pyarrow.parquet as pq
     from pyiceberg.table import Table
     from sqlalchemy.engine import Row
 
@@ -291,6 +292,91 @@ class StreamReader:
 
         files = commits.files_between(self._table("matches"), "final_day", day, day, equal={"pattern_set": pattern_set})
         return sorted(file.file_path for file in files)
+
+    def first_matches(
+        self,
+        pattern_set: str,
+        first: date | None = None,
+        last: date | None = None,
+        *,
+        each: int,
+        pattern: str | None = None,
+    ) -> pa.Table:
+        """Return the first matches of each pattern (`MATCHES_SCHEMA`), in the order of `read_matches` of a pattern.
+
+        Parameters
+        ----------
+        each
+            Most matches of a pattern.
+        pattern
+            Only this one.
+
+        Notes
+        -----
+        A row group is not read where its bounds say that it holds only patterns of which there are enough already.
+        """
+        from cep_pipeline.warehouse import commits
+
+        layout = self._layouts["matches"]
+        position = layout.partitions.index("final_day")
+        files = commits.files_between(
+            self._table("matches"), "final_day", first, last, equal={"pattern_set": pattern_set}
+        )
+        missing: dict[str, int] = {}
+        for unit in self.matches_days(pattern_set):
+            if (first is None or first <= unit.final_day) and (last is None or unit.final_day <= last):
+                for name, number in unit.counts.items():
+                    if pattern in (None, name):
+                        missing[name] = min(each, missing.get(name, 0) + number)
+        order = list(missing)
+        parts: list[pa.Table] = []
+        for file in sorted(files, key=lambda file: (file.partition[position], file.file_path)):
+            missing = {name: number for name, number in missing.items() if number > 0}
+            if not missing:
+                break
+            with open_parquet(file.file_path) as parquet:
+                for group in range(parquet.num_row_groups):
+                    if not _may_hold(parquet.metadata.row_group(group), "pattern", missing):
+                        continue
+                    rows = conform(parquet.read_row_group(group), layout.schema)
+                    for name in pc.unique(rows.column("pattern")).to_pylist():
+                        if missing.get(name, 0) > 0:
+                            own = rows.filter(pc.equal(rows.column("pattern"), name)).slice(0, missing[name])
+                            missing[name] -= own.num_rows
+                            parts.append(own)
+        parts.sort(key=lambda part: order.index(part.column("pattern")[0].as_py()))
+        return pa.concat_tables([layout.schema.empty_table(), *parts])
+
+    def read_match_events(self, matches: pa.Table, attributes: Sequence[str] | None = None) -> pa.Table:
+        """Return the events that published matches bind, a row each, as `match_events` does.
+
+        Notes
+        -----
+        Read are the row groups of the events' days whose bounds of `seq` hold one of them.
+        """
+        from cep_pipeline.detection.match_events import match_events
+
+        seqs = pc.unique(pc.list_flatten(matches.column("bindings").combine_chunks()).field("seq")).sort()
+        days = pc.divide(seqs, SEQ_PER_DAY)
+        names = [name for name in self.events_schema.names if name != DAY]
+        columns = pa.schema(
+            [
+                self.events_schema.field(name)
+                for name in names
+                if attributes is None or name in (TIMESTAMP, SEQ) or name in attributes
+            ]
+        )
+        parts = [columns.empty_table()]
+        for ordinal in pc.unique(days).to_pylist():
+            wanted = seqs.filter(pc.equal(days, ordinal))
+            row_filter = (
+                pc.field(SEQ).isin(wanted)
+                & (pc.field(SEQ) >= wanted[0].as_py())
+                & (pc.field(SEQ) <= wanted[-1].as_py())
+            )
+            day = date.fromordinal(ordinal)
+            parts += [read_data_file(file.path, columns, row_filter) for file in self.events_files(day, day)]
+        return match_events(matches, pa.concat_tables(parts))
 
     def read_quarantine(
         self, first: date | None = None, last: date | None = None, *, limit: int | None = None
@@ -538,3 +624,12 @@ class StreamReader:
 
     def _read(self, table: str, path: str, row_filter: pc.Expression | None = None) -> pa.Table:
         return read_data_file(path, self._layouts[table].schema, row_filter)
+
+
+def _may_hold(group: pq.RowGroupMetaData, column: str, values: Collection[str]) -> bool:
+    """Return False if the bounds of a row group say that a column has none of these values."""
+    places = (index for index in range(group.num_columns) if group.column(index).path_in_schema == column)
+    statistics = group.column(next(places)).statistics
+    if statistics is None or not statistics.has_min_max:
+        return True
+    return any(statistics.min <= value <= statistics.max for value in values)

@@ -6,6 +6,7 @@ import io
 import json
 import re
 import shutil
+from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -99,6 +100,62 @@ def test_matches_are_shown_counted_and_written(project: Project) -> None:
     assert [row["match_id"] for row in rows] == [row["match_id"] for row in all_matches]
     lines = (project.folder / "found.csv").read_text().splitlines()
     assert len(lines) == len(all_matches) + 1 and "match_id" in lines[0]
+
+
+def test_a_match_shows_its_events_in_the_time_of_the_stream(project: Project) -> None:
+    published_now = published(project.tables())
+    of_seq = {event["seq"]: event for event in published_now["events"]}
+    wanted = [m for m in published_now["matches"] if m["pattern"] == "rising"]
+    done = cep("matches", "--events", "--limit", "2", "--json", folder=project.folder)
+    document = json.loads(done.output)
+    assert document["timezone"] == "America/New_York"
+    assert document["totals"]["rising"] == len(wanted) > 2
+    by_pattern = {name: [m for m in document["matches"] if m["pattern"] == name] for name in document["totals"]}
+    assert {name: len(listed) for name, listed in by_pattern.items()} == dict.fromkeys(by_pattern, 2)
+    for shown, match in zip(by_pattern["rising"], wanted, strict=False):
+        assert shown["match_id"] == match["match_id"]
+        assert datetime.fromisoformat(shown["end"]) == match["end_ts"]
+        assert [(event["variable"], event["seq"]) for event in shown["events"]] == [
+            (bound["variable"], bound["seq"]) for bound in match["bindings"]
+        ]
+        for event in shown["events"]:
+            right = of_seq[event["seq"]]
+            assert event["attributes"] == {name: right[name] for name in ("kind", "x", "diff")}
+            assert datetime.fromisoformat(event["timestamp"]) == right["timestamp"]
+            assert event["timestamp"].endswith("-05:00")
+    assert set(by_pattern["pairs"][0]["events"][0]["attributes"]) == {"kind", "x"}
+
+    shown = cep("matches", "--events", "--pattern", "jumps", "--day", "2024-03-04", folder=project.folder)
+    assert re.search(r"│ 1 +│ a +│ 2024-03-04 23:30:00.000 │ A +│ 2 ", shown.output)
+    assert "time (America/New_York)" in shown.output
+    in_utc = cep("matches", "--events", "--utc", "--pattern", "jumps", "--day", "2024-03-04", folder=project.folder)
+    assert "2024-03-05 04:30:00.000" in in_utc.output and "time (UTC)" in in_utc.output
+
+
+def test_the_events_of_all_matches_are_written_a_row_each(project: Project) -> None:
+    published_now = published(project.tables())
+    of_seq = {event["seq"]: event for event in published_now["events"]}
+    written = cep("matches", "--events", "--out", "events.parquet", folder=project.folder)
+    rows = pq.read_table(project.folder / "events.parquet").to_pylist()
+    assert f"{len(rows)} events written to events.parquet" in written.output
+    assert [(row["match_id"], row["variable"], row["x"], row["timestamp"]) for row in rows] == [
+        (match["match_id"], bound["variable"], of_seq[bound["seq"]]["x"], of_seq[bound["seq"]]["timestamp"])
+        for match in published_now["matches"]
+        for bound in match["bindings"]
+    ]
+
+
+def test_the_limit_is_of_each_pattern(project: Project) -> None:
+    shown = cep("matches", "--limit", "1", folder=project.folder).output
+    for name in ("rising", "pairs", "jumps"):
+        assert sum(f"│ {name} " in line for line in shown.splitlines()) == 1
+    assert "at most 1 match of each pattern" in shown
+    none = json.loads(cep("matches", "--json", "--day", "2024-03-01", folder=project.folder).output)
+    assert (none["matches"], none["totals"]) == ([], {})
+    counts = json.loads(cep("matches", "--count", "--json", folder=project.folder).output)["counts"]
+    assert sum(row["matches"] for row in counts) == len(published(project.tables())["matches"])
+    for wrong in (("--count", "--events"), ("--json", "--out", "m.csv")):
+        assert cep("matches", *wrong, folder=project.folder).code == 2
 
 
 def test_a_question_without_matches_is_answered(project: Project) -> None:
