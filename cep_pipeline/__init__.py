@@ -1,6 +1,7 @@
 """Complex event processing for historical and daily event data: patterns as queries, plans that follow the data.
 
-Start with `StreamSchema.load`, `parse_patterns` and `detect`; `docs/python.md` describes every name.
+Start with `StreamSchema.load`, `read` and `detect`, or with `open` for what is published. `docs/python.md` describes
+every name.
 """
 
 from __future__ import annotations
@@ -34,11 +35,17 @@ if TYPE_CHECKING:
     from cep_pipeline.detection.detect import detect as detect
     from cep_pipeline.detection.detect import detect_batches as detect_batches
     from cep_pipeline.detection.mechanisms import Metrics as Metrics
+    from cep_pipeline.detection.results import Matches as Matches
+    from cep_pipeline.events.event_files import DataWarning as DataWarning
+    from cep_pipeline.events.event_files import read as read
     from cep_pipeline.events.schema import StreamSchema as StreamSchema
     from cep_pipeline.language.formatter import format_pattern as format_pattern
     from cep_pipeline.language.parser import parse_patterns as parse_patterns
     from cep_pipeline.language.source import PatternWarning as PatternWarning
     from cep_pipeline.patterns.pattern import Pattern as Pattern
+    from cep_pipeline.pipeline.opened import PublishedStream as PublishedStream
+    from cep_pipeline.pipeline.opened import PublishedWarehouse as PublishedWarehouse
+    from cep_pipeline.pipeline.opened import open as open
     from cep_pipeline.planning.clause_plans import ClausePlan as ClausePlan
     from cep_pipeline.planning.clause_plans import PatternPlan as PatternPlan
     from cep_pipeline.planning.costs import COSTS as COSTS

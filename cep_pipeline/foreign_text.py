@@ -7,6 +7,8 @@ of Airflow for each value in them.
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable, Sequence
+from html import escape
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -35,6 +37,24 @@ def visible(text: str) -> str:
     '[/b] café: nothing to hide'
     """
     return text if text.isprintable() else _INVISIBLE.sub(lambda found: repr(found[0])[1:-1], text)
+
+
+def html_table(columns: Sequence[str], rows: Iterable[Sequence[object]], title: str = "") -> str:
+    """Write a table in HTML, for a notebook, in which no value is taken for HTML.
+
+    Examples
+    --------
+    >>> html_table(["pattern"], [["<b>"], [None]])
+    '<table><thead><tr><th>pattern</th></tr></thead><tbody><tr><td>&lt;b&gt;</td></tr><tr><td></td></tr></tbody></table>'
+    """
+
+    def cells(tag: str, values: Iterable[object]) -> str:
+        texts = ("" if value is None else escape(visible(str(value))) for value in values)
+        return f"<tr>{''.join(f'<{tag}>{text}</{tag}>' for text in texts)}</tr>"
+
+    caption = f"<caption>{escape(visible(title))}</caption>" if title else ""
+    body = "".join(cells("td", row) for row in rows)
+    return f"<table>{caption}<thead>{cells('th', columns)}</thead><tbody>{body}</tbody></table>"
 
 
 _FORMULA = r"^'*[=+\-@＝＋－＠\t\r\n](?s:.)"

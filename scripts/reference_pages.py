@@ -51,8 +51,9 @@ COMMAND_GROUPS = {
 OTHER_COMMANDS = "Other commands"
 
 NAME_GROUPS = {
-    "Streams and patterns": ("StreamSchema", "parse_patterns", "format_pattern", "Pattern"),
-    "Detection": ("detect", "detect_batches", "expand", "Metrics", "NodeCounts", "MECHANISMS"),
+    "Streams and patterns": ("StreamSchema", "read", "parse_patterns", "format_pattern", "Pattern"),
+    "What is published": ("open", "PublishedWarehouse", "PublishedStream"),
+    "Detection": ("detect", "Matches", "detect_batches", "expand", "Metrics", "NodeCounts", "MECHANISMS"),
     "Statistics and plans": (
         "estimate_statistics",
         "StatisticsSnapshot",
@@ -82,6 +83,7 @@ NAME_GROUPS = {
         "DataError",
         "BusyError",
         "PatternWarning",
+        "DataWarning",
     ),
 }
 """Headings of the page of the Python interface. A name that no group has comes under `OTHER_NAMES`."""

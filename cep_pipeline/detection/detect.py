@@ -16,6 +16,7 @@ from cep_pipeline.detection import MECHANISMS
 from cep_pipeline.detection.compressed.compressing import compress_merged, count_merged
 from cep_pipeline.detection.decimal_text import to_text
 from cep_pipeline.detection.limits import Kind, LimitReached, SliceLimits, at_most_seconds
+from cep_pipeline.detection.match_events import match_events
 from cep_pipeline.detection.matches import write_matches
 from cep_pipeline.detection.mechanisms import (
     PRUNE,
@@ -40,6 +41,7 @@ from cep_pipeline.detection.outputs import (
     tables_together,
 )
 from cep_pipeline.detection.parts import count_blocks, many_in_parts
+from cep_pipeline.detection.results import Matches
 from cep_pipeline.detection.room import explained
 from cep_pipeline.errors import InputError, NoRoom, TooManyMatches, UnsupportedPattern
 from cep_pipeline.patterns.conditions import Atom, Comparator, Comparison, Membership
@@ -47,7 +49,7 @@ from cep_pipeline.patterns.expressions import Literal as Constant
 from cep_pipeline.patterns.expressions import Reference
 from cep_pipeline.patterns.pattern import Output, Pattern
 from cep_pipeline.planning.plans import Plan, validate
-from cep_pipeline.slices.events_input import events_for
+from cep_pipeline.slices.events_input import as_table, events_for
 from cep_pipeline.slices.ownership import Finality, finality_of
 from cep_pipeline.slices.prepared import PreparedEvents
 
@@ -64,8 +66,8 @@ Progress = Callable[[int, int], None]
 
 @overload
 def detect(
-    patterns: Sequence[Pattern],
-    events: pa.Table,
+    patterns: str | Pattern | Sequence[Pattern],
+    events: Any,
     plan: Plan | None = None,
     mechanism: str | None = None,
     output: str = "verbose",
@@ -73,13 +75,13 @@ def detect(
     limit: int | None = None,
     options: Sequence[str] = (),
     progress: Progress | None = None,
-) -> Tables: ...
+) -> Matches: ...
 
 
 @overload
 def detect(
-    patterns: Sequence[Pattern],
-    events: pa.Table,
+    patterns: str | Pattern | Sequence[Pattern],
+    events: Any,
     plan: Plan | None = None,
     mechanism: str | None = None,
     output: str = "verbose",
@@ -88,12 +90,12 @@ def detect(
     limit: int | None = None,
     options: Sequence[str] = (),
     progress: Progress | None = None,
-) -> tuple[Tables, Metrics]: ...
+) -> tuple[Matches, Metrics]: ...
 
 
 def detect(
-    patterns: Sequence[Pattern],
-    events: pa.Table,
+    patterns: str | Pattern | Sequence[Pattern],
+    events: Any,
     plan: Plan | None = None,
     mechanism: str | None = None,
     output: str = "verbose",
@@ -101,15 +103,17 @@ def detect(
     limit: int | None = None,
     options: Sequence[str] = (),
     progress: Progress | None = None,
-) -> Tables | tuple[Tables, Metrics]:
+) -> Matches | tuple[Matches, Metrics]:
     """Find all matches of patterns in a table of events.
 
     Parameters
     ----------
     patterns
-        Patterns of the events' stream, with different names.
+        Patterns of the events' stream, with different names; or one pattern; or their text, where `read` or
+        `StreamSchema.table` made the events.
     events
-        Events sorted by (timestamp, seq): `timestamp` (timestamp[us] or int64 microseconds since the epoch), `seq`
+        Events sorted by (timestamp, seq), an Arrow table or a data frame that becomes one (pandas, Polars,
+        DuckDB): `timestamp` (timestamp[us] or int64 microseconds since the epoch), `seq`
         (int64, unique) and the attributes that the patterns use; strings may be dictionaries.
     plan
         How to run the patterns; None makes one from the statistics of the events.
@@ -132,9 +136,9 @@ def detect(
 
     Returns
     -------
-    dict of str to pa.Table, or with it Metrics
-        Pattern name -> matches in the page's order (docs/language.md, section 5), in the order of the patterns, empty
-        tables too.
+    Matches, or with it Metrics
+        Pattern name -> table of matches in the page's order (docs/language.md, section 5), in the order of the
+        patterns, empty tables too. It has `.events()`, `.to_pandas()` and `.to_polars()`.
 
     Raises
     ------
@@ -156,10 +160,13 @@ def detect(
     >>> cep.detect(patterns, schema.table(rows))["rise"].column("bindings").to_pylist()
     [[{'variable': 'a', 'seq': 0}, {'variable': 'b', 'seq': 1}]]
     """
+    events = as_table(events)
+    patterns = _patterns_of(patterns, events)
     check_output(output, patterns)
     check_limit(limit)
     if not patterns:
-        return ({}, Metrics({})) if metrics else {}
+        none = Matches({}, partial(match_events, events=events))
+        return (none, Metrics({})) if metrics else none
     chosen = choose_mechanisms(patterns, mechanism)
     check_options(chosen, options)
     counters = Counters()
@@ -184,8 +191,26 @@ def detect(
             logger.debug("%s by %s: %s rows (%s)", name, chosen[name], found[name].num_rows, output)
         if progress is not None:
             progress(len(found), len(patterns))
-    tables = {pattern.name: found[pattern.name] for pattern in patterns}
+    tables = Matches({one.name: found[one.name] for one in patterns}, partial(match_events, events=events))
     return (tables, counters.metrics(chosen)) if metrics else tables
+
+
+def _patterns_of(given: str | Pattern | Sequence[Pattern], events: pa.Table) -> Sequence[Pattern]:
+    """The patterns that are given as a list, alone, or as text about events that tell their stream."""
+    if isinstance(given, Pattern):
+        return [given]
+    if not isinstance(given, str):
+        return given
+    from cep_pipeline.events.schema import schema_told_by
+    from cep_pipeline.language.parser import parse_patterns
+
+    schema = schema_told_by(events)
+    if schema is None:
+        raise InputError(
+            "the events do not tell their stream, by which the text of patterns is read: make them by "
+            "read(schema, …) or schema.table(…), or parse the text by parse_patterns(text, schema)"
+        )
+    return parse_patterns(given, schema)
 
 
 def detect_batches(

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import reduce
 from itertools import pairwise
 from operator import add
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -20,8 +22,8 @@ from cep_pipeline.events.columns import SEQ, SEQ_PER_DAY, TIMESTAMP
 from cep_pipeline.events.derived import Carry, derive
 from cep_pipeline.events.merge import FILE, first_of_each_key
 from cep_pipeline.events.parse import in_order
-from cep_pipeline.events.raw_files import UNBOUNDED, SourceFile
-from cep_pipeline.events.raw_rows import RawBlock, RejectedRow
+from cep_pipeline.events.raw_files import UNBOUNDED, PathTemplate, SourceFile
+from cep_pipeline.events.raw_rows import RawBlock, RejectedRow, plain
 from cep_pipeline.events.readers import open_rows
 from cep_pipeline.events.row_checks import LINE, LOCAL_DAY, check_rows, day_number, day_of
 from cep_pipeline.events.schema import StreamSchema
@@ -177,19 +179,137 @@ def _read_raw(schema: StreamSchema, paths: Sequence[Path]) -> LoadedEvents:
     if not tables:
         nothing = schema.arrow_schema.empty_table()
         return LoadedEvents(nothing, rejected, (*notes, "there are no events in the files"), tuple(rows))
-    events = in_order(pa.concat_tables(tables).combine_chunks(), [TIMESTAMP, FILE, LINE])
-    if schema.key and events.num_rows:
-        first = first_of_each_key(events, schema.key)
-        own = first == np.arange(events.num_rows)
-        repeated = int((~own).sum())
-        if repeated:
-            notes.append(f"{repeated:,} rows rejected, whose key ({', '.join(schema.key)}) came before")
-            events = events.filter(pa.array(own))
-            rejected += repeated
+    events, repeated = _ordered(schema, pa.concat_tables(tables))
+    if repeated:
+        notes.append(f"{repeated:,} rows rejected, whose key ({', '.join(schema.key)}) came before")
+        rejected += repeated
     numbered = events.append_column(SEQ, pa.array(_seqs(events)))
     derived = derive(numbered, schema, Carry())
     loaded = derived.select(schema.arrow_schema.names).cast(schema.arrow_schema)
     return LoadedEvents(loaded, rejected, tuple(notes), tuple(rows))
+
+
+class DataWarning(UserWarning):
+    """Something about data that were read in part: rejected rows, columns that are left out."""
+
+
+def read(schema: StreamSchema, source: Any) -> pa.Table:
+    """Read events of a stream from files, or from a data frame, as ingestion does.
+
+    Rows are checked, ordered, freed of repeated keys, numbered, and given their derived attributes. Times without a
+    time zone are local times of the stream.
+
+    Parameters
+    ----------
+    schema
+        The stream. For files it says how they are written.
+    source
+        A path, several paths, or whatever has the Arrow C stream interface: a data frame of pandas or Polars, an Arrow
+        table, a relation of DuckDB. The columns of a data frame are named as the schema's source names them, or as the
+        attributes and `timestamp`. Integers as timestamps are microseconds since the epoch, unless the source says
+        otherwise. With a column `seq` the events keep their numbers, and with a derived attribute its values.
+
+    Returns
+    -------
+    pyarrow.Table
+        The events in stream order, for `detect`.
+
+    Raises
+    ------
+    InputError
+        Something cannot be read, lacks a column, or has no row that fits the schema.
+
+    Warns
+    -----
+    DataWarning
+        Rows were rejected, or columns are left out; the message has examples.
+
+    Examples
+    --------
+    >>> schema = StreamSchema.from_dict(
+    ...     {"type_attribute": "kind", "attributes": {"kind": "string", "x": "int64"}, "timezone": "America/New_York"}
+    ... )
+    >>> frame = pa.table({"timestamp": ["2024-03-04 09:30:00"], "kind": ["A"], "x": [1]})
+    >>> read(schema, frame).column("timestamp")[0].as_py().isoformat()
+    '2024-03-04T14:30:00+00:00'
+    """
+    if hasattr(source, "__arrow_c_stream__"):
+        table = pa.table(source)
+        loaded, given = _read_table(schema, table), set(table.column_names)
+    else:
+        paths = [Path(source)] if isinstance(source, str | Path) else [Path(one) for one in source]
+        loaded, given = load_events(schema, paths), {one.name for one in schema.derived}
+    for note in loaded.notes:
+        warnings.warn(note, DataWarning, stacklevel=2)
+    if loaded.rejected and not loaded.events.num_rows:
+        raise InputError(f"all {loaded.rejected:,} rows are rejected: {'; '.join(loaded.notes)}")
+    return schema.with_derived(loaded.events, given)
+
+
+def _read_table(schema: StreamSchema, table: pa.Table) -> LoadedEvents:
+    """Read the rows of a table, whose columns may be named as those of files or as the attributes."""
+    layout = schema.source
+    by_source = layout is not None and set(layout.listed) <= set(table.column_names)
+    if layout is None or (not by_source and TIMESTAMP in table.column_names):
+        layout = SourceLayout(
+            "parquet",
+            (PathTemplate("*"),),
+            TIMESTAMP,
+            {name: name for name in schema.raw_attributes},
+            "epoch_us" if pa.types.is_integer(_type_of(table, TIMESTAMP)) else "iso",
+        )
+    layout.find_columns("the data frame", table.column_names)
+    kept = [one.name for one in schema.derived if one.name in table.column_names]
+    used = {*layout.listed, SEQ, *kept}
+    left_out = [name for name in table.column_names if name not in used]
+    notes = [f"columns that the schema does not list are left out: {', '.join(left_out)}"] if left_out else []
+    columns = {name: _one_array(table.column(name)) for name in layout.listed}
+    lines = np.arange(1, table.num_rows + 1)
+    block = RawBlock(columns, lines, lambda row: str({name: plain(column[row]) for name, column in columns.items()}))
+    checked = check_rows(block, replace(schema, source=layout), UNBOUNDED, "the data frame")
+    own = pa.array(checked.events.column(LINE).to_numpy() - 1)
+    events = checked.events.append_column(FILE, pa.repeat(0, checked.events.num_rows))
+    for name in (*kept, *([SEQ] if SEQ in table.column_names else [])):
+        events = events.append_column(name, table.column(name).take(own))
+    if checked.rejected:
+        said = "; ".join(f"row {row.line}: {row.reason}" for row in checked.rejected[:_EXAMPLES])
+        notes.append(f"{len(checked.rejected):,} rows rejected, such as {said}")
+    events, repeated = _ordered(schema, events)
+    if repeated:
+        notes.append(f"{repeated:,} rows rejected, whose key ({', '.join(schema.key)}) came before")
+    if SEQ not in events.column_names:
+        events = events.append_column(SEQ, pa.array(_seqs(events)))
+    for one in schema.derived:
+        if one.name not in kept:  # `with_derived` makes it
+            kind = schema.arrow_schema.field(one.name).type
+            events = events.append_column(one.name, pa.nulls(events.num_rows, kind))
+    fitting = events.select(schema.arrow_schema.names).cast(schema.arrow_schema)
+    return LoadedEvents(fitting, len(checked.rejected) + repeated, tuple(notes))
+
+
+def _ordered(schema: StreamSchema, events: pa.Table) -> tuple[pa.Table, int]:
+    """Checked events in stream order without those whose key came before, and the number of these."""
+    ordered = in_order(events.combine_chunks(), [TIMESTAMP, SEQ if SEQ in events.column_names else FILE, LINE])
+    if not schema.key or not ordered.num_rows:
+        return ordered, 0
+    own = first_of_each_key(ordered, schema.key) == np.arange(ordered.num_rows)
+    repeated = int((~own).sum())
+    return (ordered.filter(pa.array(own)) if repeated else ordered), repeated
+
+
+def _type_of(table: pa.Table, name: str) -> pa.DataType:
+    return table.schema.field(name).type if name in table.column_names else pa.null()
+
+
+def _one_array(column: pa.ChunkedArray) -> pa.Array:
+    """A column of a data frame in one array, of a type that files may have."""
+    kind = column.type
+    if pa.types.is_dictionary(kind):
+        column, kind = column.cast(kind.value_type), kind.value_type
+    if pa.types.is_string_view(kind) or pa.types.is_large_string(kind):
+        column = column.cast(pa.string())
+    array = column.combine_chunks()
+    return array.chunk(0) if isinstance(array, pa.ChunkedArray) else array
 
 
 def _blocks(source: SourceLayout, path: Path, notes: list[str]) -> Iterator[RawBlock]:

@@ -6,8 +6,9 @@ the same YAML file.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
-from dataclasses import asdict, dataclass, field
+import json
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import asdict, dataclass, field, replace
 from difflib import get_close_matches
 from functools import cached_property
 from numbers import Integral, Real
@@ -19,6 +20,7 @@ import pyarrow as pa
 
 from cep_pipeline.errors import InputError
 from cep_pipeline.events.columns import ARROW_TYPES, ORDER_COLUMNS, SEQ, TIMESTAMP
+from cep_pipeline.events.derived import Carry, derive
 from cep_pipeline.events.erasure import Erasure
 from cep_pipeline.events.timestamps import check_timezone
 from cep_pipeline.patterns.expressions import ValueType
@@ -267,7 +269,8 @@ class StreamSchema:
         ----------
         rows
             One mapping an event: `timestamp` in microseconds since the epoch (UTC), `seq` (default: the row's index)
-            and the attributes. A missing attribute and None are null; a float NaN stays NaN.
+            and the attributes. A missing attribute and None are null; a float NaN stays NaN. Derived attributes that
+            no row has are computed, as ingestion does.
 
         Returns
         -------
@@ -311,7 +314,41 @@ class StreamSchema:
                 for index in order
             ]
             columns[attribute] = pa.array(values, type=ARROW_TYPES[kind], from_pandas=False)
-        return pa.table(columns, schema=self.arrow_schema)
+        return self.with_derived(pa.table(columns, schema=self.arrow_schema), {name for row in rows for name in row})
+
+    def with_derived(self, events: pa.Table, given: Collection[str]) -> pa.Table:
+        """Return events with their derived attributes, and with the mark by which `detect` knows their stream.
+
+        Parameters
+        ----------
+        events
+            Events in stream order with the raw attributes.
+        given
+            Attributes that are there already, which stay as they are if they are derived ones.
+        """
+        missing = tuple(derived for derived in self.derived if derived.name not in given)
+        if missing:
+            raw = events.select([name for name in events.column_names if name not in {one.name for one in missing}])
+            events = derive(raw, replace(self, derived=missing), Carry())
+        told = {
+            "name": self.name,
+            "base_type": self.base_type,
+            "type_attribute": self.type_attribute,
+            "attributes": {name: kind.value for name, kind in self.attributes.items()},
+            "types": self.types,
+            "timezone": self.timezone,
+        }
+        fitting = events.select(self.arrow_schema.names).cast(self.arrow_schema)
+        return fitting.replace_schema_metadata({_STREAM_MARK: json.dumps(told)})
+
+
+def schema_told_by(events: pa.Table) -> StreamSchema | None:
+    """Return the schema of events that `StreamSchema.with_derived` marked, as far as patterns need it."""
+    text = (events.schema.metadata or {}).get(_STREAM_MARK)
+    return None if text is None else StreamSchema.from_dict(json.loads(text))
+
+
+_STREAM_MARK = b"cep.stream"
 
 
 def attribute_type(text: object, *, where: str) -> ValueType:

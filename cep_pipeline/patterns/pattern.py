@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from enum import Enum
 from functools import cached_property
 
+from cep_pipeline.foreign_text import html_table
 from cep_pipeline.patterns.conditions import Condition, Value
 from cep_pipeline.patterns.expressions import NOWHERE, Expression, Span, ValueType
 from cep_pipeline.patterns.normal_form import Clause, normalize
@@ -147,6 +148,16 @@ class Pattern:
 
     def __repr__(self) -> str:
         return f"<Pattern {self.name}: {structure_text(self.structure)} within {self.window}>"
+
+    def _repr_html_(self) -> str:
+        rows = [
+            ("structure", structure_text(self.structure)),
+            ("strategy", self.strategy.value),
+            ("partition by", ", ".join(self.partition_by)),
+            ("within", self.window),
+            ("returns", ", ".join(item.name for item in self.returns)),
+        ]
+        return html_table(("pattern", self.name), rows)
 
     @cached_property
     def operands(self) -> tuple[EventOperand, ...]:

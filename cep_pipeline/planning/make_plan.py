@@ -65,11 +65,13 @@ def plan(
     InputError
         `planner` or `cost` is unknown, `alpha` is no weight, or an option is wrong or for other planners.
     PlanError
-        The snapshot does not know a leaf, or the planner does not plan a pattern's selection strategy: those of
-        docs/language.md, section 4, run in the pattern's order, which is planner `trivial`'s.
+        The snapshot does not know a leaf.
 
     Notes
     -----
+    The strategies of docs/language.md, section 4, run in the pattern's order, which is planner `trivial`'s; patterns
+    that have one of them are planned by it, and all others by the planner that is asked for.
+
     An order or a tree is over the positive variables. Negated variables are placed by the mechanism, at the earliest
     point at which all that they depend on is bound (JQPG section 5.3); the plan says where that is.
     """
@@ -81,9 +83,7 @@ def plan(
         return plan_workload(patterns, snapshot, planner, cost=shared_cost(cost, alpha).name, **options)
     planner_named(planner)
     _refuse_options(planner, options)
-    asked = [(pattern, planner, cost_model(pattern, cost, alpha)) for pattern in patterns]
-    for pattern in patterns:
-        _refuse_strategy(pattern, planner)
+    asked = [(pattern, _planner_of(pattern, planner), cost_model(pattern, cost, alpha)) for pattern in patterns]
     return _planned_apart(asked, snapshot, planner, alpha, compare=compare)
 
 
@@ -184,13 +184,10 @@ def _refuse_options(planner: str, options: Mapping[str, Any]) -> None:
         raise InputError(f"planner {planner!r} plans each pattern by itself: {', '.join(options)} are for others")
 
 
-def _refuse_strategy(pattern: Pattern, planner: str) -> None:
+def _planner_of(pattern: Pattern, planner: str) -> str:
+    """The planner of a pattern: a clause of one variable has one order under any strategy and by any planner."""
     single = all(len(clause.positive) == 1 for clause in pattern.clauses)
-    if pattern.strategy is not Strategy.SKIP_TILL_ANY_MATCH and planner != "trivial" and not single:
-        raise PlanError(
-            f"pattern {pattern.name!r}: planner {planner!r} plans skip_till_any_match; {pattern.strategy.value} runs "
-            "in the pattern's order only: use planner 'trivial'"
-        )
+    return planner if single else planner_for(pattern, planner)
 
 
 def _planned_apart(

@@ -9,6 +9,7 @@ from functools import cache, cached_property
 from typing import Any
 
 from cep_pipeline.errors import InputError, PlanError
+from cep_pipeline.foreign_text import html_table
 from cep_pipeline.guarded import brief
 from cep_pipeline.patterns.pattern import Pattern
 from cep_pipeline.planning.clause_plans import (
@@ -79,6 +80,18 @@ class Plan:
 
     def __repr__(self) -> str:
         return f"<Plan {self.plan_id[:8]} by {self.planner}, {_named([one.pattern for one in self.patterns])}>"
+
+    def _repr_html_(self) -> str:
+        rows = (
+            (
+                one.pattern,
+                one.planner,
+                "; ".join(str(clause.order_or_tree) for clause in one.clauses),
+                f"{from_ln(one.ln_cost):.3g}",
+            )
+            for one in self.patterns
+        )
+        return html_table(("pattern", "planner", "orders or trees", "cost"), rows, f"Plan {self.plan_id[:8]}")
 
     @property
     def planner(self) -> str:

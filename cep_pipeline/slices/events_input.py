@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from collections.abc import Iterable, Iterator
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -13,6 +14,29 @@ from cep_pipeline.expressions.columns import CLOCK_COLUMNS
 from cep_pipeline.patterns.conditions import AllOf, AnyOf, Condition, Equivalence, Not, expressions_of
 from cep_pipeline.patterns.expressions import Aggregate, Expression, Reference, ValueType, walk
 from cep_pipeline.patterns.pattern import Pattern
+
+
+def as_table(events: Any) -> pa.Table:
+    """Events as an Arrow table: as they are, or of whatever has the Arrow C stream interface.
+
+    Raises
+    ------
+    InputError
+        They are neither; or a data frame whose times have no time zone, which could be those of any place.
+    """
+    if isinstance(events, pa.Table):
+        return events
+    if not hasattr(events, "__arrow_c_stream__"):
+        raise InputError(f"events are an Arrow table or a data frame, not {type(events).__name__}")
+    table = pa.table(events)
+    if "timestamp" in table.column_names:
+        kind = table.schema.field("timestamp").type
+        if pa.types.is_timestamp(kind) and kind.tz is None:
+            raise InputError(
+                "the timestamps have no time zone: make the events by read(schema, …), which takes them as local times "
+                "of the stream"
+            )
+    return table
 
 
 def events_for(patterns: Iterable[Pattern], events: pa.Table, source: str = "events") -> pa.Table:

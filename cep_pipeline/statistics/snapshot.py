@@ -9,6 +9,7 @@ from functools import cache, cached_property
 from typing import TYPE_CHECKING, Any
 
 from cep_pipeline.errors import InputError, PlanError
+from cep_pipeline.foreign_text import html_table
 from cep_pipeline.guarded import brief
 from cep_pipeline.patterns.conditions import Conjunct
 from cep_pipeline.patterns.normal_form import Clause
@@ -308,6 +309,17 @@ class StatisticsSnapshot:
         return (
             f"<StatisticsSnapshot of {self.stream}, {self.kind.value}: {self.events:,} events, "
             f"{len(self.rates):,} rates, {len(self.selectivities):,} selectivities>"
+        )
+
+    def _repr_html_(self) -> str:
+        rates = ((rate.leaf, f"{rate.per_s:.4g}", rate.count) for rate in self.rates)
+        shares = ((one.condition, f"{one.value:.4g}", one.tested) for one in self.selectivities)
+        title = f"{self.stream}, {self.kind.value}: {self.events:,} events"
+        return "\n".join(
+            (
+                html_table(("events", "a second", "counted"), rates, title),
+                html_table(("condition", "selectivity", "pairs tested"), shares),
+            )
         )
 
     @cached_property

@@ -68,9 +68,9 @@ class MatchesQuery:
             group.column(place).path_in_schema: group.column(place).statistics for place in range(group.num_columns)
         }
         pattern, ended = bounds.get("pattern"), bounds.get("end_ts")
-        known = self.pattern is not None and pattern is not None and pattern.has_min_max
-        if known and not pattern.min <= self.pattern <= pattern.max:
-            return False
+        if self.pattern is not None and pattern is not None and pattern.has_min_max:
+            if not pattern.min <= self.pattern <= pattern.max:
+                return False
         if ended is None or not ended.has_min_max:
             return True
         before = self.to_us is not None and ended.min >= _instant(self.to_us).as_py()

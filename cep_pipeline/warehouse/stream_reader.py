@@ -367,7 +367,7 @@ class StreamReader:
             ]
         )
         parts = [columns.empty_table()]
-        for ordinal in pc.unique(days).to_pylist():
+        for ordinal in (number for number in pc.unique(days).to_pylist() if number > 0):
             wanted = seqs.filter(pc.equal(days, ordinal))
             row_filter = (
                 pc.field(SEQ).isin(wanted)
@@ -589,6 +589,14 @@ class StreamReader:
 
     def _plan_row(self, pattern_set: str) -> Iterable[sql.ColumnElement[bool]]:
         return (CURRENT_PLANS.c.stream == self.name, CURRENT_PLANS.c.pattern_set == pattern_set)
+
+    def read_table(self, table: str) -> pa.Table:
+        """Return all rows of a table, such as `plans`."""
+        from cep_pipeline.warehouse import commits
+
+        files = commits.files_between(self._table(table), DAY, None, None)
+        parts = [self._read(table, path) for path in sorted(file.file_path for file in files)]
+        return pa.concat_tables([self._layouts[table].schema.empty_table(), *parts])
 
     def _read_all(self, table: str) -> list[dict[str, Any]]:
         from cep_pipeline.warehouse import commits

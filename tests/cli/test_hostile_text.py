@@ -87,6 +87,9 @@ CALLS: dict[str, list[tuple[str, ...]]] = {
     "maintain": [("--keep-days", "0"), ("--stream", WRONG)],
     "verify": [("--deep",), ("--stream", WRONG), ("--config", "damaged/pipeline.yaml", "--deep")],
     "relocate": [("--config", "copied/pipeline.yaml", "--moved"), (), ("--from-catalog", WRONG)],
+    "backup": [(f"backup {FILE}",), (f"backup {FILE}", "--check"), (f"{WRONG} nothing", "--check")],
+    "restore": [(f"backup {FILE}", "--to", f"restored {FILE}"), (WRONG,), (f"backup {FILE}", "--moment", WRONG)],
+    "rollback": [("--day", str(DAYS[0]), "--run", WRONG), ("--day", WRONG)],
     "package": [("--out", f"{FILE}/none/x.tar.gz")],
     "forget": [
         ("--where", "symbol = '[/b]'", "--dry-run"),

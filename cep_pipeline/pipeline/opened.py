@@ -1,0 +1,161 @@
+"""`open`: what is published in a warehouse, as Arrow tables, for programs and notebooks."""
+
+from __future__ import annotations
+
+from datetime import date
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from cep_pipeline.errors import InputError
+from cep_pipeline.foreign_text import html_table
+
+if TYPE_CHECKING:
+    from cep_pipeline.detection.results import Matches
+    from cep_pipeline.warehouse.stream_tables import StreamTables
+    from cep_pipeline.warehouse.warehouse import Warehouse
+
+
+def open(place: str | Path) -> PublishedWarehouse:  # the public name is `cep.open`
+    """Open a warehouse to read what is published in it; nothing is written.
+
+    Parameters
+    ----------
+    place
+        The folder of the warehouse, or the `pipeline.yaml` that names it, which also says where a catalog outside of
+        the folder is and how an object store is reached.
+
+    Raises
+    ------
+    InputError
+        There is no warehouse at this place.
+    """
+    from cep_pipeline.warehouse.warehouse import Warehouse
+
+    if str(place).endswith((".yaml", ".yml")):
+        from cep_pipeline.pipeline.configuration import Configuration
+
+        return PublishedWarehouse(Configuration.load(place).open_warehouse())
+    if "://" in str(place) or not (Path(place) / "catalog.db").is_file():
+        raise InputError(
+            f"{place}: this is no folder of a warehouse with its catalog; name the folder, or the pipeline.yaml of the "
+            "project"
+        )
+    return PublishedWarehouse(Warehouse.open(Path(place).resolve()))
+
+
+class PublishedWarehouse:
+    """A warehouse to read from, made by `open`: `warehouse["trades"]` is one of its streams."""
+
+    def __init__(self, warehouse: Warehouse) -> None:
+        self._warehouse = warehouse
+
+    def __repr__(self) -> str:
+        return f"<PublishedWarehouse {self._warehouse.location}: {', '.join(self.streams) or 'no stream'}>"
+
+    @property
+    def streams(self) -> tuple[str, ...]:
+        """The names of the streams that have tables."""
+        return tuple(self._warehouse.streams())
+
+    def __getitem__(self, stream: str) -> PublishedStream:
+        """Return a stream by its name; InputError lists those that there are."""
+        return PublishedStream(self._warehouse.open_stream(stream))
+
+    def _repr_html_(self) -> str:
+        rows = ((name, len(self[name].days())) for name in self.streams)
+        return html_table(("stream", "days"), rows, self._warehouse.location)
+
+
+class PublishedStream:
+    """What is published of one stream, as it is when it is asked for."""
+
+    def __init__(self, tables: StreamTables) -> None:
+        self._tables = tables
+
+    def __repr__(self) -> str:
+        return f"<PublishedStream {self._tables.name}: {len(self._tables.days())} days>"
+
+    def days(self) -> pa.Table:
+        """Return the published days: `day`, `events`."""
+        days = self._tables.days()
+        columns = {"day": [one.day for one in days], "events": [one.events for one in days]}
+        return pa.table(columns, schema=pa.schema({"day": pa.date32(), "events": pa.int64()}))
+
+    def pattern_sets(self) -> tuple[str, ...]:
+        """Return the names of the pattern sets that have matches, or days without any."""
+        return tuple(dict.fromkeys(unit.pattern_set for unit in self._tables.matches_days()))
+
+    def events(self, first: date | None = None, last: date | None = None) -> pa.Table:
+        """Return the events of the days from `first` to `last`, both included; None: from the first, to the last."""
+        return self._tables.read_events(first, last)
+
+    def matches(
+        self,
+        pattern_set: str | None = None,
+        *,
+        pattern: str | None = None,
+        first: date | None = None,
+        last: date | None = None,
+        limit: int | None = None,
+    ) -> Matches:
+        """Return matches by the days on which they became final; `.events()` reads their events from the warehouse.
+
+        Parameters
+        ----------
+        pattern_set
+            May be left out where the stream has one.
+        pattern, first, last
+            Only this pattern; the days, both included.
+        limit
+            Most matches of each pattern; None: all.
+
+        Raises
+        ------
+        InputError
+            There is no such pattern set, or there are several and none is named.
+        """
+        from cep_pipeline.detection.results import Matches
+
+        tables = self._tables.pinned(("matches", "events"))
+        name = self._pattern_set(pattern_set)
+        if limit is None:
+            found = tables.read_matches(name, first, last, pattern=pattern)
+        else:
+            found = tables.first_matches(name, first, last, each=limit, pattern=pattern)
+        patterns = pc.unique(found.column("pattern")).to_pylist()
+        of_pattern = {one: found.filter(pc.equal(found.column("pattern"), one)) for one in patterns}
+        return Matches(of_pattern, tables.read_match_events)
+
+    def statistics(self, pattern_set: str | None = None) -> pa.Table:
+        """Return the statistics of a pattern set, a row for each day; numbers are JSON text, as in the table."""
+        name = self._pattern_set(pattern_set)
+        table = self._tables.read_table("statistics")
+        return table.filter(pc.equal(table.column("pattern_set"), name))
+
+    def plans(self) -> pa.Table:
+        """Return all recorded plans, with the texts that explain them."""
+        return self._tables.read_table("plans")
+
+    def decisions(self) -> pa.Table:
+        """Return all decisions about plans."""
+        return self._tables.read_table("decisions")
+
+    def runs(self) -> pa.Table:
+        """Return the records of runs."""
+        return self._tables.read_table("runs")
+
+    def _pattern_set(self, name: str | None) -> str:
+        known = self.pattern_sets()
+        if name is None and len(known) == 1:
+            return known[0]
+        if name is None or name not in known:
+            asked = "which pattern set?" if name is None else f"no matches of a pattern set {name!r} are published;"
+            raise InputError(f"stream {self._tables.name}: {asked} there are: {', '.join(known) or 'none'}")
+        return name
+
+    def _repr_html_(self) -> str:
+        rows = ((unit.final_day, unit.pattern_set, unit.matches) for unit in self._tables.matches_days())
+        return html_table(("day", "pattern set", "matches"), rows, self._tables.name)
