@@ -752,12 +752,16 @@ def match_row(row: Mapping[str, Any], timezone: str) -> dict[str, Any]:
 
 def event_row(row: Mapping[str, Any] | None, timezone: str) -> dict[str, Any] | None:
     """An event with its local time; None for one that is not published any more."""
-    return None if row is None else {**row, "timestamp": clock(row["timestamp"], ZoneInfo(timezone))}
+    if row is None:
+        return None
+    values = {name: float(f"{value:.12g}") if isinstance(value, float) else value for name, value in row.items()}
+    return {**values, "timestamp": clock(row["timestamp"], ZoneInfo(timezone))}
 
 
 def clock(at: datetime, zone: ZoneInfo) -> str:
     """The local date and time of an instant."""
-    return at.astimezone(zone).replace(tzinfo=None).isoformat(sep=" ")
+    local = at.astimezone(zone).replace(tzinfo=None)
+    return local.isoformat(sep=" ", timespec="auto" if local.microsecond % 1000 else "milliseconds")
 
 
 def passed_at_nodes(tables: StreamTables, pattern_set: str) -> dict[str, dict[frozenset[str], tuple[int, int]]]:

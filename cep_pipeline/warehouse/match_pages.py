@@ -68,8 +68,11 @@ class MatchesQuery:
             group.column(place).path_in_schema: group.column(place).statistics for place in range(group.num_columns)
         }
         pattern, ended = bounds.get("pattern"), bounds.get("end_ts")
-        known = self.pattern is not None and pattern is not None and pattern.has_min_max
-        if known and not pattern.min <= self.pattern <= pattern.max:
+        if (
+            pattern is not None
+            and pattern.has_min_max
+            and not pattern.min <= (self.pattern or pattern.min) <= pattern.max
+        ):
             return False
         if ended is None or not ended.has_min_max:
             return True

@@ -23,7 +23,7 @@ REAL = "stream=generated_trades"
 SITE = "http://testserver"
 VIEWS = {
     "overview": f"/cep/?{REAL}",
-    "matches": f"/cep/matches?{REAL}&pattern=v_reversal",
+    "matches": f"/cep/matches?{REAL}&pattern=accelerating_blocks&day=2025-01-06",
     "match": f"/cep/match?{REAL}&pattern_set=market&day=2025-01-06&match_id=MATCH",
     "plan": f"/cep/plan?{REAL}&pattern_set=market&version=1",
     "statistics": f"/cep/statistics?{REAL}",
