@@ -68,12 +68,10 @@ class MatchesQuery:
             group.column(place).path_in_schema: group.column(place).statistics for place in range(group.num_columns)
         }
         pattern, ended = bounds.get("pattern"), bounds.get("end_ts")
-        if (
-            pattern is not None
-            and pattern.has_min_max
-            and not pattern.min <= (self.pattern or pattern.min) <= pattern.max
-        ):
-            return False
+        if pattern is not None and pattern.has_min_max:
+            wanted = pattern.min if self.pattern is None else self.pattern
+            if not pattern.min <= wanted <= pattern.max:
+                return False
         if ended is None or not ended.has_min_max:
             return True
         before = self.to_us is not None and ended.min >= _instant(self.to_us).as_py()
