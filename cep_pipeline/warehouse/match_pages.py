@@ -128,17 +128,18 @@ def matches_in_batches(tables: StreamReader, query: MatchesQuery) -> Iterator[pa
 
 def matches_over_time(tables: StreamReader, query: MatchesQuery, edges_us: Sequence[int]) -> tuple[list[int], bool]:
     """Count the chosen matches between instants, by their last event, and say whether all of them were looked at."""
-    needed = ["pattern", "end_ts", *(["returns", "match_id"] if query.value else [])]
+    needed = ["end_ts", *(["pattern"] if query.pattern is not None else [])]
+    needed += ["returns", "match_id"] if query.value else []
     schema = pa.schema([field for field in MATCHES_SCHEMA if field.name in needed])
-    counts = np.zeros(len(edges_us) - 1, np.int64)
+    edges, counts = np.asarray(edges_us), np.zeros(len(edges_us) + 1, np.int64)
     looked_at = 0
     for _, file, group in _groups(tables, query, (0, 0)):
         if looked_at >= 10 * MOST_LOOKED_AT:
-            return counts.tolist(), False
+            return counts[1:-1].tolist(), False
         looked_at += file.metadata.row_group(group).num_rows
         ended = query.keep(_read_group(file, group, schema))["end_ts"].cast(pa.int64()).to_numpy()
-        counts += np.histogram(ended, np.asarray(edges_us))[0]
-    return counts.tolist(), True
+        counts += np.bincount(np.searchsorted(edges, ended, side="right"), minlength=len(counts))
+    return counts[1:-1].tolist(), True
 
 
 def find_match(tables: StreamReader, pattern_set: str, day: date, match_id: str) -> dict[str, Any] | None:
