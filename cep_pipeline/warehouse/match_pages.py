@@ -13,6 +13,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from cep_pipeline.errors import InputError
+from cep_pipeline.events.columns import DAY
 from cep_pipeline.storage import conform, names_in_file, open_filesystem, read_data_file, reading_data
 from cep_pipeline.warehouse.layout import MATCHES_SCHEMA
 
@@ -154,40 +155,50 @@ def find_match(tables: StreamReader, pattern_set: str, day: date, match_id: str)
     return None
 
 
+def events_of(tables: StreamReader, match: dict[str, Any]) -> pa.Table:
+    """Read the events of a match, in order of time, with all of their attributes."""
+    seqs = pa.array([one["seq"] for one in match["bindings"]], pa.int64())
+    schema = pa.schema([field for field in tables.events_schema if field.name != DAY])
+    return _events_between(tables, schema, match["start_ts"], match["end_ts"], pc.field("seq").isin(seqs))
+
+
 def events_around(
-    tables: StreamReader, match: dict[str, Any], columns: Sequence[str], most: int, share: float = 0.5
+    tables: StreamReader, match: dict[str, Any], bound: pa.Table, attribute: str, series: str, most: int
 ) -> pa.Table:
-    """Read the events from before a match to after it.
+    """Read the events from before a match to after it, of the series that its events belong to.
 
     Parameters
     ----------
-    columns
-        Attributes to read, beside `timestamp` and `seq`.
+    bound
+        The events of the match (`events_of`).
+    attribute, series
+        The attribute to read, and the one that separates series.
     most
         The most rows that are returned; of more, the events of the match and as many others, evenly spread.
-    share
-        How long before and after the match, as a share of its length.
     """
-    wanted = ["timestamp", "seq", *(name for name in columns if name not in ("timestamp", "seq"))]
-    schema = pa.schema([tables.events_schema.field(name) for name in wanted])
-    room = max((match["end_ts"] - match["start_ts"]) * share, timedelta(seconds=1))
-    first, last = match["start_ts"] - room, match["end_ts"] + room
-    chosen = (pc.field("timestamp") >= first) & (pc.field("timestamp") <= last)
-    # Days are those of the stream's clocks, which no time zone moves by more than one day.
-    files = tables.events_files(first.date() - timedelta(days=1), last.date() + timedelta(days=1))
-    bounds = [int(at.timestamp() * 1_000_000) for at in (first, last)]
-    parts = [
-        read_data_file(file.path, schema, chosen)
-        for file in files
-        if file.first[0] <= bounds[1] and file.last[0] >= bounds[0]
-    ]
-    found = pa.concat_tables([schema.empty_table(), *parts]).sort_by("seq")
+    names = dict.fromkeys(("timestamp", "seq", series, attribute))
+    schema = pa.schema([tables.events_schema.field(name) for name in names])
+    room = max((match["end_ts"] - match["start_ts"]) / 2, timedelta(seconds=1))
+    own = pc.field(series).isin(pc.unique(bound[series]))
+    found = _events_between(tables, schema, match["start_ts"] - room, match["end_ts"] + room, own)
     if found.num_rows <= most:
         return found
-    bound = pa.array([one["seq"] for one in match["bindings"]], pa.int64())
-    own = np.flatnonzero(pc.is_in(found["seq"], bound).to_numpy())
+    marked = np.flatnonzero(pc.is_in(found["seq"], bound["seq"].combine_chunks()).to_numpy())
     spread = np.linspace(0, found.num_rows - 1, most).astype(np.int64)
-    return found.take(np.union1d(own, spread))
+    return found.take(np.union1d(marked, spread))
+
+
+def _events_between(
+    tables: StreamReader, schema: pa.Schema, first: datetime, last: datetime, chosen: pc.Expression
+) -> pa.Table:
+    chosen = (pc.field("timestamp") >= first) & (pc.field("timestamp") <= last) & chosen
+    # Days are those of the stream's clocks, which no time zone moves by more than one day.
+    files = tables.events_files(first.date() - timedelta(days=1), last.date() + timedelta(days=1))
+    begin, end = ((at - datetime(1970, 1, 1, tzinfo=UTC)) // timedelta(microseconds=1) for at in (first, last))
+    parts = [
+        read_data_file(file.path, schema, chosen) for file in files if file.first[0] <= end and file.last[0] >= begin
+    ]
+    return pa.concat_tables([schema.empty_table(), *parts]).sort_by("seq")
 
 
 def _groups(

@@ -549,8 +549,10 @@ def test_matches_are_chosen_and_downloaded_as_they_are_chosen(viewer: Any, confi
         further = re.search(r'href="([^"]+)">Further matches', html)
         address = further and further[1].replace("&amp;", "&")
     assert listed == published
-    early = viewer.get(f"/cep/download?{chosen}&start=09:30&end=09:31").content
-    assert 0 < pq.read_table(pa.BufferReader(early)).num_rows < len(published)
+    early = pq.read_table(pa.BufferReader(viewer.get(f"/cep/download?{chosen}&start=09:30&end=09:30:10").content))
+    last = datetime(2025, 1, 6, 14, 30, 10, tzinfo=UTC)
+    rows_by_end = tables.read_matches("market", day, day, pattern=pattern)["end_ts"].to_pylist()
+    assert 0 < early.num_rows == sum(end < last for end in rows_by_end) < len(published)
     for wrong in ("start=10:00&end=09:00", "start=25:00", "day=2025-13-01", "pattern_set=" + "x" * 300):
         assert viewer.get(f"/cep/matches?{REAL}&{wrong}").status_code == 422, wrong
     assert viewer.get(f"/cep/matches?{REAL}&pattern_set=none").status_code == 404
