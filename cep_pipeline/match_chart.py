@@ -265,7 +265,8 @@ class TimeAxis:
         parts = [line(self.left, y, self.right, y, INK)]
         for at, label in self.ticks():
             parts.append(line(self.x(at), y, self.x(at), y + 5, INK))
-            parts.append(text_at(self.x(at), y + 18, label, anchor="middle", size=11))
+            anchor = "end" if self.x(at) > self.right - 30 else "middle"
+            parts.append(text_at(self.x(at), y + 18, label, anchor=anchor, size=11))
         return parts
 
     def _label(self, at_us: int, step_us: int) -> str:

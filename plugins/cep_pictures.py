@@ -150,7 +150,7 @@ def plan_tree(clause: ClausePlan, passed: Mapping[frozenset[str], tuple[int, int
     if len(leaves) > MOST_LEAVES:
         return None
     row = {name: place for place, name in enumerate(leaves)}
-    wide, high, parts = 190, 62, list[str]()
+    wide, high, parts = 215, 62, list[str]()
     depth = _depth(tree)
 
     def place_of(node: Tree) -> tuple[float, float]:
@@ -200,9 +200,9 @@ def _node(
     )
     yield text_at(x + 8, y + 16, _short(title, 26), size=13, weight="bold")
     if isinstance(step, PlanStep):
-        yield text_at(x + 8, y + 31, _short(f"{step.leaf}, {format_number(step.rate_per_s)}/s", 34), size=11)
+        yield text_at(x + 8, y + 31, _short(f"{step.leaf}, {format_number(step.rate_per_s)}/s", 35), size=11)
     elif shown is not None and shown.conditions:
-        yield text_at(x + 8, y + 31, _short(conditions, 34), size=11)
+        yield text_at(x + 8, y + 31, _short(conditions, 35), size=11)
     counted = passed.get(frozenset(names))
     if shown is not None:
         text = f"{format_ln(shown.ln_partial_matches)} expected"

@@ -21,7 +21,6 @@ from urllib.parse import quote, urlencode
 from zoneinfo import ZoneInfo
 
 import pyarrow as pa
-import pyarrow.compute as pc
 from airflow.api_fastapi.app import get_auth_manager
 from airflow.api_fastapi.auth.managers.models.resource_details import AccessView, DagAccessEntity, DagDetails
 from airflow.api_fastapi.core_api.security import GetUserDep, requires_access_view
@@ -65,6 +64,7 @@ from cep_pipeline.warehouse.layout import MATCHES_SCHEMA
 from cep_pipeline.warehouse.match_pages import (
     MatchesQuery,
     events_around,
+    events_of,
     find_match,
     matches_in_batches,
     matches_over_time,
@@ -423,7 +423,7 @@ class Chosen:
 
     def values(self, day: date) -> dict[str, str | None]:
         """The parts of the address that choose the same again."""
-        start, end = (None if clock is None else clock.isoformat("minutes") for clock in (self.start, self.end))
+        start, end = (None if clock is None else clock.isoformat() for clock in (self.start, self.end))
         chosen = {"stream": self.stream, "pattern_set": self.pattern_set, "pattern": self.pattern}
         return {**chosen, "day": day.isoformat(), "start": start, "end": end, "value": self.value}
 
@@ -504,12 +504,13 @@ def match(
     shown = attribute if attribute in numbers else next(iter(numbers), None)
     if attribute is not None and attribute not in numbers:
         raise HTTPException(404, "The events have no such attribute of numbers.")
-    events = events_around(tables, found, list(kinds), SHOWN_EVENTS)
     bound = [(one["variable"], one["seq"]) for one in found["bindings"]]
     patterns = [one for own in loaded.pattern_sets if own.name == pattern_set for one in own.patterns]
     pattern = next((one for one in patterns if one.name == found["pattern"]), None)
-    by_seq = {row["seq"]: row for row in events.filter(pc.is_in(events["seq"], pa.array([seq for _, seq in bound])))
-              .to_pylist()}  # fmt: skip
+    own = events_of(tables, found)
+    by_seq = {row["seq"]: row for row in own.to_pylist()}
+    series = loaded.schema.type_attribute
+    drawn = None if shown is None else events_around(tables, found, own, shown, series, SHOWN_EVENTS)
     return page(
         "match.html",
         request,
@@ -526,13 +527,13 @@ def match(
             (variable, seq % SEQ_PER_DAY, event_row(by_seq.get(seq), loaded.schema.timezone)) for variable, seq in bound
         ],
         match_chart=""
-        if shown is None
+        if shown is None or drawn is None
         else match_chart(
-            events,
+            drawn,
             bound,
             shown,
             timezone=loaded.schema.timezone,
-            series=loaded.schema.type_attribute,
+            series=series,
             window_us=None if pattern is None else pattern.window.time_us,
             title=found["pattern"],
         ),
@@ -752,12 +753,16 @@ def match_row(row: Mapping[str, Any], timezone: str) -> dict[str, Any]:
 
 def event_row(row: Mapping[str, Any] | None, timezone: str) -> dict[str, Any] | None:
     """An event with its local time; None for one that is not published any more."""
-    return None if row is None else {**row, "timestamp": clock(row["timestamp"], ZoneInfo(timezone))}
+    if row is None:
+        return None
+    values = {name: float(f"{value:.12g}") if isinstance(value, float) else value for name, value in row.items()}
+    return {**values, "timestamp": clock(row["timestamp"], ZoneInfo(timezone))}
 
 
 def clock(at: datetime, zone: ZoneInfo) -> str:
     """The local date and time of an instant."""
-    return at.astimezone(zone).replace(tzinfo=None).isoformat(sep=" ")
+    local = at.astimezone(zone).replace(tzinfo=None)
+    return local.isoformat(sep=" ", timespec="auto" if local.microsecond % 1000 else "milliseconds")
 
 
 def passed_at_nodes(tables: StreamTables, pattern_set: str) -> dict[str, dict[frozenset[str], tuple[int, int]]]:

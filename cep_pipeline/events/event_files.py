@@ -272,7 +272,7 @@ def _read_table(schema: StreamSchema, table: pa.Table) -> LoadedEvents:
     for name in (*kept, *([SEQ] if SEQ in table.column_names else [])):
         events = events.append_column(name, table.column(name).take(own))
     if checked.rejected:
-        said = "; ".join(f"row {row.line}: {row.reason}" for row in checked.rejected[:_EXAMPLES])
+        said = "; ".join(f"row {row.line}: {row.reason}" for row in checked.rejected[:_EXAMPLES_NOTED])
         notes.append(f"{len(checked.rejected):,} rows rejected, such as {said}")
     events, repeated = _ordered(schema, events)
     if repeated:

@@ -13,6 +13,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from cep_pipeline.errors import InputError
+from cep_pipeline.events.columns import DAY
 from cep_pipeline.storage import conform, names_in_file, open_filesystem, read_data_file, reading_data
 from cep_pipeline.warehouse.layout import MATCHES_SCHEMA
 
@@ -68,8 +69,9 @@ class MatchesQuery:
             group.column(place).path_in_schema: group.column(place).statistics for place in range(group.num_columns)
         }
         pattern, ended = bounds.get("pattern"), bounds.get("end_ts")
-        if self.pattern is not None and pattern is not None and pattern.has_min_max:
-            if not pattern.min <= self.pattern <= pattern.max:
+        if pattern is not None and pattern.has_min_max:
+            wanted = pattern.min if self.pattern is None else self.pattern
+            if not pattern.min <= wanted <= pattern.max:
                 return False
         if ended is None or not ended.has_min_max:
             return True
@@ -127,17 +129,18 @@ def matches_in_batches(tables: StreamReader, query: MatchesQuery) -> Iterator[pa
 
 def matches_over_time(tables: StreamReader, query: MatchesQuery, edges_us: Sequence[int]) -> tuple[list[int], bool]:
     """Count the chosen matches between instants, by their last event, and say whether all of them were looked at."""
-    needed = ["pattern", "end_ts", *(["returns", "match_id"] if query.value else [])]
+    needed = ["end_ts", *(["pattern"] if query.pattern is not None else [])]
+    needed += ["returns", "match_id"] if query.value else []
     schema = pa.schema([field for field in MATCHES_SCHEMA if field.name in needed])
-    counts = np.zeros(len(edges_us) - 1, np.int64)
+    edges, counts = np.asarray(edges_us), np.zeros(len(edges_us) + 1, np.int64)
     looked_at = 0
     for _, file, group in _groups(tables, query, (0, 0)):
         if looked_at >= 10 * MOST_LOOKED_AT:
-            return counts.tolist(), False
+            return counts[1:-1].tolist(), False
         looked_at += file.metadata.row_group(group).num_rows
         ended = query.keep(_read_group(file, group, schema))["end_ts"].cast(pa.int64()).to_numpy()
-        counts += np.histogram(ended, np.asarray(edges_us))[0]
-    return counts.tolist(), True
+        counts += np.bincount(np.searchsorted(edges, ended, side="right"), minlength=len(counts))
+    return counts[1:-1].tolist(), True
 
 
 def find_match(tables: StreamReader, pattern_set: str, day: date, match_id: str) -> dict[str, Any] | None:
@@ -152,40 +155,50 @@ def find_match(tables: StreamReader, pattern_set: str, day: date, match_id: str)
     return None
 
 
+def events_of(tables: StreamReader, match: dict[str, Any]) -> pa.Table:
+    """Read the events of a match, in order of time, with all of their attributes."""
+    seqs = pa.array([one["seq"] for one in match["bindings"]], pa.int64())
+    schema = pa.schema([field for field in tables.events_schema if field.name != DAY])
+    return _events_between(tables, schema, match["start_ts"], match["end_ts"], pc.field("seq").isin(seqs))
+
+
 def events_around(
-    tables: StreamReader, match: dict[str, Any], columns: Sequence[str], most: int, share: float = 0.5
+    tables: StreamReader, match: dict[str, Any], bound: pa.Table, attribute: str, series: str, most: int
 ) -> pa.Table:
-    """Read the events from before a match to after it.
+    """Read the events from before a match to after it, of the series that its events belong to.
 
     Parameters
     ----------
-    columns
-        Attributes to read, beside `timestamp` and `seq`.
+    bound
+        The events of the match (`events_of`).
+    attribute, series
+        The attribute to read, and the one that separates series.
     most
         The most rows that are returned; of more, the events of the match and as many others, evenly spread.
-    share
-        How long before and after the match, as a share of its length.
     """
-    wanted = ["timestamp", "seq", *(name for name in columns if name not in ("timestamp", "seq"))]
-    schema = pa.schema([tables.events_schema.field(name) for name in wanted])
-    room = max((match["end_ts"] - match["start_ts"]) * share, timedelta(seconds=1))
-    first, last = match["start_ts"] - room, match["end_ts"] + room
-    chosen = (pc.field("timestamp") >= first) & (pc.field("timestamp") <= last)
-    # Days are those of the stream's clocks, which no time zone moves by more than one day.
-    files = tables.events_files(first.date() - timedelta(days=1), last.date() + timedelta(days=1))
-    bounds = [int(at.timestamp() * 1_000_000) for at in (first, last)]
-    parts = [
-        read_data_file(file.path, schema, chosen)
-        for file in files
-        if file.first[0] <= bounds[1] and file.last[0] >= bounds[0]
-    ]
-    found = pa.concat_tables([schema.empty_table(), *parts]).sort_by("seq")
+    names = dict.fromkeys(("timestamp", "seq", series, attribute))
+    schema = pa.schema([tables.events_schema.field(name) for name in names])
+    room = max((match["end_ts"] - match["start_ts"]) / 2, timedelta(seconds=1))
+    own = pc.field(series).isin(pc.unique(bound[series]))
+    found = _events_between(tables, schema, match["start_ts"] - room, match["end_ts"] + room, own)
     if found.num_rows <= most:
         return found
-    bound = pa.array([one["seq"] for one in match["bindings"]], pa.int64())
-    own = np.flatnonzero(pc.is_in(found["seq"], bound).to_numpy())
+    marked = np.flatnonzero(pc.is_in(found["seq"], bound["seq"].combine_chunks()).to_numpy())
     spread = np.linspace(0, found.num_rows - 1, most).astype(np.int64)
-    return found.take(np.union1d(own, spread))
+    return found.take(np.union1d(marked, spread))
+
+
+def _events_between(
+    tables: StreamReader, schema: pa.Schema, first: datetime, last: datetime, chosen: pc.Expression
+) -> pa.Table:
+    chosen = (pc.field("timestamp") >= first) & (pc.field("timestamp") <= last) & chosen
+    # Days are those of the stream's clocks, which no time zone moves by more than one day.
+    files = tables.events_files(first.date() - timedelta(days=1), last.date() + timedelta(days=1))
+    begin, end = ((at - datetime(1970, 1, 1, tzinfo=UTC)) // timedelta(microseconds=1) for at in (first, last))
+    parts = [
+        read_data_file(file.path, schema, chosen) for file in files if file.first[0] <= end and file.last[0] >= begin
+    ]
+    return pa.concat_tables([schema.empty_table(), *parts]).sort_by("seq")
 
 
 def _groups(

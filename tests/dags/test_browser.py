@@ -23,12 +23,13 @@ REAL = "stream=generated_trades"
 SITE = "http://testserver"
 VIEWS = {
     "overview": f"/cep/?{REAL}",
-    "matches": f"/cep/matches?{REAL}&pattern=v_reversal",
+    "matches": f"/cep/matches?{REAL}&pattern=accelerating_blocks&day=2025-01-06",
     "match": f"/cep/match?{REAL}&pattern_set=market&day=2025-01-06&match_id=MATCH",
     "plan": f"/cep/plan?{REAL}&pattern_set=market&version=1",
     "statistics": f"/cep/statistics?{REAL}",
     "invariants": f"/cep/invariants?{REAL}",
 }
+IN_THE_DOCS = ("frame", "match", "matches", "plan")
 
 
 @pytest.fixture(scope="module")
@@ -57,7 +58,8 @@ def tab(airflow_app: Any, configuration: Path, tmp_path_factory: pytest.TempPath
 
 def keep(tab: Browser, name: str) -> None:
     """Write the picture of the docs, if they are asked for."""
-    if folder := os.environ.get("CEP_PICTURES"):
+    folder = os.environ.get("CEP_PICTURES")
+    if folder and name in IN_THE_DOCS:
         tab.picture(Path(folder) / f"airflow_{name}.png")
 
 

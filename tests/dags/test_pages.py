@@ -534,3 +534,81 @@ def test_the_navigation_has_an_entry(airflow_app: Any, viewer: Any) -> None:
     assert all(view["url_route"] and view["icon"].startswith("data:image/svg+xml,") for view in views)
     assert len({view["url_route"] for view in views}) == len(views), "or Airflow leaves some of them away"
     assert (CHECKOUT / "plugins" / "cep_plugin.py").is_file()
+
+
+def test_a_failed_run_says_what_to_do(viewer: Any, configuration: Path) -> None:
+    tables = Warehouse.open(configuration.parent / "warehouse").open_stream("trades")
+    (record,) = (run for run in tables.runs() if run.run_id == "backfill__1")
+    tables.record_run(replace(record, run_id="full", status="failed", error="writing failed: the disk is full"))
+    shown = text(viewer.get(RUN_PAGE.replace("backfill__1", "full")).text)
+    assert "What to do Free space: `cep maintain" in shown and "Spark does not start" not in shown
+    assert "Correct what the message names" in text(viewer.get(HAND_PAGE).text)
+    assert "What to do" not in text(viewer.get(RUN_PAGE).text)
+
+
+def test_a_run_shows_rejected_rows_with_file_and_line(viewer: Any) -> None:
+    assert "trades.csv 4 price: no number a" in text(viewer.get(RUN_PAGE).text)
+
+
+def test_matches_are_chosen_and_downloaded_as_they_are_chosen(viewer: Any, configuration: Path) -> None:
+    import pyarrow.csv as pa_csv
+    import pyarrow.parquet as pq
+
+    tables = Warehouse.open(configuration.parent / "warehouse").open_stream("generated_trades")
+    day = date(2025, 1, 6)
+    pattern = "accelerating_blocks"
+    published = tables.read_matches("market", day, day, pattern=pattern)["match_id"].to_pylist()
+    chosen = f"{REAL}&day={day}&pattern={pattern}"
+    assert f"{len(published):,} matches" in text(viewer.get(f"/cep/matches?{chosen}").text)
+    found = pq.read_table(pa.BufferReader(viewer.get(f"/cep/download?{chosen}").content))
+    assert found["match_id"].to_pylist() == published
+    rows = pa_csv.read_csv(pa.BufferReader(viewer.get(f"/cep/download?{chosen}&format=csv").content))
+    assert rows.num_rows == len(published) > 50
+    listed: list[str] = []
+    address: str | None = f"/cep/matches?{chosen}"
+    while address is not None:
+        html = viewer.get(address).text
+        listed += re.findall(r"match_id=([0-9a-f]{32})", html)
+        further = re.search(r'href="([^"]+)">Further matches', html)
+        address = further and further[1].replace("&amp;", "&")
+    assert listed == published
+    early = pq.read_table(pa.BufferReader(viewer.get(f"/cep/download?{chosen}&start=09:30&end=09:30:10").content))
+    last = datetime(2025, 1, 6, 14, 30, 10, tzinfo=UTC)
+    rows_by_end = tables.read_matches("market", day, day, pattern=pattern)["end_ts"].to_pylist()
+    assert 0 < early.num_rows == sum(end < last for end in rows_by_end) < len(published)
+    for wrong in ("start=10:00&end=09:00", "start=25:00", "day=2025-13-01", "pattern_set=" + "x" * 300):
+        assert viewer.get(f"/cep/matches?{REAL}&{wrong}").status_code == 422, wrong
+    assert viewer.get(f"/cep/matches?{REAL}&pattern_set=none").status_code == 404
+    assert viewer.get(f"/cep/match?{REAL}&pattern_set=market&day={day}&match_id=none").status_code == 404
+
+
+def test_a_match_is_drawn_over_the_attribute_that_is_chosen(viewer: Any, match_id: str) -> None:
+    address = f"/cep/match?{REAL}&pattern_set=market&day=2025-01-06&match_id={match_id}"
+    price, size = viewer.get(address).text, viewer.get(f"{address}&attribute=size").text
+    assert price.count("<circle") == size.count("<circle") > 0 and " price</text>" in price and " size</text>" in size
+    assert viewer.get(f"{address}&attribute=exchange").status_code == 404
+
+
+def test_only_who_may_trigger_the_replanning_is_shown_the_way_to_it(airflow_app: Any, viewer: Any) -> None:
+    from airflow.api_fastapi.auth.managers.simple.user import SimpleAuthManagerUser
+
+    address = f"/cep/plan?{REAL}&pattern_set=market&version=1"
+    assert "Replan now" not in viewer.get(address).text
+    token = airflow_app.state.auth_manager.generate_jwt(SimpleAuthManagerUser(username="root", role="admin"))
+    shown = viewer.get(address, headers={"Authorization": f"Bearer {token}"}).text
+    assert '<a href="/dags/replanning_generated_trades">Replan now' in shown
+
+
+def test_tabs_and_links_of_airflow_lead_to_the_page_of_the_run(viewer: Any) -> None:
+    from types import SimpleNamespace
+
+    from cep_plugin import RunPageLink
+
+    key = SimpleNamespace(dag_id="daily_detection_trades", run_id="backfill__1")
+    answer = viewer.get(RunPageLink().get_link(None, ti_key=key))
+    assert (answer.status_code, answer.headers["location"]) == (303, RUN_PAGE)
+    assert RunPageLink().get_link(None, ti_key=SimpleNamespace(dag_id="another", run_id="x")) == ""
+    decisions = viewer.get("/cep/dag?dag_id=replanning_trades&run_id=violation__1")
+    assert decisions.headers["location"] == "/cep/decisions?stream=trades"
+    for unknown in ("another", "daily_detection_others", "trades"):
+        assert "runs nothing of a stream" in viewer.get(f"/cep/dag?dag_id={unknown}").text
