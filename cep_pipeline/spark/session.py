@@ -236,8 +236,8 @@ def java_environment() -> dict[str, str]:
     -------
     dict
         JAVA_HOME with a wrapper, and CEP_JAVA, the Java that it runs: the one that JAVA_HOME, or else PATH, leads to,
-        where Spark runs on it, otherwise that of the package. The wrapper leaves out a module that Spark's launcher wants,
-        no step uses, and Java warns of. Empty where the environment names the wrapper already.
+        where Spark runs on it, otherwise that of the package. Spark's launcher asks for a module that no step uses and
+        that Java warns of; the wrapper leaves it out. Empty where the environment names the wrapper already.
 
     Raises
     ------
