@@ -18,6 +18,7 @@ from cep_pipeline.errors import PatternError as PatternError
 from cep_pipeline.errors import PlanError as PlanError
 from cep_pipeline.errors import TooManyMatches as TooManyMatches
 from cep_pipeline.errors import UnsupportedPattern as UnsupportedPattern
+from cep_pipeline.version import VERSION
 
 if TYPE_CHECKING:
     # The public names. `__getattr__` below reads this block and imports a name when it is first used, so that a program
@@ -56,7 +57,7 @@ if TYPE_CHECKING:
     from cep_pipeline.statistics.node_counts import NodeCounts as NodeCounts
     from cep_pipeline.statistics.snapshot import StatisticsSnapshot as StatisticsSnapshot
 
-__version__ = "0.1.0"
+__version__ = VERSION
 
 
 @cache

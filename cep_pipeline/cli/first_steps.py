@@ -26,8 +26,7 @@ if TYPE_CHECKING:
     from cep_pipeline.events.event_files import LoadedEvents
     from cep_pipeline.events.inference import InferredSchema
     from cep_pipeline.events.schema import StreamSchema
-    from cep_pipeline.patterns.pattern import Pattern
-    from cep_pipeline.pipeline.configuration import Configuration
+    from cep_pipeline.pipeline.configuration import Configuration, PatternSet, Stream
 
 _inference_options = (
     click.option("--timezone", metavar="ZONE", help="Zone of times that do not say theirs, and of the stream's days."),
@@ -399,7 +398,7 @@ def _check_files(patterns: Sequence[Path], schema: Path | None, errors: list[str
 
 
 def _check_project(config: Path, stream: str | None, errors: list[str], doubts: list[str]) -> str:
-    from cep_pipeline.pipeline.configuration import Configuration
+    from cep_pipeline.pipeline.configuration import Configuration, patterns_of
 
     configuration = Configuration.load(config)
     names = [stream] if stream else list(configuration.stream_names())
@@ -412,24 +411,40 @@ def _check_project(config: Path, stream: str | None, errors: list[str], doubts: 
     number = 0
     for name in names:
         if name not in wrong:
-            number += _doubts_of(configuration, name, doubts)
+            opened = configuration.stream(name)
+            errors += _not_runnable(opened.pattern_sets)
+            number += len(patterns_of(opened.pattern_sets))
+            _add_doubts(configuration, opened, doubts)
     return f"{counted(len(names), 'stream')}, {counted(number, 'pattern')}"
 
 
-def _doubts_of(configuration: Configuration, name: str, doubts: list[str]) -> int:
-    """Add what is strange about the patterns of a stream over its last published day; returns their number."""
+def _not_runnable(pattern_sets: Sequence[PatternSet]) -> list[str]:
+    """What is to be said of pattern sets that no mechanism, or not the one that they name, runs."""
+    from cep_pipeline.errors import CepError
+    from cep_pipeline.pipeline.plans import check_runnable
+
+    found = []
+    for pattern_set in pattern_sets:
+        try:
+            check_runnable([pattern_set])
+        except CepError as error:
+            found.append(str(error))
+    return found
+
+
+def _add_doubts(configuration: Configuration, opened: Stream, doubts: list[str]) -> None:
+    """Add what is strange about the patterns of a stream over its last published day."""
     from cep_pipeline.detection.detect import doubts_about, texts_compared
     from cep_pipeline.pipeline.configuration import patterns_of
     from cep_pipeline.storage import read_data_file
 
-    opened = configuration.stream(name)
-    patterns: Sequence[Pattern] = patterns_of(opened.pattern_sets)
+    name, patterns = opened.name, patterns_of(opened.pattern_sets)
     location = configuration.warehouse_location
     if not patterns or ("://" not in location and not Path(location).exists()):
-        return len(patterns)
+        return
     warehouse = configuration.open_warehouse()
     if name not in warehouse.streams():
-        return len(patterns)
+        return
     tables = warehouse.open_stream(name)
     published = [record.day for record in tables.days() if record.events]
     if published:
@@ -442,4 +457,3 @@ def _doubts_of(configuration: Configuration, name: str, doubts: list[str]) -> in
             types = {str(one) for one in events.column(opened.schema.type_attribute).unique().to_pylist()}
             said = doubts_about(patterns, types, None, events)
             doubts += [f"stream {name}, {published[-1]}: {text}" for text in said]
-    return len(patterns)

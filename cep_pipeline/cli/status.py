@@ -11,13 +11,14 @@ import click
 from rich.table import Table
 
 from cep_pipeline.cli.options import align_right, configuration_options, counted, next_command
-from cep_pipeline.cli.terminal import Terminal, output_console, styled
+from cep_pipeline.cli.terminal import Terminal, output_console, say_json, styled
 from cep_pipeline.errors import InputError
 
 if TYPE_CHECKING:
-    from cep_pipeline.pipeline.configuration import PatternSet
+    from cep_pipeline.pipeline.configuration import PatternSet, Stream
     from cep_pipeline.pipeline.plan_checks import Violation
     from cep_pipeline.warehouse.records import Decision, PlanRecord, PublishedMatches, RunRecord, StaleDay
+    from cep_pipeline.warehouse.stream_tables import StreamTables
 
 
 @click.command()
@@ -34,6 +35,7 @@ if TYPE_CHECKING:
     show_default=True,
     help="Decisions about plans to show.",
 )
+@click.option("--json", "as_json", is_flag=True, help="Streams, days, plans, decisions and runs as JSON, for machines.")
 def status(
     config: Path,
     stream: str | None,
@@ -42,6 +44,7 @@ def status(
     run_limit: int,
     run_id: str | None,
     decision_limit: int,
+    as_json: bool,
 ) -> None:
     """Show the published days, which of them are stale and why, the current plans, and the latest decisions and runs.
 
@@ -64,6 +67,15 @@ def status(
     console = output_console()
     warehouse = configuration.open_warehouse()
     names = [stream] if stream else [name for name in configuration.stream_names() if name in warehouse.streams()]
+    if as_json:
+        if run_id is not None or rejected:
+            raise InputError("--json has days, plans, decisions and runs: leave --run and --rejected out")
+        of_streams = [
+            _stream_json(configuration.stream(name, data=data), warehouse.open_stream(name), run_limit, decision_limit)
+            for name in names
+        ]
+        say_json({"streams": of_streams})
+        return
     if not names:
         begin = next_command("run", config=config, stream=stream, data=data)
         console.print(f"nothing is published yet in {configuration.warehouse_location}; begin with `{begin}`")
@@ -101,6 +113,67 @@ def status(
             f"held: {holder.stream} {holder.unit} by run {holder.run_id} on {holder.host} (pid {holder.pid}) since "
             f"{holder.acquired_at:%H:%M:%S}{', and is dead: the next run takes it over' if holder.expired else ''}"
         )
+
+
+def _stream_json(stream: Stream, tables: StreamTables, run_limit: int, decision_limit: int) -> dict[str, Any]:
+    """What `cep status` shows of a stream, for machines."""
+    from cep_pipeline.pipeline.stream_days import find_stale_days
+
+    tables = tables.pinned()
+    plans = [tables.current_plan(pattern_set.name) for pattern_set in stream.pattern_sets]
+    return {
+        "stream": stream.name,
+        "days": [{"day": str(one.day), "events": one.events, "rejected": one.rejected} for one in tables.days()],
+        "matches": [
+            {
+                "day": str(unit.final_day),
+                "pattern_set": unit.pattern_set,
+                "matches": dict(unit.counts),
+                "pending": dict(unit.pending),
+                "limited": {name: str(limited) for name, limited in unit.limited.items()},
+            }
+            for unit in tables.matches_days()
+        ],
+        "stale": [
+            {"day": str(one.day), "pattern_set": one.pattern_set, "reasons": list(one.reasons)}
+            for one in find_stale_days(stream, tables)
+        ],
+        "plans": [
+            {
+                "pattern_set": plan.pattern_set,
+                "version": plan.version,
+                "created_at": plan.created_at.isoformat(),
+                "reason": plan.reason,
+            }
+            for plan in plans
+            if plan is not None
+        ],
+        "decisions": [
+            {
+                "decided_at": one.decided_at.isoformat(),
+                "pattern_set": one.pattern_set,
+                "day": str(one.day) if one.day else None,
+                "kind": one.kind,
+                "outcome": one.outcome,
+                "reason": one.reason,
+            }
+            for one in tables.decisions()[:decision_limit]
+        ],
+        "runs": [
+            {
+                "run": run.run_id,
+                "day": str(run.day) if run.day else None,
+                "status": run.status,
+                "started_at": run.started_at.isoformat(),
+                "seconds": run.seconds,
+                "events": run.events,
+                "rejected": run.rejected,
+                "matches": dict(run.matches),
+                "error": run.error,
+            }
+            for run in (tables.runs(run_limit) if run_limit else [])
+        ],
+    }
 
 
 def _print_days(console: Terminal, name: str, tables: Any, stale: list[StaleDay], redo: str) -> None:

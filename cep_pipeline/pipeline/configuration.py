@@ -816,8 +816,6 @@ class Configuration:
 
     def faults(self, streams: Iterable[str]) -> Iterator[tuple[str, CepError]]:
         """Yield the streams whose schema, or one of whose pattern sets, is wrong, each with the error of a file."""
-        from cep_pipeline.pipeline.plans import check_runnable
-
         for name in streams:
             settings = self.stream_settings(name)
             try:
@@ -828,7 +826,7 @@ class Configuration:
             for key, value in settings.pattern_sets.items():
                 try:
                     place = ("streams", name, "pattern_sets", key)
-                    check_runnable([self._pattern_set(key, value, schema, settings.adaptation, place)])
+                    self._pattern_set(key, value, schema, settings.adaptation, place)
                 except CepError as error:
                     yield name, error
 

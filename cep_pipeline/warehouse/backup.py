@@ -30,7 +30,6 @@ from pyiceberg.serializers import FromInputFile
 from pyiceberg.table import Table
 from sqlalchemy.engine import URL
 
-from cep_pipeline import __version__
 from cep_pipeline.errors import CepError, DamagedError, InputError
 from cep_pipeline.storage import (
     canonical_json,
@@ -42,6 +41,7 @@ from cep_pipeline.storage import (
     storage_errors,
     stored_files,
 )
+from cep_pipeline.version import VERSION
 from cep_pipeline.warehouse import relocation
 from cep_pipeline.warehouse.database import Database
 
@@ -98,7 +98,7 @@ class BackupMoment:
         """Return the text of the list, with a digest of all of it."""
         content = {
             "format": FORMAT,
-            "cep_pipeline": __version__,
+            "cep_pipeline": VERSION,
             "moment": self.name,
             "warehouse": self.warehouse,
             "catalog": [self.catalog.size, self.catalog.sha256],

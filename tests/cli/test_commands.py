@@ -179,6 +179,20 @@ def test_status_shows_days_plan_runs_and_what_is_stale(project: Project) -> None
     assert "succeeded" not in stale.output
 
 
+def test_status_for_machines_is_one_document(project: Project, tmp_path: Path) -> None:
+    done = cep("status", "--json", folder=project.folder)
+    assert done.code == 0, done.errors
+    (told,) = json.loads(done.output)["streams"]
+    assert [day["day"] for day in told["days"]] == [str(record.day) for record in project.tables().days()]
+    assert sum(sum(one["matches"].values()) for one in told["matches"]) == sum(
+        unit.matches for unit in project.tables().matches_days()
+    )
+    assert told["stale"] == [] and told["plans"][0]["version"] == 1 and told["runs"]
+    (tmp_path / "pipeline.yaml").write_text((project.folder / "pipeline.yaml").read_text())
+    done = cep("status", "--json", folder=tmp_path)
+    assert (done.code, json.loads(done.output)) == (0, {"streams": []})
+
+
 def test_status_of_an_empty_warehouse_says_how_to_begin(project: Project) -> None:
     configuration = (project.folder / "pipeline.yaml").read_text()
     (project.folder / "pipeline.yaml").write_text(configuration + "warehouse: {location: other}\n")

@@ -110,7 +110,10 @@ def test_every_command_of_the_tutorial_prints_what_the_page_says(
 ) -> None:
     _, done = project
     assert [command.split()[1] for command, _, _ in done if command.startswith("cep")] == [
+        "stream",
+        "preview",
         "detect",
+        "check",
         "run",
         "run",
         "matches",

@@ -30,12 +30,27 @@ def test_what_is_no_java_has_no_version(tmp_path: Path) -> None:
 
 
 def test_a_java_of_the_machine_is_taken_as_it_is(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    fake_java(tmp_path, "21.0.1")
+    own = fake_java(tmp_path, "21.0.1")
     monkeypatch.setenv("JAVA_HOME", str(tmp_path))
-    assert session.java_environment() == {}
+    environment = session.java_environment()
+    assert environment["CEP_JAVA"] == str(own)
     monkeypatch.delenv("JAVA_HOME")
     monkeypatch.setenv("PATH", f"{tmp_path / 'bin'}:/bin")
+    assert session.java_environment() == environment
+    # Processes that are started with this environment ask again, and keep it.
+    monkeypatch.setenv("JAVA_HOME", environment["JAVA_HOME"])
     assert session.java_environment() == {}
+
+
+def test_java_is_started_without_the_module_of_which_it_warns(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    own = fake_java(tmp_path, "21.0.1")
+    own.write_text(own.read_text() + 'echo "$@"\n')
+    monkeypatch.setenv("JAVA_HOME", str(tmp_path))
+    environment = session.java_environment()
+    command = Path(environment["JAVA_HOME"]) / "bin" / "java"
+    options = ["--add-modules=jdk.incubator.vector", "-Dname=two words", "-version"]
+    done = subprocess.run([command, *options], env={**os.environ, **environment}, capture_output=True, text=True)
+    assert done.stdout == "-Dname=two words -version\n"
 
 
 @pytest.mark.parametrize("version", ["11.0.2", None])
