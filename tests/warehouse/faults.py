@@ -2,8 +2,8 @@
 
 A write is a file that is made, its first bytes and its end, a flush to the disk, a statement that changes the catalog's
 database, a commit, and the removal of a file. At each the process is killed or stopped, the disk is full from then on,
-the write fails, or the clock jumps by an hour. Afterwards all tables of the day must be as before, or all as the publish
-makes them, and doing the day again must give the same ids.
+the write fails, or the clock jumps by an hour. Afterwards all tables of the day must be as before, or all as the
+publish makes them, and doing the day again must give the same ids.
 """
 
 from __future__ import annotations
@@ -70,6 +70,8 @@ PLACES = (
     "removal of old metadata",
 )
 """Where the writes of a publish go, in their order."""
+DATABASE_PLACES = ("lease", "record", "digest", "pointer", "commit", "after the commit")
+"""Those of them that differ from database to database."""
 
 VERSIONS = {"old": (9.0, 7.0, 5.0), "new": (1.0, 2.0, 3.0, 4.0)}
 """Two deliveries of Monday, which differ in events, rejected rows, statistics and matches."""
@@ -102,10 +104,14 @@ class Place:
 
     def open(self) -> StreamTables:
         """Open its tables; of old metadata little is kept, so that each publish removes some."""
-        # The clock is looked up each time, so that it can jump.
-        warehouse = Warehouse.open(self.location, self.catalog, clock=lambda: time.time())
+        warehouse = Warehouse.open(self.location, self.catalog, clock=_now)
         with mock.patch.dict("cep_pipeline.warehouse.iceberg_tables._TABLE_PROPERTIES", _KEPT_METADATA):
             return warehouse.stream(Trades())
+
+
+def _now() -> float:
+    """Look the time up whenever it is asked for, so that it can jump."""
+    return time.time()
 
 
 def redo(tables: StreamTables, version: str) -> None:
