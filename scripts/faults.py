@@ -121,8 +121,8 @@ def page(results: Sequence[Tries], every: int, missing: Sequence[str]) -> str:
         f"something goes wrong, {part}: the process is killed (`kill`), it is interrupted (`stop`), the disk is full "
         "from then on (`full disk`), one write fails (`I/O error`), or the clock jumps by an hour until the day has "
         "ended (`clock forward`, `clock back`). When the clock has jumped, another run asks for the lease of the "
-        "day: it may get it only where the lease has run out, as it does with SQLite, which goes by the clock of the machine. "
-        "A fault is survived if",
+        "day: it may get it only where the lease has run out, as it does with SQLite, which goes by the clock of the "
+        "machine. A fault is survived if",
         "",
         "- all tables and records of the day are as they were, or all are new, as a reader sees them who joins the "
         "matches to their events;",
