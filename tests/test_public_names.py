@@ -90,7 +90,10 @@ def test_an_unknown_name_is_an_attribute_error() -> None:
 def test_importing_the_package_loads_none_of_its_parts() -> None:
     code = "import sys, cep_pipeline; print(*sorted(name for name in sys.modules))"
     loaded = run_python(code).split()
-    assert [name for name in loaded if name.startswith("cep_pipeline.")] == ["cep_pipeline.errors", "cep_pipeline.version"]
+    assert [name for name in loaded if name.startswith("cep_pipeline.")] == [
+        "cep_pipeline.errors",
+        "cep_pipeline.version",
+    ]
     heavy = {"numpy", "pyarrow", "numba", "llvmlite", "pandas", "pyspark", "pyiceberg", "pydantic", "click", "ast"}
     assert heavy & set(loaded) == set()
 

@@ -15,6 +15,7 @@ from pyiceberg.catalog.sql import IcebergTables, SqlCatalog
 from pyiceberg.exceptions import CommitFailedException, NoSuchTableError
 from pyiceberg.io import FileIO
 from pyiceberg.table import CommitTableResponse, StagedTable, Table, Transaction
+from pyiceberg.table.metadata import TableMetadata
 from pyiceberg.table.update import AddSnapshotUpdate, AssertTableUUID, TableRequirement, TableUpdate
 from pyiceberg.typedef import EMPTY_DICT, Identifier, Properties
 from sqlalchemy.engine import Connection, Engine
@@ -148,6 +149,7 @@ class WarehouseCatalog(SqlCatalog):
         """
         current = self.load_table(table.name())
         staged = self._update_and_stage_table(current, table.name(), requirements, updates)
+        staged.metadata = _in_order_of_time(staged.metadata, current.metadata)
         self._write_metadata(staged.metadata, staged.io, staged.metadata_location)
         written = [staged.metadata_location, *_new_metadata_files(staged, updates)]
         make_durable(written)
@@ -229,6 +231,27 @@ def write_version_hint(metadata_location: str) -> None:
             unfinished.unlink(missing_ok=True)
     except OSError as error:
         logger.warning("%s/%s is not up to date: %s; `cep maintain` writes it anew", folder, VERSION_HINT, error)
+
+
+def _in_order_of_time(metadata: TableMetadata, before: TableMetadata) -> TableMetadata:
+    """Return metadata whose times do not go back where the clock did: other engines refuse a table where they do."""
+    least = before.last_updated_ms
+    latest = max([least, *(entry.timestamp_ms for entry in metadata.snapshot_log)])
+    if metadata.last_updated_ms >= latest:
+        return metadata
+    known = {snapshot.snapshot_id for snapshot in before.snapshots}
+    snapshots = [
+        one if one.snapshot_id in known else one.model_copy(update={"timestamp_ms": max(one.timestamp_ms, least)})
+        for one in metadata.snapshots
+    ]
+    logged = {(entry.snapshot_id, entry.timestamp_ms) for entry in before.snapshot_log}
+    log, time_ms = [], least
+    for entry in metadata.snapshot_log:
+        if (entry.snapshot_id, entry.timestamp_ms) not in logged:
+            time_ms = max(time_ms, entry.timestamp_ms)
+            entry = entry.model_copy(update={"timestamp_ms": time_ms})
+        log.append(entry)
+    return metadata.model_copy(update={"last_updated_ms": latest, "snapshots": snapshots, "snapshot_log": log})
 
 
 def _new_metadata_files(staged: StagedTable, updates: Sequence[TableUpdate]) -> Iterator[str]:

@@ -2,8 +2,8 @@
 
 A write is a file that is made, its first bytes and its end, a flush to the disk, a statement that changes the catalog's
 database, a commit, and the removal of a file. At each the process is killed or stopped, the disk is full from then on,
-or the write fails. Afterwards all tables of the day must be as before, or all as the publish makes them, and doing the
-day again must give the same ids.
+the write fails, or the clock jumps by an hour. Afterwards all tables of the day must be as before, or all as the
+publish makes them, and doing the day again must give the same ids.
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from datetime import datetime, timedelta, tzinfo
 from functools import partial
 from pathlib import Path
 from types import TracebackType
@@ -25,12 +26,14 @@ from typing import Any, Literal, NoReturn
 from unittest import mock
 
 import pyarrow as pa
+import sqlalchemy as sql
 
 import cep_pipeline.storage
-from cep_pipeline.errors import CepError
+from cep_pipeline.errors import BusyError, CepError
 from cep_pipeline.events.columns import QUARANTINE_SCHEMA, SEQ_PER_DAY
 from cep_pipeline.events.raw_files import RawFile
 from cep_pipeline.storage import digest_of, write_data_file
+from cep_pipeline.warehouse.database import LEASES
 from cep_pipeline.warehouse.drafts import Drafts
 from cep_pipeline.warehouse.fingerprints import EventsFingerprint, MatchesFingerprint
 from cep_pipeline.warehouse.layout import MATCHES_SCHEMA
@@ -50,8 +53,8 @@ from tests.warehouse.published_days import (
     write_events,
 )
 
-Kind = Literal["kill", "stop", "full disk", "I/O error"]
-KINDS: tuple[Kind, ...] = ("kill", "stop", "full disk", "I/O error")
+Kind = Literal["kill", "stop", "full disk", "I/O error", "clock forward", "clock back"]
+KINDS: tuple[Kind, ...] = ("kill", "stop", "full disk", "I/O error", "clock forward", "clock back")
 PLACES = (
     "lease",
     "data file",
@@ -67,6 +70,8 @@ PLACES = (
     "removal of old metadata",
 )
 """Where the writes of a publish go, in their order."""
+DATABASE_PLACES = ("lease", "record", "digest", "pointer", "commit", "after the commit")
+"""Those of them that differ from database to database."""
 
 VERSIONS = {"old": (9.0, 7.0, 5.0), "new": (1.0, 2.0, 3.0, 4.0)}
 """Two deliveries of Monday, which differ in events, rejected rows, statistics and matches."""
@@ -74,10 +79,15 @@ VERSIONS = {"old": (9.0, 7.0, 5.0), "new": (1.0, 2.0, 3.0, 4.0)}
 _STATEMENTS = {
     "cep_leases": "lease",
     "cep_published": "record",
+    "cep_replaced": "record",
     "iceberg_tables": "pointer",
     "cep_files": "digest",
     "cep_damages": "digest",
 }
+_JUMPS_S = {"clock forward": 3600.0, "clock back": -3600.0}
+_FILES = ("data file", "manifest", "manifest list", "table metadata", "flush to the disk")
+"""Writes at which no transaction of the database is open, so that another run can ask for the lease meanwhile."""
+
 _KEPT_METADATA = {"write.metadata.previous-versions-max": "2"}
 """So few earlier metadata files are kept that each publish removes some."""
 
@@ -92,11 +102,16 @@ class Place:
     location: str
     catalog: str | None = None
 
-    def open(self, clock: Callable[[], float] = time.time) -> StreamTables:
+    def open(self) -> StreamTables:
         """Open its tables; of old metadata little is kept, so that each publish removes some."""
-        warehouse = Warehouse.open(self.location, self.catalog, clock=clock)
+        warehouse = Warehouse.open(self.location, self.catalog, clock=_now)
         with mock.patch.dict("cep_pipeline.warehouse.iceberg_tables._TABLE_PROPERTIES", _KEPT_METADATA):
             return warehouse.stream(Trades())
+
+
+def _now() -> float:
+    """Look the time up whenever it is asked for, so that it can jump."""
+    return time.time()
 
 
 def redo(tables: StreamTables, version: str) -> None:
@@ -190,11 +205,20 @@ class Faults:
         The fault, and the number of the write that it comes at; None: only count.
     places
         Where each write went.
+    rival
+        Another run, which asks for the lease when the clock has jumped; returns True if it got it.
+    jumped_s
+        So far the clock has jumped.
+    lost
+        True if the rival got the lease.
     """
 
     kind: Kind | None = None
     at: int | None = None
     places: list[str] = field(default_factory=list)
+    rival: Callable[[], bool] | None = None
+    jumped_s: float = 0.0
+    lost: bool = False
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
     @property
@@ -210,7 +234,10 @@ class Faults:
             self.places.append(place)
             number = len(self.places) - 1
         removed = place == "removal of old metadata"
-        if self.at == number or (self.kind == "full disk" and self.hit is not None and not removed):
+        if self.at == number and self.kind in _JUMPS_S:
+            self.jumped_s = _JUMPS_S[self.kind]
+            self.lost = self.rival is not None and place in _FILES and self.rival()
+        elif self.at == number or (self.kind == "full disk" and self.hit is not None and not removed):
             self._fail(error)
 
     def _fail(self, error: Callable[[str], Exception] | None) -> NoReturn:
@@ -272,6 +299,7 @@ def injected(faults: Faults) -> Iterator[Faults]:
 
     create, remove = PyArrowFile.create, PyArrowFileIO.delete
     execute, commit, fsync = DefaultDialect.do_execute, DefaultDialect.do_commit, os.fsync
+    now = time.time
     changed: set[int] = set()
 
     def counted_create(self: Any, *arguments: Any, **options: Any) -> _Stream:
@@ -303,6 +331,11 @@ def injected(faults: Faults) -> Iterator[Faults]:
         faults.write("flush to the disk")
         fsync(descriptor)
 
+    class JumpingDatetime(datetime):
+        @classmethod
+        def now(cls, tz: tzinfo | None = None) -> JumpingDatetime:
+            return super().now(tz) + timedelta(seconds=faults.jumped_s)
+
     class CountedWriter(cep_pipeline.storage._Writer):
         def __init__(self, *arguments: Any, **options: Any) -> None:
             faults.write("data file")
@@ -324,6 +357,8 @@ def injected(faults: Faults) -> Iterator[Faults]:
         mock.patch.object(DefaultDialect, "do_commit", counted_commit),
         mock.patch("cep_pipeline.storage.os.fsync", counted_fsync),
         mock.patch("cep_pipeline.storage._Writer", CountedWriter),
+        mock.patch("time.time", lambda: now() + faults.jumped_s),
+        mock.patch("pyiceberg.table.update.datetime", JumpingDatetime),
     ):
         yield faults
 
@@ -360,8 +395,7 @@ class Trial:
 
     def __init__(self, place: Place) -> None:
         self.place = place
-        self.turn = 0
-        self.tables = place.open(self._now)
+        self.tables = place.open()
         publish_day(self.tables, TUESDAY, [5.0])
         for version in ("old", "new", "old"):  # so that there is metadata to remove
             redo(self.tables, version)
@@ -371,16 +405,12 @@ class Trial:
         self.version = "new"
         assert version_seen(self.tables) == "new"
 
-    def _now(self) -> float:
-        """Ten minutes later with each turn: leases of earlier turns have run out."""
-        return time.time() + 600.0 * self.turn
-
     def fault(self, kind: Kind, number: int) -> Tried | None:
         """Redo the day with a fault at one write, look, and redo it without; None where it has not so many writes."""
         before, after = self.version, "new" if self.version == "old" else "old"
-        faults = Faults(kind, number)
+        faults = Faults(kind, number, rival=self._take_lease)
         if kind == "kill":
-            where, ended = _killed(self.place, self.turn, after, number)
+            where, ended = _killed(self.place, after, number)
             problem = ""
         else:
             ended, problem = _disturbed(self.tables, faults, after)
@@ -390,15 +420,43 @@ class Trial:
             problem = problem or f"a mixture: {left}"
         elif ended and left != after:
             problem = problem or "it ended without an error, and nothing was published"
-        self.turn += 1
+        elif faults.lost and left != before:
+            problem = problem or "it was published without its lease"
+        problem = problem or self._times_run_back()
+        self._let_leases_run_out()
         redo(self.tables, after)
         if (now := version_seen(self.tables)) != after:
             problem = problem or f"doing it again gave {now}"
+        problem = problem or self._times_run_back()
         self.version = after
         if where is None:
             assert not problem, problem
             return None
         return Tried(kind, where, number, {before: "old", after: "new"}.get(left, left), problem)
+
+    def _take_lease(self) -> bool:
+        """Ask for the lease of the day as another run; returns True if it was given."""
+        try:
+            with self.tables.day_lease(MONDAY, run_id="rival"):
+                return True
+        except BusyError:
+            return False
+
+    def _let_leases_run_out(self) -> None:
+        """Make leases older that a fault left behind, as time does."""
+        with self.tables.warehouse.database.begin() as connection:
+            connection.execute(sql.update(LEASES).values(heartbeat_at=LEASES.c.heartbeat_at - 2 * 3600.0))
+
+    def _times_run_back(self) -> str:
+        """Say which table's times are out of order: other engines refuse it."""
+        catalog = self.tables.warehouse.catalog
+        for name in catalog.list_tables("trades"):
+            metadata = catalog.load_table(name).metadata
+            for log in (metadata.snapshot_log, metadata.metadata_log):
+                times = [*(entry.timestamp_ms for entry in log), metadata.last_updated_ms]
+                if times != sorted(times):
+                    return f"the times of {name[1]} run back: {times}"
+        return ""
 
 
 def _disturbed(tables: StreamTables, faults: Faults, version: str) -> tuple[bool, str]:
@@ -407,7 +465,8 @@ def _disturbed(tables: StreamTables, faults: Faults, version: str) -> tuple[bool
         with injected(faults):
             redo(tables, version)
     except CepError as error:
-        return False, "" if faults.kind in ("full disk", "I/O error") else f"a {faults.kind} became {error!r}"
+        explained = faults.kind in ("full disk", "I/O error") or (faults.lost and isinstance(error, BusyError))
+        return False, "" if explained else f"a {faults.kind} became {error!r}"
     except KeyboardInterrupt:
         return False, "" if faults.kind == "stop" else "an interruption that nobody asked for"
     except Exception as error:  # noqa: BLE001
@@ -415,11 +474,11 @@ def _disturbed(tables: StreamTables, faults: Faults, version: str) -> tuple[bool
     return True, ""
 
 
-def _killed(place: Place, turn: int, version: str, number: int) -> tuple[str | None, bool]:
+def _killed(place: Place, version: str, number: int) -> tuple[str | None, bool]:
     """Redo the day in a process that is killed; returns where, and whether it came to its end."""
     told = Path(f"{place.location}.told")
     told.unlink(missing_ok=True)
-    process = CONTEXT.Process(target=_redo_and_die, args=(place, turn, version, number, str(told)))
+    process = CONTEXT.Process(target=_redo_and_die, args=(place, version, number, str(told)))
     process.start()
     process.join()
     if process.exitcode == 0:
@@ -428,8 +487,8 @@ def _killed(place: Place, turn: int, version: str, number: int) -> tuple[str | N
     return told.read_text(), False
 
 
-def _redo_and_die(place: Place, turn: int, version: str, number: int, told: str) -> None:
-    tables = place.open(lambda: time.time() + 600.0 * turn)
+def _redo_and_die(place: Place, version: str, number: int, told: str) -> None:
+    tables = place.open()
     with injected(Faults()) as faults:
         fail = partial(_tell_and_die, faults, number, Path(told))
         with mock.patch.object(faults, "write", fail):

@@ -39,9 +39,9 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-def files_in_use(place: Path) -> list[Path]:
+def files_in_use(warehouse: Warehouse) -> list[Path]:
     """The files of all tables, without earlier versions of their metadata, which nothing reads."""
-    catalog = Warehouse.open(place).catalog
+    catalog = warehouse.catalog
     named: set[str] = set()
     for identifier in catalog.list_tables("trades"):
         table = catalog.load_table(identifier)
@@ -74,7 +74,8 @@ def test_nothing_is_said_of_a_warehouse_that_is_whole(tmp_path: Path, deep: bool
     seen: list[tuple[int, int]] = []
     report = Warehouse.open(tmp_path).verify(deep=deep, told=lambda *numbers: seen.append(numbers))
     assert report.damages == ()
-    assert report.tables == 7 and report.files == len([path for path in files_in_use(tmp_path) if "data" in path.parts])
+    data = [path for path in files_in_use(Warehouse.open(tmp_path)) if "data" in path.parts]
+    assert report.tables == 7 and report.files == len(data)
     assert seen[0] == (0, report.files) and seen[-1] == (report.files, report.files)
     Warehouse.open(tmp_path).maintain(keep_snapshots_s=-60.0)
     after = Warehouse.open(tmp_path).verify(deep=deep)
@@ -88,7 +89,7 @@ DEGREES = (None, 0.0, 0.3, 0.5, 0.7, 0.9, 0.95, 0.99)
 
 @pytest.mark.parametrize("left", DEGREES)
 def test_each_file_that_is_missing_or_cut_off_is_named(place: Path, left: float | None) -> None:
-    paths = files_in_use(place)
+    paths = files_in_use(Warehouse.open(place))
     assert {path.suffix for path in paths} == {".json", ".avro", ".parquet"} and len(paths) > 50
     for path in part_of(paths, DEGREES.index(left)):
         whole = path.read_bytes()
@@ -121,7 +122,7 @@ def test_a_flip_in_any_page_is_found_by_reading_all(tmp_path: Path) -> None:
 def test_a_flip_anywhere_is_found_or_changes_nothing_that_is_read(place: Path) -> None:
     flips = random.Random(7)
     before = everything_read(Warehouse.open(place))
-    paths = files_in_use(place)
+    paths = files_in_use(Warehouse.open(place))
     found = 0
     for _ in range(tries := examples(400)):
         path = flips.choice(paths)
