@@ -19,7 +19,7 @@ from pyiceberg.io.pyarrow import parquet_file_to_data_file
 from pyiceberg.manifest import DataFile
 from pyiceberg.table import Table, Transaction
 
-from cep_pipeline.errors import CepError, DamagedError
+from cep_pipeline.errors import DamagedError
 from cep_pipeline.events.type_spells import footer_of, type_attribute_in
 from cep_pipeline.storage import (
     ROW_GROUP_ROWS,
@@ -65,9 +65,7 @@ def compact(catalog: WarehouseCatalog, stream: str, table_name: str, *, file_row
         for group in part:
             try:
                 merged.append((group, rewrite_files([file.file_path for file in group], table_name, columns)))
-            except CepError as error:
-                if not isinstance(error, DamagedError) and not isinstance(error.__cause__, FileNotFoundError):
-                    raise
+            except DamagedError as error:
                 logger.warning("%s.%s: %s small files are not merged: %s", stream, table_name, len(group), error)
         if merged:
             replace_rewritten(catalog, stream, table_name, merged)
