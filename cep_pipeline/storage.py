@@ -521,7 +521,7 @@ def reading_data(path: str) -> Iterator[None]:
     Raises
     ------
     DamagedError
-        It is not there, a page is not what its checksum says, or the file is no whole Parquet file.
+        The file is not there, a page is not what its checksum says, or it is no whole Parquet file.
     """
     try:
         with storage_errors(f"reading {path}"):
@@ -529,14 +529,15 @@ def reading_data(path: str) -> Iterator[None]:
     except (CepError, pa.ArrowException, ValueError, KeyError, OverflowError, MemoryError, zlib.error) as error:
         cause = error.__cause__
         if isinstance(cause, FileNotFoundError):
-            raise DamagedError(path, "it is not there") from error
+            raise DamagedError(path, "it is not there") from cause
         if isinstance(error, InputError) or _is_no_damage(error, cause):
             raise
         said = " ".join(str(cause or error).split())[:200]
         raise DamagedError(
             path,
             f"the file is damaged ({said})",
-            "`cep verify --deep` notes which days are, and `cep run --stale` makes them again from their raw files",
+            "`cep verify --deep` notes which days are damaged; `cep restore BACKUP --replace` brings them back from a "
+            "backup, and `cep run --stale` makes them again from their raw files",
         ) from error
 
 

@@ -43,6 +43,8 @@ from cep_pipeline.storage import (
 )
 from cep_pipeline.version import VERSION
 from cep_pipeline.warehouse import relocation
+from cep_pipeline.warehouse.catalog import check_recorded
+from cep_pipeline.warehouse.database import FILES as RECORDED
 from cep_pipeline.warehouse.database import Database
 
 if TYPE_CHECKING:
@@ -203,6 +205,10 @@ def _copy_moment(
     there = stored_files(f"{place}/{FILES}")
     prefix = f"{warehouse.location}/"
     copied: list[str] = []
+    recorded = {
+        f"{row['stream']}/{row['table_name']}/{row['path']}": StoredCopy(row["size"], row["sha256"])
+        for row in rows[RECORDED.name]
+    }
 
     def keep_file(path: str, size: int | None) -> None:
         """Have a file in the backup; a size that is known must be that of the copy."""
@@ -210,10 +216,20 @@ def _copy_moment(
         target = f"{place}/{FILES}/{name}"
         found = there.get(target)
         if found is not None and size in (None, found) and (name not in known or known[name].size == found):
-            if name not in known:  # copied by a backup that was stopped
-                known[name] = _fingerprint(target)
-            return
-        known[name] = _copy(path, target)
+            if name in known:
+                return
+            copy = _fingerprint(target)  # made by a backup that was stopped
+            if copy == recorded.get(name, copy):
+                known[name] = copy
+                return
+        copy = _copy(path, target)
+        if name in recorded:
+            try:
+                check_recorded(path, (copy.size, copy.sha256), (recorded[name].size, recorded[name].sha256))
+            except DamagedError:
+                _remove(target)
+                raise
+        known[name] = copy
         copied.append(name)
         if size not in (None, known[name].size):
             raise DamagedError(path, f"it has {known[name].size} bytes, and should have {size}")

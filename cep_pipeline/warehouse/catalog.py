@@ -5,8 +5,10 @@ from __future__ import annotations
 import logging
 import os
 import uuid
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
+from itertools import islice
 from pathlib import Path
 
 import sqlalchemy as sql
@@ -20,10 +22,12 @@ from pyiceberg.table.update import AddSnapshotUpdate, AssertTableUUID, TableRequ
 from pyiceberg.typedef import EMPTY_DICT, Identifier, Properties
 from sqlalchemy.engine import Connection, Engine
 
+from cep_pipeline.errors import DamagedError
 from cep_pipeline.storage import damage_errors, make_durable, object_store_io, open_filesystem, read_digest
-from cep_pipeline.warehouse.database import CATALOG_NAME, DAMAGES, FILES, create_together
+from cep_pipeline.warehouse.database import CATALOG_NAME, DAMAGES, FILES, Database, create_together
 
 _LOAD_ATTEMPTS = 5
+_PATHS_A_STATEMENT = 500
 
 Beside = Callable[[Connection], None]
 """A write in the transaction of a commit; whatever it raises rolls the commit back."""
@@ -84,7 +88,13 @@ class WarehouseCatalog(SqlCatalog):
             return str(connection.execute(query).scalar_one())
 
     def load_at(self, identifier: Identifier, metadata_location: str) -> Table:
-        """Load a table as one of its metadata files tells of it; FileNotFoundError where it has been removed."""
+        """Load a table as one of its metadata files tells of it.
+
+        Raises
+        ------
+        DamagedError
+            The file is damaged; or it has been removed, and the cause is a FileNotFoundError.
+        """
         namespace, name = identifier
         row = IcebergTables(
             catalog_name=self.name,
@@ -93,7 +103,8 @@ class WarehouseCatalog(SqlCatalog):
             metadata_location=metadata_location,
             previous_metadata_location=None,
         )
-        return self._convert_orm_to_iceberg(row)
+        with damage_errors(metadata_location):
+            return self._convert_orm_to_iceberg(row)
 
     def commit_table(
         self, table: Table, requirements: tuple[TableRequirement, ...], updates: tuple[TableUpdate, ...]
@@ -157,7 +168,7 @@ class WarehouseCatalog(SqlCatalog):
 
     def _swap(self, changes: Sequence[_Change], beside: Sequence[Beside]) -> None:
         """Do what stands beside, and swap the pointers of all tables: all of it, or nothing."""
-        with self.engine.begin() as connection:
+        with _yielding(changes), self.engine.begin() as connection:
             for write in beside:
                 write(connection)
             # In one order, so that two that swap the same pointers wait for one another and never crosswise.
@@ -184,6 +195,28 @@ class WarehouseCatalog(SqlCatalog):
             IcebergTables.table_namespace == Catalog.namespace_to_string(Catalog.namespace_from(name)),
             IcebergTables.table_name == Catalog.table_name_from(name),
         )
+
+
+@contextmanager
+def _yielding(changes: Sequence[_Change]) -> Iterator[None]:
+    """Turn the error of a transaction that the database ended in favour of another one into that of a conflict.
+
+    Raises
+    ------
+    CommitFailedException
+        The two waited for one another, or could not be put in an order; nothing has changed.
+    """
+    try:
+        yield
+    except sql.exc.DBAPIError as error:
+        if getattr(error.orig, "pgcode", None) not in _ENDED_FOR_ANOTHER:
+            raise
+        names = ", ".join(".".join(change.before.name()) for change in changes)
+        raise CommitFailedException(f"{names}: the database let another transaction go first") from error
+
+
+_ENDED_FOR_ANOTHER = ("40P01", "40001")
+"""States by which PostgreSQL says so: a deadlock, and a failure to put transactions in an order."""
 
 
 @dataclass(frozen=True)
@@ -271,20 +304,53 @@ def record_files(
     removed: Sequence[str],
     connection: Connection,
 ) -> None:
-    """Record size and SHA-256 of files that a commit adds; what was damaged in files that it removes is mended."""
+    """Record size and SHA-256 of files that a commit adds; what was damaged in files that it removes is mended.
+
+    No path is used twice: a file that is recorded already was written once, and its record stays.
+    """
     start = len(location) + 1
-    rows = [
-        {"stream": stream, "table_name": table_name, "path": path[start:], "size": size, "sha256": sha256}
+    rows = {
+        path[start:]: {"stream": stream, "table_name": table_name, "path": path[start:], "size": size, "sha256": sha256}
         for path, (size, sha256) in added.items()
-    ]
-    for row in rows:  # a task that publishes may be repeated
-        connection.execute(sql.delete(FILES).where(*_of_table(FILES, stream, table_name), FILES.c.path == row["path"]))
-    if rows:
-        connection.execute(sql.insert(FILES), rows)
-    for path in removed:
-        mended = (*_of_table(DAMAGES, stream, table_name), DAMAGES.c.path == path[start:])
+    }
+    for paths in _some_at_a_time(rows):
+        query = sql.select(FILES.c.path).where(*_of_table(FILES, stream, table_name), FILES.c.path.in_(paths))
+        recorded = set(connection.execute(query).scalars())
+        if new := [rows[path] for path in paths if path not in recorded]:
+            connection.execute(sql.insert(FILES), new)
+    for paths in _some_at_a_time([path[start:] for path in removed]):
+        mended = (*_of_table(DAMAGES, stream, table_name), DAMAGES.c.path.in_(paths))
         connection.execute(sql.delete(DAMAGES).where(*mended))
+
+
+def recorded_files(database: Database, stream: str, table_name: str, location: str) -> dict[str, tuple[int, str]]:
+    """Return the size and the SHA-256 of each file of a table, as far as they were recorded."""
+    with database.begin() as connection:
+        rows = connection.execute(sql.select(FILES).where(*_of_table(FILES, stream, table_name))).all()
+    return {f"{location}/{row.path}": (row.size, row.sha256) for row in rows}
+
+
+def check_recorded(path: str, found: tuple[int, str], recorded: tuple[int, str] | None) -> None:
+    """Compare the size and the SHA-256 of a file with the recorded ones; a file of an earlier version has none.
+
+    Raises
+    ------
+    DamagedError
+        The file is not what was written.
+    """
+    if recorded is None or found == recorded:
+        return
+    if found[0] != recorded[0]:
+        raise DamagedError(path, f"it has {found[0]} bytes, and should have {recorded[0]}")
+    raise DamagedError(path, "its SHA-256 is not the one that was recorded when it was written")
 
 
 def _of_table(table: sql.Table, stream: str, table_name: str) -> tuple[sql.ColumnElement[bool], ...]:
     return table.c.stream == stream, table.c.table_name == table_name
+
+
+def _some_at_a_time(paths: Collection[str]) -> Iterator[list[str]]:
+    """As many paths at a time as one statement takes."""
+    rest = iter(paths)
+    while some := list(islice(rest, _PATHS_A_STATEMENT)):
+        yield some

@@ -19,6 +19,7 @@ from pyiceberg.io.pyarrow import parquet_file_to_data_file
 from pyiceberg.manifest import DataFile
 from pyiceberg.table import Table, Transaction
 
+from cep_pipeline.errors import DamagedError
 from cep_pipeline.events.type_spells import footer_of, type_attribute_in
 from cep_pipeline.storage import (
     ROW_GROUP_ROWS,
@@ -51,7 +52,8 @@ _UNITS_A_COMMIT = 100
 def compact(catalog: WarehouseCatalog, stream: str, table_name: str, *, file_rows: int) -> int:
     """Merge neighbouring files of a unit while they have together no more than `file_rows`; returns how many fewer.
 
-    A kill leaves the table as the last commit left it, and the next compaction goes on from there.
+    A kill leaves the table as the last commit left it, and the next compaction goes on from there. Files stay as they
+    are where one of them is damaged; a warning names it.
     """
     table = catalog.load_table((stream, table_name))
     fewer = 0
@@ -59,9 +61,15 @@ def compact(catalog: WarehouseCatalog, stream: str, table_name: str, *, file_row
     groups = list(_groups(table, table_name, file_rows))
     for start in range(0, len(groups), _UNITS_A_COMMIT):
         part = groups[start : start + _UNITS_A_COMMIT]
-        merged = [rewrite_files([file.file_path for file in group], table_name, columns) for group in part]
-        replace_rewritten(catalog, stream, table_name, list(zip(part, merged, strict=True)))
-        fewer += sum(len(group) - 1 for group in part)
+        merged: list[tuple[list[DataFile], str]] = []
+        for group in part:
+            try:
+                merged.append((group, rewrite_files([file.file_path for file in group], table_name, columns)))
+            except DamagedError as error:
+                logger.warning("%s.%s: %s small files are not merged: %s", stream, table_name, len(group), error)
+        if merged:
+            replace_rewritten(catalog, stream, table_name, merged)
+        fewer += sum(len(group) - 1 for group, _ in merged)
     logger.info("%s.%s: %s files fewer", stream, table_name, fewer)
     return fewer
 

@@ -21,7 +21,7 @@ from cep_pipeline.errors import InputError
 from cep_pipeline.storage import damage_errors, folder_name, open_filesystem, storage_errors
 from cep_pipeline.warehouse import commits, compaction, iceberg_tables, units
 from cep_pipeline.warehouse.catalog import VERSION_HINT, write_version_hint
-from cep_pipeline.warehouse.database import FILES
+from cep_pipeline.warehouse.database import DAMAGES, FILES
 from cep_pipeline.warehouse.layout import SCRATCH
 from cep_pipeline.warehouse.records import MaintenanceReport
 
@@ -31,7 +31,12 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 LEAST_GRACE_S = 600.0
-"""Commits in progress have written files that nothing names yet: none takes as long as this."""
+"""No commit takes as long as this between writing a file and naming it.
+
+The drafts of a day lie unnamed for longer, from `preprocess` to `publish`. Those of a run that holds a lease are left
+alone, whatever their age. Between two tasks of an Airflow run nobody holds one: there the grace period has to be longer
+than a run, as the default of a day is.
+"""
 
 PACK_ABOVE_FILES = 32
 """A table without partitions, which grows by a row at a time, is merged into one file when it has become more."""
@@ -127,24 +132,34 @@ def _remove_orphans(warehouse: Store, stream: str, table_name: str, *, older_tha
     for file in orphans:
         with storage_errors(f"removing {file.location}"):
             filesystem.delete_file(file.path)
-    _forget_digests(warehouse, stream, table_name)
+    _forget_files(warehouse, stream, table_name)
     return orphans
 
 
-def _forget_digests(warehouse: Store, stream: str, table_name: str) -> None:
-    """Remove the records of files that are neither there nor named: one that is named and not there is a damage."""
-    location = warehouse.table_location(stream, table_name)
-    of_table = FILES.c.stream == stream, FILES.c.table_name == table_name
-    with warehouse.database.begin() as connection:
-        recorded = set(connection.execute(sql.select(FILES.c.path).where(*of_table)).scalars())
-    # Those that a commit adds from now on are not among the recorded ones.
-    kept = {file.location for file in list_files(location)} | named_files(
-        warehouse.catalog.load_table((stream, table_name))
-    )
-    gone = recorded - {path[len(location) + 1 :] for path in kept}
-    with warehouse.database.begin() as connection:
-        for path in gone:
-            connection.execute(sql.delete(FILES).where(*of_table, FILES.c.path == path))
+def _forget_files(warehouse: Store, stream: str, table_name: str) -> None:
+    """Forget the digests of files that are neither there nor named, and damages of files that are no longer read.
+
+    A file that is named and not there is a damage.
+    """
+    start = len(warehouse.table_location(stream, table_name)) + 1
+
+    def recorded_in(records: sql.Table) -> set[str]:
+        query = sql.select(records.c.path).where(records.c.stream == stream, records.c.table_name == table_name)
+        with warehouse.database.begin() as connection:
+            return set(connection.execute(query).scalars())
+
+    # Those that a commit or `cep verify` adds from now on are not among the recorded ones.
+    digests, damaged = recorded_in(FILES), recorded_in(DAMAGES)
+    table = warehouse.catalog.load_table((stream, table_name))
+    there = {file.location for file in list_files(warehouse.table_location(stream, table_name))}
+    read = {task.file.file_path for task in table.scan().plan_files()} if damaged else set()
+    for records, paths, kept in ((FILES, digests, there | named_files(table)), (DAMAGES, damaged, read)):
+        gone = paths - {path[start:] for path in kept}
+        unit = (records.c.stream == stream, records.c.table_name == table_name)
+        if gone:
+            with warehouse.database.begin() as connection:
+                one = sql.delete(records).where(*unit, records.c.path == sql.bindparam("gone"))
+                connection.execute(one, [{"gone": path} for path in gone])
 
 
 def _remove_scratch(warehouse: Store, *, older_than_s: float) -> dict[str, int]:

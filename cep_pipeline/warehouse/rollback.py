@@ -17,7 +17,7 @@ import sqlalchemy as sql
 
 from cep_pipeline.errors import InputError
 from cep_pipeline.events.columns import DAY
-from cep_pipeline.storage import canonical_json
+from cep_pipeline.storage import canonical_json, read_digest
 from cep_pipeline.warehouse.database import PUBLISHED, REPLACED
 from cep_pipeline.warehouse.leases import Lease
 from cep_pipeline.warehouse.records import RunRecord, RunStep
@@ -25,6 +25,7 @@ from cep_pipeline.warehouse.units import NOTE, replace_record
 
 if TYPE_CHECKING:
     from pyiceberg.table import Table
+    from pyiceberg.table.snapshots import Snapshot
     from sqlalchemy.engine import Connection, Row
 
     from cep_pipeline.warehouse.stream_tables import StreamTables
@@ -76,6 +77,8 @@ def roll_back(tables: StreamTables, day: date, to_run: str | None = None, *, run
     ------
     InputError
         There is no such run to go back to, or its files are no longer kept.
+    DamagedError
+        A file of the run is not what was written.
     BusyError
         A run is at work on the day.
     """
@@ -142,22 +145,20 @@ def _files(tables: StreamTables, wanted: _State, present: _State, day: date) -> 
         if now is not None and then is not None and now.snapshot_id == then.snapshot_id:
             continue
         table, pattern_set = key
-        found.setdefault(table, {})[pattern_set] = (
-            () if then is None else _of_snapshot(tables, key, then.snapshot_id, day)
-        )
+        if then is not None:
+            files = _of_snapshot(tables, key, then.snapshot_id, day)
+        else:
+            # `cep maintain` forgets records whose snapshots it expires: without a record, the unit may have been there.
+            at = _snapshot_then(tables, table, wanted, day)
+            files = () if at is None else _of_snapshot(tables, key, at.snapshot_id, day)
+            if files:
+                raise _expired(tables, table, day)
+        found.setdefault(table, {})[pattern_set] = files
     statistics = tables._table("statistics")
-    at = max(
-        (
-            one
-            for one in statistics.metadata.snapshots
-            if wanted.until is None or one.timestamp_ms < wanted.until * 1000
-        ),
-        key=lambda one: one.sequence_number or 0,
-        default=None,
-    )
     position = tables._layouts["statistics"].partitions.index("pattern_set")
-    then_files = commits.files_between(statistics, DAY, day, day, snapshot_id=at.snapshot_id) if at else []
     now_files = commits.files_between(statistics, DAY, day, day)
+    at = _snapshot_then(tables, "statistics", wanted, day, needed=bool(now_files))
+    then_files = commits.files_between(statistics, DAY, day, day, snapshot_id=at.snapshot_id) if at else []
     names = {file.partition[position] for file in [*then_files, *now_files]}
     for name in sorted(names):
         paths = [file.file_path for file in then_files if file.partition[position] == name]
@@ -166,16 +167,41 @@ def _files(tables: StreamTables, wanted: _State, present: _State, day: date) -> 
     return found
 
 
-def _of_snapshot(tables: StreamTables, key: UnitKey, snapshot_id: int, day: date) -> list[str]:
+def _snapshot_then(
+    tables: StreamTables, name: str, state: _State, day: date, *, needed: bool = True
+) -> Snapshot | None:
+    """The snapshot of a table that was the current one when a run had left the day; None: the table had none yet.
+
+    Raises
+    ------
+    InputError
+        It has been expired, and is needed.
+    """
+    kept = sorted(tables._table(name).metadata.snapshots, key=lambda one: one.sequence_number or 0)
+    then = [one for one in kept if state.until is None or one.timestamp_ms < state.until * 1000]
+    if needed and not then and kept and kept[0].sequence_number != FIRST_SEQUENCE_NUMBER:
+        raise _expired(tables, name, day)
+    return then[-1] if then else None
+
+
+FIRST_SEQUENCE_NUMBER = 1
+"""Iceberg's number of the first snapshot that a table ever had."""
+
+
+def _expired(tables: StreamTables, name: str, day: date) -> InputError:
+    return InputError(
+        f"{tables.name}.{name}, {day}: the snapshot of that run has been expired; it is only in a backup "
+        "(`cep restore`)"
+    )
+
+
+def _of_snapshot(tables: StreamTables, key: UnitKey, snapshot_id: int, day: date) -> Sequence[str]:
     from cep_pipeline.warehouse import commits
 
     name, pattern_set = key
     table: Table = tables._table(name)
     if table.snapshot_by_id(snapshot_id) is None:
-        raise InputError(
-            f"{tables.name}.{name}, {day}: the snapshot of that run has been expired; it is only in a backup "
-            "(`cep restore`)"
-        )
+        raise _expired(tables, name, day)
     column = "final_day" if name == "matches" else DAY
     equal = {"pattern_set": pattern_set} if name == "matches" else {}
     files = commits.files_between(table, column, day, day, equal=equal, snapshot_id=snapshot_id)
@@ -207,18 +233,40 @@ def _publish(
             counted[table] = counted.get(table, 0) + number
 
         def write(connection: Connection) -> None:
-            for key in keys:
+            # The rejected rows first, as a run that publishes a day: of two that lock rows crosswise, one would fail.
+            for key in sorted(keys, key=lambda one: one[0] != "quarantine"):
                 if key[0] != "statistics":
                     then = wanted.units.get(key)
-                    _restore_record(connection, tables.name, key, day, then, snapshots[key[0]], note)
+                    _restore_record(connection, tables.name, key, day, then, snapshots[key[0]], note, now)
 
         return [lease.renew, write]
 
     lease.look()
     warehouse = tables.warehouse
+    _check_files(tables, files)
+    # Before any snapshot is made: what a run had left is found by the time at which the next one began to publish.
+    now = warehouse.clock()
     with commits.catalog_errors(warehouse.catalog, f"rolling {tables.name} back, {day}"):
         commits.replace_units(warehouse.catalog, tables.name, units, run_id=lease.run_id, beside=beside)
     return counted
+
+
+def _check_files(tables: StreamTables, files: Mapping[str, Mapping[str, Sequence[str]]]) -> None:
+    """Compare the files with what was recorded of them: after a rollback they are read as the day.
+
+    Raises
+    ------
+    DamagedError
+        One of them is not what was written.
+    """
+    from cep_pipeline.warehouse.catalog import check_recorded, recorded_files
+
+    warehouse = tables.warehouse
+    for name, units in files.items():
+        recorded = recorded_files(warehouse.database, tables.name, name, warehouse.table_location(tables.name, name))
+        for path in (path for paths in units.values() for path in paths):
+            if path in recorded:
+                check_recorded(path, read_digest(path), recorded[path])
 
 
 def _restore_record(
@@ -229,6 +277,7 @@ def _restore_record(
     then: Row[Any] | None,
     snapshot_id: int,
     note: str,
+    now: float,
 ) -> None:
     """Put the record of an earlier run in force, with a note; None: the unit was not published then."""
     table, pattern_set = unit
@@ -243,6 +292,6 @@ def _restore_record(
         **then._mapping,
         "fingerprint": canonical_json(fingerprint),
         "snapshot_id": snapshot_id,
-        "published_at": datetime.now(UTC).timestamp(),
+        "published_at": now,
     }
     connection.execute(sql.insert(PUBLISHED).values(**values))

@@ -16,7 +16,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import sqlalchemy as sql
 
-from cep_pipeline.errors import CepError
+from cep_pipeline.errors import CepError, DamagedError
 from cep_pipeline.events.columns import DAY, SEQ, SEQ_PER_DAY, TIMESTAMP
 from cep_pipeline.events.erasure import Erasure
 from cep_pipeline.events.raw_files import RawFile
@@ -180,8 +180,9 @@ class StreamReader:
                 try:
                     reader._pinned = {name: catalog.load_at((self.name, name), at) for name, at in pointers.items()}
                     break
-                except FileNotFoundError:  # replaced by so many commits meanwhile that it was removed
-                    if attempt == _PIN_ATTEMPTS:
+                except DamagedError as error:
+                    # So many commits may have come meanwhile that the metadata was removed.
+                    if attempt == _PIN_ATTEMPTS or not isinstance(error.__cause__, FileNotFoundError):
                         raise
         return reader
 

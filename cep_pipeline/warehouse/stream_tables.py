@@ -486,16 +486,15 @@ class StreamTables(StreamReader):
             return "", {}
         if before.fingerprint == fingerprint:  # what is there may be damaged: the same inputs give the same events
             return before.same_events_as, dict(before.changes)
-        published = [file.path for file in self.events_files(day, day)]
-        same = same_contents(files, published)
+        try:
+            published = [file.path for file in self.events_files(day, day)]
+            same = same_contents(files, published)
+            was_read = any(entry.day > day for entry in days)
+            change = find_change(published, files, self.events_schema) if was_read and not same else None
+        except (CepError, pa.ArrowException) as error:  # a damaged day is redone all the same
+            logger.warning("%s: how its events have changed cannot be told: %s", day, error)
+            return "", {}
         if not same:
-            if all(entry.day <= day for entry in days):
-                return "", {}  # no later day has read it
-            try:
-                change = find_change(published, files, self.events_schema)
-            except (CepError, pa.ArrowException) as error:  # a damaged day is redone all the same
-                logger.warning("%s: how its events have changed cannot be told: %s", day, error)
-                change = None
             if change is None:
                 return "", {}
             if change.last_us() is not None:
@@ -508,7 +507,7 @@ class StreamTables(StreamReader):
 
     def _passed_on(self, events: Draft) -> list[CarryUpdate]:
         """Hand a changed carry-out of a day on, over the later days that have no event of the types in question."""
-        published = self.with_drafts(Drafts())
+        published = self.with_drafts(Drafts()).pinned(("events", "quarantine"))
         later = [entry for entry in published.days() if entry.day > events.day]
         updates: list[CarryUpdate] = []
         before: Mapping[str, Any] = published.carry_in(later[0].day) if later else {}

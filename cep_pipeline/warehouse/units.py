@@ -131,20 +131,26 @@ class CarryUpdate:
             PUBLISHED.c.pattern_set == "",
             PUBLISHED.c.day == self.day.day.isoformat(),
         )
+        # The rejected rows first, as a run that publishes a day: of two that lock rows crosswise, one would fail.
+        rejected = (*unit, PUBLISHED.c.table_name == "quarantine")
+        query = sql.select(PUBLISHED.c.fingerprint).where(*rejected).with_for_update()
+        stored_rejected = connection.execute(query).scalar_one_or_none()
         seen = (PUBLISHED.c.run_id == self.day.run_id, PUBLISHED.c.carry_out_digest == self.day.carry_out_digest)
         events = (*unit, PUBLISHED.c.table_name == "events")
-        stored = connection.execute(sql.select(PUBLISHED.c.fingerprint).where(*events, *seen)).scalar_one_or_none()
+        query = sql.select(PUBLISHED.c.fingerprint).where(*events, *seen).with_for_update()
+        stored = connection.execute(query).scalar_one_or_none()
         if stored is None:
             return
         carried = {"carry_in": digest_of(self.carry_in)}
         made = {"carry_out": canonical_json(self.carry_out), "carry_out_digest": digest_of(self.carry_out)}
+        if (
+            stored_rejected is not None
+            and EventsFingerprint.from_json(json.loads(stored_rejected)) == self.day.fingerprint
+        ):
+            fingerprint = {**json.loads(stored_rejected), **carried}
+            connection.execute(sql.update(PUBLISHED).where(*rejected).values(fingerprint=canonical_json(fingerprint)))
         fingerprint = {**json.loads(stored), **carried, _SAME_EVENTS: self.day.events_digest}
         connection.execute(sql.update(PUBLISHED).where(*events).values(fingerprint=canonical_json(fingerprint), **made))
-        rejected = (*unit, PUBLISHED.c.table_name == "quarantine")
-        stored = connection.execute(sql.select(PUBLISHED.c.fingerprint).where(*rejected)).scalar_one_or_none()
-        if stored is not None and EventsFingerprint.from_json(json.loads(stored)) == self.day.fingerprint:
-            fingerprint = {**json.loads(stored), **carried}
-            connection.execute(sql.update(PUBLISHED).where(*rejected).values(fingerprint=canonical_json(fingerprint)))
 
 
 def forget_changes(connection: Connection, stream: str) -> None:

@@ -32,7 +32,7 @@ from pyiceberg.table import Table
 from pyiceberg.table.snapshots import Snapshot
 from pyiceberg.types import PrimitiveType
 
-from cep_pipeline.errors import DamagedError, InputError
+from cep_pipeline.errors import CepError, DamagedError, InputError
 from cep_pipeline.events.columns import DAY
 from cep_pipeline.storage import (
     digest_of,
@@ -40,14 +40,15 @@ from cep_pipeline.storage import (
     open_filesystem,
     read_data_file,
     read_digest,
+    read_footer,
     stored_files,
 )
 from cep_pipeline.warehouse import commits, iceberg_tables
+from cep_pipeline.warehouse.catalog import check_recorded, recorded_files
 from cep_pipeline.warehouse.database import (
     CATALOG_NAME,
     CURRENT_PLANS,
     DAMAGES,
-    FILES,
     PUBLISHED,
     explain_database_error,
 )
@@ -132,11 +133,7 @@ class _TableState:
         """Compare a file with what was recorded of it; one of an earlier version has no record."""
         known = self.digests.get(path)
         if known is not None:
-            size, sha256 = read_digest(path)
-            if size != known[0]:
-                raise _Damaged(f"it has {size} bytes, and should have {known[0]}")
-            if sha256 != known[1]:
-                raise _Damaged("its SHA-256 is not the one that was recorded when it was written")
+            check_recorded(path, read_digest(path), known)
 
     @property
     def place(self) -> str:
@@ -189,24 +186,60 @@ def verify(
         for path, file in {**state.past, **state.current}.items()
         if days is None or ((unit := state.unit_of(file)) is not None and unit[1] in days)
     }
-    found, size, rows = _file_damages(warehouse, files, deep, told)
-    _note_damages(warehouse, {damage.place: damage.what.split(": ", 1)[-1] for damage in found}, files, deep)
+    damaged, size, rows = _file_damages(warehouse, files, deep, told)
+    _note_damages(warehouse, damaged, files, deep)
+    found = [
+        Damage(path, f"a file of {_unit_text(files[path], path)}: {one.what}", files[path].remedy_of(path))
+        for path, one in damaged.items()
+    ]
     there = sum(state.table is not None for state in states)
     return VerificationReport((*damages, *found), there, len(files), size, rows)
 
 
-def _note_damages(warehouse: Store, found: Mapping[str, str], files: Mapping[str, _TableState], deep: bool) -> None:
-    """Write down which published files are damaged; what only reading can find is forgotten only after reading."""
-    with warehouse.database.begin() as connection:
-        for path, state in files.items():
-            unit = state.unit_of(state.current[path]) if path in state.current else None
-            if not deep and path not in found:
-                continue
-            key = {"stream": state.stream, "table_name": state.name, "path": state.relative(path)}
-            connection.execute(sql.delete(DAMAGES).where(*(DAMAGES.c[name] == value for name, value in key.items())))
-            if path in found and unit is not None and state.name in REMADE:
-                of_unit = {"pattern_set": unit[0], "day": unit[1].isoformat()}
-                connection.execute(sql.insert(DAMAGES).values(**key, **of_unit, what=found[path]))
+@dataclass(frozen=True)
+class _DamagedFile:
+    """What is wrong with a data file, and whether its table is read from it now: a day may have been redone since."""
+
+    what: str
+    is_current: bool
+
+
+def _note_damages(
+    warehouse: Store, damaged: Mapping[str, _DamagedFile], files: Mapping[str, _TableState], deep: bool
+) -> None:
+    """Write down which published files are damaged; what only reading can find is forgotten only after reading.
+
+    The report does not depend on it: a catalog that cannot be written is told in a warning.
+    """
+    if warehouse.database.read_only:
+        return
+    looked_at: set[tuple[str, ...]] = set()
+    wanted: dict[tuple[str, ...], dict[str, str]] = {}
+    for path, state in files.items():
+        if not deep and path not in damaged:
+            continue
+        key = (state.stream, state.name, state.relative(path))
+        looked_at.add(key)
+        unit = state.unit_of(state.current.get(path) or state.past[path])
+        if path in damaged and damaged[path].is_current and unit is not None and state.name in REMADE:
+            of_unit = (*unit[:1], unit[1].isoformat(), damaged[path].what)
+            wanted[key] = dict(zip(DAMAGES.c.keys(), (*key, *of_unit), strict=True))
+    query = sql.select(DAMAGES).where(DAMAGES.c.stream.in_({state.stream for state in files.values()}))
+    by_key = [column == sql.bindparam(f"old_{column.name}") for column in DAMAGES.primary_key]
+    try:
+        with warehouse.database.begin() as connection:
+            noted = {tuple(row[: len(by_key)]): dict(row._mapping) for row in connection.execute(query)}
+            old = [key for key, row in noted.items() if key in looked_at and row != wanted.get(key)]
+            new = [row for key, row in wanted.items() if row != noted.get(key)]
+            if old:
+                names = [f"old_{column.name}" for column in DAMAGES.primary_key]
+                connection.execute(
+                    sql.delete(DAMAGES).where(*by_key), [dict(zip(names, key, strict=True)) for key in old]
+                )
+            if new:
+                connection.execute(sql.insert(DAMAGES), new)
+    except CepError as error:
+        logger.warning("which days are damaged is not written down, so that they do not show as stale: %s", error)
 
 
 REMADE = ("events", "quarantine", "matches", "statistics")
@@ -270,7 +303,8 @@ def _has_changed(warehouse: Store, state: _TableState) -> bool:
 
 def _state(warehouse: Store, stream: str, name: str, deep: bool) -> _TableState:
     location = warehouse.table_location(stream, name)
-    state = _TableState(stream, name, digests=_digests(warehouse, stream, name) if deep else {})
+    digests = recorded_files(warehouse.database, stream, name, location) if deep else {}
+    state = _TableState(stream, name, digests=digests)
     sizes = stored_files(location)
     pointer = _pointer(warehouse, stream, name)
     if pointer is None:
@@ -291,14 +325,6 @@ def _state(warehouse: Store, stream: str, name: str, deep: bool) -> _TableState:
         is_current = current is not None and snapshot.snapshot_id == current.snapshot_id
         _follow(warehouse, state, snapshot, is_current, sizes, seen)
     return state
-
-
-def _digests(warehouse: Store, stream: str, name: str) -> dict[str, tuple[int, str]]:
-    """The size and the SHA-256 of each file of a table, as far as they were recorded."""
-    location = warehouse.table_location(stream, name)
-    query = sql.select(FILES).where(FILES.c.stream == stream, FILES.c.table_name == name)
-    with warehouse.database.begin() as connection:
-        return {f"{location}/{row.path}": (row.size, row.sha256) for row in connection.execute(query)}
 
 
 def _check_names(table: Table | None) -> None:
@@ -513,8 +539,8 @@ def _plan_damages(warehouse: Store, state: _TableState) -> Iterator[Damage]:
 
 def _file_damages(
     warehouse: Store, files: Mapping[str, _TableState], deep: bool, told: Callable[[int, int], None]
-) -> tuple[list[Damage], int, int]:
-    """The damages of data files, the bytes of all files, and their rows."""
+) -> tuple[dict[str, _DamagedFile], int, int]:
+    """The data files that are damaged, the bytes of all files, and their rows."""
 
     def look(path: str) -> str | None:
         state = files[path]
@@ -535,10 +561,7 @@ def _file_damages(
     left = _still_named(warehouse, {path: files[path] for path in damaged})
     everything = [state.current.get(path) or state.past[path] for path, state in files.items()]
     return (
-        [
-            Damage(path, f"a file of {_unit_text(state, path)}: {damaged[path]}", state.remedy_of(path))
-            for path, state in left.items()
-        ],
+        {path: _DamagedFile(damaged[path], is_current) for path, is_current in left.items()},
         sum(file.file_size_in_bytes for file in everything),
         sum(file.record_count for file in everything),
     )
@@ -549,13 +572,16 @@ def _unit_text(state: _TableState, path: str) -> str:
     return state.place if unit is None else _named(state, unit)
 
 
-def _still_named(warehouse: Store, damaged: Mapping[str, _TableState]) -> dict[str, _TableState]:
-    """The damages of files that their tables name now: a file that `cep maintain` has just removed is no damage."""
-    left: dict[str, _TableState] = {}
+def _still_named(warehouse: Store, damaged: Mapping[str, _TableState]) -> dict[str, bool]:
+    """The files that their tables name now, each with whether the current snapshot names it.
+
+    A file that `cep maintain` has just removed is no damage.
+    """
+    left: dict[str, bool] = {}
     for state in {id(state): state for state in damaged.values()}.values():
         now = _state(warehouse, state.stream, state.name, False) if _has_changed(warehouse, state) else state
-        named = {*now.current, *now.past}
-        left.update({path: state for path, owner in damaged.items() if owner is state and path in named})
+        own = [path for path, owner in damaged.items() if owner is state]
+        left.update({path: path in now.current for path in own if path in now.current or path in now.past})
     return left
 
 
@@ -566,7 +592,7 @@ def _check_file(state: _TableState, file: DataFile, deep: bool) -> None:
     state.check_digest(file.file_path)
     with (
         filesystem.open_input_file(inner) as source,
-        pq.ParquetFile(source, page_checksum_verification=deep) as parquet,
+        pq.ParquetFile(source, metadata=read_footer(file.file_path), page_checksum_verification=deep) as parquet,
     ):
         rows = parquet.metadata.num_rows
         if rows != file.record_count:

@@ -192,8 +192,9 @@ class Warehouse(Store):
     ) -> RebuildReport:
         """Make a catalog that was lost anew from the metadata files of the tables.
 
-        What only the catalog knew is lost: from what each day was made, what it hands on, and what `forget` erased. All
-        days are there for readers, and are stale.
+        What only the catalog knew is lost: from what each day was made, what it hands on, what `forget` erased, the
+        digests of the files, the damages that `verify` has noted, and the earlier records that a rollback goes back to.
+        All days are there for readers, and are stale.
 
         Parameters
         ----------

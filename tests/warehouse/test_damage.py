@@ -19,6 +19,7 @@ import sqlalchemy as sql
 from cep_pipeline import storage
 from cep_pipeline.errors import CepError, DamagedError
 from cep_pipeline.storage import WrittenFile, read_data_file, size_and_digest, write_data_file
+from cep_pipeline.warehouse import database, stream_tables
 from cep_pipeline.warehouse.database import DAMAGES, FILES, PUBLISHED
 from cep_pipeline.warehouse.warehouse import Warehouse
 from tests.thoroughness import examples
@@ -249,3 +250,139 @@ def test_a_carry_that_is_not_what_its_digest_says_is_not_gone_on_from(tmp_path: 
             connection.execute(sql.update(PUBLISHED).values(carry_out=content))
         with pytest.raises(DamagedError, match=r"`cep run --redo --day 2013-10-07` makes it again"):
             tables.carry_in(TUESDAY)
+
+
+@pytest.mark.parametrize("how", ["gone", "cut off"])
+def test_metadata_that_was_lost_is_named_by_pinned_readers_too(tmp_path: Path, how: str) -> None:
+    tables = Warehouse.open(tmp_path).stream(Trades())
+    publish_day(tables, MONDAY, [1.0])
+    publish_matches(tables, MONDAY, ["a"])
+    for path in tmp_path.glob("trades/matches/metadata/*.metadata.json"):
+        path.unlink() if how == "gone" else path.write_bytes(path.read_bytes()[:100])
+    with pytest.raises(DamagedError, match=r"trades/matches/metadata/.*\.metadata\.json: it ") as raised:
+        tables.pinned(("events", "matches"))
+    assert raised.value.exit_code == 3
+
+
+def test_a_footer_is_checked_without_reading_the_pages(tmp_path: Path) -> None:
+    tables = Warehouse.open(tmp_path).stream(Trades())
+    publish_day(tables, MONDAY, [1.0, 2.0])
+    path = Path(tables.events_files()[0].path)
+    whole = path.read_bytes()
+    length = int.from_bytes(whole[-8:-4], "little")
+    for at in range(len(whole) - 8 - length, len(whole) - 8, length // 12):
+        with changed(path, flipped(whole, at, 0)):
+            assert [one.place for one in damages(tmp_path)] == [str(path)], at
+    assert damages(tmp_path) == ()
+
+
+def noted(warehouse: Warehouse) -> list[Any]:
+    with warehouse.database.begin() as connection:
+        return list(connection.execute(sql.select(DAMAGES)).all())
+
+
+def test_a_damage_of_a_day_that_is_redone_meanwhile_is_not_noted(tmp_path: Path) -> None:
+    warehouse = Warehouse.open(tmp_path)
+    tables = warehouse.stream(Trades())
+    publish_day(tables, MONDAY, [1.0])
+    Path(tables.events_files()[0].path).unlink()
+
+    def told(number: int, total: int) -> None:
+        if number == total:
+            publish_day(tables, MONDAY, [1.0], run_id="meanwhile")
+
+    assert len(warehouse.verify(told=told).damages) == 1, "an earlier snapshot names it still"
+    assert noted(warehouse) == [] and tables.stale_days() == []
+
+
+def test_maintenance_forgets_damages_of_files_that_are_no_longer_read(tmp_path: Path) -> None:
+    warehouse = Warehouse.open(tmp_path)
+    tables = warehouse.stream(Trades())
+    publish_day(tables, MONDAY, [1.0])
+    publish_day(tables, TUESDAY, [1.0])
+    for file in tables.events_files():
+        damage(Path(file.path))
+    assert len(warehouse.verify(deep=True).damages) == 2
+    known = {row.day: row for row in noted(warehouse)}
+    publish_day(tables, MONDAY, [1.0], run_id="again")
+    with warehouse.database.begin() as connection:  # as a verification that was overtaken would note it
+        connection.execute(sql.insert(DAMAGES).values(**known[MONDAY.isoformat()]._mapping))
+    warehouse.maintain()
+    assert [row.day for row in noted(warehouse)] == [TUESDAY.isoformat()]
+
+
+def test_verification_tells_of_damages_that_it_cannot_write_down(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    warehouse = Warehouse.open(tmp_path)
+    tables = warehouse.stream(Trades())
+    publish_day(tables, MONDAY, [1.0])
+    path = Path(tables.events_files()[0].path)
+    with changed(path, None):
+        with warehouse.database.begin() as connection:
+            full = "BEGIN SELECT RAISE(ABORT, 'database or disk is full'); END"
+            connection.execute(sql.text(f"CREATE TRIGGER full BEFORE INSERT ON cep_damages {full}"))
+        assert [one.place for one in warehouse.verify().damages] == [str(path)]
+        assert "the disk is full" in caplog.text
+        caplog.clear()
+        monkeypatch.setattr(database, "_is_read_only", lambda _: True)
+        assert [one.place for one in Warehouse.open(tmp_path).verify(deep=True).damages] == [str(path)]
+        assert caplog.text == "" and noted(warehouse) == []
+
+
+def test_a_verification_that_finds_nothing_new_writes_nothing(tmp_path: Path) -> None:
+    warehouse = Warehouse.open(tmp_path)
+    tables = warehouse.stream(Trades())
+    publish_day(tables, MONDAY, [1.0, 2.0], parts=2)
+    Path(tables.events_files()[0].path).unlink()
+    written: list[str] = []
+
+    @sql.event.listens_for(warehouse.database.engine, "before_cursor_execute")
+    def look(_c: Any, _k: Any, statement: str, *_: Any) -> None:
+        if not statement.startswith(("SELECT", "PRAGMA")):
+            written.append(statement)
+
+    assert len(warehouse.verify(deep=True).damages) == 1
+    assert len(written) == 1 and written[0].startswith("INSERT INTO cep_damages")
+    assert len(warehouse.verify(deep=True).damages) == 1
+    assert len(written) == 1
+
+
+def test_a_backup_copies_no_rot(tmp_path: Path) -> None:
+    warehouse = Warehouse.open(tmp_path / "w")
+    tables = warehouse.stream(Trades())
+    publish_day(tables, MONDAY, [1.0, 2.0])
+    path = Path(tables.events_files()[0].path)
+    with changed(path, flipped(path.read_bytes(), 40, 2)), pytest.raises(DamagedError, match="its SHA-256 is not"):
+        warehouse.backup(tmp_path / "b")
+    warehouse.backup(tmp_path / "b")
+    Warehouse.restore(tmp_path / "r", backup=tmp_path / "b")
+    restored = Warehouse.open(tmp_path / "r")
+    assert restored.verify(deep=True).damages == ()
+    assert restored.open_stream("trades").read_events()["price"].to_pylist() == [1.0, 2.0]
+
+
+def test_one_damaged_file_does_not_stop_maintenance(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    warehouse = Warehouse.open(tmp_path)
+    tables = warehouse.stream(Trades())
+    for day in (MONDAY, TUESDAY):
+        publish_day(tables, day, [float(price) for price in range(1000)], parts=2)
+    path = Path(tables.events_files(MONDAY, MONDAY)[0].path)
+    damage(path)
+    report = warehouse.maintain()
+    assert report.by_table["trades.events"]["merged_files"] == 1
+    assert len(tables.events_files(MONDAY, MONDAY)) == 2 and len(tables.events_files(TUESDAY, TUESDAY)) == 1
+    assert "2 small files are not merged" in caplog.text and path.name in caplog.text
+
+
+def test_a_day_whose_files_cannot_be_compared_is_redone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    tables = Warehouse.open(tmp_path).stream(Trades())
+    publish_day(tables, MONDAY, [1.0])
+    publish_day(tables, TUESDAY, [1.0])
+
+    def unreadable(*_: object) -> bool:
+        raise CepError("reading the published file: Input/output error")
+
+    monkeypatch.setattr(stream_tables, "same_contents", unreadable)
+    publish_day(tables, MONDAY, [2.0])
+    assert tables.read_events(MONDAY, MONDAY)["price"].to_pylist() == [2.0]

@@ -2,13 +2,17 @@ from __future__ import annotations
 
 from datetime import date, timedelta
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 import pytest
+import sqlalchemy as sql
 
 from cep_pipeline.errors import CepError
 from cep_pipeline.events.columns import QUARANTINE_SCHEMA
+from cep_pipeline.events.derived import Carry
 from cep_pipeline.storage import open_data_file, write_data_file
+from cep_pipeline.warehouse import commits
 from cep_pipeline.warehouse.records import DayStatistics
 from cep_pipeline.warehouse.stream_tables import StreamTables
 from cep_pipeline.warehouse.warehouse import Warehouse
@@ -337,3 +341,55 @@ def test_written_files_are_kept_apart_by_run_task_and_attempt(tables: StreamTabl
     (path,) = write_events(tables, MONDAY, [1.0], run_id="scheduled__2013-10-07T00:00:00+00:00")
     assert "scheduled__2013-10-07T00-00-00-00-00_9824b601-00000-0-" in path
     assert ":" not in path
+
+
+@pytest.mark.parametrize("state", ["40P01", "40001"])
+def test_a_transaction_that_gave_way_to_another_is_tried_again(
+    tables: StreamTables, monkeypatch: pytest.MonkeyPatch, state: str
+) -> None:
+    class Ended(Exception):
+        pgcode = state
+
+    tried: list[sql.Connection] = []
+    replace_units = commits.replace_units
+
+    def ended_once(connection: sql.Connection) -> None:
+        tried.append(connection)
+        if len(tried) == 1:
+            raise sql.exc.OperationalError("UPDATE", {}, Ended("deadlock detected"))
+
+    def with_an_end(*arguments: Any, beside: Any, **options: Any) -> None:
+        replace_units(*arguments, beside=lambda *of: [*beside(*of), ended_once], **options)
+
+    monkeypatch.setattr(commits, "replace_units", with_an_end)
+    publish_day(tables, MONDAY, [1.0])
+    assert len(tried) == 2 and prices_of(tables) == [1.0]
+
+
+def test_a_changed_carry_is_passed_on_from_one_moment_in_the_order_of_publishing(
+    tables: StreamTables, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def carry(last: float) -> dict[str, Any]:
+        return Carry({"price": {"Z": (last,)}}).to_json()
+
+    for day in (MONDAY, TUESDAY, WEDNESDAY):  # no day has an event of Z
+        publish_day(tables, day, [1.0], carry_out=carry(1.0))
+    loaded: list[tuple[object, ...]] = []
+    load_table = commits.load_table
+    monkeypatch.setattr(commits, "load_table", lambda *of: (loaded.append(of), load_table(*of))[1])
+    written: list[str] = []
+
+    @sql.event.listens_for(tables.warehouse.database.engine, "before_cursor_execute")
+    def look(_c: Any, _k: Any, statement: str, parameters: tuple[object, ...], *_: Any) -> None:
+        if statement.startswith("UPDATE cep_published"):
+            written.append(next(name for name in ("events", "quarantine") if name in parameters))
+
+    files = write_events(tables, MONDAY, [1.0], run_id="again")
+    with tables.day_lease(MONDAY, run_id="again") as lease:
+        fingerprint = fingerprint_of(tables, MONDAY, "other files")
+        draft = tables.draft_events(MONDAY, files, run_id="again", fingerprint=fingerprint, carry_out=carry(2.0))
+        loaded.clear()
+        tables.publish(MONDAY, [draft.quarantine, draft.events], lease=lease)
+    assert tables.carry_in(WEDNESDAY) == carry(2.0) and tables.stale_days() == []
+    assert written == ["quarantine", "events"] * 2, "two runs that lock these rows crosswise would end in a deadlock"
+    assert loaded == [], "one table for all days, pinned with their records"

@@ -162,3 +162,50 @@ def test_a_catalog_is_not_made_of_damaged_or_missing_tables(tmp_path: Path) -> N
     tables = Warehouse.open(place).stream(Trades())
     assert tables.runs() == [], "a table that is gone is made anew"
     assert tables.read_events().num_rows == 6
+
+
+def test_what_is_forgotten_is_not_taken_for_what_was_never_there(tmp_path: Path) -> None:
+    warehouse = Warehouse.open(tmp_path)
+    tables = warehouse.stream(Trades())
+    publish_version(tables, 1.0, "run1")
+    expired = warehouse.clock()
+    publish_day(tables, MONDAY, [2.0], run_id="run2")  # matches and statistics stay those of the first run
+    publish_version(tables, 3.0, "run3")
+    warehouse.maintain(keep_snapshots_s=warehouse.clock() - expired)
+    with pytest.raises(InputError, match=r"trades\.matches, 2013-10-07: the snapshot of that run has been expired"):
+        roll_back(tables, MONDAY, "run2", run_id="back")
+    assert version_of(tables) == {3.0}
+
+
+def test_statistics_that_have_been_expired_are_not_taken_for_none(tmp_path: Path) -> None:
+    warehouse = Warehouse.open(tmp_path)
+    tables = warehouse.stream(Trades())
+    expired = 0.0
+    for version, run_id in ((1.0, "run1"), (None, "between"), (2.0, "run2")):
+        expired = warehouse.clock() if version is None else expired
+        publish_day(tables, MONDAY, [version or 1.5], run_id=run_id)
+        if version is not None:
+            with tables.day_lease(MONDAY, run_id=run_id) as lease:
+                tables.publish_day_statistics(MONDAY, {"demo": DayStatistics({"rate": version})}, lease=lease)
+    warehouse.maintain(keep_snapshots_s=warehouse.clock() - expired)
+    with pytest.raises(InputError, match=r"trades\.statistics, 2013-10-07: the snapshot of that run has been expired"):
+        roll_back(tables, MONDAY, "between", run_id="back")
+    assert tables.read_statistics("demo", MONDAY) == {"rate": 2.0}
+
+
+def test_a_file_that_has_rotted_is_not_gone_back_to(tmp_path: Path) -> None:
+    warehouse = Warehouse.open(tmp_path)
+    tables = warehouse.stream(Trades())
+    publish_day(tables, MONDAY, [1.0, 1.0], run_id="run1")
+    path = Path(tables.events_files()[0].path)
+    publish_day(tables, MONDAY, [2.0, 2.0], run_id="run2")
+    whole = path.read_bytes()
+    path.write_bytes(whole[:40] + bytes([whole[40] ^ 4]) + whole[41:])
+    with pytest.raises(DamagedError, match="its SHA-256 is not the one that was recorded"):
+        roll_back(tables, MONDAY, run_id="back")
+    assert tables.read_events()["price"].to_pylist() == [2.0, 2.0]
+    path.write_bytes(whole)
+    roll_back(tables, MONDAY, run_id="back")
+    path.write_bytes(whole[:40] + bytes([whole[40] ^ 4]) + whole[41:])
+    (damage,) = warehouse.verify(deep=True).damages
+    assert damage.place == str(path), "the digest of what was written stays"
