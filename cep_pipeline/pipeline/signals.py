@@ -50,8 +50,8 @@ def usual_band(counts: Sequence[int], settings: MatchBandSettings) -> tuple[int,
 def unusual_matches(work: DayWork) -> dict[str, dict[str, int]]:
     """The patterns whose numbers of matches lie outside their band: pattern set and name -> matches, least and most.
 
-    The band is made of the days before that are published by the same version of the pattern set. Each finding is told
-    to the observer.
+    The band is made of the days before that are published by the same version of the pattern set. Days on which a
+    pattern was limited say nothing of it: none of its matches is published. Each finding is told to the observer.
     """
     settings, found = work.stream.match_band, {}
     if not settings.days or not work.detected:
@@ -62,7 +62,10 @@ def unusual_matches(work: DayWork) -> dict[str, dict[str, int]]:
         own = [unit for unit in units if unit.pattern_set == name and unit.fingerprint.pattern_set_version == version]
         latest = sorted(own, key=lambda unit: unit.final_day)[-settings.days :]
         for pattern, matches in detected.matches.items():
-            band = usual_band([unit.counts[pattern] for unit in latest if pattern in unit.counts], settings)
+            if pattern in detected.limited:
+                continue
+            known = [unit for unit in latest if pattern in unit.counts and pattern not in unit.limited]
+            band = usual_band([unit.counts[pattern] for unit in known], settings)
             if band is not None and not band[0] <= matches <= band[1]:
                 found[f"{name}.{pattern}"] = {"matches": matches, "least": band[0], "most": band[1]}
                 work.observer.note(f"{work.day}: {_unusual(f'{name}.{pattern}', found[f'{name}.{pattern}'])}")

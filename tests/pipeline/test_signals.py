@@ -11,6 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from cep_pipeline.detection.limits import LimitedPattern
 from cep_pipeline.errors import InputError
 from cep_pipeline.pipeline.configuration import MatchBandSettings
 from cep_pipeline.pipeline.signals import Dataset, DayReport, unusual_matches, usual_band
@@ -55,7 +56,7 @@ def published(day: date, version: str = "v1", **counts: int) -> PublishedMatches
 
 
 def work(units: list[PublishedMatches], told: list[str], settings: MatchBandSettings, **matches: int) -> Any:
-    detected = SimpleNamespace(matches=matches, fingerprint=MatchesFingerprint("v1", DAY))
+    detected = SimpleNamespace(matches=matches, fingerprint=MatchesFingerprint("v1", DAY), limited={})
     return SimpleNamespace(
         day=DAY,
         stream=SimpleNamespace(match_band=settings),
@@ -82,6 +83,18 @@ def test_an_unusual_number_of_matches_is_found_and_told() -> None:
     assert told[1] == "2024-03-30: market.fall has 7 matches; 0 to 6 are usual"
     assert unusual_matches(work(before, told, MatchBandSettings(days=0), rise=9_000)) == {}
     assert unusual_matches(work(before[:6], told, settings, rise=9_000)) == {}
+
+
+def test_days_on_which_a_pattern_was_limited_say_nothing_of_it() -> None:
+    stopped = {"rise": LimitedPattern("max_matches 500", "count", 501)}
+    before = [published(DAY - timedelta(days=n), rise=1_000, fall=50) for n in range(1, 9)]
+    limited = [replace(published(DAY - timedelta(days=n), rise=0, fall=50), limited=stopped) for n in range(9, 29)]
+    settings = MatchBandSettings(days=28, factor=6)
+    assert unusual_matches(work(before + limited, [], settings, rise=1_000, fall=50)) == {}
+    assert "market.rise" in unusual_matches(work(before + limited, [], settings, rise=0, fall=50))
+    today = work(before, [], settings, rise=0, fall=5_000)
+    today.detected["market"].limited = stopped
+    assert set(unusual_matches(today)) == {"market.fall"}
 
 
 def test_only_the_latest_days_make_the_band() -> None:
