@@ -189,16 +189,17 @@ class DayReport:
             yield Metric(name, "gauge", len(self.run.details.get(name, {})), of_stream)
 
     def flow(self, step: str) -> tuple[list[Dataset], list[Dataset]]:
-        """The data that a step has read and written: raw files and events for `preprocess`, matches for `publish`."""
-        if self.published is None:
+        """The data that a step has read and written: for `publish` raw files, and the tables of events and matches.
+
+        The steps before it only make drafts: until the day is published, its tables are those of an earlier run.
+        """
+        if self.published is None or step != "publish":
             return [], []
-        events = Dataset.at(self.events, rows=self.published.events)
-        if step == "preprocess":
-            files = self.published.fingerprint.raw_files
-            return [Dataset.at(f"{self.raw}/{file.name}", size_bytes=file.size) for file in files], [events]
-        if step == "publish":
-            return [events], [Dataset.at(self.matches, rows=sum(self.matched.values()))]
-        return [], []
+        files = self.published.fingerprint.raw_files
+        return [Dataset.at(f"{self.raw}/{file.name}", size_bytes=file.size) for file in files], [
+            Dataset.at(self.events, rows=self.published.events),
+            Dataset.at(self.matches, rows=sum(self.matched.values())),
+        ]
 
     def alerts(self, late_hours: float | None = None) -> list[str]:
         """The sentences that somebody should be told of a run that has succeeded."""
