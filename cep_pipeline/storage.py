@@ -350,6 +350,16 @@ class WrittenFile(str):
         return WrittenFile.of, (str(self), self.size, self.sha256)
 
 
+def files_to_json(files: Iterable[str]) -> list[Any]:
+    """The JSON form of paths: [path, size, digest] of those that know both, so that nobody reads them again."""
+    return [[str(one), one.size, one.sha256] if isinstance(one, WrittenFile) else one for one in files]
+
+
+def files_from_json(content: Iterable[Any]) -> tuple[str, ...]:
+    """Read the JSON form of paths."""
+    return tuple(one if isinstance(one, str) else WrittenFile.of(*one) for one in content)
+
+
 MOST_DIGESTS = 10_000
 _DIGESTS: dict[str, tuple[int, str]] = {}
 """Size and SHA-256 of files that this process has written, until they are asked for."""

@@ -77,7 +77,7 @@ def read_compressed(file: Path) -> pa.Table:
     import pyarrow.parquet as pq
 
     try:
-        return pq.read_table(file)
+        return pq.read_table(file, page_checksum_verification=True)
     except FileNotFoundError as error:
         raise InputError(
             f"{file}: there is no such file; `cep detect --output compressed --out FILE` makes one"

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 from cep_pipeline.events.columns import SEQ_PER_DAY
 from cep_pipeline.events.timestamps import day_bounds
 from cep_pipeline.statistics.observed import Observed
+from cep_pipeline.storage import files_from_json, files_to_json
 from cep_pipeline.warehouse.fingerprints import MatchesFingerprint
 from cep_pipeline.warehouse.records import RunStep
 
@@ -206,7 +207,12 @@ class DetectedDay:
     def to_json(self) -> dict[str, Any]:
         """The JSON form, read back by `from_json`."""
         limited = {name: one.to_json() for name, one in self.limited.items()}
-        written = {"fingerprint": self.fingerprint.to_json(), "observed": self.observed.to_json(), "limited": limited}
+        written = {
+            "files": files_to_json(self.files),
+            "fingerprint": self.fingerprint.to_json(),
+            "observed": self.observed.to_json(),
+            "limited": limited,
+        }
         return {**vars(self), **written}
 
     @classmethod
@@ -217,7 +223,7 @@ class DetectedDay:
         fingerprint = MatchesFingerprint.from_json(content["fingerprint"])
         limited = {name: LimitedPattern.from_json(one) for name, one in content.get("limited", {}).items()}
         read = {
-            "files": tuple(content["files"]),
+            "files": files_from_json(content["files"]),
             "observed": Observed.from_json(content["observed"]),
             "limited": limited,
         }

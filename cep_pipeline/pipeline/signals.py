@@ -50,8 +50,8 @@ def usual_band(counts: Sequence[int], settings: MatchBandSettings) -> tuple[int,
 def unusual_matches(work: DayWork) -> dict[str, dict[str, int]]:
     """The patterns whose numbers of matches lie outside their band: pattern set and name -> matches, least and most.
 
-    The band is made of the days before that are published by the same version of the pattern set. Each finding is told
-    to the observer.
+    The band is made of the days before that are published by the same version of the pattern set. Days on which a
+    pattern was limited say nothing of it: none of its matches is published. Each finding is told to the observer.
     """
     settings, found = work.stream.match_band, {}
     if not settings.days or not work.detected:
@@ -62,7 +62,10 @@ def unusual_matches(work: DayWork) -> dict[str, dict[str, int]]:
         own = [unit for unit in units if unit.pattern_set == name and unit.fingerprint.pattern_set_version == version]
         latest = sorted(own, key=lambda unit: unit.final_day)[-settings.days :]
         for pattern, matches in detected.matches.items():
-            band = usual_band([unit.counts[pattern] for unit in latest if pattern in unit.counts], settings)
+            if pattern in detected.limited:
+                continue
+            known = [unit for unit in latest if pattern in unit.counts and pattern not in unit.limited]
+            band = usual_band([unit.counts[pattern] for unit in known], settings)
             if band is not None and not band[0] <= matches <= band[1]:
                 found[f"{name}.{pattern}"] = {"matches": matches, "least": band[0], "most": band[1]}
                 work.observer.note(f"{work.day}: {_unusual(f'{name}.{pattern}', found[f'{name}.{pattern}'])}")
@@ -186,16 +189,17 @@ class DayReport:
             yield Metric(name, "gauge", len(self.run.details.get(name, {})), of_stream)
 
     def flow(self, step: str) -> tuple[list[Dataset], list[Dataset]]:
-        """The data that a step has read and written: raw files and events for `preprocess`, matches for `publish`."""
-        if self.published is None:
+        """The data that a step has read and written: for `publish` raw files, and the tables of events and matches.
+
+        The steps before it only make drafts: until the day is published, its tables are those of an earlier run.
+        """
+        if self.published is None or step != "publish":
             return [], []
-        events = Dataset.at(self.events, rows=self.published.events)
-        if step == "preprocess":
-            files = self.published.fingerprint.raw_files
-            return [Dataset.at(f"{self.raw}/{file.name}", size_bytes=file.size) for file in files], [events]
-        if step == "publish":
-            return [events], [Dataset.at(self.matches, rows=sum(self.matched.values()))]
-        return [], []
+        files = self.published.fingerprint.raw_files
+        return [Dataset.at(f"{self.raw}/{file.name}", size_bytes=file.size) for file in files], [
+            Dataset.at(self.events, rows=self.published.events),
+            Dataset.at(self.matches, rows=sum(self.matched.values())),
+        ]
 
     def alerts(self, late_hours: float | None = None) -> list[str]:
         """The sentences that somebody should be told of a run that has succeeded."""

@@ -49,9 +49,8 @@ from cep_pipeline.storage import (
     DataDirectory,
     conform,
     open_data_file,
-    open_filesystem,
+    open_parquet,
     remove_file,
-    storage_errors,
     write_data_file,
     written,
 )
@@ -457,11 +456,10 @@ def _rewrite(
     path, kind, number = task
     directory, schema = directories[kind], (MATCHES_SCHEMA, CANDIDATES_SCHEMA)[kind]
     assert directory is not None
-    filesystem, inner = open_filesystem(path)
     target: str | None = None
     with ExitStack() as stack:
         writer: pq.ParquetWriter | None = None
-        with storage_errors(f"reading {path}"), pq.ParquetFile(filesystem.open_input_file(inner)) as file:
+        with open_parquet(path) as file:
             for batch in file.iter_batches():
                 left = batch.filter(pc.invert(pc.is_in(batch.column("pattern"), pa.array(sorted(names)))))
                 if not left.num_rows:
@@ -471,7 +469,7 @@ def _rewrite(
                     writer = stack.enter_context(open_data_file(target, schema, dictionaries=REPEATING_IN_MATCHES))
                 writer.write_table(conform(pa.Table.from_batches([left]), schema))
     remove_file(path)
-    return target
+    return None if target is None else written(target)
 
 
 def _count_limited(

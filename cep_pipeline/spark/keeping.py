@@ -711,7 +711,7 @@ class DividedPass:
                     first, last = np.searchsorted(kept[name], (read[name], read[name] + len(batch)))
                     write(name, batch.take(pa.array(kept[name][first:last] - read[name])))
                     read[name] += len(batch)
-        return WrittenChunk(tuple(files.paths), files.matches, profiler.profiles(), held)
+        return WrittenChunk(tuple(map(written, files.paths)), files.matches, profiler.profiles(), held)
 
     def result(self, written: Sequence[WrittenChunk]) -> KeepingResult:
         """The result of the pass from what its tasks have written, in the order of the tasks."""

@@ -45,7 +45,9 @@ from cep_pipeline.version import VERSION
 from cep_pipeline.warehouse import relocation
 from cep_pipeline.warehouse.catalog import check_recorded
 from cep_pipeline.warehouse.database import FILES as RECORDED
-from cep_pipeline.warehouse.database import Database
+from cep_pipeline.warehouse.database import PUBLISHED, Database
+from cep_pipeline.warehouse.layout import COMPRESSED
+from cep_pipeline.warehouse.units import buffers_in
 
 if TYPE_CHECKING:
     from cep_pipeline.warehouse.store import Store
@@ -246,6 +248,7 @@ def _copy_moment(
         tables.append(_table(f"{place}/{FILES}/{pointer.metadata.removeprefix(prefix)}"))
     for table in tables:
         named |= _files_of(table)
+    named |= _buffers(warehouse, rows)
     for path in named:
         if not path.startswith(prefix):
             raise InputError(f"{path}: a table names it, and it is not in the warehouse {warehouse.location}")
@@ -284,6 +287,19 @@ def _files_of(table: Table) -> dict[str, int | None]:
                 for entry in manifest.fetch_manifest_entry(table.io):
                     named[entry.data_file.file_path] = entry.data_file.file_size_in_bytes
     return named
+
+
+def _buffers(warehouse: Store, rows: relocation.Rows) -> dict[str, int | None]:
+    """The buffers of limited patterns that records name, which are in no table; lost ones are left out."""
+    recorded: dict[str, set[str]] = {}
+    for row in rows[PUBLISHED.name]:
+        if buffers := buffers_in(row["counts"], warehouse.location):
+            recorded.setdefault(row["stream"], set()).update(buffers)
+    found: dict[str, int | None] = {}
+    for stream, paths in recorded.items():
+        there = stored_files(f"{warehouse.location}/{stream}/{COMPRESSED}")
+        found |= {path: there[path] for path in paths & there.keys()}
+    return found
 
 
 @contextmanager

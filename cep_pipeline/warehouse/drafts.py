@@ -8,6 +8,7 @@ from datetime import date
 from typing import TYPE_CHECKING, Any
 
 from cep_pipeline.events.columns import DAY
+from cep_pipeline.storage import files_from_json, files_to_json
 from cep_pipeline.warehouse.changes import EventsChange
 from cep_pipeline.warehouse.fingerprints import EventsFingerprint, MatchesFingerprint
 from cep_pipeline.warehouse.records import EventsFile, PublishedDay, StatisticsRecord
@@ -70,7 +71,12 @@ class Draft:
     def to_json(self) -> dict[str, Any]:
         """The JSON form, read back by `from_json`: what one task hands to the next."""
         changes = {digest: change.to_json() for digest, change in self.changes.items()}
-        plain = {"day": self.day.isoformat(), "fingerprint": self.fingerprint.to_json(), "changes": changes}
+        plain = {
+            "day": self.day.isoformat(),
+            "files": files_to_json(self.files),
+            "fingerprint": self.fingerprint.to_json(),
+            "changes": changes,
+        }
         return {name: value for name, value in {**vars(self), **plain}.items() if name != "entries"}
 
     @classmethod
@@ -79,7 +85,7 @@ class Draft:
         known = MatchesFingerprint if content["table"] == "matches" else EventsFingerprint
         read = {
             "day": date.fromisoformat(content["day"]),
-            "files": tuple(content["files"]),
+            "files": files_from_json(content["files"]),
             "fingerprint": known.from_json(content["fingerprint"]),
             "changes": {digest: EventsChange.from_json(change) for digest, change in content["changes"].items()},
         }

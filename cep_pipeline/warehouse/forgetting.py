@@ -42,7 +42,13 @@ from cep_pipeline.warehouse import commits, compaction, iceberg_tables, maintena
 from cep_pipeline.warehouse.database import ERASURES, PUBLISHED, REPLACED
 from cep_pipeline.warehouse.layout import COMPRESSED
 from cep_pipeline.warehouse.leases import day_unit
-from cep_pipeline.warehouse.units import forget_changes, published_days, published_records, recorded_erasures
+from cep_pipeline.warehouse.units import (
+    forget_changes,
+    forget_lost_buffers,
+    published_days,
+    published_records,
+    recorded_erasures,
+)
 
 if TYPE_CHECKING:
     from sqlalchemy.engine import Connection
@@ -316,11 +322,12 @@ class Forgetting:
     def _clear_carried(self) -> None:
         """Empty the states that name an erased value; the days after them become stale.
 
-        How events differ from earlier versions names types, and goes as a whole.
+        How events differ from earlier versions names types, and goes as a whole; so do buffers of limited patterns.
         """
         query = sql.select(PUBLISHED).where(PUBLISHED.c.stream == self.stream, PUBLISHED.c.carry_out != "{}")
         with self.warehouse.database.begin() as connection:
             forget_changes(connection, self.stream)
+            forget_lost_buffers(connection, self.stream, self.warehouse.location, ())
             rows = connection.execute(query).all()
             named = self.erasure.named_in(pa.array([row.carry_out for row in rows], pa.string()))
             for row, clear in zip(rows, named.tolist(), strict=True):

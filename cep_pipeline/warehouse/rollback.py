@@ -17,11 +17,11 @@ import sqlalchemy as sql
 
 from cep_pipeline.errors import InputError
 from cep_pipeline.events.columns import DAY
-from cep_pipeline.storage import canonical_json, read_digest
+from cep_pipeline.storage import canonical_json, read_digest, stored_files
 from cep_pipeline.warehouse.database import PUBLISHED, REPLACED
 from cep_pipeline.warehouse.leases import Lease
 from cep_pipeline.warehouse.records import RunRecord, RunStep
-from cep_pipeline.warehouse.units import NOTE, replace_record
+from cep_pipeline.warehouse.units import NOTE, forget_lost_buffers, replace_record
 
 if TYPE_CHECKING:
     from pyiceberg.table import Table
@@ -226,6 +226,7 @@ def _publish(
         unit: dict[str, str | date] = {**named, "final_day" if table == "matches" else DAY: day}
         units.append(commits.UnitFiles(table, unit, files[table][pattern_set]))
     counted: dict[str, int] = {}
+    buffers = stored_files(tables.compressed)
 
     def beside(snapshots: Mapping[str, int], rows: Sequence[int]) -> list[Callable[[Connection], None]]:
         counted.clear()
@@ -238,6 +239,8 @@ def _publish(
                 if key[0] != "statistics":
                     then = wanted.units.get(key)
                     _restore_record(connection, tables.name, key, day, then, snapshots[key[0]], note, now)
+            # The runs after it have removed the buffers of its limited patterns.
+            forget_lost_buffers(connection, tables.name, tables.warehouse.location, buffers, day=day)
 
         return [lease.renew, write]
 

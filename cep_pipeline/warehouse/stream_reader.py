@@ -226,7 +226,7 @@ class StreamReader:
 
     def matches_days(self, pattern_set: str | None = None) -> list[PublishedMatches]:
         """Return the published (pattern set, day) units of matches in order."""
-        return published_matches(self._records, pattern_set)
+        return published_matches(self._records, pattern_set, location=self.warehouse.location)
 
     def events_files(
         self, first: date | None = None, last: date | None = None, *, snapshot: EventsSnapshot | None = None

@@ -198,7 +198,7 @@ class StreamTables(StreamReader):
         patterns of which none is published.
         """
         merged = tuple(self._merged("matches", files))
-        counted = counted_of(counts or {}, pending or {}, limited or {})
+        counted = counted_of(counts or {}, pending or {}, limited or {}, self.warehouse.location)
         return Draft("matches", final_day, merged, fingerprint, carry_out or {}, counted, pattern_set)
 
     def draft_statistics(
@@ -330,6 +330,7 @@ class StreamTables(StreamReader):
         carry_out: Mapping[str, Any] | None = None,
         counts: Mapping[str, int] | None = None,
         pending: Mapping[str, int] | None = None,
+        limited: Mapping[str, LimitedPattern] | None = None,
     ) -> PublishedMatches:
         """Replace only the matches of (pattern set, day) (see `draft_matches` and `publish`)."""
         self._check_lease(lease, day_unit(final_day))
@@ -341,6 +342,7 @@ class StreamTables(StreamReader):
             carry_out=carry_out,
             counts=counts,
             pending=pending,
+            limited=limited,
         )
         self.publish(final_day, [draft], lease=lease)
         return next(entry for entry in self.matches_days(pattern_set) if entry.final_day == final_day)

@@ -225,8 +225,13 @@ def published_days(records: Records) -> list[PublishedDay]:
     ]
 
 
-def published_matches(records: Records, pattern_set: str | None = None) -> list[PublishedMatches]:
-    """Return the published (pattern set, day) units of matches, by pattern set and day."""
+def published_matches(
+    records: Records, pattern_set: str | None = None, *, location: str = ""
+) -> list[PublishedMatches]:
+    """Return the published (pattern set, day) units of matches, by pattern set and day.
+
+    The buffers of limited patterns are named by their place in the warehouse at `location`.
+    """
     return [
         PublishedMatches(
             row.pattern_set,
@@ -239,7 +244,7 @@ def published_matches(records: Records, pattern_set: str | None = None) -> list[
             datetime.fromtimestamp(row.published_at, UTC),
             row.snapshot_id,
             _named(json.loads(row.counts), _PENDING),
-            _limited(json.loads(row.counts)),
+            _limited(json.loads(row.counts), location),
             note=json.loads(row.fingerprint).get(NOTE, ""),
         )
         for row in records("matches")
@@ -248,24 +253,63 @@ def published_matches(records: Records, pattern_set: str | None = None) -> list[
 
 
 def counted_of(
-    counts: Mapping[str, int], pending: Mapping[str, int], limited: Mapping[str, LimitedPattern]
+    counts: Mapping[str, int], pending: Mapping[str, int], limited: Mapping[str, LimitedPattern], location: str
 ) -> dict[str, Any]:
-    """Matches by pattern, those that are pending, and limits, in one mapping: no pattern's name has a blank in it."""
+    """Matches by pattern, those that are pending, and limits, in one mapping: no pattern's name has a blank in it.
+
+    Files of buffers are named by their paths below the warehouse at `location`, which may be moved.
+    """
     waiting = {_PENDING + name: number for name, number in pending.items()}
-    return {**counts, **waiting, **{_LIMITED + name: one.to_json() for name, one in limited.items()}}
+    stopped = {
+        _LIMITED + name: {**one.to_json(), "files": [path.removeprefix(f"{location}/") for path in one.files]}
+        for name, one in limited.items()
+    }
+    return {**counts, **waiting, **stopped}
+
+
+def buffers_in(counts: str, location: str) -> list[str]:
+    """Return the files of buffers of limited patterns that the counts of a record name."""
+    return [_placed(path, location) for one in _named(json.loads(counts), _LIMITED).values() for path in one["files"]]
+
+
+def forget_lost_buffers(
+    connection: Connection, stream: str, location: str, there: Collection[str], *, day: date | None = None
+) -> None:
+    """Let the records of a stream (of a day) name no files of buffers but those that are there."""
+    table = PUBLISHED.c
+    of_day = [] if day is None else [table.day == day.isoformat()]
+    matches = table.stream == stream, table.table_name == "matches", *of_day
+    for pattern_set, at, counts in connection.execute(
+        sql.select(table.pattern_set, table.day, table.counts).where(*matches)
+    ).all():
+        if set(buffers_in(counts, location)) <= set(there):
+            continue
+        counted = json.loads(counts)
+        for one in _named(counted, _LIMITED).values():
+            one["files"] = [path for path in one["files"] if _placed(path, location) in there]
+        unit = *matches, table.pattern_set == pattern_set, table.day == at
+        connection.execute(sql.update(PUBLISHED).where(*unit).values(counts=canonical_json(counted)))
+
+
+def _placed(path: str, location: str) -> str:
+    """The place of a file of buffers; earlier versions recorded it whole."""
+    return path if path.startswith("/") or "://" in path else f"{location}/{path}"
 
 
 def _matches(counted: Mapping[str, Any]) -> dict[str, int]:
     return {name: number for name, number in counted.items() if " " not in name}
 
 
-def _limited(counted: Mapping[str, Any]) -> dict[str, LimitedPattern]:
+def _limited(counted: Mapping[str, Any], location: str) -> dict[str, LimitedPattern]:
     found = _named(counted, _LIMITED)
     if not found:
         return {}
     from cep_pipeline.detection.limits import LimitedPattern
 
-    return {name: LimitedPattern.from_json(one) for name, one in found.items()}
+    return {
+        name: LimitedPattern.from_json({**one, "files": [_placed(path, location) for path in one["files"]]})
+        for name, one in found.items()
+    }
 
 
 def _named(counted: Mapping[str, Any], kind: str) -> dict[str, Any]:

@@ -234,14 +234,13 @@ def test_a_step_says_what_it_has_read_and_written(
         task = dag.get_task(step)
         return manager.extract_metadata(run, task, TaskInstanceState.SUCCESS, instance)
 
-    raw_to_events, events_to_matches = flow("preprocess"), flow("publish")
-    (raw,), (events,) = raw_to_events.inputs, raw_to_events.outputs
+    (raw,), (events, matches) = (published := flow("publish")).inputs, published.outputs
     assert (raw.namespace, raw.name) == ("s3://bucket", "raw/2013-10-07/trades.csv.gz")
     assert raw.inputFacets["inputStatistics"].size == 4_711
     assert (events.namespace, events.name) == ("file", "/srv/warehouse/trades/events")
     assert events.outputFacets["outputStatistics"].rowCount == 388_417
-    (came_in,), (matches,) = events_to_matches.inputs, events_to_matches.outputs
-    assert (came_in.namespace, came_in.name) == (events.namespace, events.name), "one chain from raw file to matches"
+    assert (matches.namespace, matches.name) == ("file", "/srv/warehouse/trades/matches")
     assert matches.outputFacets["outputStatistics"].rowCount == 1_234
-    assert flow("detect").inputs == flow("detect").outputs == []
+    for drafting in ("preprocess", "detect"):
+        assert flow(drafting).inputs == flow(drafting).outputs == []
     assert {asked[1:] for asked in read} == {("us_equity_trades", DAY, "manual__1")}

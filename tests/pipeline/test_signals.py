@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from datetime import UTC, date, datetime, timedelta
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
@@ -11,6 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from cep_pipeline.detection.limits import LimitedPattern
 from cep_pipeline.errors import InputError
 from cep_pipeline.pipeline.configuration import MatchBandSettings
 from cep_pipeline.pipeline.signals import Dataset, DayReport, unusual_matches, usual_band
@@ -55,7 +57,7 @@ def published(day: date, version: str = "v1", **counts: int) -> PublishedMatches
 
 
 def work(units: list[PublishedMatches], told: list[str], settings: MatchBandSettings, **matches: int) -> Any:
-    detected = SimpleNamespace(matches=matches, fingerprint=MatchesFingerprint("v1", DAY))
+    detected = SimpleNamespace(matches=matches, fingerprint=MatchesFingerprint("v1", DAY), limited={})
     return SimpleNamespace(
         day=DAY,
         stream=SimpleNamespace(match_band=settings),
@@ -82,6 +84,18 @@ def test_an_unusual_number_of_matches_is_found_and_told() -> None:
     assert told[1] == "2024-03-30: market.fall has 7 matches; 0 to 6 are usual"
     assert unusual_matches(work(before, told, MatchBandSettings(days=0), rise=9_000)) == {}
     assert unusual_matches(work(before[:6], told, settings, rise=9_000)) == {}
+
+
+def test_days_on_which_a_pattern_was_limited_say_nothing_of_it() -> None:
+    stopped = {"rise": LimitedPattern("max_matches 500", "count", 501)}
+    before = [published(DAY - timedelta(days=n), rise=1_000, fall=50) for n in range(1, 9)]
+    limited = [replace(published(DAY - timedelta(days=n), rise=0, fall=50), limited=stopped) for n in range(9, 29)]
+    settings = MatchBandSettings(days=28, factor=6)
+    assert unusual_matches(work(before + limited, [], settings, rise=1_000, fall=50)) == {}
+    assert "market.rise" in unusual_matches(work(before + limited, [], settings, rise=0, fall=50))
+    today = work(before, [], settings, rise=0, fall=5_000)
+    today.detected["market"].limited = stopped
+    assert set(unusual_matches(today)) == {"market.fall"}
 
 
 def test_only_the_latest_days_make_the_band() -> None:
@@ -120,15 +134,13 @@ def test_a_run_records_what_is_unusual_and_reports_all_of_a_day(project: Project
     assert last.over == midnight
     assert values["lateness", "ticks"] == (last.run.finished_at - midnight).total_seconds() > 0
 
-    read, written = last.flow("preprocess")
+    read, written = last.flow("publish")
     path = project.folder / "raw" / f"{days[-1]}.csv"
     assert read == [Dataset("file", str(path), size_bytes=path.stat().st_size)]
-    assert [one.rows for one in written] == [60]
-    events, matches = last.flow("publish")
-    assert [one.name for one in events] == [one.name for one in written]
-    assert matches[0].rows == sum(last.run.matches.values())
-    assert matches[0].name.startswith(str(project.folder / "warehouse"))
-    assert last.flow("detect") == ([], [])
+    assert [one.rows for one in written] == [60, sum(last.run.matches.values())]
+    assert all(one.name.startswith(str(project.folder / "warehouse")) for one in written)
+    assert [Path(one.name).name for one in written] == ["events", "matches"]
+    assert last.flow("preprocess") == last.flow("detect") == ([], [])
     limited = replace(last, run=replace(last.run, details={"limited": {"all.rising": "limited to 5 matches"}}))
     assert limited.alerts() == [f"ticks {days[-1]}: pattern all.rising was limited to 5 matches"]
     with pytest.raises(InputError, match="has recorded nothing"):

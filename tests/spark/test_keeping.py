@@ -25,7 +25,7 @@ from cep_pipeline.spark.detection import DetectionJob, detect_slices
 from cep_pipeline.spark.keeping import CANDIDATES_SCHEMA, CarryState, KeepingPass, KeepingResult, KeepingShare
 from cep_pipeline.spark.slicing import read_row_groups, slices_between
 from cep_pipeline.statistics.output_profile import merge_profiles
-from cep_pipeline.storage import DataDirectory, open_data_file
+from cep_pipeline.storage import DataDirectory, WrittenFile, open_data_file
 from cep_pipeline.warehouse.layout import MATCHES_SCHEMA
 from tests.thoroughness import examples
 
@@ -230,6 +230,7 @@ def test_a_divided_pass_decides_as_one_over_days(
             scratch = DataDirectory(str(Path(folder, "scratch", str(number))), "run")
             both = deciding.decide(files, counts, scratch, cores, in_turn) if in_shares else deciding.run(files)
             assert published(both) == published(alone)
+            assert all(isinstance(path, WrittenFile) for path in (*both.files, *alone.files))
             assert both.matches == alone.matches
             assert {name: n for name, n in both.waiting.items() if n} == {n: k for n, k in alone.waiting.items() if k}
             assert both.carry_out.to_json() == alone.carry_out.to_json()

@@ -10,6 +10,7 @@ from typing import Any
 
 import pyarrow as pa
 
+from cep_pipeline.detection.limits import LimitedPattern
 from cep_pipeline.events.columns import QUARANTINE_SCHEMA
 from cep_pipeline.events.raw_files import RawFile
 from cep_pipeline.events.type_spells import footer_of
@@ -128,6 +129,7 @@ def publish_matches(
     look_back: int = 0,
     carry_out: Mapping[str, Any] | None = None,
     run_id: str = "run",
+    limited: Mapping[str, LimitedPattern] | None = None,
 ) -> PublishedMatches:
     """Detect (so to speak) and publish the matches of a day, looking back whole days."""
     with tables.day_lease(day, run_id=run_id) as lease:
@@ -146,7 +148,25 @@ def publish_matches(
             fingerprint=fingerprint,
             carry_out=carry_out,
             counts={"rise": len(ids)},
+            limited=limited,
         )
+
+
+def publish_limited(tables: StreamTables, day: date, *, run_id: str = "limited") -> str:
+    """Publish a day with a pattern whose matches are kept as buffers; returns the file of these."""
+    path = tables.compressed_directory("demo", day, run_id=run_id).file(0)
+    write_data_file(path, matches_of("demo", day, ["b1", "b2"]), MATCHES_SCHEMA)
+    stopped = LimitedPattern("max_matches 1", "compressed", 2, exact=True, files=(path,))
+    publish_matches(tables, day, ["m1"], run_id=run_id, limited={"fall": stopped})
+    assert buffers_of(tables, day) == (path,)
+    return path
+
+
+def buffers_of(tables: StreamTables, day: date) -> tuple[str, ...]:
+    """The files of buffers that the record of a day's limited pattern names."""
+    (unit,) = (unit for unit in tables.matches_days("demo") if unit.final_day == day)
+    assert unit.limited["fall"].matches == 2
+    return unit.limited["fall"].files
 
 
 def publish_everything(tables: StreamTables) -> None:

@@ -11,9 +11,11 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
+import sqlalchemy as sql
 
 from cep_pipeline.errors import BusyError, DamagedError, InputError
 from cep_pipeline.warehouse import backup as backups
+from cep_pipeline.warehouse.database import PUBLISHED
 from cep_pipeline.warehouse.warehouse import Warehouse
 from tests.postgresql import postgresql
 from tests.warehouse.processes import CONTEXT
@@ -21,10 +23,12 @@ from tests.warehouse.published_days import (
     MONDAY,
     WEDNESDAY,
     Trades,
+    buffers_of,
     contents,
     everything_read,
     publish_day,
     publish_everything,
+    publish_limited,
 )
 from tests.warehouse.test_kills import kill_at_step
 
@@ -132,6 +136,40 @@ def test_a_journal_of_the_old_catalog_is_not_applied_to_the_new_one(original: Pa
     Warehouse.restore(place, backup=original / "backup", replace=True)
     assert not (place / "catalog.db-journal").exists()
     assert everything_read(Warehouse.open(place)) == before
+
+
+def test_buffers_of_limited_patterns_come_along(tmp_path: Path) -> None:
+    warehouse = Warehouse.open(tmp_path / "w")
+    tables = warehouse.stream(Trades())
+    publish_day(tables, MONDAY, [1.0])
+    path = publish_limited(tables, MONDAY)
+    content = Path(path).read_bytes()
+    warehouse.backup(tmp_path / "b")
+    warehouse.close()
+    (tmp_path / "w").rename(tmp_path / "moved")
+    Warehouse.relocate(tmp_path / "moved")
+    Warehouse.restore(tmp_path / "restored", backup=tmp_path / "b")
+    for place in ("moved", "restored"):
+        warehouse = Warehouse.open(tmp_path / place)
+        (found,) = buffers_of(warehouse.stream(Trades()), MONDAY)
+        assert found == path.replace(f"{tmp_path}/w/", f"{tmp_path}/{place}/")
+        assert Path(found).read_bytes() == content
+        Path(found).unlink()
+        warehouse.backup(tmp_path / f"without, {place}")  # lost ones do not keep the rest from being copied
+
+
+def test_buffers_that_an_earlier_version_recorded_by_their_whole_paths_are_still_read(tmp_path: Path) -> None:
+    warehouse = Warehouse.open(tmp_path / "w")
+    tables = warehouse.stream(Trades())
+    publish_day(tables, MONDAY, [1.0])
+    path = publish_limited(tables, MONDAY)
+    with warehouse.database.begin() as connection:
+        whole = sql.func.replace(PUBLISHED.c.counts, '"trades/compressed', f'"{tmp_path}/w/trades/compressed')
+        connection.execute(sql.update(PUBLISHED).values(counts=whole))
+        assert path in str(connection.execute(sql.select(PUBLISHED.c.counts)).all())
+    assert buffers_of(tables, MONDAY) == (path,)
+    warehouse.backup(tmp_path / "b")
+    assert str(Path(path).relative_to(tmp_path / "w")) in backups.read_moment(str(tmp_path / "b")).files
 
 
 def test_a_second_backup_copies_only_what_is_new_and_old_moments_stay(tmp_path: Path) -> None:

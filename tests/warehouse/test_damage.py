@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import json
 import pickle
 import random
 from collections.abc import Callable
@@ -17,10 +18,16 @@ import pytest
 import sqlalchemy as sql
 
 from cep_pipeline import storage
-from cep_pipeline.errors import CepError, DamagedError
-from cep_pipeline.storage import WrittenFile, read_data_file, size_and_digest, write_data_file
+from cep_pipeline.cli.expand import read_compressed
+from cep_pipeline.errors import CepError, DamagedError, InputError
+from cep_pipeline.pipeline.day_work import DetectedDay
+from cep_pipeline.spark.detection import _rewrite
+from cep_pipeline.storage import DataDirectory, WrittenFile, read_data_file, size_and_digest, write_data_file
 from cep_pipeline.warehouse import database, stream_tables
 from cep_pipeline.warehouse.database import DAMAGES, FILES, PUBLISHED
+from cep_pipeline.warehouse.drafts import Draft
+from cep_pipeline.warehouse.fingerprints import MatchesFingerprint
+from cep_pipeline.warehouse.layout import MATCHES_SCHEMA
 from cep_pipeline.warehouse.warehouse import Warehouse
 from tests.thoroughness import examples
 from tests.warehouse.published_days import (
@@ -28,6 +35,7 @@ from tests.warehouse.published_days import (
     TUESDAY,
     Trades,
     everything_read,
+    matches_of,
     publish_day,
     publish_everything,
     publish_matches,
@@ -150,6 +158,36 @@ def test_a_file_is_not_read_again_for_its_digest(tmp_path: Path, monkeypatch: py
     assert read == [str(path)] and size_and_digest(again) == size_and_digest(str(path))
 
 
+def test_a_task_hands_the_digests_of_files_to_the_next_as_json() -> None:
+    files = (WrittenFile.of("a.parquet", 12, "5e"), "b.parquet")
+    of_day = MatchesFingerprint("v1", MONDAY)
+    draft = Draft("matches", MONDAY, files, of_day, pattern_set="demo")
+    detected = DetectedDay("demo", files, {}, of_day, None)
+    for made in (draft, detected):
+        handed = json.loads(json.dumps(made.to_json()))
+        read = type(made).from_json(handed).files
+        assert read == files and not isinstance(read[1], WrittenFile)
+        assert size_and_digest(read[0]) == (12, "5e")
+        handed["files"] = ["a.parquet", "b.parquet"]  # as an earlier version has written it
+        assert type(made).from_json(handed).files == files
+
+
+def test_a_file_that_is_written_without_limited_patterns_has_its_digest(tmp_path: Path) -> None:
+    directory = DataDirectory(str(tmp_path), "run")
+    rows = pa.concat_tables([matches_of("demo", MONDAY, [f"{name}-{n}" for n in range(300)]) for name in "ab"])
+    patterns = pa.array(["rise"] * 300 + ["fall"] * 300)
+    rows = rows.set_column(rows.schema.get_field_index("pattern"), "pattern", patterns)
+    paths = [write_data_file(directory.file(task), rows, MATCHES_SCHEMA) for task in range(3)]
+    left = _rewrite((directory, None), frozenset({"rise"}), (paths[0], 0, 0), 0)
+    assert isinstance(left, WrittenFile)
+    assert read_data_file(left, MATCHES_SCHEMA).equals(read_data_file(paths[1], MATCHES_SCHEMA).slice(300))
+    assert size_and_digest(left) == storage.read_digest(left)
+    assert _rewrite((directory, None), frozenset({"rise", "fall"}), (paths[1], 0, 1), 0) is None
+    damage(Path(paths[2]))
+    with pytest.raises(DamagedError, match="cep verify --deep"):
+        _rewrite((directory, None), frozenset({"rise"}), (paths[2], 0, 2), 0)
+
+
 def damage(path: Path) -> None:
     """Flip a bit in the middle of the largest chunk of a file's pages."""
     whole = path.read_bytes()
@@ -157,6 +195,16 @@ def damage(path: Path) -> None:
     chunk = max(map(group.column, range(group.num_columns)), key=lambda one: one.total_compressed_size)
     start = chunk.dictionary_page_offset if chunk.has_dictionary_page else chunk.data_page_offset
     path.write_bytes(flipped(whole, start + chunk.total_compressed_size // 2, 3))
+
+
+def test_a_file_of_buffers_is_compared_with_its_checksums(tmp_path: Path) -> None:
+    path = tmp_path / "c.parquet"
+    rows = pa.table({"count": range(1_000)})
+    pq.write_table(rows, path, compression="none", use_dictionary=False, write_page_checksum=True)
+    assert read_compressed(path).equals(rows)
+    damage(path)
+    with pytest.raises(InputError, match="cannot be read as Parquet"):
+        read_compressed(path)
 
 
 def test_a_damaged_page_is_an_error_that_says_what_to_do(tmp_path: Path) -> None:

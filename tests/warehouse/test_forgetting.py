@@ -16,7 +16,7 @@ from pyiceberg.typedef import Record
 
 from cep_pipeline.errors import BusyError, InputError
 from cep_pipeline.events.erasure import Erasure
-from cep_pipeline.storage import digest_of, write_data_file
+from cep_pipeline.storage import digest_of, stored_files, write_data_file
 from cep_pipeline.warehouse import commits
 from cep_pipeline.warehouse.layout import MATCHES_SCHEMA
 from cep_pipeline.warehouse.maintenance import list_files, named_files
@@ -30,9 +30,11 @@ from tests.warehouse.published_days import (
     TUESDAY,
     WEDNESDAY,
     Trades,
+    buffers_of,
     fingerprint_of,
     matches_of,
     publish_day,
+    publish_limited,
 )
 from tests.warehouse.test_kills import kill_at_step
 
@@ -116,6 +118,14 @@ def holds_secret(path: Path) -> bool:
             return any("b'S1'" in repr(record) for record in file)
     content = path.read_bytes()
     return b"S1" in content.replace(b"S11", b"")
+
+
+def test_records_name_no_buffers_that_are_forgotten(tables: StreamTables) -> None:
+    fill(tables)
+    path = publish_limited(tables, MONDAY)
+    tables.forget(SECRET, run_id="forget")
+    assert buffers_of(tables, MONDAY) == ()
+    assert path not in stored_files(tables.compressed)
 
 
 def test_what_is_forgotten_is_in_no_file(tables: StreamTables) -> None:

@@ -18,9 +18,11 @@ from tests.warehouse.published_days import (
     SCHEMA_DIGEST,
     TUESDAY,
     Trades,
+    buffers_of,
     everything_read,
     publish_day,
     publish_everything,
+    publish_limited,
     publish_matches,
 )
 
@@ -40,6 +42,22 @@ def version_of(tables: StreamTables) -> set[float]:
     statistics = tables.read_statistics("demo", MONDAY)
     assert statistics is not None
     return found | {statistics["rate"], tables.carry_in(TUESDAY)["last"]}
+
+
+def test_a_day_goes_back_without_the_buffers_that_a_later_run_has_removed(tmp_path: Path) -> None:
+    tables = Warehouse.open(tmp_path).stream(Trades())
+    publish_day(tables, MONDAY, [1.0], run_id="lost")
+    lost = publish_limited(tables, MONDAY, run_id="lost")
+    publish_day(tables, MONDAY, [1.0], run_id="kept")
+    kept = publish_limited(tables, MONDAY, run_id="kept")
+    tables.remove_compressed("demo", MONDAY, [kept])
+    assert not Path(lost).exists()
+    publish_day(tables, MONDAY, [2.0], run_id="last")
+    publish_matches(tables, MONDAY, ["m2"], run_id="last")
+    roll_back(tables, MONDAY, "lost", run_id="back")
+    assert buffers_of(tables, MONDAY) == ()
+    roll_back(tables, MONDAY, "kept", run_id="back again")
+    assert buffers_of(tables, MONDAY) == (kept,)
 
 
 def test_all_tables_of_a_day_go_back_together(tmp_path: Path) -> None:
