@@ -40,7 +40,16 @@ MADE = "This page is made by `python scripts/reference_pages.py`; its words come
 COMMAND_GROUPS = {
     "First steps": ("init", "stream", "preview", "check"),
     "Run and look": ("run", "matches", "status"),
-    "The warehouse and the workers": ("maintain", "verify", "relocate", "forget", "package"),
+    "The warehouse and the workers": (
+        "maintain",
+        "verify",
+        "backup",
+        "restore",
+        "rollback",
+        "relocate",
+        "forget",
+        "package",
+    ),
     "Patterns over files": ("detect", "expand"),
     "Plans and statistics": ("plan", "explain", "statistics"),
     "When the data change": ("invariants", "replan"),
