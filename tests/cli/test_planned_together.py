@@ -25,7 +25,8 @@ def test_plan_is_what_the_next_day_would_be_planned_by(project: DriftingStream) 
     assert planned.code == 0, planned.errors
     assert "found by simulated_annealing, neighbourhood edge, seed 1, " in planned.output
     assert planned.output.splitlines()[-1] == (
-        "plan 1 by simulated_annealing is current: daily runs go by it until `cep replan` finds a better one"
+        "plan 1 by simulated_annealing is current: daily runs go by it until `cep replan --pattern-set all` finds a "
+        "better one"
     )
     write_project(project.folder, (RISING, OTHER, FAR, FARTHER, MORE))
     project.publish_statistics(DRIFT_DAYS[1])
