@@ -181,6 +181,8 @@ class Database:
             yield
         except exc.SQLAlchemyError as error:
             raise explain_database_error(self.name, error) from error
+        except UnicodeDecodeError as error:  # a mangled SQLite file mangles its own messages
+            raise explain_database_error(self.name, exc.SQLAlchemyError(f"malformed text: {error}")) from error
 
     def location(self) -> str | None:
         """Return the location of the warehouse that the database belongs to; None where it is empty."""

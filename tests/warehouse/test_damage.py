@@ -130,6 +130,29 @@ def test_none_of_many_flips_is_silent(place: Path, kind: str, seed: int) -> None
     assert [flip for flip in sweep(place, kind, 400, seed + 2) if flip.silent] == []
 
 
+def test_no_flip_of_a_bit_of_the_catalog_changes_what_is_read(place: Path) -> None:
+    """The catalog has no checksums; a flip ends in an error, or in the same events and matches."""
+
+    def read() -> list[Any]:
+        with closing(Warehouse.open(place)) as warehouse:
+            tables = warehouse.open_stream("trades")
+            return [tables.read_events().to_pylist(), tables.read_matches("demo").to_pylist()]
+
+    chance = random.Random(20)
+    before, catalog = read(), place / "catalog.db"
+    whole = catalog.read_bytes()
+    used = [at for at, byte in enumerate(whole) if byte]
+    errors = 0
+    for at, bit in [(3110, 7), *((chance.choice(used), chance.randrange(8)) for _ in range(examples(40)))]:
+        with changed(catalog, flipped(whole, at, bit)):
+            try:
+                assert read() == before, (at, bit)
+            except CepError as error:  # any other exception is a traceback, and fails the test
+                assert str(error)
+                errors += 1
+    assert errors, "no flip met what is read"
+
+
 def test_each_published_file_is_recorded_as_it_was_written(place: Path) -> None:
     warehouse = Warehouse.open(place)
     with warehouse.database.begin() as connection:
