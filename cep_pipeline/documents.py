@@ -216,7 +216,7 @@ WHOLE = Annotated[int, Strict(), Field(ge=-(10**100), le=10**100)]
 """A whole number of a JSON form; counts of matches may be far larger than 64 bits."""
 FINITE = Annotated[float, Strict(), AllowInfNan(False)]
 """A number of a JSON form that is finite."""
-LOGARITHM = Annotated[FINITE, Field(ge=-1e6, le=1e6)]
+LOGARITHM = Annotated[FINITE, Field(ge=-1e30, le=1e30)]
 """A number of a JSON form whose name begins with `ln_`: plans of hundreds of variables stay far below the ends."""
 MOST_CHARACTERS = 10_000_000
 """Characters of a text in a JSON form; a text that is no Unicode is refused with them."""
