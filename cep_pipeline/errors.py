@@ -60,7 +60,7 @@ class PatternError(CepError, ValueError):
         return partial(PatternError, **named), (self.message,)
 
 
-_ERRORS_SHOWN = 20
+_ERRORS_SHOWN = 12
 """Errors of a text that are shown beside its first one."""
 
 
