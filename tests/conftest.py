@@ -7,6 +7,7 @@ import pytest
 from hypothesis import HealthCheck, settings
 
 from cep_pipeline.spark.session import spark_session
+from tests.process_state import process_state_kept
 from tests.thoroughness import examples
 
 if TYPE_CHECKING:
@@ -22,6 +23,13 @@ settings.load_profile("any machine")
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """The tests that take minutes come first: begun last, they would keep one worker busy while the others wait."""
     items.sort(key=lambda item: "end_to_end" not in item.path.parts)
+
+
+@pytest.fixture(autouse=True)
+def process_state() -> Iterator[None]:
+    """Commands that a test calls in this process leave it as it was."""
+    with process_state_kept():
+        yield
 
 
 @pytest.fixture(scope="session")

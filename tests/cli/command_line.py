@@ -13,6 +13,7 @@ from pathlib import Path
 from unittest import mock
 
 from cep_pipeline.cli import main
+from tests.process_state import process_state_kept
 
 CHECKOUT = Path(__file__).parents[2]
 
@@ -43,6 +44,7 @@ def cep(*arguments: str | Path, folder: Path) -> Done:
         chdir(folder),
         redirect_stdout(output),
         redirect_stderr(errors),
+        process_state_kept(),
     ):
         try:
             main()

@@ -14,6 +14,7 @@ from pyiceberg.manifest import clear_manifest_cache
 from cep_pipeline import storage
 from cep_pipeline.errors import InputError
 from cep_pipeline.storage import open_filesystem, reach_object_stores
+from cep_pipeline.warehouse.catalog import VERSION_HINT
 from cep_pipeline.warehouse.stream_tables import StreamTables
 from cep_pipeline.warehouse.warehouse import Warehouse
 from tests.object_store import BUCKET, s3_server
@@ -149,6 +150,8 @@ def test_verification_names_what_is_missing_or_cut_off(place: Place) -> None:
     kinds: dict[str, str] = {}
     for file in files_of(place):
         folder, name = file.split("/")[-2:]
+        if name == VERSION_HINT:  # the next commit, or `cep maintain`, writes it anew
+            continue
         kinds["snapshot" if name.startswith("snap-") else folder.partition("=")[0] + name.rpartition(".")[2]] = file
     assert len(kinds) > 5
     for file in kinds.values():
