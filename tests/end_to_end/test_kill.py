@@ -243,7 +243,7 @@ STOPS = {
     "before Spark": (("runs/metadata/*.metadata.json", 1), signal.SIGTERM),
     "in Spark's jobs": (("scratch/*/*.parquet", 1), signal.SIGTERM),
     "publishing": (MOMENTS["publishing the first day of events"], signal.SIGTERM),
-    "publishing, by Ctrl-C": (MOMENTS["publishing statistics"], signal.SIGINT),
+    "publishing, by Ctrl-C": (MOMENTS["writing matches"], signal.SIGINT),
 }
 
 
