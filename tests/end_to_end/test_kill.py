@@ -11,7 +11,7 @@ import threading
 import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from datetime import timedelta
 from pathlib import Path
@@ -142,7 +142,8 @@ class RunningCep:
         raise AssertionError(f"no new {pattern} after two minutes: {self.log()}")
 
     def kill(self) -> None:
-        os.killpg(self.process.pid, signal.SIGKILL)
+        with suppress(ProcessLookupError):  # it has ended
+            os.killpg(self.process.pid, signal.SIGKILL)
         self.process.wait()
 
     def log(self) -> str:
@@ -243,7 +244,7 @@ STOPS = {
     "before Spark": (("runs/metadata/*.metadata.json", 1), signal.SIGTERM),
     "in Spark's jobs": (("scratch/*/*.parquet", 1), signal.SIGTERM),
     "publishing": (MOMENTS["publishing the first day of events"], signal.SIGTERM),
-    "publishing, by Ctrl-C": (MOMENTS["writing matches"], signal.SIGINT),
+    "publishing, by Ctrl-C": (MOMENTS["writing statistics"], signal.SIGINT),
 }
 
 
@@ -269,9 +270,11 @@ def test_a_stopped_run_gives_its_days_back(
     assert "Traceback" not in run.log()
     assert tables.warehouse.leases() == []
     records = [record for record in tables.runs() if record.run_id not in known]
-    assert [record.status for record in records] == ["interrupted"] * len(DAYS)
-    for unit, rows in read(tables).items():
-        assert rows in (old[unit], new[unit]), f"{unit} is neither as before nor new"
+    assert len(records) == len(DAYS)
+    statuses = {record.status for record in records}
+    # A day that had been published before the signal came is done.
+    assert "interrupted" in statuses and statuses <= {"interrupted", "succeeded"}
+    check_days(read(tables), old, new, "after a stop")
     project.run().run_days(DAYS)
     project.run().run_stale()
     assert read(tables) == new

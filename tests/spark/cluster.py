@@ -34,7 +34,9 @@ def free_port() -> int:
 
 def bare_environment() -> dict[str, str]:
     """What a machine with Java and Spark has, and nothing of this process: neither its paths nor its settings."""
-    kept = {name: os.environ[name] for name in ("HOME", "LANG", "JAVA_HOME", "CEP_JAVA", "TMPDIR") if name in os.environ}
+    kept = {
+        name: os.environ[name] for name in ("HOME", "LANG", "JAVA_HOME", "CEP_JAVA", "TMPDIR") if name in os.environ
+    }
     return {**kept, **java_environment(), **BARE, "PATH": "/usr/local/bin:/usr/bin:/bin", "SPARK_LOCAL_IP": HOST}
 
 
