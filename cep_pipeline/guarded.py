@@ -169,7 +169,7 @@ def _refuse_repeated_keys(node: yaml.MappingNode) -> None:
 
 
 def brief(error: Exception) -> str:
-    """What an error says, without most of a long value that it names."""
+    """Return the text of an error without most of a long value that it names."""
     text = str(error)
     return text if len(text) <= _MOST_SAID else f"{text[: _MOST_SAID // 2]} … {text[-_MOST_SAID // 2 :]}"
 

@@ -634,7 +634,7 @@ class KeepingShare:
         return zlib.crc32((partition or "").encode()) % self.of == self.number
 
     def _own(self, found: pa.Table, chunk: int, first: int = 0) -> pa.Table:
-        """Those of the next candidates of a chunk that fall to this share, with the chunk and their rows in it."""
+        """Return the next candidates of a chunk that fall to this share, with the chunk and their rows in it."""
         rows = np.arange(first, first + found.num_rows)
         found = found.append_column(_CHUNK, pa.repeat(pa.scalar(chunk, pa.int32()), len(rows)))
         found = found.append_column(_ROW, pa.array(rows))

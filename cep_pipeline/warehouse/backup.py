@@ -71,7 +71,7 @@ Result = TypeVar("Result")
 
 @dataclass(frozen=True)
 class StoredCopy:
-    """What the list of a backup says of a file: its size in bytes and its SHA-256."""
+    """The entry of a file in the list of a backup: its size in bytes and its SHA-256."""
 
     size: int
     sha256: str

@@ -224,7 +224,7 @@ def _codes(column: pa.ChunkedArray | pa.Array) -> Array:
 
 @dataclass(frozen=True)
 class ReadBefore:
-    """What the matches of a later day have read of an earlier one.
+    """The part of an earlier day that the matches of a later day have read.
 
     Attributes
     ----------
