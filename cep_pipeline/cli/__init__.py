@@ -142,8 +142,14 @@ def _show_warning(message: Warning | str, category: type[Warning], *_: object, *
 
 
 def _is_no_interrupt(record: logging.LogRecord) -> bool:
-    """False for the traceback with which the connection to Spark reports Ctrl-C: the last line says it well enough."""
-    return record.exc_info is None or not isinstance(record.exc_info[1], KeyboardInterrupt)
+    """False for the tracebacks with which the connection to Spark reports Ctrl-C and what broke off after it.
+
+    The last line that the user sees says well enough that the run was stopped.
+    """
+    error = record.exc_info[1] if record.exc_info else None
+    while error is not None and not isinstance(error, KeyboardInterrupt):
+        error = error.__cause__ or error.__context__
+    return error is None
 
 
 class _ToStderr(logging.Handler):
@@ -179,7 +185,8 @@ def main() -> None:
     """Run the command line; a failure ends with its exit code and without a traceback."""
     end_in_order()
     warnings.showwarning = _show_warning
-    logging.getLogger().addFilter(_is_no_interrupt)
+    for name in ("root", "py4j.clientserver"):
+        logging.getLogger(name).addFilter(_is_no_interrupt)
     tell_of_compiling()
     try:
         for argument in sys.argv:

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from cep_pipeline.cli import _is_no_interrupt
 from tests.cli.command_line import Done, cep
 from tests.pipeline.project import make_project
 
@@ -111,3 +112,19 @@ def test_every_logger_is_used_and_named_after_its_module() -> None:
         assert all(argument == "__name__" for _, argument in made), file
         for name, _ in made:
             assert re.search(rf"\b{name}\.\w+[(,]", text), f"{file} never logs"
+
+
+def test_errors_of_a_connection_that_ctrl_c_broke_off_are_not_shown() -> None:
+    def record(error: BaseException) -> logging.LogRecord:
+        return logging.LogRecord("py4j.clientserver", logging.ERROR, "", 0, "closing", (), (type(error), error, None))
+
+    try:
+        try:
+            raise KeyboardInterrupt
+        except KeyboardInterrupt:
+            raise BrokenPipeError("the connection is closed") from None
+    except BrokenPipeError as error:
+        broken = error
+    assert not _is_no_interrupt(record(broken)) and not _is_no_interrupt(record(KeyboardInterrupt()))
+    assert _is_no_interrupt(record(BrokenPipeError("the JVM has ended")))
+    assert _is_no_interrupt(logging.LogRecord("py4j", logging.ERROR, "", 0, "no error", (), None))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import logging
 import pickle
 import random
 from collections.abc import Callable
@@ -396,6 +397,7 @@ def test_verification_tells_of_damages_that_it_cannot_write_down(
         assert [one.place for one in warehouse.verify().damages] == [str(path)]
         assert "the disk is full" in caplog.text
         caplog.clear()
+        caplog.set_level(logging.WARNING)
         monkeypatch.setattr(database, "_is_read_only", lambda _: True)
         assert [one.place for one in Warehouse.open(tmp_path).verify(deep=True).damages] == [str(path)]
         assert caplog.text == "" and noted(warehouse) == []
