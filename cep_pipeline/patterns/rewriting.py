@@ -1,13 +1,14 @@
-"""Expressions and conditions with other references, lengths and aggregates in place of theirs."""
+"""Parts of patterns made anew: expressions and conditions with other references, structures with fewer variables."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from dataclasses import replace
 from typing import Any, TypeVar
 
 from cep_pipeline.patterns.conditions import Atom, Between, Comparison, Conjunct, Membership
 from cep_pipeline.patterns.expressions import Arithmetic, Call, Expression, Negative
+from cep_pipeline.patterns.structure import Composite, EventOperand, Structure
 
 Node = TypeVar("Node", bound=Expression | Atom | Conjunct)
 
@@ -48,3 +49,22 @@ def _rewritten(node: Expression | Atom | Conjunct, leaf: Callable[[Expression], 
             return replace(node, arguments=tuple(_rewritten(argument, leaf) for argument in arguments))
         case _:
             return leaf(node)
+
+
+def restricted(structure: Structure, names: Collection[str]) -> Structure | None:
+    """The structure of some of its variables; None: of none.
+
+    Examples
+    --------
+    >>> from cep_pipeline.patterns.structure import Operator, structure_text
+    >>> a, b, c = (EventOperand("T", name) for name in "abc")
+    >>> whole = Composite(Operator.SEQ, (a, Composite(Operator.OR, (b, c))))
+    >>> structure_text(restricted(whole, "ac"))
+    'SEQ(T a, T c)'
+    """
+    if isinstance(structure, EventOperand):
+        return structure if structure.variable in names else None
+    kept = tuple(one for operand in structure.operands if (one := restricted(operand, names)) is not None)
+    if not kept:
+        return None
+    return kept[0] if len(kept) == 1 and len(structure.operands) > 1 else Composite(structure.operator, kept)

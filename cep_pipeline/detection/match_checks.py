@@ -1,0 +1,521 @@
+"""`why`: each rule of a pattern, asked of some events; a match fulfils all of them, and other events say which not."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from datetime import UTC, date, datetime, timedelta
+from typing import Any, Literal
+from zoneinfo import ZoneInfo
+
+import numpy as np
+import pyarrow as pa
+
+from cep_pipeline.detection.detect import detect
+from cep_pipeline.detection.match_events import match_events
+from cep_pipeline.detection.match_ids import MatchIdentity
+from cep_pipeline.errors import InputError
+from cep_pipeline.events.columns import SEQ, SEQ_PER_DAY, TIMESTAMP
+from cep_pipeline.expressions.columns import Array, Column
+from cep_pipeline.expressions.lists import Bound, Lists, holds_over_lists, take, values_compared
+from cep_pipeline.foreign_text import html_table
+from cep_pipeline.language.formatter import format_condition, format_type, format_value, format_window
+from cep_pipeline.patterns.conditions import AllOf, AnyOf, Atom, Between, Comparison, Condition, Conjunct, Equivalence
+from cep_pipeline.patterns.normal_form import Clause, Variable, split_condition
+from cep_pipeline.patterns.pattern import Consume, Output, Pattern, Strategy
+from cep_pipeline.patterns.rewriting import restricted
+from cep_pipeline.slices.events_input import as_table, columns_of, events_for
+from cep_pipeline.slices.keys import agreement_codes
+from cep_pipeline.slices.order import StreamOrder, WindowInstants, instants_of
+from cep_pipeline.slices.prepared import PreparedEvents
+
+Rule = Literal["type", "distinct", "order", "window", "agreement", "condition", "negation", "strategy", "output"]
+"""The rules that events can break: docs/language.md, sections 3 to 5."""
+_SHOWN = 3
+
+
+@dataclass(frozen=True)
+class Check:
+    """One rule of a pattern, asked of some events.
+
+    Attributes
+    ----------
+    rule
+        The kind of rule.
+    text
+        The rule, as the language writes it where it can.
+    holds
+        Whether the events fulfil it.
+    seen
+        The values on both sides, or what else decided.
+    short_by
+        For numbers and windows that fail: by how much they miss, in their own unit (windows of time: seconds).
+    share
+        The same as a share of the larger of the two sides, so that conditions compare with each other.
+    """
+
+    rule: Rule
+    text: str
+    holds: bool
+    seen: str = ""
+    short_by: float | None = None
+    share: float | None = None
+
+
+@dataclass(frozen=True)
+class Explanation:
+    """Why some events are a match of a pattern, or are not.
+
+    Attributes
+    ----------
+    pattern
+        Name of the pattern.
+    match_id
+        The id that a match of these events has.
+    bindings
+        Variable and seq of each event.
+    events
+        The events as rows: `variable`, `timestamp`, `seq` and the attributes that the pattern reads.
+    checks
+        Every rule. The strategy is asked only where all other rules hold.
+    timezone
+        The zone in which times are written.
+    """
+
+    pattern: str
+    match_id: str
+    bindings: tuple[tuple[str, int], ...]
+    events: pa.Table
+    checks: tuple[Check, ...]
+    timezone: str = "UTC"
+
+    @property
+    def is_match(self) -> bool:
+        """True if the events fulfil all rules."""
+        return not self.failed
+
+    @property
+    def failed(self) -> tuple[Check, ...]:
+        """The rules that the events break."""
+        return tuple(check for check in self.checks if not check.holds)
+
+    def event_rows(self) -> list[list[str]]:
+        """Return the events as texts: variable, local time, event, and the attributes."""
+        names = self.events.column_names[3:]
+        return [
+            [
+                row["variable"],
+                local_time(row[TIMESTAMP], self.timezone),
+                event_name(row[SEQ]),
+                *(_shown(row[name]) for name in names),
+            ]
+            for row in self.events.to_pylist()
+        ]
+
+    def check_rows(self) -> list[list[str]]:
+        """Return the rules as texts: whether it holds, the rule, what was seen, by how much it fails."""
+        return [
+            ["yes" if one.holds else "NO", one.text, one.seen, "" if one.short_by is None else f"{one.short_by:.6g}"]
+            for one in self.checks
+        ]
+
+    def summary(self) -> str:
+        """Say in one sentence what the events are."""
+        if self.is_match:
+            return f"{self.pattern}: these events are a match"
+        reasons = "; ".join(f"{one.text}{f' ({one.seen})' if one.seen else ''}" for one in self.failed)
+        return f"{self.pattern}: these events are no match, because of: {reasons}"
+
+    def __str__(self) -> str:
+        events = ["  ".join(row) for row in self.event_rows()]
+        checks = [
+            f"{row[0]:3}  {row[1]}{': ' if row[2] else ''}{row[2]}{f', short by {row[3]}' if row[3] else ''}"
+            for row in self.check_rows()
+        ]
+        return "\n".join([self.summary(), *events, *checks])
+
+    def _repr_html_(self) -> str:
+        events = html_table(("variable", "time", "event", *self.events.column_names[3:]), self.event_rows())
+        return html_table(("holds", "rule", "seen", "short by"), self.check_rows(), self.summary()) + events
+
+    def to_json(self) -> dict[str, Any]:
+        """Return all of it as values of JSON."""
+        return {
+            "pattern": self.pattern,
+            "is_match": self.is_match,
+            "match_id": self.match_id,
+            "bindings": [{"variable": variable, "seq": seq} for variable, seq in self.bindings],
+            "checks": [vars(check) for check in self.checks],
+        }
+
+
+def why(
+    pattern: Pattern, events: Any, bindings: Mapping[str, int | Sequence[int]], *, timezone: str = "UTC"
+) -> Explanation:
+    """Say of some events which rules of a pattern they fulfil, and which not, with the values that decide.
+
+    Parameters
+    ----------
+    pattern
+        The pattern.
+    events
+        Events as `detect` takes them: those that are meant, and all others that its window may reach.
+    bindings
+        Variable -> the seq of its event, or several for a list: of all variables of one part of the pattern.
+    timezone
+        The zone in which times are written.
+
+    Raises
+    ------
+    InputError
+        An event is not there, or the variables are not those of the pattern.
+
+    Examples
+    --------
+    >>> import cep_pipeline as cep
+    >>> schema = cep.StreamSchema.from_dict({"type_attribute": "kind", "attributes": {"kind": "string", "x": "int64"}})
+    >>> rows = [{"timestamp": 0, "kind": "A", "x": 3}, {"timestamp": 5, "kind": "B", "x": 1}]
+    >>> [rise] = cep.parse_patterns("NAME rise PATTERN SEQ(A a, B b) WHERE a.x < b.x WITHIN 1 second", schema)
+    >>> cep.why(rise, schema.table(rows), {"a": 0, "b": 1}).summary()
+    'rise: these events are no match, because of: a.x < b.x (3 < 1)'
+    """
+    table = events_for([pattern], as_table(events))
+    prepared = PreparedEvents(table, type_attribute=pattern.type_attribute, base_type=pattern.base_type)
+    clause = _clause_of(pattern, bindings)
+    seqs = {name: [one] if isinstance(one, int | np.integer) else list(one) for name, one in bindings.items()}
+    for variable in clause.positive:
+        if not seqs[variable.name] or (len(seqs[variable.name]) > 1 and not variable.kleene):
+            raise InputError(f"{variable.name} binds {'at least ' if variable.kleene else ''}one event")
+    rows = {variable.name: _rows_of(prepared, seqs[variable.name]) for variable in clause.positive}
+    asked = _Rules(pattern, clause, prepared, rows, timezone)
+    checks = tuple(asked.checks())
+    if all(check.holds for check in checks) and pattern.strategy is not Strategy.SKIP_TILL_ANY_MATCH:
+        checks = (*checks, asked.strategy())
+    bound = [(variable.name, int(prepared.seqs[row])) for variable in clause.positive for row in rows[variable.name]]
+    match_id = MatchIdentity.of(pattern).id_of(bound)
+    as_match = pa.table(
+        {
+            "pattern": [pattern.name],
+            "match_id": [match_id],
+            "bindings": pa.array([[{"variable": name, "seq": seq} for name, seq in bound]], _BINDINGS),
+        }
+    )
+    shown = [name for name in columns_of(pattern) if name not in (TIMESTAMP, SEQ)]
+    found = match_events(as_match, table, shown).drop_columns(["pattern", "match_id"])
+    return Explanation(pattern.name, match_id, tuple(bound), found, checks, timezone)
+
+
+_BINDINGS = pa.list_(pa.struct([("variable", pa.string()), ("seq", pa.int64())]))
+
+
+def _clause_of(pattern: Pattern, given: Mapping[str, Any]) -> Clause:
+    for clause in pattern.clauses:
+        if {variable.name for variable in clause.positive} == set(given):
+            return clause
+    parts = " or ".join(", ".join(variable.name for variable in clause.positive) for clause in pattern.clauses)
+    raise InputError(f"a match of {pattern.name} binds {parts}; given are events of: {', '.join(given) or 'none'}")
+
+
+def _rows_of(events: PreparedEvents, seqs: Sequence[int]) -> Array:
+    """The rows of some events, in the order of the stream."""
+    rows = np.flatnonzero(np.isin(events.seqs, np.array(seqs, np.int64)))
+    if len(rows) < len(set(seqs)):
+        missing = next(seq for seq in seqs if seq not in events.seqs[rows])
+        raise InputError(f"there is no event {event_name(missing)} among these {len(events):,} events")
+    return rows
+
+
+def whole_condition(conjuncts: Sequence[Conjunct], equivalences: Sequence[str]) -> Condition | None:
+    """Return the condition of some conjuncts and equivalence tests; None: of none."""
+    parts: list[Condition] = [one.atoms[0] if len(one.atoms) == 1 else AnyOf(one.atoms) for one in conjuncts]
+    parts += [Equivalence(tuple(equivalences))] if equivalences else []
+    return (parts[0] if len(parts) == 1 else AllOf(tuple(parts))) if parts else None
+
+
+def part_of(pattern: Pattern, names: Sequence[str]) -> Pattern:
+    """Return the pattern of some of its variables, with the conditions on them alone, before OUTPUT and CONSUME."""
+    structure = restricted(pattern.structure, names)
+    assert structure is not None, "a pattern keeps a variable"
+    conjuncts, equivalences = split_condition(pattern.condition)
+    condition = whole_condition([one for one in conjuncts if one.variables <= set(names)], equivalences)
+    return replace(
+        pattern, structure=structure, condition=condition, output=Output.ALL, consume=Consume.NONE, returns=()
+    )
+
+
+def conjunct_text_of(conjunct: Conjunct) -> str:
+    """Return a conjunct as the language writes it."""
+    return format_condition(conjunct.atoms[0] if len(conjunct.atoms) == 1 else AnyOf(conjunct.atoms))
+
+
+def negation_text(pattern: Pattern, variable: Variable) -> str:
+    """Return a negated variable with the conditions that say which events it means."""
+    conjuncts, _ = split_condition(pattern.condition)
+    own = [conjunct_text_of(one) for one in conjuncts if variable.name in one.variables]
+    return f"~{format_type(variable.event_type)} {variable.name}{' with ' if own else ''}{' AND '.join(own)}"
+
+
+@dataclass(frozen=True, eq=False)
+class _Rules:
+    """The rules of one clause and the events that they are asked of, as ascending rows by variable."""
+
+    pattern: Pattern
+    clause: Clause
+    events: PreparedEvents
+    rows: Mapping[str, Array]
+    timezone: str
+
+    @property
+    def matched(self) -> Array:
+        """The rows of all events, in the order of the stream."""
+        return np.sort(np.concatenate(list(self.rows.values())))
+
+    @property
+    def order(self) -> StreamOrder:
+        return StreamOrder(self.events.timestamps, self.pattern.ties)
+
+    @property
+    def bound(self) -> Bound:
+        """The events as one binding."""
+        one = np.zeros(1, np.int64)
+        return {
+            variable.name: Lists(one, np.array([len(self.rows[variable.name])]), self.rows[variable.name])
+            if variable.kleene
+            else self.rows[variable.name]
+            for variable in self.clause.positive
+        }
+
+    def checks(self) -> Iterator[Check]:
+        """Ask all rules but the strategy."""
+        yield from self._types()
+        twice = self.matched[1:][np.diff(self.matched) == 0]
+        if len(twice):
+            yield Check("distinct", "all events are different ones", False, f"{self._event(twice[0])} is bound twice")
+        yield from self._orders()
+        yield self._window()
+        yield from self._agreements()
+        negated = {variable.name for variable in self.clause.negated}
+        for conjunct in self.clause.conjuncts:
+            if not conjunct.variables & negated:
+                yield self._condition(conjunct)
+        for variable in self.clause.negated:
+            yield self._negation(variable)
+
+    def _types(self) -> Iterator[Check]:
+        for variable in self.clause.positive:
+            rows = self.rows[variable.name]
+            wrong = rows[~np.isin(rows, self.events.leaf_rows(variable.event_type))]
+            if len(wrong):
+                kind = _value(self.events.column(self.pattern.type_attribute), int(wrong[0]))
+                text = f"{variable.name} is of type {format_type(variable.event_type)}"
+                yield Check("type", text, False, f"{self._event(wrong[0])} is of type {_shown(kind)}")
+
+    def _orders(self) -> Iterator[Check]:
+        positive = [variable.name for variable in self.clause.positive]
+        pairs = [pair for pair in self.clause.precedence if set(pair) <= set(positive)]
+        for one in positive:
+            for other in positive:
+                between = any((one, name) in pairs and (name, other) in pairs for name in positive)
+                if (one, other) in pairs and not between:
+                    first, second = self.rows[one], self.rows[other]
+                    holds = bool(self.order.holds(first[:, None], second[None, :]).all())
+                    seen = f"{self._event(first[-1])}, {self._event(second[0])}"
+                    yield Check("order", f"{one} before {other}", holds, seen)
+
+    def _window(self) -> Check:
+        instants = instants_of(self.pattern, self.events)
+        own = instants.of_row[self.matched]
+        used = int(own.max()) - int(own.min())
+        text = f"WITHIN {format_window(self.pattern.window)}"
+        if self.pattern.window.time_us is None:
+            used, width, unit, one = used + 1, instants.width + 1, "events", 1.0
+        else:
+            width, unit, one = instants.width, "s", 1e6
+        over = max(used - width, 0)
+        seen = f"{used / one:,.10g} of {width / one:,.10g} {unit}, {used / width:.0%}"
+        return Check("window", text, not over, seen, over / one if over else None, over / used if over else None)
+
+    def _agreements(self) -> Iterator[Check]:
+        for attribute in self.clause.agree_on:
+            codes = agreement_codes(self.events, (attribute,))[0][self.matched]
+            partition = attribute in self.clause.partition_by
+            text = f"PARTITION BY {attribute}" if partition else f"[{attribute}]"
+            values = [_shown(_value(self.events.column(attribute), int(row))) for row in self.matched]
+            holds = bool((codes == codes[0]).all()) and bool(codes[0] >= 0)
+            yield Check("agreement", text, holds, ", ".join(dict.fromkeys(values)))
+
+    def _condition(self, conjunct: Conjunct) -> Check:
+        truth, values = values_compared(conjunct, self.events, self.bound)
+        text = conjunct_text_of(conjunct)
+        failing = np.flatnonzero(~truth)
+        if not len(truth):
+            return Check("condition", text, True, "there is nothing to compare: the list has one event")
+        misses = [_miss(conjunct, values, int(place)) for place in failing[:_MOST_CHOICES]]
+        worst = max(range(len(misses)), key=lambda one: misses[one][1] or 0.0, default=None)
+        place = 0 if worst is None else int(failing[worst])
+        seen = " OR ".join(_atom_seen(atom, one, place) for atom, one in zip(conjunct.atoms, values, strict=True))
+        if len(truth) > 1:
+            seen += f" ({len(failing):,} of {len(truth):,} fail)" if len(failing) else f" and {len(truth) - 1:,} more"
+        short_by, share = (None, None) if worst is None else misses[worst]
+        return Check("condition", text, not len(failing), seen, short_by, share)
+
+    def _negation(self, variable: Variable) -> Check:
+        looked_at, rejecting, first, last = self._rejecting(variable)
+        text = negation_text(self.pattern, variable)
+        if len(rejecting):
+            more = f" and {len(rejecting) - 1:,} more" if len(rejecting) > 1 else ""
+            return Check("negation", text, False, f"{self._event(rejecting[0])} is such an event{more}")
+        return Check("negation", text, True, f"none of {len(looked_at):,} events of the type, {first} to {last}")
+
+    def _rejecting(self, variable: Variable) -> tuple[Array, Array, str, str]:
+        """The events of a negated variable's type where it may be, those that reject the match, and the bounds."""
+        instants, matched = instants_of(self.pattern, self.events), self.matched
+        rows = self.events.leaf_rows(variable.event_type)
+        rows = rows[~np.isin(rows, matched)]
+        own = instants.of_row[matched]
+        before, after = self.clause.predecessors(variable.name), self.clause.successors(variable.name)
+        for others, comes_first in ((before, True), (after, False)):
+            for row in (row for other in others for row in self.rows[other.name]):
+                one = np.array([row])
+                rows = rows[self.order.holds(one, rows) if comes_first else self.order.holds(rows, one)]
+        if not before:
+            rows = rows[instants.of_row[rows] >= int(own.max()) - instants.width]
+        if not after:
+            rows = rows[instants.of_row[rows] <= int(own.min()) + instants.width]
+        if self.clause.agree_on:
+            codes = agreement_codes(self.events, self.clause.agree_on)[0]
+            agreed = codes[matched[0]] if (codes[matched] == codes[matched[0]]).all() else -1
+            rows = rows[(codes[rows] == agreed) & (codes[rows] >= 0)]
+        bounds = (
+            self._bound_text(instants, [row for one in before for row in self.rows[one.name]], start=True),
+            self._bound_text(instants, [row for one in after for row in self.rows[one.name]], start=False),
+        )
+        looked_at = rows
+        for conjunct in self.clause.conjuncts:
+            if variable.name in conjunct.variables and len(rows):
+                bound = {**take(self.bound, np.zeros(len(rows), np.int64)), variable.name: rows}
+                rows = rows[holds_over_lists(conjunct, self.events, bound, len(rows))]
+        return looked_at, rows, *bounds
+
+    def _bound_text(self, instants: WindowInstants, others: Sequence[int], *, start: bool) -> str:
+        """From where or to where a negated variable is looked for."""
+        if others:
+            return self._time(max(others) if start else min(others))
+        if self.pattern.window.time_us is None:
+            return f"{instants.width:,} events {'before the last' if start else 'behind the first'} event"
+        own = self.events.timestamps[self.matched]
+        edge = int(own.max()) - instants.width if start else int(own.min()) + instants.width
+        return local_time(edge, self.timezone)
+
+    def strategy(self) -> Check:
+        """Ask the strategy of events that fulfil all other rules: what a run that starts with the first one takes."""
+        text = self.pattern.strategy.value
+        names = [variable.name for variable in self.clause.positive]
+        names.sort(key=lambda name: int(self.rows[name][0]))
+        ours, runs, end = self._runs(names)
+        if set(ours) in runs:
+            return Check("strategy", text, True, "a run from the first event takes all of them")
+        for count in range(1, len(names)):
+            shorter = self._runs(names[:count])
+            if set(shorter[0]) not in shorter[1]:
+                ours, runs, end = shorter
+                break
+        return Check("strategy", text, False, self._taken_instead(ours, runs, end))
+
+    def _runs(self, names: Sequence[str]) -> tuple[list[tuple[str, int]], list[set[tuple[str, int]]], int]:
+        """The events of some variables, the matches of this part of the pattern up to them, and the row behind them."""
+        part = part_of(self.pattern, names)
+        ours = [(name, int(self.events.seqs[row])) for name in names for row in self.rows[name]]
+        start, end = int(self.matched[0]), max(int(self.rows[name][-1]) for name in names) + 1
+        found = detect([part], self.events.table.slice(start, end - start))[part.name]["bindings"].to_pylist()
+        return ours, [{(one["variable"], one["seq"]) for one in bindings} for bindings in found], end
+
+    def _taken_instead(self, ours: Sequence[tuple[str, int]], runs: Sequence[set[tuple[str, int]]], end: int) -> str:
+        """Say which event keeps a run from taking the last of some events."""
+        if self.pattern.strategy in (Strategy.STRICT_CONTIGUITY, Strategy.PARTITION_CONTIGUITY):
+            between = np.setdiff1d(np.arange(self.matched[0], end), self.matched)
+            if self.pattern.strategy is Strategy.PARTITION_CONTIGUITY and self.clause.agree_on:
+                codes = agreement_codes(self.events, self.clause.agree_on)[0]
+                between = between[codes[between] == codes[self.matched[0]]]
+            if len(between):
+                return f"{self._event(between[0])} stands in between"
+        for run in runs:
+            begun = [one for one in ours if one[0] != ours[-1][0]]
+            taken = [one for one in run if one[0] == ours[-1][0]]
+            if set(begun) <= run and taken:
+                return (
+                    f"the run takes {', '.join(f'{name} = {event_name(seq)}' for name, seq in sorted(taken))} instead"
+                )
+        return f"a run from the first event takes other events before {ours[-1][0]} = {event_name(ours[-1][1])}"
+
+    def _event(self, row: int) -> str:
+        return f"{event_name(int(self.events.seqs[row]))} at {self._time(row)}"
+
+    def _time(self, row: int) -> str:
+        return local_time(int(self.events.timestamps[row]), self.timezone)
+
+
+_MOST_CHOICES = 10_000
+"""Choices of elements of lists among which the one that misses the most is looked for."""
+
+
+def _miss(conjunct: Conjunct, values: Sequence[tuple[Column, ...]], place: int) -> tuple[float | None, float | None]:
+    """By how much the nearest atom of a conjunct fails, itself and as a share of the larger side; None: no numbers."""
+    found = []
+    for atom, columns in zip(conjunct.atoms, values, strict=True):
+        sides = [_value(column, place) for column in columns]
+        numbers = [one for one in sides if isinstance(one, int | float) and not isinstance(one, bool)]
+        if isinstance(atom, Comparison | Between) and len(numbers) == len(sides):
+            gap = min(abs(numbers[0] - other) for other in numbers[1:])
+            found.append((float(gap), float(gap) / (max(map(abs, numbers)) or 1.0)))
+    return min(found, key=lambda one: one[1], default=(None, None))
+
+
+def _atom_seen(atom: Atom, columns: Sequence[Column], place: int) -> str:
+    sides = [_shown(_value(column, place)) for column in columns]
+    match atom:
+        case Comparison(comparator):
+            return f"{sides[0]} {comparator.value} {sides[1]}"
+        case Between(negated=negated):
+            return f"{sides[0]} {'NOT ' if negated else ''}BETWEEN {sides[1]} AND {sides[2]}"
+        case _:
+            some = ", ".join(map(format_value, atom.values[:_SHOWN]))
+            more = f" and {len(atom.values) - _SHOWN:,} more" if len(atom.values) > _SHOWN else ""
+            return f"{sides[0]} {'NOT ' if atom.negated else ''}IN ({some}{more})"
+
+
+def _value(column: Column, place: int) -> Any:
+    """The value of a column at a place; None where it is null."""
+    if column.offsets is not None or (column.valid is not None and not column.valid[place]):
+        return None
+    value = column.values[place].item()
+    return value if column.dictionary is None else column.dictionary[value]
+
+
+def _shown(value: Any) -> str:
+    if isinstance(value, list):
+        return f"[{'…, ' if len(value) > _SHOWN else ''}{', '.join(map(_shown, value[-_SHOWN:]))}]"
+    return "null" if value is None else f"{value:.10g}" if isinstance(value, float) else str(value)
+
+
+def event_name(seq: int) -> str:
+    """Return an event as `cep matches` names it: its position in its day, with the day.
+
+    Examples
+    --------
+    >>> event_name(735113 * SEQ_PER_DAY + 57), event_name(3)
+    ('2013-09-05/57', '3')
+    """
+    ordinal, position = divmod(seq, SEQ_PER_DAY)
+    return f"{date.fromordinal(ordinal)}/{position}" if 0 < ordinal <= date.max.toordinal() else str(seq)
+
+
+def local_time(instant: int | datetime, timezone: str) -> str:
+    """Return an instant, in microseconds or as a time, as the clocks of a zone show it."""
+    if not isinstance(instant, datetime):
+        try:
+            instant = datetime(1970, 1, 1, tzinfo=UTC) + timedelta(microseconds=instant)
+        except OverflowError:
+            return f"{instant} us"
+    there = instant.astimezone(ZoneInfo(timezone)).replace(tzinfo=None)
+    return there.isoformat(" ", "microseconds" if there.microsecond % 1000 else "milliseconds")

@@ -1,0 +1,740 @@
+"""`why_not`: what keeps a pattern from having more matches, found by detecting it with one rule less at a time.
+
+Each number is an answer of the detection itself, of a pattern that is changed in one place: without a condition, with
+a wider window, with another constant, or with its first variables alone. So it is exact under all strategies, however
+many matches there are. No automaton is asked for what it has dropped: the matches of a pattern without one condition
+that do not fulfil this condition are the ones that the condition alone keeps out.
+"""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from typing import Any, Literal
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from cep_pipeline.detection.decimal_text import from_text
+from cep_pipeline.detection.detect import detect, detect_batches
+from cep_pipeline.detection.limits import LimitReached, at_most_seconds
+from cep_pipeline.detection.match_checks import (
+    Check,
+    Explanation,
+    conjunct_text_of,
+    event_name,
+    negation_text,
+    part_of,
+    whole_condition,
+    why,
+)
+from cep_pipeline.detection.output_policy import has_output_policy, policy_text
+from cep_pipeline.errors import InputError, NoRoom, TooManyMatches
+from cep_pipeline.events.columns import SEQ, SEQ_PER_DAY, TIMESTAMP
+from cep_pipeline.expressions.lists import Uses
+from cep_pipeline.foreign_text import html_table
+from cep_pipeline.language.formatter import format_structure, format_value, format_window
+from cep_pipeline.patterns.conditions import AllOf, Between, Comparison, Condition, Conjunct, Membership
+from cep_pipeline.patterns.expressions import Element, Reference, ValueType
+from cep_pipeline.patterns.expressions import Literal as Constant
+from cep_pipeline.patterns.normal_form import split_condition
+from cep_pipeline.patterns.pattern import Consume, Output, Pattern, ReturnItem, Strategy, Window
+from cep_pipeline.patterns.structure import EventOperand, Operator, Structure
+from cep_pipeline.slices.events_input import as_table, columns_needed, events_for
+
+TIME_S = 60.0
+"""Seconds that all detections together may take."""
+MOST_LISTED = 1_000_000
+"""Matches that are listed where a number needs the matches themselves."""
+LOOKED_AT = 20_000
+"""Matches without a condition from which constants of a curve and near misses are taken: the first ones."""
+WIDER = 10
+"""The window is widened so many times to see what it keeps out: without any window all events could be combined."""
+WINDOWS = (0.5, 2, 5, WIDER)
+QUANTILES = (0.01, 0.1, 0.25, 0.5, 0.75, 0.9, 0.99)
+"""Points of a curve: the quantiles of the compared value among the matches without the condition."""
+Progress = Callable[[int, int], None]
+
+
+@dataclass(frozen=True)
+class Count:
+    """A number of matches; where it is not exact, there are at least so many."""
+
+    matches: int
+    exact: bool = True
+
+    def __str__(self) -> str:
+        return f"{self.matches:,}" if self.exact else f"at least {self.matches:,}" if self.matches else "not counted"
+
+
+@dataclass(frozen=True)
+class Reached:
+    """The number of partial matches of the first variables of a pattern: how far it comes.
+
+    `part` is the part of an OR, from 0, `structure` what is bound, and `added` what came last.
+    """
+
+    part: int
+    structure: str
+    added: str
+    count: Count
+
+
+@dataclass(frozen=True)
+class LeftOut:
+    """A rule of a pattern, and the number of its matches without this rule; `changed` is the pattern without it."""
+
+    rule: str
+    text: str
+    without: Count
+    changed: Pattern = field(repr=False)
+
+
+@dataclass(frozen=True)
+class Curve:
+    """The numbers of matches that a pattern would have with other constants, or other windows.
+
+    Attributes
+    ----------
+    text
+        The condition, or the window.
+    current
+        The constant as it is.
+    points
+        (the constant as text, the number of matches), in ascending order of the constants.
+    """
+
+    text: str
+    current: str
+    points: tuple[tuple[str, Count], ...]
+
+
+@dataclass(frozen=True)
+class WhyNot:
+    """What keeps a pattern from having more matches.
+
+    Attributes
+    ----------
+    pattern
+        Its name.
+    events, days
+        The events that were looked at, and on how many days they are.
+    meant
+        What the user expected, in words.
+    matches
+        The matches that there are, before OUTPUT and CONSUME.
+    kept
+        Those that OUTPUT and CONSUME keep; None: the pattern has neither, or it could not be listed.
+    reached, left_out, curves
+        How far it comes; what each rule alone keeps out, the one that keeps out the most first; other constants.
+    near
+        Events that break exactly one rule, those that miss it by the least first.
+    explanation
+        Of events for all variables: each rule asked of them.
+    notes
+        What was not looked at, and why.
+    """
+
+    pattern: str
+    events: int
+    days: int
+    meant: str
+    matches: Count
+    kept: int | None = None
+    reached: tuple[Reached, ...] = ()
+    left_out: tuple[LeftOut, ...] = ()
+    curves: tuple[Curve, ...] = ()
+    near: tuple[Explanation, ...] = ()
+    explanation: Explanation | None = None
+    notes: tuple[str, ...] = ()
+
+    def per_day(self, count: Count) -> str:
+        """Return a number of matches as the mean of a day."""
+        return str(count) if self.days == 1 else str(Count(round(count.matches / self.days), count.exact))
+
+    def tables(self) -> Iterator[tuple[str, tuple[str, ...], list[tuple[str, ...]]]]:
+        """Yield all that was counted as tables of texts: title, columns and rows."""
+        if self.reached:
+            rows = [(one.structure, one.added, str(one.count)) for one in self.reached]
+            yield f"{self.pattern}: how far it comes", ("bound", "with", "partial matches"), rows
+        if self.left_out:
+            now = self.matches.matches
+            listed = [
+                (
+                    one.text,
+                    str(one.without),
+                    f"{one.without.matches - now:,}" if one.without.exact else str(one.without),
+                )
+                for one in self.left_out
+            ]
+            title = f"{self.pattern}: what each rule alone keeps out, of {self.matches} matches"
+            yield title, ("rule", "matches without it", "kept out"), listed
+        for curve in self.curves:
+            points = [(value, str(count), self.per_day(count)) for value, count in curve.points]
+            yield f"{curve.text}: other values in place of {curve.current}", ("value", "matches", "a day"), points
+        if self.near:
+            near = [
+                (
+                    ", ".join(f"{name} {event_name(seq)}" for name, seq in one.bindings),
+                    one.failed[0].text,
+                    one.failed[0].seen,
+                    "" if one.failed[0].short_by is None else f"{one.failed[0].short_by:.6g}",
+                )
+                for one in self.near
+            ]
+            yield f"{self.pattern}: nearest misses", ("events", "only breaks", "seen", "short by"), near
+
+    def summary(self) -> str:
+        """Say in a sentence or two what was found."""
+        if self.explanation is not None:
+            return self.explanation.summary()
+        found = f"{self.pattern}: {self.matches} matches {self.meant}"
+        if self.kept is not None:
+            found += f", of which {self.kept:,} are kept by OUTPUT and CONSUME"
+        first = next(iter(self.left_out), None)
+        if first is None or (first.without.exact and first.without.matches <= self.matches.matches):
+            lost = next((one for one in self.reached if not one.count.matches and one.count.exact), None)
+            return f"{found}; nothing comes further than to {lost.added}" if lost else found
+        return f"{found}; without {first.text} there would be {first.without}"
+
+    def __str__(self) -> str:
+        parts = [str(self.explanation) if self.explanation else self.summary()]
+        for title, columns, rows in self.tables():
+            parts += ["", title, *("  ".join(row) for row in (columns, *rows))]
+        return "\n".join([*parts, *self.notes])
+
+    def _repr_html_(self) -> str:
+        parts = [self.explanation._repr_html_() if self.explanation else html_table((self.summary(),), ())]
+        return "\n".join([*parts, *(html_table(columns, rows, title) for title, columns, rows in self.tables())])
+
+    def to_json(self) -> dict[str, Any]:
+        """Return all of it as values of JSON."""
+        return {
+            "pattern": self.pattern,
+            "events": self.events,
+            "days": self.days,
+            "meant": self.meant,
+            "matches": vars(self.matches),
+            "kept": self.kept,
+            "reached": [{**vars(one), "count": vars(one.count)} for one in self.reached],
+            "left_out": [{"rule": one.rule, "text": one.text, "without": vars(one.without)} for one in self.left_out],
+            "curves": [
+                {
+                    "text": one.text,
+                    "current": one.current,
+                    "points": [{"value": value, **vars(count)} for value, count in one.points],
+                }
+                for one in self.curves
+            ],
+            "near": [one.to_json() for one in self.near],
+            "explanation": None if self.explanation is None else self.explanation.to_json(),
+            "notes": list(self.notes),
+        }
+
+
+def why_not(
+    pattern: Pattern,
+    events: Any,
+    bindings: Mapping[str, int | Sequence[int]] | None = None,
+    *,
+    at: int | None = None,
+    near: int = 3,
+    timezone: str = "UTC",
+    seconds: float = TIME_S,
+    progress: Progress | None = None,
+) -> WhyNot:
+    """Say why a pattern has no match where one was expected, or not more of them.
+
+    Parameters
+    ----------
+    pattern
+        The pattern.
+    events
+        Events as `detect` takes them: those of the range, and all others that a window may reach.
+    bindings
+        The expected events, by their seqs: of all variables, then each rule is asked of them; or of some, then matches
+        with these events are looked for. None: any.
+    at
+        An instant in microseconds: matches are looked for whose events are within a window of time around it.
+    near
+        Most near misses.
+    timezone
+        The zone in which times are written.
+    seconds
+        The time that all detections together may take; what is left then is noted.
+    progress
+        Told how many detections are done, and of how many.
+
+    Raises
+    ------
+    InputError
+        An event is not there, or a variable is none of the pattern.
+
+    Notes
+    -----
+    With events of some variables the strategy is left out of the counts: which events a run takes depends on all of
+    them. It is then asked of each near miss.
+
+    Examples
+    --------
+    >>> import cep_pipeline as cep
+    >>> schema = cep.StreamSchema.from_dict({"type_attribute": "kind", "attributes": {"kind": "string", "x": "int64"}})
+    >>> rows = [{"timestamp": 0, "kind": "A", "x": 3}, {"timestamp": 5, "kind": "B", "x": 1}]
+    >>> [rise] = cep.parse_patterns("NAME rise PATTERN SEQ(A a, B b) WHERE a.x < b.x WITHIN 1 second", schema)
+    >>> cep.why_not(rise, schema.table(rows)).summary()
+    'rise: 0 matches in 2 events; without a.x < b.x there would be 1'
+    """
+    needed = [name for name in columns_needed([pattern]) if name in (table := as_table(events)).column_names]
+    table = events_for([pattern], table.select(needed))
+    given = dict(bindings or {})
+    known = {variable.name for clause in pattern.clauses for variable in clause.positive}
+    if unknown := [name for name in given if name not in known]:
+        raise InputError(f"{pattern.name} binds no {unknown[0]!r}; it binds {', '.join(o for o in _names(pattern))}")
+    explanation = None
+    if given and any({v.name for v in clause.positive} == set(given) for clause in pattern.clauses):
+        explanation = _with_policy(pattern, table, why(pattern, table, given, timezone=timezone), seconds)
+        days = _days(table)
+        return WhyNot(
+            pattern.name,
+            table.num_rows,
+            days,
+            "of these events",
+            Count(int(explanation.is_match)),
+            explanation=explanation,
+        )
+    return _Question(pattern, table, given, at, near, timezone, progress).answer(seconds)
+
+
+def _names(pattern: Pattern) -> list[str]:
+    return [operand.variable for operand in pattern.operands if not operand.negated]
+
+
+def _days(table: pa.Table) -> int:
+    """The number of days of the stream on which events are, which their seqs tell."""
+    return max(1, len(pc.unique(pc.divide(table[SEQ], SEQ_PER_DAY))))
+
+
+def _with_policy(pattern: Pattern, events: pa.Table, found: Explanation, seconds: float) -> Explanation:
+    """Ask OUTPUT and CONSUME too of events that are a match."""
+    if not found.is_match or not has_output_policy(pattern):
+        return found
+    try:
+        with at_most_seconds(seconds):
+            kept = detect([pattern], events, limit=MOST_LISTED)[pattern.name]
+    except (TooManyMatches, LimitReached, NoRoom, MemoryError):
+        return found
+    holds = found.match_id in kept["match_id"].to_pylist()
+    seen = "it is kept" if holds else "another match is kept"
+    if not holds:
+        own = found.events[TIMESTAMP].cast(pa.int64())
+        first, last = pc.min(own).as_py(), pc.max(own).as_py()
+        beside = kept.filter(
+            pc.and_(
+                pc.less_equal(kept["start_ts"].cast(pa.int64()), last),
+                pc.greater_equal(kept["end_ts"].cast(pa.int64()), first),
+            )
+        )
+        if beside.num_rows:
+            bound = beside["bindings"][0].as_py()
+            seen = "kept is: " + ", ".join(f"{one['variable']} {event_name(one['seq'])}" for one in bound)
+    return replace(found, checks=(*found.checks, Check("output", policy_text(pattern), holds, seen)))
+
+
+def _pins(
+    pattern: Pattern, table: pa.Table, given: Mapping[str, int | Sequence[int]], at: int | None
+) -> tuple[dict[str, Condition], str, tuple[int, int] | None]:
+    """What is asked of variables beside the pattern, this in words, and the instants between which it is."""
+    kleene = {operand.variable for operand in pattern.operands if operand.kleene}
+    names = _names(pattern)
+    stamps = table[TIMESTAMP].cast(pa.int64())
+    if given:
+        pins: dict[str, Condition] = {}
+        seqs = {name: (one,) if isinstance(one, int | np.integer) else tuple(one) for name, one in given.items()}
+        wanted = pa.array([seq for some in seqs.values() for seq in some], pa.int64())
+        rows = pc.index_in(wanted, value_set=table[SEQ].combine_chunks())
+        if rows.null_count:
+            missing = wanted.filter(pc.is_null(rows))[0].as_py()
+            raise InputError(f"there is no event {event_name(missing)} among these {table.num_rows:,} events")
+        for name, some in seqs.items():
+            element = Element.EACH if name in kleene else Element.ONLY
+            pins[name] = Membership(Reference(name, SEQ, element, ValueType.INT64), tuple(map(int, some)))
+        own = stamps.take(rows)
+        meant = "with " + ", ".join(f"{name} = {'+'.join(map(event_name, some))}" for name, some in seqs.items())
+        return pins, meant, (pc.min(own).as_py(), pc.max(own).as_py())
+    if at is None:
+        return {}, f"in {table.num_rows:,} events", None
+    if pattern.window.time_us is not None:
+        first, last = at - pattern.window.time_us, at + pattern.window.time_us
+    else:
+        assert pattern.window.events is not None
+        clock = stamps.to_numpy()
+        row = int(np.searchsorted(clock, at))
+        near = clock[max(0, row - pattern.window.events) : row + pattern.window.events]
+        first, last = (int(near[0]), int(near[-1])) if len(near) else (at, at)
+    low, high = (Constant(value, ValueType.INT64) for value in (first, last))
+    pins = {
+        name: Between(
+            Reference(name, TIMESTAMP, Element.EACH if name in kleene else Element.ONLY, ValueType.INT64), low, high
+        )
+        for name in names
+    }
+    return pins, f"within {pattern.window} of that time", (first, last)
+
+
+class _Question:
+    """What `why_not` asks of events: a pattern, and what is asked of its variables beside it."""
+
+    def __init__(
+        self,
+        pattern: Pattern,
+        table: pa.Table,
+        given: Mapping[str, int | Sequence[int]],
+        at: int | None,
+        near: int,
+        timezone: str,
+        progress: Progress | None,
+    ) -> None:
+        self.original = pattern
+        self.pins, self.meant, between = _pins(pattern, table, given, at)
+        self.pattern = replace(pattern, output=Output.ALL, consume=Consume.NONE, returns=())
+        if given:  # a run takes events by what is asked of them, and would take others
+            self.pattern = replace(self.pattern, strategy=Strategy.SKIP_TILL_ANY_MATCH)
+        self.whole, self.table = table, table
+        self.near, self.timezone = near, timezone
+        if between is not None and pattern.window.time_us is not None:
+            wide = pattern.window.time_us * (WIDER + 1)
+            self.table = _between(table, between[0] - wide, between[1] + wide)
+        self.known: dict[Pattern, Count] = {}
+        self.notes: list[str] = []
+        self.done = 0
+        self.progress = progress
+
+    def answer(self, seconds: float) -> WhyNot:
+        """Detect all that is to be told, the most telling first."""
+        self.seconds, self.end = seconds, time.monotonic() + seconds
+        matches = self.count(self.pattern)
+        changed = list(self.changed())
+        counts = [LeftOut(rule, text, self.count(one), one) for rule, text, one in changed]
+        left_out = sorted(counts, key=lambda one: (one.without.exact, -one.without.matches))
+        reached = tuple(self.reached())
+        near = tuple(self.nearest(left_out)) if self.near else ()
+        curves = tuple(self.curves(left_out))
+        if time.monotonic() > self.end:
+            self.notes.append(f"stopped after {seconds:g} s: what is left was not counted; --seconds N allows more")
+        return WhyNot(
+            pattern=self.original.name,
+            events=self.whole.num_rows,
+            days=_days(self.whole),
+            meant=self.meant,
+            matches=matches,
+            kept=self.kept(),
+            reached=reached,
+            left_out=tuple(left_out),
+            curves=curves,
+            near=near,
+            notes=tuple(self.notes),
+        )
+
+    def pinned(self, pattern: Pattern) -> Pattern:
+        """The pattern with what is asked of its variables."""
+        names = {operand.variable for operand in pattern.operands}
+        asked = [condition for name, condition in self.pins.items() if name in names]
+        if not asked:
+            return pattern
+        return replace(pattern, condition=AllOf((*asked, *([pattern.condition] if pattern.condition else []))))
+
+    def count(self, pattern: Pattern) -> Count:
+        """Count the matches of a changed pattern, within the limits."""
+        if pattern not in self.known:
+            self.known[pattern] = self._count(pattern)
+            self.done += 1
+            if self.progress is not None:
+                self.progress(self.done, max(self.done, _EXPECTED))
+        return self.known[pattern]
+
+    def _count(self, pattern: Pattern) -> Count:
+        try:
+            with self._in_time():
+                found = detect([self.pinned(pattern)], self.table, output="count", limit=MOST_LISTED)
+            return Count(from_text(found[pattern.name]["count"][0].as_py()))
+        except TooManyMatches as error:
+            return Count(error.limit, False) if error.count is None else Count(error.count)
+        except (LimitReached, NoRoom, MemoryError):
+            return Count(0, False)
+
+    def _in_time(self) -> Any:
+        left = self.end - time.monotonic()
+        if left <= 0:
+            raise LimitReached(self.pattern.name, "time_limit")
+        return at_most_seconds(min(left, self.seconds / 4))
+
+    def kept(self) -> int | None:
+        """Count what OUTPUT and CONSUME keep; None where they are not asked for."""
+        if not has_output_policy(self.original) or self.pins:
+            return None
+        try:
+            with self._in_time():
+                return int(detect([self.original], self.table, limit=MOST_LISTED)[self.original.name].num_rows)
+        except (TooManyMatches, LimitReached, NoRoom, MemoryError):
+            return None
+
+    def changed(self) -> Iterator[tuple[str, str, Pattern]]:
+        """Yield each rule with the pattern without it; conditions on negated variables belong to the negation."""
+        pattern = self.pattern
+        conjuncts, equivalences = split_condition(pattern.condition)
+        negated = {variable.name: variable for clause in pattern.clauses for variable in clause.negated}
+        for one in conjuncts:
+            applies = any(one.variables <= clause.by_name.keys() for clause in pattern.clauses)
+            if applies and not one.variables & negated.keys():
+                rest = whole_condition([other for other in conjuncts if other is not one], equivalences)
+                yield "condition", conjunct_text_of(one), replace(pattern, condition=rest)
+        for attribute in equivalences:
+            rest = whole_condition(conjuncts, [other for other in equivalences if other != attribute])
+            yield "agreement", f"[{attribute}]", replace(pattern, condition=rest)
+        if pattern.partition_by:
+            yield "agreement", f"PARTITION BY {', '.join(pattern.partition_by)}", replace(pattern, partition_by=())
+        names = [operand.variable for operand in pattern.operands]
+        for name, variable in negated.items():
+            yield "negation", negation_text(pattern, variable), part_of(pattern, [one for one in names if one != name])
+        wider = _wider(pattern.window, WIDER)
+        yield (
+            "window",
+            f"WITHIN {format_window(pattern.window)} ({WIDER} times as long)",
+            replace(pattern, window=wider),
+        )
+        runs = pattern.strategy is not Strategy.SKIP_TILL_ANY_MATCH
+        if not negated and not (runs and any(operand.kleene for operand in pattern.operands)):
+            unordered = replace(pattern, structure=_unordered(pattern.structure))
+            if unordered != pattern:
+                yield "order", "the order of SEQ", unordered
+        if runs:
+            yield "strategy", pattern.strategy.value, replace(pattern, strategy=Strategy.SKIP_TILL_ANY_MATCH)
+
+    def reached(self) -> Iterator[Reached]:
+        """Yield the partial matches of the first variables, one more at a time, and the negations at the end."""
+        clauses = self.pattern.clauses
+        for clause in clauses[:_MOST_PARTS]:
+            names = [variable.name for variable in clause.positive]
+            negated = [variable.name for variable in clause.negated]
+            steps = [names[: place + 1] for place in range(len(names))] + ([[*names, *negated]] if negated else [])
+            before: set[str] = set()
+            for bound in steps:
+                part = part_of(self.pattern, bound)
+                added = ", ".join(
+                    f"{'no ' if name in negated else ''}{clause.by_name[name].event_type} {name}"
+                    for name in bound
+                    if name not in before
+                )
+                new = [one for one in clause.conjuncts if one.variables <= set(bound) and not one.variables <= before]
+                text = " AND ".join(map(conjunct_text_of, new))
+                before = set(bound)
+                count = self.count(part)
+                yield Reached(
+                    clause.index, format_structure(part.structure), f"{added}{': ' * bool(text)}{text}", count
+                )
+        if len(clauses) > _MOST_PARTS:
+            self.notes.append(f"how far it comes is counted of the first {_MOST_PARTS} of {len(clauses):,} parts of OR")
+
+    def curves(self, left_out: Sequence[LeftOut]) -> Iterator[Curve]:
+        """Yield the numbers of matches with other constants, and with other windows."""
+        conjuncts, equivalences = split_condition(self.pattern.condition)
+        texts = {conjunct_text_of(one): one for one in conjuncts}
+        for one in left_out:
+            conjunct = texts.get(one.text) if one.rule == "condition" else None
+            constant = None if conjunct is None else _constant_of(conjunct)
+            if conjunct is None or constant is None:
+                continue
+            values = self._values(one.changed, ReturnItem(constant.other, "value"))
+            points = []
+            for value in _quantiles(values, constant.literal.value):
+                rest = [constant.with_value(value) if other is conjunct else other for other in conjuncts]
+                points.append((value, self.count(replace(self.pattern, condition=whole_condition(rest, equivalences)))))
+            shown = tuple((format_value(value), count) for value, count in points)
+            yield Curve(one.text, format_value(constant.literal.value), shown)
+        now = self.pattern.window
+        windows = [now, *(_wider(now, factor) for factor in WINDOWS)]
+        sized = sorted(set(windows), key=lambda one: one.time_us or one.events or 0)
+        counts = [(format_window(one), self.count(replace(self.pattern, window=one))) for one in sized]
+        yield Curve("WITHIN", format_window(now), tuple(counts))
+
+    def _values(self, pattern: Pattern, item: ReturnItem) -> np.ndarray:
+        """The finite values of an expression in the first matches of a pattern."""
+        rows = self._first(replace(pattern, returns=(item,)))
+        found = rows[item.name].drop_null().to_numpy() if rows is not None else np.empty(0)
+        return found[np.isfinite(found)] if found.dtype.kind == "f" else found
+
+    def _first(self, pattern: Pattern) -> pa.Table | None:
+        """The first matches of a changed pattern; None where there is no time for them."""
+        batches: list[pa.RecordBatch] = []
+        rows = 0
+        try:
+            with self._in_time():
+                for _, batch in detect_batches([self.pinned(pattern)], self.table):
+                    batches.append(batch)
+                    rows += batch.num_rows
+                    if rows >= LOOKED_AT:
+                        self._note_looked_at()
+                        break
+        except (LimitReached, NoRoom, MemoryError, TooManyMatches):
+            pass
+        return pa.Table.from_batches(batches).slice(0, LOOKED_AT) if batches else None
+
+    def _note_looked_at(self) -> None:
+        note = f"near misses and the points of curves are taken from the first {LOOKED_AT:,} matches without a rule"
+        if note not in self.notes:
+            self.notes.append(note)
+
+    def nearest(self, left_out: Sequence[LeftOut]) -> list[Explanation]:
+        """Return events that break exactly one rule, those that miss it by the least first."""
+        found: dict[tuple[tuple[str, int], ...], Explanation] = {}
+        for one in left_out:
+            if one.without.exact and one.without.matches <= self.count(self.pattern).matches:
+                continue
+            for bindings in self._candidates(one)[: self.near * _SPARE]:
+                explained = self._explain(one, bindings)
+                if explained is not None:
+                    found.setdefault(explained.bindings, explained)
+        nearest = sorted(found.values(), key=lambda one: math.inf if (s := one.failed[0].share) is None else s)
+        return nearest[: self.near]
+
+    def _candidates(self, left_out: LeftOut) -> list[list[dict[str, Any]]]:
+        """Bindings of matches without a rule that are none with it, those that are near it first."""
+        conjuncts, _ = split_condition(self.pattern.condition)
+        conjunct = next((one for one in conjuncts if conjunct_text_of(one) == left_out.text), None)
+        sides = None if conjunct is None or left_out.rule != "condition" else _sides(conjunct)
+        items = () if sides is None else tuple(map(ReturnItem, sides, ("left", "right")))
+        rows = self._first(replace(left_out.changed, returns=items))
+        if rows is None:
+            return []
+        bindings: list[list[dict[str, Any]]] = rows["bindings"].to_pylist()
+        own = self._own
+        out = [place for place, one in enumerate(bindings) if _key(one) not in own]
+        if sides is not None:
+            left, right = (pc.cast(rows[name], pa.float64(), safe=False).to_numpy() for name in ("left", "right"))
+            with np.errstate(all="ignore"):
+                miss = np.abs(left - right) / np.maximum(np.maximum(np.abs(left), np.abs(right)), 1e-300)
+            out.sort(key=lambda place: math.inf if math.isnan(miss[place]) else miss[place])
+        elif left_out.rule == "window":
+            spans = pc.subtract(rows["end_ts"].cast(pa.int64()), rows["start_ts"].cast(pa.int64())).to_pylist()
+            out.sort(key=lambda place: spans[place])
+        return [bindings[place] for place in out]
+
+    @cached_property
+    def _own(self) -> set[tuple[tuple[str, int], ...]]:
+        """The first matches of the pattern itself."""
+        rows = self._first(self.pattern)
+        return set() if rows is None else {_key(one) for one in rows["bindings"].to_pylist()}
+
+    def _explain(self, left_out: LeftOut, bindings: Sequence[Mapping[str, Any]]) -> Explanation | None:
+        """Explain near events; None if they break more than the rule, or are a match."""
+        given: dict[str, list[int]] = {}
+        for one in bindings:
+            given.setdefault(one["variable"], []).append(one["seq"])
+        around = self._around([seq for seqs in given.values() for seq in seqs])
+        explained = why(self.original, around, given, timezone=self.timezone)
+        if len(explained.failed) != 1:
+            return None
+        strategy = self.original.strategy
+        if left_out.changed.strategy is not strategy and explained.failed[0].rule != "strategy":
+            without = replace(left_out.changed, strategy=strategy)
+            return explained if why(without, around, given).is_match else None
+        return explained
+
+    def _around(self, seqs: Sequence[int]) -> pa.Table:
+        """The events that windows can reach from some events."""
+        wide = self.pattern.window.time_us
+        if wide is None:
+            return self.table
+        rows = pc.index_in(pa.array(seqs, pa.int64()), value_set=self.table[SEQ].combine_chunks())
+        own = self.table[TIMESTAMP].cast(pa.int64()).take(rows)
+        return _between(self.table, pc.min(own).as_py() - wide, pc.max(own).as_py() + wide)
+
+
+_EXPECTED = 30
+_MOST_PARTS = 4
+_SPARE = 3
+"""So many times the near misses that are wanted are explained, as some turn out to break more than one rule."""
+
+
+def _key(bindings: Sequence[Mapping[str, Any]]) -> tuple[tuple[str, int], ...]:
+    return tuple((one["variable"], one["seq"]) for one in bindings)
+
+
+def _between(table: pa.Table, first: int, last: int) -> pa.Table:
+    """The events from one instant to another, both included."""
+    clock = table[TIMESTAMP].cast(pa.int64()).to_numpy()
+    start, end = np.searchsorted(clock, max(first, -(2**63))), np.searchsorted(clock, min(last, 2**63 - 1), "right")
+    return table.slice(int(start), int(end - start))
+
+
+def _wider(window: Window, factor: float) -> Window:
+    if window.time_us is not None:
+        return Window(time_us=min(max(1, int(window.time_us * factor)), 1 << 62))
+    assert window.events is not None
+    return Window(events=min(max(1, int(window.events * factor)), 1 << 62))
+
+
+def _unordered(structure: Structure) -> Structure:
+    """The structure with AND in place of SEQ."""
+    if isinstance(structure, EventOperand):
+        return structure
+    operator = (
+        Operator.AND if structure.operator is Operator.SEQ and len(structure.operands) > 1 else structure.operator
+    )
+    return replace(structure, operator=operator, operands=tuple(map(_unordered, structure.operands)))
+
+
+@dataclass(frozen=True)
+class _Constant:
+    """A comparison with a constant: the constant, the expression on the other side, and on which side it is."""
+
+    comparison: Comparison
+    literal: Constant
+    other: Any
+    right: bool
+
+    def with_value(self, value: int | float) -> Conjunct:
+        """The comparison with another constant."""
+        kind = ValueType.INT64 if isinstance(value, int) else ValueType.FLOAT64
+        constant = Constant(value, kind)
+        side: dict[Literal["left", "right"], Constant] = {"right" if self.right else "left": constant}
+        return Conjunct((replace(self.comparison, **side),))
+
+
+def _constant_of(conjunct: Conjunct) -> _Constant | None:
+    """The comparison with a number that a conjunct is; None: it is none, or compares each element of a list."""
+    sides = _sides(conjunct)
+    if sides is None:
+        return None
+    comparison = conjunct.atoms[0]
+    assert isinstance(comparison, Comparison)
+    match sides:
+        case (other, Constant() as literal) if not isinstance(other, Constant):
+            return _Constant(comparison, literal, other, True)
+        case (Constant() as literal, other) if not isinstance(other, Constant):
+            return _Constant(comparison, literal, other, False)
+    return None
+
+
+def _sides(conjunct: Conjunct) -> tuple[Any, Any] | None:
+    """The two sides of a comparison of numbers that RETURN can take, so that their values can be asked for."""
+    uses = Uses.of(conjunct)
+    if len(conjunct.atoms) > 1 or uses.elements or uses.indexes or not conjunct.variables:
+        return None
+    match conjunct.atoms[0]:
+        case Comparison(_, left, right) if left.type.is_number and right.type.is_number:
+            return left, right
+    return None
+
+
+def _quantiles(values: np.ndarray, current: Any) -> list[int | float]:
+    """Constants for a curve: quantiles of the values, rounded for people, and the constant as it is; ascending."""
+    points = {current}
+    if len(values):
+        for value in np.quantile(values, QUANTILES, method="nearest").tolist():
+            points.add(float(f"{value:.6g}") if isinstance(value, float) else value)
+    return sorted(points)
