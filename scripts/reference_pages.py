@@ -39,7 +39,7 @@ MADE = "This page is made by `python scripts/reference_pages.py`; its words come
 
 COMMAND_GROUPS = {
     "First steps": ("init", "stream", "preview", "check"),
-    "Run and look": ("run", "matches", "status"),
+    "Run and look": ("run", "matches", "why", "why-not", "status"),
     "The warehouse and the workers": (
         "maintain",
         "verify",
@@ -63,6 +63,7 @@ NAME_GROUPS = {
     "Streams and patterns": ("StreamSchema", "read", "parse_patterns", "format_pattern", "Pattern"),
     "What is published": ("open", "PublishedWarehouse", "PublishedStream"),
     "Detection": ("detect", "Matches", "detect_batches", "expand", "Metrics", "NodeCounts", "MECHANISMS"),
+    "Why, and why not": ("why", "Explanation", "Check", "why_not", "WhyNot"),
     "Statistics and plans": (
         "estimate_statistics",
         "StatisticsSnapshot",

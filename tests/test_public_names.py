@@ -18,10 +18,12 @@ EXPECTED = [
     "BusyError",
     "COSTS",
     "CepError",
+    "Check",
     "ClausePlan",
     "DECISION_FUNCTIONS",
     "DataError",
     "DataWarning",
+    "Explanation",
     "InputError",
     "MECHANISMS",
     "Matches",
@@ -41,6 +43,7 @@ EXPECTED = [
     "StreamSchema",
     "TooManyMatches",
     "UnsupportedPattern",
+    "WhyNot",
     "__version__",
     "decision_function",
     "detect",
@@ -54,6 +57,8 @@ EXPECTED = [
     "plan",
     "read",
     "scan_distance",
+    "why",
+    "why_not",
 ]
 """The public names: removing one breaks the programs of users."""
 

@@ -33,6 +33,8 @@ COMMANDS = {
     "invariants": "cep_pipeline.cli.adaptation:invariants",
     "replan": "cep_pipeline.cli.adaptation:replan",
     "matches": "cep_pipeline.cli.matches:matches",
+    "why": "cep_pipeline.cli.why:why",
+    "why-not": "cep_pipeline.cli.why:why_not",
     "status": "cep_pipeline.cli.status:status",
     "maintain": "cep_pipeline.cli.tables:maintain",
     "verify": "cep_pipeline.cli.tables:verify",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, date, datetime, timedelta
@@ -31,6 +32,7 @@ from cep_pipeline.slices.prepared import PreparedEvents
 
 Rule = Literal["type", "distinct", "order", "window", "agreement", "condition", "negation", "strategy", "output"]
 """The rules that events can break: docs/language.md, sections 3 to 5."""
+CHECK_COLUMNS = ("holds", "rule", "seen", "short by")
 _SHOWN = 3
 
 
@@ -99,8 +101,13 @@ class Explanation:
         """The rules that the events break."""
         return tuple(check for check in self.checks if not check.holds)
 
+    @property
+    def event_columns(self) -> tuple[str, ...]:
+        """The columns of `event_rows`."""
+        return ("variable", f"time ({self.timezone})", "event", *self.events.column_names[3:])
+
     def event_rows(self) -> list[list[str]]:
-        """Return the events as texts: variable, local time, event, and the attributes."""
+        """Return the events as texts: variable, local time, event, and the attributes that the pattern reads."""
         names = self.events.column_names[3:]
         return [
             [
@@ -135,8 +142,8 @@ class Explanation:
         return "\n".join([self.summary(), *events, *checks])
 
     def _repr_html_(self) -> str:
-        events = html_table(("variable", "time", "event", *self.events.column_names[3:]), self.event_rows())
-        return html_table(("holds", "rule", "seen", "short by"), self.check_rows(), self.summary()) + events
+        checks = html_table(CHECK_COLUMNS, self.check_rows(), self.summary())
+        return checks + html_table(self.event_columns, self.event_rows())
 
     def to_json(self) -> dict[str, Any]:
         """Return all of it as values of JSON."""
@@ -145,6 +152,7 @@ class Explanation:
             "is_match": self.is_match,
             "match_id": self.match_id,
             "bindings": [{"variable": variable, "seq": seq} for variable, seq in self.bindings],
+            "events": [dict(zip(self.event_columns, row, strict=True)) for row in self.event_rows()],
             "checks": [vars(check) for check in self.checks],
         }
 
@@ -319,7 +327,10 @@ class _Rules:
                 if (one, other) in pairs and not between:
                     first, second = self.rows[one], self.rows[other]
                     holds = bool(self.order.holds(first[:, None], second[None, :]).all())
-                    seen = f"{self._event(first[-1])}, {self._event(second[0])}"
+                    last, begin = int(first[-1]), int(second[0])
+                    seen = f"{self._time(last)}, {self._time(begin)}"
+                    if self.events.timestamps[last] == self.events.timestamps[begin]:
+                        seen = f"{self._event(last)}, {self._event(begin)}"
                     yield Check("order", f"{one} before {other}", holds, seen)
 
     def _window(self) -> Check:
@@ -466,8 +477,9 @@ def _miss(conjunct: Conjunct, values: Sequence[tuple[Column, ...]], place: int) 
         sides = [_value(column, place) for column in columns]
         numbers = [one for one in sides if isinstance(one, int | float) and not isinstance(one, bool)]
         if isinstance(atom, Comparison | Between) and len(numbers) == len(sides):
-            gap = min(abs(numbers[0] - other) for other in numbers[1:])
-            found.append((float(gap), float(gap) / (max(map(abs, numbers)) or 1.0)))
+            gap, size = min(abs(numbers[0] - other) for other in numbers[1:]), max(map(abs, numbers))
+            if math.isfinite(gap) and math.isfinite(size):
+                found.append((float(gap), float(gap) / (float(size) or 1.0)))
     return min(found, key=lambda one: one[1], default=(None, None))
 
 

@@ -20,7 +20,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from cep_pipeline.detection.decimal_text import from_text
-from cep_pipeline.detection.detect import detect, detect_batches
+from cep_pipeline.detection.detect import detect, detect_batches, doubts_about
 from cep_pipeline.detection.limits import LimitReached, at_most_seconds
 from cep_pipeline.detection.match_checks import (
     Check,
@@ -38,8 +38,8 @@ from cep_pipeline.events.columns import SEQ, SEQ_PER_DAY, TIMESTAMP
 from cep_pipeline.expressions.lists import Uses
 from cep_pipeline.foreign_text import html_table
 from cep_pipeline.language.formatter import format_structure, format_value, format_window
-from cep_pipeline.patterns.conditions import AllOf, Between, Comparison, Condition, Conjunct, Membership
-from cep_pipeline.patterns.expressions import Element, Reference, ValueType
+from cep_pipeline.patterns.conditions import AllOf, Between, Comparator, Comparison, Condition, Conjunct, Membership
+from cep_pipeline.patterns.expressions import Arithmetic, Call, Element, Reference, ValueType
 from cep_pipeline.patterns.expressions import Literal as Constant
 from cep_pipeline.patterns.normal_form import split_condition
 from cep_pipeline.patterns.pattern import Consume, Output, Pattern, ReturnItem, Strategy, Window
@@ -171,11 +171,16 @@ class WhyNot:
                 )
                 for one in self.left_out
             ]
-            title = f"{self.pattern}: what each rule alone keeps out, of {self.matches} matches"
+            title = f"{self.pattern}: what each rule alone keeps out, with it {self.matches}"
             yield title, ("rule", "matches without it", "kept out"), listed
-        for curve in self.curves:
-            points = [(value, str(count), self.per_day(count)) for value, count in curve.points]
-            yield f"{curve.text}: other values in place of {curve.current}", ("value", "matches", "a day"), points
+        if self.curves:
+            columns = ("rule", "value", "matches", "a day")[: 3 if self.days == 1 else 4]
+            points = [
+                (curve.text, f"{value}{' (now)' * (value == curve.current)}", str(count), self.per_day(count))
+                for curve in self.curves
+                for value, count in curve.points
+            ]
+            yield f"{self.pattern}: matches with other values", columns, [row[: len(columns)] for row in points]
         if self.near:
             near = [
                 (
@@ -192,14 +197,18 @@ class WhyNot:
         """Say in a sentence or two what was found."""
         if self.explanation is not None:
             return self.explanation.summary()
-        found = f"{self.pattern}: {self.matches} matches {self.meant}"
+        found = f"{self.pattern}: {self.matches} {'match' if self.matches == Count(1) else 'matches'} {self.meant}"
         if self.kept is not None:
             found += f", of which {self.kept:,} are kept by OUTPUT and CONSUME"
-        first = next(iter(self.left_out), None)
-        if first is None or (first.without.exact and first.without.matches <= self.matches.matches):
-            lost = next((one for one in self.reached if not one.count.matches and one.count.exact), None)
-            return f"{found}; nothing comes further than to {lost.added}" if lost else found
-        return f"{found}; without {first.text} there would be {first.without}"
+        counted = [one for one in self.left_out if one.without.exact and one.without.matches > self.matches.matches]
+        counted.sort(key=lambda one: one.rule == "window")
+        if counted:
+            return (
+                f"{found}; {'with' if counted[0].rule == 'window' else 'without'} {counted[0].text} there would be "
+                + str(counted[0].without)
+            )
+        lost = next((one for one in self.reached if not one.count.matches and one.count.exact), None)
+        return f"{found}; nothing comes as far as to bind {lost.added}" if lost else found
 
     def __str__(self) -> str:
         parts = [str(self.explanation) if self.explanation else self.summary()]
@@ -417,9 +426,11 @@ class _Question:
         """Detect all that is to be told, the most telling first."""
         self.seconds, self.end = seconds, time.monotonic() + seconds
         matches = self.count(self.pattern)
+        types = set(pc.unique(self.whole[self.original.type_attribute].cast(pa.string())).to_pylist())
+        self.notes += doubts_about([self.original], types, None, self.whole)
         changed = list(self.changed())
         counts = [LeftOut(rule, text, self.count(one), one) for rule, text, one in changed]
-        left_out = sorted(counts, key=lambda one: (one.without.exact, -one.without.matches))
+        left_out = sorted(counts, key=lambda one: (not one.without.exact, -one.without.matches))
         reached = tuple(self.reached())
         near = tuple(self.nearest(left_out)) if self.near else ()
         curves = tuple(self.curves(left_out))
@@ -470,7 +481,7 @@ class _Question:
         left = self.end - time.monotonic()
         if left <= 0:
             raise LimitReached(self.pattern.name, "time_limit")
-        return at_most_seconds(min(left, self.seconds / 4))
+        return at_most_seconds(min(left, self.seconds * _SHARE))
 
     def kept(self) -> int | None:
         """Count what OUTPUT and CONSUME keep; None where they are not asked for."""
@@ -503,7 +514,7 @@ class _Question:
         wider = _wider(pattern.window, WIDER)
         yield (
             "window",
-            f"WITHIN {format_window(pattern.window)} ({WIDER} times as long)",
+            f"WITHIN {format_window(wider)} in place of {format_window(pattern.window)}",
             replace(pattern, window=wider),
         )
         runs = pattern.strategy is not Strategy.SKIP_TILL_ANY_MATCH
@@ -553,6 +564,8 @@ class _Question:
             for value in _quantiles(values, constant.literal.value):
                 rest = [constant.with_value(value) if other is conjunct else other for other in conjuncts]
                 points.append((value, self.count(replace(self.pattern, condition=whole_condition(rest, equivalences)))))
+            if len(points) == 1:
+                continue
             shown = tuple((format_value(value), count) for value, count in points)
             yield Curve(one.text, format_value(constant.literal.value), shown)
         now = self.pattern.window
@@ -577,14 +590,13 @@ class _Question:
                     batches.append(batch)
                     rows += batch.num_rows
                     if rows >= LOOKED_AT:
-                        self._note_looked_at()
                         break
         except (LimitReached, NoRoom, MemoryError, TooManyMatches):
             pass
         return pa.Table.from_batches(batches).slice(0, LOOKED_AT) if batches else None
 
     def _note_looked_at(self) -> None:
-        note = f"near misses and the points of curves are taken from the first {LOOKED_AT:,} matches without a rule"
+        note = f"of some rules only the first {LOOKED_AT:,} matches without the rule were looked at for near misses"
         if note not in self.notes:
             self.notes.append(note)
 
@@ -607,21 +619,51 @@ class _Question:
         conjunct = next((one for one in conjuncts if conjunct_text_of(one) == left_out.text), None)
         sides = None if conjunct is None or left_out.rule != "condition" else _sides(conjunct)
         items = () if sides is None else tuple(map(ReturnItem, sides, ("left", "right")))
-        rows = self._first(replace(left_out.changed, returns=items))
+        changed = replace(left_out.changed, returns=items)
+        rows = self._first(changed)
+        if rows is not None and rows.num_rows == LOOKED_AT:
+            closer = self._closer(left_out, changed, rows)
+            rows = rows if closer is None else self._first(closer)
+            if rows is None or rows.num_rows == LOOKED_AT:
+                self._note_looked_at()
         if rows is None:
             return []
         bindings: list[list[dict[str, Any]]] = rows["bindings"].to_pylist()
         own = self._own
         out = [place for place, one in enumerate(bindings) if _key(one) not in own]
         if sides is not None:
-            left, right = (pc.cast(rows[name], pa.float64(), safe=False).to_numpy() for name in ("left", "right"))
-            with np.errstate(all="ignore"):
-                miss = np.abs(left - right) / np.maximum(np.maximum(np.abs(left), np.abs(right)), 1e-300)
-            out.sort(key=lambda place: math.inf if math.isnan(miss[place]) else miss[place])
+            gaps, sizes = _gaps(rows)
+            shares = gaps / np.maximum(sizes, 1e-300)
+            out.sort(key=lambda place: math.inf if math.isnan(shares[place]) else shares[place])
         elif left_out.rule == "window":
-            spans = pc.subtract(rows["end_ts"].cast(pa.int64()), rows["start_ts"].cast(pa.int64())).to_pylist()
-            out.sort(key=lambda place: spans[place])
+            spans = _spans(rows)
+            out.sort(key=lambda place: int(spans[place]))
         return [bindings[place] for place in out]
+
+    def _closer(self, left_out: LeftOut, changed: Pattern, rows: pa.Table) -> Pattern | None:
+        """Ask only for matches without a rule that are near it, where there are more than can be looked at.
+
+        How near is told by the first of them. Under runs this is not possible: other conditions make other runs.
+        """
+        if self.pattern.strategy is not Strategy.SKIP_TILL_ANY_MATCH or not left_out.without.matches:
+            return None
+        known = self.count(self.pattern).matches
+        share = min(1.0, (LOOKED_AT / 2 + known) / left_out.without.matches)
+        if left_out.rule == "window" and changed.window.time_us is not None:
+            width = int(np.quantile(_spans(rows), share))
+            assert self.pattern.window.time_us is not None
+            return replace(changed, window=Window(time_us=max(width, self.pattern.window.time_us + 1)))
+        if not changed.returns:
+            return None
+        left, right = (item.expression for item in changed.returns)
+        gaps = _gaps(rows)[0]
+        gaps = gaps[np.isfinite(gaps)]
+        if not len(gaps):
+            return None
+        most = Constant(float(np.quantile(gaps, share)), ValueType.FLOAT64)
+        apart = Call("abs", (Arithmetic("-", left, right, ValueType.FLOAT64),), ValueType.FLOAT64)
+        near = Comparison(Comparator.LE, apart, most)
+        return replace(changed, condition=AllOf((near, *([changed.condition] if changed.condition else []))))
 
     @cached_property
     def _own(self) -> set[tuple[tuple[str, int], ...]]:
@@ -655,9 +697,24 @@ class _Question:
 
 
 _EXPECTED = 30
+_SHARE = 1 / 12
+"""One detection may take this share of the time that all have."""
 _MOST_PARTS = 4
 _SPARE = 3
 """So many times the near misses that are wanted are explained, as some turn out to break more than one rule."""
+
+
+def _gaps(rows: pa.Table) -> tuple[np.ndarray, np.ndarray]:
+    """How far the two sides of a comparison are apart, and the size of the larger one; NaN where one is null."""
+    left, right = (pc.cast(rows[name], pa.float64(), safe=False).to_numpy() for name in ("left", "right"))
+    with np.errstate(all="ignore"):
+        return np.abs(left - right), np.maximum(np.abs(left), np.abs(right))
+
+
+def _spans(rows: pa.Table) -> np.ndarray:
+    """The time from the first event of each match to its last one."""
+    spans: np.ndarray = rows["end_ts"].cast(pa.int64()).to_numpy() - rows["start_ts"].cast(pa.int64()).to_numpy()
+    return spans
 
 
 def _key(bindings: Sequence[Mapping[str, Any]]) -> tuple[tuple[str, int], ...]:

@@ -159,7 +159,7 @@ def events_of(tables: StreamReader, match: dict[str, Any]) -> pa.Table:
     """Read the events of a match, in order of time, with all of their attributes."""
     seqs = pa.array([one["seq"] for one in match["bindings"]], pa.int64())
     schema = pa.schema([field for field in tables.events_schema if field.name != DAY])
-    return _events_between(tables, schema, match["start_ts"], match["end_ts"], pc.field("seq").isin(seqs))
+    return events_between(tables, schema, match["start_ts"], match["end_ts"], pc.field("seq").isin(seqs))
 
 
 def events_around(
@@ -180,7 +180,7 @@ def events_around(
     schema = pa.schema([tables.events_schema.field(name) for name in names])
     room = max((match["end_ts"] - match["start_ts"]) / 2, timedelta(seconds=1))
     own = pc.field(series).isin(pc.unique(bound[series]))
-    found = _events_between(tables, schema, match["start_ts"] - room, match["end_ts"] + room, own)
+    found = events_between(tables, schema, match["start_ts"] - room, match["end_ts"] + room, own)
     if found.num_rows <= most:
         return found
     marked = np.flatnonzero(pc.is_in(found["seq"], bound["seq"].combine_chunks()).to_numpy())
@@ -188,10 +188,12 @@ def events_around(
     return found.take(np.union1d(marked, spread))
 
 
-def _events_between(
-    tables: StreamReader, schema: pa.Schema, first: datetime, last: datetime, chosen: pc.Expression
+def events_between(
+    tables: StreamReader, schema: pa.Schema, first: datetime, last: datetime, chosen: pc.Expression | None = None
 ) -> pa.Table:
-    chosen = (pc.field("timestamp") >= first) & (pc.field("timestamp") <= last) & chosen
+    """Read the events from one instant to another, both included, and of these the chosen ones."""
+    within = (pc.field("timestamp") >= first) & (pc.field("timestamp") <= last)
+    chosen = within if chosen is None else within & chosen
     # Days are those of the stream's clocks, which no time zone moves by more than one day.
     files = tables.events_files(first.date() - timedelta(days=1), last.date() + timedelta(days=1))
     begin, end = ((at - datetime(1970, 1, 1, tzinfo=UTC)) // timedelta(microseconds=1) for at in (first, last))

@@ -261,12 +261,21 @@ class StreamReader:
         return sorted([*made, *(file for file in published if file.day not in drafted)], key=lambda file: file.order)
 
     def read_events(
-        self, first: date | None = None, last: date | None = None, *, snapshot: EventsSnapshot | None = None
+        self,
+        first: date | None = None,
+        last: date | None = None,
+        *,
+        snapshot: EventsSnapshot | None = None,
+        columns: Collection[str] | None = None,
     ) -> pa.Table:
-        """Return the events of these days sorted by (timestamp, seq), with the columns of the stream schema."""
-        columns = pa.schema([field for field in self.events_schema if field.name != DAY])
-        parts = [read_data_file(file.path, columns) for file in self.events_files(first, last, snapshot=snapshot)]
-        events = pa.concat_tables([columns.empty_table(), *parts])
+        """Return the events of these days sorted by (timestamp, seq), with the columns of the stream schema, or some.
+
+        `timestamp` and `seq` are among the columns in any case.
+        """
+        wanted = self.events_schema.names if columns is None else (TIMESTAMP, SEQ, *columns)
+        of_files = pa.schema([field for field in self.events_schema if field.name in wanted and field.name != DAY])
+        parts = [read_data_file(file.path, of_files) for file in self.events_files(first, last, snapshot=snapshot)]
+        events = pa.concat_tables([of_files.empty_table(), *parts])
         seq = events.column("seq")
         # seq grows with time within a day and from day to day; only files that overlap leave it unsorted.
         sorted_already = events.num_rows < 2 or pc.all(pc.less(seq[:-1], seq[1:])).as_py()

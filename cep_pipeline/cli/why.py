@@ -1,0 +1,327 @@
+"""`cep why` explains a match; `cep why-not` says what keeps a pattern from having one, or more of them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from datetime import date, timedelta
+from typing import TYPE_CHECKING, Any
+
+import click
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from rich.table import Table
+
+from cep_pipeline.cli.options import Day, configuration_options, counted, pattern_file_options, with_options
+from cep_pipeline.cli.progress import ConsoleObserver
+from cep_pipeline.cli.sources import Asked
+from cep_pipeline.cli.terminal import Terminal, output_console, say_json
+from cep_pipeline.errors import InputError
+from cep_pipeline.events.columns import SEQ, SEQ_PER_DAY, TIMESTAMP
+
+if TYPE_CHECKING:
+    from cep_pipeline.detection.match_checks import Explanation
+    from cep_pipeline.patterns.pattern import Pattern
+
+MOST_LISTED = 1_000_000
+"""Matches over files among which the one of an id is looked for."""
+
+
+_SOURCE = with_options(
+    configuration_options,
+    pattern_file_options(required=False),
+    click.option("--pattern-set", metavar="NAME", help="Pattern set; the stream's only one if not given."),
+    click.option("--pattern", metavar="NAME", help="The pattern; the only one if not given."),
+)
+_JSON = click.option("--json", "as_json", is_flag=True, help="Print one JSON document, in place of tables.")
+
+
+@click.command()
+@click.argument("match_id")
+@_SOURCE
+@click.option("--day", type=Day(), help="The day on which the match became final; all days if not given.")
+@_JSON
+def why(match_id: str, pattern: str | None, as_json: bool, **options: Any) -> None:
+    """Explain a match: its events, and each rule of its pattern with the values that fulfil it.
+
+    MATCH_ID is the id of a published match, or over files that of a match of `cep detect`. Told are the local times of
+    the events and what the pattern reads of them, both sides of each condition, how much of the window is used, and for
+    each negation how many events were looked at, from when to when.
+
+    \b
+    Examples:
+      cep why 1f8a0c5b2d7e4f60a1b2c3d4e5f60718
+      cep why 1f8a0c5b2d7e4f60a1b2c3d4e5f60718 --day 2013-10-07 --json
+      cep why 1f8a0c5b2d7e4f60a1b2c3d4e5f60718 --patterns my.sase --schema streams/trades.yaml --events trades.csv
+    """
+    asked = Asked(**options)
+    explained, notes = (_of_files if asked.over_files else _of_warehouse)(asked, match_id, pattern)
+    if as_json:
+        say_json({**explained.to_json(), "notes": notes}, allow_nan=False)
+        return
+    _print_explanation(output_console(), explained)
+    for note in notes:
+        output_console(stderr=True).print(f"note: {note}")
+
+
+def _of_files(asked: Asked, match_id: str, pattern: str | None) -> tuple[Explanation, list[str]]:
+    """The match of an id among those that the patterns have over files."""
+    from cep_pipeline.detection.detect import detect
+    from cep_pipeline.detection.match_checks import why as explain
+    from cep_pipeline.events.event_files import load_events
+
+    schema, patterns = asked.over_these_files()
+    loaded = load_events(schema, asked.event_paths(schema))
+    for one in _chosen(patterns, pattern, several=True):
+        found = detect([one], loaded.events, limit=MOST_LISTED)[one.name]
+        rows = found.filter(pc.equal(found["match_id"], match_id)).to_pylist()
+        if rows:
+            return explain(one, loaded.events, _bound(rows[0]), timezone=schema.timezone), []
+    raise InputError(f"no match over these files has the id {match_id}; `cep detect` writes the ids of all")
+
+
+def _of_warehouse(asked: Asked, match_id: str, pattern: str | None) -> tuple[Explanation, list[str]]:
+    """The published match of an id."""
+    from cep_pipeline.detection.match_checks import why as explain
+    from cep_pipeline.slices.events_input import columns_needed
+    from cep_pipeline.warehouse.match_pages import events_between, find_match
+
+    opened = asked.open()
+    pattern_set = opened.pattern_sets[0]
+    tables = opened.tables.pinned(("matches", "events"))
+    days = [unit.final_day for unit in tables.matches_days(pattern_set.name)]
+    days = [day for day in reversed(days) if asked.day in (None, day)]
+    row = next((row for day in days if (row := find_match(tables, pattern_set.name, day, match_id))), None)
+    if row is None:
+        raise InputError(
+            f"no match of pattern set {pattern_set.name!r} has the id {match_id} on {counted(len(days), 'day')} that "
+            "are published; `cep matches --json` and `cep matches --out FILE` show ids"
+        )
+    [chosen] = _chosen(pattern_set.patterns, pattern or row["pattern"])
+    width = chosen.window.time_us
+    room = timedelta(days=1) if width is None else timedelta(microseconds=min(width, _LONGEST_US))
+    names = set(columns_needed([chosen]))
+    columns = pa.schema([field for field in tables.events_schema if field.name in names])
+    events = events_between(tables, columns, row["start_ts"] - room, row["end_ts"] + room)
+    explained = explain(chosen, events, _bound(row), timezone=opened.stream.schema.timezone)
+    notes = []
+    if explained.match_id != match_id:
+        notes.append(f"the pattern {chosen.name!r} has changed since the match was published; these are its rules now")
+    return explained, notes
+
+
+_LONGEST_US = 400 * 86_400_000_000
+
+
+def _bound(match: dict[str, Any]) -> dict[str, list[int]]:
+    bound: dict[str, list[int]] = {}
+    for one in match["bindings"]:
+        bound.setdefault(one["variable"], []).append(one["seq"])
+    return bound
+
+
+def _chosen(patterns: Sequence[Pattern], named: str | None, *, several: bool = False) -> list[Pattern]:
+    """The pattern that is named, or the only one; with `several`, all where none is named."""
+    chosen = [one for one in patterns if named in (None, one.name)]
+    names = ", ".join(one.name for one in patterns)
+    if not chosen:
+        raise InputError(f"there is no pattern {named!r}; there are: {names}")
+    if len(chosen) > 1 and not several:
+        raise InputError(f"there are several patterns: {names}; say which: --pattern {chosen[0].name}")
+    return chosen
+
+
+@click.command(name="why-not")
+@_SOURCE
+@click.option("--day", type=Day(), help="The published day to look at; the latest one if not given.")
+@click.option("--from", "first", type=Day(), help="First of several published days.")
+@click.option("--to", "last", type=Day(), help="Last of them, included.")
+@click.option(
+    "--event",
+    "expected",
+    multiple=True,
+    metavar="VARIABLE=EVENT",
+    help="An event that was expected in a match: its position in its day (57, or 2013-10-07/57), as `cep matches` "
+    "shows it, or its time (09:30:00.1). Once for each variable, for a list of events several times.",
+)
+@click.option("--at", metavar="TIME", help="Look for matches around this time: 14:30, or '2013-10-07 14:30'.")
+@click.option(
+    "--near", type=click.IntRange(min=0), default=3, show_default=True, help="Nearest misses to show, at most."
+)
+@click.option(
+    "--seconds",
+    type=click.FloatRange(min=0, min_open=True),
+    default=60.0,
+    show_default=True,
+    help="Time for all that is counted; what is left then is named.",
+)
+@_JSON
+def why_not(
+    pattern: str | None,
+    first: date | None,
+    last: date | None,
+    expected: tuple[str, ...],
+    at: str | None,
+    near: int,
+    seconds: float,
+    as_json: bool,
+    **options: Any,
+) -> None:
+    """Say why a pattern has no match where one was expected, or not more of them.
+
+    With an --event for every variable, each rule of the pattern is asked of these events, and the ones that they break
+    are shown with the values on both sides. With events of some variables, with a time or over whole days, the pattern
+    is detected again with one rule less at a time. That shows how far matches come, how many each rule alone keeps out,
+    how many there would be with other constants and other windows, and which events break exactly one rule by the
+    least.
+
+    \b
+    Examples:
+      cep why-not --pattern v_reversal                          the latest published day
+      cep why-not --pattern v_reversal --day 2013-10-07 --at 14:30 --near 10
+      cep why-not --pattern v_reversal --event high=57 --event low=09:30:12.5 --event back=120
+      cep why-not --patterns my.sase --schema streams/trades.yaml --events trades.csv --json
+    """
+    from cep_pipeline.detection.near_misses import why_not as explain
+    from cep_pipeline.events.timestamps import parse_moment
+
+    asked = Asked(**options)
+    if expected and at:
+        raise InputError("--event names events, and --at a time; give one of them")
+    with ConsoleObserver(Terminal(stderr=True)) as observer:
+        with observer.step("reading events"):
+            chosen, events, timezone = _events(asked, pattern, first, last)
+        days = _days(events)
+        given = _given(expected, chosen, events, timezone, days)
+        moment = None if at is None else parse_moment(at, timezone, days[0] if len(days) == 1 else None)
+        with observer.step("counting") as told:
+            found = explain(
+                chosen, events, given, at=moment, near=near, timezone=timezone, seconds=seconds, progress=told
+            )
+    if as_json:
+        say_json(found.to_json(), allow_nan=False)
+        return
+    console = output_console()
+    if found.explanation is not None:
+        _print_explanation(console, found.explanation)
+        return
+    console.print(found.summary())
+    for title, columns, rows in found.tables():
+        _print_table(console, title, columns, rows)
+    for note in found.notes:
+        output_console(stderr=True).print(f"note: {note}")
+
+
+def _events(asked: Asked, name: str | None, first: date | None, last: date | None) -> tuple[Pattern, pa.Table, str]:
+    """The pattern that is meant, the events of the files or days, and the time zone of the stream."""
+    from cep_pipeline.events.event_files import load_events
+    from cep_pipeline.slices.events_input import columns_needed
+
+    if asked.over_files:
+        if asked.day or first or last:
+            raise InputError(
+                "--day, --from and --to are of a published stream; over files give the --events of the days"
+            )
+        schema, patterns = asked.over_these_files()
+        [chosen] = _chosen(patterns, name)
+        events = load_events(schema, asked.event_paths(schema)).events
+    else:
+        opened = asked.open()
+        schema = opened.stream.schema
+        [chosen] = _chosen(opened.pattern_sets[0].patterns, name)
+        if asked.day and (first or last):
+            raise InputError("--day is one day, --from and --to are several; give one of them")
+        published = opened.tables.days()
+        if asked.day or not (first or last):
+            first = last = asked.day or (published[-1].day if published else None)
+        events = opened.tables.read_events(first, last, columns=columns_needed([chosen]))
+    if not events.num_rows:
+        raise InputError("there are no events to look at; `cep status` shows the days that are published")
+    return chosen, events, schema.timezone
+
+
+def _days(events: pa.Table) -> list[date]:
+    """The days of the events, as far as their seqs tell."""
+    ordinals = pc.unique(pc.divide(events[SEQ], SEQ_PER_DAY)).to_pylist()
+    return [date.fromordinal(one) for one in ordinals if 0 < one <= date.max.toordinal()]
+
+
+def _given(
+    expected: Iterable[str], pattern: Pattern, events: pa.Table, timezone: str, days: Sequence[date]
+) -> dict[str, list[int]]:
+    """Variable -> the seqs of the events that `--event` names."""
+    given: dict[str, list[int]] = {}
+    types = {operand.variable: operand.event_type for operand in pattern.operands if not operand.negated}
+    for text in expected:
+        variable, equals, event = text.partition("=")
+        if not equals or not event:
+            raise InputError(f"--event {text!r}: write it as VARIABLE=EVENT, such as {next(iter(types))}=57")
+        if variable not in types:
+            raise InputError(f"--event {text!r}: {pattern.name} binds {', '.join(types)}")
+        day, slash, position = event.rpartition("/")
+        if position.isascii() and position.isdigit() and len(position) < _MOST_DIGITS:
+            given.setdefault(variable, []).append(_seq(text, day if slash else "", int(position), days))
+        else:
+            given.setdefault(variable, []).append(
+                _seq_at(text, event, pattern, types[variable], events, timezone, days)
+            )
+    return given
+
+
+_MOST_DIGITS = 19
+
+
+def _seq(text: str, day: str, position: int, days: Sequence[date]) -> int:
+    """The seq of the event at a position of a day."""
+    if position >= SEQ_PER_DAY or (not days and not day):
+        return position
+    if not day and len(days) > 1:
+        raise InputError(f"--event {text!r}: there are several days; write the day too, as in {days[0]}/{position}")
+    try:
+        of = date.fromisoformat(day) if day else days[0]
+    except ValueError as error:
+        raise InputError(f"--event {text!r}: {day!r} is no day; write it as 2013-10-07/{position}") from error
+    return of.toordinal() * SEQ_PER_DAY + position
+
+
+def _seq_at(
+    text: str, time: str, pattern: Pattern, kind: str, events: pa.Table, timezone: str, days: Sequence[date]
+) -> int:
+    """The seq of the one event of a type at a time."""
+    from cep_pipeline.detection.match_checks import event_name, local_time
+    from cep_pipeline.events.timestamps import parse_moment
+
+    moment = parse_moment(time, timezone, days[0] if len(days) == 1 else None)
+    of_type = (
+        events
+        if kind == pattern.base_type
+        else events.filter(pc.equal(events[pattern.type_attribute].cast(pa.string()), kind))
+    )
+    clock = of_type[TIMESTAMP].cast(pa.int64()).to_numpy()
+    start, end = (int(np.searchsorted(clock, moment, side)) for side in ("left", "right"))
+    if end - start == 1:
+        return int(of_type[SEQ][start].as_py())
+    if end > start:
+        names = ", ".join(map(event_name, of_type[SEQ][start:end].to_pylist()[:8]))
+        raise InputError(
+            f"--event {text!r}: {counted(end - start, 'event')} of {kind} have this time: {names}; name one"
+        )
+    beside = [local_time(int(clock[row]), timezone) for row in (start - 1, start) if 0 <= row < len(clock)]
+    raise InputError(
+        f"--event {text!r}: no event of {kind} has this time; next to it are: {', '.join(beside) or 'none'}"
+    )
+
+
+def _print_explanation(console: Terminal, explained: Explanation) -> None:
+    from cep_pipeline.detection.match_checks import CHECK_COLUMNS
+
+    console.print(explained.summary())
+    _print_table(console, f"{explained.pattern}: the events", explained.event_columns, explained.event_rows())
+    _print_table(console, f"{explained.pattern}: its rules", CHECK_COLUMNS, explained.check_rows())
+
+
+def _print_table(console: Terminal, title: str, columns: Sequence[str], rows: Iterable[Sequence[str]]) -> None:
+    table = Table(*columns, title=title)
+    for row in rows:
+        table.add_row(*row)
+    console.print(table)

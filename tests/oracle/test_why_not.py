@@ -1,0 +1,106 @@
+"""What `why` and `why_not` say, against the oracle: counts of changed patterns, and the reasons of single events."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+from itertools import islice, product
+
+import pyarrow as pa
+from hypothesis import given, settings
+
+import cep_pipeline as cep
+from cep_pipeline.detection.near_misses import Count, LeftOut
+from cep_pipeline.patterns.pattern import Consume, Output, Pattern, Strategy
+from tests.oracle import evaluate
+from tests.oracle.answer import kept_matches
+from tests.oracle.clauses import Conjunct, conjunctive_normal_form
+from tests.oracle.events import read_events
+from tests.oracle.test_oracle import parsed
+from tests.oracle.values import Binding
+from tests.pattern_strategies import WHOLE_LANGUAGE, Statement, statements
+from tests.streams import Row, events_table, rows
+from tests.thoroughness import examples
+
+LANGUAGE = replace(WHOLE_LANGUAGE, max_operands=2)
+TUPLES = 40
+"""Combinations of events that are explained of one case."""
+
+
+def undecided(pattern: Pattern) -> Pattern:
+    return replace(pattern, output=Output.ALL, consume=Consume.NONE)
+
+
+def bindings_of(pattern: Pattern, table: pa.Table) -> set[tuple[tuple[str, int], ...]]:
+    return {match.bindings for match in evaluate([undecided(pattern)], table)}
+
+
+def combinations(pattern: Pattern, table: pa.Table) -> Iterator[dict[str, list[int]]]:
+    """Events for the variables of each part of a pattern: those of its types, and lists of one or two."""
+    events = read_events(table, pattern)
+    for clause in pattern.clauses:
+        choices = []
+        for variable in clause.positive:
+            own = [[event.seq] for event in events if variable.event_type in event.types]
+            pairs = [[one[0], other[0]] for one in own for other in own if one[0] < other[0]]
+            choices.append([*own, *pairs] if variable.kleene else own)
+        names = [variable.name for variable in clause.positive]
+        found = list(islice(product(*choices), 400))
+        for chosen in found[:: max(1, len(found) // TUPLES)]:
+            yield dict(zip(names, chosen, strict=True))
+
+
+@settings(max_examples=examples(60), deadline=None)
+@given(statements(LANGUAGE), rows(max_size=8))
+def test_events_are_explained_as_a_match_where_the_oracle_has_one(statement: Statement, stream_rows: list[Row]) -> None:
+    pattern, table = parsed(statement), events_table(stream_rows)
+    matches = bindings_of(pattern, table)
+    for given_events in combinations(pattern, table):
+        explained = cep.why(pattern, table, given_events)
+        bound = tuple((name, seq) for name, seqs in given_events.items() for seq in seqs)
+        assert explained.is_match == (bound in matches), (bound, str(explained))
+
+
+@settings(max_examples=examples(30), deadline=None)
+@given(statements(LANGUAGE), rows(max_size=8))
+def test_numbers_of_matches_are_those_of_the_oracle(statement: Statement, stream_rows: list[Row]) -> None:
+    pattern, table = undecided(parsed(statement)), events_table(stream_rows)
+    found = cep.why_not(pattern, table, near=4)
+    own = bindings_of(pattern, table)
+    assert found.matches == Count(len(own))
+    by_text: dict[str, LeftOut] = {}
+    for one in found.left_out:
+        matches = bindings_of(one.changed, table)
+        assert one.without == Count(len(matches))
+        if pattern.strategy is Strategy.SKIP_TILL_ANY_MATCH:
+            assert one.rule in ("negation", "agreement") or own <= matches
+        by_text[one.text] = one
+    for near in found.near:
+        [reason] = near.failed
+        assert near.bindings not in own
+        without = [one for text, one in by_text.items() if text == reason.text or one.rule == reason.rule]
+        assert any(near.bindings in bindings_of(one.changed, table) for one in without), (str(near), list(by_text))
+
+
+@settings(max_examples=examples(30), deadline=None)
+@given(statements(replace(LANGUAGE, strategies=("skip_till_any_match",))), rows(max_size=8))
+def test_a_rule_left_out_is_one_condition(statement: Statement, stream_rows: list[Row]) -> None:
+    """The matches without a condition, of which those are taken that fulfil it by the oracle, are the matches with it."""
+    pattern, table = undecided(parsed(statement)), events_table(stream_rows)
+    conjuncts, _ = conjunctive_normal_form(pattern.condition)
+    own = bindings_of(pattern, table)
+    for one in cep.why_not(pattern, table, near=0).left_out:
+        if one.rule == "condition":
+            kept, _ = conjunctive_normal_form(one.changed.condition)
+            left = [conjunct for conjunct in conjuncts if conjunct.atoms not in [other.atoms for other in kept]]
+            assert len(left) == 1
+            bound = kept_matches(one.changed, read_events(table, pattern))
+            assert {flat(match) for match in bound if fulfils(left[0], match)} == own
+
+
+def flat(binding: Binding) -> tuple[tuple[str, int], ...]:
+    return tuple(sorted((name, event.seq) for name, events in binding.items() for event in events))
+
+
+def fulfils(conjunct: Conjunct, binding: Binding) -> bool:
+    return not conjunct.variables <= binding.keys() or conjunct.holds(binding)
