@@ -205,7 +205,7 @@ def why_not(
     if found.explanation is not None:
         _print_explanation(console, found.explanation)
         return
-    console.print(found.summary())
+    console.print(found.summary(), soft_wrap=True)
     for title, columns, rows in found.tables():
         _print_table(console, title, columns, rows)
     for note in found.notes:
@@ -315,7 +315,7 @@ def _seq_at(
 def _print_explanation(console: Terminal, explained: Explanation) -> None:
     from cep_pipeline.detection.match_checks import CHECK_COLUMNS
 
-    console.print(explained.summary())
+    console.print(explained.summary(), soft_wrap=True)
     _print_table(console, f"{explained.pattern}: the events", explained.event_columns, explained.event_rows())
     _print_table(console, f"{explained.pattern}: its rules", CHECK_COLUMNS, explained.check_rows())
 

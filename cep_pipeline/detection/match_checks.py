@@ -352,7 +352,7 @@ class _Rules:
             partition = attribute in self.clause.partition_by
             text = f"PARTITION BY {attribute}" if partition else f"[{attribute}]"
             values = [_shown(_value(self.events.column(attribute), int(row))) for row in self.matched]
-            holds = bool((codes == codes[0]).all()) and bool(codes[0] >= 0)
+            holds = len(codes) == 1 or (bool((codes == codes[0]).all()) and bool(codes[0] >= 0))
             yield Check("agreement", text, holds, ", ".join(dict.fromkeys(values)))
 
     def _condition(self, conjunct: Conjunct) -> Check:

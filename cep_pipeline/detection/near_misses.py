@@ -171,7 +171,7 @@ class WhyNot:
                 )
                 for one in self.left_out
             ]
-            title = f"{self.pattern}: what each rule alone keeps out, with it {self.matches}"
+            title = f"{self.pattern}: what each rule alone keeps out, beside the matches ({self.matches})"
             yield title, ("rule", "matches without it", "kept out"), listed
         if self.curves:
             columns = ("rule", "value", "matches", "a day")[: 3 if self.days == 1 else 4]
@@ -201,7 +201,7 @@ class WhyNot:
         if self.kept is not None:
             found += f", of which {self.kept:,} are kept by OUTPUT and CONSUME"
         counted = [one for one in self.left_out if one.without.exact and one.without.matches > self.matches.matches]
-        counted.sort(key=lambda one: one.rule == "window")
+        counted.sort(key=lambda one: one.rule in ("window", "order"))
         if counted:
             return (
                 f"{found}; {'with' if counted[0].rule == 'window' else 'without'} {counted[0].text} there would be "

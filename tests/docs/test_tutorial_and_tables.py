@@ -119,6 +119,9 @@ def test_every_command_of_the_tutorial_prints_what_the_page_says(
         "matches",
         "matches",
         "status",
+        "why",
+        "why-not",
+        "why-not",
     ]
     for command, said, printed in done:
         assert prints(said, printed.errors + printed.output), f"{command}:\n{printed.errors}{printed.output}"

@@ -85,7 +85,7 @@ def test_numbers_of_matches_are_those_of_the_oracle(statement: Statement, stream
 @settings(max_examples=examples(30), deadline=None)
 @given(statements(replace(LANGUAGE, strategies=("skip_till_any_match",))), rows(max_size=8))
 def test_a_rule_left_out_is_one_condition(statement: Statement, stream_rows: list[Row]) -> None:
-    """The matches without a condition, of which those are taken that fulfil it by the oracle, are the matches with it."""
+    """The matches without a condition that fulfil it, by the oracle, are the matches with it."""
     pattern, table = undecided(parsed(statement)), events_table(stream_rows)
     conjuncts, _ = conjunctive_normal_form(pattern.condition)
     own = bindings_of(pattern, table)

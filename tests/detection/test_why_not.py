@@ -1,0 +1,181 @@
+"""What `why` and `why_not` say of events that are worked out by hand; tests/oracle has the random cases."""
+
+from __future__ import annotations
+
+import random
+
+import pytest
+
+import cep_pipeline as cep
+from cep_pipeline.detection import near_misses
+from cep_pipeline.detection.near_misses import Count
+from cep_pipeline.patterns.pattern import Pattern
+from tests.language_cases import stream
+from tests.streams import SECOND, events_table, stream_schema
+
+EVENTS = events_table(stream("A 0 x=10 id=1; B 1 x=9 id=1; C 2 x=1 id=2; B 3 x=12 id=1; A 9 x=4 id=2"))
+
+
+def pattern(text: str) -> Pattern:
+    [parsed] = cep.parse_patterns(f"NAME p PATTERN {text}", stream_schema())
+    return parsed
+
+
+def reasons(text: str, **events: int | list[int]) -> list[tuple[str, str, str, float | None]]:
+    explained = cep.why(pattern(text), EVENTS, events)
+    return [(one.rule, one.text, one.seen, one.short_by) for one in explained.failed]
+
+
+@pytest.mark.parametrize(
+    ("text", "events", "expected"),
+    [
+        ("SEQ(A a, B b) WHERE b.x > a.x WITHIN 5 seconds", {"a": 0, "b": 3}, []),
+        (
+            "SEQ(A a, B b) WHERE b.x > a.x WITHIN 5 seconds",
+            {"a": 0, "b": 1},
+            [("condition", "b.x > a.x", "9 > 10", 1.0)],
+        ),
+        (
+            "SEQ(A a, B b) WHERE b.x > 100 OR b.x BETWEEN 10 AND 11 WITHIN 5 seconds",
+            {"a": 0, "b": 3},
+            [("condition", "b.x > 100 OR b.x BETWEEN 10 AND 11", "12 > 100 OR 12 BETWEEN 10 AND 11", 1.0)],
+        ),
+        (
+            "SEQ(A a, B b) WHERE b.y > 1 AND b.s IN ('p', 'q') WITHIN 5 seconds",
+            {"a": 0, "b": 3},
+            [
+                ("condition", "b.y > 1", "null > 1", None),
+                ("condition", "b.s IN ('p', 'q')", "null IN ('p', 'q')", None),
+            ],
+        ),
+        ("SEQ(A a, B b) WITHIN 2 seconds", {"a": 0, "b": 3}, [("window", "WITHIN 2 seconds", "3 of 2 s, 150%", 1.0)]),
+        (
+            "SEQ(A a, B b) WITHIN 3 EVENTS",
+            {"a": 0, "b": 3},
+            [("window", "WITHIN 3 EVENTS", "4 of 3 events, 133%", 1.0)],
+        ),
+        (
+            "SEQ(A a, C c) WHERE [id] WITHIN 5 seconds",
+            {"a": 0, "c": 2},
+            [("agreement", "[id]", "1, 2", None)],
+        ),
+        (
+            "SEQ(B b, A a) WITHIN 5 seconds",
+            {"a": 0, "b": 1},
+            [("order", "b before a", "1970-01-01 00:00:01.000, 1970-01-01 00:00:00.000", None)],
+        ),
+        (
+            "AND(A a, Ev e) WITHIN 5 seconds",
+            {"a": 0, "e": 0},
+            [("distinct", "all events are different ones", "0 at 1970-01-01 00:00:00.000 is bound twice", None)],
+        ),
+        (
+            "SEQ(A a, A b) WITHIN 5 seconds",
+            {"a": 0, "b": 1},
+            [("type", "b is of type A", "1 at 1970-01-01 00:00:01.000 is of type B", None)],
+        ),
+        (
+            "SEQ(A a, ~C n, B b) WHERE n.x < a.x WITHIN 5 seconds",
+            {"a": 0, "b": 3},
+            [("negation", "~C n with n.x < a.x", "2 at 1970-01-01 00:00:02.000 is such an event", None)],
+        ),
+        ("SEQ(A a, ~C n, B b) WHERE n.x > a.x WITHIN 5 seconds", {"a": 0, "b": 3}, []),
+        (
+            "SEQ(A a, B b) WHERE skip_till_next_match { b.x > 0 } WITHIN 5 seconds",
+            {"a": 0, "b": 3},
+            [("strategy", "skip_till_next_match", "the run takes b = 1 instead", None)],
+        ),
+        (
+            "SEQ(A a, B b) WHERE strict_contiguity { b.x > 10 } WITHIN 5 seconds",
+            {"a": 0, "b": 3},
+            [("strategy", "strict_contiguity", "1 at 1970-01-01 00:00:01.000 stands in between", None)],
+        ),
+        (
+            "SEQ(A a, B+ b[]) WHERE b[i].x < b[i-1].x AND b[].x > 9 WITHIN 5 seconds",
+            {"a": 0, "b": [1, 3]},
+            [
+                ("condition", "b[i].x < b[i-1].x", "12 < 9", 3.0),
+                ("condition", "b[].x > 9", "9 > 9 (1 of 2 fail)", 0.0),
+            ],
+        ),
+    ],
+)
+def test_each_reason_has_the_values_of_both_sides(
+    text: str, events: dict[str, int | list[int]], expected: list[tuple[str, str, str, float | None]]
+) -> None:
+    assert reasons(text, **events) == expected
+
+
+def test_a_match_has_its_id_and_what_was_looked_for() -> None:
+    asked = pattern("SEQ(A a, ~C n, B b) WHERE n.x > a.x WITHIN 5 seconds")
+    explained = cep.why(asked, EVENTS, {"a": 0, "b": 3})
+    row = cep.detect(asked, EVENTS)["p"].slice(1).to_pylist()[0]
+    assert [(one["variable"], one["seq"]) for one in row["bindings"]] == [("a", 0), ("b", 3)]
+    assert explained.is_match and explained.match_id == row["match_id"]
+    assert "none of 1 events of the type, 1970-01-01 00:00:00.000 to 1970-01-01 00:00:03.000" in str(explained)
+    assert "<td>WITHIN 5 seconds</td><td>3 of 5 s, 60%</td>" in explained._repr_html_()
+
+
+def test_output_that_drops_a_match_is_a_reason() -> None:
+    asked = pattern("SEQ(A a, B b) WITHIN 5 seconds OUTPUT NON_OVERLAP")
+    found = cep.why_not(asked, EVENTS, {"a": 0, "b": 3})
+    assert found.explanation is not None
+    assert [(one.rule, one.seen) for one in found.explanation.failed] == [("output", "kept is: a 0, b 1")]
+    over_all = cep.why_not(asked, EVENTS)
+    assert (over_all.matches, over_all.kept) == (Count(2), 1)
+
+
+def test_curves_and_steps_are_counts_of_the_pattern_with_other_values() -> None:
+    text = "SEQ(A a, B b) WHERE b.x > {} AND a.x > 2 WITHIN {}"
+    found = cep.why_not(pattern(text.format(11, "5 seconds")), EVENTS)
+    assert [one.count.matches for one in found.reached] == [2, 1]
+    values, others, windows = found.curves
+    assert [(one.text, one.current) for one in (values, others)] == [("b.x > 11", "11"), ("a.x > 2", "2")]
+    assert windows.current == "5 seconds"
+    assert len(values.points) == 3 and len(windows.points) == 5
+    for value, count in values.points:
+        assert count == Count(cep.detect(pattern(text.format(value, "5 seconds")), EVENTS)["p"].num_rows)
+    for window, count in windows.points:
+        assert count == Count(cep.detect(pattern(text.format(11, window)), EVENTS)["p"].num_rows)
+    assert "without b.x > 11 there would be 2" in found.summary()
+
+
+def test_events_of_some_variables_and_times_bound_what_is_looked_at() -> None:
+    asked = pattern("SEQ(A a, B b) WHERE b.x > a.x WITHIN 5 seconds")
+    with_a = cep.why_not(asked, EVENTS, {"b": 1})
+    assert (with_a.matches, with_a.meant) == (Count(0), "with b = 1")
+    assert [near.bindings for near in with_a.near] == [(("a", 0), ("b", 1))]
+    assert cep.why_not(asked, EVENTS, at=2 * SECOND).matches == Count(1)
+    assert cep.why_not(asked, EVENTS, at=20 * SECOND).matches == Count(0)
+    with pytest.raises(cep.InputError, match="binds no 'c'; it binds a, b"):
+        cep.why_not(asked, EVENTS, {"c": 1})
+    with pytest.raises(cep.InputError, match="no event 77 among these 5 events"):
+        cep.why_not(asked, EVENTS, {"a": 77})
+
+
+def test_types_that_no_event_has_are_told() -> None:
+    found = cep.why_not(pattern("SEQ(A a, D d) WITHIN 5 seconds"), EVENTS)
+    assert "no event has the type D" in found.notes[0]
+    assert found.summary() == "p: 0 matches in 5 events; nothing comes as far as to bind D d"
+
+
+@pytest.mark.parametrize("window", ["4 seconds", "3 minutes"])
+def test_the_nearest_misses_are_found_among_more_than_are_looked_at(
+    monkeypatch: pytest.MonkeyPatch, window: str
+) -> None:
+    seed = random.Random(7)
+    rows = "; ".join(f"{seed.choice('AB')} {time} x={seed.randrange(10_000)}" for time in range(120))
+    events, asked = events_table(stream(rows)), pattern(f"SEQ(A a, B b) WHERE a.x * 2 > b.x + 30000 WITHIN {window}")
+    every = cep.why_not(asked, events)
+    monkeypatch.setattr(near_misses, "LOOKED_AT", 40)
+    some = cep.why_not(asked, events)
+    assert some.left_out == every.left_out
+    shares = [[one.failed[0].share for one in found.near] for found in (some, every)]
+    assert shares[0] == shares[1] and len(shares[0]) == 3
+
+
+def test_nothing_takes_longer_than_it_may() -> None:
+    found = cep.why_not(pattern("SEQ(A a, B b) WHERE b.x > a.x WITHIN 5 seconds"), EVENTS, seconds=1e-9)
+    assert not found.matches.exact and str(found.matches) == "not counted"
+    assert any("stopped after" in note for note in found.notes)
+    assert found.to_json()["left_out"][0]["without"] == {"matches": 0, "exact": False}
