@@ -35,8 +35,8 @@ if TYPE_CHECKING:
     from cep_pipeline.detection.compressed.expansion import expand as expand
     from cep_pipeline.detection.detect import detect as detect
     from cep_pipeline.detection.detect import detect_batches as detect_batches
-    from cep_pipeline.detection.match_checks import Check as Check
     from cep_pipeline.detection.match_checks import Explanation as Explanation
+    from cep_pipeline.detection.match_checks import RuleCheck as RuleCheck
     from cep_pipeline.detection.match_checks import why as why
     from cep_pipeline.detection.mechanisms import Metrics as Metrics
     from cep_pipeline.detection.near_misses import WhyNot as WhyNot

@@ -63,7 +63,7 @@ NAME_GROUPS = {
     "Streams and patterns": ("StreamSchema", "read", "parse_patterns", "format_pattern", "Pattern"),
     "What is published": ("open", "PublishedWarehouse", "PublishedStream"),
     "Detection": ("detect", "Matches", "detect_batches", "expand", "Metrics", "NodeCounts", "MECHANISMS"),
-    "Why, and why not": ("why", "Explanation", "Check", "why_not", "WhyNot"),
+    "Why, and why not": ("why", "Explanation", "RuleCheck", "why_not", "WhyNot"),
     "Statistics and plans": (
         "estimate_statistics",
         "StatisticsSnapshot",

@@ -37,7 +37,7 @@ _SHOWN = 3
 
 
 @dataclass(frozen=True)
-class Check:
+class RuleCheck:
     """One rule of a pattern, asked of some events.
 
     Attributes
@@ -88,7 +88,7 @@ class Explanation:
     match_id: str
     bindings: tuple[tuple[str, int], ...]
     events: pa.Table
-    checks: tuple[Check, ...]
+    checks: tuple[RuleCheck, ...]
     timezone: str = "UTC"
 
     @property
@@ -97,7 +97,7 @@ class Explanation:
         return not self.failed
 
     @property
-    def failed(self) -> tuple[Check, ...]:
+    def failed(self) -> tuple[RuleCheck, ...]:
         """The rules that the events break."""
         return tuple(check for check in self.checks if not check.holds)
 
@@ -293,12 +293,14 @@ class _Rules:
             for variable in self.clause.positive
         }
 
-    def checks(self) -> Iterator[Check]:
+    def checks(self) -> Iterator[RuleCheck]:
         """Ask all rules but the strategy."""
         yield from self._types()
         twice = self.matched[1:][np.diff(self.matched) == 0]
         if len(twice):
-            yield Check("distinct", "all events are different ones", False, f"{self._event(twice[0])} is bound twice")
+            yield RuleCheck(
+                "distinct", "all events are different ones", False, f"{self._event(twice[0])} is bound twice"
+            )
         yield from self._orders()
         yield self._window()
         yield from self._agreements()
@@ -309,16 +311,16 @@ class _Rules:
         for variable in self.clause.negated:
             yield self._negation(variable)
 
-    def _types(self) -> Iterator[Check]:
+    def _types(self) -> Iterator[RuleCheck]:
         for variable in self.clause.positive:
             rows = self.rows[variable.name]
             wrong = rows[~np.isin(rows, self.events.leaf_rows(variable.event_type))]
             if len(wrong):
                 kind = _value(self.events.column(self.pattern.type_attribute), int(wrong[0]))
                 text = f"{variable.name} is of type {format_type(variable.event_type)}"
-                yield Check("type", text, False, f"{self._event(wrong[0])} is of type {_shown(kind)}")
+                yield RuleCheck("type", text, False, f"{self._event(wrong[0])} is of type {_shown(kind)}")
 
-    def _orders(self) -> Iterator[Check]:
+    def _orders(self) -> Iterator[RuleCheck]:
         positive = [variable.name for variable in self.clause.positive]
         pairs = [pair for pair in self.clause.precedence if set(pair) <= set(positive)]
         for one in positive:
@@ -331,9 +333,9 @@ class _Rules:
                     seen = f"{self._time(last)}, {self._time(begin)}"
                     if self.events.timestamps[last] == self.events.timestamps[begin]:
                         seen = f"{self._event(last)}, {self._event(begin)}"
-                    yield Check("order", f"{one} before {other}", holds, seen)
+                    yield RuleCheck("order", f"{one} before {other}", holds, seen)
 
-    def _window(self) -> Check:
+    def _window(self) -> RuleCheck:
         instants = instants_of(self.pattern, self.events)
         own = instants.of_row[self.matched]
         used = int(own.max()) - int(own.min())
@@ -344,23 +346,23 @@ class _Rules:
             width, unit, one = instants.width, "s", 1e6
         over = max(used - width, 0)
         seen = f"{used / one:,.10g} of {width / one:,.10g} {unit}, {used / width:.0%}"
-        return Check("window", text, not over, seen, over / one if over else None, over / used if over else None)
+        return RuleCheck("window", text, not over, seen, over / one if over else None, over / used if over else None)
 
-    def _agreements(self) -> Iterator[Check]:
+    def _agreements(self) -> Iterator[RuleCheck]:
         for attribute in self.clause.agree_on:
             codes = agreement_codes(self.events, (attribute,))[0][self.matched]
             partition = attribute in self.clause.partition_by
             text = f"PARTITION BY {attribute}" if partition else f"[{attribute}]"
             values = [_shown(_value(self.events.column(attribute), int(row))) for row in self.matched]
             holds = len(codes) == 1 or (bool((codes == codes[0]).all()) and bool(codes[0] >= 0))
-            yield Check("agreement", text, holds, ", ".join(dict.fromkeys(values)))
+            yield RuleCheck("agreement", text, holds, ", ".join(dict.fromkeys(values)))
 
-    def _condition(self, conjunct: Conjunct) -> Check:
+    def _condition(self, conjunct: Conjunct) -> RuleCheck:
         truth, values = values_compared(conjunct, self.events, self.bound)
         text = conjunct_text_of(conjunct)
         failing = np.flatnonzero(~truth)
         if not len(truth):
-            return Check("condition", text, True, "there is nothing to compare: the list has one event")
+            return RuleCheck("condition", text, True, "there is nothing to compare: the list has one event")
         misses = [_miss(conjunct, values, int(place)) for place in failing[:_MOST_CHOICES]]
         worst = max(range(len(misses)), key=lambda one: misses[one][1] or 0.0, default=None)
         place = 0 if worst is None else int(failing[worst])
@@ -368,15 +370,15 @@ class _Rules:
         if len(truth) > 1:
             seen += f" ({len(failing):,} of {len(truth):,} fail)" if len(failing) else f" and {len(truth) - 1:,} more"
         short_by, share = (None, None) if worst is None else misses[worst]
-        return Check("condition", text, not len(failing), seen, short_by, share)
+        return RuleCheck("condition", text, not len(failing), seen, short_by, share)
 
-    def _negation(self, variable: Variable) -> Check:
+    def _negation(self, variable: Variable) -> RuleCheck:
         looked_at, rejecting, first, last = self._rejecting(variable)
         text = negation_text(self.pattern, variable)
         if len(rejecting):
             more = f" and {len(rejecting) - 1:,} more" if len(rejecting) > 1 else ""
-            return Check("negation", text, False, f"{self._event(rejecting[0])} is such an event{more}")
-        return Check("negation", text, True, f"none of {len(looked_at):,} events of the type, {first} to {last}")
+            return RuleCheck("negation", text, False, f"{self._event(rejecting[0])} is such an event{more}")
+        return RuleCheck("negation", text, True, f"none of {len(looked_at):,} events of the type, {first} to {last}")
 
     def _rejecting(self, variable: Variable) -> tuple[Array, Array, str, str]:
         """The events of a negated variable's type where it may be, those that reject the match, and the bounds."""
@@ -409,7 +411,7 @@ class _Rules:
         return looked_at, rows, *bounds
 
     def _bound_text(self, instants: WindowInstants, others: Sequence[int], *, start: bool) -> str:
-        """From where or to where a negated variable is looked for."""
+        """The first or last time at which a negated variable is looked for."""
         if others:
             return self._time(max(others) if start else min(others))
         if self.pattern.window.time_us is None:
@@ -418,20 +420,20 @@ class _Rules:
         edge = int(own.max()) - instants.width if start else int(own.min()) + instants.width
         return local_time(edge, self.timezone)
 
-    def strategy(self) -> Check:
+    def strategy(self) -> RuleCheck:
         """Ask the strategy of events that fulfil all other rules: what a run that starts with the first one takes."""
         text = self.pattern.strategy.value
         names = [variable.name for variable in self.clause.positive]
         names.sort(key=lambda name: int(self.rows[name][0]))
         ours, runs, end = self._runs(names)
         if set(ours) in runs:
-            return Check("strategy", text, True, "a run from the first event takes all of them")
+            return RuleCheck("strategy", text, True, "a run from the first event takes all of them")
         for count in range(1, len(names)):
             shorter = self._runs(names[:count])
             if set(shorter[0]) not in shorter[1]:
                 ours, runs, end = shorter
                 break
-        return Check("strategy", text, False, self._taken_instead(ours, runs, end))
+        return RuleCheck("strategy", text, False, self._taken_instead(ours, runs, end))
 
     def _runs(self, names: Sequence[str]) -> tuple[list[tuple[str, int]], list[set[tuple[str, int]]], int]:
         """The events of some variables, the matches of this part of the pattern up to them, and the row behind them."""
@@ -471,7 +473,7 @@ _MOST_CHOICES = 10_000
 
 
 def _miss(conjunct: Conjunct, values: Sequence[tuple[Column, ...]], place: int) -> tuple[float | None, float | None]:
-    """By how much the nearest atom of a conjunct fails, itself and as a share of the larger side; None: no numbers."""
+    """The distance by which the nearest atom of a conjunct fails, and its share of the larger side; None: no numbers."""
     found = []
     for atom, columns in zip(conjunct.atoms, values, strict=True):
         sides = [_value(column, place) for column in columns]

@@ -13,7 +13,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -23,8 +23,8 @@ from cep_pipeline.detection.decimal_text import from_text
 from cep_pipeline.detection.detect import detect, detect_batches, doubts_about
 from cep_pipeline.detection.limits import LimitReached, at_most_seconds
 from cep_pipeline.detection.match_checks import (
-    Check,
     Explanation,
+    RuleCheck,
     conjunct_text_of,
     event_name,
     negation_text,
@@ -61,7 +61,7 @@ Progress = Callable[[int, int], None]
 
 
 @dataclass(frozen=True)
-class Count:
+class MatchCount:
     """A number of matches; where it is not exact, there are at least so many."""
 
     matches: int
@@ -81,7 +81,7 @@ class Reached:
     part: int
     structure: str
     added: str
-    count: Count
+    count: MatchCount
 
 
 @dataclass(frozen=True)
@@ -90,7 +90,7 @@ class LeftOut:
 
     rule: str
     text: str
-    without: Count
+    without: MatchCount
     changed: Pattern = field(repr=False)
 
 
@@ -110,12 +110,12 @@ class Curve:
 
     text: str
     current: str
-    points: tuple[tuple[str, Count], ...]
+    points: tuple[tuple[str, MatchCount], ...]
 
 
 @dataclass(frozen=True)
 class WhyNot:
-    """What keeps a pattern from having more matches.
+    """The answer of `why_not`: how far a pattern comes, and the rules that keep it from having more matches.
 
     Attributes
     ----------
@@ -143,7 +143,7 @@ class WhyNot:
     events: int
     days: int
     meant: str
-    matches: Count
+    matches: MatchCount
     kept: int | None = None
     reached: tuple[Reached, ...] = ()
     left_out: tuple[LeftOut, ...] = ()
@@ -152,11 +152,11 @@ class WhyNot:
     explanation: Explanation | None = None
     notes: tuple[str, ...] = ()
 
-    def per_day(self, count: Count) -> str:
+    def per_day(self, count: MatchCount) -> str:
         """Return a number of matches as the mean of a day."""
-        return str(count) if self.days == 1 else str(Count(round(count.matches / self.days), count.exact))
+        return str(count) if self.days == 1 else str(MatchCount(round(count.matches / self.days), count.exact))
 
-    def tables(self) -> Iterator[tuple[str, tuple[str, ...], list[tuple[str, ...]]]]:
+    def tables(self) -> Iterator[tuple[str, Sequence[str], Sequence[Sequence[str]]]]:
         """Yield all that was counted as tables of texts: title, columns and rows."""
         if self.reached:
             rows = [(one.structure, one.added, str(one.count)) for one in self.reached]
@@ -197,7 +197,7 @@ class WhyNot:
         """Say in a sentence or two what was found."""
         if self.explanation is not None:
             return self.explanation.summary()
-        found = f"{self.pattern}: {self.matches} {'match' if self.matches == Count(1) else 'matches'} {self.meant}"
+        found = f"{self.pattern}: {self.matches} {'match' if self.matches == MatchCount(1) else 'matches'} {self.meant}"
         if self.kept is not None:
             found += f", of which {self.kept:,} are kept by OUTPUT and CONSUME"
         counted = [one for one in self.left_out if one.without.exact and one.without.matches > self.matches.matches]
@@ -312,7 +312,7 @@ def why_not(
             table.num_rows,
             days,
             "of these events",
-            Count(int(explanation.is_match)),
+            MatchCount(int(explanation.is_match)),
             explanation=explanation,
         )
     return _Question(pattern, table, given, at, near, timezone, progress).answer(seconds)
@@ -350,13 +350,13 @@ def _with_policy(pattern: Pattern, events: pa.Table, found: Explanation, seconds
         if beside.num_rows:
             bound = beside["bindings"][0].as_py()
             seen = "kept is: " + ", ".join(f"{one['variable']} {event_name(one['seq'])}" for one in bound)
-    return replace(found, checks=(*found.checks, Check("output", policy_text(pattern), holds, seen)))
+    return replace(found, checks=(*found.checks, RuleCheck("output", policy_text(pattern), holds, seen)))
 
 
 def _pins(
     pattern: Pattern, table: pa.Table, given: Mapping[str, int | Sequence[int]], at: int | None
 ) -> tuple[dict[str, Condition], str, tuple[int, int] | None]:
-    """What is asked of variables beside the pattern, this in words, and the instants between which it is."""
+    """Return the conditions on variables beside the pattern, these in words, and the instants between which they are."""
     kleene = {operand.variable for operand in pattern.operands if operand.kleene}
     names = _names(pattern)
     stamps = table[TIMESTAMP].cast(pa.int64())
@@ -395,7 +395,7 @@ def _pins(
 
 
 class _Question:
-    """What `why_not` asks of events: a pattern, and what is asked of its variables beside it."""
+    """The question of `why_not`: a pattern, the conditions on its variables beside it, and the events."""
 
     def __init__(
         self,
@@ -417,7 +417,7 @@ class _Question:
         if between is not None and pattern.window.time_us is not None:
             wide = pattern.window.time_us * (WIDER + 1)
             self.table = _between(table, between[0] - wide, between[1] + wide)
-        self.known: dict[Pattern, Count] = {}
+        self.known: dict[Pattern, MatchCount] = {}
         self.notes: list[str] = []
         self.done = 0
         self.progress = progress
@@ -451,15 +451,15 @@ class _Question:
         )
 
     def pinned(self, pattern: Pattern) -> Pattern:
-        """The pattern with what is asked of its variables."""
+        """The pattern with the conditions on its variables."""
         names = {operand.variable for operand in pattern.operands}
         asked = [condition for name, condition in self.pins.items() if name in names]
         if not asked:
             return pattern
         return replace(pattern, condition=AllOf((*asked, *([pattern.condition] if pattern.condition else []))))
 
-    def count(self, pattern: Pattern) -> Count:
-        """Count the matches of a changed pattern, within the limits."""
+    def count(self, pattern: Pattern) -> MatchCount:
+        """MatchCount the matches of a changed pattern, within the limits."""
         if pattern not in self.known:
             self.known[pattern] = self._count(pattern)
             self.done += 1
@@ -467,15 +467,15 @@ class _Question:
                 self.progress(self.done, max(self.done, _EXPECTED))
         return self.known[pattern]
 
-    def _count(self, pattern: Pattern) -> Count:
+    def _count(self, pattern: Pattern) -> MatchCount:
         try:
             with self._in_time():
                 found = detect([self.pinned(pattern)], self.table, output="count", limit=MOST_LISTED)
-            return Count(from_text(found[pattern.name]["count"][0].as_py()))
+            return MatchCount(from_text(found[pattern.name]["count"][0].as_py()))
         except TooManyMatches as error:
-            return Count(error.limit, False) if error.count is None else Count(error.count)
+            return MatchCount(error.limit, False) if error.count is None else MatchCount(error.count)
         except (LimitReached, NoRoom, MemoryError):
-            return Count(0, False)
+            return MatchCount(0, False)
 
     def _in_time(self) -> Any:
         left = self.end - time.monotonic()
@@ -484,7 +484,7 @@ class _Question:
         return at_most_seconds(min(left, self.seconds * _SHARE))
 
     def kept(self) -> int | None:
-        """Count what OUTPUT and CONSUME keep; None where they are not asked for."""
+        """MatchCount what OUTPUT and CONSUME keep; None where they are not asked for."""
         if not has_output_policy(self.original) or self.pins:
             return None
         try:
@@ -705,7 +705,7 @@ _SPARE = 3
 
 
 def _gaps(rows: pa.Table) -> tuple[np.ndarray, np.ndarray]:
-    """How far the two sides of a comparison are apart, and the size of the larger one; NaN where one is null."""
+    """The distance of the two sides of a comparison, and the size of the larger one; NaN where one is null."""
     left, right = (pc.cast(rows[name], pa.float64(), safe=False).to_numpy() for name in ("left", "right"))
     with np.errstate(all="ignore"):
         return np.abs(left - right), np.maximum(np.abs(left), np.abs(right))
@@ -758,8 +758,8 @@ class _Constant:
         """The comparison with another constant."""
         kind = ValueType.INT64 if isinstance(value, int) else ValueType.FLOAT64
         constant = Constant(value, kind)
-        side: dict[Literal["left", "right"], Constant] = {"right" if self.right else "left": constant}
-        return Conjunct((replace(self.comparison, **side),))
+        changed = replace(self.comparison, right=constant) if self.right else replace(self.comparison, left=constant)
+        return Conjunct((changed,))
 
 
 def _constant_of(conjunct: Conjunct) -> _Constant | None:

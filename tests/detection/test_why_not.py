@@ -8,7 +8,7 @@ import pytest
 
 import cep_pipeline as cep
 from cep_pipeline.detection import near_misses
-from cep_pipeline.detection.near_misses import Count
+from cep_pipeline.detection.near_misses import MatchCount
 from cep_pipeline.patterns.pattern import Pattern
 from tests.language_cases import stream
 from tests.streams import SECOND, events_table, stream_schema
@@ -122,7 +122,7 @@ def test_output_that_drops_a_match_is_a_reason() -> None:
     assert found.explanation is not None
     assert [(one.rule, one.seen) for one in found.explanation.failed] == [("output", "kept is: a 0, b 1")]
     over_all = cep.why_not(asked, EVENTS)
-    assert (over_all.matches, over_all.kept) == (Count(2), 1)
+    assert (over_all.matches, over_all.kept) == (MatchCount(2), 1)
 
 
 def test_curves_and_steps_are_counts_of_the_pattern_with_other_values() -> None:
@@ -134,19 +134,19 @@ def test_curves_and_steps_are_counts_of_the_pattern_with_other_values() -> None:
     assert windows.current == "5 seconds"
     assert len(values.points) == 3 and len(windows.points) == 5
     for value, count in values.points:
-        assert count == Count(cep.detect(pattern(text.format(value, "5 seconds")), EVENTS)["p"].num_rows)
+        assert count == MatchCount(cep.detect(pattern(text.format(value, "5 seconds")), EVENTS)["p"].num_rows)
     for window, count in windows.points:
-        assert count == Count(cep.detect(pattern(text.format(11, window)), EVENTS)["p"].num_rows)
+        assert count == MatchCount(cep.detect(pattern(text.format(11, window)), EVENTS)["p"].num_rows)
     assert "without b.x > 11 there would be 2" in found.summary()
 
 
 def test_events_of_some_variables_and_times_bound_what_is_looked_at() -> None:
     asked = pattern("SEQ(A a, B b) WHERE b.x > a.x WITHIN 5 seconds")
     with_a = cep.why_not(asked, EVENTS, {"b": 1})
-    assert (with_a.matches, with_a.meant) == (Count(0), "with b = 1")
+    assert (with_a.matches, with_a.meant) == (MatchCount(0), "with b = 1")
     assert [near.bindings for near in with_a.near] == [(("a", 0), ("b", 1))]
-    assert cep.why_not(asked, EVENTS, at=2 * SECOND).matches == Count(1)
-    assert cep.why_not(asked, EVENTS, at=20 * SECOND).matches == Count(0)
+    assert cep.why_not(asked, EVENTS, at=2 * SECOND).matches == MatchCount(1)
+    assert cep.why_not(asked, EVENTS, at=20 * SECOND).matches == MatchCount(0)
     with pytest.raises(cep.InputError, match="binds no 'c'; it binds a, b"):
         cep.why_not(asked, EVENTS, {"c": 1})
     with pytest.raises(cep.InputError, match="no event 77 among these 5 events"):

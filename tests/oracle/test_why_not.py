@@ -10,7 +10,7 @@ import pyarrow as pa
 from hypothesis import given, settings
 
 import cep_pipeline as cep
-from cep_pipeline.detection.near_misses import Count, LeftOut
+from cep_pipeline.detection.near_misses import LeftOut, MatchCount
 from cep_pipeline.patterns.pattern import Consume, Output, Pattern, Strategy
 from tests.oracle import evaluate
 from tests.oracle.answer import kept_matches
@@ -67,11 +67,11 @@ def test_numbers_of_matches_are_those_of_the_oracle(statement: Statement, stream
     pattern, table = undecided(parsed(statement)), events_table(stream_rows)
     found = cep.why_not(pattern, table, near=4)
     own = bindings_of(pattern, table)
-    assert found.matches == Count(len(own))
+    assert found.matches == MatchCount(len(own))
     by_text: dict[str, LeftOut] = {}
     for one in found.left_out:
         matches = bindings_of(one.changed, table)
-        assert one.without == Count(len(matches))
+        assert one.without == MatchCount(len(matches))
         if pattern.strategy is Strategy.SKIP_TILL_ANY_MATCH:
             assert one.rule in ("negation", "agreement") or own <= matches
         by_text[one.text] = one
