@@ -473,7 +473,7 @@ _MOST_CHOICES = 10_000
 
 
 def _miss(conjunct: Conjunct, values: Sequence[tuple[Column, ...]], place: int) -> tuple[float | None, float | None]:
-    """The distance by which the nearest atom of a conjunct fails, and its share of the larger side; None: no numbers."""
+    """The distance by which the nearest atom fails, and its share of the larger side; None: there are no numbers."""
     found = []
     for atom, columns in zip(conjunct.atoms, values, strict=True):
         sides = [_value(column, place) for column in columns]

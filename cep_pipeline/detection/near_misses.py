@@ -171,7 +171,7 @@ class WhyNot:
                 )
                 for one in self.left_out
             ]
-            title = f"{self.pattern}: what each rule alone keeps out, beside the matches ({self.matches})"
+            title = f"{self.pattern}: what each rule alone keeps out; matches now: {self.matches}"
             yield title, ("rule", "matches without it", "kept out"), listed
         if self.curves:
             columns = ("rule", "value", "matches", "a day")[: 3 if self.days == 1 else 4]
@@ -356,7 +356,7 @@ def _with_policy(pattern: Pattern, events: pa.Table, found: Explanation, seconds
 def _pins(
     pattern: Pattern, table: pa.Table, given: Mapping[str, int | Sequence[int]], at: int | None
 ) -> tuple[dict[str, Condition], str, tuple[int, int] | None]:
-    """Return the conditions on variables beside the pattern, these in words, and the instants between which they are."""
+    """Return further conditions on variables, these in words, and the instants between which they are."""
     kleene = {operand.variable for operand in pattern.operands if operand.kleene}
     names = _names(pattern)
     stamps = table[TIMESTAMP].cast(pa.int64())
