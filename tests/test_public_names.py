@@ -137,6 +137,8 @@ def made() -> dict[str, Any]:
         "Metrics": metrics,
         "AdaptationReport": report,
         "AdaptiveDetection": loop,
+        "Explanation": cep.why(patterns[0], events, {"a": 1, "c": 0}),
+        "WhyNot": cep.why_not(patterns[0], events, near=0),
         "ScannedDistance": cep.scan_distance(loop, patterns, lambda: events, candidates=(0.0, 0.5)),
     }
 
@@ -145,14 +147,15 @@ TYPES = [
     "AdaptationReport",
     "AdaptiveDetection",
     "ClausePlan",
+    "Explanation",
     "Metrics",
     "Pattern",
     "PatternPlan",
     "Plan",
-    "RuleCheck",
     "ScannedDistance",
     "StatisticsSnapshot",
     "StreamSchema",
+    "WhyNot",
 ]
 
 
@@ -179,6 +182,8 @@ def test_what_they_say_of_themselves(one_of_each: dict[str, Any]) -> None:
     assert shown["StatisticsSnapshot"].startswith("<StatisticsSnapshot of letters, span: 120 events, ")
     assert shown["AdaptationReport"].startswith("<AdaptationReport of 120 events: ")
     assert shown["AdaptiveDetection"] == "<AdaptiveDetection by greedy, InvariantBased, a decision every 50 events>"
+    assert shown["Explanation"] == "<Explanation rise_0: no match, 2 of 4 rules fail>"
+    assert shown["WhyNot"] == "<WhyNot rise_0: 149 matches in 120 events>"
     by_time = replace(one_of_each["AdaptiveDetection"], every_events=None, every="10 minutes")
     assert repr(by_time).endswith("a decision every 10 minutes>")
     assert shown["ScannedDistance"] == "<ScannedDistance 0, the best of 2 that were tried>"

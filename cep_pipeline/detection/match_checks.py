@@ -133,6 +133,11 @@ class Explanation:
         reasons = "; ".join(f"{one.text}{f' ({one.seen})' if one.seen else ''}" for one in self.failed)
         return f"{self.pattern}: these events are no match, because of: {reasons}"
 
+    def __repr__(self) -> str:
+        failed = len(self.failed)
+        state = f"no match, {failed} of {len(self.checks)} rules fail{'s' * (failed == 1)}" if failed else "a match"
+        return f"<Explanation {self.pattern}: {state}>"
+
     def __str__(self) -> str:
         events = ["  ".join(row) for row in self.event_rows()]
         checks = [
@@ -518,7 +523,7 @@ def event_name(seq: int) -> str:
     Examples
     --------
     >>> event_name(735113 * SEQ_PER_DAY + 57), event_name(3)
-    ('2013-09-05/57', '3')
+    ('2013-09-02/57', '3')
     """
     ordinal, position = divmod(seq, SEQ_PER_DAY)
     return f"{date.fromordinal(ordinal)}/{position}" if 0 < ordinal <= date.max.toordinal() else str(seq)

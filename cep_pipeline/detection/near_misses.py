@@ -197,7 +197,7 @@ class WhyNot:
         """Say in a sentence or two what was found."""
         if self.explanation is not None:
             return self.explanation.summary()
-        found = f"{self.pattern}: {self.matches} {'match' if self.matches == MatchCount(1) else 'matches'} {self.meant}"
+        found = self._found()
         if self.kept is not None:
             found += f", of which {self.kept:,} are kept by OUTPUT and CONSUME"
         counted = [one for one in self.left_out if one.without.exact and one.without.matches > self.matches.matches]
@@ -209,6 +209,13 @@ class WhyNot:
             )
         lost = next((one for one in self.reached if not one.count.matches and one.count.exact), None)
         return f"{found}; nothing comes as far as to bind {lost.added}" if lost else found
+
+    def _found(self) -> str:
+        noun = "match" if self.matches == MatchCount(1) else "matches"
+        return f"{self.pattern}: {self.matches} {noun} {self.meant}"
+
+    def __repr__(self) -> str:
+        return f"<WhyNot {self._found()}>"
 
     def __str__(self) -> str:
         parts = [str(self.explanation) if self.explanation else self.summary()]

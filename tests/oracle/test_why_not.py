@@ -10,6 +10,7 @@ import pyarrow as pa
 from hypothesis import given, settings
 
 import cep_pipeline as cep
+from cep_pipeline.detection.match_checks import part_of
 from cep_pipeline.detection.near_misses import LeftOut, MatchCount
 from cep_pipeline.patterns.pattern import Consume, Output, Pattern, Strategy
 from tests.oracle import evaluate
@@ -68,6 +69,13 @@ def test_numbers_of_matches_are_those_of_the_oracle(statement: Statement, stream
     found = cep.why_not(pattern, table, near=4)
     own = bindings_of(pattern, table)
     assert found.matches == MatchCount(len(own))
+    for clause in pattern.clauses[:4]:
+        steps = [one.count for one in found.reached if one.part == clause.index]
+        names = [variable.name for variable in clause.positive]
+        for number, count in enumerate(steps[: len(names)], 1):
+            assert count == MatchCount(len(bindings_of(part_of(pattern, names[:number]), table)))
+        if len(pattern.clauses) == 1:
+            assert steps[-1] == found.matches
     by_text: dict[str, LeftOut] = {}
     for one in found.left_out:
         matches = bindings_of(one.changed, table)
@@ -92,8 +100,9 @@ def test_a_rule_left_out_is_one_condition(statement: Statement, stream_rows: lis
     for one in cep.why_not(pattern, table, near=0).left_out:
         if one.rule == "condition":
             kept, _ = conjunctive_normal_form(one.changed.condition)
-            left = [conjunct for conjunct in conjuncts if conjunct.atoms not in [other.atoms for other in kept]]
-            assert len(left) == 1
+            still = [frozenset(conjunct.atoms) for conjunct in kept]
+            left = [conjunct for conjunct in conjuncts if frozenset(conjunct.atoms) not in still]
+            assert len({frozenset(conjunct.atoms) for conjunct in left}) == 1
             bound = kept_matches(one.changed, read_events(table, pattern))
             assert {flat(match) for match in bound if fulfils(left[0], match)} == own
 
