@@ -114,8 +114,65 @@ def test_events_that_have_their_numbers_keep_them(schema: cep.StreamSchema, file
 def test_rows_get_their_derived_attributes(schema: cep.StreamSchema) -> None:
     rows = [{"timestamp": 5, "kind": "A", "x": 7}, {"timestamp": 2, "kind": "A", "x": 3}]
     assert schema.table(rows).column("diff").to_pylist() == [None, 4]
-    by_hand = schema.table([{**rows[0], "diff": 1}, rows[1]])
+    with pytest.warns(cep.DataWarning, match="1 of 2 rows have the derived attribute 'diff', which is null in the o"):
+        by_hand = schema.table([{**rows[0], "diff": 1}, rows[1]])
     assert by_hand.column("diff").to_pylist() == [None, 1] and by_hand.column("past").to_pylist() == [[], [1.0]]
+
+
+ONE_TYPE = SCHEMA.replace("type_attribute: kind\n", "").replace("[timestamp, kind]", "[timestamp]")
+"""The stream without an attribute that holds the type: the base type, or the names of the files, tell it."""
+
+
+@pytest.mark.parametrize("place", ["{day:%Y-%m-%d}.csv", "{type}.csv"])
+def test_a_data_frame_of_a_stream_without_a_column_of_types_is_read_as_a_file_is(place: str, tmp_path: Path) -> None:
+    (tmp_path / "ticks.yaml").write_text(ONE_TYPE.replace("{day:%Y-%m-%d}.csv", place))
+    schema = cep.StreamSchema.load(tmp_path / "ticks.yaml")
+    lines = ["time,kind,price", *(f"{time},{kind},{x}" for time, kind, x in ROWS[:2]), ""]
+    (tmp_path / "2024-03-04.csv").write_text("\n".join(lines))
+    right = cep.read(schema, tmp_path / "2024-03-04.csv")
+    types = right.column("event_type").to_pylist()
+    assert types == ["Tick" if schema.type_of_all else "2024-03-04"] * 2
+    assert right.column("diff").to_pylist() == [None, 3]
+    for name in ("arrow", "pandas", "names of attributes"):
+        frame = pa.table(frames()[name]).slice(0, 2)
+        assert cep.read(schema, frame.append_column("event_type", pa.array(types))).equals(right)
+        if schema.type_of_all:
+            assert cep.read(schema, frame).equals(right)
+            continue
+        with pytest.raises(cep.InputError, match="column 'event_type' is missing, which holds the types"):
+            cep.read(schema, frame)
+    assert cep.read(schema, right).equals(right)
+
+
+def test_a_schema_of_plain_values_may_have_one_type_for_all() -> None:
+    attributes = {"x": "int64"}
+    schema = cep.StreamSchema.from_dict({"base_type": "Tick", "attributes": attributes, "timezone": "America/New_York"})
+    events = cep.read(schema, frames()["names of attributes"].drop_columns(["kind"]))
+    assert events.column("event_type").unique().to_pylist() == ["Tick"]
+    rising = "NAME rise PATTERN SEQ(Tick a, Tick b) WHERE a.x < b.x WITHIN 1 minute RETURN b.x AS high"
+    assert cep.detect(rising, events)["rise"].column("high").to_pylist() == [4, 5, 5, 7, 7]
+    rows = [{"timestamp": f"{time}", "x": x} for time, _, x in ROWS]
+    assert cep.detect(rising, schema.table(rows))["rise"].num_rows == 5
+
+
+def test_a_schema_is_inferred_from_a_file(file: Path) -> None:
+    with pytest.raises(cep.InputError, match='in Python timezone="UTC"'):
+        cep.StreamSchema.infer(file)
+    schema = cep.StreamSchema.infer(file, timezone="America/New_York", name="ticks")
+    assert (schema.name, schema.type_attribute, schema.timezone) == ("ticks", "kind", "America/New_York")
+    events = cep.read(schema, file)
+    assert events.num_rows == len(ROWS) and events.column("price").to_pylist() == [2, 1, 4, 5, 7]
+    assert cep.read(schema, file.parent.glob("*.csv")).equals(events)
+    assert "the type of an event" in schema._repr_html_()
+
+
+def test_what_is_no_file_and_no_frame_is_refused_with_what_to_do(schema: cep.StreamSchema) -> None:
+    rows = [{"timestamp": 1, "kind": "A", "x": 1}]
+    for wrong in (rows, rows[0], 3):
+        with pytest.raises(cep.InputError, match=r"not from (list|dict|int); schema\.table\(rows\) takes rows"):
+            cep.read(schema, wrong)
+    with pytest.raises(cep.InputError, match=r"a data frame; cep\.read\(schema, frame\) reads it"):
+        schema.table(frames()["pandas"])
 
 
 def test_one_pattern_a_list_and_text_give_the_same(schema: cep.StreamSchema, file: Path) -> None:

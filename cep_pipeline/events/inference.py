@@ -124,7 +124,7 @@ def infer_schema(
     if times.local and timezone is None:
         raise InputError(
             f"{path}: the times in column {times.column!r}, such as {times.example}, do not say their time zone; "
-            "give it: --timezone Europe/Copenhagen, or --timezone UTC"
+            'give it: --timezone Europe/Copenhagen, or --timezone UTC; in Python timezone="UTC"'
         )
     zone = timezone or "UTC"
     kinds = {column: _kind_of(values) for column, values in sample.columns.items() if column != times.column}
