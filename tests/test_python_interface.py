@@ -229,7 +229,11 @@ def test_notebooks_show_text_of_data_as_text(schema: cep.StreamSchema) -> None:
     for page in pages.values():
         assert page.startswith("<table>") and "<script" not in page and "\x1b" not in page
     assert pages["matches"].count("&lt;script&gt;") == 10 and "20, the first 10" in pages["matches"]
-    assert "each" in pages["plan"] and "each" in pages["pattern"] and "20 events" in pages["statistics"]
+    assert "<td>each</td>" in pages["plan"] and "<td>t</td>" in pages["plan"] and "20 events" in pages["statistics"]
+    assert "<td>NAME each PATTERN Tick t WITHIN 1 second RETURN t.kind AS kind</td>" in pages["pattern"]
+    commented = cep.parse_patterns("NAME x -- 5 < 6\n  PATTERN Tick t\nWITHIN 1 second; -- the end", schema)
+    assert commented[0].written == "NAME x -- 5 < 6\n  PATTERN Tick t\nWITHIN 1 second"
+    assert "<td>NAME x -- 5 &lt; 6</td></tr><tr><td>PATTERN Tick t</td>" in commented[0]._repr_html_()
 
 
 def test_a_file_of_mixed_strategies_is_planned(schema: cep.StreamSchema) -> None:
