@@ -450,7 +450,10 @@ def _text_of(
             f"an event has the type that stands here: {few}{', …' if len(distinct) > 4 else ''} ({len(distinct):,})",
         )
     else:
-        add("# type_attribute: NAME", "no column looks like the type of an event; all are of the base type")
+        add(
+            "# type_attribute: NAME",
+            "no column looks like the type of an event: all are of the base type, or {type} in the path tells theirs",
+        )
     note = f"; {times.note}" if times.note else ""
     others = f"; other columns with times: {', '.join(map(_shown, times.others))}" if times.others else ""
     arrow_times = sample.layout["format"] == "parquet" and pa.types.is_temporal(sample.columns[times.column].type)

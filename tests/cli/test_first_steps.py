@@ -174,6 +174,22 @@ def test_a_project_is_made_and_checked(folder: Path) -> None:
     seen = cep("preview", "--day", "2025-03-04", folder=folder / "own")
     assert seen.code == 0, seen.errors
     assert "216 events, 0 rows rejected" in seen.output
+    assert "days: 2025-03-04 (UTC)" in seen.output
+
+
+def test_files_whose_names_tell_no_day_are_previewed_and_run_day_by_day(folder: Path) -> None:
+    (folder / "all.csv").write_text(READINGS + READINGS.partition("\n")[2].replace("03-04", "03-06"))
+    made = cep("init", "p", "--data", "all.csv", "--timezone", "UTC", folder=folder)
+    assert "  cep run --from 2025-03-04 --to 2025-03-06\n" in made.output
+    seen = cep("preview", folder=folder / "p")
+    assert seen.code == 0, seen.errors
+    assert "432 events, 0 rows rejected\ndays: 2025-03-04 to 2025-03-06 (UTC)" in seen.output
+    assert json.loads(cep("preview", "--json", folder=folder / "p").output)["days"] == ["2025-03-04", "2025-03-06"]
+    done = cep("run", folder=folder / "p")
+    assert done.code == 2
+    assert "say which: --day YYYY-MM-DD, or --from and --to (`cep preview` shows the days in them)" in done.error
+    (folder / "all.csv").unlink()
+    assert "there is no file of the stream: all.csv" in cep("preview", folder=folder / "p").error
 
 
 def test_all_errors_of_a_project_are_told_at_once(folder: Path) -> None:
