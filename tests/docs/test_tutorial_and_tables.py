@@ -159,25 +159,23 @@ class OwnFile:
             "cep run": f"cep run --from {self.days[0]} --to {self.days[1]}",
         }
         lines = [line for block in blocks("tutorial.md", "console") for line, _ in commands(block.text)]
-        return [
-            reduce(lambda line, one: line.replace(*one), given.items(), line) for line in lines if line[:3] == "cep"
-        ]
+        return [replaced(line, given) for line in lines if line.startswith("cep ")]
 
     def write_files(self, folder: Path) -> None:
         """Write the file, the tutorial's pipeline.yaml for it, and a pattern of three values that rise."""
         (folder / "own.csv").write_text(self.text)
         (settings,) = (block.text for block in blocks("tutorial.md", "yaml") if block.title == "pipeline.yaml")
-        given = {
-            "cold_rooms.yaml": "proposed.yaml",
-            "cold_rooms": "own",
-            "data: readings": "data: .",
-            "warming": "rising",
-        }
-        (folder / "pipeline.yaml").write_text(reduce(lambda text, one: text.replace(*one), given.items(), settings))
+        given = {"cold_rooms.yaml": "proposed.yaml", "cold_rooms": "own", ": readings": ": .", "warming": "rising"}
+        (folder / "pipeline.yaml").write_text(replaced(settings, given))
         (folder / "rising.sase").write_text(
-            f"NAME rising PATTERN SEQ(Event a, Event b, Event c) WHERE [{self.place}] AND a.{self.value} < b.{self.value} "
-            f"AND b.{self.value} < c.{self.value} WITHIN {self.window} RETURN a.{self.place} AS place"
+            f"NAME rising PATTERN SEQ(Event a, Event b, Event c) WHERE [{self.place}] "
+            f"AND a.{self.value} < b.{self.value} AND b.{self.value} < c.{self.value} "
+            f"WITHIN {self.window} RETURN a.{self.place} AS place"
         )
+
+
+def replaced(text: str, given: dict[str, str]) -> str:
+    return reduce(lambda made, one: made.replace(*one), given.items(), text)
 
 
 def own_file(name: str) -> OwnFile:
@@ -191,9 +189,7 @@ def own_file(name: str) -> OwnFile:
 
 
 @pytest.mark.parametrize("name", ["parking", "bars"])
-def test_the_commands_of_the_tutorial_do_for_a_file_of_one_s_own(
-    name: str, tmp_path: Path, spark: SparkSession
-) -> None:
+def test_the_commands_of_the_tutorial_do_for_ones_own_file(name: str, tmp_path: Path, spark: SparkSession) -> None:
     own = own_file(name)
     own.write_files(tmp_path)
     printed = []
