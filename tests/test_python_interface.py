@@ -81,6 +81,11 @@ def test_a_data_frame_is_read_as_a_file_is(schema: cep.StreamSchema, file: Path,
     with pytest.warns(cep.DataWarning, match="1 rows rejected, whose key"):
         events = cep.read(schema, made[library])
     assert events.equals(right) and events.schema.equals(schema.arrow_schema)
+    if library == "pandas":
+        with warnings.catch_warnings(record=True) as told:
+            warnings.simplefilter("always")
+            cep.read(schema, made["pandas"].iloc[[0, 3, 1]])
+        assert told == []
     assert events.column("timestamp")[1].as_py() == datetime(2024, 3, 4, 14, 30, tzinfo=UTC)
     assert events.column("x").to_pylist() == [2, 1, 4, 7]
     assert events.column("diff").to_pylist() == [None, None, 3, 5]
@@ -192,6 +197,20 @@ def test_one_pattern_a_list_and_text_give_the_same(schema: cep.StreamSchema, fil
         cep.detect(parsed, local)
     with pytest.raises(cep.InputError, match="an Arrow table or a data frame, not list"):
         cep.detect(parsed, [1, 2])
+
+
+def test_types_and_texts_that_no_event_has_are_told_where_nothing_is_found(schema: cep.StreamSchema) -> None:
+    events = schema.table([{"timestamp": at, "kind": kind, "x": at} for at, kind in enumerate("AB")])
+    with pytest.warns(cep.PatternWarning, match="no event has the type C, which stands in: p; there are: A, B"):
+        assert cep.detect("NAME p PATTERN SEQ(A a, C c) WITHIN 1 second", events)["p"].num_rows == 0
+    with pytest.warns(cep.PatternWarning, match="no event has kind = 'b'"):
+        cep.detect("NAME p PATTERN Tick t WHERE t.kind = 'b' WITHIN 1 second", events)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        assert cep.detect("NAME p PATTERN OR(A a, C c) WITHIN 1 second", events)["p"].num_rows == 1
+        assert cep.detect("NAME p PATTERN SEQ(B b, A a) WITHIN 1 second", events)["p"].num_rows == 0
+        unmarked = events.replace_schema_metadata(None)
+        cep.detect(cep.parse_patterns("NAME p PATTERN C c WITHIN 1 second", schema), unmarked)
 
 
 def test_matches_become_data_frames_and_show_their_events(schema: cep.StreamSchema, file: Path) -> None:

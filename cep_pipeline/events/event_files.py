@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -33,6 +34,8 @@ from cep_pipeline.guarded import brief
 EXAMPLES = 20
 """Rejected rows of a file that are kept."""
 _EXAMPLES_NOTED = 3
+_INDEX_OF_PANDAS = re.compile(r"__index_level_\d+__")
+"""A column for the numbers of rows of a data frame, which has no name."""
 
 
 @dataclass(frozen=True)
@@ -272,7 +275,7 @@ def _read_table(schema: StreamSchema, table: pa.Table) -> LoadedEvents:
     layout.find_columns("the data frame", table.column_names)
     kept = [one.name for one in schema.derived if one.name in table.column_names]
     used = {*layout.listed, SEQ, *kept}
-    left_out = [name for name in table.column_names if name not in used]
+    left_out = [name for name in table.column_names if name not in used and not _INDEX_OF_PANDAS.fullmatch(name)]
     notes = [f"columns that the schema does not list are left out: {', '.join(left_out)}"] if left_out else []
     columns = {name: _one_array(table.column(name)) for name in layout.listed}
     lines = np.arange(1, table.num_rows + 1)
