@@ -227,6 +227,10 @@ def test_matches_become_data_frames_and_show_their_events(schema: cep.StreamSche
     assert list(found.to_pandas()["high"].dropna()) == [7]
     polars = pytest.importorskip("polars")
     assert isinstance(found.to_polars(), polars.DataFrame) and found.to_polars().height == 5
+    nothing = cep.detect([], events)
+    assert nothing.to_arrow().column_names == ["pattern", "match_id", "start_ts", "end_ts", "bindings"]
+    assert (len(nothing.to_pandas()), nothing.to_polars().height) == (0, 0)
+    assert nothing.events().schema == found.events().schema and nothing.events().num_rows == 0
     with pytest.raises(cep.InputError, match="no matches of a pattern 'fall'"):
         found.events("fall")
     with pytest.raises(cep.InputError, match="output 'verbose'"):
@@ -278,7 +282,9 @@ def test_what_is_published_is_read_as_arrow(tables: Any) -> None:
     assert stream.matches("demo", limit=1).to_arrow().num_rows == 1
     assert found.events().column_names[:5] == ["pattern", "match_id", "variable", "timestamp", "seq"]
     assert stream.plans().num_rows and stream.runs().num_rows and stream.statistics().num_rows == 2
-    assert stream.matches(first=date(2030, 1, 1)) == {}
+    nothing = stream.matches(first=date(2030, 1, 1))
+    assert nothing == {} and len(nothing.to_pandas()) == 0
+    assert nothing.events().schema == found.events().schema
     assert "demo" in stream._repr_html_()
     with pytest.raises(cep.InputError, match=r"pattern set 'other'.*demo"):
         stream.matches("other")
