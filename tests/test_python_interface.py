@@ -267,6 +267,9 @@ def test_a_file_of_mixed_strategies_is_planned(schema: cep.StreamSchema) -> None
     events = schema.table([{"timestamp": at, "kind": kind, "x": at} for at, kind in enumerate("ABABBA")])
     plan = cep.plan(patterns, cep.estimate_statistics(patterns, events), "greedy")
     assert [one.planner for one in plan.patterns] == ["greedy", "trivial"]
+    alone = cep.estimate_statistics(patterns[0], events)
+    assert alone == cep.estimate_statistics(patterns[:1], events)
+    assert cep.plan(patterns[0], alone) == cep.plan(patterns[:1], alone)
     assert cep.detect(patterns, events, plan) == cep.detect(patterns, events)
 
 

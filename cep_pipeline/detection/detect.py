@@ -203,18 +203,6 @@ def detect(
     return (tables, counters.metrics(chosen)) if metrics else tables
 
 
-def _warn_of_doubts(patterns: Sequence[Pattern], events: pa.Table) -> None:
-    """Say why patterns may have no matches, about events that `read` or `StreamSchema.table` made for a person."""
-    from cep_pipeline.events.schema import schema_told_by
-    from cep_pipeline.language.source import PatternWarning
-
-    if not patterns or not events.num_rows or (schema := schema_told_by(events)) is None:
-        return
-    types = {str(name) for name in pc.unique(events.column(schema.type_attribute)).to_pylist()}
-    for text in doubts_about(patterns, types, None, events):
-        warnings.warn(text, PatternWarning, stacklevel=3)
-
-
 def _patterns_of(given: str | Pattern | Sequence[Pattern], events: pa.Table) -> Sequence[Pattern]:
     """The patterns that are given as a list, alone, or as text about events that tell their stream."""
     if isinstance(given, Pattern):
@@ -231,6 +219,18 @@ def _patterns_of(given: str | Pattern | Sequence[Pattern], events: pa.Table) -> 
             "read(schema, …) or schema.table(…), or parse the text by parse_patterns(text, schema)"
         )
     return parse_patterns(given, schema)
+
+
+def _warn_of_doubts(patterns: Sequence[Pattern], events: pa.Table) -> None:
+    """Say why patterns may have no matches, about events that `read` or `StreamSchema.table` made for a person."""
+    from cep_pipeline.events.schema import schema_told_by
+    from cep_pipeline.language.source import PatternWarning
+
+    if not patterns or not events.num_rows or (schema := schema_told_by(events)) is None:
+        return
+    types = {str(name) for name in pc.unique(events.column(schema.type_attribute)).to_pylist()}
+    for text in doubts_about(patterns, types, None, events):
+        warnings.warn(text, PatternWarning, stacklevel=3)
 
 
 def detect_batches(
