@@ -42,8 +42,8 @@ if TYPE_CHECKING:
     from cep_pipeline.detection.near_misses import WhyNot as WhyNot
     from cep_pipeline.detection.near_misses import why_not as why_not
     from cep_pipeline.detection.results import Matches as Matches
-    from cep_pipeline.events.event_files import DataWarning as DataWarning
     from cep_pipeline.events.event_files import read as read
+    from cep_pipeline.events.schema import DataWarning as DataWarning
     from cep_pipeline.events.schema import StreamSchema as StreamSchema
     from cep_pipeline.language.formatter import format_pattern as format_pattern
     from cep_pipeline.language.parser import parse_patterns as parse_patterns

@@ -181,6 +181,7 @@ import cep_pipeline as cep
 
 These names are the whole interface. They are imported when they are first used, so `import cep_pipeline` itself takes
 some hundredths of a second. Types show themselves in one line; `dir(cep)` lists all names.
+[A notebook](notebook.ipynb) goes from a CSV file to matches, a plan and a warehouse.
 """
 
 

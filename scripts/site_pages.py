@@ -1,17 +1,20 @@
 """Hooks of the site's build (`mkdocs.yml`): the pages at the top of the checkout, and links that hold in both places.
 
 The pages are written as files of the repository, whose links are relative to the file. Three of them lie above `docs/`:
-they become pages of the site. A link to any other file above `docs/`, such as a schema, is text in the site.
+they become pages of the site, and so does the notebook. A link to any other file above `docs/`, such as a schema, is
+text in the site.
 """
 
 from __future__ import annotations
 
+import json
 import posixpath
 import re
 from pathlib import Path
 from typing import Any
 
 from mkdocs.structure.files import File, Files
+from notebook import page as page_of
 
 ROOT_PAGES = {"README.md": "index.md", "CONTRIBUTING.md": "contributing.md", "CHANGELOG.md": "changelog.md"}
 """Page at the top of the checkout -> its name in the site."""
@@ -23,8 +26,10 @@ _CODE = re.compile(r"(^```.*?^```$|`[^`\n]+`)", re.M | re.S)
 
 
 def on_files(files: Files, *, config: Any) -> Files:
-    """Add the pages at the top of the checkout."""
+    """Add the pages at the top of the checkout, and the notebook as a page."""
     root = Path(config["config_file_path"]).parent
+    notebook = json.loads((root / "docs" / "notebook.ipynb").read_text())
+    files.append(File.generated(config, "notebook.md", content=page_of(notebook)))
     for page, name in ROOT_PAGES.items():
         if (root / page).exists():
             files.append(File.generated(config, name, content=(root / page).read_text()))
@@ -59,6 +64,7 @@ def with_site_links(markdown: str, name: str) -> str:
         in_site = ROOT_PAGES.get(file, file.removeprefix("docs/") if file.startswith("docs/") else "")
         if not in_site:
             return text
+        in_site = in_site.replace(".ipynb", ".md")
         return f"{image}[{text}]({posixpath.relpath(in_site, posixpath.dirname(name) or '.')}{hash_}{anchor})"
 
     parts = _CODE.split(markdown)

@@ -81,6 +81,11 @@ def test_a_data_frame_is_read_as_a_file_is(schema: cep.StreamSchema, file: Path,
     with pytest.warns(cep.DataWarning, match="1 rows rejected, whose key"):
         events = cep.read(schema, made[library])
     assert events.equals(right) and events.schema.equals(schema.arrow_schema)
+    if library == "pandas":
+        with warnings.catch_warnings(record=True) as told:
+            warnings.simplefilter("always")
+            cep.read(schema, made["pandas"].iloc[[0, 3, 1]])
+        assert told == []
     assert events.column("timestamp")[1].as_py() == datetime(2024, 3, 4, 14, 30, tzinfo=UTC)
     assert events.column("x").to_pylist() == [2, 1, 4, 7]
     assert events.column("diff").to_pylist() == [None, None, 3, 5]
@@ -114,8 +119,65 @@ def test_events_that_have_their_numbers_keep_them(schema: cep.StreamSchema, file
 def test_rows_get_their_derived_attributes(schema: cep.StreamSchema) -> None:
     rows = [{"timestamp": 5, "kind": "A", "x": 7}, {"timestamp": 2, "kind": "A", "x": 3}]
     assert schema.table(rows).column("diff").to_pylist() == [None, 4]
-    by_hand = schema.table([{**rows[0], "diff": 1}, rows[1]])
+    with pytest.warns(cep.DataWarning, match="1 of 2 rows have the derived attribute 'diff', which is null in the o"):
+        by_hand = schema.table([{**rows[0], "diff": 1}, rows[1]])
     assert by_hand.column("diff").to_pylist() == [None, 1] and by_hand.column("past").to_pylist() == [[], [1.0]]
+
+
+ONE_TYPE = SCHEMA.replace("type_attribute: kind\n", "").replace("[timestamp, kind]", "[timestamp]")
+"""The stream without an attribute that holds the type: the base type, or the names of the files, tell it."""
+
+
+@pytest.mark.parametrize("place", ["{day:%Y-%m-%d}.csv", "{type}.csv"])
+def test_a_data_frame_of_a_stream_without_a_column_of_types_is_read_as_a_file_is(place: str, tmp_path: Path) -> None:
+    (tmp_path / "ticks.yaml").write_text(ONE_TYPE.replace("{day:%Y-%m-%d}.csv", place))
+    schema = cep.StreamSchema.load(tmp_path / "ticks.yaml")
+    lines = ["time,kind,price", *(f"{time},{kind},{x}" for time, kind, x in ROWS[:2]), ""]
+    (tmp_path / "2024-03-04.csv").write_text("\n".join(lines))
+    right = cep.read(schema, tmp_path / "2024-03-04.csv")
+    types = right.column("event_type").to_pylist()
+    assert types == ["Tick" if schema.type_of_all else "2024-03-04"] * 2
+    assert right.column("diff").to_pylist() == [None, 3]
+    for name in ("arrow", "pandas", "names of attributes"):
+        frame = pa.table(frames()[name]).slice(0, 2)
+        assert cep.read(schema, frame.append_column("event_type", pa.array(types))).equals(right)
+        if schema.type_of_all:
+            assert cep.read(schema, frame).equals(right)
+            continue
+        with pytest.raises(cep.InputError, match="column 'event_type' is missing, which holds the types"):
+            cep.read(schema, frame)
+    assert cep.read(schema, right).equals(right)
+
+
+def test_a_schema_of_plain_values_may_have_one_type_for_all() -> None:
+    attributes = {"x": "int64"}
+    schema = cep.StreamSchema.from_dict({"base_type": "Tick", "attributes": attributes, "timezone": "America/New_York"})
+    events = cep.read(schema, frames()["names of attributes"].drop_columns(["kind"]))
+    assert events.column("event_type").unique().to_pylist() == ["Tick"]
+    rising = "NAME rise PATTERN SEQ(Tick a, Tick b) WHERE a.x < b.x WITHIN 1 minute RETURN b.x AS high"
+    assert cep.detect(rising, events)["rise"].column("high").to_pylist() == [4, 5, 5, 7, 7]
+    rows = [{"timestamp": f"{time}", "x": x} for time, _, x in ROWS]
+    assert cep.detect(rising, schema.table(rows))["rise"].num_rows == 5
+
+
+def test_a_schema_is_inferred_from_a_file(file: Path) -> None:
+    with pytest.raises(cep.InputError, match='in Python timezone="UTC"'):
+        cep.StreamSchema.infer(file)
+    schema = cep.StreamSchema.infer(file, timezone="America/New_York", name="ticks")
+    assert (schema.name, schema.type_attribute, schema.timezone) == ("ticks", "kind", "America/New_York")
+    events = cep.read(schema, file)
+    assert events.num_rows == len(ROWS) and events.column("price").to_pylist() == [2, 1, 4, 5, 7]
+    assert cep.read(schema, file.parent.glob("*.csv")).equals(events)
+    assert "the type of an event" in schema._repr_html_()
+
+
+def test_what_is_no_file_and_no_frame_is_refused_with_what_to_do(schema: cep.StreamSchema) -> None:
+    rows = [{"timestamp": 1, "kind": "A", "x": 1}]
+    for wrong in (rows, rows[0], 3):
+        with pytest.raises(cep.InputError, match=r"not from (list|dict|int); schema\.table\(rows\) takes rows"):
+            cep.read(schema, wrong)
+    with pytest.raises(cep.InputError, match=r"a data frame; cep\.read\(schema, frame\) reads it"):
+        schema.table(frames()["pandas"])
 
 
 def test_one_pattern_a_list_and_text_give_the_same(schema: cep.StreamSchema, file: Path) -> None:
@@ -137,6 +199,20 @@ def test_one_pattern_a_list_and_text_give_the_same(schema: cep.StreamSchema, fil
         cep.detect(parsed, [1, 2])
 
 
+def test_types_and_texts_that_no_event_has_are_told_where_nothing_is_found(schema: cep.StreamSchema) -> None:
+    events = schema.table([{"timestamp": at, "kind": kind, "x": at} for at, kind in enumerate("AB")])
+    with pytest.warns(cep.PatternWarning, match="no event has the type C, which stands in: p; there are: A, B"):
+        assert cep.detect("NAME p PATTERN SEQ(A a, C c) WITHIN 1 second", events)["p"].num_rows == 0
+    with pytest.warns(cep.PatternWarning, match="no event has kind = 'b'"):
+        cep.detect("NAME p PATTERN Tick t WHERE t.kind = 'b' WITHIN 1 second", events)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        assert cep.detect("NAME p PATTERN OR(A a, C c) WITHIN 1 second", events)["p"].num_rows == 1
+        assert cep.detect("NAME p PATTERN SEQ(B b, A a) WITHIN 1 second", events)["p"].num_rows == 0
+        unmarked = events.replace_schema_metadata(None)
+        cep.detect(cep.parse_patterns("NAME p PATTERN C c WITHIN 1 second", schema), unmarked)
+
+
 def test_matches_become_data_frames_and_show_their_events(schema: cep.StreamSchema, file: Path) -> None:
     with pytest.warns(cep.DataWarning):
         events = cep.read(schema, file)
@@ -151,6 +227,10 @@ def test_matches_become_data_frames_and_show_their_events(schema: cep.StreamSche
     assert list(found.to_pandas()["high"].dropna()) == [7]
     polars = pytest.importorskip("polars")
     assert isinstance(found.to_polars(), polars.DataFrame) and found.to_polars().height == 5
+    nothing = cep.detect([], events)
+    assert nothing.to_arrow().column_names == ["pattern", "match_id", "start_ts", "end_ts", "bindings"]
+    assert (len(nothing.to_pandas()), nothing.to_polars().height) == (0, 0)
+    assert nothing.events().schema == found.events().schema and nothing.events().num_rows == 0
     with pytest.raises(cep.InputError, match="no matches of a pattern 'fall'"):
         found.events("fall")
     with pytest.raises(cep.InputError, match="output 'verbose'"):
@@ -172,7 +252,11 @@ def test_notebooks_show_text_of_data_as_text(schema: cep.StreamSchema) -> None:
     for page in pages.values():
         assert page.startswith("<table>") and "<script" not in page and "\x1b" not in page
     assert pages["matches"].count("&lt;script&gt;") == 10 and "20, the first 10" in pages["matches"]
-    assert "each" in pages["plan"] and "each" in pages["pattern"] and "20 events" in pages["statistics"]
+    assert "<td>each</td>" in pages["plan"] and "<td>t</td>" in pages["plan"] and "20 events" in pages["statistics"]
+    assert "<td>NAME each PATTERN Tick t WITHIN 1 second RETURN t.kind AS kind</td>" in pages["pattern"]
+    commented = cep.parse_patterns("NAME x -- 5 < 6\n  PATTERN Tick t\nWITHIN 1 second; -- the end", schema)
+    assert commented[0].written == "NAME x -- 5 < 6\n  PATTERN Tick t\nWITHIN 1 second"
+    assert "<td>NAME x -- 5 &lt; 6</td></tr><tr><td>PATTERN Tick t</td>" in commented[0]._repr_html_()
 
 
 def test_a_file_of_mixed_strategies_is_planned(schema: cep.StreamSchema) -> None:
@@ -183,6 +267,9 @@ def test_a_file_of_mixed_strategies_is_planned(schema: cep.StreamSchema) -> None
     events = schema.table([{"timestamp": at, "kind": kind, "x": at} for at, kind in enumerate("ABABBA")])
     plan = cep.plan(patterns, cep.estimate_statistics(patterns, events), "greedy")
     assert [one.planner for one in plan.patterns] == ["greedy", "trivial"]
+    alone = cep.estimate_statistics(patterns[0], events)
+    assert alone == cep.estimate_statistics(patterns[:1], events)
+    assert cep.plan(patterns[0], alone) == cep.plan(patterns[:1], alone)
     assert cep.detect(patterns, events, plan) == cep.detect(patterns, events)
 
 
@@ -198,7 +285,9 @@ def test_what_is_published_is_read_as_arrow(tables: Any) -> None:
     assert stream.matches("demo", limit=1).to_arrow().num_rows == 1
     assert found.events().column_names[:5] == ["pattern", "match_id", "variable", "timestamp", "seq"]
     assert stream.plans().num_rows and stream.runs().num_rows and stream.statistics().num_rows == 2
-    assert stream.matches(first=date(2030, 1, 1)) == {}
+    nothing = stream.matches(first=date(2030, 1, 1))
+    assert nothing == {} and len(nothing.to_pandas()) == 0
+    assert nothing.events().schema == found.events().schema
     assert "demo" in stream._repr_html_()
     with pytest.raises(cep.InputError, match=r"pattern set 'other'.*demo"):
         stream.matches("other")

@@ -180,5 +180,5 @@ def detect(
 
 
 def types_of(events: pa.Table, type_attribute: str) -> set[str | None]:
-    """The types of events."""
-    return set(pc.unique(events.column(type_attribute)).to_pylist())
+    """The types of events, as patterns name them."""
+    return {None if name is None else str(name) for name in pc.unique(events.column(type_attribute)).to_pylist()}

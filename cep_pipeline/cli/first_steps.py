@@ -216,8 +216,8 @@ def preview(
 ) -> None:
     """Read raw files by a stream schema and show what comes of them; nothing is published.
 
-    It shows the event types with their numbers, the first events in the time zone of the stream with their derived
-    attributes, and the first rejected rows with their reasons.
+    It shows the days and the event types with their numbers, the first events in the time zone of the stream with their
+    derived attributes, and the first rejected rows with their reasons.
 
     \b
     Examples:
@@ -239,6 +239,7 @@ def preview(
                 "files": list(map(str, paths)),
                 "events": loaded.events.num_rows,
                 "rejected": loaded.rejected,
+                "days": _days_of(loaded.events, read),
                 "types": dict(counts),
                 "first": shown,
                 "rejected_rows": [
@@ -255,7 +256,7 @@ def preview(
 def _asked_files(
     files: Sequence[Path], schema: Path | None, config: Path, stream: str | None, day: date | None
 ) -> tuple[StreamSchema, list[Path]]:
-    from cep_pipeline.events.raw_files import files_of_day
+    from cep_pipeline.events.raw_files import UNBOUNDED, files_of_day
     from cep_pipeline.events.schema import StreamSchema
     from cep_pipeline.pipeline.configuration import Configuration
     from cep_pipeline.pipeline.stream_days import days_with_files
@@ -268,12 +269,23 @@ def _asked_files(
     opened = configuration.stream(stream or configuration.stream_names()[0])
     if files:
         return opened.schema, list(files)
-    chosen = day or days_with_files(opened)[0]
     assert opened.schema.source is not None
+    any_day = date(2000, 1, 1)
+    undated = all(template.period(any_day) == UNBOUNDED for template in opened.schema.source.paths)
+    chosen = day or (any_day if undated else days_with_files(opened)[0])
     found, missing = files_of_day(opened.schema.source.paths, opened.data, chosen)
     if not found:
-        raise InputError(f"{opened.data}: there is no file of {chosen}: {', '.join(missing)}")
+        raise InputError(
+            f"{opened.data}: there is no file of {'the stream' if undated else chosen}: {', '.join(missing)}"
+        )
     return opened.schema, [Path(file.path) for file in found]
+
+
+def _days_of(events: pa.Table, schema: StreamSchema) -> list[str]:
+    """The first and the last day of events, in the zone of the stream."""
+    stamps = events.column("timestamp")
+    zone = ZoneInfo(schema.timezone)
+    return [stamps[at].as_py().astimezone(zone).date().isoformat() for at in (0, -1)] if len(stamps) else []
 
 
 def _counts(events: pa.Table, schema: StreamSchema) -> dict[str, int]:
@@ -298,6 +310,8 @@ def _print_preview(
     console.print(
         f"stream {schema.name}: {counted(loaded.events.num_rows, 'event')}, {loaded.rejected:,} rows rejected"
     )
+    if days := _days_of(loaded.events, schema):
+        console.print(f"days: {' to '.join(dict.fromkeys(days))} ({schema.timezone})", highlight=False)
     for note in loaded.notes:
         console.print(f"note: {note}", highlight=False)
     if counts:

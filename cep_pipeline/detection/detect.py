@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import warnings
 from collections import deque
 from collections.abc import Callable, Collection, Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -151,6 +152,12 @@ def detect(
     PlanError
         The plan was made for other patterns.
 
+    Warns
+    -----
+    PatternWarning
+        A pattern has no matches and names a type, or a text of an attribute, that no event has. Of events that `read`
+        or `StreamSchema.table` made.
+
     Examples
     --------
     >>> import cep_pipeline as cep
@@ -186,6 +193,7 @@ def detect(
             else:
                 own = tables_together(together)
         found.update(zip((detection.pattern.name for detection in together), own, strict=True))
+        _warn_of_doubts([one.pattern for one in together if not found[one.pattern.name].num_rows], events)
         for detection in together:
             name = detection.pattern.name
             logger.debug("%s by %s: %s rows (%s)", name, chosen[name], found[name].num_rows, output)
@@ -211,6 +219,18 @@ def _patterns_of(given: str | Pattern | Sequence[Pattern], events: pa.Table) -> 
             "read(schema, …) or schema.table(…), or parse the text by parse_patterns(text, schema)"
         )
     return parse_patterns(given, schema)
+
+
+def _warn_of_doubts(patterns: Sequence[Pattern], events: pa.Table) -> None:
+    """Say why patterns may have no matches, about events that `read` or `StreamSchema.table` made for a person."""
+    from cep_pipeline.events.schema import schema_told_by
+    from cep_pipeline.language.source import PatternWarning
+
+    if not patterns or not events.num_rows or (schema := schema_told_by(events)) is None:
+        return
+    types = {str(name) for name in pc.unique(events.column(schema.type_attribute)).to_pylist()}
+    for text in doubts_about(patterns, types, None, events):
+        warnings.warn(text, PatternWarning, stacklevel=3)
 
 
 def detect_batches(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
@@ -48,7 +48,7 @@ class Matches(dict[str, pa.Table]):
             Two patterns have RETURN columns of one name whose types have nothing in common.
         """
         try:
-            return pa.concat_tables(self.values(), promote_options="permissive")
+            return pa.concat_tables(self._tables(), promote_options="permissive")
         except (pa.ArrowInvalid, pa.ArrowTypeError) as error:
             raise InputError(
                 f"the matches of {', '.join(self)} do not fit one table: {error}; take the table of each pattern, such "
@@ -81,10 +81,16 @@ class Matches(dict[str, pa.Table]):
             There is no such pattern, or the matches are counted or compressed.
         """
         if pattern is None:
-            return pa.concat_tables(map(self._find_events, self.values()), promote_options="permissive")
+            return pa.concat_tables(map(self._find_events, self._tables()), promote_options="permissive")
         if pattern not in self:
             raise InputError(f"there are no matches of a pattern {pattern!r}; there are those of: {', '.join(self)}")
         return self._find_events(self[pattern])
+
+    def _tables(self) -> Collection[pa.Table]:
+        """The tables of all patterns, an empty one where there is no pattern."""
+        from cep_pipeline.detection.matches import FIXED_FIELDS
+
+        return self.values() or [pa.schema(FIXED_FIELDS).empty_table()]
 
     def _repr_html_(self) -> str:
         parts = []

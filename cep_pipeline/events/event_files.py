@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import re
 import warnings
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import reduce
@@ -26,13 +27,15 @@ from cep_pipeline.events.raw_files import UNBOUNDED, PathTemplate, SourceFile
 from cep_pipeline.events.raw_rows import RawBlock, RejectedRow, plain
 from cep_pipeline.events.readers import open_rows
 from cep_pipeline.events.row_checks import LINE, LOCAL_DAY, check_rows, day_number, day_of
-from cep_pipeline.events.schema import StreamSchema
-from cep_pipeline.events.source import SourceLayout
+from cep_pipeline.events.schema import DataWarning, StreamSchema
+from cep_pipeline.events.source import EVENT_TYPE, TYPE_OF_FILE, SourceLayout, type_of_all
 from cep_pipeline.guarded import brief
 
 EXAMPLES = 20
 """Rejected rows of a file that are kept."""
 _EXAMPLES_NOTED = 3
+_INDEX_OF_PANDAS = re.compile(r"__index_level_\d+__")
+"""A column for the numbers of rows of a data frame, which has no name."""
 
 
 @dataclass(frozen=True)
@@ -189,10 +192,6 @@ def _read_raw(schema: StreamSchema, paths: Sequence[Path]) -> LoadedEvents:
     return LoadedEvents(loaded, rejected, tuple(notes), tuple(rows))
 
 
-class DataWarning(UserWarning):
-    """Something about data that were read in part: rejected rows, columns that are left out."""
-
-
 def read(schema: StreamSchema, source: Any) -> pa.Table:
     """Read events of a stream from files, or from a data frame, as ingestion does.
 
@@ -207,7 +206,8 @@ def read(schema: StreamSchema, source: Any) -> pa.Table:
         A path, several paths, or whatever has the Arrow C stream interface: a data frame of pandas or Polars, an Arrow
         table, a relation of DuckDB. The columns of a data frame are named as the schema's source names them, or as the
         attributes and `timestamp`. Integers as timestamps are microseconds since the epoch, unless the source says
-        otherwise. With a column `seq` the events keep their numbers, and with a derived attribute its values.
+        otherwise. Where the names of files tell the types, a data frame has a column `event_type`. With a column `seq`
+        the events keep their numbers, and with a derived attribute its values.
 
     Returns
     -------
@@ -237,8 +237,14 @@ def read(schema: StreamSchema, source: Any) -> pa.Table:
         table = pa.table(source)
         loaded, given = _read_table(schema, table), set(table.column_names)
     else:
-        paths = [Path(source)] if isinstance(source, str | Path) else [Path(one) for one in source]
-        loaded, given = load_events(schema, paths), {one.name for one in schema.derived}
+        several = isinstance(source, Iterable) and not isinstance(source, str | Mapping)
+        paths = list(source) if several else [source]
+        if not all(isinstance(one, str | Path) for one in paths):
+            raise InputError(
+                f"events are read from a path, several paths, or a data frame, not from {type(source).__name__}; "
+                "schema.table(rows) takes rows: a mapping for each event"
+            )
+        loaded, given = load_events(schema, [Path(one) for one in paths]), {one.name for one in schema.derived}
     for note in loaded.notes:
         warnings.warn(note, DataWarning, stacklevel=2)
     if loaded.rejected and not loaded.events.num_rows:
@@ -251,17 +257,25 @@ def _read_table(schema: StreamSchema, table: pa.Table) -> LoadedEvents:
     layout = schema.source
     by_source = layout is not None and set(layout.listed) <= set(table.column_names)
     if layout is None or (not by_source and TIMESTAMP in table.column_names):
-        layout = SourceLayout(
-            "parquet",
-            (PathTemplate("*"),),
-            TIMESTAMP,
-            {name: name for name in schema.raw_attributes},
-            "epoch_us" if pa.types.is_integer(_type_of(table, TIMESTAMP)) else "iso",
-        )
+        named = {name: name for name in schema.raw_attributes}
+        if schema.type_of_all is not None:
+            named[EVENT_TYPE] = type_of_all(schema.type_of_all)
+        elif layout is not None and layout.columns.get(EVENT_TYPE) == TYPE_OF_FILE:
+            named[EVENT_TYPE] = TYPE_OF_FILE
+        is_number = pa.types.is_integer(_type_of(table, TIMESTAMP))
+        layout = SourceLayout("parquet", (PathTemplate("*"),), TIMESTAMP, named, "epoch_us" if is_number else "iso")
+    if layout.columns.get(EVENT_TYPE, "")[:1] == "{":  # a column tells the types of a data frame, if there is one
+        if EVENT_TYPE in table.column_names:
+            layout = replace(layout, columns={**layout.columns, EVENT_TYPE: EVENT_TYPE})
+        elif layout.type_of_all is None:
+            raise InputError(
+                f"the data frame: column {EVENT_TYPE!r} is missing, which holds the types of the events; for files of "
+                "this stream their names tell them"
+            )
     layout.find_columns("the data frame", table.column_names)
     kept = [one.name for one in schema.derived if one.name in table.column_names]
     used = {*layout.listed, SEQ, *kept}
-    left_out = [name for name in table.column_names if name not in used]
+    left_out = [name for name in table.column_names if name not in used and not _INDEX_OF_PANDAS.fullmatch(name)]
     notes = [f"columns that the schema does not list are left out: {', '.join(left_out)}"] if left_out else []
     columns = {name: _one_array(table.column(name)) for name in layout.listed}
     lines = np.arange(1, table.num_rows + 1)

@@ -124,7 +124,7 @@ def infer_schema(
     if times.local and timezone is None:
         raise InputError(
             f"{path}: the times in column {times.column!r}, such as {times.example}, do not say their time zone; "
-            "give it: --timezone Europe/Copenhagen, or --timezone UTC"
+            'give it: --timezone Europe/Copenhagen, or --timezone UTC; in Python timezone="UTC"'
         )
     zone = timezone or "UTC"
     kinds = {column: _kind_of(values) for column, values in sample.columns.items() if column != times.column}
@@ -450,7 +450,10 @@ def _text_of(
             f"an event has the type that stands here: {few}{', …' if len(distinct) > 4 else ''} ({len(distinct):,})",
         )
     else:
-        add("# type_attribute: NAME", "no column looks like the type of an event; all are of the base type")
+        add(
+            "# type_attribute: NAME",
+            "no column looks like the type of an event: all are of the base type, or {type} in the path tells theirs",
+        )
     note = f"; {times.note}" if times.note else ""
     others = f"; other columns with times: {', '.join(map(_shown, times.others))}" if times.others else ""
     arrow_times = sample.layout["format"] == "parquet" and pa.types.is_temporal(sample.columns[times.column].type)

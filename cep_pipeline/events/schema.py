@@ -7,12 +7,15 @@ the same YAML file.
 from __future__ import annotations
 
 import json
+import warnings
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import asdict, dataclass, field, replace
+from datetime import datetime
 from difflib import get_close_matches
 from functools import cached_property
 from numbers import Integral, Real
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -22,7 +25,9 @@ from cep_pipeline.errors import InputError
 from cep_pipeline.events.columns import ARROW_TYPES, ORDER_COLUMNS, SEQ, TIMESTAMP
 from cep_pipeline.events.derived import Carry, derive
 from cep_pipeline.events.erasure import Erasure
-from cep_pipeline.events.timestamps import check_timezone
+from cep_pipeline.events.source import EVENT_TYPE
+from cep_pipeline.events.timestamps import check_timezone, read_timestamps
+from cep_pipeline.foreign_text import html_table
 from cep_pipeline.patterns.expressions import ValueType
 from cep_pipeline.storage import digest_of, with_former_names
 
@@ -32,6 +37,10 @@ if TYPE_CHECKING:
 ON_MISSING = ("error", "empty", "skip")
 _INT64_MIN, _INT64_MAX = -(2**63), 2**63 - 1
 _FIELDS = ("name", "base_type", "type_attribute", "attributes", "types", "key", "on_missing", "timezone")
+
+
+class DataWarning(UserWarning):
+    """Something about data that were read in part: rejected rows, columns that are left out."""
 
 
 @dataclass(frozen=True)
@@ -141,6 +150,14 @@ class StreamSchema:
         attributes = ", ".join(f"{name}: {kind.value}" for name, kind in self.attributes.items())
         return f"<StreamSchema {self.name}: {attributes}>"
 
+    def _repr_html_(self) -> str:
+        made_of = {one.name: f"{one.function} of {one.of}" for one in self.derived}
+        rows = [
+            (name, kind.value, "the type of an event" if name == self.type_attribute else made_of.get(name, ""))
+            for name, kind in self.attributes.items()
+        ]
+        return html_table(("attribute", "type", ""), rows, f"stream {self.name}, {self.timezone}")
+
     def _error(self, message: str) -> InputError:
         return InputError(f"stream {self.name!r}: {message}")
 
@@ -158,14 +175,49 @@ class StreamSchema:
         return load_stream(Path(path), cls)
 
     @classmethod
+    def infer(
+        cls,
+        path: str | Path,
+        *,
+        timezone: str | None = None,
+        name: str | None = None,
+        time_column: str | None = None,
+        type_column: str | None = None,
+    ) -> StreamSchema:
+        """Make the schema that `cep stream infer` proposes for a CSV or Parquet file.
+
+        Parameters
+        ----------
+        timezone
+            The zone of times that do not say theirs, and of the stream's days.
+        name
+            Name of the stream; made from the name of the file if not given.
+        time_column, type_column
+            The columns with the time and the type; found by their values and names if not given.
+
+        Raises
+        ------
+        InputError
+            The file cannot be read, has no column of times, or has times without a zone where none is given.
+        """
+        from cep_pipeline.events.inference import infer_schema
+
+        made = infer_schema(Path(path), timezone=timezone, name=name, time_column=time_column, type_column=type_column)
+        with TemporaryDirectory() as folder:
+            proposed = Path(folder) / f"{made.name}.yaml"
+            proposed.write_text(made.text, encoding="utf-8")
+            return cls.load(proposed)
+
+    @classmethod
     def from_dict(cls, data: Mapping[str, Any], name: str = "stream") -> StreamSchema:
         """Make a schema of plain values, for events that are given as rows.
 
         Parameters
         ----------
         data
-            `type_attribute`, `attributes` (name to one of int64, float64, bool, string, list<float64>) and optionally
-            `base_type`, `types`, `key`, `on_missing`, `timezone`, `name`.
+            `attributes` (name to one of int64, float64, bool, string, list<float64>), `type_attribute` or `base_type`,
+            and optionally `types`, `key`, `on_missing`, `timezone`, `name`. Without `type_attribute` an attribute
+            `event_type` is added that holds the type; it is the `base_type` where no event says another.
         name
             The stream's name where `data` has none.
 
@@ -177,24 +229,30 @@ class StreamSchema:
         for field_name in data:
             if field_name not in _FIELDS:
                 raise InputError(f"stream {name!r}: unknown field {field_name!r}{_did_you_mean(field_name, _FIELDS)}")
-        for required in ("type_attribute", "attributes"):
-            if required not in data:
-                raise InputError(f"stream {name!r}: {required} is missing")
+        if "attributes" not in data:
+            raise InputError(f"stream {name!r}: attributes is missing")
+        base_type, type_attribute = data.get("base_type"), data.get("type_attribute")
+        if type_attribute is None and base_type is None:
+            raise InputError(
+                f"stream {name!r}: type_attribute is missing: name the attribute that holds the type of an event, or "
+                "give base_type, the one type of all"
+            )
         if not isinstance(data["attributes"], Mapping):
             raise InputError(f"stream {name!r}: attributes must map each name to its type")
-        types = data.get("types")
+        types = data.get("types") or ([base_type] if type_attribute is None else None)
         if types is not None and not isinstance(types, list | tuple):
             raise InputError(f"stream {name!r}: types must be a list of names, not {types!r}")
+        added = {} if type_attribute else {EVENT_TYPE: "string"}
         key = data.get("key") or ()
         if not isinstance(key, list | tuple):
             raise InputError(f"stream {name!r}: key must be a list of attributes, not {key!r}")
         return cls(
             name=data.get("name", name),
-            base_type=data.get("base_type"),
-            type_attribute=data["type_attribute"],
+            base_type=base_type,
+            type_attribute=type_attribute or EVENT_TYPE,
             attributes={
                 attribute: attribute_type(text, where=f"stream {name!r}: attribute {attribute!r}")
-                for attribute, text in data["attributes"].items()
+                for attribute, text in {**added, **data["attributes"]}.items()
             },
             types=None if types is None else tuple(str(event_type) for event_type in types),
             key=tuple(key),
@@ -226,6 +284,14 @@ class StreamSchema:
         """The attributes that are read from the raw files: all but the derived ones."""
         names = {derived.name for derived in self.derived}
         return {name: kind for name, kind in self.attributes.items() if name not in names}
+
+    @property
+    def type_of_all(self) -> str | None:
+        """The one type that all events have, None where each event tells its own."""
+        if self.source is not None:
+            return self.source.type_of_all
+        alone = self.type_attribute == EVENT_TYPE and self.types is not None and len(self.types) == 1
+        return self.types[0] if alone and self.types else None
 
     @cached_property
     def digest(self) -> str:
@@ -268,9 +334,10 @@ class StreamSchema:
         Parameters
         ----------
         rows
-            One mapping an event: `timestamp` in microseconds since the epoch (UTC), `seq` (default: the row's index)
-            and the attributes. A missing attribute and None are null; a float NaN stays NaN. Derived attributes that
-            no row has are computed, as ingestion does.
+            One mapping an event: `timestamp`, `seq` (default: the row's index) and the attributes. A timestamp is a
+            number of microseconds since the epoch (UTC), a datetime or ISO 8601 text; without a time zone it is a local
+            time of the stream. A missing attribute and None are null; a float NaN stays NaN. Derived attributes that
+            no row has are computed, as ingestion does, and the type where all events have one.
 
         Returns
         -------
@@ -282,17 +349,31 @@ class StreamSchema:
         InputError
             A value that does not fit its attribute, an unknown attribute, a missing timestamp or a repeated seq;
             the message names the row, counted from 0.
+
+        Warns
+        -----
+        DataWarning
+            Some rows have a derived attribute and others have not; it is null in these.
         """
-        rows = list(rows)
+        if hasattr(rows, "__arrow_c_stream__"):
+            raise self._error("these are no rows but a data frame; cep.read(schema, frame) reads it")
+        given_type = {} if self.type_of_all is None else {self.type_attribute: self.type_of_all}
+        rows = [{**given_type, **row} for row in rows]
         for index, row in enumerate(rows):
             for attribute in row:
                 if attribute not in self.referable:
                     hint = _did_you_mean(str(attribute), self.referable)
                     raise self._error(f"row {index}: unknown attribute {attribute!r}{hint}")
+        for one in self.derived:
+            if 0 < (having := sum(one.name in row for row in rows)) < len(rows):
+                warnings.warn(
+                    f"{having:,} of {len(rows):,} rows have the derived attribute {one.name!r}, which is null in the "
+                    "others; give it in all rows, or in none to have it computed",
+                    DataWarning,
+                    stacklevel=2,
+                )
         where = f"stream {self.name!r}: row"
-        timestamps = [
-            _required_int64(row.get(TIMESTAMP), f"{where} {index}: {TIMESTAMP}") for index, row in enumerate(rows)
-        ]
+        timestamps = self._instants([row.get(TIMESTAMP) for row in rows], where)
         seqs = [_required_int64(row.get(SEQ, index), f"{where} {index}: {SEQ}") for index, row in enumerate(rows)]
         if len(set(seqs)) < len(seqs):
             seen: dict[int, int] = {}
@@ -315,6 +396,21 @@ class StreamSchema:
             ]
             columns[attribute] = pa.array(values, type=ARROW_TYPES[kind], from_pandas=False)
         return self.with_derived(pa.table(columns, schema=self.arrow_schema), {name for row in rows for name in row})
+
+    def _instants(self, values: list[Any], where: str) -> list[int]:
+        """Return the timestamps of rows in microseconds since the epoch."""
+        written = {at: value for at, value in enumerate(values) if isinstance(value, datetime | str)}
+        texts = [value.isoformat() if isinstance(value, datetime) else value for value in written.values()]
+        read = read_timestamps(pa.array(texts, pa.string()), "iso", self.timezone)
+        for place, at in enumerate(written):
+            if read.unreadable[place] or read.nonexistent[place]:
+                why = f"does not exist in {self.timezone}" if read.nonexistent[place] else "is no time of ISO 8601"
+                raise InputError(f"{where} {at}: {TIMESTAMP}: {texts[place]!r} {why}")
+        known = dict(zip(written, read.utc.cast(pa.int64()).to_pylist(), strict=True))
+        return [
+            known[at] if at in known else _required_int64(value, f"{where} {at}: {TIMESTAMP}")
+            for at, value in enumerate(values)
+        ]
 
     def with_derived(self, events: pa.Table, given: Collection[str]) -> pa.Table:
         """Return events with their derived attributes, and with the mark by which `detect` knows their stream.

@@ -90,6 +90,12 @@ class SourceLayout:
             raise InputError("source.columns names a column twice")
 
     @property
+    def type_of_all(self) -> str | None:
+        """The one type that all events have, None where columns or the names of files tell the types."""
+        column = self.columns.get(EVENT_TYPE, "")
+        return column[2:-1] if column.startswith("{=") else None
+
+    @property
     def listed(self) -> tuple[str, ...]:
         """The source columns that are read, each once, the timestamp's first."""
         named = (column for name, column in self.columns.items() if name != EVENT_TYPE or column[:1] != "{")
@@ -107,7 +113,7 @@ class SourceLayout:
         if attribute != EVENT_TYPE or column[:1] != "{":
             return None
         if column != TYPE_OF_FILE:
-            return column[2:-1]
+            return self.type_of_all
         told = (template.type_in(path) for template in self.paths if template.names_type)
         if found := next((name for name in told if name), None):
             return found

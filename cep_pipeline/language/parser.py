@@ -169,6 +169,7 @@ class _Statement:
         output = self._choice("OUTPUT", Output, Output.ALL)
         consume = self._choice("CONSUME", Consume, Consume.NONE)
         returns = self._returns()
+        written = self.cursor.source.text[start.span.start : self.cursor.previous.span.end]
         self._end()
         if self.errors:
             raise self.errors.pop()
@@ -190,6 +191,7 @@ class _Statement:
             base_type=self.schema.base_type,
             attributes=tuple(self.schema.attributes.items()),
             source=self.cursor.source.name,
+            written=written,
         )
         check_strategy(pattern, self.cursor.source, where.strategy_span, ties_place)
         return pattern

@@ -116,6 +116,8 @@ class Pattern:
     stream, type_attribute, base_type, attributes
         The stream's name, the attribute whose text is an event's type, the type that every event also has (or
         None), and the type of every attribute: all that detection needs to know of the stream's schema.
+    source, written
+        The name of the text that the statement stands in, and the statement as it stands there, for people.
     """
 
     name: str
@@ -135,6 +137,7 @@ class Pattern:
     base_type: str | None = None
     attributes: tuple[tuple[str, ValueType], ...] = ()
     source: str = field(default="<pattern>", compare=False)
+    written: str = field(default="", compare=False)
 
     def __post_init__(self) -> None:
         variables = [operand.variable for operand in self.operands]
@@ -150,14 +153,8 @@ class Pattern:
         return f"<Pattern {self.name}: {structure_text(self.structure)} within {self.window}>"
 
     def _repr_html_(self) -> str:
-        rows = [
-            ("structure", structure_text(self.structure)),
-            ("strategy", self.strategy.value),
-            ("partition by", ", ".join(self.partition_by)),
-            ("within", self.window),
-            ("returns", ", ".join(item.name for item in self.returns)),
-        ]
-        return html_table(("pattern", self.name), rows)
+        lines = (self.written or repr(self)).splitlines()
+        return html_table((f"pattern {self.name}",), ([line.strip()] for line in lines))
 
     @cached_property
     def operands(self) -> tuple[EventOperand, ...]:

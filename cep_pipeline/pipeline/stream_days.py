@@ -43,7 +43,7 @@ def days_with_files(stream: Stream) -> list[date]:
         if period.first is None or period.last is None:
             raise InputError(
                 f"stream {stream.name!r}: the names of its files do not tell their days; say which: "
-                "--day YYYY-MM-DD, or --from and --to"
+                "--day YYYY-MM-DD, or --from and --to (`cep preview` shows the days in them)"
             )
         days.update(days_between(period.first, period.last))
     return sorted(days)

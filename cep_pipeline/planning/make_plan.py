@@ -29,7 +29,7 @@ DEFAULT_PLANNER = "dp_left_deep"
 
 
 def plan(
-    patterns: Sequence[Pattern],
+    patterns: Pattern | Sequence[Pattern],
     snapshot: StatisticsSnapshot,
     planner: str = DEFAULT_PLANNER,
     cost: str | None = None,
@@ -43,7 +43,7 @@ def plan(
     Parameters
     ----------
     patterns
-        Patterns of one stream.
+        Patterns of one stream, or one pattern.
     snapshot
         Must know the leaves of all the patterns; conditions that it does not know are planned with priors.
     planner
@@ -75,6 +75,7 @@ def plan(
     An order or a tree is over the positive variables. Negated variables are placed by the mechanism, at the earliest
     point at which all that they depend on is bound (JQPG section 5.3); the plan says where that is.
     """
+    patterns = [patterns] if isinstance(patterns, Pattern) else patterns
     check_alpha(alpha)
     if planner in MULTI_PATTERN_PLANNER_NAMES:
         from cep_pipeline.planning.multi_pattern.costs import shared_cost

@@ -25,6 +25,7 @@ from cep_pipeline.planning.clause_plans import (
     workload_to_json,
 )
 from cep_pipeline.planning.numbers.logarithms import from_ln, ln_sum
+from cep_pipeline.planning.trees import written
 from cep_pipeline.statistics.versioned import check_version, digest_of
 
 VERSION = 3
@@ -86,7 +87,7 @@ class Plan:
             (
                 one.pattern,
                 one.planner,
-                "; ".join(str(clause.order_or_tree) for clause in one.clauses),
+                "; ".join(written(clause.order_or_tree) for clause in one.clauses),
                 f"{from_ln(one.ln_cost):.3g}",
             )
             for one in self.patterns

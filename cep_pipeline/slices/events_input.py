@@ -66,7 +66,8 @@ def events_for(patterns: Iterable[Pattern], events: pa.Table, source: str = "eve
     if missing:
         raise InputError(
             f"the {source} have no column {', '.join(map(repr, missing))}; they have "
-            f"{', '.join(events.column_names) or 'none'}; detect over events of the patterns' stream"
+            f"{', '.join(events.column_names) or 'none'}; detect over events of the "
+            "patterns' stream, as cep.read makes them"
         )
     columns = {name: _checked_column(events, name, declared.get(name), source) for name in columns_needed(patterns)}
     checked = pa.table(columns)

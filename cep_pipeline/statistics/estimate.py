@@ -33,7 +33,7 @@ CELLS = 512
 
 
 def estimate_statistics(
-    patterns: Sequence[Pattern],
+    patterns: Pattern | Sequence[Pattern],
     events: pa.Table,
     window: str | None = None,
     seed: int = 0,
@@ -46,7 +46,7 @@ def estimate_statistics(
     Parameters
     ----------
     patterns
-        Patterns of one stream.
+        Patterns of one stream, or one pattern.
     events
         Events of that stream, sorted by (timestamp, seq).
     window
@@ -74,6 +74,7 @@ def estimate_statistics(
     to its last timestamp, or over the window; of a window that is longer than the data over what there is, and a note
     says so.
     """
+    patterns = [patterns] if isinstance(patterns, Pattern) else patterns
     timestamps = events.column("timestamp").cast(pa.int64()).to_numpy()
     if len(timestamps) > 1 and (timestamps[1:] < timestamps[:-1]).any():
         raise InputError("the events are not in the order of time: sort them by (timestamp, seq)")

@@ -174,6 +174,22 @@ def test_a_project_is_made_and_checked(folder: Path) -> None:
     seen = cep("preview", "--day", "2025-03-04", folder=folder / "own")
     assert seen.code == 0, seen.errors
     assert "216 events, 0 rows rejected" in seen.output
+    assert "days: 2025-03-04 (UTC)" in seen.output
+
+
+def test_files_whose_names_tell_no_day_are_previewed_and_run_day_by_day(folder: Path) -> None:
+    (folder / "all.csv").write_text(READINGS + READINGS.partition("\n")[2].replace("03-04", "03-06"))
+    made = cep("init", "p", "--data", "all.csv", "--timezone", "UTC", folder=folder)
+    assert "  cep run --from 2025-03-04 --to 2025-03-06\n" in made.output
+    seen = cep("preview", folder=folder / "p")
+    assert seen.code == 0, seen.errors
+    assert "432 events, 0 rows rejected\ndays: 2025-03-04 to 2025-03-06 (UTC)" in seen.output
+    assert json.loads(cep("preview", "--json", folder=folder / "p").output)["days"] == ["2025-03-04", "2025-03-06"]
+    done = cep("run", folder=folder / "p")
+    assert done.code == 2
+    assert "say which: --day YYYY-MM-DD, or --from and --to (`cep preview` shows the days in them)" in done.error
+    (folder / "all.csv").unlink()
+    assert "there is no file of the stream: all.csv" in cep("preview", folder=folder / "p").error
 
 
 def test_all_errors_of_a_project_are_told_at_once(folder: Path) -> None:
@@ -247,3 +263,17 @@ def test_types_and_texts_that_no_event_has_are_told(folder: Path) -> None:
     told = " ".join(done.errors.split())
     assert "no event has the type room-9, which stands in: pattern_1; there are: room-1, room-2, room-3" in told
     assert "no event has door = 'opened', which stands in: pattern_1; there are: 'closed', 'open'" in told
+
+
+def test_types_that_are_numbers_are_known_by_their_digits(folder: Path) -> None:
+    (folder / "numbers.csv").write_text(READINGS.replace("room-", "15832"))
+    made = ("stream", "infer", "numbers.csv", "--timezone", "UTC", "--out", "s.yaml")
+    assert cep(*made, folder=folder).code == 0
+    assert StreamSchema.load(folder / "s.yaml").attributes["room"].value == "int64"
+    given = ("--patterns", "warm.sase", "--schema", "s.yaml", "--events", "numbers.csv", "--out", "m.csv")
+    (folder / "warm.sase").write_text('PATTERN SEQ("158321" a, "158322" b) WITHIN 5 minutes')
+    done = cep("detect", *given, folder=folder)
+    assert done.code == 0 and "no event has the type" not in done.errors, done.errors
+    (folder / "warm.sase").write_text('PATTERN SEQ("158321" a, "158329" b) WITHIN 5 minutes')
+    told = " ".join(cep("detect", *given, folder=folder).errors.split())
+    assert "no event has the type 158329, which stands in: pattern_1; there are: 158321, 158322, 158323" in told

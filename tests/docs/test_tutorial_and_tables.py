@@ -11,7 +11,10 @@ import sys
 import warnings
 from collections.abc import Iterator
 from contextlib import chdir
+from dataclasses import dataclass
 from datetime import UTC, date, datetime, timedelta
+from functools import reduce
+from math import sin
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -24,6 +27,7 @@ from cep_pipeline.warehouse.layout import table_layouts
 from cep_pipeline.warehouse.warehouse import Warehouse
 from tests.cli.command_line import Done, cep
 from tests.docs.pages import blocks, table_after
+from tests.events.raw import SHARED
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -125,6 +129,86 @@ def test_every_command_of_the_tutorial_prints_what_the_page_says(
     ]
     for command, said, printed in done:
         assert prints(said, printed.errors + printed.output), f"{command}:\n{printed.errors}{printed.output}"
+
+
+PARKING = "vehiclecount,updatetime,_id,totalspaces,garagecode,streamtime\n" + "".join(
+    f"{int(spaces * (0.5 + 0.4 * sin(hour / 4 + spaces)))},2014-05-{22 + hour // 24} {hour % 24:02}:09:04.145,"
+    f"{3 * hour + number},{spaces},{garage},2014-11-03 16:18:44\n"
+    for hour in range(48)
+    for number, (garage, spaces) in enumerate((("NORREPORT", 65), ("SKOLEBAKKEN", 512), ("SCANDCENTER", 1240)))
+)
+"""Two days of the garages of a city, in the layout in which the city publishes them: one file of all days."""
+BARS = SHARED / "nasdaq_minute_bars" / "NASDAQ_SHORT.txt"
+
+
+@dataclass(frozen=True)
+class OwnFile:
+    """A file that somebody brings along, and what they put in place of the example's words in the tutorial."""
+
+    text: str
+    zone: str
+    days: tuple[str, str]
+    place: str
+    value: str
+    window: str
+
+    def commands(self) -> list[str]:
+        """The `cep` commands of the tutorial, for this file, with the schema as it is proposed."""
+        given = {
+            "readings/2025-03-04.csv": "own.csv",
+            "Europe/Copenhagen": self.zone,
+            "cold_rooms.yaml": "proposed.yaml",
+            "warming.sase": "rising.sase",
+            "cep run": f"cep run --from {self.days[0]} --to {self.days[1]}",
+        }
+        lines = [line for block in blocks("tutorial.md", "console") for line, _ in commands(block.text)]
+        return [replaced(line, given) for line in lines if line.startswith("cep ")]
+
+    def write_files(self, folder: Path) -> None:
+        """Write the file, the tutorial's pipeline.yaml for it, and a pattern of three values that rise."""
+        (folder / "own.csv").write_text(self.text)
+        (settings,) = (block.text for block in blocks("tutorial.md", "yaml") if block.title == "pipeline.yaml")
+        given = {"cold_rooms.yaml": "proposed.yaml", "cold_rooms": "own", ": readings": ": .", "warming": "rising"}
+        (folder / "pipeline.yaml").write_text(replaced(settings, given))
+        (folder / "rising.sase").write_text(
+            f"NAME rising PATTERN SEQ(Event a, Event b, Event c) WHERE [{self.place}] "
+            f"AND a.{self.value} < b.{self.value} AND b.{self.value} < c.{self.value} "
+            f"WITHIN {self.window} RETURN a.{self.place} AS place"
+        )
+
+
+def replaced(text: str, given: dict[str, str]) -> str:
+    return reduce(lambda made, one: made.replace(*one), given.items(), text)
+
+
+def own_file(name: str) -> OwnFile:
+    if name == "parking":
+        days = ("2014-05-22", "2014-05-23")
+        return OwnFile(PARKING, "Europe/Copenhagen", days, "garagecode", "vehiclecount", "2 hours")
+    if not BARS.exists():
+        pytest.skip(f"{BARS} is not there")
+    days = ("2008-02-01", "2008-02-01")
+    return OwnFile(BARS.read_text(), "America/New_York", days, "column_1", "column_7", "3 minutes")
+
+
+@pytest.mark.parametrize("name", ["parking", "bars"])
+def test_the_commands_of_the_tutorial_do_for_ones_own_file(name: str, tmp_path: Path, spark: SparkSession) -> None:
+    own = own_file(name)
+    own.write_files(tmp_path)
+    printed = []
+    for command in own.commands():
+        printed.append(run(command, tmp_path))
+        assert printed[-1].code == 0, (command, printed[-1].errors)
+    infer, preview, _, check, first, second, _, _, rejected = printed
+    assert "look at what it reads: cep preview own.csv --schema proposed.yaml" in infer.output
+    assert f"{own.text.count(chr(10)) - (name == 'parking'):,} events, 0 rows rejected" in preview.output
+    assert check.output == "1 stream, 1 pattern: no errors, 0 warnings\n"
+    assert "all of it took" in first.output and "nothing to do for" in second.output + second.errors
+    assert "own.csv" not in rejected.output
+    found = (tmp_path / "matches.csv").read_text().count("\n") - 1
+    published = Warehouse.open(tmp_path / "warehouse").open_stream("own")
+    assert published.read_matches("alarms").num_rows == found > 0
+    assert [str(day.day) for day in published.days()] == sorted(set(own.days))
 
 
 def test_the_tutorial_names_the_dag_and_the_options_that_there_are(

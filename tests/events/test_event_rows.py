@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import math
 import pickle
+from datetime import UTC, datetime
 from typing import Any
+from zoneinfo import ZoneInfo
 
 import numpy as np
 import pyarrow as pa
@@ -62,7 +64,27 @@ def test_wrong_schemas(change: dict[str, Any], message: str) -> None:
 @pytest.mark.parametrize("missing", ["type_attribute", "attributes"])
 def test_missing_fields(missing: str) -> None:
     with pytest.raises(InputError, match=f"{missing} is missing"):
-        StreamSchema.from_dict({key: value for key, value in PLAIN.items() if key != missing})
+        StreamSchema.from_dict({key: value for key, value in PLAIN.items() if key not in (missing, "base_type")})
+
+
+def test_all_events_have_the_base_type_where_no_attribute_tells_theirs() -> None:
+    schema = StreamSchema.from_dict({"base_type": "Ev", "attributes": {"n": "int64"}})
+    assert (schema.type_attribute, schema.types, schema.type_of_all) == ("event_type", ("Ev",), "Ev")
+    assert schema.table([{"timestamp": 1, "n": 2}])["event_type"].to_pylist() == ["Ev"]
+    several = StreamSchema.from_dict({"base_type": "Ev", "types": ["A", "B"], "attributes": {"n": "int64"}})
+    assert (several.type_of_all, SCHEMA.type_of_all) == (None, None)
+    assert several.table([{"timestamp": 1, "event_type": "B"}])["event_type"].to_pylist() == ["B"]
+
+
+def test_timestamps_of_rows_are_numbers_datetimes_or_text() -> None:
+    schema = StreamSchema.from_dict({**PLAIN, "timezone": "America/New_York"})
+    at = datetime(2024, 3, 4, 9, 30, 0, 5)
+    same = [at, at.isoformat(), "2024-03-04T14:30:00.000005Z", at.replace(tzinfo=ZoneInfo("America/New_York"))]
+    instants = schema.table([{"timestamp": one} for one in [*same, 1_709_562_600_000_005]])["timestamp"]
+    assert set(instants.to_pylist()) == {datetime(2024, 3, 4, 14, 30, 0, 5, tzinfo=UTC)}
+    for wrong, said in (("noon", "is no time of ISO 8601"), ("2024-03-10 02:30", "does not exist in America/New_York")):
+        with pytest.raises(InputError, match=f"row 1: timestamp: '{wrong}' {said}"):
+            schema.table([{"timestamp": at}, {"timestamp": wrong}])
 
 
 def test_table_is_sorted_and_keeps_nulls_and_nans_apart() -> None:
