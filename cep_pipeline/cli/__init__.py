@@ -183,7 +183,10 @@ def show_log(level: int, *, as_json: bool = False) -> None:
 
 def main() -> None:
     """Run the command line; a failure ends with its exit code and without a traceback."""
+    from cep_pipeline.cli.options import NextSteps
+
     end_in_order()
+    steps = NextSteps(cli)
     warnings.showwarning = _show_warning
     for name in ("root", "py4j.clientserver"):
         logging.getLogger(name).addFilter(_is_no_interrupt)
@@ -192,9 +195,9 @@ def main() -> None:
         for argument in sys.argv:
             if any("\ud800" <= character <= "\udfff" for character in argument):  # libraries that open files fail on it
                 raise InputError(f"{argument}: is not valid UTF-8; if it is the name of a file or folder, rename it")
-        cli(standalone_mode=False)
+        cli(standalone_mode=False, obj=steps)
     except CepError as error:
-        _tell(f"error: {error}")
+        _tell(f"error: {steps.complete(str(error))}")
         sys.exit(error.exit_code)
     except MemoryError as error:
         from cep_pipeline.detection.room import ADVICE

@@ -18,7 +18,15 @@ import click
 import pyarrow as pa
 from rich.table import Table
 
-from cep_pipeline.cli.options import Day, align_right, configuration_options, counted, next_command, writing
+from cep_pipeline.cli.options import (
+    Day,
+    align_right,
+    configuration_options,
+    counted,
+    json_option,
+    next_command,
+    writing,
+)
 from cep_pipeline.cli.terminal import output_console, say, say_json
 from cep_pipeline.errors import InputError
 
@@ -204,7 +212,7 @@ ATTRIBUTES_SHOWN = 10
 @configuration_options
 @click.option("--day", type=Day(), help="A day of the configured stream, in place of files; the first if not given.")
 @click.option("--rows", type=click.IntRange(min=0), default=10, show_default=True, help="Events to show.")
-@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+@json_option
 def preview(
     files: tuple[Path, ...],
     schema: Path | None,
@@ -330,7 +338,7 @@ def _print_preview(
 @click.argument("patterns", nargs=-1, type=click.Path(path_type=Path))
 @click.option("--schema", type=click.Path(path_type=Path), help="Stream schema of pattern files without a project.")
 @configuration_options
-@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+@json_option
 def check(patterns: tuple[Path, ...], schema: Path | None, config: Path, stream: str | None, as_json: bool) -> None:
     """Check the configuration, the stream schemas and the patterns, without data, and tell all errors at once.
 
