@@ -10,6 +10,7 @@ import tempfile
 import time
 import traceback
 import warnings
+from difflib import get_close_matches
 from importlib import import_module
 from pathlib import Path
 
@@ -96,6 +97,14 @@ class _LazyGroup(click.Group):
         command = getattr(import_module(module), function)
         assert isinstance(command, click.Command)
         return command
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        if args and args[0] not in COMMANDS and not args[0].startswith("-"):
+            near = get_close_matches(args[0], COMMANDS, n=1)
+            ctx.fail(f"No such command {args[0]!r}.{f' Did you mean {near[0]!r}?' if near else ''}")
+        return super().resolve_command(ctx, args)
 
 
 @click.group(cls=_LazyGroup, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})

@@ -25,6 +25,8 @@ from cep_pipeline.cli.options import (
     counted,
     json_option,
     next_command,
+    parameter_option,
+    parse_parameters,
     writing,
 )
 from cep_pipeline.cli.terminal import output_console, say, say_json
@@ -337,9 +339,17 @@ def _print_preview(
 @click.command()
 @click.argument("patterns", nargs=-1, type=click.Path(path_type=Path))
 @click.option("--schema", type=click.Path(path_type=Path), help="Stream schema of pattern files without a project.")
+@parameter_option
 @configuration_options
 @json_option
-def check(patterns: tuple[Path, ...], schema: Path | None, config: Path, stream: str | None, as_json: bool) -> None:
+def check(
+    patterns: tuple[Path, ...],
+    schema: Path | None,
+    parameters: tuple[str, ...],
+    config: Path,
+    stream: str | None,
+    as_json: bool,
+) -> None:
     """Check the configuration, the stream schemas and the patterns, without data, and tell all errors at once.
 
     Where days of a stream are published, types and texts that patterns name and that no event of the last day has are
@@ -357,7 +367,9 @@ def check(patterns: tuple[Path, ...], schema: Path | None, config: Path, stream:
     checked = ""
     with _collecting_warnings(doubts):
         if schema is not None or patterns:
-            checked = _check_files(patterns, schema, errors)
+            checked = _check_files(patterns, schema, parameters, errors)
+        elif parameters:
+            raise InputError("--param is for pattern files; those of a project have their values in the configuration")
         else:
             checked = _check_project(config, stream, errors, doubts)
     if as_json:
@@ -382,7 +394,7 @@ def _collecting_warnings(found: list[str]) -> Iterator[None]:
     found.extend(str(one.message) for one in caught if issubclass(one.category, UserWarning))
 
 
-def _check_files(patterns: Sequence[Path], schema: Path | None, errors: list[str]) -> str:
+def _check_files(patterns: Sequence[Path], schema: Path | None, parameters: tuple[str, ...], errors: list[str]) -> str:
     from cep_pipeline.errors import CepError
     from cep_pipeline.events.schema import StreamSchema
     from cep_pipeline.pipeline.configuration import read_patterns
@@ -396,10 +408,10 @@ def _check_files(patterns: Sequence[Path], schema: Path | None, errors: list[str
     except CepError as error:
         errors.append(str(error))
         return str(schema)
-    number = 0
+    number, values = 0, parse_parameters(parameters)
     for file in patterns:
         try:
-            number += len(read_patterns(file, read, {}))
+            number += len(read_patterns(file, read, values))
         except CepError as error:
             errors.append(str(error))
     return f"schema {read.name}, {counted(number, 'pattern')}"

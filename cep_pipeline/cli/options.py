@@ -178,6 +178,15 @@ json_option = click.option(
 """`--json`, of every command that prints a table; `say_json` prints the document."""
 
 
+parameter_option = click.option(
+    "--param",
+    "parameters",
+    multiple=True,
+    metavar="NAME=VALUES",
+    help="Values of a $name: 'tech=AAPL,MSFT', or 'tech=@FILE' with one value a line.",
+)
+
+
 def pattern_file_options(*, required: bool) -> Callable[[Command], Command]:
     """`--patterns`, `--schema`, `--events` and `--param`: patterns over files, without a warehouse."""
     return with_options(
@@ -191,13 +200,7 @@ def pattern_file_options(*, required: bool) -> Callable[[Command], Command]:
             help="Raw file of the schema's format, or Parquet file of published events; a folder or a pattern such as "
             "'data/*.csv' for all files in it; - for stdin. May be given several times.",
         ),
-        click.option(
-            "--param",
-            "parameters",
-            multiple=True,
-            metavar="NAME=VALUES",
-            help="Values of a $name: 'tech=AAPL,MSFT', or 'tech=@FILE' with one value a line.",
-        ),
+        parameter_option,
     )
 
 

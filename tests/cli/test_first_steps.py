@@ -212,6 +212,11 @@ def test_all_errors_of_a_project_are_told_at_once(folder: Path) -> None:
     done = cep("check", "patterns/wrong.sase", "--schema", "streams/cold_rooms.yaml", folder=project)
     assert done.code == 2
     assert "unknown attribute 'dor'" in done.errors and "expected WITHIN" in done.errors
+    (project / "in.sase").write_text("NAME x PATTERN Event a WHERE a.room IN $rooms WITHIN 1 day")
+    over_file = ("check", "in.sase", "--schema", "streams/cold_rooms.yaml")
+    assert "give its values: --param rooms=A,B" in cep(*over_file, folder=project).errors
+    assert cep(*over_file, "--param", "rooms=room-1,room-2", folder=project).code == 0
+    assert cep("check", "--param", "rooms=room-1", folder=project).code == 2
 
 
 def over(folder: Path, *events: str, out: str = "m.csv") -> str:

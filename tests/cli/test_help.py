@@ -64,7 +64,8 @@ print("imported:", *sorted({name.partition(".")[0] for name in sys.modules}))
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
-        (("rum",), "rum"),
+        (("rum",), "No such command 'rum'. Did you mean 'run'?"),
+        (("everything",), "No such command 'everything'."),
         (("run", "--dya", "2024-03-04"), "--day"),
         (("run", "--day", "4.3.2024"), "write it as 2013-10-07"),
         (("detect", "--schema", "x.yaml"), "--patterns"),

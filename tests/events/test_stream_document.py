@@ -56,6 +56,11 @@ def columns_of_types(columns: dict[Any, list[str]]) -> dict[str, Any]:
         ({"type_attribute": "symbl"}, "type_attribute:", "did you mean 'symbol'"),
         ({"type_attribute": "price"}, "type_attribute:", "must be string or int64"),
         (columns_of_types({}), "columns:", "names no type"),
+        (
+            columns_of_types(5),  # type: ignore[arg-type]
+            "columns:",
+            "source.columns: Input should be a valid list (found 5); or: Input should be a valid dictionary",
+        ),
         (columns_of_types({"SPY": ["symbol", "price"]}), "columns:", "type 'SPY' lacks the column of the time"),
         (columns_of_types({"SPY": ["timestamp", "price"]}), "columns:", "type 'SPY' lacks the column of the type"),
         (columns_of_types({"SPY": ["symbol", "timestamp", "symbol"]}), "columns:", "column of type 'SPY' twice"),
