@@ -132,9 +132,7 @@ def invariants(
                 if one.violation is not None:
                     say(
                         "  plan it again: "
-                        + next_command(
-                            "replan", config=config, stream=opened.stream.name, pattern_set=one.decision.pattern_set
-                        )
+                        + next_command("replan", stream=opened.stream.name, pattern_set=one.decision.pattern_set)
                     )
             _tell(one.notes)
         return

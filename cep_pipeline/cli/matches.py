@@ -132,8 +132,8 @@ def matches(
         return
     console = output_console()
     if not found.num_rows:
-        shows = next_command("status", config=config, stream=name)
-        console.print(f"no matches; `{shows}` shows which days are published")
+        shows = next_command("status", stream=name)
+        console.print(f"no matches; `{shows}` shows which days are published", soft_wrap=True)
         return
     if events:
         for shown in _event_tables(found, of_match, totals, _local_in(zone), zone):

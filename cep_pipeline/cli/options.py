@@ -227,20 +227,20 @@ def note_unused_parameters(parameters: Mapping[str, Any], patterns: Iterable[Pat
 
 
 def next_command(*words: object, **options: object) -> str:
-    """Return a command that can be pasted into a shell.
+    """Return a command that can be pasted into a shell, with what the present command works on (`complete`).
 
-    An option that is None, False or the default file of the configuration is left out.
+    An option that is None or False is left out.
 
     Examples
     --------
-    >>> next_command("explain", stream="trades", pattern_set="big ones", config=Path("pipeline.yaml"), analyze=True)
+    >>> next_command("explain", stream="trades", pattern_set="big ones", version=None, analyze=True)
     "cep explain --stream trades --pattern-set 'big ones' --analyze"
     """
     given: list[str] = []
     for name, value in options.items():
-        if value is not None and value is not False and not (name == "config" and value == DEFAULT_CONFIG):
+        if value is not None and value is not False:
             given += [f"--{name.replace('_', '-')}", *([] if value is True else [str(value)])]
-    return shlex.join(["cep", *map(str, words), *given])
+    return complete(shlex.join(["cep", *map(str, words), *given]))
 
 
 @contextmanager

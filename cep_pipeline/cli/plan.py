@@ -213,7 +213,7 @@ def _as_the_next_day(asked: _Asked, pattern_set: PatternSet, snapshot: Statistic
         return (
             made,
             f"plan {record.version} by {by} is current: daily runs go by it until "
-            f"`{next_command('replan', config=asked.config, stream=asked.stream, pattern_set=pattern_set.name)}` "
+            f"`{next_command('replan', stream=asked.stream, pattern_set=pattern_set.name)}` "
             "finds a better one",
         )
     made, anew = plan_of_changed(pattern_set, snapshot, record)
@@ -376,7 +376,7 @@ def _explain_recorded(
         if current is None:
             raise InputError(
                 f"pattern set {chosen!r} of stream {name!r} has no plan yet; "
-                f"`{next_command('run', config=config, stream=name)}` makes one"
+                f"`{next_command('run', stream=name)}` makes one"
             )
         record = current
     else:

@@ -147,8 +147,7 @@ def run(
     if as_json:
         say_json(_summary(configuration, chosen, pattern_sets, outcome))
     else:
-        place = {"config": config, "stream": chosen.name}
-        _print_summary(configuration, chosen, pattern_sets, outcome, place, data)
+        _print_summary(configuration, chosen, pattern_sets, outcome)
     if any(day.limited for day in outcome.days):
         sys.exit(LIMITED_EXIT_CODE)
 
@@ -158,12 +157,7 @@ LIMITED_EXIT_CODE = 5
 
 
 def _print_summary(
-    configuration: Configuration,
-    stream: Stream,
-    pattern_sets: list[PatternSet],
-    outcome: RunOutcome,
-    place: Mapping[str, Any],
-    data: str | None,
+    configuration: Configuration, stream: Stream, pattern_sets: list[PatternSet], outcome: RunOutcome
 ) -> None:
     console = output_console()
     done = [day for day in outcome.days if day.status != "fresh"]
@@ -195,7 +189,7 @@ def _print_summary(
     for pattern_set in pattern_sets:
         plan = outcome.plans.get(pattern_set.name)
         if plan is not None:
-            explain = next_command("explain", **place, pattern_set=pattern_set.name)
+            explain = next_command("explain", stream=stream.name, pattern_set=pattern_set.name)
             _print_plan(console, pattern_set.name, plan, explain)
         totals = _totals(pattern_set, done)
         if any(pattern_set.name in day.matches for day in done):
@@ -231,8 +225,10 @@ def _print_summary(
     )
     console.print(f"all of it took {outcome.seconds:.1f} s; tables in {location or configuration.warehouse_location}")
     one_set = pattern_sets[0].name if len(stream.pattern_sets) > 1 and pattern_sets else None
-    matches = next_command("matches", **place, pattern_set=one_set)
-    console.print(f"look at the matches: {matches}    at the days: {next_command('status', **place, data=data)}")
+    matches = next_command("matches", stream=stream.name, pattern_set=one_set)
+    console.print(
+        f"look at the matches: {matches}    at the days: {next_command('status', stream=stream.name)}", soft_wrap=True
+    )
 
 
 def _summary(
@@ -305,7 +301,7 @@ def _print_plan(console: Terminal, name: str, record: PlanRecord, explain: str) 
         "cost",
         *(("runner-up", "its cost") if rivals else ()),
         title=f"plan {record.version} of {name}: {plan.planner}, cost {plan.cost_model} ({plan.unit})",
-        caption=f"because: {record.reason}; `{explain}` says why each order won{others}",
+        caption=f"because: {record.reason}",
     )
     for row in rows:
         cells = [row["pattern"], row["order_or_tree"], f"{row['cost']:.4g}"]
@@ -313,6 +309,7 @@ def _print_plan(console: Terminal, name: str, record: PlanRecord, explain: str) 
             cells += [f"{', '.join(rival['order'])} ({rival['planner']})", f"{rival['cost']:.4g}"]
         shown.add_row(*cells)
     console.print(shown)
+    console.print(f"`{explain}` says why each order won{others}", soft_wrap=True)
     if plan.workload is not None:
         console.print("\n".join(line.strip() for line in summary_lines(plan.sharing, plan.workload)), highlight=False)
 

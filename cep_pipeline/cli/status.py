@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from datetime import date
 from itertools import islice
 from pathlib import Path
@@ -84,8 +84,10 @@ def status(
         say_json({"streams": documents})
         return
     if not names and not as_json:
-        begin = next_command("run", config=config, stream=stream, data=data)
-        console.print(f"nothing is published yet in {configuration.warehouse_location}; begin with `{begin}`")
+        begin = next_command("run")
+        console.print(
+            f"nothing is published yet in {configuration.warehouse_location}; begin with `{begin}`", soft_wrap=True
+        )
         return
     if run_id is not None:
         found = _days_of_run(run_id, [run for name in names for run in warehouse.open_stream(name).runs()])
@@ -95,11 +97,10 @@ def status(
             _print_run(console, run_id, found)
         return
     for name in names:
-        place = {"config": config, "stream": name}
         loaded = configuration.stream(name, data=data)
         tables = warehouse.open_stream(name).pinned()
         stale = find_stale_days(loaded, tables)
-        _print_days(console, name, tables, stale, next_command("run", **place, data=data, stale=True))
+        _print_days(console, name, tables, stale, next_command("run", stream=name, stale=True))
         decisions = tables.decisions()
         for pattern_set in loaded.pattern_sets:
             plan = tables.current_plan(pattern_set.name)
@@ -110,9 +111,9 @@ def status(
                     sep="",
                 )
                 _print_sharing(console, plan)
-                _print_other_planner(console, place, pattern_set, plan)
+                _print_other_planner(console, name, pattern_set, plan)
                 own = [one for one in decisions if one.pattern_set == pattern_set.name]
-                _print_pending(console, place, pattern_set.name, pending_violation(own, plan.version))
+                _print_pending(console, name, pattern_set.name, pending_violation(own, plan.version))
         if decision_limit and decisions:
             _print_decisions(console, decisions[:decision_limit])
         if rejected:
@@ -210,7 +211,9 @@ def _print_days(console: Terminal, name: str, tables: Any, stale: list[StaleDay]
             which = f": {unit.final_day}: pattern {unit.pattern_set}.{pattern} was {limited}"
             console.print(styled(("limited", "bold red"), which))
     if stale:
-        console.print(f"{counted(len({item.day for item in stale}), 'stale day')}; `{redo}` redoes them")
+        console.print(
+            f"{counted(len({item.day for item in stale}), 'stale day')}; `{redo}` redoes them", soft_wrap=True
+        )
 
 
 def _print_sharing(console: Terminal, record: PlanRecord) -> None:
@@ -224,28 +227,28 @@ def _print_sharing(console: Terminal, record: PlanRecord) -> None:
         console.print("\n".join(summary_lines(record.plan["sharing"], workload)), highlight=False)
 
 
-def _print_other_planner(
-    console: Terminal, place: Mapping[str, Any], pattern_set: PatternSet, record: PlanRecord
-) -> None:
+def _print_other_planner(console: Terminal, stream: str, pattern_set: PatternSet, record: PlanRecord) -> None:
     """Say of a plan by another planner than the configured one that it stays until it is replaced."""
     made_by = [planner for planner in record.planners if planner != "trivial"]  # which some patterns take in any case
     if made_by and pattern_set.planner not in made_by:
         console.print(
             f"  made by {', '.join(made_by)}, and {pattern_set.planner} is configured: daily runs go by this plan "
-            f"until `{next_command('replan', **place, pattern_set=pattern_set.name)}` finds a better one",
+            f"until `{next_command('replan', stream=stream, pattern_set=pattern_set.name)}` finds a better one",
             highlight=False,
+            soft_wrap=True,
         )
 
 
-def _print_pending(console: Terminal, place: Mapping[str, Any], pattern_set: str, violation: Violation | None) -> None:
+def _print_pending(console: Terminal, stream: str, pattern_set: str, violation: Violation | None) -> None:
     if violation is not None:
         console.print(
             styled(
                 "  ", ("it no longer fits, and no replanning has answered yet", "bold red"), f": {violation.reason}\n"
             ),
-            f"  plan again: {next_command('replan', **place, pattern_set=pattern_set)}, or the DAG "
-            f"replanning_{place['stream']}",
+            f"  plan again: {next_command('replan', stream=stream, pattern_set=pattern_set)}, or the DAG "
+            f"replanning_{stream}",
             sep="",
+            soft_wrap=True,
         )
 
 

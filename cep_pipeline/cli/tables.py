@@ -309,8 +309,8 @@ def forget(config: Path, stream: str | None, condition: str, dry_run: bool, yes:
         return
     console.print(f"proof: {counted(report.files, 'file')} read, none holds a row for which {condition} is true")
     if report.erasure.days:
-        redo = next_command("run", config=config, stream=stream, stale=True)
-        console.print(f"{counted(len(report.erasure.days), 'day')} had such events: run `{redo}`")
+        redo = next_command("run", stale=True)
+        console.print(f"{counted(len(report.erasure.days), 'day')} had such events: run `{redo}`", soft_wrap=True)
 
 
 def _show_removed(report: ErasureReport, what: str, as_json: bool) -> None:

@@ -311,6 +311,9 @@ def test_printed_commands_have_the_options_of_the_call(project: Project, tmp_pat
     assert commands and all(command.startswith(f"cep run {config} --stream ticks ") for command in commands)
     told = json.loads(cep("verify", "--config", other, "--json", folder=tmp_path).output)
     assert [one["remedy"] for one in told["damages"]] == commands
+    raw = other.parent / "raw"
+    stale = cep("status", "--config", other, "--data", raw, "--runs", "0", folder=tmp_path)
+    assert f"`cep run {config} --data '{raw}' --stream ticks --stale` redoes them" in stale.output
     by_default = cep("statistics", "--day", "2024-03-09", folder=project.folder)
     assert "`cep run --stream ticks --steps statistics`" in by_default.error
 
