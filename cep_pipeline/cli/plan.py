@@ -308,7 +308,7 @@ def _some_of(made: Plan, only: tuple[str, ...]) -> dict[str, Any]:
 
 
 def _counts(metrics: Metrics, only: tuple[str, ...]) -> dict[str, Any]:
-    """What detection counted, for `--json`: in all, and at each node of some patterns or all."""
+    """The counts of detection for `--json`: in all, and at each node of some patterns or all."""
     from cep_pipeline.statistics.terms import format_conjunct
 
     nodes = []

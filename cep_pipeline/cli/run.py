@@ -261,7 +261,7 @@ def _summary(
 
 
 def _clock_back(day: DayOutcome) -> int:
-    """How often the clock of a day's raw files goes back within an event type."""
+    """The number of times that the clock of a day's raw files goes back within an event type."""
     return sum(step.counts.get(CLOCK_BACK, 0) for step in day.steps)
 
 
