@@ -103,8 +103,10 @@ def load_document(path: Path, model: type[Model], what: str, *, variables: bool 
     try:
         return model.model_validate(content, context={"path": path})
     except ValidationError as error:
-        faults = [_describe(path, root, fault, model) for fault in error.errors()]
-        raise InputError("\n".join(faults)) from error
+        faults: dict[str, list[str]] = {}
+        for place, message in (_describe(path, root, fault, model) for fault in error.errors()):
+            faults.setdefault(place, []).append(message)  # of a setting of several types, one of each
+        raise InputError("\n".join(f"{place}: {'; or: '.join(said)}" for place, said in faults.items())) from error
 
 
 _VARIABLE = re.compile(r"\$\{([A-Za-z_][A-Za-z0-9_]*)(?::-([^}]*))?\}")
@@ -145,8 +147,11 @@ def _fill_in(path: Path, node: yaml.Node, filled: set[int]) -> None:
             )
 
 
-def _describe(path: Path, root: yaml.Node | None, fault: Any, model: type[BaseModel]) -> str:
+def _describe(path: Path, root: yaml.Node | None, fault: Any, model: type[BaseModel]) -> tuple[str, str]:
+    """File, line and name of a setting, and what is wrong with it."""
     location: tuple[int | str, ...] = fault["loc"]
+    while location and fault["type"] not in ("missing", "extra_forbidden") and _IS_TYPE.fullmatch(str(location[-1])):
+        location = location[:-1]
     line = line_of(root, location)
     name = ".".join(str(part) for part in location) or "document"
     message = str(fault["msg"]).removeprefix("Value error, ")
@@ -156,7 +161,13 @@ def _describe(path: Path, root: yaml.Node | None, fault: Any, model: type[BaseMo
         message = "this setting is required"
     elif "input" in fault and isinstance(fault["input"], str | int | float | bool):
         message = f"{message} (found {fault['input']!r})"
-    return f"{path}:{line}: {name}: {message}"
+    elif fault.get("input", "") is None:
+        message = f"{message} (there is no value)"
+    return f"{path}:{line}: {name}", message
+
+
+_IS_TYPE = re.compile(r"str|int|float|bool|(list|dict)\[.*\]")
+"""What stands last in the place of a fault where a setting may have one of several types: the type that was tried."""
 
 
 def _known_settings(model: type[BaseModel], location: Sequence[int | str]) -> list[str]:

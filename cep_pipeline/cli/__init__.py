@@ -10,6 +10,7 @@ import tempfile
 import time
 import traceback
 import warnings
+from difflib import get_close_matches
 from importlib import import_module
 from pathlib import Path
 
@@ -99,6 +100,14 @@ class _LazyGroup(click.Group):
         assert isinstance(command, click.Command)
         return command
 
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        if args and args[0] not in COMMANDS and not args[0].startswith("-"):
+            near = get_close_matches(args[0], COMMANDS, n=1)
+            ctx.fail(f"No such command {args[0]!r}.{f' Did you mean {near[0]!r}?' if near else ''}")
+        return super().resolve_command(ctx, args)
+
 
 @click.group(cls=_LazyGroup, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
 @click.version_option(__version__, prog_name="cep")
@@ -185,7 +194,10 @@ def show_log(level: int, *, as_json: bool = False) -> None:
 
 def main() -> None:
     """Run the command line; a failure ends with its exit code and without a traceback."""
+    from cep_pipeline.cli.options import NextSteps
+
     end_in_order()
+    steps = NextSteps(cli)
     warnings.showwarning = _show_warning
     for name in ("root", "py4j.clientserver"):
         logging.getLogger(name).addFilter(_is_no_interrupt)
@@ -194,9 +206,9 @@ def main() -> None:
         for argument in sys.argv:
             if any("\ud800" <= character <= "\udfff" for character in argument):  # libraries that open files fail on it
                 raise InputError(f"{argument}: is not valid UTF-8; if it is the name of a file or folder, rename it")
-        cli(standalone_mode=False)
+        cli(standalone_mode=False, obj=steps)
     except CepError as error:
-        _tell(f"error: {error}")
+        _tell(f"error: {steps.complete(str(error))}")
         sys.exit(error.exit_code)
     except MemoryError as error:
         from cep_pipeline.detection.room import ADVICE

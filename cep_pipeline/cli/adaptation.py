@@ -8,7 +8,15 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from cep_pipeline.cli.options import configuration_options, naming_run, next_command, with_options
+from cep_pipeline.cli.options import (
+    complete,
+    configuration_options,
+    json_option,
+    naming_run,
+    next_command,
+    pattern_set_option,
+    with_options,
+)
 from cep_pipeline.cli.progress import ConsoleObserver
 from cep_pipeline.cli.search_options import CommandOfPlanners
 from cep_pipeline.cli.sources import open_stream
@@ -52,7 +60,7 @@ def _asked(as_of: str | None, window: str | None) -> StatisticsRequest:
 @_statistics_options
 @click.option("--check", is_flag=True, help="Record a decision for each pattern set, as the DAG invariant_check does.")
 @click.option("--all", "show_all", is_flag=True, help="All invariants and numbers, however many there are.")
-@click.option("--json", "as_json", is_flag=True, help="All of it as JSON, for machines.")
+@json_option
 def invariants(
     config: Path,
     stream: str | None,
@@ -124,9 +132,7 @@ def invariants(
                 if one.violation is not None:
                     say(
                         "  plan it again: "
-                        + next_command(
-                            "replan", config=config, stream=opened.stream.name, pattern_set=one.decision.pattern_set
-                        )
+                        + next_command("replan", stream=opened.stream.name, pattern_set=one.decision.pattern_set)
                     )
             _tell(one.notes)
         return
@@ -146,7 +152,7 @@ def invariants(
 
 @click.command(cls=CommandOfPlanners, short_help="Plan again by fresh statistics; the better plan becomes current.")
 @configuration_options
-@click.option("--pattern-set", metavar="NAME", help="Pattern set; the stream's first if not given.")
+@pattern_set_option
 @click.option(
     "--pattern",
     "pattern_names",
@@ -161,7 +167,7 @@ def invariants(
 @click.option("--force", is_flag=True, help="Make the new plan current even if it is not better.")
 @click.option("--dry-run", is_flag=True, help="Make and compare, and record nothing.")
 @click.option("--explain", is_flag=True, help="Print the whole plan, as `cep explain` does.")
-@click.option("--json", "as_json", is_flag=True, help="The decision as JSON, for machines.")
+@json_option
 def replan(
     config: Path,
     stream: str | None,
@@ -261,4 +267,4 @@ def _decision_json(decision: Decision) -> dict[str, Any]:
 
 def _tell(notes: tuple[str, ...]) -> None:
     for note in notes:
-        say(f"note: {note}", err=True)
+        say(f"note: {complete(note)}", err=True)

@@ -15,7 +15,7 @@ from rich.table import Table
 
 from cep_pipeline.cli.options import align_right, counted, with_options
 from cep_pipeline.cli.progress import ConsoleObserver
-from cep_pipeline.cli.terminal import Terminal
+from cep_pipeline.cli.terminal import Terminal, plain_value, say_json
 from cep_pipeline.errors import DataError, InputError
 
 if TYPE_CHECKING:
@@ -147,6 +147,7 @@ def find_adaptively(
     console: Terminal,
     *,
     scan: bool = False,
+    as_json: bool = False,
 ) -> None:
     """Run the loop over files of events, write what is found to a file, tell how far it is, and what was decided.
 
@@ -177,9 +178,13 @@ def find_adaptively(
         counts = write_matches(out, output, run.schemas, run.batches())
     took_s = time.perf_counter() - begin
     report = run.report()
+    held = events.events if events.held else run.most_events_held
+    if as_json:
+        found = {"events": report.events, "rejected": events.rejected, "matches": counts, "out": out}
+        say_json({**found, "most_events_held": held, "seconds": took_s, "adaptation": _document(report)})
+        return
     print_counts(console, report.events, events.rejected, counts)
     print_report(console, report)
-    held = events.events if events.held else run.most_events_held
     console.print(
         f"{'sorted' if events.held else 'opened'} {opened_s:.2f} s, detect with all decisions {took_s:.2f} s, at most "
         f"{counted(held, 'event')} in memory; written to {out}"
@@ -240,6 +245,19 @@ def print_counts(console: Terminal, events: int, rejected: int, counts: Mapping[
     for name, number in counts.items():
         shown.add_row(name, grouped(to_text(number)))
     console.print(shown)
+
+
+def _document(report: AdaptationReport) -> dict[str, Any]:
+    """The decisions, the switches and the seconds of a report, for `--json`."""
+    return {
+        "decided": report.decided,
+        "checks": report.checks,
+        "switches": report.switches,
+        "together": report.together,
+        "put_off": report.put_off,
+        "overhead": report.overhead,
+        "seconds": {**plain_value(report.total), "estimating": report.seconds_estimating},
+    }
 
 
 def print_report(console: Terminal, report: AdaptationReport) -> None:

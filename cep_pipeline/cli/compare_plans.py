@@ -46,7 +46,7 @@ def show_comparisons(
             found = compare_plans(pattern, snapshot, sample, mechanisms[pattern.name], planner, cost, alpha)
         comparisons.append(found)
     if as_json:
-        say_json([comparison.to_json() for comparison in comparisons], allow_nan=False)
+        say_json([comparison.to_json() for comparison in comparisons])
         return
     for comparison in comparisons:
         _print(output_console(), comparison)

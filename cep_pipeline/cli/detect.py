@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 import pyarrow as pa
@@ -19,12 +20,17 @@ from cep_pipeline.cli.adaptive import (
     print_notes,
     refuse_nothing_left,
 )
-from cep_pipeline.cli.options import pattern_file_options
+from cep_pipeline.cli.options import json_option, pattern_file_options
 from cep_pipeline.cli.plan import read_plan
 from cep_pipeline.cli.search_options import OPTIONS, given_options, search_options, shown_search
 from cep_pipeline.cli.sources import event_paths, patterns_over_files
-from cep_pipeline.cli.terminal import output_console
+from cep_pipeline.cli.terminal import Terminal, output_console, say_json
 from cep_pipeline.errors import InputError
+
+if TYPE_CHECKING:
+    from cep_pipeline.events.event_files import LoadedEvents
+    from cep_pipeline.events.schema import StreamSchema
+    from cep_pipeline.patterns.pattern import Pattern
 
 
 @click.command()
@@ -62,6 +68,7 @@ from cep_pipeline.errors import InputError
     type=click.Path(path_type=Path),
     help="File to write: .parquet, .csv or .json; - is CSV on stdout.",
 )
+@json_option
 def detect(
     patterns: Path,
     schema: Path,
@@ -76,6 +83,7 @@ def detect(
     output: str,
     limit: int | None,
     out: Path,
+    as_json: bool,
     **more: Any,
 ) -> None:
     """Find all matches of patterns in files of events, and write them to one file.
@@ -107,20 +115,20 @@ def detect(
     from cep_pipeline.cli.matches_file import write_matches
     from cep_pipeline.cli.progress import ConsoleObserver
     from cep_pipeline.cli.tables import STDOUT, check_output_file
-    from cep_pipeline.detection.detect import check_output, doubts_about
+    from cep_pipeline.detection.detect import check_output
     from cep_pipeline.detection.detect import detect as find
     from cep_pipeline.detection.mechanisms import choose_mechanisms
     from cep_pipeline.detection.planned import plan_for
-    from cep_pipeline.events.event_files import load_events
     from cep_pipeline.planning.costs import cost_named
     from cep_pipeline.planning.planners import check_planner
     from cep_pipeline.planning.plans import validate
     from cep_pipeline.statistics import estimate_statistics
 
     check_output_file(out)
+    if as_json and out == STDOUT:
+        raise InputError("--json prints the summary on stdout: let --out name a file")
     check_planner(planner)
-    searching = given_options(planner, more)
-    decisive = decision_settings(more)
+    searching, decisive = given_options(planner, more), decision_settings(more)
     if searching and plan_file and not decisive:
         raise InputError(f"{', '.join(OPTIONS[name] for name in searching)}: nothing is searched, the plan is given")
     if output == "compressed" and out.suffix != ".parquet":
@@ -140,18 +148,9 @@ def detect(
     if decisive:
         loop = AdaptiveDetection(planner, cost, alpha, mechanism, options, search=searching, **decisive)
         scan = more["distance"] == SCAN
-        find_adaptively(loop, parsed, stream, paths, given, output, limit, out, console, scan=scan)
+        find_adaptively(loop, parsed, stream, paths, given, output, limit, out, console, scan=scan, as_json=as_json)
         return
-    with console.status("reading events"):
-        begin = time.perf_counter()
-        loaded = load_events(stream, paths)
-        read_s = time.perf_counter() - begin
-    print_notes(console, loaded.notes)
-    refuse_nothing_left(loaded.events.num_rows, loaded.rejected)
-    instants = loaded.events.column("timestamp").cast("int64")
-    span_us = (instants[-1].as_py() - instants[0].as_py()) if len(instants) else 0
-    for text in doubts_about(parsed, types_of(loaded.events, stream.type_attribute), span_us, loaded.events):
-        console.print(f"warning: {text}", highlight=False, markup=False)
+    loaded, read_s = _read(console, stream, paths, parsed)
     begin = time.perf_counter()
     plan = given
     if plan is None:
@@ -171,12 +170,37 @@ def detect(
             options=options,
             progress=told,
         )
-    took = f"plan {planned - begin:.2f} s, detect {time.perf_counter() - planned:.2f} s"
+    seconds = {"read": read_s, "plan": planned - begin, "detect": time.perf_counter() - planned}
     schemas = {name: table.schema for name, table in tables.items()}
     batches = ((name, batch) for name, table in tables.items() for batch in table.to_batches())
     counts = write_matches(out, output, schemas, batches)
-    print_counts(console, loaded.events.num_rows, loaded.rejected, counts)
-    console.print(f"read {read_s:.2f} s, {took}; written to {'stdout' if out == STDOUT else out}")
+    if as_json:
+        found = {"events": loaded.events.num_rows, "rejected": loaded.rejected, "matches": counts}
+        say_json({**found, "out": out, "seconds": seconds})
+    else:
+        took = ", ".join(f"{name} {value:.2f} s" for name, value in seconds.items())
+        print_counts(console, loaded.events.num_rows, loaded.rejected, counts)
+        console.print(f"{took}; written to {'stdout' if out == STDOUT else out}")
+
+
+def _read(
+    console: Terminal, stream: StreamSchema, paths: Sequence[Path], patterns: Sequence[Pattern]
+) -> tuple[LoadedEvents, float]:
+    """Read files of events, tell what is strange about them, and return them with the seconds that reading took."""
+    from cep_pipeline.detection.detect import doubts_about
+    from cep_pipeline.events.event_files import load_events
+
+    with console.status("reading events"):
+        begin = time.perf_counter()
+        loaded = load_events(stream, paths)
+        read_s = time.perf_counter() - begin
+    print_notes(console, loaded.notes)
+    refuse_nothing_left(loaded.events.num_rows, loaded.rejected)
+    instants = loaded.events.column("timestamp").cast("int64")
+    span_us = (instants[-1].as_py() - instants[0].as_py()) if len(instants) else 0
+    for text in doubts_about(patterns, types_of(loaded.events, stream.type_attribute), span_us, loaded.events):
+        console.print(f"warning: {text}", highlight=False, markup=False)
+    return loaded, read_s
 
 
 def types_of(events: pa.Table, type_attribute: str) -> set[str | None]:

@@ -10,12 +10,14 @@ import click
 import pyarrow as pa
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
-from cep_pipeline.cli.options import counted
-from cep_pipeline.cli.terminal import Terminal, output_console
+from cep_pipeline.cli.options import counted, json_option
+from cep_pipeline.cli.terminal import Terminal, output_console, say_json
 from cep_pipeline.errors import InputError
 
 MOST_ROWS = 1_000_000_000
 """Rows that are written without --first: more are an oversight."""
+SHOWN = 20
+"""Matches that are shown without --first."""
 
 
 @click.command()
@@ -23,7 +25,8 @@ MOST_ROWS = 1_000_000_000
 @click.option("--out", type=click.Path(path_type=Path), help="File to write: .parquet, .csv or .json; none: show them.")
 @click.option("--first", type=click.IntRange(min=1), metavar="N", help="Only the first N matches of the file.")
 @click.option("--pattern", metavar="NAME", help="Only the matches of this pattern.")
-def expand(file: Path, out: Path | None, first: int | None, pattern: str | None) -> None:
+@json_option
+def expand(file: Path, out: Path | None, first: int | None, pattern: str | None, as_json: bool) -> None:
     """List the matches that `cep detect --output compressed` wrote to a Parquet FILE.
 
     A compressed file has one row for all matches of a pattern that end with the same event, with their exact number.
@@ -48,9 +51,13 @@ def expand(file: Path, out: Path | None, first: int | None, pattern: str | None)
         table = _of_pattern(table, pattern, file)
     reader = read_matches(table)
     total = sum(map(count_of, table.column("count").to_pylist()))
+    if out is None and as_json:
+        found = [row for batch in _first(reader, first or SHOWN) for row in batch.to_pylist()]
+        say_json({"matches": total, "end_events": table.num_rows, "first": found})
+        return
     if out is None:
         output_console().print(f"{grouped(to_text(total))} matches that end with {counted(table.num_rows, 'event')}")
-        _show(reader, first or 20)
+        _show(reader, first or SHOWN)
         return
     if first is None and total > MOST_ROWS:
         raise InputError(
@@ -69,6 +76,9 @@ def expand(file: Path, out: Path | None, first: int | None, pattern: str | None)
                 progress.advance(task, batch.num_rows)
 
         write_batches(reader.schema, advancing(), out)
+    if as_json:
+        say_json({"matches": total, "written": rows, "out": out, "seconds": time.perf_counter() - begin})
+        return
     console.print(f"{counted(rows, 'match')} written to {out} in {time.perf_counter() - begin:.2f} s")
 
 

@@ -18,7 +18,17 @@ import click
 import pyarrow as pa
 from rich.table import Table
 
-from cep_pipeline.cli.options import Day, align_right, configuration_options, counted, next_command, writing
+from cep_pipeline.cli.options import (
+    Day,
+    align_right,
+    configuration_options,
+    counted,
+    json_option,
+    next_command,
+    parameter_option,
+    parse_parameters,
+    writing,
+)
 from cep_pipeline.cli.terminal import output_console, say, say_json
 from cep_pipeline.errors import InputError
 
@@ -204,7 +214,7 @@ ATTRIBUTES_SHOWN = 10
 @configuration_options
 @click.option("--day", type=Day(), help="A day of the configured stream, in place of files; the first if not given.")
 @click.option("--rows", type=click.IntRange(min=0), default=10, show_default=True, help="Events to show.")
-@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+@json_option
 def preview(
     files: tuple[Path, ...],
     schema: Path | None,
@@ -343,9 +353,17 @@ def _print_preview(
 @click.command()
 @click.argument("patterns", nargs=-1, type=click.Path(path_type=Path))
 @click.option("--schema", type=click.Path(path_type=Path), help="Stream schema of pattern files without a project.")
+@parameter_option
 @configuration_options
-@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
-def check(patterns: tuple[Path, ...], schema: Path | None, config: Path, stream: str | None, as_json: bool) -> None:
+@json_option
+def check(
+    patterns: tuple[Path, ...],
+    schema: Path | None,
+    parameters: tuple[str, ...],
+    config: Path,
+    stream: str | None,
+    as_json: bool,
+) -> None:
     """Check the configuration, the stream schemas and the patterns, without data, and tell all errors at once.
 
     Where days of a stream are published, types and texts that patterns name and that no event of the last day has are
@@ -363,7 +381,9 @@ def check(patterns: tuple[Path, ...], schema: Path | None, config: Path, stream:
     checked = ""
     with _collecting_warnings(doubts):
         if schema is not None or patterns:
-            checked = _check_files(patterns, schema, errors)
+            checked = _check_files(patterns, schema, parameters, errors)
+        elif parameters:
+            raise InputError("--param is for pattern files; those of a project have their values in the configuration")
         else:
             checked = _check_project(config, stream, errors, doubts)
     if as_json:
@@ -388,7 +408,7 @@ def _collecting_warnings(found: list[str]) -> Iterator[None]:
     found.extend(str(one.message) for one in caught if issubclass(one.category, UserWarning))
 
 
-def _check_files(patterns: Sequence[Path], schema: Path | None, errors: list[str]) -> str:
+def _check_files(patterns: Sequence[Path], schema: Path | None, parameters: tuple[str, ...], errors: list[str]) -> str:
     from cep_pipeline.errors import CepError
     from cep_pipeline.events.schema import StreamSchema
     from cep_pipeline.pipeline.configuration import read_patterns
@@ -402,10 +422,10 @@ def _check_files(patterns: Sequence[Path], schema: Path | None, errors: list[str
     except CepError as error:
         errors.append(str(error))
         return str(schema)
-    number = 0
+    number, values = 0, parse_parameters(parameters)
     for file in patterns:
         try:
-            number += len(read_patterns(file, read, {}))
+            number += len(read_patterns(file, read, values))
         except CepError as error:
             errors.append(str(error))
     return f"schema {read.name}, {counted(number, 'pattern')}"

@@ -14,9 +14,16 @@ import click
 import pyarrow as pa
 from rich.table import Table
 
-from cep_pipeline.cli.options import Day, configuration_options, counted, next_command
+from cep_pipeline.cli.options import (
+    Day,
+    configuration_options,
+    counted,
+    json_option,
+    next_command,
+    pattern_set_option,
+)
 from cep_pipeline.cli.sources import chosen_set, chosen_stream
-from cep_pipeline.cli.tables import check_output_file, plain_value, write_table
+from cep_pipeline.cli.tables import check_output_file, write_table
 from cep_pipeline.cli.terminal import output_console, say_json
 from cep_pipeline.errors import InputError
 from cep_pipeline.events.columns import SEQ, SEQ_PER_DAY, TIMESTAMP
@@ -29,7 +36,7 @@ if TYPE_CHECKING:
 
 @click.command()
 @configuration_options
-@click.option("--pattern-set", metavar="NAME", help="Pattern set; the stream's first one if not given.")
+@pattern_set_option
 @click.option("--pattern", metavar="NAME", help="Only this pattern.")
 @click.option("--day", type=Day(), help="Only matches that became final on this day.")
 @click.option("--from", "first", type=Day(), help="First day.")
@@ -40,7 +47,7 @@ if TYPE_CHECKING:
 @click.option("--count", is_flag=True, help="Numbers of matches by day and pattern, in place of the matches.")
 @click.option("--events", is_flag=True, help="Show the events of each match, with what its pattern reads of them.")
 @click.option("--utc", is_flag=True, help="Show times in UTC, in place of the time zone of the stream.")
-@click.option("--json", "as_json", is_flag=True, help="Print one JSON document, in place of tables.")
+@json_option
 @click.option(
     "--out",
     type=click.Path(path_type=Path),
@@ -121,12 +128,12 @@ def matches(
     if as_json:
         moment = _iso_in(zone)
         rows = [_as_json(row, moment, of_match.get(row["match_id"])) for row in found.to_pylist()]
-        say_json({**heading, "timezone": zone, "totals": totals, "matches": rows}, allow_nan=False)
+        say_json({**heading, "timezone": zone, "totals": totals, "matches": rows})
         return
     console = output_console()
     if not found.num_rows:
-        shows = next_command("status", config=config, stream=name)
-        console.print(f"no matches; `{shows}` shows which days are published")
+        shows = next_command("status", stream=name)
+        console.print(f"no matches; `{shows}` shows which days are published", soft_wrap=True)
         return
     if events:
         for shown in _event_tables(found, of_match, totals, _local_in(zone), zone):
@@ -249,7 +256,7 @@ def _as_json(row: Mapping[str, Any], moment: Callable[[datetime], str], events: 
                 "variable": event["variable"],
                 "timestamp": None if event[TIMESTAMP] is None else moment(event[TIMESTAMP]),
                 "seq": event[SEQ],
-                "attributes": plain_value(event["attributes"]),
+                "attributes": event["attributes"],
             }
             for event in events
         ]

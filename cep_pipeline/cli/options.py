@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import re
 import shlex
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import dataclass, field
 from datetime import date
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -81,22 +83,108 @@ def with_options(*options: Callable[[Command], Command]) -> Callable[[Command], 
 
 DEFAULT_CONFIG = Path("pipeline.yaml")
 
+
+@dataclass(frozen=True)
+class NextSteps:
+    """The options by which a command was told what it works on; the next steps that it prints have them too.
+
+    Attributes
+    ----------
+    commands
+        All commands.
+    given
+        Option, such as `--config` -> its value, or its values.
+    """
+
+    commands: click.Group
+    given: dict[str, object] = field(default_factory=dict)
+
+    def complete(self, text: str) -> str:
+        """Give the options to the `cep` commands in a text that take them and do not have them."""
+        return _COMMAND.sub(self._completed, text) if self.given else text
+
+    def _completed(self, found: re.Match[str]) -> str:
+        command = self.commands.get_command(click.Context(self.commands), found["name"])
+        takes = {} if command is None else {option: one for one in command.params for option in one.opts}
+        more = ""
+        for option, value in self.given.items():
+            values = value if isinstance(value, tuple) else (value,)
+            if option in takes and (len(values) == 1 or takes[option].multiple) and option not in found["rest"].split():
+                more += "".join(f" {option} {shlex.quote(str(one))}" for one in values)
+        return found[0] + more
+
+
+_COMMAND = re.compile(r"\bcep (?P<name>[a-z]+)\b(?=(?P<rest>[^`\n;]*))")
+"""A command in a text, and what stands behind it, to the end of the line or of the sentence at the most."""
+
+
+def _next_steps() -> NextSteps | None:
+    context = click.get_current_context(silent=True)
+    return None if context is None else context.find_object(NextSteps)
+
+
+def complete(text: str) -> str:
+    """Give the `cep` commands in a text what the present command works on, so that they can be pasted."""
+    steps = _next_steps()
+    return text if steps is None else steps.complete(text)
+
+
+def repeat(option: str, value: object) -> None:
+    """Let the next steps of the present command have an option that it was not given, but stands for what it took."""
+    if (steps := _next_steps()) is not None and value not in (None, (), DEFAULT_CONFIG):
+        steps.given[option] = value
+
+
+def repeated_option(*names: str, **settings: Any) -> Callable[[Command], Command]:
+    """An option that the next steps of a command repeat (`NextSteps`)."""
+
+    def note(_: click.Context, __: click.Parameter, value: Any) -> Any:
+        repeat(names[0], value)
+        return value
+
+    return click.option(*names, callback=note, **settings)
+
+
+config_option = repeated_option(
+    "--config",
+    type=click.Path(path_type=Path),
+    default=DEFAULT_CONFIG,
+    show_default=True,
+    help="Pipeline configuration.",
+)
+"""`--config`, of a command that works on the whole warehouse."""
+
 configuration_options = with_options(
-    click.option(
-        "--config",
-        "config",
-        type=click.Path(path_type=Path),
-        default=DEFAULT_CONFIG,
-        show_default=True,
-        help="Pipeline configuration.",
-    ),
-    click.option(
+    config_option,
+    repeated_option(
         "--stream",
         metavar="NAME",
         help="Stream of the configuration; the first one, or the only one that is published, if not given.",
     ),
 )
 """`--config` and `--stream`."""
+
+pattern_set_option = repeated_option(
+    "--pattern-set", metavar="NAME", help="Pattern set; the stream's first if not given."
+)
+
+data_option = repeated_option(
+    "--data", metavar="PLACE", help="Folder or address with the raw files, if not the configured one."
+)
+
+json_option = click.option(
+    "--json", "as_json", is_flag=True, help="Print one JSON document on stdout, in place of tables and text."
+)
+"""`--json`, of every command that prints a table; `say_json` prints the document."""
+
+
+parameter_option = click.option(
+    "--param",
+    "parameters",
+    multiple=True,
+    metavar="NAME=VALUES",
+    help="Values of a $name: 'tech=AAPL,MSFT', or 'tech=@FILE' with one value a line.",
+)
 
 
 def pattern_file_options(*, required: bool) -> Callable[[Command], Command]:
@@ -112,13 +200,7 @@ def pattern_file_options(*, required: bool) -> Callable[[Command], Command]:
             help="Raw file of the schema's format, or Parquet file of published events; a folder or a pattern such as "
             "'data/*.csv' for all files in it; - for stdin. May be given several times.",
         ),
-        click.option(
-            "--param",
-            "parameters",
-            multiple=True,
-            metavar="NAME=VALUES",
-            help="Values of a $name: 'tech=AAPL,MSFT', or 'tech=@FILE' with one value a line.",
-        ),
+        parameter_option,
     )
 
 
@@ -145,20 +227,20 @@ def note_unused_parameters(parameters: Mapping[str, Any], patterns: Iterable[Pat
 
 
 def next_command(*words: object, **options: object) -> str:
-    """Return a command that can be pasted into a shell.
+    """Return a command that can be pasted into a shell, with what the present command works on (`complete`).
 
-    An option that is None, False or the default file of the configuration is left out.
+    An option that is None or False is left out.
 
     Examples
     --------
-    >>> next_command("explain", stream="trades", pattern_set="big ones", config=Path("pipeline.yaml"), analyze=True)
+    >>> next_command("explain", stream="trades", pattern_set="big ones", version=None, analyze=True)
     "cep explain --stream trades --pattern-set 'big ones' --analyze"
     """
     given: list[str] = []
     for name, value in options.items():
-        if value is not None and value is not False and not (name == "config" and value == DEFAULT_CONFIG):
+        if value is not None and value is not False:
             given += [f"--{name.replace('_', '-')}", *([] if value is True else [str(value)])]
-    return shlex.join(["cep", *map(str, words), *given])
+    return complete(shlex.join(["cep", *map(str, words), *given]))
 
 
 @contextmanager

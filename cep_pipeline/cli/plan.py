@@ -14,21 +14,25 @@ from click.core import ParameterSource
 
 from cep_pipeline.cli.options import (
     Day,
+    complete,
     configuration_options,
+    json_option,
     next_command,
     pattern_file_options,
+    pattern_set_option,
     with_options,
     writing,
 )
 from cep_pipeline.cli.search_options import CommandOfPlanners, given_options, search_options, shown_search
 from cep_pipeline.cli.sources import Asked, chosen_set, chosen_stream, event_paths, open_stream, patterns_over_files
-from cep_pipeline.cli.terminal import Terminal, say
+from cep_pipeline.cli.terminal import Terminal, plain_value, say, say_json
 from cep_pipeline.errors import InputError
 from cep_pipeline.guarded import read_json
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
+    from cep_pipeline.detection.mechanisms import Metrics
     from cep_pipeline.patterns.pattern import Pattern
     from cep_pipeline.pipeline.configuration import PatternSet
     from cep_pipeline.planning import Plan
@@ -70,7 +74,7 @@ class _Asked(Asked):
 _what_options = with_options(
     configuration_options,
     pattern_file_options(required=False),
-    click.option("--pattern-set", metavar="NAME", help="Pattern set; the stream's first if not given."),
+    pattern_set_option,
     click.option("--day", type=Day(), help="Published day; the latest with statistics if not given."),
 )
 """Options that choose what to plan for: files (without a warehouse), or a day of a configured stream."""
@@ -99,7 +103,7 @@ _what_options = with_options(
     metavar="EVENTS",
     help="With --compare: how many of the first events the plans run over.",
 )
-@click.option("--json", "as_json", is_flag=True, help="With --compare: as JSON.")
+@json_option
 @click.option("--full", is_flag=True, help="Print the plan of every pattern, however many there are.")
 @search_options
 def plan(
@@ -149,8 +153,6 @@ def plan(
     searching = given_options(planner, options)
     if out is not None and compare:
         raise InputError("--compare makes no plan to write: leave out --out, or --compare")
-    if as_json and not compare:
-        raise InputError("--json is for --compare; --out writes a plan as JSON")
     if compare and planner in MULTI_PATTERN_PLANNER_NAMES:
         raise InputError(f"--compare shows planners of single patterns; {planner} plans all patterns together")
     asked = _Asked(**options)
@@ -170,9 +172,12 @@ def plan(
             search = {**own.search, **searching, **shown}
             own = replace(own, cost=cost or own.cost, alpha=alpha or own.alpha, mechanism=mechanism, search=search)
             made, anew = _as_the_next_day(asked, own, snapshot)
-    say(made.explain(explained_choice(patterns, mechanism), _names(made) if full else None))
-    if anew:
-        say(anew)
+    if as_json:
+        say_json({"plan": made.to_json(), "mechanisms": chosen, "anew": anew or None})
+    else:
+        say(complete(made.explain(explained_choice(patterns, mechanism), _names(made) if full else None)))
+        if anew:
+            say(anew)
     if _nothing_to_search(made, patterns):
         say(
             "note: no two patterns have a subpattern in common that their plans could be built around: each has its "
@@ -189,7 +194,7 @@ def plan(
                 err=True,
             )
         describe = MECHANISMS[chosen[pattern.name]].describe
-        if describe is not None:
+        if describe is not None and not as_json:
             say(f"pattern {pattern.name}:\n{describe(pattern)}")
     if out is not None:
         with writing(out):
@@ -208,7 +213,7 @@ def _as_the_next_day(asked: _Asked, pattern_set: PatternSet, snapshot: Statistic
         return (
             made,
             f"plan {record.version} by {by} is current: daily runs go by it until "
-            f"`{next_command('replan', config=asked.config, stream=asked.stream, pattern_set=pattern_set.name)}` "
+            f"`{next_command('replan', stream=asked.stream, pattern_set=pattern_set.name)}` "
             "finds a better one",
         )
     made, anew = plan_of_changed(pattern_set, snapshot, record)
@@ -227,7 +232,7 @@ def _nothing_to_search(made: Plan, patterns: Sequence[Pattern]) -> bool:
 @click.command()
 @configuration_options
 @pattern_file_options(required=False)
-@click.option("--pattern-set", metavar="NAME", help="Pattern set; the stream's first if not given.")
+@pattern_set_option
 @click.option("--version", type=click.IntRange(min=1), help="A recorded version; the current one if not given.")
 @click.option("--plan", "plan_file", type=click.Path(path_type=Path), help="A plan file, in place of a recorded plan.")
 @click.option("--analyze", is_flag=True, help="Detect in --events by the plan, and print beside it what happened.")
@@ -236,6 +241,7 @@ def _nothing_to_search(made: Plan, patterns: Sequence[Pattern]) -> bool:
     "--pattern", "only", multiple=True, metavar="NAME", help="Only this pattern, in full; as often as wanted."
 )
 @click.option("--full", is_flag=True, help="Every pattern in full, however many there are.")
+@json_option
 def explain(
     patterns: Path | None,
     schema: Path | None,
@@ -250,6 +256,7 @@ def explain(
     mechanism: str | None,
     only: tuple[str, ...],
     full: bool,
+    as_json: bool,
 ) -> None:
     """Print a plan: its order or tree, expected partial matches, rates and selectivities a node, cost, and why it won.
 
@@ -270,18 +277,46 @@ def explain(
     if analyze:
         if not (patterns and schema and events):
             raise InputError("--analyze runs over files: it needs --patterns, --schema and --events")
-        say(_analyzed(patterns, schema, events, parameters, plan_file, mechanism, only or None))
+        made, metrics, number = _analyzed(patterns, schema, events, parameters, plan_file, mechanism)
+        if as_json:
+            say_json({"plan": _some_of(made, only), "events": number, "detection": _counts(metrics, only)})
+        else:
+            from cep_pipeline.planning.explain.text import explain_analyzed
+
+            say(complete(explain_analyzed(made, metrics, number, only or None)))
     elif patterns or schema or events or mechanism:
         raise InputError("--patterns, --schema, --events and --mechanism are for --analyze; `cep plan` makes a plan")
     elif plan_file is not None:
         given = read_plan(plan_file)
-        say(given.explain(patterns=_names(given) if full else only or None))
+        if as_json:
+            say_json({"plan": _some_of(given, only)})
+        else:
+            say(complete(given.explain(patterns=_names(given) if full else only or None)))
     else:
-        _explain_recorded(config, stream, pattern_set, version, only, full)
+        _explain_recorded(config, stream, pattern_set, version, only, full, as_json)
 
 
 def _names(made: Plan) -> list[str]:
     return [one.pattern for one in made.patterns]
+
+
+def _some_of(made: Plan, only: tuple[str, ...]) -> dict[str, Any]:
+    """A plan for `--json`, all of it or some of its patterns."""
+    wanted = {made.for_pattern(name).pattern for name in only}
+    content = made.to_json()
+    return {**content, "patterns": [one for one in content["patterns"] if not wanted or one["pattern"] in wanted]}
+
+
+def _counts(metrics: Metrics, only: tuple[str, ...]) -> dict[str, Any]:
+    """The counts of detection for `--json`: in all, and at each node of some patterns or all."""
+    from cep_pipeline.statistics.terms import format_conjunct
+
+    nodes = []
+    for node in metrics.nodes:
+        if not only or node.pattern in only:
+            tested = None if node.tested is None else list(map(format_conjunct, node.tested))
+            nodes.append({**plain_value(replace(node, tested=None)), "tested": tested})
+    return {**plain_value(replace(metrics, nodes=())), "nodes": nodes}
 
 
 def _analyzed(
@@ -291,15 +326,13 @@ def _analyzed(
     parameters: tuple[str, ...],
     plan_file: Path | None,
     mechanism: str | None,
-    only: tuple[str, ...] | None,
-) -> str:
-    """The text of a plan with what happened when it ran over events."""
+) -> tuple[Plan, Metrics, int]:
+    """A plan, what was counted when it ran over events, and the number of these events."""
     from cep_pipeline.detection.detect import detect
     from cep_pipeline.detection.mechanisms import choose_mechanisms
     from cep_pipeline.detection.output_policy import has_output_policy
     from cep_pipeline.detection.planned import plan_for
     from cep_pipeline.events.event_files import load_events
-    from cep_pipeline.planning.explain.text import explain_analyzed
     from cep_pipeline.planning.plans import validate
     from cep_pipeline.statistics import estimate_statistics
 
@@ -316,7 +349,7 @@ def _analyzed(
     with console.status("detecting"):
         output = "verbose" if any(map(has_output_policy, parsed)) else "count"
         _, metrics = detect(parsed, table, plan=made, mechanism=mechanism, output=output, metrics=True)
-    return explain_analyzed(made, metrics, table.num_rows, only)
+    return made, metrics, table.num_rows
 
 
 def _explain_recorded(
@@ -326,6 +359,7 @@ def _explain_recorded(
     version: int | None,
     only: tuple[str, ...],
     full: bool,
+    as_json: bool,
 ) -> None:
     from cep_pipeline.pipeline.configuration import Configuration
 
@@ -342,7 +376,7 @@ def _explain_recorded(
         if current is None:
             raise InputError(
                 f"pattern set {chosen!r} of stream {name!r} has no plan yet; "
-                f"`{next_command('run', config=config, stream=name)}` makes one"
+                f"`{next_command('run', stream=name)}` makes one"
             )
         record = current
     else:
@@ -352,12 +386,19 @@ def _explain_recorded(
             raise InputError(f"pattern set {chosen!r} of stream {name!r} has no plan {version}; it has: {known}")
         record = found[0]
     is_current = current is not None and current.version == record.version
+    if as_json:
+        from cep_pipeline.planning import Plan
+
+        content = _some_of(Plan.from_json(record.plan, f"plan {record.version} of {chosen}"), only)
+        made = {"version": record.version, "current": is_current, "created_at": record.created_at, "plan": content}
+        say_json({"stream": name, "pattern_set": chosen, "run": record.run_id, "reason": record.reason, **made})
+        return
     text = _in_full(configuration.stream(name).pattern_set(chosen), record, only) if only or full else record.explain
     say(
         f"version {record.version}{' (current)' if is_current else ''} of pattern set {chosen}, "
         f"made {record.created_at:%Y-%m-%d %H:%M:%S} by run {record.run_id}\nbecause: {record.reason}\n"
     )
-    say(text)
+    say(complete(text))
 
 
 def _in_full(pattern_set: PatternSet, record: PlanRecord, only: tuple[str, ...]) -> str:

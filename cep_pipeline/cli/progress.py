@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, SpinnerColumn, Task, TextColumn, TimeElapsedColumn
 from rich.text import Text
 
+from cep_pipeline.cli.options import complete
 from cep_pipeline.cli.terminal import Terminal, styled
 
 if TYPE_CHECKING:
@@ -63,4 +64,4 @@ class ConsoleObserver:
             self._progress.remove_task(task)
 
     def note(self, text: str) -> None:
-        self._console.print(f"note: {text}", highlight=False)
+        self._console.print(f"note: {complete(text)}", highlight=False)

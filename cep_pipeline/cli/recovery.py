@@ -7,17 +7,18 @@ from pathlib import Path
 
 import click
 
-from cep_pipeline.cli.options import Day, configuration_options, counted
-from cep_pipeline.cli.terminal import output_console, say
+from cep_pipeline.cli.options import Day, complete, config_option, configuration_options, counted, json_option
+from cep_pipeline.cli.terminal import output_console, plain_value, say, say_json
 from cep_pipeline.errors import DataError, InputError
 
 
 @click.command()
-@configuration_options
+@config_option
 @click.argument("target", metavar="TARGET")
 @click.option("--keep", type=click.IntRange(min=1), help="Moments that stay, this one included; all if not given.")
 @click.option("--check", is_flag=True, help="Copy nothing; read all files of the latest moment and compare digests.")
-def backup(config: Path, stream: str | None, target: str, keep: int | None, check: bool) -> None:
+@json_option
+def backup(config: Path, target: str, keep: int | None, check: bool, as_json: bool) -> None:
     """Copy the warehouse as of now to TARGET, a folder or an address; runs may go on meanwhile.
 
     The copy is of one moment: catalog, tables, and the records of runs, plans and days. Each file is listed with its
@@ -37,8 +38,6 @@ def backup(config: Path, stream: str | None, target: str, keep: int | None, chec
     from cep_pipeline.warehouse import backup as backups
     from cep_pipeline.warehouse.warehouse import absolute_place
 
-    if stream:
-        raise InputError("backup works on the whole warehouse; leave --stream out")
     warehouse = Configuration.load(config).open_warehouse()
     with ConsoleObserver(output_console(stderr=True)) as observer:
         if check:
@@ -46,14 +45,21 @@ def backup(config: Path, stream: str | None, target: str, keep: int | None, chec
             moment = backups.read_moment(place)
             with observer.step("check") as told:
                 faults = backups.check(place, moment, told)
-            for fault in faults:
-                say(f"damage: {fault}")
+            if as_json:
+                say_json({"moment": moment.name, "files": len(moment.files), "damages": faults})
+            else:
+                for fault in faults:
+                    say(f"damage: {fault}")
             if faults:
                 raise DataError(f"{counted(len(faults), 'file')} of the backup {moment.name} damaged: make another one")
-            say(f"no damage; {counted(len(moment.files), 'file')} of the moment {moment.name} are as listed")
+            if not as_json:
+                say(f"no damage; {counted(len(moment.files), 'file')} of the moment {moment.name} are as listed")
             return
         with observer.step("backup") as told:
             report = warehouse.backup(target, run_id=f"backup-{new_run_id()}", keep=keep, told=told)
+    if as_json:
+        say_json(report)
+        return
     say(
         f"moment {report.moment}: {counted(report.files, 'file')} ({report.size_bytes / 1e6:,.1f} MB), of which "
         f"{report.copied_files:,} ({report.copied_bytes / 1e6:,.1f} MB) are new"
@@ -62,7 +68,7 @@ def backup(config: Path, stream: str | None, target: str, keep: int | None, chec
 
 
 @click.command()
-@configuration_options
+@config_option
 @click.argument("source", metavar="[BACKUP]", required=False)
 @click.option("--to", "location", metavar="WAREHOUSE", help="Another folder than the configured warehouse.")
 @click.option(
@@ -70,14 +76,15 @@ def backup(config: Path, stream: str | None, target: str, keep: int | None, chec
 )
 @click.option("--replace", is_flag=True, help="The warehouse may hold tables: they become what they were.")
 @click.option("--rebuild-catalog", is_flag=True, help="Make a lost catalog anew from the tables, without a backup.")
+@json_option
 def restore(
     config: Path,
-    stream: str | None,
     source: str | None,
     location: str | None,
     moment: str | None,
     replace: bool,
     rebuild_catalog: bool,
+    as_json: bool,
 ) -> None:
     """Make the warehouse what it was at a moment of BACKUP, at its place or at another one.
 
@@ -99,8 +106,6 @@ def restore(
     from cep_pipeline.pipeline.configuration import Configuration
     from cep_pipeline.warehouse.warehouse import Warehouse
 
-    if stream:
-        raise InputError("restore works on the whole warehouse; leave --stream out")
     if (source is None) != rebuild_catalog or (rebuild_catalog and moment):
         raise InputError("give either a BACKUP, or --rebuild-catalog")
     place, catalog = (location, None) if location else Configuration.load(config).warehouse_addresses
@@ -109,10 +114,13 @@ def restore(
             rebuilt = Warehouse.rebuild_catalog(place, catalog, replace=replace, told=told)
         else:
             report = Warehouse.restore(place, catalog, backup=source, moment=moment, replace=replace, told=told)
+    if as_json:
+        say_json(rebuilt if source is None else report)
+        return
     if source is not None:
         say(
             f"{report.location} is as of {report.moment}: {counted(report.files, 'file')}, {report.copied_files:,} of "
-            "them copied. `cep verify` checks all of it, `cep run` goes on from there"
+            f"them copied. {complete('`cep verify` checks all of it, `cep run` goes on from there')}"
         )
         return
     for path in rebuilt.left_out:
@@ -120,7 +128,7 @@ def restore(
     tables = sum(map(len, rebuilt.tables.values()))
     say(
         f"catalog of {rebuilt.location} made from {counted(tables, 'table')} with {counted(rebuilt.days, 'day')}, all "
-        "of them stale: `cep run --stale` publishes them anew from their raw files.\n"
+        f"of them stale: {complete('`cep run --stale`')} publishes them anew from their raw files.\n"
         "What `cep forget` has erased is not known any more: give each `cep forget` again before that"
     )
 
@@ -131,7 +139,8 @@ def restore(
 @click.option(
     "--run", "to_run", metavar="ID", help="The run to go back to; the one before the present one if not given."
 )
-def rollback(config: Path, stream: str | None, day: date, to_run: str | None) -> None:
+@json_option
+def rollback(config: Path, stream: str | None, day: date, to_run: str | None, as_json: bool) -> None:
     """Let all tables of a day be what an earlier run had published: events, rejected rows, statistics and matches.
 
     The files of an earlier run stay for five days (`cep maintain --keep-days`). Where the inputs of the day are not
@@ -151,5 +160,8 @@ def rollback(config: Path, stream: str | None, day: date, to_run: str | None) ->
     name = stream or configuration.stream_names()[0]
     tables = configuration.open_warehouse().open_stream(name)
     report = roll_back(tables, day, to_run, run_id=f"rollback-{new_run_id()}")
+    if as_json:
+        say_json({"stream": name, **plain_value(report)})
+        return
     rows = ", ".join(f"{table} {number:,}" for table, number in report.rows.items()) or "nothing differs"
     say(f"{name} {day}: from run {report.before} back to run {report.run_id}; rows: {rows}")

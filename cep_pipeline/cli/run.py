@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from datetime import date
 from functools import cache
 from pathlib import Path
@@ -13,19 +13,29 @@ from typing import TYPE_CHECKING, Any
 import click
 from rich.table import Table
 
-from cep_pipeline.cli.options import Day, align_right, configuration_options, counted, naming_run, next_command
+from cep_pipeline.cli.options import (
+    Day,
+    align_right,
+    configuration_options,
+    counted,
+    data_option,
+    json_option,
+    naming_run,
+    next_command,
+    repeated_option,
+)
 from cep_pipeline.cli.progress import ConsoleObserver
 from cep_pipeline.cli.sources import chosen_stream
-from cep_pipeline.cli.terminal import Terminal, output_console, styled
+from cep_pipeline.cli.terminal import Terminal, output_console, plain_value, say_json, styled
 from cep_pipeline.errors import InputError
 from cep_pipeline.pipeline.day import CLOCK_BACK, OPTIONS
 
 if TYPE_CHECKING:
     from cep_pipeline.pipeline.configuration import Configuration, PatternSet, Stream
-    from cep_pipeline.pipeline.run import RunOutcome
+    from cep_pipeline.pipeline.run import DayOutcome, RunOutcome
+    from cep_pipeline.planning import Plan
     from cep_pipeline.spark.session import SparkSession
     from cep_pipeline.warehouse.records import PlanRecord
-    from cep_pipeline.warehouse.stream_tables import StreamTables
 
 MOST_LISTED = 40
 """Patterns of a set that a summary lists one by one."""
@@ -33,11 +43,11 @@ MOST_LISTED = 40
 
 @click.command()
 @configuration_options
-@click.option("--data", metavar="PLACE", help="Folder or address with the raw files, if not the configured one.")
+@data_option
 @click.option("--day", "days", type=Day(), multiple=True, help="A day to run; may be given several times.")
 @click.option("--from", "first", type=Day(), help="First day of a range.")
 @click.option("--to", "last", type=Day(), help="Last day of the range, included.")
-@click.option("--pattern-set", "set_names", multiple=True, metavar="NAME", help="Only this pattern set.")
+@repeated_option("--pattern-set", "set_names", multiple=True, metavar="NAME", help="Only this pattern set.")
 @click.option("--steps", metavar="STEP,...", help=f"Of {', '.join(OPTIONS)}; all if not given.")
 @click.option("--stale", is_flag=True, help="Redo the days whose inputs have changed since, until none is left.")
 @click.option("--redo", is_flag=True, help="Also do days again that have nothing to do.")
@@ -48,6 +58,7 @@ MOST_LISTED = 40
 )
 @click.option("--master", metavar="URL", help="Spark master, such as local[4] or spark://HOST:PORT.")
 @click.option("--run-id", help="Id to record the run under; made from the time if not given.")
+@json_option
 def run(
     config: Path,
     stream: str | None,
@@ -62,6 +73,7 @@ def run(
     end_of_stream: bool,
     master: str | None,
     run_id: str | None,
+    as_json: bool,
 ) -> None:
     """Take days of a stream from raw files to matches: ingest, validate, estimate statistics, plan, detect, publish.
 
@@ -82,6 +94,7 @@ def run(
       cep run --steps detect --pattern-set market      a changed pattern set over events that are there
       cep run --stale                                  what has changed since
       cep run --end-of-stream                          no day will follow: publish what waits for one
+      cep run --json > done.json                       the summary for a program, as one document
     """
     from cep_pipeline.pipeline.configuration import Configuration
     from cep_pipeline.pipeline.run import PipelineRun, new_run_id
@@ -131,8 +144,10 @@ def run(
             for text in days_without_files(chosen, tables, wanted):
                 observer.note(text)
         outcome = pipeline_run.run_stale(wanted or None) if stale else pipeline_run.run_days(wanted)
-    place = {"config": config, "stream": chosen.name}
-    _print_summary(configuration, chosen, pattern_sets, tables, outcome, place, data)
+    if as_json:
+        say_json(_summary(configuration, chosen, pattern_sets, outcome))
+    else:
+        _print_summary(configuration, chosen, pattern_sets, outcome)
     if any(day.limited for day in outcome.days):
         sys.exit(LIMITED_EXIT_CODE)
 
@@ -142,13 +157,7 @@ LIMITED_EXIT_CODE = 5
 
 
 def _print_summary(
-    configuration: Configuration,
-    stream: Stream,
-    pattern_sets: list[PatternSet],
-    tables: StreamTables,
-    outcome: RunOutcome,
-    place: Mapping[str, Any],
-    data: str | None,
+    configuration: Configuration, stream: Stream, pattern_sets: list[PatternSet], outcome: RunOutcome
 ) -> None:
     console = output_console()
     done = [day for day in outcome.days if day.status != "fresh"]
@@ -172,7 +181,7 @@ def _print_summary(
         for day in done:
             for name, what in day.limited.items():
                 console.print(styled(("limited", "bold red"), f": {day.day}: pattern {name} was {what}"))
-            if back := sum(step.counts.get(CLOCK_BACK, 0) for step in day.steps):
+            if back := _clock_back(day):
                 console.print(
                     f"{day.day}: the clock of the raw files goes back within an event type {counted(back, 'time')}; "
                     "the events are in the order of time"
@@ -180,12 +189,9 @@ def _print_summary(
     for pattern_set in pattern_sets:
         plan = outcome.plans.get(pattern_set.name)
         if plan is not None:
-            explain = next_command("explain", **place, pattern_set=pattern_set.name)
+            explain = next_command("explain", stream=stream.name, pattern_set=pattern_set.name)
             _print_plan(console, pattern_set.name, plan, explain)
-        totals = {pattern.name: 0 for pattern in pattern_set.patterns}
-        for day in done:
-            for name, number in day.matches.get(pattern_set.name, {}).items():
-                totals[name] += number
+        totals = _totals(pattern_set, done)
         if any(pattern_set.name in day.matches for day in done):
             waits = outcome.pending.get(pattern_set.name, {})
             columns = ("pattern", "matches", "pending") if waits else ("pattern", "matches")
@@ -219,8 +225,53 @@ def _print_summary(
     )
     console.print(f"all of it took {outcome.seconds:.1f} s; tables in {location or configuration.warehouse_location}")
     one_set = pattern_sets[0].name if len(stream.pattern_sets) > 1 and pattern_sets else None
-    matches = next_command("matches", **place, pattern_set=one_set)
-    console.print(f"look at the matches: {matches}    at the days: {next_command('status', **place, data=data)}")
+    matches = next_command("matches", stream=stream.name, pattern_set=one_set)
+    console.print(
+        f"look at the matches: {matches}    at the days: {next_command('status', stream=stream.name)}", soft_wrap=True
+    )
+
+
+def _summary(
+    configuration: Configuration, stream: Stream, pattern_sets: list[PatternSet], outcome: RunOutcome
+) -> dict[str, Any]:
+    """The document of `--json`: the days, and of each pattern set its plan and its matches."""
+    sets = []
+    for pattern_set in pattern_sets:
+        record = outcome.plans.get(pattern_set.name)
+        days, events = outcome.skipped(pattern_set.name)
+        plan = None if record is None else _plan_summary(record)
+        sets.append(
+            {
+                "pattern_set": pattern_set.name,
+                "plan": plan,
+                "matches": _totals(pattern_set, outcome.days),
+                "pending": outcome.pending.get(pattern_set.name, {}),
+                "not_read": {"days": days, "events": events},
+            }
+        )
+    return {
+        "stream": stream.name,
+        "run": outcome.run_id,
+        "warehouse": configuration.warehouse_location,
+        "days": [{**plain_value(day), "clock_back": _clock_back(day)} for day in outcome.days],
+        "pattern_sets": sets,
+        "ingest_seconds": outcome.ingest_seconds,
+        "seconds": outcome.seconds,
+    }
+
+
+def _clock_back(day: DayOutcome) -> int:
+    """The number of times that the clock of a day's raw files goes back within an event type."""
+    return sum(step.counts.get(CLOCK_BACK, 0) for step in day.steps)
+
+
+def _totals(pattern_set: PatternSet, days: Iterable[DayOutcome]) -> dict[str, int]:
+    """Pattern -> its matches of all days together."""
+    totals = {pattern.name: 0 for pattern in pattern_set.patterns}
+    for day in days:
+        for name, number in day.matches.get(pattern_set.name, {}).items():
+            totals[name] += number
+    return totals
 
 
 def most_of(totals: Mapping[str, int]) -> list[str]:
@@ -238,27 +289,59 @@ def most_of(totals: Mapping[str, int]) -> list[str]:
 def _print_plan(console: Terminal, name: str, record: PlanRecord, explain: str) -> None:
     from cep_pipeline.planning import Plan
     from cep_pipeline.planning.explain.text import summary_lines
-    from cep_pipeline.planning.numbers.logarithms import from_ln
-    from cep_pipeline.planning.trees import written
 
     plan = Plan.from_json(dict(record.plan))
     more = len(plan.patterns) - MOST_LISTED
     others = f", those of {counted(more, 'pattern')} more, too" if more > 0 else ""
-    clauses = [(one.pattern, clause) for one in plan.patterns[:MOST_LISTED] for clause in one.clauses]
-    rivals = any(clause.runner_up is not None for _, clause in clauses)  # patterns planned together have none
+    rows = list(_plan_rows(plan, MOST_LISTED))
+    rivals = any(row["runner_up"] for row in rows)  # patterns planned together have none
     shown = Table(
         "pattern",
         "order or tree",
         "cost",
         *(("runner-up", "its cost") if rivals else ()),
         title=f"plan {record.version} of {name}: {plan.planner}, cost {plan.cost_model} ({plan.unit})",
-        caption=f"because: {record.reason}; `{explain}` says why each order won{others}",
+        caption=f"because: {record.reason}",
     )
-    for pattern, clause in clauses:
-        cells = [pattern, written(clause.order_or_tree), f"{from_ln(clause.ln_cost):.4g}"]
-        if runner_up := clause.runner_up:
-            cells += [f"{', '.join(runner_up.order)} ({runner_up.planner})", f"{from_ln(runner_up.ln_cost):.4g}"]
+    for row in rows:
+        cells = [row["pattern"], row["order_or_tree"], f"{row['cost']:.4g}"]
+        if rival := row["runner_up"]:
+            cells += [f"{', '.join(rival['order'])} ({rival['planner']})", f"{rival['cost']:.4g}"]
         shown.add_row(*cells)
     console.print(shown)
+    console.print(f"`{explain}` says why each order won{others}", soft_wrap=True)
     if plan.workload is not None:
         console.print("\n".join(line.strip() for line in summary_lines(plan.sharing, plan.workload)), highlight=False)
+
+
+def _plan_summary(record: PlanRecord) -> dict[str, Any]:
+    from cep_pipeline.planning import Plan
+
+    plan = Plan.from_json(dict(record.plan))
+    return {
+        "version": record.version,
+        "created_at": record.created_at,
+        "reason": record.reason,
+        "planner": plan.planner,
+        "cost_model": plan.cost_model,
+        "unit": plan.unit,
+        "clauses": list(_plan_rows(plan)),
+    }
+
+
+def _plan_rows(plan: Plan, most: int | None = None) -> Iterator[dict[str, Any]]:
+    """Each clause of a plan, or of its first patterns: order or tree, cost, and the one that came next."""
+    from cep_pipeline.planning.numbers.logarithms import from_ln
+    from cep_pipeline.planning.trees import written
+
+    for one in plan.patterns[:most]:
+        for clause in one.clauses:
+            rival = clause.runner_up
+            yield {
+                "pattern": one.pattern,
+                "order_or_tree": written(clause.order_or_tree),
+                "cost": from_ln(clause.ln_cost),
+                "runner_up": None
+                if rival is None
+                else {"order": rival.order, "planner": rival.planner, "cost": from_ln(rival.ln_cost)},
+            }

@@ -12,7 +12,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING
 
-from cep_pipeline.cli.options import note_unused_parameters, parse_parameters
+from cep_pipeline.cli.options import note_unused_parameters, parse_parameters, repeat
 from cep_pipeline.errors import InputError
 
 if TYPE_CHECKING:
@@ -61,7 +61,10 @@ def chosen_stream(configuration: Configuration, named: str | None) -> str:
     if named or len(names) == 1:
         return named or names[0]
     published = [name for name in names if name in configuration.open_warehouse().streams()]
-    return _only("stream", "--stream", published) if published else names[0]
+    chosen = _only("stream", "--stream", published) if published else names[0]
+    if chosen != names[0]:
+        repeat("--stream", chosen)
+    return chosen
 
 
 def chosen_set(stream: str, sets: Sequence[str], named: str | None) -> str:

@@ -13,8 +13,11 @@ import click
 from cep_pipeline.cli.options import (
     Day,
     check_folder,
+    complete,
     configuration_options,
+    json_option,
     pattern_file_options,
+    pattern_set_option,
     with_options,
     writing,
 )
@@ -112,7 +115,7 @@ def days_of(text: str) -> tuple[date | None, date | None, int | None]:
 _options = with_options(
     configuration_options,
     pattern_file_options(required=False),
-    click.option("--pattern-set", metavar="NAME", help="Pattern set; the stream's first if not given."),
+    pattern_set_option,
     click.option("--day", type=Day(), help="Published day; the latest with statistics if not given."),
     click.option("--days", metavar="DAYS", help="Days one after another: 2013-10-07..2013-10-09, or the latest 7."),
     click.option("--as-of", metavar="TIME", help="The window that ends then: 14:30, or '2013-10-07 14:30'."),
@@ -124,7 +127,7 @@ _options = with_options(
     click.option(
         "--chart", type=click.Path(path_type=Path), help="Draw the numbers over time to this .svg or .png file."
     ),
-    click.option("--json", "as_json", is_flag=True, help="All of it as JSON, for machines."),
+    json_option,
 )
 
 
@@ -168,7 +171,7 @@ def statistics(match: str, chart: Path | None, as_json: bool, all_numbers: bool,
     for table in view.tables():
         console.print(table)
     for note in (*view.of.shown.snapshot.notes, *view.of.notes):
-        say(f"note: {note}", err=True)
+        say(f"note: {complete(note)}", err=True)
 
 
 def _check_chart_file(path: Path) -> None:

@@ -2,15 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from datetime import date
+from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 from rich.table import Table
 
-from cep_pipeline.cli.options import align_right, configuration_options, counted, next_command
+from cep_pipeline.cli.options import (
+    align_right,
+    configuration_options,
+    counted,
+    data_option,
+    json_option,
+    next_command,
+)
 from cep_pipeline.cli.terminal import Terminal, output_console, say_json, styled
 from cep_pipeline.errors import InputError
 
@@ -23,7 +31,7 @@ if TYPE_CHECKING:
 
 @click.command()
 @configuration_options
-@click.option("--data", metavar="PLACE", help="Folder or address with the raw files, if not the configured one.")
+@data_option
 @click.option("--rejected", is_flag=True, help="Show the latest rejected rows with file, line and reason.")
 @click.option("--runs", "run_limit", type=click.IntRange(min=0), default=10, show_default=True, help="Runs to show.")
 @click.option("--run", "run_id", metavar="RUN", help="Show one run: its days, steps and matches, and where its log is.")
@@ -35,7 +43,7 @@ if TYPE_CHECKING:
     show_default=True,
     help="Decisions about plans to show.",
 )
-@click.option("--json", "as_json", is_flag=True, help="Streams, days, plans, decisions and runs as JSON, for machines.")
+@json_option
 def status(
     config: Path,
     stream: str | None,
@@ -67,28 +75,32 @@ def status(
     console = output_console()
     warehouse = configuration.open_warehouse()
     names = [stream] if stream else [name for name in configuration.stream_names() if name in warehouse.streams()]
-    if as_json:
-        if run_id is not None or rejected:
-            raise InputError("--json has days, plans, decisions and runs: leave --run and --rejected out")
-        of_streams = [
-            _stream_json(configuration.stream(name, data=data), warehouse.open_stream(name), run_limit, decision_limit)
-            for name in names
-        ]
-        say_json({"streams": of_streams})
+    if as_json and run_id is None:
+        documents = []
+        for name in names:
+            loaded, tables = configuration.stream(name, data=data), warehouse.open_stream(name).pinned()
+            document = _stream_json(loaded, tables, run_limit, decision_limit)
+            documents.append({**document, "rejected_rows": list(_rejected(tables))} if rejected else document)
+        say_json({"streams": documents})
         return
-    if not names:
-        begin = next_command("run", config=config, stream=stream, data=data)
-        console.print(f"nothing is published yet in {configuration.warehouse_location}; begin with `{begin}`")
+    if not names and not as_json:
+        begin = next_command("run")
+        console.print(
+            f"nothing is published yet in {configuration.warehouse_location}; begin with `{begin}`", soft_wrap=True
+        )
         return
     if run_id is not None:
-        _print_run(console, run_id, [run for name in names for run in warehouse.open_stream(name).runs()])
+        found = _days_of_run(run_id, [run for name in names for run in warehouse.open_stream(name).runs()])
+        if as_json:
+            say_json({"run": run_id, "days": found})
+        else:
+            _print_run(console, run_id, found)
         return
     for name in names:
-        place = {"config": config, "stream": name}
         loaded = configuration.stream(name, data=data)
         tables = warehouse.open_stream(name).pinned()
         stale = find_stale_days(loaded, tables)
-        _print_days(console, name, tables, stale, next_command("run", **place, data=data, stale=True))
+        _print_days(console, name, tables, stale, next_command("run", stream=name, stale=True))
         decisions = tables.decisions()
         for pattern_set in loaded.pattern_sets:
             plan = tables.current_plan(pattern_set.name)
@@ -99,9 +111,9 @@ def status(
                     sep="",
                 )
                 _print_sharing(console, plan)
-                _print_other_planner(console, place, pattern_set, plan)
+                _print_other_planner(console, name, pattern_set, plan)
                 own = [one for one in decisions if one.pattern_set == pattern_set.name]
-                _print_pending(console, place, pattern_set.name, pending_violation(own, plan.version))
+                _print_pending(console, name, pattern_set.name, pending_violation(own, plan.version))
         if decision_limit and decisions:
             _print_decisions(console, decisions[:decision_limit])
         if rejected:
@@ -119,7 +131,6 @@ def _stream_json(stream: Stream, tables: StreamTables, run_limit: int, decision_
     """What `cep status` shows of a stream, for machines."""
     from cep_pipeline.pipeline.stream_days import find_stale_days
 
-    tables = tables.pinned()
     plans = [tables.current_plan(pattern_set.name) for pattern_set in stream.pattern_sets]
     return {
         "stream": stream.name,
@@ -200,7 +211,9 @@ def _print_days(console: Terminal, name: str, tables: Any, stale: list[StaleDay]
             which = f": {unit.final_day}: pattern {unit.pattern_set}.{pattern} was {limited}"
             console.print(styled(("limited", "bold red"), which))
     if stale:
-        console.print(f"{counted(len({item.day for item in stale}), 'stale day')}; `{redo}` redoes them")
+        console.print(
+            f"{counted(len({item.day for item in stale}), 'stale day')}; `{redo}` redoes them", soft_wrap=True
+        )
 
 
 def _print_sharing(console: Terminal, record: PlanRecord) -> None:
@@ -214,28 +227,28 @@ def _print_sharing(console: Terminal, record: PlanRecord) -> None:
         console.print("\n".join(summary_lines(record.plan["sharing"], workload)), highlight=False)
 
 
-def _print_other_planner(
-    console: Terminal, place: Mapping[str, Any], pattern_set: PatternSet, record: PlanRecord
-) -> None:
+def _print_other_planner(console: Terminal, stream: str, pattern_set: PatternSet, record: PlanRecord) -> None:
     """Say of a plan by another planner than the configured one that it stays until it is replaced."""
     made_by = [planner for planner in record.planners if planner != "trivial"]  # which some patterns take in any case
     if made_by and pattern_set.planner not in made_by:
         console.print(
             f"  made by {', '.join(made_by)}, and {pattern_set.planner} is configured: daily runs go by this plan "
-            f"until `{next_command('replan', **place, pattern_set=pattern_set.name)}` finds a better one",
+            f"until `{next_command('replan', stream=stream, pattern_set=pattern_set.name)}` finds a better one",
             highlight=False,
+            soft_wrap=True,
         )
 
 
-def _print_pending(console: Terminal, place: Mapping[str, Any], pattern_set: str, violation: Violation | None) -> None:
+def _print_pending(console: Terminal, stream: str, pattern_set: str, violation: Violation | None) -> None:
     if violation is not None:
         console.print(
             styled(
                 "  ", ("it no longer fits, and no replanning has answered yet", "bold red"), f": {violation.reason}\n"
             ),
-            f"  plan again: {next_command('replan', **place, pattern_set=pattern_set)}, or the DAG "
-            f"replanning_{place['stream']}",
+            f"  plan again: {next_command('replan', stream=stream, pattern_set=pattern_set)}, or the DAG "
+            f"replanning_{stream}",
             sep="",
+            soft_wrap=True,
         )
 
 
@@ -268,18 +281,21 @@ def _matches_of(unit: PublishedMatches) -> str:
 REJECTED_SHOWN = 20
 
 
-def _print_rejected(console: Terminal, tables: Any) -> None:
-    """The rejected rows of the latest days that have any."""
+def _rejected(tables: StreamTables) -> Iterator[dict[str, Any]]:
+    """The first rejected rows of the latest days that have any."""
     days = [published.day for published in tables.days() if published.rejected]
+    rows = ({"day": day, **row} for day in reversed(days) for row in tables.read_quarantine(day, day).to_pylist())
+    for row in islice(rows, REJECTED_SHOWN):
+        yield {name: row[name] for name in ("day", "file", "line", "reason", "raw")}
+
+
+def _print_rejected(console: Terminal, tables: StreamTables) -> None:
     shown = Table("day", "file", "line", "reason", "row", title="rejected rows")
-    for day in reversed(days):
-        for row in tables.read_quarantine(day, day).to_pylist():
-            if shown.row_count == REJECTED_SHOWN:
-                console.print(shown)
-                console.print(f"the first {REJECTED_SHOWN}; all are in the table quarantine")
-                return
-            shown.add_row(str(day), row["file"], str(row["line"]), row["reason"], row["raw"] or "")
+    for row in _rejected(tables):
+        shown.add_row(str(row["day"]), row["file"], str(row["line"]), row["reason"], row["raw"] or "")
     console.print(shown if shown.row_count else "no rejected rows")
+    if sum(published.rejected for published in tables.days()) > shown.row_count:
+        console.print(f"the first {REJECTED_SHOWN}; all are in the table quarantine")
 
 
 def _print_runs(console: Terminal, runs: list[RunRecord]) -> None:
@@ -300,11 +316,16 @@ def _print_runs(console: Terminal, runs: list[RunRecord]) -> None:
     console.print(shown)
 
 
-def _print_run(console: Terminal, run_id: str, runs: Sequence[RunRecord]) -> None:
-    """Print all that is recorded of one run, day by day."""
+def _days_of_run(run_id: str, runs: Sequence[RunRecord]) -> list[RunRecord]:
+    """The records of one run, day by day."""
     found = sorted((run for run in runs if run.run_id == run_id), key=lambda run: run.day or date.min)
     if not found:
         raise InputError(f"no run {run_id!r} is recorded; `cep status --runs 50` lists the latest")
+    return found
+
+
+def _print_run(console: Terminal, run_id: str, found: Sequence[RunRecord]) -> None:
+    """Print all that is recorded of one run, day by day."""
     for run in found:
         shown = Table("step", "seconds", "counts", title=f"run {run.run_id}, {run.day}: {run.status}")
         align_right(shown.columns[1:2])

@@ -3,19 +3,29 @@
 from __future__ import annotations
 
 import json
-import math
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from datetime import date
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import click
 import pyarrow as pa
 from rich.table import Table
 
-from cep_pipeline.cli.options import Day, check_folder, configuration_options, counted, next_command, writing
-from cep_pipeline.cli.terminal import output_console, say
+from cep_pipeline.cli.options import (
+    Day,
+    check_folder,
+    complete,
+    config_option,
+    configuration_options,
+    counted,
+    json_option,
+    next_command,
+    writing,
+)
+from cep_pipeline.cli.terminal import output_console, plain_value, say, say_json
 from cep_pipeline.errors import CepError, DataError, InputError
 from cep_pipeline.foreign_text import without_formulas
 
@@ -92,17 +102,6 @@ def _opened(schema: pa.Schema, ending: str, path: Path) -> Iterator[Callable[[pa
             yield write_lines
 
 
-def plain_value(value: Any) -> Any:
-    """A value in which NaN and the infinities, for which JSON has no number, are text, as in the column `returns`."""
-    if isinstance(value, dict):
-        return {name: plain_value(item) for name, item in value.items()}
-    if isinstance(value, list):
-        return [plain_value(item) for item in value]
-    if isinstance(value, float) and not math.isfinite(value):
-        return "NaN" if math.isnan(value) else "Infinity" if value > 0 else "-Infinity"
-    return value
-
-
 STDOUT = Path("-")
 """Stands for stdout in the place of a file to write."""
 
@@ -123,7 +122,7 @@ def check_output_file(path: Path) -> None:
 
 
 @click.command()
-@configuration_options
+@config_option
 @click.option(
     "--grace-hours",
     type=click.FloatRange(min=1 / 6),
@@ -138,7 +137,8 @@ def check_output_file(path: Path) -> None:
     show_default=True,
     help="Snapshots younger than this are kept.",
 )
-def maintain(config: Path, stream: str | None, grace_hours: float, keep_days: float) -> None:
+@json_option
+def maintain(config: Path, grace_hours: float, keep_days: float, as_json: bool) -> None:
     """Expire old snapshots, remove files that no snapshot names (of failed and killed runs), and merge small files.
 
     Files are merged within a day, with the same rows in the same order, up to the setting warehouse: file_rows. It may
@@ -151,8 +151,6 @@ def maintain(config: Path, stream: str | None, grace_hours: float, keep_days: fl
     """
     from cep_pipeline.pipeline.configuration import Configuration
 
-    if stream:
-        raise InputError("maintain works on the whole warehouse; leave --stream out")
     configuration = Configuration.load(config)
     warehouse = configuration.open_warehouse()
     report = warehouse.maintain(
@@ -160,6 +158,9 @@ def maintain(config: Path, stream: str | None, grace_hours: float, keep_days: fl
         keep_snapshots_s=keep_days * 86_400,
         file_rows=configuration.settings.warehouse.file_rows,
     )
+    if as_json:
+        say_json(report)
+        return
     console = output_console()
     for table, done in report.by_table.items():
         if any(done.values()):
@@ -175,7 +176,8 @@ def maintain(config: Path, stream: str | None, grace_hours: float, keep_days: fl
 @configuration_options
 @click.option("--day", "days", type=Day(), multiple=True, help="Only the data of this day; may be given several times.")
 @click.option("--deep", is_flag=True, help="Read all data, and compare each page with its checksum.")
-def verify(config: Path, stream: str | None, days: tuple[date, ...], deep: bool) -> None:
+@json_option
+def verify(config: Path, stream: str | None, days: tuple[date, ...], deep: bool, as_json: bool) -> None:
     """Check that all that is published is there, whole and as its records say.
 
     The way goes from the catalog to metadata, snapshots, manifests and data files: their sizes, their footers, and the
@@ -195,26 +197,32 @@ def verify(config: Path, stream: str | None, days: tuple[date, ...], deep: bool)
     streams = [stream] if stream else None
     with ConsoleObserver(output_console(stderr=True)) as observer, observer.step("verify") as told:
         report = warehouse.verify(streams, days or None, deep=deep, told=told)
-    for damage in report.damages:
-        say(f"damage: {damage}")
+    damages = [replace(damage, remedy=complete(damage.remedy)) for damage in report.damages]
+    if as_json:
+        say_json(replace(report, damages=tuple(damages)))
+    else:
+        for damage in damages:
+            say(f"damage: {damage}")
     looked = (
         f"{counted(report.tables, 'table')}, {counted(report.files, 'data file')} ({report.size_bytes / 1e6:,.1f} MB), "
         f"{counted(report.rows, 'row')}"
     )
     if report.damages:
         raise DataError(f"{counted(len(report.damages), 'damage')} in {warehouse.location}; looked at {looked}")
-    say(f"no damage; looked at {looked}")
+    if not as_json:
+        say(f"no damage; looked at {looked}")
 
 
 @click.command()
-@configuration_options
+@config_option
 @click.option(
     "--from-catalog",
     metavar="ADDRESS",
     help="Database of the original's catalog; its rows are copied into the configured one, which is empty yet.",
 )
 @click.option("--moved", is_flag=True, help="The old place is given up, although its files are still there.")
-def relocate(config: Path, stream: str | None, from_catalog: str | None, moved: bool) -> None:
+@json_option
+def relocate(config: Path, from_catalog: str | None, moved: bool, as_json: bool) -> None:
     """Make a warehouse that was copied or moved name its files by the place where it is now.
 
     Tables name their files by full path. Copy or move the folder, or copy it into a bucket, let warehouse.location in
@@ -230,15 +238,15 @@ def relocate(config: Path, stream: str | None, from_catalog: str | None, moved: 
     from cep_pipeline.cli.progress import ConsoleObserver
     from cep_pipeline.pipeline.configuration import Configuration
 
-    if stream:
-        raise InputError("relocate works on the whole warehouse; leave --stream out")
     configuration = Configuration.load(config)
     with ConsoleObserver(output_console(stderr=True)) as observer, observer.step("relocate") as told:
         report = configuration.relocate_warehouse(from_catalog=from_catalog, moved=moved, told=told)
-    if report.tables:
+    if as_json:
+        say_json(report)
+    elif report.tables:
         say(
             f"{counted(report.tables, 'table')} relocated from {report.old} to {report.new}; "
-            f"{counted(report.written_files, 'file')} of metadata written. `cep verify` checks all of it"
+            f"{counted(report.written_files, 'file')} of metadata written. {complete('`cep verify`')} checks all of it"
         )
     else:
         say(f"nothing to do: the warehouse is at {report.new}")
@@ -255,7 +263,8 @@ def relocate(config: Path, stream: str | None, from_catalog: str | None, moved: 
 )
 @click.option("--dry-run", is_flag=True, help="Only show what would be removed.")
 @click.option("--yes", is_flag=True, help="Do not ask before.")
-def forget(config: Path, stream: str | None, condition: str, dry_run: bool, yes: bool) -> None:
+@json_option
+def forget(config: Path, stream: str | None, condition: str, dry_run: bool, yes: bool, as_json: bool) -> None:
     """Erase events from all tables of a stream, with a proof; no later run ingests them again.
 
     Removed are the events for which the condition is true, matches with one of them, rejected rows and records that
@@ -278,6 +287,8 @@ def forget(config: Path, stream: str | None, condition: str, dry_run: bool, yes:
     from cep_pipeline.pipeline.run import new_run_id
     from cep_pipeline.warehouse.layout import UTC_MICROSECONDS
 
+    if as_json and not (dry_run or yes):
+        raise InputError("--json asks no question: give --dry-run or --yes with it")
     configuration = Configuration.load(config)
     schema = configuration.stream(stream or configuration.stream_names()[0]).schema
     attributes = {name: ARROW_TYPES[kind] for name, kind in schema.raw_attributes.items()}
@@ -286,23 +297,33 @@ def forget(config: Path, stream: str | None, condition: str, dry_run: bool, yes:
     run_id = f"forget-{new_run_id()}"
     console = output_console()
     if dry_run or not yes:
-        _show_removed(tables.forget(erasure, run_id=run_id, dry_run=True), "would be removed")
+        _show_removed(tables.forget(erasure, run_id=run_id, dry_run=True), "would be removed", as_json)
         if dry_run:
             return
         click.confirm("Erase this for good?", abort=True)
     report = tables.forget(erasure, run_id=run_id)
-    _show_removed(report, "removed")
+    _show_removed(report, "removed", as_json)
     if report.left:
         raise CepError("forget: something is left; run the same command again:\n" + "\n".join(report.left))
+    if as_json:
+        return
     console.print(f"proof: {counted(report.files, 'file')} read, none holds a row for which {condition} is true")
     if report.erasure.days:
-        redo = next_command("run", config=config, stream=stream, stale=True)
-        console.print(f"{counted(len(report.erasure.days), 'day')} had such events: run `{redo}`")
+        redo = next_command("run", stale=True)
+        console.print(f"{counted(len(report.erasure.days), 'day')} had such events: run `{redo}`", soft_wrap=True)
 
 
-def _show_removed(report: ErasureReport, what: str) -> None:
+def _show_removed(report: ErasureReport, what: str, as_json: bool) -> None:
+    removed = sorted(report.removed.items(), key=lambda item: (item[0][0], str(item[0][1])))
+    if as_json:
+        found = [{"table": table, "day": day, "rows": number} for (table, day), number in removed]
+        erasure = {"condition": report.erasure.condition, "days": sorted(report.erasure.days)}
+        say_json(
+            {**erasure, "dry_run": what != "removed", "removed": found, "files": report.files, "left": report.left}
+        )
+        return
     shown = Table("table", "day", "rows", title=f"{what}: {report.erasure.condition}")
     shown.columns[2].justify = "right"
-    for (table, day), rows in sorted(report.removed.items(), key=lambda item: (item[0][0], str(item[0][1]))):
+    for (table, day), rows in removed:
         shown.add_row(table, "" if day is None else day.isoformat(), f"{rows:,}")
     output_console().print(shown if report.removed else f"nothing is {what}: no row of any table is concerned")

@@ -6,8 +6,12 @@ Commands print by `say`, `say_json` and a `Terminal`, and never by click or rich
 from __future__ import annotations
 
 import json
+import math
 import sys
-from pathlib import Path
+from collections.abc import Mapping
+from dataclasses import fields, is_dataclass
+from datetime import date
+from pathlib import Path, PurePath
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -34,9 +38,42 @@ def show_file(path: Path) -> None:
             sys.stdout.write(visible(line) if sys.stdout.isatty() else line)
 
 
-def say_json(value: Any, *, allow_nan: bool = True) -> None:
-    """Print a value as JSON, in which all but ASCII is escaped."""
-    click.echo(json.dumps(value, indent=1, allow_nan=allow_nan).replace("\x7f", "\\u007f"))
+def say_json(value: Any) -> None:
+    """Print the one JSON document of a command with `--json`, in which all but ASCII is escaped."""
+    document = json.dumps(plain_value(value), indent=1, allow_nan=False, default=_as_text)
+    click.echo(document.replace("\x7f", "\\u007f"))
+
+
+def plain_value(value: Any) -> Any:
+    """A value as JSON has it: records are objects; NaN, the infinities and numbers beyond 64 bits are text.
+
+    Examples
+    --------
+    >>> plain_value({"low": float("nan"), "matches": (7, 2**64)})
+    {'low': 'NaN', 'matches': [7, '18446744073709551616']}
+    """
+    if isinstance(value, Mapping):
+        return {_as_text(name) if isinstance(name, date) else name: plain_value(item) for name, item in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [plain_value(item) for item in value]
+    if isinstance(value, float) and not math.isfinite(value):
+        return "NaN" if math.isnan(value) else "Infinity" if value > 0 else "-Infinity"
+    if isinstance(value, int) and value.bit_length() > 64:
+        from cep_pipeline.detection.decimal_text import to_text
+
+        return to_text(value)
+    if is_dataclass(value) and not isinstance(value, type):
+        return {field.name: plain_value(getattr(value, field.name)) for field in fields(value)}
+    return value
+
+
+def _as_text(value: object) -> str:
+    """A day, a moment or a path as text."""
+    if isinstance(value, date):
+        return value.isoformat()
+    if isinstance(value, PurePath):
+        return str(value)
+    raise TypeError(f"JSON has nothing for a {type(value).__name__}")
 
 
 def styled(*parts: str | tuple[str, str]) -> Text:

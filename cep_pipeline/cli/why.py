@@ -12,7 +12,14 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from rich.table import Table
 
-from cep_pipeline.cli.options import Day, configuration_options, counted, pattern_file_options, with_options
+from cep_pipeline.cli.options import (
+    Day,
+    configuration_options,
+    counted,
+    json_option,
+    pattern_file_options,
+    with_options,
+)
 from cep_pipeline.cli.progress import ConsoleObserver
 from cep_pipeline.cli.sources import Asked
 from cep_pipeline.cli.terminal import Terminal, output_console, say_json
@@ -33,14 +40,13 @@ _SOURCE = with_options(
     click.option("--pattern-set", metavar="NAME", help="Pattern set; the stream's only one if not given."),
     click.option("--pattern", metavar="NAME", help="The pattern; the only one if not given."),
 )
-_JSON = click.option("--json", "as_json", is_flag=True, help="Print one JSON document, in place of tables.")
 
 
 @click.command()
 @click.argument("match_id")
 @_SOURCE
 @click.option("--day", type=Day(), help="The day on which the match became final; all days if not given.")
-@_JSON
+@json_option
 def why(match_id: str, pattern: str | None, as_json: bool, **options: Any) -> None:
     """Explain a match: its events, and each rule of its pattern with the values that fulfil it.
 
@@ -57,7 +63,7 @@ def why(match_id: str, pattern: str | None, as_json: bool, **options: Any) -> No
     asked = Asked(**options)
     explained, notes = (_of_files if asked.over_files else _of_warehouse)(asked, match_id, pattern)
     if as_json:
-        say_json({**explained.to_json(), "notes": notes}, allow_nan=False)
+        say_json({**explained.to_json(), "notes": notes})
         return
     _print_explanation(output_console(), explained)
     for note in notes:
@@ -155,7 +161,7 @@ def _chosen(patterns: Sequence[Pattern], named: str | None, *, several: bool = F
     show_default=True,
     help="Time for all that is counted; what is left then is named.",
 )
-@_JSON
+@json_option
 def why_not(
     pattern: str | None,
     first: date | None,
@@ -199,7 +205,7 @@ def why_not(
                 chosen, events, given, at=moment, near=near, timezone=timezone, seconds=seconds, progress=told
             )
     if as_json:
-        say_json(found.to_json(), allow_nan=False)
+        say_json(found.to_json())
         return
     console = output_console()
     if found.explanation is not None:

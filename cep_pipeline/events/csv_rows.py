@@ -202,7 +202,7 @@ class CsvReader:
     @staticmethod
     def check(source: SourceLayout) -> None:
         """Refuse settings with both a header and names of columns, or with neither."""
-        if source.header:
+        if source.header and source.of_types is None:
             if source.names:
                 raise InputError("source.columns is only for CSV files without header (header: false)")
             return
@@ -320,7 +320,10 @@ class CsvReader:
             names = tuple(next(reader))
         except (csv.Error, UnicodeDecodeError) as error:
             raise InputError(f"{self._path}:{first + 1}: the header is no CSV text in UTF-8: {error}") from error
-        self._source.find_columns(self._path, names)
+        if self._source.of_types is None:
+            self._source.find_columns(self._path, names)
+        else:
+            names = self._source.names
         self._names = names
         self._note_dropped(names)
         return first + reader.line_num
@@ -330,6 +333,7 @@ class CsvReader:
 
     def _block(self, text: bytes, lines: Lines, odd: Sequence[OddRecord], line: int) -> RawBlock:
         source, names = self._source, self._names or ()
+        widths = [len(names)] if source.of_types is None else source.of_types.widths
         rejected: list[RejectedRow] = []
 
         def text_of(first: int, last: int) -> str:
@@ -342,22 +346,24 @@ class CsvReader:
             if keep[index]:
                 keep[index] = False
                 rejected.append(RejectedRow(line + index, "unparsable row: not valid UTF-8", text_of(index, index)))
-        for index in np.flatnonzero(keep & (lines.fields != len(names))).tolist():
+        for index in np.flatnonzero(keep & ~np.isin(lines.fields, widths)).tolist():
             keep[index] = False
-            rejected.append(
-                RejectedRow(line + index, _field_count(lines.fields[index], len(names)), text_of(index, index))
-            )
+            rejected.append(RejectedRow(line + index, _field_count(lines.fields[index], widths), text_of(index, index)))
         good_odd: list[OddRecord] = []
         for record in odd:
-            problem = record.problem or _odd_problem(record.fields or (), len(names))
+            problem = record.problem or _odd_problem(record.fields or (), widths)
             if problem:
                 rejected.append(
                     RejectedRow(line + record.first, problem_text(problem), text_of(record.first, record.last))
                 )
             else:
                 good_odd.append(record)
-        clean, firsts, lasts = _assemble(text, lines, keep, good_odd, source)
-        columns = _parse(clean, names, source, len(firsts), self._path)
+        if source.of_types is None:
+            clean, firsts, lasts = _assemble(text, lines, keep, good_odd, source)
+            columns = _parse(clean, names, source.listed, source, len(firsts), self._path)
+        else:
+            columns, firsts, lasts, misfits = _parse_types(text, lines, keep, good_odd, source, self._path)
+            rejected += [RejectedRow(line + first, why, text_of(first, last)) for first, last, why in misfits]
         return RawBlock(
             columns, line + firsts, lambda index: text_of(int(firsts[index]), int(lasts[index])), tuple(rejected)
         )
@@ -368,12 +374,13 @@ def problem_text(problem: str) -> str:
     return problem if problem.startswith("unparsable row") else f"unparsable row: {problem}"
 
 
-def _field_count(found: int, expected: int) -> str:
-    return f"unparsable row: {found} field{'s' if found != 1 else ''} where there are {expected} columns"
+def _field_count(found: int, expected: Sequence[int]) -> str:
+    there = " or ".join(map(str, expected))
+    return f"unparsable row: {found} field{'s' if found != 1 else ''} where there are {there} columns"
 
 
-def _odd_problem(fields: Sequence[str], expected: int) -> str:
-    if len(fields) != expected:
+def _odd_problem(fields: Sequence[str], expected: Sequence[int]) -> str:
+    if len(fields) not in expected:
         return _field_count(len(fields), expected)
     try:
         "".join(fields).encode("utf-8")
@@ -432,8 +439,46 @@ def _encode(fields: Sequence[str], source: SourceLayout) -> bytes:
     return (source.delimiter.join(f"{quote}{f.replace(quote, quote * 2)}{quote}" for f in fields) + "\n").encode()
 
 
-def _parse(clean: bytes, names: Sequence[str], source: SourceLayout, rows: int, path: str) -> dict[str, pa.Array]:
-    listed = source.listed
+def _parse_types(
+    text: bytes, lines: Lines, keep: np.ndarray, odd: Sequence[OddRecord], source: SourceLayout, path: str
+) -> tuple[dict[str, pa.Array], np.ndarray, np.ndarray, list[tuple[int, int, str]]]:
+    """The columns of rows of different types, with the first and last line of each row.
+
+    Rows with as many fields are parsed together, by the places of their columns. A column that a type does not have is
+    null in its rows. What fits no type comes last: first and last line, and why.
+    """
+    of_types = source.of_types
+    assert of_types is not None
+    columns: dict[str, list[pa.Array]] = {name: [pa.nulls(0, pa.string())] for name in source.listed}
+    firsts, lasts = [np.zeros(0, np.int64)], [np.zeros(0, np.int64)]
+    misfits: list[tuple[int, int, str]] = []
+    for width in of_types.widths:
+        as_wide = [record for record in odd if len(record.fields or ()) == width]
+        clean, first, last = _assemble(text, lines, keep & (lines.fields == width), as_wide, source)
+        places = [str(place) for place in range(width)]
+        cells = _parse(clean, places, places, source, len(first), path)
+        coded = cells[places[of_types.place]].dictionary_encode()
+        codes = np.asarray(coded.indices.fill_null(-1))
+        for code, kind in enumerate((*coded.dictionary.to_pylist(), None)):
+            rows = np.flatnonzero(codes == (code if kind is not None else -1))
+            if why := of_types.misfit(kind, width):
+                misfits += zip(first[rows].tolist(), last[rows].tolist(), [why] * len(rows), strict=True)
+                continue
+            assert kind is not None
+            for name, parts in columns.items():
+                there = name in of_types.names[kind]
+                cell = places[of_types.names[kind].index(name)] if there else ""
+                parts.append(cells[cell].take(pa.array(rows)) if there else pa.nulls(len(rows), pa.string()))
+            firsts.append(first[rows])
+            lasts.append(last[rows])
+    order = np.argsort(np.concatenate(firsts))
+    in_order = {name: pa.concat_arrays(parts).take(pa.array(order)) for name, parts in columns.items()}
+    return in_order, np.concatenate(firsts)[order], np.concatenate(lasts)[order], misfits
+
+
+def _parse(
+    clean: bytes, names: Sequence[str], listed: Sequence[str], source: SourceLayout, rows: int, path: str
+) -> dict[str, pa.Array]:
     if not rows:
         return {name: pa.nulls(0, pa.string()) for name in listed}
     if clean.startswith(_BOM):

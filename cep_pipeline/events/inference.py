@@ -44,7 +44,19 @@ _DATED = (
 
 @dataclass(frozen=True)
 class SampledFile:
-    """The first rows of a raw file, as they stand in it, and how the file is written."""
+    """The first rows of a raw file, as they stand in it, and how the file is written.
+
+    Attributes
+    ----------
+    columns, rows, whole
+        The values, the number of rows, and whether these are all.
+    layout
+        The settings of `source`.
+    left_out
+        Columns that cannot be read.
+    type_column
+        The column whose value tells which columns a row has, where `columns` of the layout has them for each value.
+    """
 
     path: Path
     columns: Mapping[str, pa.Array]
@@ -52,6 +64,7 @@ class SampledFile:
     whole: bool
     layout: Mapping[str, object] = field(default_factory=dict)
     left_out: tuple[str, ...] = ()
+    type_column: str | None = None
 
 
 @dataclass(frozen=True)
@@ -116,7 +129,7 @@ def infer_schema(
     """
     if timezone is not None:
         check_timezone(timezone)
-    sample = _read_parquet(path) if path.suffix.lower() in (".parquet", ".pq") else _read_csv(path)
+    sample = _read_parquet(path) if path.suffix.lower() in (".parquet", ".pq") else _read_csv(path, type_column)
     for given in (time_column, type_column):
         if given is not None and given not in sample.columns:
             raise InputError(f"{path}: there is no column {given!r}; the file has: {', '.join(sample.columns)}")
@@ -128,7 +141,7 @@ def infer_schema(
         )
     zone = timezone or "UTC"
     kinds = {column: _kind_of(values) for column, values in sample.columns.items() if column != times.column}
-    typed = _type_column(sample, kinds, times.column) if type_column is None else type_column
+    typed = type_column or sample.type_column or _type_column(sample, kinds, times.column)
     names = _attribute_names(kinds, {TIMESTAMP, SEQ, "day", *([EVENT_TYPE] if typed is None else [])})
     stamps = read_timestamps(sample.columns[times.column], times.format, zone)
     stream = name or _stream_name(path)
@@ -176,7 +189,7 @@ def _read_parquet(path: Path) -> SampledFile:
     return SampledFile(path, columns, rows, rows == total, {"format": "parquet"}, nested)
 
 
-def _read_csv(path: Path) -> SampledFile:
+def _read_csv(path: Path, type_column: str | None) -> SampledFile:
     if not path.is_file():
         raise InputError(f"{path}: there is no such file")
     try:
@@ -197,12 +210,19 @@ def _read_csv(path: Path) -> SampledFile:
         rows = [row for row in csv.reader(lines, delimiter=delimiter, quotechar=quote) if row]
     except csv.Error as error:
         raise InputError(f"{path}: the file is no CSV text: {error}") from error
-    width = Counter(len(row) for row in rows[:1000]).most_common(1)[0][0]
-    header = _has_header(rows, width)
-    names = rows[0] if header else [f"column_{number}" for number in range(1, width + 1)]
+    widths = Counter(len(row) for row in rows[1:])
+    several = sorted(width for width, number in widths.items() if number > max(1, _most_stray(len(rows))))
+    told = None
+    if len(several) > 1:
+        header, names = _header_of(rows, several[-1])
+        told = _told_by(rows[1:], several, names, type_column)
+    if told is None:
+        header, names = _header_of(rows, Counter(len(row) for row in rows[:1000]).most_common(1)[0][0])
     if len(set(names)) < len(names):
         raise InputError(f"{path}: the header names a column twice: {', '.join(names)}; name each once")
-    body = [row for row in rows[1 if header else 0 :] if len(row) == len(names)]
+    body = [row for row in rows[1 if header else 0 :] if len(row) in (several if told is not None else [len(names)])]
+    of_type = {} if told is None else {row[told]: names[: len(row)] for row in body}
+    body = [row + [""] * (len(names) - len(row)) for row in body]
     if not body:
         raise InputError(f"{path}: the file has no rows below its header; give one with events")
     columns = {
@@ -212,8 +232,31 @@ def _read_csv(path: Path) -> SampledFile:
     layout: dict[str, object] = {"format": "csv"}
     if not header:
         layout |= {"header": False, "columns": names}
+    if of_type:
+        layout["columns"] = of_type
     layout |= ({"delimiter": delimiter} if delimiter != "," else {}) | ({"quote": quote} if quote != '"' else {})
-    return SampledFile(path, columns, len(body), whole, layout)
+    typed = None if told is None else names[told]
+    return SampledFile(path, columns, len(body), whole, layout, type_column=typed)
+
+
+def _header_of(rows: Sequence[list[str]], width: int) -> tuple[bool, list[str]]:
+    """True if the first row is a header, and the names of so many columns."""
+    header = _has_header(rows, width)
+    return header, rows[0] if header else [f"column_{number}" for number in range(1, width + 1)]
+
+
+def _told_by(
+    rows: Sequence[Sequence[str]], widths: Sequence[int], names: Sequence[str], wanted: str | None
+) -> int | None:
+    """The place of the field whose value tells how many fields a row has; None where there is no such field."""
+    known = [row for row in rows if len(row) in widths]
+    for place in range(widths[0]):
+        pairs = {(row[place], len(row)) for row in known}
+        values = {value for value, _ in pairs}
+        comes_again = len(values) == len(pairs) and len(values) <= min(100, len(known) // 2) and "" not in values
+        if comes_again and (wanted == names[place] or not (wanted or any(map(_is_value, values)))):
+            return place
+    return None
 
 
 def _delimiter_of(lines: Sequence[str]) -> str:
@@ -265,7 +308,7 @@ class _Times:
 def _times_of(sample: SampledFile, wanted: str | None) -> _Times:
     found: dict[str, _Times] = {}
     for column, values in sample.columns.items():
-        if wanted in (None, column) and (times := _time_format(column, values)):
+        if wanted in (None, column) and (times := _time_format(column, values, wanted == column)):
             found[column] = times
     if not found:
         shown = ", ".join(f"{name} ({values[0]})" for name, values in sample.columns.items())
@@ -284,8 +327,11 @@ def _times_of(sample: SampledFile, wanted: str | None) -> _Times:
     return _Times(best.column, best.format, best.local, best.example, others, best.note)
 
 
-def _time_format(column: str, values: pa.Array) -> _Times | None:
-    """The format in which nearly all values of a column are times, None where they are none."""
+def _time_format(column: str, values: pa.Array, wanted: bool = False) -> _Times | None:
+    """The format in which nearly all values of a column are times, None where they are none.
+
+    Numbers are times in a column that is named like one, or is wanted as one.
+    """
     example = next((str(value) for value in values.to_pylist() if value is not None), None)
     if example is None:
         return None
@@ -298,7 +344,7 @@ def _time_format(column: str, values: pa.Array) -> _Times | None:
     ):
         return None
     texts = pc.drop_null(values).slice(0, 20_000)
-    named = _TIME_NAME.search(column) is not None
+    named = wanted or _TIME_NAME.search(column) is not None
     for text_format, note in _formats_like(example, pc.unique(pc.cast(texts, pa.string())), named):
         stamps = read_timestamps(texts, text_format, "UTC")
         if int(stamps.unreadable.sum()) <= _most_stray(len(texts)):
@@ -479,7 +525,12 @@ def _text_of(
         add(f"# key: [{shown}]", "no two rows of the sample agree in these: a row that is delivered twice is rejected")
     add("source:")
     for setting, given in sample.layout.items():
-        add(f"  {setting}: {_flow(given)}")
+        if isinstance(given, dict):
+            add(f"  {setting}:", "of each type: columns that mean different things get different names")
+            for kind, of_type in given.items():
+                add(f"    {yaml_scalar(kind)}: {_flow(of_type)}")
+        else:
+            add(f"  {setting}: {_flow(given)}")
     add(f"  path: {yaml_scalar(place[0])}", place[1])
     add("quality:")
     add("  max_rejected_share: 0.01", "a day with more bad rows is refused")

@@ -301,6 +301,8 @@ class StreamSchema:
         """
         source = None if self.source is None else asdict(self.source)
         if source is not None:
+            if source["of_types"] is None:
+                del source["of_types"]  # digests of streams without it are as they were before it was known
             source["columns"] = {
                 self.first_name(name): self.renamed[name].column or column if name in self.renamed else column
                 for name, column in source["columns"].items()

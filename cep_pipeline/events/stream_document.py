@@ -18,6 +18,7 @@ from cep_pipeline.events.readers import READERS
 from cep_pipeline.events.source import (
     EVENT_TYPE,
     TYPE_OF_FILE,
+    ColumnsOfTypes,
     DerivedAttribute,
     Expectation,
     Quality,
@@ -45,6 +46,13 @@ def _or_text(short: str, shape: Any) -> Any:
     return BeforeValidator(
         lambda value: {short: value} if isinstance(value, str) else value, json_schema_input_type=shape
     )
+
+
+def _types_as_text(value: Any) -> Any:
+    """Let a type that is a number be written without quotes."""
+    if isinstance(value, dict):
+        return {str(name) if type(name) is int else name: columns for name, columns in value.items()}
+    return value
 
 
 _ONE_CHARACTER: dict[str, Any] = {"minLength": 1, "maxLength": 1}
@@ -158,11 +166,12 @@ class SourceSettings(Document):
     header: bool = Field(
         default=True, description="Whether the first row of a CSV file names its columns.", examples=[False]
     )
-    columns: list[str] = Field(
+    columns: Annotated[list[str] | dict[str, list[str]], BeforeValidator(_types_as_text)] = Field(
         default_factory=list,
         description="Names of all columns of a CSV file, in order. It is required with `header: false`, and refused "
-        "otherwise.",
-        examples=[["time", "room", "temperature"]],
+        "otherwise. Where the rows of the types have different columns, it is a mapping from each type to its columns; "
+        "then a header is skipped.",
+        examples=[["time", "room", "temperature"], {"DOOR": ["time", "kind", "open"], "WIND": ["time", "kind", "m_s"]}],
     )
     delimiter: str = Field(
         default=",",
@@ -503,6 +512,8 @@ def _source_of(document: StreamDocument) -> SourceLayout:
         paths = tuple(PathTemplate(text) for text in document.source.path)
     with _at("timestamp", "format"):
         check_format(document.timestamp.format)
+    with _at("source", "columns"):
+        of_types = _columns_of_types(document)
     with _at("source"):
         source = SourceLayout(
             format=document.source.format,
@@ -514,12 +525,34 @@ def _source_of(document: StreamDocument) -> SourceLayout:
                 **{name: settings.column or name for name, settings in document.attributes.items()},
             },
             header=document.source.header,
-            names=tuple(document.source.columns),
+            names=tuple(document.source.columns) if of_types is None else of_types.all_names,
             delimiter=document.source.delimiter,
             quote=document.source.quote,
+            of_types=of_types,
         )
         READERS[source.format].check(source)
     return source
+
+
+def _columns_of_types(document: StreamDocument) -> ColumnsOfTypes | None:
+    """The columns of each type, where the schema names them so."""
+    columns = document.source.columns
+    if isinstance(columns, list):
+        return None
+    if document.type_attribute is None:
+        raise InputError("source.columns has the columns of each type: name the attribute of the type, type_attribute")
+    if not columns:
+        raise InputError("source.columns names no type")
+    made = ColumnsOfTypes(
+        document.attributes[document.type_attribute].column or document.type_attribute,
+        {kind: tuple(names) for kind, names in columns.items()},
+    )
+    for kind, names in made.names.items():
+        if document.timestamp.column not in names:
+            raise InputError(
+                f"source.columns: type {kind!r} lacks the column of the time, {document.timestamp.column!r}"
+            )
+    return made
 
 
 def _quality_of(document: StreamDocument, attributes: dict[str, ValueType]) -> Quality:

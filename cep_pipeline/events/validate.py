@@ -333,7 +333,7 @@ def _row_expectations(
             between(_bounds(expected), expected.severity)
         if nans := figures.nans.get(expected.column, 0) if expected.has_bounds else 0:
             # To Great Expectations NaN is as missing as null; here it is a value, for which no bound can hold.
-            column = f"{expected.column} is NaN"
+            column = f"{expected.column}{_IS_NAN}"
             expectation = gxe.ExpectColumnValuesToBeInSet(column=column, value_set=[False], severity=expected.severity)
             found.append((expectation, Unexpected(nans, (True,) * min(nans, _EXAMPLES))))
     columns = list(dict.fromkeys(expectation.column for expectation, _ in found))
@@ -424,13 +424,20 @@ def _of_another_type(figures: Figures, column: str, kind: ValueType) -> Unexpect
     return Unexpected() if is_it else Unexpected(figures.rows - figures.missing[column])
 
 
+_IS_NAN = " is NaN"
+"""Ends the name of the column that says which values of another one are NaN."""
+
+
 def _sentence(result: Mapping[str, Any]) -> str:
     if result["arguments"].get("column") == _ROW_COUNT:
         least, most = result["arguments"]["min_value"], result["arguments"]["max_value"]
         return f"the day has {result['examples'][0]:,} events; earlier days let expect {least:,.0f} to {most:,.0f}"
     arguments = {name: value for name, value in result["arguments"].items() if name != "column"}
     said = ", ".join(f"{name}={value}" for name, value in arguments.items())
-    text = f"{result['arguments'].get('column', 'table')}: {result['expectation']}({said}) fails"
+    column = result["arguments"].get("column", "table")
+    if column.endswith(_IS_NAN):
+        return f"{column} for {result['unexpected_count']} of {result['element_count']} values, and has bounds"
+    text = f"{column}: {result['expectation']}({said}) fails"
     if result["unexpected_count"]:
         text += f" for {result['unexpected_count']} of {result['element_count']} values"
     if result["examples"]:

@@ -13,7 +13,7 @@ from typing import TypeVar
 
 from cep_pipeline.errors import PatternError
 from cep_pipeline.language.scope import Scope
-from cep_pipeline.language.source import did_you_mean
+from cep_pipeline.language.source import did_you_mean_of
 from cep_pipeline.language.tokens import Cursor, Kind, Token
 from cep_pipeline.patterns.conditions import (
     AllOf,
@@ -342,7 +342,7 @@ class ConditionParser:
         if function in AGGREGATES:
             return parse_aggregate(self.cursor, self.scope, name)
         if function not in FUNCTIONS:
-            hint = did_you_mean(name.value, [*FUNCTIONS, *AGGREGATES])
+            hint = did_you_mean_of(name.value, [*FUNCTIONS, *AGGREGATES])
             raise self._error(f"unknown function {name.value!r}{hint}", name)
         self.cursor.expect_symbol("(")
         arguments: list[Expression] = []

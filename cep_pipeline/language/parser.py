@@ -32,6 +32,7 @@ _UNITS = {
     **{unit.upper(): size for unit, size in TIME_UNITS_US.items()},
     **{f"{unit.upper()}S": size for unit, size in TIME_UNITS_US.items() if unit not in ("us", "ms")},
 }
+_SHORT_UNITS = {"s": "seconds", "sec": "seconds", "m": "minutes", "min": "minutes", "h": "hours", "d": "days"}
 _STRATEGIES = {strategy.value.upper(): strategy for strategy in Strategy}
 _CLAUSE_ORDER = ("WHERE", "WITHIN", "PARTITION", "TIES", "OUTPUT", "CONSUME", "RETURN")
 _Choice = TypeVar("_Choice", bound=Enum)
@@ -296,6 +297,8 @@ class _Statement:
         unit = self.cursor.current
         if unit.word != "EVENTS" and unit.word not in _UNITS:
             hint = did_you_mean(unit.text, [*TIME_UNITS_US, "EVENTS"]) if unit.kind is Kind.WORD else ""
+            if unit.text.lower() in _SHORT_UNITS:  # of these `us` would be the nearest
+                hint = f"; did you mean {_SHORT_UNITS[unit.text.lower()]!r}?"
             raise self.cursor.unexpected("a unit (us, ms, seconds, minutes, hours, days or EVENTS)", hint)
         self.cursor.advance()
         span = Span(start.span.start, unit.span.end)

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from cep_pipeline.errors import PatternError
-from cep_pipeline.language.source import PatternWarning, SourceText, did_you_mean
+from cep_pipeline.language.source import PatternWarning, SourceText, did_you_mean, did_you_mean_of
 from cep_pipeline.language.tokens import Token
 from cep_pipeline.patterns.conditions import Value
 from cep_pipeline.patterns.expressions import Span, ValueType
@@ -70,14 +70,16 @@ class Scope:
 
     def unknown_attribute(self, name: Token, operand: EventOperand | None = None) -> PatternError:
         of_type = f" of type {operand.event_type}" if operand is not None else ""
-        hint = did_you_mean(name.value, self.attributes)
+        hint = did_you_mean_of(name.value, self.attributes)
         return self.source.error(f"unknown attribute {name.value!r}{of_type}{hint}", name.span)
 
     def parameter(self, name: Token) -> tuple[Value, ...]:
         """Values of a parameter, which then counts as used."""
         values = self.parameters.get(name.value)
         if values is None:
-            hint = did_you_mean(name.value, self.parameters)
+            hint = did_you_mean(name.value, self.parameters) or (
+                f"; give its values: --param {name.value}=A,B, or parameters of the pattern set in pipeline.yaml"
+            )
             raise self.source.error(f"unbound parameter '${name.value}'{hint}", name.span)
         self.used_parameters[name.value] = values
         return values

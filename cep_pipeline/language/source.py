@@ -70,6 +70,16 @@ class SourceText:
         return PatternWarning(f"{self.name}:{line}:{column}: {message}\n{self.excerpt(span)}")
 
 
+def did_you_mean_of(word: str, choices: Iterable[str]) -> str:
+    """`did_you_mean`, or `; there are: …` where no choice is near the word and they are few."""
+    names = list(choices)
+    return did_you_mean(word, names) or (f"; there are: {', '.join(names)}" if len(names) <= MOST_LISTED else "")
+
+
+MOST_LISTED = 20
+"""Choices that an error lists."""
+
+
 def did_you_mean(word: str, choices: Iterable[str]) -> str:
     """`; did you mean 'price'?`, or nothing where no choice is near the word."""
     names = list(choices)

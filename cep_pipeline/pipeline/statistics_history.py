@@ -143,7 +143,10 @@ class StatisticsHistory:
         """A business day over windows of another length than the configured one, counted anew."""
         chosen = day or self.latest_published_day()
         if chosen not in {record.day for record in self.tables.days()}:
-            raise InputError(f"stream {self.stream.name!r} has no events of {chosen}; run `cep run` first")
+            raise InputError(
+                f"stream {self.stream.name!r} has no events of {chosen}; run "
+                f"`cep run --stream {self.stream.name} --day {chosen}` first"
+            )
         state, bounds = state_of_day(
             self.tables, self.stream, self.pattern_set.patterns, chosen, window=window, progress=progress
         )

@@ -344,7 +344,7 @@ def carry_before(database: Database, stream: str, table: str, pattern_set: str, 
         raise DamagedError(
             database.name,
             f"what {found.day} of stream {stream} hands on to the next day is not what its digest says",
-            f"`cep run --redo --day {found.day}` makes it again",
+            f"`cep run --stream {stream} --redo --day {found.day}` makes it again",
         )
     return content
 

@@ -208,9 +208,7 @@ def test_a_wrong_pattern_over_files(project: Project) -> None:
         (("plan", "--planner", "gready"), ("gready", "greedy")),
         (("plan", "--cost", "thruput"), ("thruput", "throughput")),
         (("plan", "--compare", "--out", "plan.json"), ("--compare", "--out")),
-        (("plan", "--json"), ("--json", "--compare")),
         (("plan", "--compare", "--planner", "gready"), ("gready", "greedy")),
-        (("maintain", "--stream", "ticks"), ("the whole warehouse",)),
         (("status", "--stream", "tocks"), ("tocks", "ticks")),
     ],
 )

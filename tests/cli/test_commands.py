@@ -8,7 +8,7 @@ import re
 import shutil
 from datetime import datetime
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pyarrow.parquet as pq
 import pytest
@@ -191,6 +191,131 @@ def test_status_for_machines_is_one_document(project: Project, tmp_path: Path) -
     (tmp_path / "pipeline.yaml").write_text((project.folder / "pipeline.yaml").read_text())
     done = cep("status", "--json", folder=tmp_path)
     assert (done.code, json.loads(done.output)) == (0, {"streams": []})
+
+
+def document(project: Project, *arguments: str | Path, code: int = 0) -> Any:
+    """What a command prints with `--json`: one document on stdout, and nothing else there."""
+    done = cep(*arguments, "--json", folder=project.folder)
+    assert done.code == code, done.errors
+    return json.loads(done.output, parse_constant=pytest.fail)
+
+
+def test_a_run_for_machines_is_one_document(project: Project) -> None:
+    done = document(project, "run", "--day", "2024-03-05", "--redo", "--run-id", "for machines")
+    recorded = [one for one in project.tables().matches_days() if one.final_day == DAYS[1]]
+    (day,), (of_set,) = done["days"], done["pattern_sets"]
+    assert (done["stream"], done["run"], day["day"], day["status"]) == ("ticks", "for machines", "2024-03-05", "done")
+    assert day["matches"] == {"all": dict(recorded[0].counts)} and of_set["matches"] == day["matches"]["all"]
+    assert (day["events"], day["rejected"], day["clock_back"]) == (6, 0, 0)
+    assert {"ingest", "detect all"} <= {step["name"] for step in day["steps"]}
+    again = document(project, "run", "--from", "2024-03-04", "--to", "2024-03-06")
+    assert [one["status"] for one in again["days"]] == ["fresh"] * 3
+    assert set(again["pattern_sets"][0]["matches"].values()) == {0}
+    plan = of_set["plan"]
+    assert (plan["version"], plan["planner"]) == (1, "dp_left_deep")
+    explained = cep("explain", folder=project.folder).output
+    for clause in plan["clauses"]:
+        assert f"pattern {clause['pattern']}: " in explained and clause["cost"] > 0
+
+
+def test_a_plan_for_machines_is_one_document(project: Project) -> None:
+    explained = document(project, "explain")
+    assert (explained["version"], explained["current"], explained["pattern_set"]) == (1, True, "all")
+    (recorded,) = project.tables().plans("all")
+    assert explained["plan"] == recorded.plan and explained["reason"] == recorded.reason
+    assert f"plan {explained['plan']['plan_id']}\n" in cep("explain", folder=project.folder).output
+    some = document(project, "explain", "--pattern", "rising", "--pattern", "jumps")
+    assert [one["pattern"] for one in some["plan"]["patterns"]] == ["rising", "jumps"]
+    planned = document(project, "plan", "--planner", "trivial", "--day", "2024-03-04", "--out", "trivial.json")
+    assert planned["plan"] == json.loads((project.folder / "trivial.json").read_text())
+    assert planned["mechanisms"]["rising"] == "fused" and planned["anew"] is None
+    assert document(project, "explain", "--plan", "trivial.json")["plan"] == planned["plan"]
+    assert not cep("explain", "--pattern", "rising", "--pattern", "falling", "--json", folder=project.folder).output
+
+
+def test_files_for_machines_are_one_document_each(project: Project) -> None:
+    folder = project.folder
+    over = ("--patterns", "all.sase", "--schema", "ticks.yaml", "--events", "raw/2024-03-04.csv")
+    table = cep("detect", *over, "--out", "m.csv", folder=folder).errors
+    found = document(project, "detect", *over, "--out", "m.parquet")
+    assert (found["events"], found["rejected"], found["out"]) == (6, 0, "m.parquet")
+    assert set(found["seconds"]) == {"read", "plan", "detect"}
+    for name, number in found["matches"].items():
+        assert line_with(table, f"│ {name} ").split("│")[2].strip() == str(number)
+    adapted = document(project, "detect", *over, "--adapt", "--every", "2 events", "--out", "a.parquet")
+    assert adapted["matches"] == found["matches"] and adapted["adaptation"]["checks"]
+    refused = cep("detect", *over, "--out", "-", "--json", folder=folder)
+    assert (refused.code, refused.output) == (2, "")
+
+    analyzed = document(project, "explain", "--analyze", *over)
+    assert analyzed["events"] == 6
+    assert {node["pattern"] for node in analyzed["detection"]["nodes"]} <= set(found["matches"])
+
+    assert not cep("detect", *over, "--output", "compressed", "--out", "c.parquet", folder=folder).code
+    expanded = document(project, "expand", "c.parquet")
+    assert expanded["matches"] == len(expanded["first"]) == sum(found["matches"].values())
+    rows = pq.read_table(folder / "m.parquet").select(["pattern", "match_id", "bindings"]).to_pylist()
+    assert [{name: row[name] for name in ("pattern", "match_id", "bindings")} for row in expanded["first"]] == rows
+    written = document(project, "expand", "c.parquet", "--first", "1", "--out", "e.csv")
+    assert (written["matches"], written["written"]) == (expanded["matches"], 1)
+
+
+def test_the_warehouse_for_machines_is_one_document_each(project: Project, tmp_path: Path) -> None:
+    verified = cep("verify", folder=project.folder).output
+    told = document(project, "verify")
+    assert told["damages"] == []
+    assert f"looked at {told['tables']} tables, {told['files']} data files" in verified
+    maintained = document(project, "maintain")
+    assert maintained["removed_files"] == 0 and "ticks.events" in maintained["by_table"]
+    assert document(project, "relocate")["tables"] == 0
+    made = document(project, "backup", tmp_path / "backup")
+    assert made["copied_files"] == made["files"] > 0
+    checked = document(project, "backup", tmp_path / "backup", "--check")
+    assert checked == {"moment": made["moment"], "files": made["files"], "damages": []}
+    restored = document(project, "restore", tmp_path / "backup", "--to", tmp_path / "restored")
+    assert (restored["moment"], restored["files"]) == (made["moment"], made["files"])
+    erased = document(project, "forget", "--where", "x = 9", "--dry-run")
+    shown = cep("forget", "--where", "x = 9", "--dry-run", folder=project.folder).output
+    assert erased["dry_run"] and erased["removed"]
+    for row in erased["removed"]:
+        assert re.search(rf"│ {row['table']} +│ {row['day'] or ''} *│ +{row['rows']} │", shown)
+    assert cep("forget", "--where", "x = 9", "--json", folder=project.folder).code == 2
+
+
+def test_one_run_and_rejected_rows_for_machines(project: Project) -> None:
+    (told,) = document(project, "status", "--rejected", "--runs", "1")["streams"]
+    assert told["rejected_rows"] == []
+    run = told["runs"][0]
+    shown = document(project, "status", "--run", run["run"])
+    assert shown["run"] == run["run"]
+    assert run["day"] in [day["day"] for day in shown["days"]]
+
+
+def test_printed_commands_have_the_options_of_the_call(project: Project, tmp_path: Path) -> None:
+    """Messages of lower layers do not know the configuration, and can be pasted nevertheless."""
+    other = tmp_path / "other dir" / "pipeline.yaml"
+    other.parent.mkdir()
+    shutil.copytree(project.folder, other.parent, dirs_exist_ok=True)
+    config = f"--config '{other}'"
+    assert cep("relocate", "--moved", "--config", other, folder=tmp_path).output.endswith(
+        f"`cep verify {config}` checks all of it\n"
+    )
+    missing = cep("statistics", "--config", other, "--day", "2024-03-09", folder=tmp_path)
+    assert f"`cep run {config} --stream ticks --steps statistics`" in missing.error
+    unknown = cep("status", "--config", other, "--stream", "ticks", "--run", "none", folder=tmp_path)
+    assert f"`cep status {config} --stream ticks --runs 50`" in unknown.error
+    for path in (other.parent / "warehouse").rglob("*2024-03-04*/**/*.parquet"):
+        path.unlink()
+    damaged = cep("verify", "--config", other, folder=tmp_path)
+    commands = [line.rpartition("; ")[2] for line in damaged.output.splitlines()]
+    assert commands and all(command.startswith(f"cep run {config} --stream ticks ") for command in commands)
+    told = json.loads(cep("verify", "--config", other, "--json", folder=tmp_path).output)
+    assert [one["remedy"] for one in told["damages"]] == commands
+    raw = other.parent / "raw"
+    stale = cep("status", "--config", other, "--data", raw, "--runs", "0", folder=tmp_path)
+    assert f"`cep run {config} --data '{raw}' --stream ticks --stale` redoes them" in stale.output
+    by_default = cep("statistics", "--day", "2024-03-09", folder=project.folder)
+    assert "`cep run --stream ticks --steps statistics`" in by_default.error
 
 
 def test_status_of_an_empty_warehouse_says_how_to_begin(project: Project) -> None:

@@ -120,6 +120,18 @@ def test_layouts_and_types_are_recognised(tmp_path: Path) -> None:
         "column_6": "string",
         "column_7": "string",
     }
+    ragged = "kind,time,room,x,y\n" + "TEMP,1700000000,a,1.5\nWIND,1700000001,a,1,2\nNO,1700000002,b,3\n" * 9
+    schema = inferred(tmp_path, ragged, "--timezone", "UTC", name="ragged.csv")
+    columns = ["kind", "time", "room", "x", "y"]
+    assert schema["source"] == {
+        "format": "csv",
+        "columns": {"TEMP": columns[:4], "WIND": columns, "NO": columns[:4]},
+        "path": "ragged.csv",
+    }
+    assert schema["type_attribute"] == "kind"
+    schema = inferred(tmp_path, ragged.partition("\n")[2], "--time", "column_2", name="ragged.csv")
+    assert schema["source"]["header"] is False  # type: ignore[index]
+    assert list(schema["source"]["columns"]) == ["TEMP", "WIND", "NO"]  # type: ignore[index]
     odd = "timestamp,Temp (C),day,2nd,temp_c,Temp_C\n2025-01-01 00:00,1.5,1,2,3,4\n2025-01-01 00:01,2.5,1,2,3,4\n"
     schema = inferred(tmp_path, gzip.compress(odd.encode()), "--timezone", "UTC", name="odd.csv.gz")
     assert schema["attributes"] == {
@@ -216,6 +228,11 @@ def test_all_errors_of_a_project_are_told_at_once(folder: Path) -> None:
     done = cep("check", "patterns/wrong.sase", "--schema", "streams/cold_rooms.yaml", folder=project)
     assert done.code == 2
     assert "unknown attribute 'dor'" in done.errors and "expected WITHIN" in done.errors
+    (project / "in.sase").write_text("NAME x PATTERN Event a WHERE a.room IN $rooms WITHIN 1 day")
+    over_file = ("check", "in.sase", "--schema", "streams/cold_rooms.yaml")
+    assert "give its values: --param rooms=A,B" in cep(*over_file, folder=project).errors
+    assert cep(*over_file, "--param", "rooms=room-1,room-2", folder=project).code == 0
+    assert cep("check", "--param", "rooms=room-1", folder=project).code == 2
 
 
 def over(folder: Path, *events: str, out: str = "m.csv") -> str:

@@ -21,6 +21,17 @@ def test_every_command_explains_itself_with_an_example(command: str, tmp_path: P
     assert options and all(line.split(maxsplit=2)[1:] for line in options.splitlines() if line.startswith("  -"))
 
 
+PRINTS_NO_TABLE = {"init", "stream", "package", "generate", "help"}
+"""Commands that print a line for each thing that they make, or a text to keep."""
+PRINTS_A_DOCUMENT = {"schema", "bench", "experiment"}
+"""Commands that print a JSON Schema, or a page of Markdown."""
+
+
+@pytest.mark.parametrize("command", sorted(COMMANDS.keys() - PRINTS_NO_TABLE - PRINTS_A_DOCUMENT))
+def test_every_command_that_prints_a_table_also_prints_json(command: str, tmp_path: Path) -> None:
+    assert "--json " in cep(command, "--help", folder=tmp_path).output.partition("Options:")[2]
+
+
 @pytest.mark.parametrize("arguments", [("--help",), ("-h",), ()])
 def test_the_command_itself_lists_all_commands_and_a_first_session(arguments: tuple[str, ...], tmp_path: Path) -> None:
     done = cep_process(*arguments, folder=tmp_path)
@@ -53,13 +64,15 @@ print("imported:", *sorted({name.partition(".")[0] for name in sys.modules}))
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
-        (("rum",), "rum"),
+        (("rum",), "No such command 'rum'. Did you mean 'run'?"),
+        (("everything",), "No such command 'everything'."),
         (("run", "--dya", "2024-03-04"), "--day"),
         (("run", "--day", "4.3.2024"), "write it as 2013-10-07"),
         (("detect", "--schema", "x.yaml"), "--patterns"),
         (("matches", "--limit", "0"), "--limit"),
         (("generate", "--stocks", "3"), "--stocks"),
         (("bench", "everything"), "detection"),
+        (("maintain", "--stream", "trades"), "No such option '--stream'"),
     ],
 )
 def test_wrong_arguments_are_told_with_exit_code_2(arguments: tuple[str, ...], words: str, tmp_path: Path) -> None:

@@ -197,6 +197,71 @@ def test_headerless_files_are_read_by_their_names(tmp_path: Path) -> None:
     assert list(reasons) == [2, 3]
 
 
+def with_columns_of_types(folder: Path, columns: dict[Any, list[str]], *, header: bool = False) -> StreamSchema:
+    source = {"format": "csv", "path": "trades.csv", "header": header, "columns": columns}
+    return trades(folder, source=source, quality={"max_rejected_share": 1})
+
+
+OF_TYPES = {"SPY": ["timestamp", "symbol", "price"], "IBM": ["timestamp", "symbol", "venue", "size", "price"]}
+
+
+@pytest.mark.parametrize("header", [False, True])
+def test_rows_of_different_types_have_different_columns(tmp_path: Path, header: bool) -> None:
+    at = "2013-10-07 10:00:00"
+    path = write(
+        tmp_path,
+        ("timestamp,symbol,anything\n" if header else "\n")
+        + f"{at},IBM,N,7,1.5\n{at},SPY,2.5\n"
+        + f'{at},IBM,"N\nY",8,3.5\n'
+        + f"{at},SPY,2.5,9,1\n{at},IBM,1.5\n{at},XOM,1\n{at},,1\n{at},SPY,1,2\n{at},SPY,cheap\n"
+        + f'{at},"SPY",4.5\n',
+    )
+    for block_bytes in (60, 1 << 20):
+        schema = with_columns_of_types(tmp_path, OF_TYPES, header=header)
+        table, reasons, raw = read_csv(path, schema, block_bytes=block_bytes)
+        assert lines_of(table) == [2, 3, 4, 12]
+        assert table.column("price").to_pylist() == [1.5, 2.5, 3.5, 4.5]
+        assert table.column("size").to_pylist() == [7, None, 8, None]
+        assert reasons == {
+            6: "unparsable row: 5 fields where type 'SPY' has 3 columns",
+            7: "unparsable row: 3 fields where type 'IBM' has 5 columns",
+            8: "unparsable row: source.columns has no type 'XOM'",
+            9: "missing event type (column 'symbol')",
+            10: "unparsable row: 4 fields where there are 3 or 5 columns",
+            11: "column 'price': 'cheap' is no float64",
+        }
+        assert raw[8] == f"{at},XOM,1"
+
+
+@settings(max_examples=examples(60), deadline=None)
+@given(st.lists(st.sampled_from(["SPY", "IBM", '"IBM"', "XOM", "", '"a\nb"']), max_size=30), st.integers(20, 90))
+def test_types_with_the_same_columns_are_read_as_without_types(
+    tmp_path_factory: pytest.TempPathFactory, symbols: list[str], block_bytes: int
+) -> None:
+    folder = tmp_path_factory.mktemp("types")
+    names = HEADER.strip().split(",")
+    text = "".join(f"{one},2013-10-07 10:00:00,{number},{number}\n" for number, one in enumerate(symbols))
+    path = write(folder, text)
+    by_type = with_columns_of_types(folder, dict.fromkeys(("SPY", "IBM", "XOM", "a\nb"), names))
+    table, reasons, raw = read_csv(path, by_type, block_bytes=block_bytes)
+    (folder / "plain").mkdir()
+    source = {"format": "csv", "path": "trades.csv", "header": False, "columns": names}
+    plain, plain_reasons, plain_raw = read_csv(path, trades(folder / "plain", source=source))
+    assert (table.to_pylist(), reasons, raw) == (plain.to_pylist(), plain_reasons, plain_raw)
+
+
+def test_a_file_with_columns_of_types_is_the_same_in_parts(tmp_path: Path) -> None:
+    rows = "2013-10-07 10:00:00,IBM,N,7,1.5\n2013-10-07 10:00:00,SPY,2.5\n2013-10-07 10:00:00,XOM,2.5\n"
+    for header in (False, True):
+        schema = with_columns_of_types(tmp_path, OF_TYPES, header=header)
+        path = write(tmp_path, "time\n" * header + rows * 3000)
+        scratch = DataDirectory(str(tmp_path / f"scratch {header}"), "run")
+        parts = cut(path, schema, scratch, 60_000)
+        assert parts is not None and len(parts) > 1
+        expected = outcome(parse(path, schema, scratch, None, 100_000))
+        assert outcome(parse(path, schema, scratch, parts, 100_000)) == expected
+
+
 FIELDS = st.text(alphabet='ab",\n\r é', max_size=6)
 
 

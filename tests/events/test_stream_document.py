@@ -45,12 +45,36 @@ def test_derived_attributes_are_attributes(tmp_path: Path) -> None:
     assert list(schema.raw_attributes) == ["symbol", "price", "size"]
 
 
+def columns_of_types(columns: dict[Any, list[str]]) -> dict[str, Any]:
+    return {"source": {"format": "csv", "path": "x.csv", "header": False, "columns": columns}}
+
+
 @pytest.mark.parametrize(
     ("changes", "line_of", "said"),
     [
         ({"timezone": "America/New_Yrok"}, "timezone:", "America/New_Yrok"),
         ({"type_attribute": "symbl"}, "type_attribute:", "did you mean 'symbol'"),
         ({"type_attribute": "price"}, "type_attribute:", "must be string or int64"),
+        (columns_of_types({}), "columns:", "names no type"),
+        (
+            columns_of_types(5),  # type: ignore[arg-type]
+            "columns:",
+            "source.columns: Input should be a valid list (found 5); or: Input should be a valid dictionary",
+        ),
+        (columns_of_types({"SPY": ["symbol", "price"]}), "columns:", "type 'SPY' lacks the column of the time"),
+        (columns_of_types({"SPY": ["timestamp", "price"]}), "columns:", "type 'SPY' lacks the column of the type"),
+        (columns_of_types({"SPY": ["symbol", "timestamp", "symbol"]}), "columns:", "column of type 'SPY' twice"),
+        (columns_of_types({"SPY": ["symbol", "timestamp"]}), "source:", "lacks 'price'"),
+        (
+            columns_of_types({"SPY": ["symbol", "timestamp"], 7: ["timestamp", "symbol"]}),
+            "columns:",
+            "stands at another place for type '7' than for 'SPY'",
+        ),
+        (
+            {**columns_of_types({"SPY": ["symbol", "timestamp"]}), "type_attribute": None},
+            "columns:",
+            "name the attribute of the type, type_attribute",
+        ),
         ({"type_attribute": None, "base_type": None}, "source:", "give type_attribute, the attribute that holds"),
         (
             {"type_attribute": None, "attributes": {**ATTRIBUTES, "event_type": "string"}},

@@ -57,6 +57,8 @@ REFUSED = [
     ("PATTERN A a WITHIN «1e400 days»", "longer than int64"),
     ("PATTERN A a WITHIN «1e99999» days", "out of range"),
     ("PATTERN A a WITHIN 5 «secnds»", "did you mean 'second'?"),
+    ("PATTERN A a WITHIN 1 «s»", "did you mean 'seconds'?"),
+    ("PATTERN A a WITHIN 1 «H»", "did you mean 'hours'?"),
     ("PATTERN A a WITHIN «soon»", "expected a number"),
     # Names in conditions
     ("PATTERN A a WHERE a.«prise» > 1 WITHIN 1 day", "unknown attribute 'prise' of type A; did you mean 'price'?"),
@@ -67,6 +69,9 @@ REFUSED = [
     ("PATTERN A a WHERE [«nope»] WITHIN 1 day", "unknown attribute 'nope'"),
     ("PATTERN A a WHERE [«h»] WITHIN 1 day", "lists are never compared"),
     ("PATTERN A a WITHIN 1 day PARTITION BY id, «h»", "lists are never compared"),
+    ("PATTERN A a WHERE a.«zzz» > 1 WITHIN 1 day", "unknown attribute 'zzz' of type A; there are: "),
+    ("PATTERN A a WHERE «zzz»(a.x) > 1 WITHIN 1 day", "unknown function 'zzz'; there are: abs, sqrt, "),
+    ("PATTERN A a WHERE a.x IN «$zzz» WITHIN 1 day", "unbound parameter '$zzz'; give its values: --param zzz=A,B"),
     ("PATTERN A a WHERE «squrt»(a.x) > 1 WITHIN 1 day", "did you mean 'sqrt'?"),
     ("PATTERN A a WHERE a.x IN «$setz» WITHIN 1 day", "did you mean 'sets'?"),
     ("PATTERN A a WHERE a.x > «$sets» WITHIN 1 day", "only after IN"),
