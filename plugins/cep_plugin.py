@@ -12,6 +12,7 @@ import json
 import os
 import tempfile
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from datetime import date, datetime, time, timedelta
 from functools import cache, cached_property
 from itertools import islice
@@ -29,7 +30,7 @@ from airflow.models.dagrun import DagRun
 from airflow.plugins_manager import AirflowPlugin
 from airflow.sdk import BaseOperatorLink
 from airflow.utils.session import create_session
-from cep_pictures import STATES, DayCell, count_line, day_strip, histogram, plan_tree, steps_chart
+from cep_pictures import STATES, DayCell, count_line, day_strip, histogram, plan_network, steps_chart
 from fastapi import Depends, FastAPI, Query, Request
 from fastapi.responses import FileResponse, HTMLResponse, RedirectResponse, Response
 from jinja2 import Environment, FileSystemLoader, StrictUndefined, select_autoescape
@@ -70,7 +71,7 @@ from cep_pipeline.warehouse.match_pages import (
     matches_over_time,
     matches_page,
 )
-from cep_pipeline.warehouse.records import PlanRecord, PublishedMatches, RunRecord
+from cep_pipeline.warehouse.records import Decision, PlanRecord, PublishedMatches, RunRecord
 from cep_pipeline.warehouse.stream_tables import StreamTables
 
 HERE = Path(__file__).resolve().parent
@@ -81,8 +82,9 @@ SHOWN_ROWS, SHOWN_LINES = 60, 200  # of longer tables and texts it is said how l
 SHOWN_DAYS = 42
 SHOWN_PATTERNS = 20  # of a stream of more patterns, those of unusual numbers and then the most frequent ones
 SHOWN_MATCHES = 50
-DRAWN_PATTERNS = 5
+DRAWN_PATTERNS, DRAWN_TOGETHER = 5, 8
 DRAWN_PANELS = 12
+COMPARED_DAYS = 7  # before a decision about a plan, and after it
 SHOWN_EVENTS = 20_000  # on which a match is drawn
 DOWNLOADED_MATCHES = 1_000_000
 HISTOGRAM_BARS = 48
@@ -304,7 +306,10 @@ def page(template: str, request: Request, *, status: int = 200, **values: Any) -
         "airflow": f"{airflow_root(request)}/",
         "stream": None,
         "pattern_set": None,
-        **{name: Markup(value) if name.endswith("_chart") and value else value for name, value in values.items()},
+        **{
+            name: Markup(f'<div class="scroll">{value}</div>') if name.endswith("_chart") and value else value
+            for name, value in values.items()
+        },
     }
     return HTMLResponse(templates.get_template(template).render(**shown), status, HEADERS)
 
@@ -388,21 +393,7 @@ def plan(
         names = [one.pattern for one in read.patterns]
         if pattern is not None and pattern in names:
             text = read.explain(patterns=[pattern])
-        chosen = [one for one in read.patterns if one.pattern == pattern] or list(read.patterns)[:DRAWN_PATTERNS]
-        passed = passed_at_nodes(pages.tables, pattern_set)
-        drawn = [
-            {
-                "pattern": one.pattern,
-                "clause": clause,
-                "drawing": Markup(plan_tree(clause, passed.get(one.pattern, {})) or ""),
-                "others": [
-                    (rival.planner, written(rival.order_or_tree), format_ln(rival.ln_cost - clause.ln_cost))
-                    for rival in clause.alternatives
-                ],
-            }
-            for one in chosen
-            for clause in one.clauses
-        ]
+        drawn = drawn_plans(read, pattern, passed_at_nodes(pages.tables, pattern_set))
     if pattern is not None and pattern not in names:
         raise HTTPException(404, "There is no such pattern in the plan.")
     replanning = f"{REPLANNING_DAG}_{pages.stream}"
@@ -412,6 +403,7 @@ def plan(
         plan=record,
         pattern=pattern,
         names=names,
+        most_rows=SHOWN_ROWS,
         text=text,
         drawn=drawn,
         versions=versions,
@@ -588,25 +580,31 @@ def invariants(pages: Annotated[PatternSetPages, Depends()]) -> HTMLResponse:
     patterns = pages.loaded.pattern_set(pages.pattern_set)
     report = show_invariants(pages.tables, pages.loaded, patterns).to_json()
     nearest = sorted(report["invariants"], key=lambda one: one["distance_to_violation"] or 0.0)
-    panels = [
-        BandPanel(
-            one["says"],
-            [
-                BandPoint(datetime.fromisoformat(day), distance, None, None)
-                for day, distance in zip(one["forecast"]["days"], one["forecast"]["distances"], strict=True)
-            ],
-            0.0,
-        )
-        for one in nearest[:DRAWN_PANELS]
-        if one["forecast"]
-    ]
+    panels = [BandPanel(one["says"], with_forecast(one["forecast"]), 0.0) for one in nearest if one["forecast"]]
     return pages.show(
         "invariants.html",
         report=report,
         nearest=nearest[:SHOWN_RUNS],
-        decisions=pages.tables.decisions(pages.pattern_set, SHOWN_PATTERNS),
-        panels_chart=band_chart(panels, level_title="below it the plan no longer fits").decode() if panels else "",
+        decisions=what_they_brought(
+            pages.tables, pages.pattern_set, pages.tables.decisions(pages.pattern_set, SHOWN_PATTERNS)
+        ),
+        panels_chart=band_chart(panels[:DRAWN_PANELS], level_title="below it the plan no longer fits").decode()
+        if panels
+        else "",
     )
+
+
+def with_forecast(trend: Mapping[str, Any]) -> list[BandPoint]:
+    """The distance of an invariant to its violation on each day, and the band of its trend for half as many days on."""
+    days = [datetime.fromisoformat(day) for day in trend["days"]]
+    distances = trend["distances"]
+    points = [BandPoint(day, distance, None, None) for day, distance in zip(days, distances, strict=True)]
+    if trend["per_day"] is None or trend["error"] is None or distances[-1] is None:
+        return points
+    ahead = max((days[-1] - days[0]).days // 2, 1)
+    ends = [distances[-1] + ahead * (trend["per_day"] + side * trend["error"]) for side in (-2, 2)]
+    points[-1] = BandPoint(days[-1], distances[-1], distances[-1], distances[-1])
+    return [*points, BandPoint(days[-1] + timedelta(days=ahead), None, *ends)]
 
 
 def stream_overview(pages: Pages, stream: str, tables: StreamTables) -> dict[str, Any]:
@@ -746,21 +744,125 @@ def clock(at: datetime, zone: ZoneInfo) -> str:
     return local.isoformat(sep=" ", timespec="auto" if local.microsecond % 1000 else "milliseconds")
 
 
+def observed_on(tables: StreamTables, pattern_set: str, first: date, last: date) -> dict[date, Observed]:
+    """What detection counted at the nodes of plans, on each day of which it is recorded."""
+    found: dict[date, Observed] = {}
+    for record in tables.statistics(pattern_set, first, last, without=("state", "windows", "snapshot")):
+        with suppress(CepError):  # of another version
+            if record.observed is not None:
+                found[record.day] = Observed.from_json(record.observed)
+    return found
+
+
 def passed_at_nodes(tables: StreamTables, pattern_set: str) -> dict[str, dict[frozenset[str], tuple[int, int]]]:
     """Pattern -> variables bound at a node -> the candidates and passes that detection counted on the latest day."""
     days = [unit.final_day for unit in tables.matches_days(pattern_set)]
-    found = tables.statistics(pattern_set, days[-1], days[-1], without=("state", "windows", "snapshot")) if days else []
     passed: dict[str, dict[frozenset[str], tuple[int, int]]] = {}
-    for record in found:
-        try:
-            observed = Observed() if record.observed is None else Observed.from_json(record.observed)
-        except CepError:
-            continue  # of another version
+    for observed in observed_on(tables, pattern_set, days[-1], days[-1]).values() if days else ():
         for one in observed.observations:
             own = passed.setdefault(one.pattern, {})
             before = own.get(frozenset(one.variables), (0, 0))
             own[frozenset(one.variables)] = (before[0] + one.candidates, before[1] + one.passes)
     return passed
+
+
+def what_they_brought(
+    tables: StreamTables, pattern_set: str, decisions: Sequence[Decision]
+) -> list[tuple[Decision, dict[str, str]]]:
+    """Decisions about plans, each with its cost, its work over a sample, and the days before and after it."""
+    latest: dict[date, RunRecord] = {}
+    for run in tables.runs():
+        if run.day is not None and run.status == "succeeded" and pattern_set in run.plans:
+            latest.setdefault(run.day, run)
+    by_version: dict[int, list[date]] = {}
+    for day in sorted(latest):
+        by_version.setdefault(latest[day].plans[pattern_set], []).append(day)
+    rows, wanted = [], dict[date, None]()
+    for one in decisions:
+        now = one.details.get("current")
+        sides: list[list[date]] = [[], []]
+        if now is not None and now != one.plan_version:  # another plan has become the current one
+            before, after = (by_version.get(version, []) for version in (one.plan_version, now))
+            sides[0] = [day for day in before if latest[day].started_at < one.decided_at][-COMPARED_DAYS:]
+            sides[1] = [day for day in after if latest[day].started_at >= one.decided_at][:COMPARED_DAYS]
+        wanted |= dict.fromkeys(sides[0] + sides[1])
+        rows.append((one, sides))
+    observed = observed_on(tables, pattern_set, min(wanted), max(wanted)) if wanted else {}
+    events = {one.day: one.events for one in tables.days()} if wanted else {}
+    said = []
+    for one, sides in rows:
+        before, after = (work_of_days(days, observed, events) for days in sides)
+        said.append((one, {**compared_plans(one.details.get("comparison") or {}), "before": before, "after": after}))
+    return said
+
+
+def compared_plans(comparison: Mapping[str, Any]) -> dict[str, str]:
+    """The cost of the current plan and of the new one, and what both did over a sample; "" where it is not recorded."""
+    shown = {"cost": "", "sample": ""}
+    if comparison.get("ln_current") is not None and comparison.get("ln_new") is not None:
+        shown["cost"] = " → ".join(format_ln(comparison[side]) for side in ("ln_current", "ln_new"))
+    if comparison.get("current") and comparison.get("new"):
+        trials = [comparison[side] for side in ("current", "new")]
+        texts = [f"{one['seconds']:.3g} s" if comparison["by_clock"] else f"{one['work']:,} tuples" for one in trials]
+        shown["sample"] = " → ".join(texts)
+    return shown
+
+
+def work_of_days(days: Sequence[date], observed: Mapping[date, Observed], events: Mapping[date, int]) -> str:
+    """What detection did on days for each event, in words; "" where nothing is recorded."""
+    counted = [day for day in days if day in observed and events.get(day)]
+    if not counted:
+        return ""
+    total = sum(events[day] for day in counted)
+    nodes = [node for day in counted for node in observed[day].observations]
+    tested, passed = (
+        (sum(numbers) / total for numbers in zip(*((one.candidates, one.passes) for one in nodes), strict=True))
+        if nodes
+        else (0, 0)
+    )
+    span = f"{counted[0]}" if len(counted) == 1 else f"{counted[0]} to {counted[-1]}"
+    return f"{span}: {tested:.3g} tuples tested and {passed:.3g} passed for each event"
+
+
+def drawn_plans(
+    plan: Plan, chosen: str | None, passed: Mapping[str, Mapping[frozenset[str], tuple[int, int]]]
+) -> list[dict[str, Any]]:
+    """The drawings of a plan: patterns that share work as one network, and each other one by itself.
+
+    Of all patterns the first are drawn, or those of which shared work saves most. A chosen one is drawn with those that
+    share work with it, as far as they can be read together.
+    """
+    by_name = {one.pattern: one for one in plan.patterns}
+    shared = () if plan.workload is None else plan.workload.shared
+    # Work that binds several variables says more than events of one type.
+    uses = [
+        [use.pattern for use in node.uses] for node in sorted(shared, key=lambda node: len(node.uses[0].variables) < 2)
+    ]
+    alike = dict.fromkeys(name for of_node in uses if chosen in (None, *of_node) for name in of_node)
+    if chosen in alike:
+        alike = {chosen: None} | alike
+    together, network = list(alike)[:DRAWN_TOGETHER], None
+    while together and network is None:
+        clauses = [(name, clause) for name in together for clause in by_name[name].clauses]
+        network = plan_network(clauses, passed, plan.sharing, shared)
+        together = together if network else together[: len(together) // 2]
+    rows = []
+    if network:
+        left = f", {len(together)} of {len(alike):,}" if len(alike) > len(together) else ""
+        title = f"Patterns that share work{left}: {', '.join(together)}"
+        rows.append({"title": title, "drawing": Markup(network), "others": []})
+    singles = [chosen] if chosen in by_name else [*by_name][:DRAWN_PATTERNS]
+    for one in (by_name[name] for name in singles):
+        for clause in one.clauses:
+            drawing = "" if one.pattern in together else plan_network([(one.pattern, clause)], passed) or ""
+            others = [
+                (rival.planner, written(rival.order_or_tree), format_ln(rival.ln_cost - clause.ln_cost))
+                for rival in clause.alternatives
+            ]
+            title = one.pattern + (f", clause {clause.clause + 1}" if clause.clause else "")
+            if drawing or others:
+                rows.append({"title": title, "drawing": Markup(drawing), "others": others})
+    return rows
 
 
 def plan_differences(record: PlanRecord, other: PlanRecord) -> list[tuple[str, str, str]]:
