@@ -578,7 +578,9 @@ def statistics(
 def invariants(pages: Annotated[PatternSetPages, Depends()]) -> HTMLResponse:
     """The invariants of the current plan: both sides, the distance to violation over the days, and the forecast."""
     patterns = pages.loaded.pattern_set(pages.pattern_set)
-    report = show_invariants(pages.tables, pages.loaded, patterns).to_json()
+    report = show_invariants(
+        pages.tables, pages.loaded, patterns, most_forecasts=SHOWN_ROWS, most_days=SHOWN_DAYS
+    ).to_json()
     nearest = sorted(report["invariants"], key=lambda one: one["distance_to_violation"] or 0.0)
     panels = [BandPanel(one["says"], with_forecast(one["forecast"]), 0.0) for one in nearest if one["forecast"]]
     return pages.show(
