@@ -11,9 +11,10 @@ from __future__ import annotations
 import json
 import os
 import tempfile
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from datetime import date, datetime, time, timedelta
-from functools import cache
+from functools import cache, cached_property
 from itertools import islice
 from pathlib import Path
 from typing import Annotated, Any, Literal
@@ -29,7 +30,7 @@ from airflow.models.dagrun import DagRun
 from airflow.plugins_manager import AirflowPlugin
 from airflow.sdk import BaseOperatorLink
 from airflow.utils.session import create_session
-from cep_pictures import STATES, DayCell, count_line, day_strip, histogram, plan_tree, steps_chart
+from cep_pictures import STATES, DayCell, count_line, day_strip, histogram, plan_network, steps_chart
 from fastapi import Depends, FastAPI, Query, Request
 from fastapi.responses import FileResponse, HTMLResponse, RedirectResponse, Response
 from jinja2 import Environment, FileSystemLoader, StrictUndefined, select_autoescape
@@ -70,7 +71,7 @@ from cep_pipeline.warehouse.match_pages import (
     matches_over_time,
     matches_page,
 )
-from cep_pipeline.warehouse.records import PlanRecord, PublishedMatches, RunRecord
+from cep_pipeline.warehouse.records import Decision, PlanRecord, PublishedMatches, RunRecord
 from cep_pipeline.warehouse.stream_tables import StreamTables
 
 HERE = Path(__file__).resolve().parent
@@ -81,8 +82,9 @@ SHOWN_ROWS, SHOWN_LINES = 60, 200  # of longer tables and texts it is said how l
 SHOWN_DAYS = 42
 SHOWN_PATTERNS = 20  # of a stream of more patterns, those of unusual numbers and then the most frequent ones
 SHOWN_MATCHES = 50
-DRAWN_PATTERNS = 5
+DRAWN_PATTERNS, DRAWN_TOGETHER = 5, 8
 DRAWN_PANELS = 12
+COMPARED_DAYS = 7  # before a decision about a plan, and after it
 SHOWN_EVENTS = 20_000  # on which a match is drawn
 DOWNLOADED_MATCHES = 1_000_000
 HISTOGRAM_BARS = 48
@@ -121,34 +123,155 @@ app = FastAPI(
 )
 
 
-class Pipeline:
-    """The configured pipeline as the pages show it to a user."""
+Name = Annotated[str, Query(max_length=200)]
+NameOrNone = Annotated[str | None, Query(max_length=200)]
+Clock = Annotated[str | None, Query(pattern=r"^(\d\d:\d\d(:\d\d)?)?$")]
 
-    def __init__(self, user: GetUserDep) -> None:
-        self.user = user
+
+class Pages:
+    """The configured pipeline as far as a user may see it: no page has another way to the warehouse.
+
+    This class and those derived from it are the heads of the routes. Each takes from the address what its pages are
+    about, and answers 404 where there is no such thing or the user may not see it.
+    """
+
+    def __init__(self, request: Request, user: GetUserDep) -> None:
+        self.request, self.user = request, user
+        self.home, self.airflow = request.scope["root_path"], airflow_root(request)
         self.configuration = Configuration.load(os.environ.get("CEP_CONFIG") or HERE.parent / "pipeline.yaml")
         self.warehouse = self.configuration.open_warehouse()
+        self.about: dict[str, Any] = {}
+        """The values that all its pages have."""
 
+    @cached_property
     def streams(self) -> list[str]:
         """The configured streams of which something is published, and that the user may see."""
         published = self.warehouse.streams()
-        return [name for name in self.configuration.stream_names() if name in published and self.may_see(name)]
+        return [
+            name
+            for name in self.configuration.stream_names()
+            if name in published and self.may("GET", dag_id(name), None, DagAccessEntity.RUN)
+        ]
 
-    def may_see(self, stream: str) -> bool:
-        """True if the user may read the DAG that runs the stream's days, and its runs."""
-        dag = DagDetails(id=dag_id(stream), team_name=DagModel.get_team_name(dag_id(stream)))
-        asked = [{"method": "GET", "access_entity": entity, "details": dag} for entity in (None, DagAccessEntity.RUN)]
+    def may(self, method: str, dag: str, *entities: DagAccessEntity | None) -> bool:
+        """True if the user may do this with all of these parts of a DAG; None stands for the DAG itself."""
+        details = DagDetails(id=dag, team_name=DagModel.get_team_name(dag))
+        asked = [{"method": method, "access_entity": entity, "details": details} for entity in entities]
         return get_auth_manager().batch_is_authorized_dag(asked, user=self.user)
 
-    def tables(self, stream: str) -> StreamTables:
+    def tables_of(self, stream: str) -> StreamTables:
         """The tables of a stream; 404 where there is none of this name, or the user may not see it."""
-        if stream not in self.streams():
+        if stream not in self.streams:
             raise HTTPException(404, "There is no such stream.")
         return self.warehouse.open_stream(stream)
 
+    def show(self, template: str, **values: Any) -> HTMLResponse:
+        """A rendered page."""
+        return page(template, self.request, **self.about, **values)
 
-Seen = Annotated[Pipeline, Depends()]
-"""What a page may show: it has no other way to the warehouse."""
+    def say(self, title: str, message: str) -> HTMLResponse:
+        """A page with a sentence, in place of one that there is nothing for."""
+        return self.show("message.html", title=title, message=message)
+
+    def lead_to(self, address: str) -> Response:
+        """The answer that sends the browser to another page."""
+        return RedirectResponse(address, 303, HEADERS)
+
+    def run_page(self, stream: str, run: RunRecord) -> str:
+        """The address of the page of one run."""
+        query = {"stream": stream, "run_id": run.run_id} | ({"day": run.day.isoformat()} if run.day else {})
+        return f"{self.home}/run?{urlencode(query)}"
+
+    def dag_page(self, dag: str, run_id: str = "") -> str:
+        """The address of Airflow's page of a DAG, or of one of its runs."""
+        return f"{self.airflow}/dags/{quote(dag, safe='')}" + (f"/runs/{quote(run_id, safe='')}" if run_id else "")
+
+    def dag_runs(self, run_ids: Iterable[str]) -> dict[tuple[str, str], str]:
+        """(DAG, run id) -> page of the DAG run, of those that Airflow has: runs of the command line have none."""
+        chosen = select(DagRun.dag_id, DagRun.run_id).where(DagRun.run_id.in_(sorted(set(run_ids))))
+        with create_session() as session:
+            return {(dag, run): self.dag_page(dag, run) for dag, run in session.execute(chosen)}
+
+
+class StreamsPages(Pages):
+    """Pages about all streams, or about one of them."""
+
+    def __init__(self, request: Request, user: GetUserDep, stream: NameOrNone = None) -> None:
+        super().__init__(request, user)
+        self.tables = {name: self.tables_of(name) for name in ([stream] if stream else self.streams)}
+        self.about = {"stream": stream, "limit": SHOWN_RUNS}
+
+    def latest(self, read: Callable[[StreamTables], Iterable[Any]], moment: Callable[[Any], Any]) -> list[Any]:
+        """The latest records of these streams: pairs of a stream and a record, the latest first."""
+        found = [(name, record) for name, tables in self.tables.items() for record in read(tables)]
+        return sorted(found, key=lambda entry: moment(entry[1]), reverse=True)[:SHOWN_RUNS]
+
+    def pending(self) -> list[dict[str, Any]]:
+        """The violations of current plans that no replanning has answered, each with the run that is at it."""
+        return [one for name, tables in self.tables.items() for one in pending_replannings(self, name, tables)]
+
+
+class StreamPages(Pages):
+    """Pages about a stream."""
+
+    def __init__(self, request: Request, user: GetUserDep, stream: Name) -> None:
+        super().__init__(request, user)
+        self.stream, self.tables = stream, self.tables_of(stream)
+        self.about = {"stream": stream}
+
+    @cached_property
+    def loaded(self) -> Stream:
+        """The stream with its schema and patterns."""
+        return self.configuration.stream(self.stream)
+
+
+class PatternSetPages(StreamPages):
+    """Pages about a pattern set of a stream: the one that is asked for, or the first one."""
+
+    def __init__(self, request: Request, user: GetUserDep, stream: Name, pattern_set: NameOrNone = None) -> None:
+        super().__init__(request, user, stream)
+        sets = list(self.configuration.stream_settings(stream).pattern_sets)
+        if not sets or (pattern_set and pattern_set not in sets):
+            raise HTTPException(404, "There is no such pattern set.")
+        self.pattern_set = pattern_set or sets[0]
+        self.about |= {"pattern_set": self.pattern_set, "sets": sets}
+
+
+class ChosenMatches(PatternSetPages):
+    """Pages about the matches of a day that the address chooses."""
+
+    def __init__(
+        self,
+        request: Request,
+        user: GetUserDep,
+        stream: Name,
+        pattern_set: NameOrNone = None,
+        pattern: NameOrNone = None,
+        day: Annotated[str | None, Query(pattern=r"^(\d{4}-\d\d-\d\d)?$")] = None,
+        start: Clock = None,
+        end: Clock = None,
+        value: Annotated[str, Query(max_length=200)] = "",
+    ) -> None:
+        try:
+            chosen = date.fromisoformat(day) if day else None
+            times = [time.fromisoformat(one) if one else None for one in (start, end)]
+        except ValueError as error:
+            raise HTTPException(422, "A day is written as 2013-10-07, a time as 09:30.") from error
+        super().__init__(request, user, stream, pattern_set)
+        self.units = self.tables.matches_days(self.pattern_set)
+        self.query: MatchesQuery | None = None  # while nothing is published
+        if self.units:
+            chosen = chosen or max(unit.final_day for unit in self.units)
+            zone = ZoneInfo(self.loaded.schema.timezone)
+            bounds = [
+                None if one is None else int(datetime.combine(chosen, one, zone).timestamp() * 1e6) for one in times
+            ]
+            self.query = MatchesQuery(self.pattern_set, chosen, pattern or None, *bounds, value)
+        start, end = (None if one is None else one.isoformat() for one in times)
+        self.again = {"stream": stream, "pattern_set": pattern_set, "pattern": pattern or None, "day": chosen}
+        self.again |= {"start": start, "end": end, "value": value}
+        """The parts of the address that choose the same again."""
+        self.matches = self.tables.pinned(("matches",))
 
 
 @app.exception_handler(CepError)
@@ -183,7 +306,10 @@ def page(template: str, request: Request, *, status: int = 200, **values: Any) -
         "airflow": f"{airflow_root(request)}/",
         "stream": None,
         "pattern_set": None,
-        **{name: Markup(value) if name.endswith("_chart") and value else value for name, value in values.items()},
+        **{
+            name: Markup(f'<div class="scroll">{value}</div>') if name.endswith("_chart") and value else value
+            for name, value in values.items()
+        },
     }
     return HTMLResponse(templates.get_template(template).render(**shown), status, HEADERS)
 
@@ -194,57 +320,46 @@ def airflow_root(request: Request) -> str:
 
 
 @app.get("/")
-def runs(request: Request, pipeline: Seen, stream: Annotated[str | None, Query(max_length=200)] = None) -> HTMLResponse:
+def runs(pages: Annotated[StreamsPages, Depends()]) -> HTMLResponse:
     """The overview of all streams, or of one: their days, numbers of matches, what is at work, and the latest runs."""
-    streams = pipeline.streams()
-    shown = [stream] if stream else streams
-    records = [(name, run) for name in shown for run in pipeline.tables(name).runs(SHOWN_RUNS)]
-    records = sorted(records, key=lambda entry: (entry[1].started_at, entry[1].day or date.min), reverse=True)[
-        :SHOWN_RUNS
-    ]
-    links = dag_run_links(request, (run.run_id for _, run in records))
+    records = pages.latest(
+        lambda tables: tables.runs(SHOWN_RUNS), moment=lambda run: (run.started_at, run.day or date.min)
+    )
+    links = pages.dag_runs(run.run_id for _, run in records)
     rows = [
         {
             "stream": name,
             "run": run,
-            "details": details_link(request, name, run),
+            "details": pages.run_page(name, run),
             "dag_run": links.get((dag_id(name), run.run_id)),
             "matches": sum(run.matches.values()) if run.matches else None,
         }
         for name, run in records
     ]
-    pending = [one for name in shown for one in pending_replannings(request, pipeline, name)]
-    return page(
+    return pages.show(
         "runs.html",
-        request,
-        streams=streams,
-        stream=stream,
+        streams=pages.streams,
         rows=rows,
-        pending=pending,
-        limit=SHOWN_RUNS,
-        overviews=[stream_overview(request, pipeline, name) for name in shown],
+        pending=pages.pending(),
+        overviews=[stream_overview(pages, name, tables) for name, tables in pages.tables.items()],
         states=STATES,
     )
 
 
 @app.get("/run")
 def run(
-    request: Request,
-    pipeline: Seen,
-    stream: Annotated[str, Query(max_length=200)],
+    pages: Annotated[StreamPages, Depends()],
     run_id: Annotated[str, Query(max_length=300)],
     day: date | None = None,
 ) -> HTMLResponse:
     """One run of one day: its steps, matches, plans, rejected rows and validation."""
-    tables = pipeline.tables(stream)
+    tables = pages.tables
     record = next((run for run in tables.runs() if run.run_id == run_id and run.day == day), None)
     if record is None:
         raise HTTPException(404, "There is no such run.")
     plans = [plan for plan in tables.plans() if record.plans.get(plan.pattern_set) == plan.version]
-    return page(
+    return pages.show(
         "run.html",
-        request,
-        stream=stream,
         run=record,
         plans=plans,
         reasons=rejected_by_reason(tables, record),
@@ -254,23 +369,20 @@ def run(
         rows=rejected_rows(tables, record),
         steps_chart=steps_chart(record.steps) if record.steps else "",
         advice=advice_about(record.error) if record.status == "failed" else [],
-        dag_run=dag_run_links(request, [run_id]).get((dag_id(stream), run_id)),
+        dag_run=pages.dag_runs([run_id]).get((dag_id(pages.stream), run_id)),
     )
 
 
 @app.get("/plan")
 def plan(
-    request: Request,
-    pipeline: Seen,
-    stream: Annotated[str, Query(max_length=200)],
-    pattern_set: Annotated[str, Query(max_length=200)],
+    pages: Annotated[StreamPages, Depends()],
+    pattern_set: Name,
     version: Annotated[int, Query(ge=1)],
-    pattern: Annotated[str | None, Query(max_length=200)] = None,
+    pattern: NameOrNone = None,
     other: Annotated[int | None, Query(ge=1)] = None,
 ) -> HTMLResponse:
     """A recorded plan: drawn, as `cep explain` prints it, one of its patterns in full, or beside another plan."""
-    tables = pipeline.tables(stream)
-    versions = tables.plans(pattern_set)
+    versions = pages.tables.plans(pattern_set)
     record = next((one for one in versions if one.version == version), None)
     compared = next((one for one in versions if one.version == other), None)
     if record is None or (other is not None and compared is None):
@@ -281,202 +393,106 @@ def plan(
         names = [one.pattern for one in read.patterns]
         if pattern is not None and pattern in names:
             text = read.explain(patterns=[pattern])
-        chosen = [one for one in read.patterns if one.pattern == pattern] or list(read.patterns)[:DRAWN_PATTERNS]
-        passed = passed_at_nodes(tables, pattern_set)
-        drawn = [
-            {
-                "pattern": one.pattern,
-                "clause": clause,
-                "drawing": Markup(plan_tree(clause, passed.get(one.pattern, {})) or ""),
-                "others": [
-                    (rival.planner, written(rival.order_or_tree), format_ln(rival.ln_cost - clause.ln_cost))
-                    for rival in clause.alternatives
-                ],
-            }
-            for one in chosen
-            for clause in one.clauses
-        ]
+        drawn = drawn_plans(read, pattern, passed_at_nodes(pages.tables, pattern_set))
     if pattern is not None and pattern not in names:
         raise HTTPException(404, "There is no such pattern in the plan.")
-    return page(
+    replanning = f"{REPLANNING_DAG}_{pages.stream}"
+    return pages.show(
         "plan.html",
-        request,
-        stream=stream,
         pattern_set=pattern_set,
         plan=record,
         pattern=pattern,
         names=names,
+        most_rows=SHOWN_ROWS,
         text=text,
         drawn=drawn,
         versions=versions,
         other=other,
         differences=None if compared is None else plan_differences(record, compared),
-        replan=replanning_form(request, pipeline, stream),
+        replan=pages.dag_page(replanning) if pages.may("POST", replanning, DagAccessEntity.RUN) else None,
     )
 
 
 @app.get("/decisions")
-def decisions(
-    request: Request, pipeline: Seen, stream: Annotated[str | None, Query(max_length=200)] = None
-) -> HTMLResponse:
+def decisions(pages: Annotated[StreamsPages, Depends()]) -> HTMLResponse:
     """The latest checks of current plans and replannings of all streams, or of one."""
-    shown = [stream] if stream else pipeline.streams()
-    found = [(name, decision) for name in shown for decision in pipeline.tables(name).decisions(limit=SHOWN_RUNS)]
-    found = sorted(found, key=lambda entry: entry[1].decided_at, reverse=True)[:SHOWN_RUNS]
-    links = dag_run_links(request, (decision.run_id for _, decision in found))
-    rows = [
-        {
-            "stream": name,
-            "decision": decision,
-            "now": decision.details.get("current"),
-            "dag_run": next(
-                (
-                    links[dag, decision.run_id]
-                    for dag in (f"{of}_{name}" for of in ADAPTATION_DAGS)
-                    if (dag, decision.run_id) in links
-                ),
-                None,
-            ),
-        }
-        for name, decision in found
-    ]
-    pending = [one for name in shown for one in pending_replannings(request, pipeline, name)]
-    return page("decisions.html", request, stream=stream, rows=rows, pending=pending, limit=SHOWN_RUNS)
+    found = pages.latest(lambda tables: tables.decisions(limit=SHOWN_RUNS), moment=lambda one: one.decided_at)
+    links = pages.dag_runs(decision.run_id for _, decision in found)
+    rows = []
+    for name, decision in found:
+        of_dags = (links.get((f"{kind}_{name}", decision.run_id)) for kind in ADAPTATION_DAGS)
+        now = decision.details.get("current")
+        rows.append({"stream": name, "decision": decision, "now": now, "dag_run": next(filter(None, of_dags), None)})
+    return pages.show("decisions.html", rows=rows, pending=pages.pending())
 
 
 @app.get("/plans")
-def plans(
-    request: Request,
-    pipeline: Seen,
-    stream: Annotated[str, Query(max_length=200)],
-    pattern_set: Annotated[str | None, Query(max_length=200)] = None,
-) -> Response:
+def plans(pages: Annotated[PatternSetPages, Depends()]) -> Response:
     """The current plan of a pattern set."""
-    tables = pipeline.tables(stream)
-    name = chosen_set(pipeline, stream, pattern_set)
-    current = tables.current_plan(name)
+    current = pages.tables.current_plan(pages.pattern_set)
     if current is None:
-        return page(
-            "message.html", request, stream=stream, title="No plan", message="The next run makes the first one."
-        )
-    query = urlencode({"stream": stream, "pattern_set": name, "version": current.version})
-    return RedirectResponse(f"{request.scope['root_path']}/plan?{query}", 303, HEADERS)
+        return pages.say("No plan", "The next run makes the first one.")
+    query = {"stream": pages.stream, "pattern_set": pages.pattern_set, "version": current.version}
+    return pages.lead_to(f"{pages.home}/plan?{urlencode(query)}")
 
 
 @app.get("/dag")
 def dag(
-    request: Request,
-    pipeline: Seen,
+    pages: Annotated[Pages, Depends()],
     dag_id: Annotated[str, Query(max_length=300)],
     run_id: Annotated[str | None, Query(max_length=300)] = None,
 ) -> Response:
     """The page of a DAG or DAG run: that of the stream's run, its decisions, or its overview."""
-    stream, kind = stream_of_dag(pipeline, dag_id)
-    if stream is None:
-        message = "This DAG runs nothing of a stream that you may see."
-        return page("message.html", request, title="No stream of the pipeline", message=message)
-    home = request.scope["root_path"]
+    kinds = {f"{kind}_{stream}": (stream, kind) for stream in pages.streams for kind in DAGS_OF_A_STREAM}
+    if dag_id not in kinds:
+        return pages.say("No stream of the pipeline", "This DAG runs nothing of a stream that you may see.")
+    stream, kind = kinds[dag_id]
     if run_id and kind not in ADAPTATION_DAGS:
-        record = next((one for one in pipeline.tables(stream).runs() if one.run_id == run_id), None)
+        record = next((one for one in pages.tables_of(stream).runs() if one.run_id == run_id), None)
         if record is not None:
-            return RedirectResponse(details_link(request, stream, record), 303, HEADERS)
+            return pages.lead_to(pages.run_page(stream, record))
     place = "decisions" if kind in ADAPTATION_DAGS else ""
-    return RedirectResponse(f"{home}/{place}?{urlencode({'stream': stream})}", 303, HEADERS)
-
-
-class Chosen:
-    """The matches that the address of a page chooses."""
-
-    def __init__(
-        self,
-        stream: Annotated[str, Query(max_length=200)],
-        pattern_set: Annotated[str | None, Query(max_length=200)] = None,
-        pattern: Annotated[str | None, Query(max_length=200)] = None,
-        day: Annotated[str | None, Query(pattern=r"^(\d{4}-\d\d-\d\d)?$")] = None,
-        start: Annotated[str | None, Query(pattern=r"^(\d\d:\d\d(:\d\d)?)?$")] = None,
-        end: Annotated[str | None, Query(pattern=r"^(\d\d:\d\d(:\d\d)?)?$")] = None,
-        value: Annotated[str, Query(max_length=200)] = "",
-    ) -> None:
-        self.stream, self.pattern_set, self.pattern = stream, pattern_set, pattern or None
-        try:
-            self.day = date.fromisoformat(day) if day else None
-            self.start, self.end = (time.fromisoformat(one) if one else None for one in (start, end))
-        except ValueError as error:
-            raise HTTPException(422, "A day is written as 2013-10-07, a time as 09:30.") from error
-        self.value = value
-
-    def among(self, pipeline: Pipeline) -> tuple[list[PublishedMatches], MatchesQuery | None, Stream]:
-        """The published days of the pattern set, the query (None: nothing is published), and the stream."""
-        tables = pipeline.tables(self.stream)
-        name = chosen_set(pipeline, self.stream, self.pattern_set)
-        units = tables.matches_days(name)
-        loaded = pipeline.configuration.stream(self.stream)
-        if not units:
-            return [], None, loaded
-        day = self.day or max(unit.final_day for unit in units)
-        zone = ZoneInfo(loaded.schema.timezone)
-        from_us, to_us = (
-            None if clock is None else int(datetime.combine(day, clock, zone).timestamp() * 1e6)
-            for clock in (self.start, self.end)
-        )
-        return units, MatchesQuery(name, day, self.pattern, from_us, to_us, self.value), loaded
-
-    def values(self, day: date) -> dict[str, str | None]:
-        """The parts of the address that choose the same again."""
-        start, end = (None if clock is None else clock.isoformat() for clock in (self.start, self.end))
-        chosen = {"stream": self.stream, "pattern_set": self.pattern_set, "pattern": self.pattern}
-        return {**chosen, "day": day.isoformat(), "start": start, "end": end, "value": self.value}
+    return pages.lead_to(f"{pages.home}/{place}?{urlencode({'stream': stream})}")
 
 
 @app.get("/matches")
 def matches(
-    request: Request,
-    pipeline: Seen,
-    chosen: Annotated[Chosen, Depends()],
-    after: Annotated[str, Query(max_length=40)] = "",
+    pages: Annotated[ChosenMatches, Depends()], after: Annotated[str, Query(max_length=40)] = ""
 ) -> HTMLResponse:
     """The matches of a day: chosen by pattern, time and values, a page at a time, and over the day."""
-    units, query, loaded = chosen.among(pipeline)
+    query, timezone = pages.query, pages.loaded.schema.timezone
     if query is None:
-        return page("message.html", request, stream=chosen.stream, title="No matches", message="None are published.")
-    tables = pipeline.warehouse.open_stream(chosen.stream).pinned(("matches",))
-    found = matches_page(tables, query, SHOWN_MATCHES, after)
-    edges = bars_of_day(query, loaded.schema.timezone)
-    counts, complete = matches_over_time(tables, query, edges)
-    unit = next((one for one in units if one.final_day == query.day), None)
-    return page(
+        return pages.say("No matches", "None are published.")
+    found = matches_page(pages.matches, query, SHOWN_MATCHES, after)
+    edges = bars_of_day(query, timezone)
+    counts, complete = matches_over_time(pages.matches, query, edges)
+    unit = next((one for one in pages.units if one.final_day == query.day), None)
+    return pages.show(
         "matches.html",
-        request,
-        stream=chosen.stream,
-        pattern_set=query.pattern_set,
         query=query,
-        values=chosen.values(query.day),
-        days=[one.final_day for one in units],
+        values=pages.again,
+        days=[one.final_day for one in pages.units],
         counts={} if unit is None else dict(islice(unit.counts.items(), 2_000)),
-        sets=list(pipeline.configuration.stream_settings(chosen.stream).pattern_sets),
-        timezone=loaded.schema.timezone,
-        rows=[match_row(row, loaded.schema.timezone) for row in found.rows.to_pylist()],
+        timezone=timezone,
+        rows=[match_row(row, timezone) for row in found.rows.to_pylist()],
         following=found.following,
         total=sum(counts),
         complete=complete,
         most=DOWNLOADED_MATCHES,
-        day_chart=histogram(edges, counts, loaded.schema.timezone),
+        day_chart=histogram(edges, counts, timezone),
     )
 
 
 @app.get("/download")
-def download(
-    pipeline: Seen, chosen: Annotated[Chosen, Depends()], format: Literal["parquet", "csv"] = "parquet"
-) -> Response:
+def download(pages: Annotated[ChosenMatches, Depends()], format: Literal["parquet", "csv"] = "parquet") -> Response:
     """The chosen matches as a file, up to a number of them."""
-    _, query, _ = chosen.among(pipeline)
-    if query is None:
+    if pages.query is None:
         raise HTTPException(404, "No matches are published.")
-    tables = pipeline.warehouse.open_stream(chosen.stream).pinned(("matches",))
     folder = tempfile.TemporaryDirectory(prefix="cep-download-")
-    path = Path(folder.name) / f"{chosen.stream}_{query.day}.{format}"
+    path = Path(folder.name) / f"{pages.stream}_{pages.query.day}.{format}"
     try:
-        write_batches(MATCHES_SCHEMA, first_rows(matches_in_batches(tables, query), DOWNLOADED_MATCHES), path)
+        rows = first_rows(matches_in_batches(pages.matches, pages.query), DOWNLOADED_MATCHES)
+        write_batches(MATCHES_SCHEMA, rows, path)
     except BaseException:
         folder.cleanup()
         raise
@@ -485,20 +501,18 @@ def download(
 
 @app.get("/match")
 def match(
-    request: Request,
-    pipeline: Seen,
-    stream: Annotated[str, Query(max_length=200)],
-    pattern_set: Annotated[str, Query(max_length=200)],
+    pages: Annotated[StreamPages, Depends()],
+    pattern_set: Name,
     day: date,
     match_id: Annotated[str, Query(max_length=64)],
-    attribute: Annotated[str | None, Query(max_length=200)] = None,
+    attribute: NameOrNone = None,
 ) -> HTMLResponse:
     """A match: drawn on the series of its events, with its events as rows."""
-    tables = pipeline.tables(stream).pinned(("matches", "events"))
+    tables = pages.tables.pinned(("matches", "events"))
     found = find_match(tables, pattern_set, day, match_id)
     if found is None:
         raise HTTPException(404, "There is no such match.")
-    loaded = pipeline.configuration.stream(stream)
+    loaded = pages.loaded
     kinds = {field.name: field.type for field in tables.events_schema if field.name not in ("timestamp", "seq", "day")}
     numbers = [name for name, kind in kinds.items() if pa.types.is_floating(kind) or pa.types.is_integer(kind)]
     shown = attribute if attribute in numbers else next(iter(numbers), None)
@@ -511,10 +525,8 @@ def match(
     by_seq = {row["seq"]: row for row in own.to_pylist()}
     series = loaded.schema.type_attribute
     drawn = None if shown is None else events_around(tables, found, own, shown, series, SHOWN_EVENTS)
-    return page(
+    return pages.show(
         "match.html",
-        request,
-        stream=stream,
         pattern_set=pattern_set,
         day=day,
         match=match_row(found, loaded.schema.timezone),
@@ -542,26 +554,16 @@ def match(
 
 @app.get("/statistics")
 def statistics(
-    request: Request,
-    pipeline: Seen,
-    stream: Annotated[str, Query(max_length=200)],
-    pattern_set: Annotated[str | None, Query(max_length=200)] = None,
-    match: Annotated[str, Query(max_length=200)] = "",
+    pages: Annotated[PatternSetPages, Depends()], match: Annotated[str, Query(max_length=200)] = ""
 ) -> HTMLResponse:
     """Rates and selectivities over the latest days with their bounds, those first that move most."""
-    tables = pipeline.tables(stream)
-    name = chosen_set(pipeline, stream, pattern_set)
-    loaded = pipeline.configuration.stream(stream)
-    overview = StatisticsHistory(tables, loaded, loaded.pattern_set(name)).of_days(None, None, SHOWN_DAYS)
+    patterns = pages.loaded.pattern_set(pages.pattern_set)
+    overview = StatisticsHistory(pages.tables, pages.loaded, patterns).of_days(None, None, SHOWN_DAYS)
     view = StatisticsView(overview, match)
     panels, of = view.moving_panels(DRAWN_PANELS)
     level = overview.compared[-1].label if overview.compared else ""
-    return page(
+    return pages.show(
         "statistics.html",
-        request,
-        stream=stream,
-        pattern_set=name,
-        sets=list(pipeline.configuration.stream_settings(stream).pattern_sets),
         headline=view.headline(),
         numbers=view.numbers()[:SHOWN_RUNS],
         drawn=len(panels),
@@ -573,54 +575,42 @@ def statistics(
 
 
 @app.get("/invariants")
-def invariants(
-    request: Request,
-    pipeline: Seen,
-    stream: Annotated[str, Query(max_length=200)],
-    pattern_set: Annotated[str | None, Query(max_length=200)] = None,
-) -> HTMLResponse:
+def invariants(pages: Annotated[PatternSetPages, Depends()]) -> HTMLResponse:
     """The invariants of the current plan: both sides, the distance to violation over the days, and the forecast."""
-    tables = pipeline.tables(stream)
-    name = chosen_set(pipeline, stream, pattern_set)
-    loaded = pipeline.configuration.stream(stream)
-    report = show_invariants(tables, loaded, loaded.pattern_set(name)).to_json()
+    patterns = pages.loaded.pattern_set(pages.pattern_set)
+    report = show_invariants(
+        pages.tables, pages.loaded, patterns, most_forecasts=SHOWN_ROWS, most_days=SHOWN_DAYS
+    ).to_json()
     nearest = sorted(report["invariants"], key=lambda one: one["distance_to_violation"] or 0.0)
-    panels = [
-        BandPanel(
-            one["says"],
-            [
-                BandPoint(datetime.fromisoformat(day), distance, None, None)
-                for day, distance in zip(one["forecast"]["days"], one["forecast"]["distances"], strict=True)
-            ],
-            0.0,
-        )
-        for one in nearest[:DRAWN_PANELS]
-        if one["forecast"]
-    ]
-    return page(
+    panels = [BandPanel(one["says"], with_forecast(one["forecast"]), 0.0) for one in nearest if one["forecast"]]
+    return pages.show(
         "invariants.html",
-        request,
-        stream=stream,
-        pattern_set=name,
-        sets=list(pipeline.configuration.stream_settings(stream).pattern_sets),
         report=report,
         nearest=nearest[:SHOWN_RUNS],
-        decisions=tables.decisions(name, SHOWN_PATTERNS),
-        panels_chart=band_chart(panels, level_title="below it the plan no longer fits").decode() if panels else "",
+        decisions=what_they_brought(
+            pages.tables, pages.pattern_set, pages.tables.decisions(pages.pattern_set, SHOWN_PATTERNS)
+        ),
+        panels_chart=band_chart(panels[:DRAWN_PANELS], level_title="below it the plan no longer fits").decode()
+        if panels
+        else "",
     )
 
 
-def chosen_set(pipeline: Pipeline, stream: str, pattern_set: str | None) -> str:
-    """The pattern set that is asked for, or the first one; 404 where there is none of this name."""
-    sets = list(pipeline.configuration.stream_settings(stream).pattern_sets)
-    if not sets or (pattern_set and pattern_set not in sets):
-        raise HTTPException(404, "There is no such pattern set.")
-    return pattern_set or sets[0]
+def with_forecast(trend: Mapping[str, Any]) -> list[BandPoint]:
+    """The distance of an invariant to its violation on each day, and the band of its trend for half as many days on."""
+    days = [datetime.fromisoformat(day) for day in trend["days"]]
+    distances = trend["distances"]
+    points = [BandPoint(day, distance, None, None) for day, distance in zip(days, distances, strict=True)]
+    if trend["per_day"] is None or trend["error"] is None or distances[-1] is None:
+        return points
+    ahead = max((days[-1] - days[0]).days // 2, 1)
+    ends = [distances[-1] + ahead * (trend["per_day"] + side * trend["error"]) for side in (-2, 2)]
+    points[-1] = BandPoint(days[-1], distances[-1], distances[-1], distances[-1])
+    return [*points, BandPoint(days[-1] + timedelta(days=ahead), None, *ends)]
 
 
-def stream_overview(request: Request, pipeline: Pipeline, stream: str) -> dict[str, Any]:
+def stream_overview(pages: Pages, stream: str, tables: StreamTables) -> dict[str, Any]:
     """The latest days of a stream, its numbers of matches with their usual band, and what is at work."""
-    tables = pipeline.tables(stream)
     published = {one.day: one for one in tables.days()}
     units = tables.matches_days()
     latest: dict[date, RunRecord] = {}
@@ -630,7 +620,7 @@ def stream_overview(request: Request, pipeline: Pipeline, stream: str) -> dict[s
     stale: dict[date, str] = {}
     notes = []
     try:
-        loaded = pipeline.configuration.stream(stream)
+        loaded = pages.configuration.stream(stream)
         found = tables.stale_days(
             schema=loaded.schema.digest,
             pattern_sets={one.name: one.version for one in loaded.pattern_sets},
@@ -648,14 +638,14 @@ def stream_overview(request: Request, pipeline: Pipeline, stream: str) -> dict[s
         own = [unit for unit in units if unit.final_day == day]
         state = state_of_day(record, day in published, own, day in stale)
         says = f"{state}: {stale[day]}" if state == "stale" else f"{state}, {STATES[state][1]}"
-        cells.append(DayCell(day, state, says, details_link(request, stream, record) if record else ""))
-    band = pipeline.configuration.settings.alerts.match_band
+        cells.append(DayCell(day, state, says, pages.run_page(stream, record) if record else ""))
+    band = pages.configuration.settings.alerts.match_band
     return {
         "name": stream,
         "strip": Markup(day_strip(cells)),
         "patterns": match_counts(units, band),
         "notes": notes,
-        "busy": [holder for holder in pipeline.warehouse.leases() if holder.stream == stream and not holder.expired],
+        "busy": [holder for holder in pages.warehouse.leases() if holder.stream == stream and not holder.expired],
         "days": len(published),
     }
 
@@ -704,15 +694,6 @@ def match_counts(units: Sequence[PublishedMatches], settings: Any) -> list[dict[
         }
         for usual, count, name, pattern, recent, band in rows[:SHOWN_PATTERNS]
     ]
-
-
-def stream_of_dag(pipeline: Pipeline, dag_id: str) -> tuple[str | None, str]:
-    """The stream that a DAG is of, if the user may see it, and the kind of the DAG."""
-    for stream in pipeline.streams():
-        for kind in DAGS_OF_A_STREAM:
-            if dag_id == f"{kind}_{stream}":
-                return stream, kind
-    return None, ""
 
 
 def bars_of_day(query: MatchesQuery, timezone: str) -> list[int]:
@@ -765,21 +746,125 @@ def clock(at: datetime, zone: ZoneInfo) -> str:
     return local.isoformat(sep=" ", timespec="auto" if local.microsecond % 1000 else "milliseconds")
 
 
+def observed_on(tables: StreamTables, pattern_set: str, first: date, last: date) -> dict[date, Observed]:
+    """What detection counted at the nodes of plans, on each day of which it is recorded."""
+    found: dict[date, Observed] = {}
+    for record in tables.statistics(pattern_set, first, last, without=("state", "windows", "snapshot")):
+        with suppress(CepError):  # of another version
+            if record.observed is not None:
+                found[record.day] = Observed.from_json(record.observed)
+    return found
+
+
 def passed_at_nodes(tables: StreamTables, pattern_set: str) -> dict[str, dict[frozenset[str], tuple[int, int]]]:
     """Pattern -> variables bound at a node -> the candidates and passes that detection counted on the latest day."""
     days = [unit.final_day for unit in tables.matches_days(pattern_set)]
-    found = tables.statistics(pattern_set, days[-1], days[-1], without=("state", "windows", "snapshot")) if days else []
     passed: dict[str, dict[frozenset[str], tuple[int, int]]] = {}
-    for record in found:
-        try:
-            observed = Observed() if record.observed is None else Observed.from_json(record.observed)
-        except CepError:
-            continue  # of another version
+    for observed in observed_on(tables, pattern_set, days[-1], days[-1]).values() if days else ():
         for one in observed.observations:
             own = passed.setdefault(one.pattern, {})
             before = own.get(frozenset(one.variables), (0, 0))
             own[frozenset(one.variables)] = (before[0] + one.candidates, before[1] + one.passes)
     return passed
+
+
+def what_they_brought(
+    tables: StreamTables, pattern_set: str, decisions: Sequence[Decision]
+) -> list[tuple[Decision, dict[str, str]]]:
+    """Decisions about plans, each with its cost, its work over a sample, and the days before and after it."""
+    latest: dict[date, RunRecord] = {}
+    for run in tables.runs():
+        if run.day is not None and run.status == "succeeded" and pattern_set in run.plans:
+            latest.setdefault(run.day, run)
+    by_version: dict[int, list[date]] = {}
+    for day in sorted(latest):
+        by_version.setdefault(latest[day].plans[pattern_set], []).append(day)
+    rows, wanted = [], dict[date, None]()
+    for one in decisions:
+        now = one.details.get("current")
+        sides: list[list[date]] = [[], []]
+        if now is not None and now != one.plan_version:  # another plan has become the current one
+            before, after = (by_version.get(version, []) for version in (one.plan_version, now))
+            sides[0] = [day for day in before if latest[day].started_at < one.decided_at][-COMPARED_DAYS:]
+            sides[1] = [day for day in after if latest[day].started_at >= one.decided_at][:COMPARED_DAYS]
+        wanted |= dict.fromkeys(sides[0] + sides[1])
+        rows.append((one, sides))
+    observed = observed_on(tables, pattern_set, min(wanted), max(wanted)) if wanted else {}
+    events = {one.day: one.events for one in tables.days()} if wanted else {}
+    said = []
+    for one, sides in rows:
+        before, after = (work_of_days(days, observed, events) for days in sides)
+        said.append((one, {**compared_plans(one.details.get("comparison") or {}), "before": before, "after": after}))
+    return said
+
+
+def compared_plans(comparison: Mapping[str, Any]) -> dict[str, str]:
+    """The cost of the current plan and of the new one, and what both did over a sample; "" where it is not recorded."""
+    shown = {"cost": "", "sample": ""}
+    if comparison.get("ln_current") is not None and comparison.get("ln_new") is not None:
+        shown["cost"] = " → ".join(format_ln(comparison[side]) for side in ("ln_current", "ln_new"))
+    if comparison.get("current") and comparison.get("new"):
+        trials = [comparison[side] for side in ("current", "new")]
+        texts = [f"{one['seconds']:.3g} s" if comparison["by_clock"] else f"{one['work']:,} tuples" for one in trials]
+        shown["sample"] = " → ".join(texts)
+    return shown
+
+
+def work_of_days(days: Sequence[date], observed: Mapping[date, Observed], events: Mapping[date, int]) -> str:
+    """What detection did on days for each event, in words; "" where nothing is recorded."""
+    counted = [day for day in days if day in observed and events.get(day)]
+    if not counted:
+        return ""
+    total = sum(events[day] for day in counted)
+    nodes = [node for day in counted for node in observed[day].observations]
+    tested, passed = (
+        (sum(numbers) / total for numbers in zip(*((one.candidates, one.passes) for one in nodes), strict=True))
+        if nodes
+        else (0, 0)
+    )
+    span = f"{counted[0]}" if len(counted) == 1 else f"{counted[0]} to {counted[-1]}"
+    return f"{span}: {tested:.3g} tuples tested and {passed:.3g} passed for each event"
+
+
+def drawn_plans(
+    plan: Plan, chosen: str | None, passed: Mapping[str, Mapping[frozenset[str], tuple[int, int]]]
+) -> list[dict[str, Any]]:
+    """The drawings of a plan: patterns that share work as one network, and each other one by itself.
+
+    Of all patterns the first are drawn, or those of which shared work saves most. A chosen one is drawn with those that
+    share work with it, as far as they can be read together.
+    """
+    by_name = {one.pattern: one for one in plan.patterns}
+    shared = () if plan.workload is None else plan.workload.shared
+    # Work that binds several variables says more than events of one type.
+    uses = [
+        [use.pattern for use in node.uses] for node in sorted(shared, key=lambda node: len(node.uses[0].variables) < 2)
+    ]
+    alike = dict.fromkeys(name for of_node in uses if chosen in (None, *of_node) for name in of_node)
+    if chosen in alike:
+        alike = {chosen: None} | alike
+    together, network = list(alike)[:DRAWN_TOGETHER], None
+    while together and network is None:
+        clauses = [(name, clause) for name in together for clause in by_name[name].clauses]
+        network = plan_network(clauses, passed, plan.sharing, shared)
+        together = together if network else together[: len(together) // 2]
+    rows = []
+    if network:
+        left = f", {len(together)} of {len(alike):,}" if len(alike) > len(together) else ""
+        title = f"Patterns that share work{left}: {', '.join(together)}"
+        rows.append({"title": title, "drawing": Markup(network), "others": []})
+    singles = [chosen] if chosen in by_name else [*by_name][:DRAWN_PATTERNS]
+    for one in (by_name[name] for name in singles):
+        for clause in one.clauses:
+            drawing = "" if one.pattern in together else plan_network([(one.pattern, clause)], passed) or ""
+            others = [
+                (rival.planner, written(rival.order_or_tree), format_ln(rival.ln_cost - clause.ln_cost))
+                for rival in clause.alternatives
+            ]
+            title = one.pattern + (f", clause {clause.clause + 1}" if clause.clause else "")
+            if drawing or others:
+                rows.append({"title": title, "drawing": Markup(drawing), "others": others})
+    return rows
 
 
 def plan_differences(record: PlanRecord, other: PlanRecord) -> list[tuple[str, str, str]]:
@@ -799,15 +884,6 @@ def orders_of(record: PlanRecord) -> dict[str, str]:
         one.pattern: "; ".join(written(c.order if c.tree is None else c.tree) for c in one.clauses)
         for one in read.patterns
     }
-
-
-def replanning_form(request: Request, pipeline: Pipeline, stream: str) -> str | None:
-    """The page of the DAG from which a replanning is triggered; None for those who may not trigger it."""
-    name = f"{REPLANNING_DAG}_{stream}"
-    details = DagDetails(id=name, team_name=DagModel.get_team_name(name))
-    asked = [{"method": "POST", "access_entity": DagAccessEntity.RUN, "details": details}]
-    allowed = get_auth_manager().batch_is_authorized_dag(asked, user=pipeline.user)
-    return f"{airflow_root(request)}/dags/{quote(name, safe='')}" if allowed else None
 
 
 def rejected_rows(tables: StreamTables, run: RunRecord) -> list[dict[str, Any]]:
@@ -842,23 +918,22 @@ def advice_about(error: str) -> list[str]:
     return [*fitting, "Correct what the message names, and run the day again: what is published stays as it is."]
 
 
-def pending_replannings(request: Request, pipeline: Pipeline, stream: str) -> list[dict[str, Any]]:
+def pending_replannings(pages: Pages, stream: str, tables: StreamTables) -> list[dict[str, Any]]:
     """The violations of current plans that no replanning has answered, each with the page of the run that is at it."""
-    tables, found = pipeline.tables(stream), []
-    decisions = tables.decisions()
-    for name in pipeline.configuration.stream_settings(stream).pattern_sets:
+    found, decisions, dag = [], tables.decisions(), f"{REPLANNING_DAG}_{stream}"
+    for name in pages.configuration.stream_settings(stream).pattern_sets:
         plan = tables.current_plan(name)
         own = [one for one in decisions if one.pattern_set == name]
         violation = None if plan is None else pending_violation(own, plan.version)
         if violation is not None:
-            dag = f"{REPLANNING_DAG}_{stream}"
-            run, failed = last_attempt(request, dag, violation.run_id)
-            form = f"{airflow_root(request)}/dags/{quote(dag, safe='')}"
-            found.append({"stream": stream, "violation": violation, "dag_run": run, "failed": failed, "dag": form})
+            run, failed = last_attempt(pages, dag, violation.run_id)
+            found.append(
+                {"stream": stream, "violation": violation, "dag_run": run, "failed": failed, "dag": pages.dag_page(dag)}
+            )
     return found
 
 
-def last_attempt(request: Request, dag: str, run_id: str) -> tuple[str | None, bool]:
+def last_attempt(pages: Pages, dag: str, run_id: str) -> tuple[str | None, bool]:
     """The page of the last run that was started under an id (None: there is none), and whether it has failed."""
     attempts = DagRun.run_id.startswith(f"{run_id}__attempt_", autoescape=True)
     with create_session() as session:
@@ -867,7 +942,7 @@ def last_attempt(request: Request, dag: str, run_id: str) -> tuple[str | None, b
             .where(DagRun.dag_id == dag, (DagRun.run_id == run_id) | attempts)
             .order_by(DagRun.id.desc())
         ).first()
-    return (None, False) if found is None else (dag_run_link(request, dag, found.run_id), found.state == "failed")
+    return (None, False) if found is None else (pages.dag_page(dag, found.run_id), found.state == "failed")
 
 
 def rejected_by_reason(tables: StreamTables, run: RunRecord) -> list[tuple[str, int]]:
@@ -893,26 +968,6 @@ def statistics_of_day(tables: StreamTables, run: RunRecord) -> list[tuple[str, S
 def dag_id(stream: str) -> str:
     """The DAG that runs a stream's days."""
     return f"daily_detection_{stream}"
-
-
-def dag_run_links(request: Request, run_ids: Iterable[str]) -> dict[tuple[str, str], str]:
-    """(DAG, run id) -> page of the DAG run, of those that Airflow has: runs of the command line have none."""
-    with create_session() as session:
-        found = session.execute(
-            select(DagRun.dag_id, DagRun.run_id).where(DagRun.run_id.in_(sorted(set(run_ids))))
-        ).all()
-    return {(dag, run): dag_run_link(request, dag, run) for dag, run in found}
-
-
-def dag_run_link(request: Request, dag: str, run_id: str) -> str:
-    """The page of a DAG run."""
-    return f"{airflow_root(request)}/dags/{quote(dag, safe='')}/runs/{quote(run_id, safe='')}"
-
-
-def details_link(request: Request, stream: str, run: RunRecord) -> str:
-    """The page of one run."""
-    query = {"stream": stream, "run_id": run.run_id} | ({"day": run.day.isoformat()} if run.day else {})
-    return f"{request.scope['root_path']}/run?{urlencode(query)}"
 
 
 class RunPageLink(BaseOperatorLink):

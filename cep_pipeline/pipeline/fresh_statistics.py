@@ -153,13 +153,16 @@ def _published(
 
 
 def published_history(
-    tables: StreamReader, stream: Stream, pattern_set: PatternSet, events: EventsSnapshot
+    tables: StreamReader, stream: Stream, pattern_set: PatternSet, events: EventsSnapshot, most: int | None = None
 ) -> Mapping[date, StatisticsSnapshot]:
-    """The published statistics of the days that have events, in order, without those that are out of date."""
+    """The published statistics of the days that have events, in order, without those that are out of date.
+
+    They are those of all days, or of the latest ones, so many at `most`.
+    """
     found: dict[date, StatisticsSnapshot] = {}
-    for day, record in events.days.items():
-        if record.events:
-            snapshot, _ = _published(tables, stream, pattern_set, events, day)
-            if snapshot is not None:
-                found[day] = snapshot
+    days = [day for day, record in events.days.items() if record.events]
+    for day in days if most is None else days[-most:]:
+        snapshot, _ = _published(tables, stream, pattern_set, events, day)
+        if snapshot is not None:
+            found[day] = snapshot
     return found

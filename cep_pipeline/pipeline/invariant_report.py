@@ -114,8 +114,18 @@ def show_invariants(
     pattern_set: PatternSet,
     asked: StatisticsRequest | None = None,
     progress: Progress | None = None,
+    *,
+    most_forecasts: int | None = None,
+    most_days: int | None = None,
 ) -> InvariantReport:
     """Verify the current plan of a pattern set on fresh statistics, and forecast from those of all published days.
+
+    Parameters
+    ----------
+    most_forecasts
+        Only so many invariants are forecast, those nearest to their violation; None: all.
+    most_days
+        They are forecast from so many latest days; None: from all.
 
     Raises
     ------
@@ -134,14 +144,17 @@ def show_invariants(
     verdict = pattern_set.adaptation.function().decide(state, fresh.snapshot)
     invariants = invariants_of(current.plan, pattern_set.patterns, pattern_set.adaptation.most_invariants)
     distance = state.distances.of(invariants)
-    history = published_history(tables, stream, pattern_set, events)
+    verifications = verify(invariants, pattern_set.patterns, fresh.snapshot, distance=distance)
+    nearest = sorted(verifications, key=lambda one: one.distance_to_violation)[:most_forecasts]
+    forecast_of = invariants if most_forecasts is None else [one.invariant for one in nearest]
+    history = published_history(tables, stream, pattern_set, events, most_days)
     if not (asked or StatisticsRequest()).to_json():
         history = {**history, day: fresh.snapshot}  # those of the latest day may have been counted anew
     return InvariantReport(
         current,
         fresh,
         verdict,
-        verify(invariants, pattern_set.patterns, fresh.snapshot, distance=distance),
+        verifications,
         without_invariants(current.plan),
-        forecast(invariants, pattern_set.patterns, history, distance=distance) if history else (),
+        forecast(forecast_of, pattern_set.patterns, history, distance=distance) if history else (),
     )

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from cep_pipeline.pipeline.invariant_report import show_invariants
 from tests.cli.command_line import cep
 from tests.pipeline.drift import DRIFT_DAYS, DriftingStream, write_project
 
@@ -62,6 +63,18 @@ def test_json_has_both_sides_and_the_trend(published: DriftingStream) -> None:
         assert one["forecast"]["days"] == [day.isoformat() for day in DRIFT_DAYS[:4]]
         assert one["forecast"]["distances"][-1] == pytest.approx(one["distance_to_violation"])
         assert one["forecast"]["violated_on"] == "2024-03-07"
+
+
+def test_a_report_forecasts_the_nearest_invariants_from_the_latest_days_where_it_is_asked_to(
+    published: DriftingStream,
+) -> None:
+    given = published.tables, published.stream, published.pattern_set
+    whole, brief = show_invariants(*given), show_invariants(*given, most_forecasts=1, most_days=3)
+    assert brief.verifications == whole.verifications and brief.verdict.reason == whole.verdict.reason
+    nearest = min(whole.verifications, key=lambda one: one.distance_to_violation)
+    assert [trend.invariant for trend in brief.trends] == [nearest.invariant] and len(whole.trends) > 1
+    assert [trend.days for trend in brief.trends] == [tuple(DRIFT_DAYS[1:4])]
+    assert whole.trends[0].days == tuple(DRIFT_DAYS[:4])
 
 
 def test_a_plan_without_invariants_says_what_is_checked_instead(own: DriftingStream) -> None:

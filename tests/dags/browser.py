@@ -40,10 +40,6 @@ class Browser:
                 assert "error" not in answer, answer["error"]
                 return dict(answer["result"])
 
-    def log_in(self, address: str, token: str) -> None:
-        """Give the browser the cookie that Airflow's login gives."""
-        self.ask("Network.setCookie", name="_token", value=token, url=address)
-
     def open(self, address: str, *, wide: int = 1280, high: int = 900, dark: bool = False) -> None:
         """Open an address in a window of a size, and wait until it is loaded."""
         for domain in ("Page", "Network", "Log", "Runtime"):
@@ -59,6 +55,21 @@ class Browser:
         answer = self.ask("Runtime.evaluate", expression=script, returnByValue=True)
         assert "exceptionDetails" not in answer, answer
         return answer["result"].get("value")
+
+    def fill(self, field: str, text: str, within: str = "document") -> None:
+        """Write into the field that a CSS selector finds in a document, as a user does; the page hears of it."""
+        self.wait(f"{within}?.querySelector({json.dumps(field)})")
+        self.evaluate(
+            f"(field => {{ Object.getOwnPropertyDescriptor(Object.getPrototypeOf(field), 'value').set.call(field, "
+            f"{json.dumps(text)}); field.dispatchEvent(new Event('input', {{bubbles: true}})); }})"
+            f"({within}.querySelector({json.dumps(field)}))"
+        )
+
+    def click(self, element: str, within: str = "document") -> None:
+        """Click what a CSS selector finds in a document, as soon as it is there and can be clicked."""
+        found = f"{within}?.querySelector({json.dumps(element)})"
+        self.wait(f"{found} && !{found}.disabled")
+        self.evaluate(f"{found}.click()")
 
     def wait(self, script: str) -> None:
         """Wait until an expression in the page is true."""

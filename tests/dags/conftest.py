@@ -27,7 +27,7 @@ def airflow_home(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
         "AIRFLOW__CORE__UNIT_TEST_MODE": "False",
         "AIRFLOW__API_AUTH__JWT_SECRET": "a secret for tests only, of a length that suffices for a signature of HS512",
         "AIRFLOW__API__BASE_URL": "http://testserver",
-        "AIRFLOW__CORE__SIMPLE_AUTH_MANAGER_USERS": "ada:viewer",
+        "AIRFLOW__CORE__SIMPLE_AUTH_MANAGER_USERS": "ada:viewer,root:admin",
         "AIRFLOW_CONN_SPARK_DEFAULT": '{"conn_type": "spark", "host": "local[2]", "extra": {"deploy-mode": "client"}}',
     }
     with pytest.MonkeyPatch.context() as patch:

@@ -50,6 +50,17 @@ REAL_PAGES = [
 ]
 """Pages of a stream that `cep run` has published; MATCH stands for the id of a match."""
 PAGES = [*OLD_PAGES, PLAN_PAGE, *REAL_PAGES]
+FOLLOW = "; ".join(
+    f"NAME {name} PATTERN SEQ(SPY s, {', '.join(f'{symbol} {symbol.lower()}' for symbol in symbols)}) "
+    f"WHERE s.diff < 0 AND {' AND '.join(f'{symbol.lower()}.diff < s.diff' for symbol in symbols)} WITHIN 1 second"
+    for name, symbols in {
+        "bac_follows": ("BAC",),
+        "financials_follow": ("BAC", "AIG"),
+        "bank_and_ibm_follow": ("BAC", "IBM"),
+        "all_follow": ("BAC", "AIG", "IBM"),
+    }.items()
+)
+"""Patterns that are planned together, and share work."""
 
 
 @pytest.fixture(scope="module")
@@ -83,10 +94,15 @@ def configuration(tmp_path_factory: pytest.TempPathFactory) -> Path:
         "schema": "streams/generated_trades.yaml",
         "data": "generated",
         "statistics": {"window": "5 minutes"},
-        "pattern_sets": {"market": {"file": "patterns/generated_trades.sase"}},
+        "pattern_sets": {
+            "market": {"file": "patterns/generated_trades.sase"},
+            "follow": {"file": "patterns/follow.sase", "planner": "sharing"},
+        },
     }
-    streams = {"trades": stream, "others": unpublished, "generated_trades": real}
-    (folder / "pipeline.yaml").write_text(yaml.safe_dump({"streams": streams, "warehouse": {"location": "warehouse"}}))
+    (folder / "patterns" / "follow.sase").write_text(FOLLOW)
+    streams = {"generated_trades": real, "others": unpublished, "trades": stream}
+    document = {"streams": streams, "warehouse": {"location": "warehouse"}}
+    (folder / "pipeline.yaml").write_text(yaml.safe_dump(document, sort_keys=False))
     for command in (
         ["generate", "--days", "3", "--events-per-day", "2000", "--out", str(folder / "generated")],
         ["run", "--config", str(folder / "pipeline.yaml"), "--stream", "generated_trades"],
@@ -612,3 +628,92 @@ def test_tabs_and_links_of_airflow_lead_to_the_page_of_the_run(viewer: Any) -> N
     assert decisions.headers["location"] == "/cep/decisions?stream=trades"
     for unknown in ("another", "daily_detection_others", "trades"):
         assert "runs nothing of a stream" in viewer.get(f"/cep/dag?dag_id={unknown}").text
+
+
+def drawn_nodes(html: str) -> list[str]:
+    """What the nodes of the first drawing say where a user points at them."""
+    return re.findall("<title>([^<]*)</title>", html.partition("<svg")[2].partition("</svg>")[0])
+
+
+@pytest.mark.parametrize("query", ["", "&pattern=financials_follow"])
+def test_patterns_that_share_work_are_drawn_as_one_network(viewer: Any, configuration: Path, query: str) -> None:
+    tables = Warehouse.open(configuration.parent / "warehouse").open_stream("generated_trades")
+    record = tables.current_plan("follow")
+    assert record is not None
+    workload = cep.Plan.from_json(record.plan).workload
+    assert workload is not None and workload.shared
+    html = viewer.get(f"/cep/plan?{REAL}&pattern_set=follow&version={record.version}{query}").text
+    nodes = drawn_nodes(html)
+    assert len(nodes) == workload.nodes < workload.nodes_apart, "a node that several patterns share is drawn once"
+    serving = [found[1].split(", ") for node in nodes if (found := re.search("; serves ([^;]*)", node))]
+    uses = [{use.pattern for use in node.uses} for node in workload.shared]
+    assert sorted(map(sorted, serving)) == sorted(map(sorted, uses))
+    for name in ("bac_follows", "financials_follow", "bank_and_ibm_follow", "all_follow"):
+        assert [node.endswith(f"; matches of {name}") for node in nodes].count(True) == 1
+    assert any("of them passed on the latest day" in node for node in nodes)
+    assert "expected" in html.partition("<svg")[2].partition("</svg>")[0]
+
+
+@pytest.mark.parametrize("sharing", ["prefix", "subexpression"])
+def test_of_many_patterns_that_share_work_only_those_are_drawn_that_can_be_read(sharing: str) -> None:
+    from cep_plugin import DRAWN_TOGETHER, drawn_plans
+
+    statements = (f"NAME p{n} PATTERN SEQ(A a, B b, C c) WHERE c.price < {n} WITHIN {n} seconds" for n in range(1, 31))
+    patterns = parse("; ".join(statements))
+    statistics = cep.estimate_statistics(patterns, market(100))
+    plan = cep.plan(patterns, statistics, planner="sharing", sharing=sharing)
+    for chosen in (None, "p29"):
+        network = drawn_plans(plan, chosen, {})[0]
+        assert f"share work, {DRAWN_TOGETHER} of 30: " in network["title"]
+        assert (chosen or "p1,") in network["title"]
+        serving = [node for node in drawn_nodes(network["drawing"]) if "serves" in node]
+        assert max(node.count(", p") + 1 for node in serving) >= 30, "also those that are not drawn are counted"
+    few = cep.plan(patterns[:3], statistics, planner="sharing", sharing=sharing)
+    assert few.workload is not None
+    assert len(drawn_nodes(drawn_plans(few, None, {})[0]["drawing"])) == few.workload.nodes
+
+
+def test_a_decision_shows_what_it_brought(viewer: Any, configuration: Path) -> None:
+    """The costs and the sample as they were recorded, and the days before and after, by what detection counted."""
+    tables = Warehouse.open(configuration.parent / "warehouse").open_stream("generated_trades")
+    days = [date(2025, 1, day) for day in (6, 7, 8)]
+    decided = datetime.now(UTC)
+    runs = {run.day: run for run in tables.runs()}
+    after = replace(runs[days[2]], run_id="with another plan", started_at=decided + timedelta(minutes=1))
+    tables.record_run(replace(after, finished_at=after.started_at + timedelta(seconds=1), plans={"market": 2}))
+    trials = {"current": {"seconds": 0.5, "work": 4_000}, "new": {"seconds": 0.25, "work": 3_000}}
+    comparison = {"same": False, "ln_current": 2.0, "ln_new": 1.0, "by_clock": False, **trials}
+    brought = Decision("market", "replanning", "replaced", "the market has opened", decided, None, 1, "violation__7")
+    tables.record_decision(replace(brought, details={"current": 2, "comparison": comparison}))
+    kept = replace(brought, outcome="kept", run_id="violation__8", decided_at=decided + timedelta(minutes=2))
+    tables.record_decision(replace(kept, details={"current": 1, "comparison": {**comparison, "by_clock": True}}))
+    events = {one.day: one.events for one in tables.days()}
+
+    def counted(*chosen: date) -> str:
+        nodes = [
+            node
+            for record in tables.statistics("market", chosen[0], chosen[-1])
+            for node in (record.observed or {})["observations"]
+        ]
+        tested, passed = (sum(node[place] for node in nodes) / sum(events[day] for day in chosen) for place in (4, 5))
+        assert tested > 0
+        return f"{tested:.3g} tuples tested and {passed:.3g} passed for each event"
+
+    shown = text(viewer.get(f"/cep/invariants?{REAL}&pattern_set=market").text)
+    assert (
+        "replanning replaced v1 → v2 the market has opened 7.389 → 2.718 4,000 tuples → 3,000 tuples "
+        f"{days[0]} to {days[1]}: {counted(*days[:2])} {days[2]}: {counted(days[2])}"
+    ) in shown
+    row = shown[shown.index("replanning kept v1 the market") :].partition("replanning replaced")[0]
+    assert "7.389 → 2.718 0.5 s → 0.25 s" in row and "tuples tested" not in row, "the plan has stayed"
+
+
+def test_the_forecast_of_an_invariant_goes_on_from_its_last_day() -> None:
+    from cep_plugin import with_forecast
+
+    trend = {"days": ["2025-01-06", "2025-01-07", "2025-01-10"], "distances": [0.9, 0.7, 0.4], "error": 0.05}
+    points = with_forecast({**trend, "per_day": -0.1})
+    assert [point.value for point in points] == [0.9, 0.7, 0.4, None]
+    assert (points[2].low, points[2].high) == (0.4, 0.4) and points[3].at == datetime(2025, 1, 12)
+    assert (points[3].low, points[3].high) == (pytest.approx(0.0), pytest.approx(0.4))
+    assert len(with_forecast({**trend, "per_day": None})) == 3
