@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from datetime import date
 from functools import cache
 from pathlib import Path
@@ -198,12 +198,7 @@ def _print_summary(
                 rest = [number for name, number in totals.items() if name not in listed]
                 shown.caption = f"and {counted(len(rest), 'pattern')} with {sum(rest):,} matches together"
             console.print(shown)
-        days, events = outcome.skipped(pattern_set.name)
-        if events:
-            console.print(
-                f"{pattern_set.name}: detection did not read {counted(events, 'event')}, and {days} of "
-                f"{counted(len(done), 'day')} not at all: no match is possible there"
-            )
+        _print_left_alone(console, pattern_set, outcome, len(done))
     if any(outcome.pending.values()):
         console.print(
             "pending: not final before later events, or behind such matches; the run of the day in which they become "
@@ -221,6 +216,39 @@ def _print_summary(
     one_set = pattern_sets[0].name if len(stream.pattern_sets) > 1 and pattern_sets else None
     matches = next_command("matches", **place, pattern_set=one_set)
     console.print(f"look at the matches: {matches}    at the days: {next_command('status', **place, data=data)}")
+
+
+def _print_left_alone(console: Terminal, pattern_set: PatternSet, outcome: RunOutcome, done: int) -> None:
+    """Print which patterns were not detected again, and how many events were not read."""
+    if (redone := outcome.redone(pattern_set.name)) is not None:
+        console.print(f"{pattern_set.name}: {_redone_text(*redone, len(pattern_set.patterns))}")
+    days, events = outcome.skipped(pattern_set.name)
+    if events:
+        console.print(
+            f"{pattern_set.name}: detection did not read {counted(events, 'event')}, and {days} of "
+            f"{counted(done, 'day')} not at all: no match is possible there"
+        )
+
+
+def _redone_text(days: int, again: Sequence[str], patterns: int) -> str:
+    """Say which patterns of a set were detected again, and that the matches of the others stay.
+
+    Examples
+    --------
+    >>> _redone_text(3, ["reversal"], 7)
+    'on 3 days only 1 pattern of 7 was detected again (reversal); the matches of the others stay as they were'
+    >>> _redone_text(1, [], 7)
+    'on 1 day no pattern was detected again; their matches stay as they were'
+    """
+    if not again:
+        return f"on {counted(days, 'day')} no pattern was detected again; their matches stay as they were"
+    more = [f"and {len(again) - MOST_LISTED} more"] if len(again) > MOST_LISTED else []
+    named = ", ".join([*again[:MOST_LISTED], *more])
+    were = "was" if len(again) == 1 else "were"
+    return (
+        f"on {counted(days, 'day')} only {counted(len(again), 'pattern')} of {patterns} {were} detected again "
+        f"({named}); the matches of the others stay as they were"
+    )
 
 
 def most_of(totals: Mapping[str, int]) -> list[str]:
