@@ -149,12 +149,14 @@ def detect_days(
         ]
     seconds, slices = time.perf_counter() - begin, sum(result.slices for result in results)
     made = []
-    for work, own_inputs, day, result in zip(works, inputs, days or repeat(None, len(works)), results, strict=True):
+    for work, own_inputs, prepared, result in zip(
+        works, inputs, days or repeat(None, len(works)), results, strict=True
+    ):
         counts = {"matches": sum(result.matches.values()), "slices": result.slices}
         if kept:
             counts[KEPT_PATTERNS] = len(kept)
-        if day is not None and day.skipped_events:
-            counts[SKIPPED_EVENTS] = day.skipped_events
+        if prepared is not None and prepared.skipped_events:
+            counts[SKIPPED_EVENTS] = prepared.skipped_events
         # Where only candidates were read, shares of what was read say nothing of the day.
         observed = replace(result.observed, observations=()) if SKIPPED_EVENTS in counts else result.observed
         if kept:
@@ -166,7 +168,7 @@ def detect_days(
                 pattern_set.name,
                 result.files,
                 result.matches,
-                own_inputs.fingerprint(work, day.first_days if day is not None else frozenset(), kept),
+                own_inputs.fingerprint(work, prepared.first_days if prepared is not None else frozenset(), kept),
                 plan.version if plan is not None else None,
                 result.carry_out.to_json(),
                 result.pending,
