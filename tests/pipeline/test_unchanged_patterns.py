@@ -204,6 +204,7 @@ def test_one_changed_pattern_of_seven_is_detected_again(project: Project) -> Non
     """The tables, the plan and the statistics are those of a fresh warehouse; status and run name the pattern."""
     texts = {f"p{number}": f"PATTERN SEQ(Tick a, Tick b) WITHIN {number} hours" for number in range(1, 6)}
     texts |= {
+        "p2": "PATTERN AND(A a, B b) WITHIN 2 hours",
         "once": "PATTERN SEQ(Tick a, Tick b) WITHIN 1 hour CONSUME MATCHED",
         "quiet": "PATTERN SEQ(Tick a, ~C n) WITHIN 90 minutes OUTPUT NON_OVERLAP RETURN a.x AS x",
     }
@@ -225,7 +226,7 @@ def test_one_changed_pattern_of_seven_is_detected_again(project: Project) -> Non
     assert {run.day: run.matches for run in project.tables().runs(3)} == {
         day.day: {f"all.{name}": number for name, number in day.matches["all"].items()} for day in outcome.days
     }
-    assert statistics_of(project, "p2") == before and before, "what was counted of a kept pattern is kept"
+    assert statistics_of(project, "p2") == before and any(before), "what was counted of a kept pattern is kept"
 
     del changed["p3"]
     write_patterns(project, {"fresh": "PATTERN AND(A a, B b) WITHIN 10 minutes", **changed})
@@ -260,6 +261,5 @@ def by_pattern(project: Project, warehouse: str) -> dict[str, list[dict[str, Any
 
 def statistics_of(project: Project, pattern: str) -> list[Any]:
     """What detection counted of a pattern on each day."""
-    records = [record for record in project.tables().statistics("all") if record.observed is not None]
-    assert [record.day for record in records] == list(DAYS)
-    return [[one for one in (record.observed or {})["profiles"] if one["pattern"] == pattern] for record in records]
+    observed = [record.observed or {"profiles": []} for record in project.tables().statistics("all")]
+    return [[one for one in found["profiles"] if one["pattern"] == pattern] for found in observed]
