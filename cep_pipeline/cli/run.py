@@ -65,10 +65,11 @@ def run(
 ) -> None:
     """Take days of a stream from raw files to matches: ingest, validate, estimate statistics, plan, detect, publish.
 
-    Without days, all days that the raw files hold. A day that is done already and whose inputs have not changed is left
-    alone, so that the same command resumes a run that was interrupted. Where only patterns of a set have changed, these
-    are detected again, and the published matches of the others stay; --redo detects all of them. The bar of a day's detection counts patterns, of
-    every slice of the day all of them; with workers on other machines it moves when a slice is done.
+    Without days, all days that the raw files hold. A day that is done already and whose inputs have not changed is
+    left alone, so that the same command resumes a run that was interrupted. Where only patterns of a set have
+    changed, these are detected again, and the published matches of the others stay; --redo detects all of them. The
+    bar of a day's detection counts patterns, of every slice of the day all of them; with workers on other machines it
+    moves when a slice is done.
 
     The stream is taken to go on after the last day. Matches that may still be rejected by later events are counted as
     pending, and published by the run of the day in which they become final; --end-of-stream publishes them now.
