@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import date
 from functools import cache
 from pathlib import Path
@@ -77,9 +77,11 @@ def run(
 ) -> None:
     """Take days of a stream from raw files to matches: ingest, validate, estimate statistics, plan, detect, publish.
 
-    Without days, all days that the raw files hold. A day that is done already and whose inputs have not changed is left
-    alone, so that the same command resumes a run that was interrupted. The bar of a day's detection counts patterns, of
-    every slice of the day all of them; with workers on other machines it moves when a slice is done.
+    Without days, all days that the raw files hold. A day that is done already and whose inputs have not changed is
+    left alone, so that the same command resumes a run that was interrupted. Where only patterns of a set have
+    changed, these are detected again, and the published matches of the others stay; --redo detects all of them. The
+    bar of a day's detection counts patterns, of every slice of the day all of them; with workers on other machines it
+    moves when a slice is done.
 
     The stream is taken to go on after the last day. Matches that may still be rejected by later events are counted as
     pending, and published by the run of the day in which they become final; --end-of-stream publishes them now.
@@ -204,12 +206,7 @@ def _print_summary(
                 rest = [number for name, number in totals.items() if name not in listed]
                 shown.caption = f"and {counted(len(rest), 'pattern')} with {sum(rest):,} matches together"
             console.print(shown)
-        days, events = outcome.skipped(pattern_set.name)
-        if events:
-            console.print(
-                f"{pattern_set.name}: detection did not read {counted(events, 'event')}, and {days} of "
-                f"{counted(len(done), 'day')} not at all: no match is possible there"
-            )
+        _print_left_alone(console, pattern_set, outcome, len(done))
     if any(outcome.pending.values()):
         console.print(
             "pending: not final before later events, or behind such matches; the run of the day in which they become "
@@ -239,6 +236,7 @@ def _summary(
     for pattern_set in pattern_sets:
         record = outcome.plans.get(pattern_set.name)
         days, events = outcome.skipped(pattern_set.name)
+        redone = outcome.redone(pattern_set.name)
         plan = None if record is None else _plan_summary(record)
         sets.append(
             {
@@ -247,6 +245,7 @@ def _summary(
                 "matches": _totals(pattern_set, outcome.days),
                 "pending": outcome.pending.get(pattern_set.name, {}),
                 "not_read": {"days": days, "events": events},
+                "detected_again": None if redone is None else {"days": redone[0], "patterns": redone[1]},
             }
         )
     return {
@@ -272,6 +271,39 @@ def _totals(pattern_set: PatternSet, days: Iterable[DayOutcome]) -> dict[str, in
         for name, number in day.matches.get(pattern_set.name, {}).items():
             totals[name] += number
     return totals
+
+
+def _print_left_alone(console: Terminal, pattern_set: PatternSet, outcome: RunOutcome, done: int) -> None:
+    """Print which patterns were not detected again, and how many events were not read."""
+    if (redone := outcome.redone(pattern_set.name)) is not None:
+        console.print(f"{pattern_set.name}: {_redone_text(*redone, len(pattern_set.patterns))}")
+    days, events = outcome.skipped(pattern_set.name)
+    if events:
+        console.print(
+            f"{pattern_set.name}: detection did not read {counted(events, 'event')}, and {days} of "
+            f"{counted(done, 'day')} not at all: no match is possible there"
+        )
+
+
+def _redone_text(days: int, again: Sequence[str], patterns: int) -> str:
+    """Say which patterns of a set were detected again, and that the matches of the others stay.
+
+    Examples
+    --------
+    >>> _redone_text(3, ["reversal"], 7)
+    'on 3 days only 1 pattern of 7 was detected again (reversal); the matches of the others stay as they were'
+    >>> _redone_text(1, [], 7)
+    'on 1 day no pattern was detected again; their matches stay as they were'
+    """
+    if not again:
+        return f"on {counted(days, 'day')} no pattern was detected again; their matches stay as they were"
+    more = [f"and {len(again) - MOST_LISTED} more"] if len(again) > MOST_LISTED else []
+    named = ", ".join([*again[:MOST_LISTED], *more])
+    were = "was" if len(again) == 1 else "were"
+    return (
+        f"on {counted(days, 'day')} only {counted(len(again), 'pattern')} of {patterns} {were} detected again "
+        f"({named}); the matches of the others stay as they were"
+    )
 
 
 def most_of(totals: Mapping[str, int]) -> list[str]:

@@ -7,6 +7,7 @@ a change of it here is a change of every id.
 from __future__ import annotations
 
 import re
+from hashlib import sha256
 
 from cep_pipeline.language.tokens import RESERVED
 from cep_pipeline.patterns.conditions import (
@@ -69,6 +70,12 @@ def format_pattern(pattern: Pattern) -> str:
     if pattern.returns:
         lines.append(f"RETURN {', '.join(map(_return_item, pattern.returns))}")
     return "\n".join(lines)
+
+
+def pattern_version(pattern: Pattern) -> str:
+    """Return 16 hex digits that change with the statement and the values of its parameters, not with a comment."""
+    parameters = [[name, [repr(value) for value in values]] for name, values in pattern.parameters]
+    return sha256(repr([format_pattern(pattern), parameters]).encode()).hexdigest()[:16]
 
 
 def match_text(pattern: Pattern) -> str:

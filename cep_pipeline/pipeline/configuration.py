@@ -6,6 +6,7 @@ import inspect
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from hashlib import sha256
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
@@ -680,6 +681,13 @@ class PatternSet:
     adaptation: AdaptationSettings = field(default_factory=AdaptationSettings)
     search: Mapping[str, Any] = field(default_factory=dict)
     limits: PatternSetLimits = field(default_factory=PatternSetLimits)
+
+    @cached_property
+    def pattern_versions(self) -> dict[str, str]:
+        """Pattern -> its version, which changes with its statement and its parameter values."""
+        from cep_pipeline.language.formatter import pattern_version
+
+        return {pattern.name: pattern_version(pattern) for pattern in self.patterns}
 
     def limits_of(self, pattern: str) -> LimitSettings:
         """The limits of a pattern of the set: its own, and for what they leave open those of the set."""

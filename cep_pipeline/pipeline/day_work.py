@@ -79,6 +79,9 @@ class DayWork:
         The pattern sets that are detected.
     end_of_stream
         True if the stream ends with the day, so that no match waits for later days.
+    keeps_unchanged
+        True where published matches stay as they are of those patterns of which detecting the day again would give
+        the same; False: all patterns are detected.
     session
         Makes the Spark session, when it is first needed.
     observer
@@ -118,6 +121,7 @@ class DayWork:
     detected: dict[str, DetectedDay] = field(default_factory=dict)
     plans: dict[str, PlanRecord] = field(default_factory=dict)
     ingest_seconds: Mapping[str, float] = field(default_factory=dict)
+    keeps_unchanged: bool = False
 
     def of_pattern_set(self, pattern_set: PatternSet) -> DayWork:
         """Return the same work with one pattern set only; what is done with it is recorded with this work."""
@@ -191,7 +195,8 @@ class DetectedDay:
 
     `pending` are the matches by pattern that are not published because they, or others before them, are not final when
     the day is over; `carry_out` is what the next day needs to know, `observed` what detection found out on the way for
-    the next day's statistics. Of the `limited` patterns nothing is in the files.
+    the next day's statistics. Of the `limited` patterns nothing is in the files. The patterns that are `kept` were not
+    detected: what is published of them is in the files, and in all that is said of the day.
     """
 
     pattern_set: str
@@ -203,6 +208,7 @@ class DetectedDay:
     pending: Mapping[str, int] = field(default_factory=dict)
     observed: Observed = field(default_factory=Observed)
     limited: Mapping[str, LimitedPattern] = field(default_factory=dict)
+    kept: tuple[str, ...] = ()
 
     def to_json(self) -> dict[str, Any]:
         """The JSON form, read back by `from_json`."""
@@ -226,5 +232,6 @@ class DetectedDay:
             "files": files_from_json(content["files"]),
             "observed": Observed.from_json(content["observed"]),
             "limited": limited,
+            "kept": tuple(content.get("kept", ())),
         }
         return cls(**{**content, **read, "fingerprint": fingerprint})

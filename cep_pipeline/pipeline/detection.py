@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import math
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -9,6 +10,7 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
 from datetime import date, timedelta
 from functools import partial
+from itertools import repeat
 from math import exp
 from typing import TYPE_CHECKING, Any
 
@@ -19,6 +21,7 @@ from cep_pipeline.detection.limits import Limits
 from cep_pipeline.detection.mechanisms import choose_mechanisms
 from cep_pipeline.detection.output_policy import has_output_policy
 from cep_pipeline.detection.planned import plan_for
+from cep_pipeline.errors import DamagedError, InputError
 from cep_pipeline.events.timestamps import day_bounds
 from cep_pipeline.events.type_spells import TypeSpells
 from cep_pipeline.patterns.pattern import Pattern, Strategy
@@ -44,14 +47,19 @@ from cep_pipeline.spark.slicing import (
     read_summaries,
     slices_between,
 )
+from cep_pipeline.statistics.observed import Observed
 from cep_pipeline.storage import DataDirectory, digest_of, folder_name, free_bytes
+from cep_pipeline.version import VERSION
 from cep_pipeline.warehouse.drafts import Draft
 from cep_pipeline.warehouse.fingerprints import MatchesFingerprint
-from cep_pipeline.warehouse.records import EventsSnapshot, PlanRecord, RunStep
+from cep_pipeline.warehouse.records import EventsSnapshot, PlanRecord, PublishedMatches, RunStep
 
 if TYPE_CHECKING:
-    from cep_pipeline.spark.detection import SlicedJob, WorkEstimate
+    from cep_pipeline.spark.detection import DetectionResult, SlicedJob, WorkEstimate
     from cep_pipeline.spark.session import SparkSession
+
+
+logger = logging.getLogger(__name__)
 
 
 def detect_day(
@@ -105,35 +113,54 @@ def detect_days(
 
     Notes
     -----
-    What is recorded of each day are the seconds of all of them together, shared out by their slices.
+    What is recorded of each day are the seconds of all of them together, shared out by their slices. The patterns that
+    are kept on all of the days are not detected (`DayWork.keeps_unchanged`).
     """
     from cep_pipeline.spark.detection import detect_together
 
     assert len(works) == 1 or independent_days(pattern_set), "each of these days goes on from the one before"
     begin = time.perf_counter()
     planned = plan_of(plan) if plan else _unplanned(pattern_set)
+    # The days before that are detected at the same time have nothing to hand on.
+    inputs = [_DayInputs.of(work, pattern_set, end_of_stream and work is works[-1], work is works[0]) for work in works]
+    kept = frozenset.intersection(*(one.unchanged for one in inputs))
+    detected = pattern_set
+    if kept:
+        own = tuple(pattern for pattern in pattern_set.patterns if pattern.name not in kept)
+        detected, planned = replace(pattern_set, patterns=own), planned.part(pattern.name for pattern in own)
     with ExitStack() as stack:
         days: list[_PreparedDay] = []
-        for work in works:
+        for work, own_inputs in zip(works, inputs, strict=True) if detected.patterns else ():
             scratch = stack.enter_context(_scratch(work, pattern_set))
-            # The days before that are detected at the same time have nothing to hand on.
-            carried = {} if days else work.tables.matches_carry_in(pattern_set.name, work.day)
-            ends = end_of_stream and work is works[-1] and waits_at_the_end(pattern_set)
-            day = _PreparedDay.of(spark, work, pattern_set, planned, carried, scratch, ends)
-            tell_of_limits(work, pattern_set, planned, day.span_us)
+            day = _PreparedDay.of(spark, work, detected, planned, own_inputs, kept, scratch)
+            tell_of_limits(work, detected, planned, day.span_us)
             if day.sliced.slices:
-                for text in doubts_about(pattern_set.patterns, day.types, day.read_us):
+                for text in doubts_about(detected.patterns, day.types, day.read_us):
                     work.observer.note(f"{work.day}: {pattern_set.name}: {text}")
             days.append(day)
-        results = detect_together(spark, [day.sliced for day in days], progress)
+        if days:
+            results = detect_together(spark, [day.sliced for day in days], progress)
+        else:
+            results = [_nothing_detected(pattern_set) for _ in works]
+    if kept:
+        results = [
+            _with_kept(spark, work, own_inputs, kept, result)
+            for work, own_inputs, result in zip(works, inputs, results, strict=True)
+        ]
     seconds, slices = time.perf_counter() - begin, sum(result.slices for result in results)
     made = []
-    for work, day, result in zip(works, days, results, strict=True):
+    for work, own_inputs, prepared, result in zip(
+        works, inputs, days or repeat(None, len(works)), results, strict=True
+    ):
         counts = {"matches": sum(result.matches.values()), "slices": result.slices}
-        if day.skipped_events:
-            counts[SKIPPED_EVENTS] = day.skipped_events
+        if kept:
+            counts[KEPT_PATTERNS] = len(kept)
+        if prepared is not None and prepared.skipped_events:
+            counts[SKIPPED_EVENTS] = prepared.skipped_events
         # Where only candidates were read, shares of what was read say nothing of the day.
-        observed = replace(result.observed, observations=()) if day.skipped_events else result.observed
+        observed = replace(result.observed, observations=()) if SKIPPED_EVENTS in counts else result.observed
+        if kept:
+            observed += _observed_before(work, pattern_set, kept)
         share = result.slices / slices if slices else 1 / len(works)
         work.done(RunStep(f"detect {pattern_set.name}", seconds * share, counts))
         made.append(
@@ -141,12 +168,13 @@ def detect_days(
                 pattern_set.name,
                 result.files,
                 result.matches,
-                day.fingerprint,
+                own_inputs.fingerprint(work, prepared.first_days if prepared is not None else frozenset(), kept),
                 plan.version if plan is not None else None,
                 result.carry_out.to_json(),
                 result.pending,
                 observed.shortened(MOST_ORDERS_PUBLISHED),
                 result.limited,
+                tuple(pattern.name for pattern in pattern_set.patterns if pattern.name in kept),
             )
         )
         for name, limited in result.limited.items():
@@ -155,11 +183,186 @@ def detect_days(
 
 
 @dataclass(frozen=True)
+class _DayInputs:
+    """The inputs of the detection of a pattern set on a day, and what they leave as it is published.
+
+    Attributes
+    ----------
+    pattern_set
+        The whole pattern set.
+    events
+        The events, with the look-back that the whole pattern set needs.
+    carried, carry_in
+        What the day before hands on, as it is recorded, and what of it is about patterns as they are now.
+    end_of_stream
+        Whether the stream ends with the day and that matters to the pattern set.
+    made_with
+        That of `MatchesFingerprint`.
+    published
+        The published matches of the day, where patterns that are unchanged may be kept.
+    unchanged
+        The patterns of which detecting the day again would give what is published.
+    """
+
+    pattern_set: PatternSet
+    events: DayEvents
+    carried: Mapping[str, Any]
+    carry_in: CarryState
+    end_of_stream: bool
+    made_with: str
+    published: PublishedMatches | None = None
+    unchanged: frozenset[str] = frozenset()
+
+    @classmethod
+    def of(cls, work: DayWork, pattern_set: PatternSet, last: bool, first: bool) -> _DayInputs:
+        """Pin the events, and compare the inputs with those that the published matches were made from.
+
+        Parameters
+        ----------
+        last
+            Whether the stream ends with the day.
+        first
+            Whether the day goes on from the one before; another day of the same run has nothing to go on from.
+        """
+        name, tables = pattern_set.name, work.tables
+        carried = tables.matches_carry_in(name, work.day) if first else {}
+        limits = pattern_set.limits.model_dump(mode="json")
+        erased = [erasure.erasure_id for erasure in tables.erasures()]
+        inputs = cls(
+            pattern_set,
+            pin_events(work, [pattern_set]),
+            carried,
+            CarryState.from_json(carried, pattern_set.version),
+            last and waits_at_the_end(pattern_set),
+            digest_of([VERSION, work.stream.schema.digest, limits, erased]),
+        )
+        of_another_version = bool(carried) and carried.get("pattern_set_version") != pattern_set.version
+        units = tables.matches_days(name) if work.keeps_unchanged or of_another_version else []
+        if of_another_version:
+            before = max((unit for unit in units if unit.final_day < work.day), key=lambda unit: unit.final_day)
+            known = before.fingerprint.patterns.items() & pattern_set.pattern_versions.items()
+            same = {pattern for pattern, _ in known}
+            inputs = replace(inputs, carry_in=CarryState.from_json(carried, pattern_set.version, same))
+        published = next((unit for unit in units if unit.final_day == work.day), None)
+        if not work.keeps_unchanged or published is None or work.drafted is not None:
+            return inputs
+        return replace(inputs, published=published, unchanged=inputs._unchanged(work, published))
+
+    def _unchanged(self, work: DayWork, published: PublishedMatches) -> frozenset[str]:
+        was, events = published.fingerprint, self.events.snapshot
+        if (
+            published.note  # it was rolled back
+            or was.made_with != self.made_with
+            or was.events != events.digests(was.events_from, work.day)
+            or work.tables.is_damaged(self.pattern_set.name, work.day)
+        ):
+            return frozenset()
+        before = max((day for day in events.days if day < work.day), default=None)
+        carried = self.carry_in.digests()
+
+        def unchanged(pattern: Pattern) -> bool:
+            name = pattern.name
+            return (
+                was.patterns.get(name) == self.pattern_set.pattern_versions[name]
+                and was.carried.get(name) == carried.get(name)
+                and name not in published.limited
+                and (was.end_of_stream == self.end_of_stream or not can_pend(pattern))
+                # What becomes final on days that are not published belongs to the day.
+                and (before is None or before in was.events or not waits_for_later_events(pattern))
+            )
+
+        return frozenset(pattern.name for pattern in self.pattern_set.patterns if unchanged(pattern))
+
+    def fingerprint(self, work: DayWork, gathered: frozenset[date | None], kept: frozenset[str]) -> MatchesFingerprint:
+        """Return the fingerprint of the matches of the day.
+
+        Parameters
+        ----------
+        gathered
+            The first days of the events that were gathered by partition.
+        kept
+            The patterns that were not detected: only the record says how far back their partitions were read.
+        """
+        first_days = {self.events.first_day, *gathered}
+        patterns = self.pattern_set.patterns
+        if self.published and any(counts_in_partitions(pattern) and pattern.name in kept for pattern in patterns):
+            first_days.add(self.published.fingerprint.events_from)
+        return self.events.snapshot.matches_fingerprint(
+            self.pattern_set.version,
+            None if None in first_days else min(filter(None, first_days)),  # None: the beginning of the stream
+            work.day,
+            carry_in=digest_of(self.carried),
+            end_of_stream=self.end_of_stream,
+            patterns=self.pattern_set.pattern_versions,
+            carried=self.carry_in.digests(),
+            made_with=self.made_with,
+        )
+
+
+def _nothing_detected(pattern_set: PatternSet) -> DetectionResult:
+    """The result for a day on which all patterns of a set are kept."""
+    from cep_pipeline.spark.detection import DetectionResult
+
+    return DetectionResult((), {}, (), 0, 0, Observed(), CarryState(pattern_set.version))
+
+
+def _with_kept(
+    spark: SparkSession,
+    work: DayWork,
+    inputs: _DayInputs,
+    kept: frozenset[str],
+    result: DetectionResult,
+) -> DetectionResult:
+    """Add to what was detected on a day what is published of the patterns that are kept."""
+    from cep_pipeline.spark.detection import copy_matches
+
+    pattern_set, published = inputs.pattern_set, inputs.published
+    name = pattern_set.name
+    assert published is not None
+    files = copy_matches(
+        spark,
+        work.tables.matches_files(name, work.day),
+        kept,
+        work.tables.matches_directory(name, work.day, run_id=work.run_id),
+        pattern_set.version,
+        what=f"{work.stream.name}: matches of {name} on {work.day} that stay as they are",
+    )
+    known = work.tables.matches_carry_in(name, work.day + timedelta(days=1))
+    carry_out = CarryState.from_json(known, pattern_set.version, kept).part(kept)
+    matches = {**result.matches, **{one: published.counts.get(one, 0) for one in kept}}
+    pending = {**result.pending, **{one: number for one, number in published.pending.items() if one in kept}}
+    in_order = [pattern.name for pattern in pattern_set.patterns]
+    return replace(
+        result,
+        files=(*result.files, *files),
+        matches={one: matches[one] for one in in_order},
+        carry_out=result.carry_out | carry_out,
+        pending={one: pending[one] for one in in_order if one in pending},
+    )
+
+
+def _observed_before(work: DayWork, pattern_set: PatternSet, kept: frozenset[str]) -> Observed:
+    """The part of what is recorded of a day's detection that is about patterns that are kept."""
+    try:
+        record = work.tables.pin_statistics(work.day, work.day).of(pattern_set.name, work.day)
+        if record is None or record.observed is None:
+            return Observed()
+        observed = Observed.from_json(record.observed)
+    except (DamagedError, InputError) as error:
+        logger.warning("%s; what detection counted of patterns that are kept is lost", error)
+        return Observed()
+    return Observed(
+        tuple(one for one in observed.observations if one.pattern in kept),
+        tuple(one for one in observed.profiles if one.pattern in kept),
+    )
+
+
+@dataclass(frozen=True)
 class _PreparedDay:
-    """A day that is ready to be detected: its slices, what its matches follow from, and how much is not read."""
+    """A day that is ready to be detected: its slices, the first days of gathered events, and how much is not read."""
 
     sliced: SlicedJob
-    fingerprint: MatchesFingerprint
+    first_days: frozenset[date | None]
     skipped_events: int
     span_us: int
     types: frozenset[str | None] | None
@@ -172,15 +375,16 @@ class _PreparedDay:
         work: DayWork,
         pattern_set: PatternSet,
         plan: Plan,
-        carried: Mapping[str, Any],
+        inputs: _DayInputs,
+        kept: frozenset[str],
         scratch: DataDirectory,
-        end_of_stream: bool,
     ) -> _PreparedDay:
+        """Prepare the detection of the patterns of a set that are not kept."""
         from cep_pipeline.spark.detection import DetectionJob, SlicedJob, WorkEstimate
 
         patterns = pattern_set.patterns
-        events = pin_events(work, [pattern_set])
-        carry_in = CarryState.from_json(carried, pattern_set.version)
+        carry_in = inputs.carry_in.part([pattern.name for pattern in patterns])
+        events = replace(inputs.events, look_back=look_back(patterns)) if kept else inputs.events
         gathered = list(_partitioned(spark, work, patterns, events, carry_in, scratch))
         reading = DayReading.of(work, events, patterns)
         slices: list[Slice] = []
@@ -207,19 +411,12 @@ class _PreparedDay:
                 if counts_in_partitions(pattern) and pattern.partition_by == source.partition_by
             },
             partitioned=tuple(source for source, _ in gathered),
-            end_of_stream=end_of_stream,
+            end_of_stream=inputs.end_of_stream,
             limits=limits,
             then={pattern.name: pattern_set.limits_of(pattern.name).then for pattern in patterns},
             compressed=work.tables.compressed_directory(pattern_set.name, work.day, run_id=work.run_id),
         )
-        first_days = {events.first_day, *(earlier.first_day for _, earlier in gathered)}
-        fingerprint = events.snapshot.matches_fingerprint(
-            pattern_set.version,
-            None if None in first_days else min(filter(None, first_days)),  # None: the beginning of the stream
-            work.day,
-            carry_in=digest_of(carried),
-            end_of_stream=end_of_stream,
-        )
+        first_days = frozenset(earlier.first_day for _, earlier in gathered)
         nothing = Slice(work.end, None, (), events.look_back)
         sliced = SlicedJob(job, slices, (behind[0] if behind else nothing) if reading.behind else None)
         span_us = sum(max(group.span_us, 1) for group in events.row_groups if group.last[0] >= events.start[0])
@@ -227,7 +424,7 @@ class _PreparedDay:
         types = frozenset(name for one in events.summaries for name in one.types) if known else None
         ends = [(int(group.first[0]), int(group.last[0])) for group in events.row_groups]
         read_us = max((last for _, last in ends), default=0) - min((first for first, _ in ends), default=0)
-        return cls(sliced, fingerprint, reading.skipped_events, span_us, types, read_us)
+        return cls(sliced, first_days, reading.skipped_events, span_us, types, read_us)
 
 
 SHARE_OF_DISK = 0.5
@@ -298,6 +495,8 @@ def draft_detected(work: DayWork, detected: DetectedDay) -> Draft:
     )
 
 
+KEPT_PATTERNS = "kept patterns"
+"""Name of the count of the patterns of a set that were not detected, since their matches would be the same."""
 SKIPPED_EVENTS = "skipped events"
 """Name of the count of the day's events that no task of its detection read."""
 MOST_ORDERS_PUBLISHED = 64

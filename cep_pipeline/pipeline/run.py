@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import secrets
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field
 from datetime import UTC, date, datetime
@@ -63,6 +63,8 @@ class DayOutcome:
         True if the stream was taken to end with the day.
     limited
         Pattern, as SET.NAME -> what became of it, because it reached a limit.
+    kept
+        Pattern set -> the patterns that were not detected again: their matches were published and stay as they are.
     """
 
     day: date
@@ -74,6 +76,7 @@ class DayOutcome:
     pending: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
     end_of_stream: bool = False
     limited: Mapping[str, str] = field(default_factory=dict)
+    kept: Mapping[str, Collection[str]] = field(default_factory=dict)
 
     @classmethod
     def of(cls, work: DayWork) -> DayOutcome:
@@ -92,6 +95,7 @@ class DayOutcome:
                 for name, detected in work.detected.items()
                 for pattern, limited in detected.limited.items()
             },
+            {name: detected.kept for name, detected in work.detected.items() if detected.kept},
         )
 
 
@@ -109,6 +113,15 @@ class RunOutcome:
     def pending(self) -> Mapping[str, Mapping[str, int]]:
         """Pattern set -> pattern -> matches that wait for days after the last one whose matches were detected."""
         return next((day.pending for day in reversed(self.days) if day.matches), {})
+
+    def redone(self, pattern_set: str) -> tuple[int, list[str]] | None:
+        """Return on how many days patterns were kept as they were published, and the patterns detected again there.
+
+        None where all patterns were detected on all days.
+        """
+        days = [day for day in self.days if day.kept.get(pattern_set)]
+        again = {name: None for day in days for name in day.matches[pattern_set] if name not in day.kept[pattern_set]}
+        return (len(days), list(again)) if days else None
 
     def skipped(self, pattern_set: str) -> tuple[int, int]:
         """Return on how many days the detection of a pattern set read nothing, and how many events it did not read."""
@@ -359,6 +372,7 @@ class PipelineRun:
             self.observer,
             scratch,
             plans=self.plans,
+            keeps_unchanged=not self.redo,
         )
 
     def _ingest(self, works: Sequence[DayWork]) -> CepError | None:

@@ -7,7 +7,7 @@ import logging
 import pickle
 import time
 from collections import Counter
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, nullcontext
 from dataclasses import dataclass, field, replace
 from datetime import date
@@ -456,20 +456,71 @@ def _rewrite(
     path, kind, number = task
     directory, schema = directories[kind], (MATCHES_SCHEMA, CANDIDATES_SCHEMA)[kind]
     assert directory is not None
-    target: str | None = None
+
+    def left(rows: pa.Table) -> pa.Table:
+        return rows.filter(pc.invert(pc.is_in(rows["pattern"], pa.array(sorted(names)))))
+
+    target = _copy(path, schema, lambda: directory.file(number, attempt), left)
+    remove_file(path)
+    return target
+
+
+def _copy(
+    path: str, schema: pa.Schema, target: Callable[[], str], change: Callable[[pa.Table], pa.Table]
+) -> str | None:
+    """Write what is made of the rows of a file of matches as another file; None where nothing is left of them."""
+    copy: str | None = None
     with ExitStack() as stack:
         writer: pq.ParquetWriter | None = None
         with open_parquet(path) as file:
             for batch in file.iter_batches():
-                left = batch.filter(pc.invert(pc.is_in(batch.column("pattern"), pa.array(sorted(names)))))
-                if not left.num_rows:
+                rows = change(conform(pa.Table.from_batches([batch]), schema))
+                if not rows.num_rows:
                     continue
                 if writer is None:
-                    target = directory.file(number, attempt)
-                    writer = stack.enter_context(open_data_file(target, schema, dictionaries=REPEATING_IN_MATCHES))
-                writer.write_table(conform(pa.Table.from_batches([left]), schema))
-    remove_file(path)
-    return None if target is None else written(target)
+                    copy = target()
+                    writer = stack.enter_context(open_data_file(copy, schema, dictionaries=REPEATING_IN_MATCHES))
+                writer.write_table(rows)
+    return None if copy is None else written(copy)
+
+
+def copy_matches(
+    spark: SparkSession,
+    files: Sequence[str],
+    names: Collection[str],
+    directory: DataDirectory,
+    pattern_set_version: str,
+    *,
+    what: str,
+) -> tuple[str, ...]:
+    """Copy the matches of some patterns out of published files, for a newer version of their pattern set.
+
+    Parameters
+    ----------
+    files
+        The files, in their order.
+    directory
+        Where the copies are written.
+    what
+        What is being done, for Spark's own page.
+    """
+    task = partial(_copy_of_patterns, directory, frozenset(names), pattern_set_version)
+    copies = run_tasks(spark, task, list(enumerate(files)), what=what)
+    return tuple(path for path in copies if path is not None)
+
+
+def _copy_of_patterns(
+    directory: DataDirectory, names: frozenset[str], version: str, task: tuple[int, str], attempt: int
+) -> str | None:
+    number, path = task
+    place = MATCHES_SCHEMA.get_field_index("pattern_version")
+    column = MATCHES_SCHEMA.field(place)
+
+    def of_patterns(rows: pa.Table) -> pa.Table:
+        own = rows.filter(pc.is_in(rows["pattern"], pa.array(sorted(names))))
+        return own.set_column(place, column, pa.repeat(pa.scalar(version, column.type), own.num_rows))
+
+    return _copy(path, MATCHES_SCHEMA, lambda: directory.file(number, attempt), of_patterns)
 
 
 def _count_limited(

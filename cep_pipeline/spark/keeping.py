@@ -39,7 +39,7 @@ from cep_pipeline.expressions.columns import Array
 from cep_pipeline.patterns.pattern import Pattern
 from cep_pipeline.slices.ownership import waits_for_later_events
 from cep_pipeline.statistics.output_profile import OrderProfile, OutputProfiler
-from cep_pipeline.storage import DataDirectory, open_data_file, open_parquet, read_data_file, written
+from cep_pipeline.storage import DataDirectory, digest_of, open_data_file, open_parquet, read_data_file, written
 from cep_pipeline.warehouse.layout import MATCHES_SCHEMA, REPEATING_IN_MATCHES
 
 CANDIDATES_SCHEMA = pa.schema([*MATCHES_SCHEMA, *list(CANDIDATES)[len(MANY_PATTERNS) :]])
@@ -259,11 +259,27 @@ class CarryState:
         return {"pattern_set_version": self.pattern_set_version, "patterns": dict(self.patterns), **pending}
 
     @classmethod
-    def from_json(cls, document: Mapping[str, Any], pattern_set_version: str) -> CarryState:
-        """Read the JSON form; nothing is remembered of other versions of the pattern set."""
-        if document.get("pattern_set_version") != pattern_set_version:
-            return cls(pattern_set_version)
-        return cls(pattern_set_version, document["patterns"], document.get("pending", {}))
+    def from_json(
+        cls, document: Mapping[str, Any], pattern_set_version: str, unchanged: Collection[str] = ()
+    ) -> CarryState:
+        """Read the JSON form; of another version of the pattern set only what is about patterns that are unchanged."""
+        state = cls(pattern_set_version, document.get("patterns", {}), document.get("pending", {}))
+        return state if document.get("pattern_set_version") == pattern_set_version else state.part(unchanged)
+
+    def part(self, names: Collection[str]) -> CarryState:
+        """Return the part that is about some patterns."""
+        states = {name: state for name, state in self.patterns.items() if name in names}
+        pending = {name: keys for name, keys in self.pending.items() if name in names}
+        return replace(self, patterns=states, pending=pending)
+
+    def __or__(self, other: CarryState) -> CarryState:
+        """Join it with what is about other patterns."""
+        return replace(self, patterns={**self.patterns, **other.patterns}, pending={**self.pending, **other.pending})
+
+    def digests(self) -> dict[str, str]:
+        """Pattern -> digest of what is remembered of it, where that is anything."""
+        names = sorted({*self.patterns, *self.pending})
+        return {name: digest_of([self.patterns.get(name), self.pending.get(name)]) for name in names}
 
     def kept(self, patterns: Iterable[Pattern]) -> dict[str, KeptMatches]:
         """Return the kept matches that each of these patterns with OUTPUT or CONSUME goes on from."""

@@ -88,6 +88,12 @@ class MatchesFingerprint:
         Digest of the carry state after the latest earlier day, `NO_CARRY` where there is none.
     end_of_stream
         Whether the stream was taken to end with the day, so that no match waits for later events.
+    patterns, carried
+        Pattern -> its version (`language.formatter.pattern_version`), and for patterns that go on from the day before
+        the digest of the state that they went on from. {} in records of older versions.
+    made_with
+        Digest of what else decides about the matches of all patterns: limits, erasures, the version of the software.
+        A change of it makes no matches stale, but none of them is taken over by a redo then.
     """
 
     pattern_set_version: str
@@ -95,6 +101,9 @@ class MatchesFingerprint:
     events: Mapping[date, str] = field(default_factory=dict)
     carry_in: str = NO_CARRY
     end_of_stream: bool = False
+    patterns: Mapping[str, str] = field(default_factory=dict)
+    carried: Mapping[str, str] = field(default_factory=dict)
+    made_with: str = ""
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "events", MappingProxyType(dict(sorted(self.events.items()))))
@@ -115,6 +124,9 @@ class MatchesFingerprint:
             "events": {day.isoformat(): digest for day, digest in self.events.items()},
             "carry_in": self.carry_in,
             **({"end_of_stream": True} if self.end_of_stream else {}),
+            **({"patterns": dict(self.patterns)} if self.patterns else {}),
+            **({"carried": dict(self.carried)} if self.carried else {}),
+            **({"made_with": self.made_with} if self.made_with else {}),
         }
 
     @classmethod
@@ -128,6 +140,9 @@ class MatchesFingerprint:
             events,
             document["carry_in"],
             document.get("end_of_stream", False),
+            document.get("patterns", {}),
+            document.get("carried", {}),
+            document.get("made_with", ""),
         )
 
     def differences(self, now: MatchesFingerprint, why: Mapping[date, str] = MappingProxyType({})) -> tuple[str, ...]:
@@ -137,7 +152,7 @@ class MatchesFingerprint:
         """
         changed = sorted(day for day in {*self.events, *now.events} if self.events.get(day) != now.events.get(day))
         return (
-            *(("the pattern set has changed",) if self.pattern_set_version != now.pattern_set_version else ()),
+            *(_pattern_differences(self, now) if self.pattern_set_version != now.pattern_set_version else ()),
             *(f"the events of {day.isoformat()} have changed{why.get(day, '')}" for day in changed),
             *(("the carry state from the day before has changed",) if self.carry_in != now.carry_in else ()),
             *(_END_OF_STREAM[now.end_of_stream] if self.end_of_stream != now.end_of_stream else ()),
@@ -148,6 +163,37 @@ _END_OF_STREAM = {
     False: ("the stream was taken to end with it, and has gone on",),
     True: ("the stream is to end with it",),
 }
+
+
+def _pattern_differences(before: MatchesFingerprint, now: MatchesFingerprint) -> list[str]:
+    """Say which patterns of a set are others now, where the record and the configuration tell."""
+    if not before.patterns or not now.patterns:
+        return ["the pattern set has changed"]
+    old, new = before.patterns, now.patterns
+    kinds = {
+        "changed": [name for name, version in new.items() if name in old and old[name] != version],
+        "been added": [name for name in new if name not in old],
+        "been removed": [name for name in old if name not in new],
+    }
+    found = [f"{_these_patterns(names)} {what}" for what, names in kinds.items() if names]
+    return found or ["the order of the patterns has changed"]
+
+
+def _these_patterns(names: Sequence[str]) -> str:
+    """Name patterns as the subject of a sentence; of many the first ones and the number of the others.
+
+    Examples
+    --------
+    >>> _these_patterns(["a"]), _these_patterns(["a", "b", "c", "d", "e", "f"])
+    ('pattern a has', 'patterns a, b, c, d, e and 1 more have')
+    """
+    if len(names) == 1:
+        return f"pattern {names[0]} has"
+    more = f" and {len(names) - _MOST_NAMED} more" if len(names) > _MOST_NAMED else ""
+    return f"patterns {', '.join(names[:_MOST_NAMED])}{more} have"
+
+
+_MOST_NAMED = 5
 
 
 def _raw_file_differences(before: Sequence[RawFile], after: Sequence[RawFile]) -> list[str]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from datetime import date, datetime
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Literal
 
 from cep_pipeline.errors import InputError
@@ -152,10 +153,22 @@ class EventsSnapshot:
         return None
 
     def matches_fingerprint(
-        self, pattern_set_version: str, first: date | None, day: date, *, carry_in: str, end_of_stream: bool = False
+        self,
+        pattern_set_version: str,
+        first: date | None,
+        day: date,
+        *,
+        carry_in: str,
+        end_of_stream: bool = False,
+        patterns: Mapping[str, str] = MappingProxyType({}),
+        carried: Mapping[str, str] = MappingProxyType({}),
+        made_with: str = "",
     ) -> MatchesFingerprint:
         """Return the fingerprint of matches of `day` that were detected over the events of `first` to `day`."""
-        return MatchesFingerprint(pattern_set_version, first, self.digests(first, day), carry_in, end_of_stream)
+        events = self.digests(first, day)
+        return MatchesFingerprint(
+            pattern_set_version, first, events, carry_in, end_of_stream, patterns, carried, made_with
+        )
 
 
 @dataclass(frozen=True)

@@ -487,13 +487,19 @@ class StreamReader:
         patterns, timezone
             Pattern set -> its patterns, and the stream's time zone: where an earlier day was redone, matches are stale
             only if these patterns read what has changed in it. Of a set without patterns, any change makes them stale.
+            The reasons name the patterns that have changed.
 
         Notes
         -----
         Only what follows from what is published now: redoing a day may change its carry-out and so make the next day
         stale, or leave it and stop the cascade. Redo the earliest, then ask again.
         """
+        from cep_pipeline.language.formatter import pattern_version
         from cep_pipeline.slices.ownership import waits_for_later_events
+
+        @cache
+        def pattern_versions(pattern_set: str) -> dict[str, str]:
+            return {pattern.name: pattern_version(pattern) for pattern in patterns.get(pattern_set, ())}
 
         def read_before(pattern_set: str, day: date, before: date, earlier: date) -> ReadBefore | None:
             chosen = patterns.get(pattern_set)
@@ -511,8 +517,13 @@ class StreamReader:
             schema=schema,
             pattern_sets=pattern_sets,
             read_before=read_before,
+            pattern_versions=pattern_versions,
             damaged=damaged_units(self.warehouse.database, self.name),
         )
+
+    def is_damaged(self, pattern_set: str, day: date) -> bool:
+        """Return True if a file of the matches of (pattern set, day) is known to be damaged."""
+        return (day.isoformat(), pattern_set) in damaged_units(self.warehouse.database, self.name)
 
     def _first_event_us(self, pattern_set: str, day: date) -> int | None:
         """Return the timestamp of the first event of the matches of (pattern set, day), None without any."""

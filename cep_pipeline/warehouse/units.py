@@ -371,6 +371,7 @@ def find_stale_units(
     schema: str | None = None,
     pattern_sets: Mapping[str, str] | None = None,
     read_before: ReadEarlier = lambda *_: None,
+    pattern_versions: Callable[[str], Mapping[str, str]] = lambda _: MappingProxyType({}),
     damaged: Mapping[tuple[str, str], Sequence[str]] = MappingProxyType({}),
 ) -> list[StaleDay]:
     """Return what is stale, by day, events before matches (see `StreamTables.stale_days`)."""
@@ -393,7 +394,7 @@ def find_stale_units(
         carry_in = published.carry_out_digest
     for pattern_set, version in (pattern_sets or {}).items():
         matches = published_matches(records, pattern_set)
-        stale += _stale_matches(days, matches, pattern_set, version, read_before)
+        stale += _stale_matches(days, matches, pattern_set, version, read_before, pattern_versions)
     for (of_day, pattern_set), known in damaged.items():
         if pattern_set in (pattern_sets or {}):
             stale.append(StaleDay(date.fromisoformat(of_day), pattern_set, tuple(known)))
@@ -421,6 +422,7 @@ def _stale_matches(
     pattern_set: str,
     version: str,
     read_before: ReadEarlier,
+    pattern_versions: Callable[[str], Mapping[str, str]],
 ) -> list[StaleDay]:
     detected = {entry.final_day: entry for entry in matches}
     changes = {published.day: published.changes for published in days}
@@ -449,6 +451,7 @@ def _stale_matches(
         now = replace(
             recorded,
             pattern_set_version=version,
+            patterns=recorded.patterns if recorded.pattern_set_version == version else pattern_versions(pattern_set),
             events=events,
             carry_in=carry_in,
             end_of_stream=recorded.end_of_stream and day == last,

@@ -24,9 +24,10 @@ from cep_pipeline.patterns.pattern import Pattern
 from cep_pipeline.pipeline.configuration import PatternSet, PatternSetLimits, SparkSettings
 from cep_pipeline.pipeline.day_work import DayWork, DetectedDay
 from cep_pipeline.pipeline.detection import detect_day
-from cep_pipeline.storage import DataDirectory, canonical_json, write_data_file
+from cep_pipeline.storage import DataDirectory, canonical_json, digest_of, write_data_file
+from cep_pipeline.warehouse.drafts import Drafts
 from cep_pipeline.warehouse.fingerprints import EventsFingerprint
-from cep_pipeline.warehouse.records import EventsFile, EventsSnapshot, PublishedDay
+from cep_pipeline.warehouse.records import EventsFile, EventsSnapshot, PublishedDay, PublishedMatches
 
 FIRST_DAY = date(2024, 3, 4)
 
@@ -88,12 +89,13 @@ class LocalDays:
             str(path), day, events.num_rows, path.stat().st_size, (times[0], seqs[0]), (times[-1], seqs[-1])
         )
 
-    def detect(self, day: date, *, end_of_stream: bool = False) -> DetectedDay:
+    def detect(self, day: date, *, end_of_stream: bool = False, keeps_unchanged: bool = False) -> DetectedDay:
         """Detect the matches of a day, with what the latest earlier detected day hands on."""
         settings = SparkSettings(slices_per_core=self.slices)
-        stream: Any = SimpleNamespace(name="ticks", schema=SimpleNamespace(timezone="UTC"))
+        stream: Any = SimpleNamespace(name="ticks", schema=SimpleNamespace(timezone="UTC", digest="schema"))
         tables: Any = self
-        work = DayWork(stream, tables, settings, day, f"run-{day}", None)  # type: ignore[arg-type]
+        lease: Any = None
+        work = DayWork(stream, tables, settings, day, f"run-{day}", lease, keeps_unchanged=keeps_unchanged)
         pattern_set = PatternSet(
             "all",
             Path("all.sase"),
@@ -144,6 +146,38 @@ class LocalDays:
     def matches_carry_in(self, pattern_set: str, day: date) -> Mapping[str, Any]:
         earlier = [other for other in self.detected if other < day]
         return self.detected[max(earlier)].carry_out if earlier else {}
+
+    def erasures(self) -> tuple[()]:
+        return ()
+
+    drafts = Drafts()
+
+    def matches_days(self, pattern_set: str) -> list[PublishedMatches]:
+        return [
+            PublishedMatches(
+                pattern_set,
+                day,
+                sum(found.matches.values()),
+                found.fingerprint,
+                digest_of(found.carry_out),
+                found.matches,
+                "run",
+                datetime.now(UTC),
+                1,
+                found.pending,
+                found.limited,
+            )
+            for day, found in sorted(self.detected.items())
+        ]
+
+    def matches_files(self, pattern_set: str, day: date) -> list[str]:
+        return sorted(self.detected[day].files)
+
+    def is_damaged(self, pattern_set: str, day: date) -> bool:
+        return False
+
+    def pin_statistics(self, last: date, first: date) -> Any:
+        return SimpleNamespace(of=lambda pattern_set, day: None)
 
     def matches_directory(self, pattern_set: str, day: date, *, run_id: str) -> DataDirectory:
         return DataDirectory(str(self.folder / "matches" / str(day)), run_id)
