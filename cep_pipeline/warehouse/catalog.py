@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import os
 import uuid
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from itertools import islice
@@ -139,9 +139,7 @@ class WarehouseCatalog(SqlCatalog):
             ]
             self._swap(changes, beside)
         except CommitFailedException:
-            for one in transactions:
-                for producer in one._snapshot_producers:
-                    producer._clean_all_uncommitted()
+            remove_uncommitted(transactions)
             raise
         for one, change in zip(transactions, changes, strict=True):
             one._cleanup_uncommitted_manifests()
@@ -195,6 +193,13 @@ class WarehouseCatalog(SqlCatalog):
             IcebergTables.table_namespace == Catalog.namespace_to_string(Catalog.namespace_from(name)),
             IcebergTables.table_name == Catalog.table_name_from(name),
         )
+
+
+def remove_uncommitted(transactions: Iterable[Transaction]) -> None:
+    """Remove the manifests and manifest lists that transactions have written and that will never be committed."""
+    for transaction in transactions:
+        for producer in transaction._snapshot_producers:
+            producer._clean_all_uncommitted()
 
 
 @contextmanager

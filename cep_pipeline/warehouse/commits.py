@@ -49,7 +49,7 @@ from pyiceberg.types import LongType
 from cep_pipeline.errors import BusyError, CepError, InputError
 from cep_pipeline.events.columns import DAY
 from cep_pipeline.storage import damage_errors, make_durable, open_filesystem, size_and_digest, storage_errors
-from cep_pipeline.warehouse.catalog import Beside, WarehouseCatalog, record_files
+from cep_pipeline.warehouse.catalog import Beside, WarehouseCatalog, record_files, remove_uncommitted
 from cep_pipeline.warehouse.database import LEASES, explain_database_error
 from cep_pipeline.warehouse.records import EventsFile
 
@@ -285,7 +285,11 @@ def commit_together(
             if loaded is None or attempt:
                 loaded = {name: catalog.load_table((stream, name)) for name in changes}
             transactions = {name: UnitTransaction(loaded[name]) for name in changes}
-            made = {name: change(loaded[name], transactions[name]) for name, change in changes.items()}
+            try:
+                made = {name: change(loaded[name], transactions[name]) for name, change in changes.items()}
+            except BaseException:
+                remove_uncommitted(transactions.values())
+                raise
             for name, transaction in transactions.items():
                 _expire_beyond(catalog, stream, loaded[name], transaction)
             try:

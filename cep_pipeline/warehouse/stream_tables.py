@@ -450,7 +450,7 @@ class StreamTables(StreamReader):
         Parameters
         ----------
         run_id
-            Holder of the leases that are taken.
+            The name of this work in the tables' history.
         dry_run
             Only say what would be removed.
 

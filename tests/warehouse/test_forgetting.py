@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -17,7 +18,7 @@ from pyiceberg.typedef import Record
 from cep_pipeline.errors import BusyError, InputError
 from cep_pipeline.events.erasure import Erasure
 from cep_pipeline.storage import digest_of, stored_files, write_data_file
-from cep_pipeline.warehouse import commits
+from cep_pipeline.warehouse import commits, compaction
 from cep_pipeline.warehouse.catalog import VERSION_HINT
 from cep_pipeline.warehouse.layout import MATCHES_SCHEMA
 from cep_pipeline.warehouse.maintenance import list_files, named_files
@@ -199,9 +200,38 @@ def test_a_killed_erasure_is_completed_by_the_same_command(tmp_path: Path, step:
     process.start()
     process.join()
     assert process.exitcode in (0, -signal.SIGKILL)
+    left = Warehouse.open(tmp_path / "w").open_stream("trades")
+    seen = (
+        "S1" in left.read_events().column("symbol").to_pylist(),
+        "c" in left.read_matches("demo").column("match_id").to_pylist(),
+        "13:00,S1,x" in left.read_quarantine().column("raw").to_pylist(),
+        left.statistics("demo") != [],
+        left.runs()[0].error != "(erased)",
+    )
+    assert len(set(seen)) == 1, "a reader sees all of an erasure, or nothing of it"
     later = Warehouse.open(tmp_path / "w", clock=lambda: time.time() + 600.0 * 100).stream(Trades())
     assert later.forget(SECRET, run_id="again").left == []
     assert_forgotten(later)
+
+
+def test_an_erasure_looks_again_where_a_commit_came_between(
+    tables: StreamTables, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fill(tables)
+    commit, merged = commits.commit_together, []
+
+    def late(*arguments: Any, **options: Any) -> dict[str, int]:
+        if not merged and len(arguments[2]) > 1:
+            merged.append(True)
+            compaction.compact(tables.warehouse.catalog, "trades", "events", file_rows=1000)
+        return commit(*arguments, **options)
+
+    monkeypatch.setattr(commits, "commit_together", late)
+    report = tables.forget(SECRET, run_id="forget")
+    assert merged
+    assert report.removed["events", MONDAY] == 2
+    assert report.left == []
+    assert_forgotten(tables)
 
 
 @pytest.mark.parametrize(
