@@ -204,7 +204,7 @@ def _copy_moment(
 ) -> tuple[BackupMoment, Collection[str]]:
     """Pin a moment, and copy what is not there yet; returns the moment and the paths that were copied."""
     rows = relocation.catalog_rows(warehouse.database)
-    there = stored_files(f"{place}/{FILES}")
+    there = {path: one.size for path, one in stored_files(f"{place}/{FILES}").items()}
     prefix = f"{warehouse.location}/"
     copied: list[str] = []
     recorded = {
@@ -217,8 +217,11 @@ def _copy_moment(
         name = path.removeprefix(prefix)
         target = f"{place}/{FILES}/{name}"
         found = there.get(target)
-        if found is not None and size in (None, found) and (name not in known or known[name].size == found):
-            if name in known:
+        # An earlier moment may list what was damaged already when it was copied.
+        listed = known.get(name)
+        sound = listed is None or (listed.size == found and listed == recorded.get(name, listed))
+        if found is not None and size in (None, found) and sound:
+            if listed is not None:
                 return
             copy = _fingerprint(target)  # made by a backup that was stopped
             if copy == recorded.get(name, copy):
@@ -298,7 +301,7 @@ def _buffers(warehouse: Store, rows: relocation.Rows) -> dict[str, int | None]:
     found: dict[str, int | None] = {}
     for stream, paths in recorded.items():
         there = stored_files(f"{warehouse.location}/{stream}/{COMPRESSED}")
-        found |= {path: there[path] for path in paths & there.keys()}
+        found |= {path: there[path].size for path in paths & there.keys()}
     return found
 
 
@@ -361,24 +364,38 @@ def read_moment(place: str, name: str | None = None) -> BackupMoment:
 
 
 def check(place: str, moment: BackupMoment, told: Told) -> list[str]:
-    """Read all files of a moment, and return a sentence for each that is not as its list says."""
+    """Read all files of a moment, and return a sentence for each that is not as its list says.
+
+    A damaged copy of a file of a table is put aside, so that the next backup copies the file again.
+    """
     listed = {f"{FILES}/{path}": one for path, one in moment.files.items()}
     listed[f"{MOMENTS}/{moment.name}.db"] = moment.catalog
 
     def fault(one: tuple[str, StoredCopy]) -> str | None:
-        path, said = one
+        path, said = f"{place}/{one[0]}", one[1]
         try:
-            return (
-                None if _fingerprint(f"{place}/{path}") == said else f"{place}/{path}: it is not what its digest says"
-            )
+            if _fingerprint(path) == said:
+                return None
         except _Gone:
-            return f"{place}/{path}: it is not there"
+            return f"{path}: it is not there"
+        if one[0].startswith(f"{FILES}/"):
+            _put_aside(path)
+        return f"{path}: it is not what its digest says"
 
     found: list[str] = []
     for number, said in enumerate(_in_threads(fault, listed.items()), 1):
         told(number, len(listed))
         found += [said] if said else []
     return found
+
+
+def _put_aside(path: str) -> None:
+    """Give a damaged copy another name; where the backup can only be read, it keeps its name."""
+    filesystem, inner = open_filesystem(path)
+    try:
+        filesystem.move(inner, f"{inner}.damaged")
+    except OSError as error:
+        logger.warning("%s stays where it is: %s", path, error)
 
 
 # -- restore -----------------------------------------------------------------------------------------------------------
@@ -407,7 +424,7 @@ def restore(
         """Have a file in the warehouse; True where it had to be copied."""
         name, said = one
         target = f"{location}/{name}"
-        if there.get(target) == said.size and _fingerprint(target) == said:
+        if target in there and there[target].size == said.size and _fingerprint(target) == said:
             return False
         _copy_back(f"{place}/{FILES}/{name}", target, said)
         return True
