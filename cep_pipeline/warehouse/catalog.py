@@ -20,7 +20,7 @@ from pyiceberg.table import CommitTableResponse, StagedTable, Table, Transaction
 from pyiceberg.table.metadata import TableMetadata
 from pyiceberg.table.update import AddSnapshotUpdate, AssertTableUUID, TableRequirement, TableUpdate
 from pyiceberg.typedef import EMPTY_DICT, Identifier, Properties
-from sqlalchemy.engine import Connection, Engine
+from sqlalchemy.engine import Connection
 
 from cep_pipeline.errors import DamagedError
 from cep_pipeline.storage import damage_errors, make_durable, object_store_io, open_filesystem, read_digest
@@ -46,12 +46,13 @@ class WarehouseCatalog(SqlCatalog):
     all of them are inside one transaction.
     """
 
-    def __init__(self, engine: Engine, location: str) -> None:
+    def __init__(self, database: Database, location: str) -> None:
         self._on_object_store = "://" in location
         # Making a table does not ask `_load_file_io`, but goes by the catalog's properties.
         reached_by = object_store_io().properties if self._on_object_store else {}
         MetastoreCatalog.__init__(self, CATALOG_NAME, **reached_by, warehouse=location)
-        self.engine = engine
+        self.database = database
+        self.engine = database.engine
         create_together(self._init_catalog)
 
     def _load_file_io(self, properties: Properties = EMPTY_DICT, location: str | None = None) -> FileIO:

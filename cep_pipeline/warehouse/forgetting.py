@@ -12,7 +12,7 @@ from __future__ import annotations
 import json
 import logging
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import date
 from functools import partial
@@ -35,12 +35,11 @@ from cep_pipeline.storage import (
     conform,
     digest_of,
     make_durable,
-    open_filesystem,
     open_parquet,
     read_data_file,
     remove_file,
     remove_scratch,
-    storage_errors,
+    stored_files,
 )
 from cep_pipeline.warehouse import commits, compaction, iceberg_tables, maintenance
 from cep_pipeline.warehouse.database import ERASURES, PUBLISHED, REPLACED
@@ -151,7 +150,7 @@ class Forgetting:
         BusyError
             A run is at work; the erasure is recorded, and the same command goes on when the run has ended.
         """
-        begun = {file.location for file in self._files()}
+        begun = stored_files(f"{self.warehouse.location}/{self.stream}").keys()
         found = self._find()
         days = {day for _, day, _ in found.files.get("events", ()) if day is not None}
         self._record(days)
@@ -350,10 +349,7 @@ class Forgetting:
                     empty = {"carry_out": canonical_json({}), "carry_out_digest": digest_of({})}
                     connection.execute(sql.update(PUBLISHED).where(*key).values(**empty))
 
-    def _files(self) -> list[maintenance.StoredFile]:
-        return maintenance.list_files(f"{self.warehouse.location}/{self.stream}")
-
-    def _remove_files(self, begun: set[str]) -> None:
+    def _remove_files(self, begun: Collection[str]) -> None:
         """Remove old snapshots, files that no table names any more, the scratch, and buffers of limited patterns."""
         for _, name in self.warehouse.catalog.list_tables(self.stream):
             table = self._table(name)
@@ -372,11 +368,8 @@ class Forgetting:
                     continue
             named = maintenance.named_files(self._table(name))
             location = self.warehouse.table_location(self.stream, name)
-            there = {file.location: file for file in maintenance.list_files(location)}
-            filesystem, _ = open_filesystem(location)
-            for path in ((begun | before) & there.keys()) - named:
-                with storage_errors(f"removing {path}"):
-                    filesystem.delete_file(there[path].path)
+            for path in ({*begun, *before} & stored_files(location).keys()) - named:
+                remove_file(path)
         self._refuse_runs()
         with self.warehouse.database.begin() as connection:
             connection.execute(sql.delete(REPLACED).where(REPLACED.c.stream == self.stream))
@@ -386,22 +379,23 @@ class Forgetting:
     def _prove(self, report: ErasureReport, seqs: np.ndarray) -> None:
         """Read every file of the stream, named by a table or not, and the folder of the scratch."""
         report.erasure = self.erasure
-        for file in self._files():
-            if not file.location.endswith(".parquet"):
+        folder = f"{self.warehouse.location}/{self.stream}"
+        for path in stored_files(folder):
+            if not path.endswith(".parquet"):
                 continue
             report.files += 1
-            name = file.location[len(f"{self.warehouse.location}/{self.stream}/") :].split("/")[0]
+            name = path[len(folder) + 1 :].split("/")[0]
             if name == "events":
-                rows = len(self._seqs(file.location))
+                rows = len(self._seqs(path))
             elif name == "matches":
-                rows = _matches_of(file.location, seqs).num_rows
+                rows = _matches_of(path, seqs).num_rows
             elif name in _COLUMNS_OF_TEXT:
-                rows = int(self._named(file.location, _COLUMNS_OF_TEXT[name]).sum())
+                rows = int(self._named(path, _COLUMNS_OF_TEXT[name]).sum())
             else:
                 rows = 0
             if rows:
-                report.left.append(f"{file.location}: {rows} rows")
-        report.left += [f"{file.location}: scratch" for file in maintenance.list_files(self.warehouse.scratch)]
+                report.left.append(f"{path}: {rows} rows")
+        report.left += [f"{path}: scratch" for path in stored_files(self.warehouse.scratch)]
 
 
 class _Overtaken(Exception):
