@@ -67,11 +67,6 @@ class OrderProfile:
         object.__setattr__(self, "orders", tuple(ordered))
 
     @property
-    def most_frequent(self) -> tuple[str, ...] | None:
-        """The order of most matches, by which the paper's latency goes; None without a match."""
-        return self.orders[0][0] if self.orders else None
-
-    @property
     def likely_last(self) -> str | None:
         """The variable that is the last one most often, of equals the pattern's last one; None without a match."""
         if not self.matches:

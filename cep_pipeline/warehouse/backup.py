@@ -408,15 +408,13 @@ def restore(
     moment: BackupMoment,
     *,
     replace: bool,
-    clock: Callable[[], float],
-    lease_timeout_s: float,
     told: Told,
 ) -> RestoreReport:
     """Make a warehouse what it was at a moment (see `Warehouse.restore`)."""
     begun = f"{place} {moment.name}"
     if not replace and _read_text(f"{location}/{UNFINISHED}") != begun:
         refuse_data(location, catalog)
-    refuse_runs(catalog, clock, lease_timeout_s)
+    refuse_runs(catalog)
     _write_text(f"{location}/{UNFINISHED}", begun)
     there = stored_files(location)
 
@@ -471,7 +469,7 @@ def refuse_data(location: str, catalog: str | URL) -> None:
         )
 
 
-def refuse_runs(catalog: str | URL, clock: Callable[[], float], lease_timeout_s: float) -> None:
+def refuse_runs(catalog: str | URL) -> None:
     """Refuse to change a catalog on which runs are at work; one that cannot be read has none.
 
     Raises
@@ -485,7 +483,7 @@ def refuse_runs(catalog: str | URL, clock: Callable[[], float], lease_timeout_s:
         logger.info("%s", error)
         return
     if database is not None:
-        relocation.check_idle(database, database.now(clock) - lease_timeout_s)
+        relocation.check_idle(database)
         database.engine.dispose()
 
 

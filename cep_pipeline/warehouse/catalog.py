@@ -356,7 +356,7 @@ def _of_table(table: sql.Table, stream: str, table_name: str) -> tuple[sql.Colum
 
 
 def _some_at_a_time(paths: Collection[str]) -> Iterator[list[str]]:
-    """As many paths at a time as one statement takes."""
+    """Yield the paths in lists that one statement takes."""
     rest = iter(paths)
     while some := list(islice(rest, _PATHS_A_STATEMENT)):
         yield some

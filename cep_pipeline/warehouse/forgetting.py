@@ -68,7 +68,6 @@ _COLUMNS_OF_TEXT: Mapping[str, tuple[str, ...]] = {
     "decisions": ("reason", "details"),
 }
 """Table -> columns that may repeat values of events."""
-_KEY = ("stream", "table_name", "pattern_set", "day")
 _EMPTIED: Mapping[str, str | None] = {
     "validation": None,
     "error": "(erased)",

@@ -141,7 +141,7 @@ def _remove_orphans(warehouse: Store, stream: str, table_name: str, *, older_tha
 
 
 def _written_s(file: pafs.FileInfo) -> float:
-    """When a file was written, in seconds since the epoch."""
+    """Return the time at which a file was written, in seconds since the epoch."""
     return float(file.mtime_ns / 1e9)
 
 

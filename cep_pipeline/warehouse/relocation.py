@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import json
 import posixpath
+import time
 import uuid
 import zlib
 from collections.abc import Callable, Iterator, Mapping
@@ -39,7 +40,7 @@ from cep_pipeline.storage import (
 )
 from cep_pipeline.warehouse.catalog import write_version_hint
 from cep_pipeline.warehouse.database import CARRIED, CATALOG_NAME, FILES, LEASES, SETTINGS, Database, create_together
-from cep_pipeline.warehouse.leases import is_dead
+from cep_pipeline.warehouse.leases import LEASE_TIMEOUT_S, is_dead
 
 
 @dataclass(frozen=True)
@@ -67,8 +68,6 @@ def relocate(
     *,
     from_catalog: str | None,
     moved: bool,
-    clock: Callable[[], float],
-    lease_timeout_s: float,
     told: Callable[[int, int], None],
 ) -> RelocationReport:
     """Relocate a warehouse (see `Warehouse.relocate`)."""
@@ -82,7 +81,7 @@ def relocate(
             return RelocationReport(old, location, 0, 0)
     elif old == location:
         return RelocationReport(old, location, 0, 0)
-    check_idle(source, source.now(clock) - lease_timeout_s)
+    check_idle(source)
     pointers = pointers_of(source)
     if from_catalog is None and not moved:
         _check_given_up(source, location, old, pointers)
@@ -125,14 +124,15 @@ def _is_empty(target: Database, location: str) -> bool:
     return there is None
 
 
-def check_idle(source: Database, alive_since: sql.ColumnElement[float]) -> None:
-    """Refuse to go on while a lease is held whose last heartbeat is later than this.
+def check_idle(source: Database) -> None:
+    """Refuse to go on while a lease is held whose holder lives.
 
     Raises
     ------
     BusyError
         One is.
     """
+    alive_since = source.now(time.time) - LEASE_TIMEOUT_S
     with source.begin() as connection:
         holders = connection.execute(sql.select(LEASES).where(LEASES.c.heartbeat_at >= alive_since)).all()
     for holder in (one for one in holders if not is_dead(one)):

@@ -198,7 +198,7 @@ def verify(
 
 @dataclass(frozen=True)
 class _DamagedFile:
-    """What is wrong with a data file, and whether its table is read from it now: a day may have been redone since."""
+    """A damaged data file: the fault, and whether its table is read from it now (a day may have been redone since)."""
 
     what: str
     is_current: bool
