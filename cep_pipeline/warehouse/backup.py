@@ -22,8 +22,9 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
+import pyarrow as pa
 import pyarrow.fs as pafs
 from pyiceberg.catalog.noop import NoopCatalog
 from pyiceberg.serializers import FromInputFile
@@ -38,6 +39,8 @@ from cep_pipeline.storage import (
     make_durable,
     object_store_io,
     open_filesystem,
+    read_digest,
+    remove_file,
     storage_errors,
     stored_files,
 )
@@ -69,8 +72,7 @@ Item = TypeVar("Item")
 Result = TypeVar("Result")
 
 
-@dataclass(frozen=True)
-class StoredCopy:
+class StoredCopy(NamedTuple):
     """The entry of a file in the list of a backup: its size in bytes and its SHA-256."""
 
     size: int
@@ -230,9 +232,9 @@ def _copy_moment(
         copy = _copy(path, target)
         if name in recorded:
             try:
-                check_recorded(path, (copy.size, copy.sha256), (recorded[name].size, recorded[name].sha256))
+                check_recorded(path, copy, recorded[name])
             except DamagedError:
-                _remove(target)
+                remove_file(target)
                 raise
         known[name] = copy
         copied.append(name)
@@ -328,10 +330,10 @@ def _remove_moments(place: str, keep: int) -> int:
     old = moments(place)[:-keep]
     for name in old:
         for ending in ("json", "db"):
-            _remove(f"{place}/{MOMENTS}/{name}.{ending}")
+            remove_file(f"{place}/{MOMENTS}/{name}.{ending}")
     named = {f"{place}/{FILES}/{path}" for name in moments(place) for path in read_moment(place, name).files}
     for path in stored_files(f"{place}/{FILES}").keys() - named:
-        _remove(path)
+        remove_file(path)
     return len(old)
 
 
@@ -437,7 +439,7 @@ def restore(
     if moment.warehouse != location:
         relocation.rewrite(rows, moment.warehouse, location)
     put_catalog(location, catalog, rows)
-    _remove(f"{location}/{UNFINISHED}")
+    remove_file(f"{location}/{UNFINISHED}")
     return RestoreReport(moment.name, location, len(moment.files), copied)
 
 
@@ -448,7 +450,7 @@ def _copy_back(source: str, target: str, said: StoredCopy) -> None:
     except _Gone:
         fault = "is not there"
     if fault:
-        _remove(target)
+        remove_file(target)
         raise InputError(f"{source}: a file of the backup {fault}; take another moment (--moment), or another backup")
 
 
@@ -532,53 +534,47 @@ def _in_threads(work: Callable[[Item], Result], items: Collection[Item]) -> Iter
 
 
 def _copy(source: str, target: str) -> StoredCopy:
-    """Copy a file under another name first; returns what was copied."""
-    make_directory(target.rpartition("/")[0])
-    filesystem, inner = open_filesystem(target)
-    local = isinstance(filesystem, pafs.LocalFileSystem)
+    """Copy a file; returns what was copied."""
     digest, size = hashlib.sha256(), 0
-    origin, path = open_filesystem(source)
+    filesystem, inner = open_filesystem(source)
     try:
-        reader = origin.open_input_stream(path)
+        reader = filesystem.open_input_stream(inner)
     except FileNotFoundError as error:
         raise _Gone(source) from error
-    with storage_errors(f"copying {source} to {target}"), reader:
-        with filesystem.open_output_stream(f"{inner}.part" if local else inner) as writer:
-            while chunk := reader.read(_CHUNK):
-                digest.update(chunk)
-                size += len(chunk)
-                writer.write(chunk)
-        if local:
-            make_durable([f"{inner}.part"])
-            Path(f"{inner}.part").replace(inner)
+    with storage_errors(f"copying {source} to {target}"), reader, _written(target) as writer:
+        while chunk := reader.read(_CHUNK):
+            digest.update(chunk)
+            size += len(chunk)
+            writer.write(chunk)
     return StoredCopy(size, digest.hexdigest())
 
 
 def _fingerprint(path: str) -> StoredCopy:
-    filesystem, inner = open_filesystem(path)
-    digest, size = hashlib.sha256(), 0
     try:
-        reader = filesystem.open_input_stream(inner)
-    except FileNotFoundError as error:
-        raise _Gone(path) from error
-    with storage_errors(f"reading {path}"), reader:
-        while chunk := reader.read(_CHUNK):
-            digest.update(chunk)
-            size += len(chunk)
-    return StoredCopy(size, digest.hexdigest())
+        return StoredCopy(*read_digest(path))
+    except CepError as error:
+        if isinstance(error.__cause__, FileNotFoundError):
+            raise _Gone(path) from error
+        raise
 
 
 def _write_text(path: str, text: str) -> None:
+    with storage_errors(f"writing {path}"), _written(path) as writer:
+        writer.write(text.encode())
+
+
+@contextmanager
+def _written(path: str) -> Iterator[pa.NativeFile]:
+    """Write a local file under another name first, so that it is there whole or not at all, as an object is."""
     make_directory(path.rpartition("/")[0])
     filesystem, inner = open_filesystem(path)
     local = isinstance(filesystem, pafs.LocalFileSystem)
-    with storage_errors(f"writing {path}"):
-        with filesystem.open_output_stream(f"{inner}.part" if local else inner) as writer:
-            writer.write(text.encode())
-        if local:
-            make_durable([f"{inner}.part"])
-            Path(f"{inner}.part").replace(inner)
-            make_durable([inner])
+    with filesystem.open_output_stream(f"{inner}.part" if local else inner) as writer:
+        yield writer
+    if local:
+        make_durable([f"{inner}.part"])
+        Path(f"{inner}.part").replace(inner)
+        make_durable([inner])
 
 
 def _read_text(path: str) -> str:
@@ -587,10 +583,3 @@ def _read_text(path: str) -> str:
         return ""
     with storage_errors(f"reading {path}"), filesystem.open_input_stream(inner) as stream:
         return str(stream.read().decode(errors="replace"))
-
-
-def _remove(path: str) -> None:
-    filesystem, inner = open_filesystem(path)
-    if filesystem.get_file_info(inner).type == pafs.FileType.File:
-        with storage_errors(f"removing {path}"):
-            filesystem.delete_file(inner)
