@@ -55,6 +55,7 @@ def maintain(warehouse: Store, *, grace_s: float, keep_snapshots_s: float, file_
             f"maintain: a grace period of {grace_s:g} s is too short: files younger than {LEAST_GRACE_S:.0f} s "
             "may be part of a commit in progress"
         )
+    now = warehouse.clock()
     by_table: dict[str, Mapping[str, int]] = {}
     damages: list[str] = []
     for stream in warehouse.streams():
@@ -63,11 +64,11 @@ def maintain(warehouse: Store, *, grace_s: float, keep_snapshots_s: float, file_
             try:
                 with commits.catalog_errors(warehouse.catalog, f"maintaining {name}"):
                     by_table[name] = _maintain_table(
-                        warehouse, stream, table_name, grace_s, keep_snapshots_s, file_rows
+                        warehouse, stream, table_name, now - grace_s, now - keep_snapshots_s, file_rows
                     )
             except DamagedError as error:
                 damages.append(f"{name}: {error}")
-    by_table[SCRATCH] = _remove_scratch(warehouse, older_than_s=warehouse.clock() - grace_s)
+    by_table[SCRATCH] = _remove_scratch(warehouse, older_than_s=now - grace_s)
     totals = {key: sum(counts[key] for counts in by_table.values()) for key in _COUNTS}
     return MaintenanceReport(**totals, by_table=by_table, damages=tuple(damages))
 
@@ -76,11 +77,11 @@ _COUNTS = ("removed_files", "removed_bytes", "expired_snapshots", "merged_files"
 
 
 def _maintain_table(
-    warehouse: Store, stream: str, table_name: str, grace_s: float, keep_snapshots_s: float, file_rows: int
+    warehouse: Store, stream: str, table_name: str, files_before_s: float, snapshots_before_s: float, file_rows: int
 ) -> Mapping[str, int]:
     iceberg_tables.set_properties(warehouse.catalog, stream, table_name)
-    expired = _expire(warehouse, stream, table_name, keep_snapshots_s=keep_snapshots_s)
-    removed = _remove_orphans(warehouse, stream, table_name, older_than_s=warehouse.clock() - grace_s)
+    expired = _expire(warehouse, stream, table_name, older_than_s=snapshots_before_s)
+    removed = _remove_orphans(warehouse, stream, table_name, older_than_s=files_before_s)
     # Last: what is merged now is removed by the next maintenance, since a run may read it.
     merged = _compact(warehouse.catalog, stream, table_name, file_rows)
     kept = warehouse.catalog.load_table((stream, table_name)).metadata.snapshots
@@ -102,7 +103,7 @@ def _compact(catalog: WarehouseCatalog, stream: str, table_name: str, file_rows:
     return compaction.compact(catalog, stream, table_name, file_rows=file_rows)
 
 
-def _expire(warehouse: Store, stream: str, table_name: str, *, keep_snapshots_s: float) -> int:
+def _expire(warehouse: Store, stream: str, table_name: str, *, older_than_s: float) -> int:
     for _ in commits.patient_attempts(f"{stream}.{table_name}"):
         table = warehouse.catalog.load_table((stream, table_name))
         now = warehouse.clock()
@@ -111,7 +112,7 @@ def _expire(warehouse: Store, stream: str, table_name: str, *, keep_snapshots_s:
         old = [
             snapshot.snapshot_id
             for snapshot, by in commits.replaced_snapshots(table)
-            if snapshot.timestamp_ms < (now - keep_snapshots_s) * 1000 and by.timestamp_ms < (now - leased_s) * 1000
+            if snapshot.timestamp_ms < older_than_s * 1000 and by.timestamp_ms < (now - leased_s) * 1000
         ]
         if not old:
             return 0
