@@ -176,6 +176,7 @@ def write(path: str, content: bytes) -> None:
 
 
 def test_a_folder_that_is_copied_into_a_bucket_goes_on_there(place: Place, tmp_path: Path) -> None:
+    reach_object_stores(place.properties)
     folder = tmp_path / "warehouse"
     original = Warehouse.open(folder)
     publish_everything(original.stream(Trades()))
