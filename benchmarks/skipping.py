@@ -126,7 +126,8 @@ def _detect(workload: Workload, master: str, progress: Progress, *, summaries: b
             with tables.day_lease(day, run_id="publish") as lease:
                 path = tables.events_directory(day, run_id="publish").file(0)
                 written = write_data_file(path, events, events_columns(stream.schema), footer)
-                tables.publish_events(day, [written], lease=lease, fingerprint=fingerprint, carry_out={})
+                draft = tables.draft_events(day, [written], run_id="publish", fingerprint=fingerprint, carry_out={})
+                tables.publish(day, [draft.events], lease=lease)
             progress.advance()
         days = [record.day for record in tables.days()]
         spark = spark_session(master, app_name="cep bench skipping")

@@ -181,12 +181,12 @@ def folder_exists(location: str) -> bool:
         return bool(filesystem.get_file_info(path).type == pafs.FileType.Directory)
 
 
-def stored_files(location: str) -> dict[str, int]:
-    """Return the path or URI of every file below a folder, with its size in bytes; {} where there is no folder."""
+def stored_files(location: str) -> dict[str, pafs.FileInfo]:
+    """Return the path or URI of every file below a folder with its size and time; {} where there is no folder."""
     filesystem, path = open_filesystem(location)
     with storage_errors(f"listing {location}"):
         found = filesystem.get_file_info(pafs.FileSelector(path, recursive=True, allow_not_found=True))
-    return {location + one.path[len(path) :]: one.size for one in found if one.type == pafs.FileType.File}
+    return {location + one.path[len(path) :]: one for one in found if one.type == pafs.FileType.File}
 
 
 def make_directory(location: str) -> None:

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import date, timedelta
 
-from cep_pipeline.adaptation.invariants import Invariant, describe
+from cep_pipeline.adaptation.invariants import Invariant
 from cep_pipeline.adaptation.verification import Verification, verify
 from cep_pipeline.patterns.pattern import Pattern
 from cep_pipeline.statistics.snapshot import StatisticsSnapshot
@@ -53,22 +53,6 @@ class Trend:
     def falls(self) -> bool:
         """True if the distance falls by more than chance: 2 standard errors."""
         return self.per_day is not None and self.error is not None and self.per_day + 2 * self.error < 0
-
-
-def describe_trend(trend: Trend, patterns: Sequence[Pattern]) -> str:
-    """The invariant, how far it is from its violation, and when the trend of the days will have violated it."""
-    left = math.expm1(min(trend.distances[-1], 600.0))
-    text = f"{describe(trend.invariant, patterns)}: "
-    if trend.latest.violated:
-        return f"{text}violated"
-    text += f"holds until its first side has grown by {left:.1%}"
-    if trend.per_day is None:
-        return f"{text}; {len(trend.days)} days make no trend"
-    if trend.violated_on is None:
-        return f"{text}; no trend towards it"
-    soonest, latest = trend.between
-    between = f"{soonest} to {latest}" if latest is not None else f"{soonest} at the soonest, or not at all"
-    return f"{text}; by its trend violated on {trend.violated_on} ({between})"
 
 
 def forecast(

@@ -16,21 +16,16 @@ chooses the tightest ones, and the least ratio f2 / f1 are the same choice; it i
 
 from __future__ import annotations
 
-import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
 from cep_pipeline.errors import InputError
-from cep_pipeline.guarded import brief
 from cep_pipeline.patterns.pattern import Pattern
-from cep_pipeline.planning.clause_plans import ClausePlan, PatternPlan, forms_of_clauses
+from cep_pipeline.planning.clause_plans import ClausePlan, PatternPlan
 from cep_pipeline.planning.costs import CostModel, cost_named, with_latency
 from cep_pipeline.planning.orderings import (
     DecidingComparison,
     Side,
-    comparison_from_json,
-    comparison_to_json,
     named,
     positions_of,
     side_text,
@@ -38,10 +33,6 @@ from cep_pipeline.planning.orderings import (
 )
 from cep_pipeline.planning.planners import without_invariants_because
 from cep_pipeline.planning.plans import Plan, validate
-from cep_pipeline.statistics.versioned import check_version
-
-VERSION = 1
-"""Version of the JSON form of invariants."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -161,63 +152,3 @@ def _given_up(pattern: PatternPlan) -> str:
 
 def _decided(clause: ClausePlan) -> bool:
     return len(clause.steps) > (1 if clause.tree is None else 2)
-
-
-def invariants_to_json(invariants: Iterable[Invariant]) -> dict[str, Any]:
-    """Invariants as JSON values, with their version."""
-    return {
-        "version": VERSION,
-        "invariants": [
-            {
-                "pattern": one.pattern,
-                "clause": one.clause,
-                "block": one.block,
-                "cost_model": one.cost_model,
-                "alpha": one.alpha,
-                "comparison": comparison_to_json(one.comparison),
-                "ln_frozen": None if one.ln_frozen is None else [_finite(constant) for constant in one.ln_frozen],
-            }
-            for one in invariants
-        ],
-    }
-
-
-def invariants_from_json(content: Mapping[str, Any], source: str = "invariants") -> tuple[Invariant, ...]:
-    """Read what `invariants_to_json` wrote.
-
-    Raises
-    ------
-    InputError
-        `content` is of another version, or no invariants; `source` names it in the message.
-    """
-    from cep_pipeline.documents import check_form, form_of
-
-    check_version(content, VERSION, "list of invariants", source)
-    forms = forms_of_clauses()
-    forms[Invariant] = form_of(Invariant, {"ln_frozen": tuple[float | None, float | None] | None}, forms)
-    form = form_of({"version": int, "invariants": tuple[Invariant, ...]}, {}, forms)
-    check_form(form, content, "no invariants", source, "plan the patterns again")
-    try:
-        return tuple(
-            Invariant(
-                one["pattern"],
-                one["clause"],
-                one["block"],
-                comparison_from_json(one["comparison"]),
-                one["cost_model"],
-                one["alpha"],
-                None if one["ln_frozen"] is None else _frozen(*one["ln_frozen"]),
-            )
-            for one in content["invariants"]
-        )
-    except ValueError as error:
-        raise InputError(f"{source}: no invariants: {brief(error)}; plan the patterns again") from error
-
-
-def _finite(logarithm: float) -> float | None:
-    return logarithm if math.isfinite(logarithm) else None
-
-
-def _frozen(chosen: float | None, rejected: float | None) -> tuple[float, float]:
-    first, second = (-math.inf if constant is None else constant for constant in (chosen, rejected))
-    return first, second

@@ -1,4 +1,4 @@
-"""What `cep invariants` prints: the invariants of a plan as a table, and the one that is violated next."""
+"""The output of `cep invariants`: the invariants of a plan as a table, and the one that is violated next."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a command looks at: patterns over files, without a warehouse, or a stream of the configuration."""
+"""The input of a command: patterns over files, without a warehouse, or a stream of the configuration."""
 
 from __future__ import annotations
 

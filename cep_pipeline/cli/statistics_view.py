@@ -1,4 +1,4 @@
-"""What `cep statistics` shows: tables for the terminal, JSON for machines, panels for a chart."""
+"""The output of `cep statistics`: tables for the terminal, JSON for machines, panels for a chart."""
 
 from __future__ import annotations
 

@@ -128,7 +128,7 @@ def status(
 
 
 def _stream_json(stream: Stream, tables: StreamTables, run_limit: int, decision_limit: int) -> dict[str, Any]:
-    """What `cep status` shows of a stream, for machines."""
+    """Return what `cep status` shows of a stream, for machines."""
     from cep_pipeline.pipeline.stream_days import find_stale_days
 
     plans = [tables.current_plan(pattern_set.name) for pattern_set in stream.pattern_sets]

@@ -142,7 +142,8 @@ def maintain(config: Path, grace_hours: float, keep_days: float, as_json: bool) 
     """Expire old snapshots, remove files that no snapshot names (of failed and killed runs), and merge small files.
 
     Files are merged within a day, with the same rows in the same order, up to the setting warehouse: file_rows. It may
-    run beside other runs. The files that were merged stay until their snapshots are as old as --keep-days.
+    run beside other runs. The files that were merged stay until their snapshots are as old as --keep-days. A table with
+    damaged metadata is named with what to do and left as it is; the command then ends with exit code 3.
 
     \b
     Examples:
@@ -170,6 +171,13 @@ def maintain(config: Path, grace_hours: float, keep_days: float, as_json: bool) 
         f"expired {counted(report.expired_snapshots, 'snapshot')}, "
         f"merged small files: {counted(report.merged_files, 'file')} fewer"
     )
+    for damage in report.damages:
+        say(f"damage: {damage}")
+    if report.damages:
+        raise DataError(
+            f"{counted(len(report.damages), 'damaged table')} in {warehouse.location}, left as before; the others are "
+            "done. `cep verify` names all damages"
+        )
 
 
 @click.command()

@@ -70,7 +70,7 @@ class PublishedWarehouse:
 
 
 class PublishedStream:
-    """What is published of one stream, as it is when it is asked for."""
+    """The published data of one stream, as it is when it is asked for."""
 
     def __init__(self, tables: StreamTables) -> None:
         self._tables = tables

@@ -493,15 +493,23 @@ def plan_again(
 
 
 def maintain_warehouse(config: Path, grace_hours: float, keep_days: float) -> dict[str, int]:
-    """Expire old snapshots, remove files that no table names, and merge small files; returns how many."""
+    """Expire old snapshots, remove files that no table names, and merge small files; returns how many.
+
+    Raises
+    ------
+    DataError
+        The metadata of a table is damaged; all other tables are maintained.
+    """
     configuration = Configuration.load(config)
-    report = configuration.open_warehouse().maintain(
+    warehouse = configuration.open_warehouse()
+    report = warehouse.maintain(
         grace_s=grace_hours * 3600,
         keep_snapshots_s=keep_days * 86_400,
         file_rows=configuration.settings.warehouse.file_rows,
     )
     for table, done in report.by_table.items():
         logger.info("%s: %s", table, dict(done))
+    _refuse_damages(report.damages, warehouse.location)
     return {
         "removed_files": report.removed_files,
         "removed_bytes": report.removed_bytes,
@@ -520,14 +528,17 @@ def verify_warehouse(config: Path, deep: bool) -> dict[str, int]:
     """
     warehouse = Configuration.load(config).open_warehouse()
     report = warehouse.verify(deep=deep)
-    for damage in report.damages:
-        logger.error("damage: %s", damage)
-    if report.damages:
-        raise DataError(
-            f"{len(report.damages)} damage(s) in {warehouse.location}; the first is {report.damages[0]}. "
-            "The log of the task names all of them"
-        )
+    _refuse_damages(report.damages, warehouse.location)
     return {"tables": report.tables, "files": report.files, "size_bytes": report.size_bytes, "rows": report.rows}
+
+
+def _refuse_damages(damages: Sequence[object], location: str) -> None:
+    for damage in damages:
+        logger.error("damage: %s", damage)
+    if damages:
+        raise DataError(
+            f"{len(damages)} damage(s) in {location}; the first is {damages[0]}. The log of the task names all of them"
+        )
 
 
 # -- jobs of the resident application ----------------------------------------------------------------------------------

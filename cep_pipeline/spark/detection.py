@@ -302,35 +302,12 @@ class DetectionResult:
     limited: dict[str, LimitedPattern] = field(default_factory=dict)
 
 
-def detect_slices(
-    spark: SparkSession,
-    job: DetectionJob,
-    slices: Sequence[Slice],
-    progress: Progress | None = None,
-    *,
-    behind: Slice | None = None,
-) -> DetectionResult:
-    """Run a detection job over slices; the union of their matches is that of the whole range.
-
-    Parameters
-    ----------
-    progress
-        Told of the patterns done, of each slice all: of tasks on other machines only when one is over.
-    behind
-        What comes behind the range, with an open end: what would be final if the stream ended there is pending.
-
-    Raises
-    ------
-    UnsupportedPattern
-        No mechanism runs a pattern; nothing has been read.
-    """
-    (result,) = detect_together(spark, [SlicedJob(job, slices, behind)], progress)
-    return result
-
-
 @dataclass(frozen=True)
 class SlicedJob:
-    """A detection job, the slices of its range, and what comes behind the range (`detect_slices`)."""
+    """A detection job, the slices of its range, and what comes behind the range.
+
+    `behind` has an open end: what would be final if the stream ended there is pending.
+    """
 
     job: DetectionJob
     slices: Sequence[Slice]
@@ -349,12 +326,18 @@ def detect_together(
 ) -> list[DetectionResult]:
     """Run detection jobs of the same patterns, plan and pattern set side by side, as tasks of one Spark job.
 
-    The jobs must not need one another's results: where OUTPUT or CONSUME decide, each job needs that of the day before.
+    The union of the matches of all slices of a job is that of its whole range. The jobs must not need one another's
+    results: where OUTPUT or CONSUME decide, each job needs that of the day before.
+
+    Parameters
+    ----------
+    progress
+        Told of the patterns done, of each slice all: of tasks on other machines only when one is over.
 
     Raises
     ------
     UnsupportedPattern
-        As `detect_slices`.
+        No mechanism runs a pattern; nothing has been read.
     LimitExceeded
         A pattern reached a limit, and the day is to fail then.
     """

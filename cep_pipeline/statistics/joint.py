@@ -1,4 +1,4 @@
-"""Which conditions of a clause a joint selectivity is of, and what it changes where several of them overlap.
+"""Joint selectivities: the conditions of a clause that one is of, and what it changes where several overlap.
 
 A joint selectivity is named by the keys of its conditions and by the variables that each of them is over, numbered in
 pattern order: `a.x < b.x` and `b.x < c.x` of three A have one key, and are not `a.x < b.x` and `a.x < c.x`. Every

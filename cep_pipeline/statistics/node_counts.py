@@ -1,4 +1,4 @@
-"""What detection counts at one node of a plan: the record by which it tells statistics what it saw."""
+"""The counts of detection at one node of a plan: the record by which it tells statistics what it saw."""
 
 from __future__ import annotations
 

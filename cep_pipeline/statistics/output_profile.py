@@ -21,7 +21,6 @@ import pyarrow as pa
 from cep_pipeline.expressions.columns import Array
 from cep_pipeline.patterns.normal_form import Clause
 from cep_pipeline.patterns.pattern import Pattern
-from cep_pipeline.slices.blocks import Block, ListBlock, MatchBlock
 
 MOST_ORDERS = 1024
 """Orders that are kept of a clause: all that there can be of 6 variables, and mostly all that there are of more."""
@@ -65,11 +64,6 @@ class OrderProfile:
             raise ValueError(f"profile of {self.pattern!r}: an order has each variable once, and at least one match")
         ordered = sorted(self.orders, key=lambda entry: (-entry[1], entry[0]))
         object.__setattr__(self, "orders", tuple(ordered))
-
-    @property
-    def most_frequent(self) -> tuple[str, ...] | None:
-        """The order of most matches, by which the paper's latency goes; None without a match."""
-        return self.orders[0][0] if self.orders else None
 
     @property
     def likely_last(self) -> str | None:
@@ -181,14 +175,6 @@ class OutputProfiler:
             for clause in pattern.clauses:
                 if is_open(clause):
                     self._counted[pattern.name, _names(clause)] = _Orders(len(clause.positive))
-
-    def add_block(self, pattern: Pattern, block: Block) -> None:
-        """Count the matches of a block."""
-        orders = self._counted.get((pattern.name, _names(block.clause)))
-        if orders is None or not len(block):
-            return
-        rows = block.rows if isinstance(block, MatchBlock) else _last_rows(block)
-        orders.add(rows, self._most)
 
     def add_rows(self, pattern: str, matches: pa.RecordBatch | pa.Table) -> None:
         """Count the matches of a pattern as rows of a table, by their column `bindings`."""
@@ -313,11 +299,3 @@ def _most_frequent(counts: dict[Any, int], most: int) -> tuple[dict[Any, int], i
 
 def _names(clause: Clause) -> tuple[str, ...]:
     return tuple(variable.name for variable in clause.positive)
-
-
-def _last_rows(block: ListBlock) -> Array:
-    """The row of each variable's last event, shape (variables, matches)."""
-    ends = np.ones(len(block.rows), dtype=bool)
-    ends[:-1] = block.variables[1:] != block.variables[:-1]
-    ends[block.offsets[1:] - 1] = True
-    return block.rows[ends].reshape(len(block), -1).T

@@ -1,4 +1,4 @@
-"""What is measured of one slice: the rows of its leaves, and for each condition which of the tested tuples pass.
+"""The measures of one slice: the rows of its leaves, and for each condition which of the tested tuples pass.
 
 Leaves are shared by all patterns, and so are the tuples of a scope by all its conditions: the cost grows with the
 events and with the number of different questions, not with patterns times types.

@@ -22,8 +22,9 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
+import pyarrow as pa
 import pyarrow.fs as pafs
 from pyiceberg.catalog.noop import NoopCatalog
 from pyiceberg.serializers import FromInputFile
@@ -38,6 +39,8 @@ from cep_pipeline.storage import (
     make_durable,
     object_store_io,
     open_filesystem,
+    read_digest,
+    remove_file,
     storage_errors,
     stored_files,
 )
@@ -69,8 +72,7 @@ Item = TypeVar("Item")
 Result = TypeVar("Result")
 
 
-@dataclass(frozen=True)
-class StoredCopy:
+class StoredCopy(NamedTuple):
     """The entry of a file in the list of a backup: its size in bytes and its SHA-256."""
 
     size: int
@@ -204,7 +206,7 @@ def _copy_moment(
 ) -> tuple[BackupMoment, Collection[str]]:
     """Pin a moment, and copy what is not there yet; returns the moment and the paths that were copied."""
     rows = relocation.catalog_rows(warehouse.database)
-    there = stored_files(f"{place}/{FILES}")
+    there = {path: one.size for path, one in stored_files(f"{place}/{FILES}").items()}
     prefix = f"{warehouse.location}/"
     copied: list[str] = []
     recorded = {
@@ -217,8 +219,11 @@ def _copy_moment(
         name = path.removeprefix(prefix)
         target = f"{place}/{FILES}/{name}"
         found = there.get(target)
-        if found is not None and size in (None, found) and (name not in known or known[name].size == found):
-            if name in known:
+        # An earlier moment may list what was damaged already when it was copied.
+        listed = known.get(name)
+        sound = listed is None or (listed.size == found and listed == recorded.get(name, listed))
+        if found is not None and size in (None, found) and sound:
+            if listed is not None:
                 return
             copy = _fingerprint(target)  # made by a backup that was stopped
             if copy == recorded.get(name, copy):
@@ -227,9 +232,9 @@ def _copy_moment(
         copy = _copy(path, target)
         if name in recorded:
             try:
-                check_recorded(path, (copy.size, copy.sha256), (recorded[name].size, recorded[name].sha256))
+                check_recorded(path, copy, recorded[name])
             except DamagedError:
-                _remove(target)
+                remove_file(target)
                 raise
         known[name] = copy
         copied.append(name)
@@ -298,7 +303,7 @@ def _buffers(warehouse: Store, rows: relocation.Rows) -> dict[str, int | None]:
     found: dict[str, int | None] = {}
     for stream, paths in recorded.items():
         there = stored_files(f"{warehouse.location}/{stream}/{COMPRESSED}")
-        found |= {path: there[path] for path in paths & there.keys()}
+        found |= {path: there[path].size for path in paths & there.keys()}
     return found
 
 
@@ -325,10 +330,10 @@ def _remove_moments(place: str, keep: int) -> int:
     old = moments(place)[:-keep]
     for name in old:
         for ending in ("json", "db"):
-            _remove(f"{place}/{MOMENTS}/{name}.{ending}")
+            remove_file(f"{place}/{MOMENTS}/{name}.{ending}")
     named = {f"{place}/{FILES}/{path}" for name in moments(place) for path in read_moment(place, name).files}
     for path in stored_files(f"{place}/{FILES}").keys() - named:
-        _remove(path)
+        remove_file(path)
     return len(old)
 
 
@@ -361,24 +366,38 @@ def read_moment(place: str, name: str | None = None) -> BackupMoment:
 
 
 def check(place: str, moment: BackupMoment, told: Told) -> list[str]:
-    """Read all files of a moment, and return a sentence for each that is not as its list says."""
+    """Read all files of a moment, and return a sentence for each that is not as its list says.
+
+    A damaged copy of a file of a table is put aside, so that the next backup copies the file again.
+    """
     listed = {f"{FILES}/{path}": one for path, one in moment.files.items()}
     listed[f"{MOMENTS}/{moment.name}.db"] = moment.catalog
 
     def fault(one: tuple[str, StoredCopy]) -> str | None:
-        path, said = one
+        path, said = f"{place}/{one[0]}", one[1]
         try:
-            return (
-                None if _fingerprint(f"{place}/{path}") == said else f"{place}/{path}: it is not what its digest says"
-            )
+            if _fingerprint(path) == said:
+                return None
         except _Gone:
-            return f"{place}/{path}: it is not there"
+            return f"{path}: it is not there"
+        if one[0].startswith(f"{FILES}/"):
+            _put_aside(path)
+        return f"{path}: it is not what its digest says"
 
     found: list[str] = []
     for number, said in enumerate(_in_threads(fault, listed.items()), 1):
         told(number, len(listed))
         found += [said] if said else []
     return found
+
+
+def _put_aside(path: str) -> None:
+    """Give a damaged copy another name; where the backup can only be read, it keeps its name."""
+    filesystem, inner = open_filesystem(path)
+    try:
+        filesystem.move(inner, f"{inner}.damaged")
+    except OSError as error:
+        logger.warning("%s stays where it is: %s", path, error)
 
 
 # -- restore -----------------------------------------------------------------------------------------------------------
@@ -391,15 +410,13 @@ def restore(
     moment: BackupMoment,
     *,
     replace: bool,
-    clock: Callable[[], float],
-    lease_timeout_s: float,
     told: Told,
 ) -> RestoreReport:
     """Make a warehouse what it was at a moment (see `Warehouse.restore`)."""
     begun = f"{place} {moment.name}"
     if not replace and _read_text(f"{location}/{UNFINISHED}") != begun:
         refuse_data(location, catalog)
-    refuse_runs(catalog, clock, lease_timeout_s)
+    refuse_runs(catalog)
     _write_text(f"{location}/{UNFINISHED}", begun)
     there = stored_files(location)
 
@@ -407,7 +424,7 @@ def restore(
         """Have a file in the warehouse; True where it had to be copied."""
         name, said = one
         target = f"{location}/{name}"
-        if there.get(target) == said.size and _fingerprint(target) == said:
+        if target in there and there[target].size == said.size and _fingerprint(target) == said:
             return False
         _copy_back(f"{place}/{FILES}/{name}", target, said)
         return True
@@ -422,7 +439,7 @@ def restore(
     if moment.warehouse != location:
         relocation.rewrite(rows, moment.warehouse, location)
     put_catalog(location, catalog, rows)
-    _remove(f"{location}/{UNFINISHED}")
+    remove_file(f"{location}/{UNFINISHED}")
     return RestoreReport(moment.name, location, len(moment.files), copied)
 
 
@@ -433,7 +450,7 @@ def _copy_back(source: str, target: str, said: StoredCopy) -> None:
     except _Gone:
         fault = "is not there"
     if fault:
-        _remove(target)
+        remove_file(target)
         raise InputError(f"{source}: a file of the backup {fault}; take another moment (--moment), or another backup")
 
 
@@ -454,7 +471,7 @@ def refuse_data(location: str, catalog: str | URL) -> None:
         )
 
 
-def refuse_runs(catalog: str | URL, clock: Callable[[], float], lease_timeout_s: float) -> None:
+def refuse_runs(catalog: str | URL) -> None:
     """Refuse to change a catalog on which runs are at work; one that cannot be read has none.
 
     Raises
@@ -468,7 +485,7 @@ def refuse_runs(catalog: str | URL, clock: Callable[[], float], lease_timeout_s:
         logger.info("%s", error)
         return
     if database is not None:
-        relocation.check_idle(database, database.now(clock) - lease_timeout_s)
+        relocation.check_idle(database)
         database.engine.dispose()
 
 
@@ -517,53 +534,47 @@ def _in_threads(work: Callable[[Item], Result], items: Collection[Item]) -> Iter
 
 
 def _copy(source: str, target: str) -> StoredCopy:
-    """Copy a file under another name first; returns what was copied."""
-    make_directory(target.rpartition("/")[0])
-    filesystem, inner = open_filesystem(target)
-    local = isinstance(filesystem, pafs.LocalFileSystem)
+    """Copy a file; returns what was copied."""
     digest, size = hashlib.sha256(), 0
-    origin, path = open_filesystem(source)
+    filesystem, inner = open_filesystem(source)
     try:
-        reader = origin.open_input_stream(path)
+        reader = filesystem.open_input_stream(inner)
     except FileNotFoundError as error:
         raise _Gone(source) from error
-    with storage_errors(f"copying {source} to {target}"), reader:
-        with filesystem.open_output_stream(f"{inner}.part" if local else inner) as writer:
-            while chunk := reader.read(_CHUNK):
-                digest.update(chunk)
-                size += len(chunk)
-                writer.write(chunk)
-        if local:
-            make_durable([f"{inner}.part"])
-            Path(f"{inner}.part").replace(inner)
+    with storage_errors(f"copying {source} to {target}"), reader, _written(target) as writer:
+        while chunk := reader.read(_CHUNK):
+            digest.update(chunk)
+            size += len(chunk)
+            writer.write(chunk)
     return StoredCopy(size, digest.hexdigest())
 
 
 def _fingerprint(path: str) -> StoredCopy:
-    filesystem, inner = open_filesystem(path)
-    digest, size = hashlib.sha256(), 0
     try:
-        reader = filesystem.open_input_stream(inner)
-    except FileNotFoundError as error:
-        raise _Gone(path) from error
-    with storage_errors(f"reading {path}"), reader:
-        while chunk := reader.read(_CHUNK):
-            digest.update(chunk)
-            size += len(chunk)
-    return StoredCopy(size, digest.hexdigest())
+        return StoredCopy(*read_digest(path))
+    except CepError as error:
+        if isinstance(error.__cause__, FileNotFoundError):
+            raise _Gone(path) from error
+        raise
 
 
 def _write_text(path: str, text: str) -> None:
+    with storage_errors(f"writing {path}"), _written(path) as writer:
+        writer.write(text.encode())
+
+
+@contextmanager
+def _written(path: str) -> Iterator[pa.NativeFile]:
+    """Write a local file under another name first, so that it is there whole or not at all, as an object is."""
     make_directory(path.rpartition("/")[0])
     filesystem, inner = open_filesystem(path)
     local = isinstance(filesystem, pafs.LocalFileSystem)
-    with storage_errors(f"writing {path}"):
-        with filesystem.open_output_stream(f"{inner}.part" if local else inner) as writer:
-            writer.write(text.encode())
-        if local:
-            make_durable([f"{inner}.part"])
-            Path(f"{inner}.part").replace(inner)
-            make_durable([inner])
+    with filesystem.open_output_stream(f"{inner}.part" if local else inner) as writer:
+        yield writer
+    if local:
+        make_durable([f"{inner}.part"])
+        Path(f"{inner}.part").replace(inner)
+        make_durable([inner])
 
 
 def _read_text(path: str) -> str:
@@ -572,10 +583,3 @@ def _read_text(path: str) -> str:
         return ""
     with storage_errors(f"reading {path}"), filesystem.open_input_stream(inner) as stream:
         return str(stream.read().decode(errors="replace"))
-
-
-def _remove(path: str) -> None:
-    filesystem, inner = open_filesystem(path)
-    if filesystem.get_file_info(inner).type == pafs.FileType.File:
-        with storage_errors(f"removing {path}"):
-            filesystem.delete_file(inner)

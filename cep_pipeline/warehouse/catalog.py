@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import os
 import uuid
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from itertools import islice
@@ -20,7 +20,7 @@ from pyiceberg.table import CommitTableResponse, StagedTable, Table, Transaction
 from pyiceberg.table.metadata import TableMetadata
 from pyiceberg.table.update import AddSnapshotUpdate, AssertTableUUID, TableRequirement, TableUpdate
 from pyiceberg.typedef import EMPTY_DICT, Identifier, Properties
-from sqlalchemy.engine import Connection, Engine
+from sqlalchemy.engine import Connection
 
 from cep_pipeline.errors import DamagedError
 from cep_pipeline.storage import damage_errors, make_durable, object_store_io, open_filesystem, read_digest
@@ -46,12 +46,13 @@ class WarehouseCatalog(SqlCatalog):
     all of them are inside one transaction.
     """
 
-    def __init__(self, engine: Engine, location: str) -> None:
+    def __init__(self, database: Database, location: str) -> None:
         self._on_object_store = "://" in location
         # Making a table does not ask `_load_file_io`, but goes by the catalog's properties.
         reached_by = object_store_io().properties if self._on_object_store else {}
         MetastoreCatalog.__init__(self, CATALOG_NAME, **reached_by, warehouse=location)
-        self.engine = engine
+        self.database = database
+        self.engine = database.engine
         create_together(self._init_catalog)
 
     def _load_file_io(self, properties: Properties = EMPTY_DICT, location: str | None = None) -> FileIO:
@@ -139,9 +140,7 @@ class WarehouseCatalog(SqlCatalog):
             ]
             self._swap(changes, beside)
         except CommitFailedException:
-            for one in transactions:
-                for producer in one._snapshot_producers:
-                    producer._clean_all_uncommitted()
+            remove_uncommitted(transactions)
             raise
         for one, change in zip(transactions, changes, strict=True):
             one._cleanup_uncommitted_manifests()
@@ -195,6 +194,13 @@ class WarehouseCatalog(SqlCatalog):
             IcebergTables.table_namespace == Catalog.namespace_to_string(Catalog.namespace_from(name)),
             IcebergTables.table_name == Catalog.table_name_from(name),
         )
+
+
+def remove_uncommitted(transactions: Iterable[Transaction]) -> None:
+    """Remove the manifests and manifest lists that transactions have written and that will never be committed."""
+    for transaction in transactions:
+        for producer in transaction._snapshot_producers:
+            producer._clean_all_uncommitted()
 
 
 @contextmanager
@@ -350,7 +356,7 @@ def _of_table(table: sql.Table, stream: str, table_name: str) -> tuple[sql.Colum
 
 
 def _some_at_a_time(paths: Collection[str]) -> Iterator[list[str]]:
-    """As many paths at a time as one statement takes."""
+    """Yield the paths in lists that one statement takes."""
     rest = iter(paths)
     while some := list(islice(rest, _PATHS_A_STATEMENT)):
         yield some

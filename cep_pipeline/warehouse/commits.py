@@ -49,7 +49,7 @@ from pyiceberg.types import LongType
 from cep_pipeline.errors import BusyError, CepError, InputError
 from cep_pipeline.events.columns import DAY
 from cep_pipeline.storage import damage_errors, make_durable, open_filesystem, size_and_digest, storage_errors
-from cep_pipeline.warehouse.catalog import Beside, WarehouseCatalog, record_files
+from cep_pipeline.warehouse.catalog import Beside, WarehouseCatalog, record_files, remove_uncommitted
 from cep_pipeline.warehouse.database import LEASES, explain_database_error
 from cep_pipeline.warehouse.records import EventsFile
 
@@ -285,7 +285,11 @@ def commit_together(
             if loaded is None or attempt:
                 loaded = {name: catalog.load_table((stream, name)) for name in changes}
             transactions = {name: UnitTransaction(loaded[name]) for name in changes}
-            made = {name: change(loaded[name], transactions[name]) for name, change in changes.items()}
+            try:
+                made = {name: change(loaded[name], transactions[name]) for name, change in changes.items()}
+            except BaseException:
+                remove_uncommitted(transactions.values())
+                raise
             for name, transaction in transactions.items():
                 _expire_beyond(catalog, stream, loaded[name], transaction)
             try:
@@ -322,8 +326,7 @@ def _expire_beyond(catalog: WarehouseCatalog, stream: str, table: Table, transac
     """
     if len(table.metadata.snapshots) <= MOST_SNAPSHOTS:
         return
-    now = time.time()
-    limit = min(now - PINNED_S, oldest_lease(catalog, stream, now) or now) * 1000
+    limit = (time.time() - max(PINNED_S, lease_age_s(catalog, stream, time.time))) * 1000
     old = [snapshot.snapshot_id for snapshot, by in replaced_snapshots(table) if by.timestamp_ms < limit]
     if old := old[: len(table.metadata.snapshots) - LEAST_SNAPSHOTS]:
         ExpireSnapshots(transaction).by_ids(old).commit()
@@ -335,14 +338,17 @@ def replaced_snapshots(table: Table) -> Iterator[tuple[Snapshot, Snapshot]]:
     return itertools.pairwise(snapshots)
 
 
-def oldest_lease(catalog: WarehouseCatalog, stream: str, now: float) -> float | None:
-    """Return when the oldest lease of a stream that lives was taken, in seconds since the epoch; None without any."""
-    query = sql.select(sql.func.min(LEASES.c.acquired_at)).where(
+def lease_age_s(catalog: WarehouseCatalog, stream: str, clock: Callable[[], float]) -> float:
+    """Return for how long the oldest lease of a stream that lives has been held; 0 without any.
+
+    Leases go by the clock of the database, and snapshots by those of the hosts: only a length of time holds for both.
+    """
+    now = catalog.database.now(clock)
+    query = sql.select(sql.func.max(now - LEASES.c.acquired_at)).where(
         LEASES.c.stream == stream, LEASES.c.heartbeat_at > now - DEAD_AFTER_S
     )
     with catalog.engine.connect() as connection:
-        found: float | None = connection.execute(query).scalar_one()
-    return found
+        return float(connection.execute(query).scalar_one() or 0.0)
 
 
 def _landed(catalog: WarehouseCatalog, stream: str, table_name: str, snapshot_id: int) -> bool:

@@ -35,7 +35,6 @@ from cep_pipeline.storage import (
     written,
 )
 from cep_pipeline.warehouse import commits, iceberg_tables
-from cep_pipeline.warehouse.catalog import Beside
 from cep_pipeline.warehouse.layout import REPEATING_IN_MATCHES
 
 if TYPE_CHECKING:
@@ -68,32 +67,25 @@ def compact(catalog: WarehouseCatalog, stream: str, table_name: str, *, file_row
             except DamagedError as error:
                 logger.warning("%s.%s: %s small files are not merged: %s", stream, table_name, len(group), error)
         if merged:
-            replace_rewritten(catalog, stream, table_name, merged)
+            _replace(catalog, stream, table_name, merged)
         fewer += sum(len(group) - 1 for group, _ in merged)
     logger.info("%s.%s: %s files fewer", stream, table_name, fewer)
     return fewer
 
 
-def replace_rewritten(
-    catalog: WarehouseCatalog,
-    stream: str,
-    table_name: str,
-    rewritten: Sequence[tuple[Sequence[DataFile], str | None]],
-    beside: Sequence[Beside] = (),
-    *,
-    merge: bool = True,
+def _replace(
+    catalog: WarehouseCatalog, stream: str, table_name: str, merged: Sequence[tuple[Sequence[DataFile], str]]
 ) -> None:
-    """Replace groups of files, those that are all there still, by what they were rewritten as (None: by nothing)."""
-    make_durable(path for _, path in rewritten if path)
+    """Replace groups of files, those that are all there still, by the file that they were merged into."""
+    make_durable(path for _, path in merged)
 
     def change(table: Table, transaction: Transaction) -> int:
         there = {task.file.file_path for task in table.scan().plan_files()}
-        ready = [(group, path) for group, path in rewritten if there.issuperset(file.file_path for file in group)]
-        new = [parquet_file_to_data_file(table.io, table.metadata, path) for _, path in ready if path]
-        old = [file for group, _ in ready for file in group]
-        return commits.replace_files(transaction, old, new, merge=merge)
+        ready = [(group, path) for group, path in merged if there.issuperset(file.file_path for file in group)]
+        new = [parquet_file_to_data_file(table.io, table.metadata, path) for _, path in ready]
+        return commits.replace_files(transaction, [file for group, _ in ready for file in group], new)
 
-    commits.commit(catalog, stream, table_name, change, beside)
+    commits.commit(catalog, stream, table_name, change)
 
 
 def _groups(table: Table, table_name: str, most_rows: int) -> Iterator[list[DataFile]]:

@@ -16,9 +16,10 @@ from __future__ import annotations
 import os
 import re
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 from urllib.parse import quote
 
 import sqlalchemy as sql
@@ -34,43 +35,42 @@ _CREATE_ATTEMPTS = 10
 
 _metadata = sql.MetaData()
 
-SETTINGS = sql.Table(
-    "cep_settings",
-    _metadata,
-    sql.Column("name", sql.String(64), primary_key=True),
-    sql.Column("value", sql.Text, nullable=False),
-)
+_LENGTHS = {"name": 64, "table_name": 64, "day": 10, "erasure_id": 32, "path": 1024}
+_NAME = sql.String(255)
 
-LEASES = sql.Table(
+
+def _table(name: str, keys: Sequence[str], **values: Any) -> sql.Table:
+    """Declare a table: the columns of its key, which are texts, and further ones by name and type."""
+    key = (sql.Column(one, sql.String(_LENGTHS.get(one, 255)), primary_key=True) for one in keys)
+    return sql.Table(name, _metadata, *key, *(sql.Column(one, kind, nullable=False) for one, kind in values.items()))
+
+
+SETTINGS = _table("cep_settings", ["name"], value=sql.Text)
+
+LEASES = _table(
     "cep_leases",
-    _metadata,
-    sql.Column("stream", sql.String(255), primary_key=True),
-    sql.Column("unit", sql.String(255), primary_key=True),
-    sql.Column("token", sql.String(32), nullable=False),
-    sql.Column("host", sql.String(255), nullable=False),
-    sql.Column("pid", sql.BigInteger, nullable=False),
-    sql.Column("run_id", sql.String(255), nullable=False),
-    sql.Column("acquired_at", sql.Double, nullable=False),
-    sql.Column("heartbeat_at", sql.Double, nullable=False),
-    sql.Column("process", sql.String(255)),
+    ["stream", "unit"],
+    token=sql.String(32),
+    host=_NAME,
+    pid=sql.BigInteger,
+    run_id=_NAME,
+    acquired_at=sql.Double,
+    heartbeat_at=sql.Double,
 )
 """The leases that are held. `process` tells the process from others of its pid; rows of older versions have none."""
+LEASES.append_column(sql.Column("process", _NAME))
 
-PUBLISHED = sql.Table(
+PUBLISHED = _table(
     "cep_published",
-    _metadata,
-    sql.Column("stream", sql.String(255), primary_key=True),
-    sql.Column("table_name", sql.String(64), primary_key=True),
-    sql.Column("pattern_set", sql.String(255), primary_key=True),
-    sql.Column("day", sql.String(10), primary_key=True),
-    sql.Column("run_id", sql.String(255), nullable=False),
-    sql.Column("published_at", sql.Double, nullable=False),
-    sql.Column("snapshot_id", sql.BigInteger, nullable=False),
-    sql.Column("row_count", sql.BigInteger, nullable=False),
-    sql.Column("fingerprint", sql.Text, nullable=False),
-    sql.Column("counts", sql.Text, nullable=False),
-    sql.Column("carry_out", sql.Text, nullable=False),
-    sql.Column("carry_out_digest", sql.String(32), nullable=False),
+    ["stream", "table_name", "pattern_set", "day"],
+    run_id=_NAME,
+    published_at=sql.Double,
+    snapshot_id=sql.BigInteger,
+    row_count=sql.BigInteger,
+    fingerprint=sql.Text,
+    counts=sql.Text,
+    carry_out=sql.Text,
+    carry_out_digest=sql.String(32),
 )
 
 REPLACED = sql.Table(
@@ -83,24 +83,9 @@ REPLACED = sql.Table(
 )
 """Records of units that have been replaced: what `cep rollback` goes back to, as long as their snapshots are there."""
 
-CURRENT_PLANS = sql.Table(
-    "cep_current_plans",
-    _metadata,
-    sql.Column("stream", sql.String(255), primary_key=True),
-    sql.Column("pattern_set", sql.String(255), primary_key=True),
-    sql.Column("version", sql.BigInteger, nullable=False),
-    sql.Column("changed_at", sql.Double, nullable=False),
-)
+CURRENT_PLANS = _table("cep_current_plans", ["stream", "pattern_set"], version=sql.BigInteger, changed_at=sql.Double)
 
-ERASURES = sql.Table(
-    "cep_erasures",
-    _metadata,
-    sql.Column("stream", sql.String(255), primary_key=True),
-    sql.Column("erasure_id", sql.String(32), primary_key=True),
-    sql.Column("condition", sql.Text, nullable=False),
-    sql.Column("requested_at", sql.Double, nullable=False),
-    sql.Column("days", sql.Text, nullable=False),
-)
+ERASURES = _table("cep_erasures", ["stream", "erasure_id"], condition=sql.Text, requested_at=sql.Double, days=sql.Text)
 
 POINTERS = sql.table(
     "iceberg_tables",
@@ -108,27 +93,10 @@ POINTERS = sql.table(
 )
 """Iceberg's own list of tables, which PyIceberg makes: where the present metadata of each table is."""
 
-FILES = sql.Table(
-    "cep_files",
-    _metadata,
-    sql.Column("stream", sql.String(255), primary_key=True),
-    sql.Column("table_name", sql.String(64), primary_key=True),
-    sql.Column("path", sql.String(1024), primary_key=True),
-    sql.Column("size", sql.BigInteger, nullable=False),
-    sql.Column("sha256", sql.String(64), nullable=False),
-)
+FILES = _table("cep_files", ["stream", "table_name", "path"], size=sql.BigInteger, sha256=sql.String(64))
 """The files that commits added, data and metadata: what was written. Paths are relative to the table's location."""
 
-DAMAGES = sql.Table(
-    "cep_damages",
-    _metadata,
-    sql.Column("stream", sql.String(255), primary_key=True),
-    sql.Column("table_name", sql.String(64), primary_key=True),
-    sql.Column("path", sql.String(1024), primary_key=True),
-    sql.Column("pattern_set", sql.String(255), nullable=False),
-    sql.Column("day", sql.String(10), nullable=False),
-    sql.Column("what", sql.Text, nullable=False),
-)
+DAMAGES = _table("cep_damages", ["stream", "table_name", "path"], pattern_set=_NAME, day=sql.String(10), what=sql.Text)
 """Damaged data files of published units, as `cep verify` has found them; a commit that replaces one removes it."""
 
 

@@ -1,9 +1,10 @@
 """Forgetting: events are erased from all tables of a stream, from old snapshots and from the scratch, with a proof.
 
-The erasure is recorded first, so that no later ingestion brings the events back from the raw files. Then matches that
-have one of the events go, after them what else names them, and the events last: whatever a kill leaves, the same
-command finds the rest. What was published of the days is stale from then on; `cep run --stale` makes derived values,
-statistics and matches as if the events had never been there.
+The erasure is recorded first, so that no later ingestion brings the events back from the raw files. Then the events,
+the matches that have one of them and what else names them go from all tables in one transaction: a reader sees all of
+it or nothing. Old snapshots and files that no table names are removed after that; the same command goes on after a
+kill. What was published of the days is stale from then on; `cep run --stale` makes derived values, statistics and
+matches as if the events had never been there.
 """
 
 from __future__ import annotations
@@ -11,17 +12,18 @@ from __future__ import annotations
 import json
 import logging
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import date
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 import sqlalchemy as sql
 from pyiceberg.exceptions import CommitFailedException
+from pyiceberg.io.pyarrow import parquet_file_to_data_file
 from pyiceberg.manifest import DataFile
 from pyiceberg.table import Table, Transaction
 from pyiceberg.table.update.snapshot import ExpireSnapshots
@@ -32,16 +34,16 @@ from cep_pipeline.storage import (
     canonical_json,
     conform,
     digest_of,
-    open_filesystem,
+    make_durable,
     open_parquet,
     read_data_file,
+    remove_file,
     remove_scratch,
-    storage_errors,
+    stored_files,
 )
 from cep_pipeline.warehouse import commits, compaction, iceberg_tables, maintenance
 from cep_pipeline.warehouse.database import ERASURES, PUBLISHED, REPLACED
 from cep_pipeline.warehouse.layout import COMPRESSED
-from cep_pipeline.warehouse.leases import day_unit
 from cep_pipeline.warehouse.units import (
     forget_changes,
     forget_lost_buffers,
@@ -57,7 +59,7 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 _PASSES = 5
-"""Files that a compaction replaced in between are found by the next pass."""
+"""Where a compaction replaced files in between, nothing is removed, and the next pass looks again."""
 _COLUMNS_OF_TEXT: Mapping[str, tuple[str, ...]] = {
     "quarantine": ("raw", "reason"),
     "statistics": ("snapshot", "state", "windows", "observed"),
@@ -66,7 +68,6 @@ _COLUMNS_OF_TEXT: Mapping[str, tuple[str, ...]] = {
     "decisions": ("reason", "details"),
 }
 """Table -> columns that may repeat values of events."""
-_KEY = ("stream", "table_name", "pattern_set", "day")
 _EMPTIED: Mapping[str, str | None] = {
     "validation": None,
     "error": "(erased)",
@@ -125,7 +126,7 @@ class Forgetting:
     erasure
         What.
     run_id
-        Holder of the leases that are taken.
+        The name of this work in the tables' history.
     """
 
     def __init__(self, warehouse: Store, stream: str, erasure: Erasure, *, run_id: str) -> None:
@@ -146,9 +147,9 @@ class Forgetting:
         Raises
         ------
         BusyError
-            A run is at work; the erasure is recorded, and what has been removed until then stays removed.
+            A run is at work; the erasure is recorded, and the same command goes on when the run has ended.
         """
-        begun = {file.location for file in self._files()}
+        begun = stored_files(f"{self.warehouse.location}/{self.stream}").keys()
         found = self._find()
         days = {day for _, day, _ in found.files.get("events", ()) if day is not None}
         self._record(days)
@@ -158,8 +159,8 @@ class Forgetting:
         for _ in range(_PASSES):
             if not found.files:
                 break
-            report.removed += found.rows()
-            self._remove(found)
+            if self._remove(found):
+                report.removed += found.rows()
             found = self._find()
         else:
             raise CepError(f"stream {self.stream}: other writers keep changing its tables; run the same command again")
@@ -257,46 +258,54 @@ class Forgetting:
         pieces = compaction.read_pieces([path], columns, self.erasure.filter(columns))
         return np.concatenate([np.zeros(0, np.int64), *(piece.column("seq").to_numpy() for piece in pieces)])
 
-    def _remove(self, found: _Found) -> None:
-        """Remove what was found, the events of a day last."""
-        for name in ("matches", "quarantine", "statistics", "runs", "plans", "decisions", "events"):
-            by_unit: dict[tuple[Any, ...], list[DataFile]] = {}
-            days: dict[tuple[Any, ...], date | None] = {}
-            for file, day, _ in found.files.get(name, ()):
-                unit = tuple(file.partition[place] for place in range(len(self._table(name).spec().fields)))
-                by_unit.setdefault(unit, []).append(file)
-                days[unit] = day
-            for unit, files in by_unit.items():
-                self._remove_unit(name, unit, days[unit], files, found)
-
-    def _remove_unit(
-        self, name: str, unit: tuple[Any, ...], day: date | None, files: Sequence[DataFile], found: _Found
-    ) -> None:
-        gone = {file.file_path: rows for file, _, rows in found.files[name]}
-        emptied = {file.file_path for file in files if day and gone[file.file_path] == file.record_count}
-        rewritten = [
-            ([file], None if file.file_path in emptied else self._rewritten(name, file, found)) for file in files
-        ]
-        if day is None:
-            compaction.replace_rewritten(self.warehouse.catalog, self.stream, name, rewritten, merge=False)
-            return
-        pattern_set = str(unit[0]) if name == "matches" else ""
-        fewer = sum(rows for file, _, rows in found.files[name] if file in files)
-        patterns = Counter[str]()
-        if name == "matches":
-            for file in files:
-                patterns.update(found.matches[file.file_path].column("pattern").to_pylist())
-        with self.warehouse.lease(self.stream, day_unit(day), run_id=self.run_id) as lease:
-
-            def count(connection: Connection) -> None:
-                _count_fewer(connection, (self.stream, name, pattern_set, day.isoformat()), fewer, patterns)
-
-            compaction.replace_rewritten(
-                self.warehouse.catalog, self.stream, name, rewritten, (lease.renew, count), merge=False
+    def _remove(self, found: _Found) -> bool:
+        """Remove what was found from all tables at once; False where another commit has changed one of the files."""
+        columns = {name: iceberg_tables.published_columns(self._table(name)) for name in found.files}
+        rewritten = {
+            name: [
+                (file, None if day and rows == file.record_count else self._rewritten(name, file, columns[name], found))
+                for file, day, rows in files
+            ]
+            for name, files in found.files.items()
+        }
+        make_durable(path for files in rewritten.values() for _, path in files if path)
+        self._refuse_runs()
+        changes = {name: _replacing(files, self.run_id) for name, files in rewritten.items()}
+        try:
+            commits.commit_together(
+                self.warehouse.catalog, self.stream, changes, lambda _: [partial(self._count_fewer, found)]
             )
+        except _Overtaken as overtaken:
+            logger.info("%s: %s was replaced meanwhile; the erasure looks again", self.stream, overtaken)
+            for path in (path for files in rewritten.values() for _, path in files if path):
+                remove_file(path)
+            return False
+        return True
 
-    def _rewritten(self, name: str, file: DataFile, found: _Found) -> str:
-        columns = iceberg_tables.published_columns(self._table(name))
+    def _count_fewer(self, found: _Found, connection: Connection) -> None:
+        """Correct the numbers of rows in the records of the units that lose some."""
+        table = PUBLISHED.c
+        # The rejected rows first, as a run that publishes a day: of two that lock rows crosswise, one would fail.
+        for name in ("quarantine", "events", "matches"):
+            for file, day, rows in found.files.get(name, ()):
+                pattern_set = str(file.partition[0]) if name == "matches" else ""
+                key = (self.stream, name, pattern_set, str(day))
+                columns = (table.stream, table.table_name, table.pattern_set, table.day)
+                unit = [column == value for column, value in zip(columns, key, strict=True)]
+                record = connection.execute(sql.select(table.counts).where(*unit)).scalar_one_or_none()
+                if record is None:
+                    continue
+                gone = found.matches[file.file_path].column("pattern").to_pylist() if name == "matches" else []
+                fewer = Counter(gone)
+                counts = {
+                    pattern: one - fewer[pattern] if isinstance(one, int) else one
+                    for pattern, one in json.loads(record).items()
+                }
+                now = {"row_count": table.row_count - rows, "counts": canonical_json(counts)}
+                connection.execute(sql.update(PUBLISHED).where(*unit).values(**now))
+
+    def _rewritten(self, name: str, file: DataFile, columns: pa.Schema, found: _Found) -> str:
+        """Write the rows of a file that stay; returns where."""
         path = file.file_path
         if name == "events":
             holds = self.erasure.filter(self.columns)
@@ -339,10 +348,7 @@ class Forgetting:
                     empty = {"carry_out": canonical_json({}), "carry_out_digest": digest_of({})}
                     connection.execute(sql.update(PUBLISHED).where(*key).values(**empty))
 
-    def _files(self) -> list[maintenance.StoredFile]:
-        return maintenance.list_files(f"{self.warehouse.location}/{self.stream}")
-
-    def _remove_files(self, begun: set[str]) -> None:
+    def _remove_files(self, begun: Collection[str]) -> None:
         """Remove old snapshots, files that no table names any more, the scratch, and buffers of limited patterns."""
         for _, name in self.warehouse.catalog.list_tables(self.stream):
             table = self._table(name)
@@ -361,11 +367,8 @@ class Forgetting:
                     continue
             named = maintenance.named_files(self._table(name))
             location = self.warehouse.table_location(self.stream, name)
-            there = {file.location: file for file in maintenance.list_files(location)}
-            filesystem, _ = open_filesystem(location)
-            for path in ((begun | before) & there.keys()) - named:
-                with storage_errors(f"removing {path}"):
-                    filesystem.delete_file(there[path].path)
+            for path in ({*begun, *before} & stored_files(location).keys()) - named:
+                remove_file(path)
         self._refuse_runs()
         with self.warehouse.database.begin() as connection:
             connection.execute(sql.delete(REPLACED).where(REPLACED.c.stream == self.stream))
@@ -375,22 +378,43 @@ class Forgetting:
     def _prove(self, report: ErasureReport, seqs: np.ndarray) -> None:
         """Read every file of the stream, named by a table or not, and the folder of the scratch."""
         report.erasure = self.erasure
-        for file in self._files():
-            if not file.location.endswith(".parquet"):
+        folder = f"{self.warehouse.location}/{self.stream}"
+        for path in stored_files(folder):
+            if not path.endswith(".parquet"):
                 continue
             report.files += 1
-            name = file.location[len(f"{self.warehouse.location}/{self.stream}/") :].split("/")[0]
+            name = path[len(folder) + 1 :].split("/")[0]
             if name == "events":
-                rows = len(self._seqs(file.location))
+                rows = len(self._seqs(path))
             elif name == "matches":
-                rows = _matches_of(file.location, seqs).num_rows
+                rows = _matches_of(path, seqs).num_rows
             elif name in _COLUMNS_OF_TEXT:
-                rows = int(self._named(file.location, _COLUMNS_OF_TEXT[name]).sum())
+                rows = int(self._named(path, _COLUMNS_OF_TEXT[name]).sum())
             else:
                 rows = 0
             if rows:
-                report.left.append(f"{file.location}: {rows} rows")
-        report.left += [f"{file.location}: scratch" for file in maintenance.list_files(self.warehouse.scratch)]
+                report.left.append(f"{path}: {rows} rows")
+        report.left += [f"{path}: scratch" for path in stored_files(self.warehouse.scratch)]
+
+
+class _Overtaken(Exception):
+    """Names a file that is to be rewritten and that another commit has replaced."""
+
+
+def _replacing(rewritten: Sequence[tuple[DataFile, str | None]], run_id: str) -> commits.Change:
+    """Return a change that replaces each file by what it was rewritten as (None: by nothing)."""
+
+    def change(table: Table, transaction: Transaction) -> int:
+        there = {task.file.file_path for task in table.scan().plan_files()}
+        for file, _ in rewritten:
+            if file.file_path not in there:
+                raise _Overtaken(file.file_path)
+        new = [parquet_file_to_data_file(table.io, table.metadata, path) for _, path in rewritten if path]
+        return commits.replace_files(
+            transaction, [file for file, _ in rewritten], new, {"cep.run": run_id}, merge=False
+        )
+
+    return change
 
 
 def _nothing(table: Table, transaction: Transaction) -> int:
@@ -408,17 +432,3 @@ def _matches_of(path: str, seqs: np.ndarray) -> pa.Table:
             rows = pc.list_parent_indices(bindings).filter(pc.is_in(bound, value_set=pa.array(seqs)))
             found.append(conform(pa.Table.from_batches([batch]).take(pc.unique(rows)), columns))
     return pa.concat_tables(found)
-
-
-def _count_fewer(connection: Connection, key: tuple[str, str, str, str], rows: int, patterns: Counter[str]) -> None:
-    """Correct the numbers of rows in the record of a unit, where it has one."""
-    columns = (PUBLISHED.c.stream, PUBLISHED.c.table_name, PUBLISHED.c.pattern_set, PUBLISHED.c.day)
-    unit = [column == value for column, value in zip(columns, key, strict=True)]
-    record = connection.execute(sql.select(PUBLISHED.c.counts).where(*unit)).scalar_one_or_none()
-    if record is None:
-        return
-    counted = json.loads(record).items()
-    counts = {name: one - patterns[name] if isinstance(one, int) else one for name, one in counted}
-    connection.execute(
-        sql.update(PUBLISHED).where(*unit).values(row_count=PUBLISHED.c.row_count - rows, counts=canonical_json(counts))
-    )

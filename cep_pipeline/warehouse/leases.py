@@ -33,6 +33,8 @@ from cep_pipeline.warehouse.records import LeaseHolder
 
 logger = logging.getLogger(__name__)
 
+LEASE_TIMEOUT_S = 120.0
+"""A lease lives so long without a heartbeat, where nothing else is said."""
 _BEATS_PER_TIMEOUT = 6
 CLOCKS_DIFFER_S = 5.0
 """Clocks that differ by more than this are told of."""
@@ -88,7 +90,7 @@ class Lease:
         *,
         run_id: str,
         clock: Callable[[], float] = time.time,
-        timeout_s: float = 120.0,
+        timeout_s: float = LEASE_TIMEOUT_S,
     ) -> None:
         if not run_id:
             raise InputError(f"the lease of {stream} {unit} needs a run_id")

@@ -7,8 +7,7 @@ that is committed in between is seen as named; younger files and those of runs t
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Collection, Mapping
 from typing import TYPE_CHECKING
 
 import pyarrow.fs as pafs
@@ -17,8 +16,15 @@ from pyiceberg.exceptions import CommitFailedException
 from pyiceberg.table import Table
 from pyiceberg.table.update.snapshot import ExpireSnapshots
 
-from cep_pipeline.errors import InputError
-from cep_pipeline.storage import damage_errors, folder_name, open_filesystem, storage_errors
+from cep_pipeline.errors import DamagedError, InputError
+from cep_pipeline.storage import (
+    damage_errors,
+    folder_name,
+    open_filesystem,
+    remove_file,
+    storage_errors,
+    stored_files,
+)
 from cep_pipeline.warehouse import commits, compaction, iceberg_tables, units
 from cep_pipeline.warehouse.catalog import VERSION_HINT, write_version_hint
 from cep_pipeline.warehouse.database import DAMAGES, FILES
@@ -42,16 +48,6 @@ PACK_ABOVE_FILES = 32
 """A table without partitions, which grows by a row at a time, is merged into one file when it has become more."""
 
 
-@dataclass(frozen=True)
-class StoredFile:
-    """One file of the warehouse: path in its file system, location, size in bytes, and when it was written."""
-
-    path: str
-    location: str
-    size: int
-    modified_s: float
-
-
 def maintain(warehouse: Store, *, grace_s: float, keep_snapshots_s: float, file_rows: int) -> MaintenanceReport:
     """Maintain all tables of all streams (see `Warehouse.maintain`)."""
     if grace_s < LEAST_GRACE_S:
@@ -61,30 +57,43 @@ def maintain(warehouse: Store, *, grace_s: float, keep_snapshots_s: float, file_
         )
     now = warehouse.clock()
     by_table: dict[str, Mapping[str, int]] = {}
+    damages: list[str] = []
     for stream in warehouse.streams():
         for _, table_name in sorted(warehouse.catalog.list_tables(stream)):
             name = f"{stream}.{table_name}"
-            with commits.catalog_errors(warehouse.catalog, f"maintaining {name}"):
-                iceberg_tables.set_properties(warehouse.catalog, stream, table_name)
-                expired = _expire(warehouse.catalog, stream, table_name, now=now, older_than_s=now - keep_snapshots_s)
-                removed = _remove_orphans(warehouse, stream, table_name, older_than_s=now - grace_s)
-                # Last: what is merged now is removed by the next maintenance, since a run may read it.
-                merged = _compact(warehouse.catalog, stream, table_name, file_rows)
-                kept = warehouse.catalog.load_table((stream, table_name)).metadata.snapshots
-                units.forget_replaced(warehouse.database, stream, table_name, [one.snapshot_id for one in kept])
-            logger.info("%s: %s snapshots expired, %s orphaned files removed", name, expired, len(removed))
-            by_table[name] = {
-                "removed_files": len(removed),
-                "removed_bytes": sum(file.size for file in removed),
-                "expired_snapshots": expired,
-                "merged_files": merged,
-            }
+            try:
+                with commits.catalog_errors(warehouse.catalog, f"maintaining {name}"):
+                    by_table[name] = _maintain_table(
+                        warehouse, stream, table_name, now - grace_s, now - keep_snapshots_s, file_rows
+                    )
+            except DamagedError as error:
+                damages.append(f"{name}: {error}")
     by_table[SCRATCH] = _remove_scratch(warehouse, older_than_s=now - grace_s)
     totals = {key: sum(counts[key] for counts in by_table.values()) for key in _COUNTS}
-    return MaintenanceReport(**totals, by_table=by_table)
+    return MaintenanceReport(**totals, by_table=by_table, damages=tuple(damages))
 
 
 _COUNTS = ("removed_files", "removed_bytes", "expired_snapshots", "merged_files")
+
+
+def _maintain_table(
+    warehouse: Store, stream: str, table_name: str, files_before_s: float, snapshots_before_s: float, file_rows: int
+) -> Mapping[str, int]:
+    iceberg_tables.set_properties(warehouse.catalog, stream, table_name)
+    expired = _expire(warehouse, stream, table_name, older_than_s=snapshots_before_s)
+    removed = _remove_orphans(warehouse, stream, table_name, older_than_s=files_before_s)
+    # Last: what is merged now is removed by the next maintenance, since a run may read it.
+    merged = _compact(warehouse.catalog, stream, table_name, file_rows)
+    kept = warehouse.catalog.load_table((stream, table_name)).metadata.snapshots
+    units.forget_replaced(warehouse.database, stream, table_name, [one.snapshot_id for one in kept])
+    logger.info("%s.%s: %s snapshots expired, %s orphaned files removed", stream, table_name, expired, len(removed))
+    return {**_removed(removed), "expired_snapshots": expired, "merged_files": merged}
+
+
+def _removed(files: Collection[pafs.FileInfo]) -> dict[str, int]:
+    """The counts of files that were removed."""
+    counts = {"removed_files": len(files), "removed_bytes": sum(file.size for file in files)}
+    return dict.fromkeys(_COUNTS, 0) | counts
 
 
 def _compact(catalog: WarehouseCatalog, stream: str, table_name: str, file_rows: int) -> int:
@@ -94,15 +103,16 @@ def _compact(catalog: WarehouseCatalog, stream: str, table_name: str, file_rows:
     return compaction.compact(catalog, stream, table_name, file_rows=file_rows)
 
 
-def _expire(catalog: WarehouseCatalog, stream: str, table_name: str, *, now: float, older_than_s: float) -> int:
+def _expire(warehouse: Store, stream: str, table_name: str, *, older_than_s: float) -> int:
     for _ in commits.patient_attempts(f"{stream}.{table_name}"):
-        table = catalog.load_table((stream, table_name))
+        table = warehouse.catalog.load_table((stream, table_name))
+        now = warehouse.clock()
         # A snapshot that a run of now may be pinned to was the current one under its lease.
-        leased = commits.oldest_lease(catalog, stream, now)
+        leased_s = commits.lease_age_s(warehouse.catalog, stream, warehouse.clock)
         old = [
             snapshot.snapshot_id
             for snapshot, by in commits.replaced_snapshots(table)
-            if snapshot.timestamp_ms < older_than_s * 1000 and (leased is None or by.timestamp_ms < leased * 1000)
+            if snapshot.timestamp_ms < older_than_s * 1000 and by.timestamp_ms < (now - leased_s) * 1000
         ]
         if not old:
             return 0
@@ -114,26 +124,26 @@ def _expire(catalog: WarehouseCatalog, stream: str, table_name: str, *, now: flo
     return 0
 
 
-def _remove_orphans(warehouse: Store, stream: str, table_name: str, *, older_than_s: float) -> list[StoredFile]:
+def _remove_orphans(warehouse: Store, stream: str, table_name: str, *, older_than_s: float) -> list[pafs.FileInfo]:
     location = warehouse.table_location(stream, table_name)
-    candidates = [file for file in list_files(location) if file.modified_s < older_than_s]
+    candidates = {path: file for path, file in stored_files(location).items() if _written_s(file) < older_than_s}
     running = tuple(f"{folder_name(holder.run_id)}-" for holder in warehouse.leases() if not holder.expired)
     table = warehouse.catalog.load_table((stream, table_name))
-    write_version_hint(
-        table.metadata_location
-    )  # older than the metadata where a writer was killed, or the disk was full
+    # It is older than the metadata where a writer was killed, or the disk was full.
+    write_version_hint(table.metadata_location)
     named = {*named_files(table), f"{location}/metadata/{VERSION_HINT}"}
     orphans = [
-        file
-        for file in candidates
-        if file.location not in named and not (running and file.path.rsplit("/", 1)[-1].startswith(running))
+        path for path in candidates.keys() - named if not (running and path.rsplit("/", 1)[-1].startswith(running))
     ]
-    filesystem, _ = open_filesystem(location)
-    for file in orphans:
-        with storage_errors(f"removing {file.location}"):
-            filesystem.delete_file(file.path)
+    for path in orphans:
+        remove_file(path)
     _forget_files(warehouse, stream, table_name)
-    return orphans
+    return [candidates[path] for path in orphans]
+
+
+def _written_s(file: pafs.FileInfo) -> float:
+    """Return the time at which a file was written, in seconds since the epoch."""
+    return float(file.mtime_ns / 1e9)
 
 
 def _forget_files(warehouse: Store, stream: str, table_name: str) -> None:
@@ -151,7 +161,7 @@ def _forget_files(warehouse: Store, stream: str, table_name: str) -> None:
     # Those that a commit or `cep verify` adds from now on are not among the recorded ones.
     digests, damaged = recorded_in(FILES), recorded_in(DAMAGES)
     table = warehouse.catalog.load_table((stream, table_name))
-    there = {file.location for file in list_files(warehouse.table_location(stream, table_name))}
+    there = stored_files(warehouse.table_location(stream, table_name)).keys()
     read = {task.file.file_path for task in table.scan().plan_files()} if damaged else set()
     for records, paths, kept in ((FILES, digests, there | named_files(table)), (DAMAGES, damaged, read)):
         gone = paths - {path[start:] for path in kept}
@@ -164,34 +174,20 @@ def _forget_files(warehouse: Store, stream: str, table_name: str) -> None:
 
 def _remove_scratch(warehouse: Store, *, older_than_s: float) -> dict[str, int]:
     """Remove folders of the scratch that runs left behind: those in which nothing is young."""
-    filesystem, path = open_filesystem(f"{warehouse.location}/{SCRATCH}")
-    folders: dict[str, list[StoredFile]] = {}
-    for file in list_files(f"{warehouse.location}/{SCRATCH}"):
+    filesystem, path = open_filesystem(warehouse.scratch)
+    folders: dict[str, list[pafs.FileInfo]] = {}
+    for file in stored_files(warehouse.scratch).values():
         folders.setdefault(file.path[len(path) :].lstrip("/").split("/")[0], []).append(file)
-    removed: list[StoredFile] = []
+    removed: list[pafs.FileInfo] = []
     for folder, files in folders.items():
-        if all(file.modified_s < older_than_s for file in files):
+        if all(_written_s(file) < older_than_s for file in files):
             with storage_errors(f"removing {path}/{folder}"):
                 if filesystem.get_file_info(f"{path}/{folder}").type == pafs.FileType.Directory:
                     filesystem.delete_dir(f"{path}/{folder}")
                 else:
                     filesystem.delete_file(f"{path}/{folder}")
             removed += files
-    return dict.fromkeys(_COUNTS, 0) | {
-        "removed_files": len(removed),
-        "removed_bytes": sum(file.size for file in removed),
-    }
-
-
-def list_files(location: str) -> list[StoredFile]:
-    """Return all files below a folder or URI."""
-    filesystem, path = open_filesystem(location)
-    selector = pafs.FileSelector(path, recursive=True, allow_not_found=True)
-    return [
-        StoredFile(info.path, location + info.path[len(path) :], info.size, info.mtime_ns / 1e9)
-        for info in filesystem.get_file_info(selector)
-        if info.type == pafs.FileType.File
-    ]
+    return _removed(removed)
 
 
 def named_files(table: Table) -> set[str]:

@@ -52,14 +52,12 @@ def rebuild(
     catalog: str | URL,
     *,
     replace: bool,
-    clock: Callable[[], float],
-    lease_timeout_s: float,
     told: Callable[[int, int], None],
 ) -> RebuildReport:
     """Make the catalog of a warehouse anew (see `Warehouse.rebuild_catalog`)."""
     if not replace:
         _refuse_catalog(location, catalog)
-    backup.refuse_runs(catalog, clock, lease_timeout_s)
+    backup.refuse_runs(catalog)
     report = RebuildReport(location)
     found = _metadata_files(location)
     if not found:

@@ -399,6 +399,7 @@ class MaintenanceReport:
     """The result of `maintain`, in total and by table (`stream.table`).
 
     Files and bytes removed, snapshots expired, and how many files fewer a table has since small ones were merged.
+    `damages` has a sentence for each table that was left as it is because its metadata is damaged.
     """
 
     removed_files: int
@@ -406,3 +407,4 @@ class MaintenanceReport:
     expired_snapshots: int
     merged_files: int
     by_table: Mapping[str, Mapping[str, int]]
+    damages: tuple[str, ...] = ()

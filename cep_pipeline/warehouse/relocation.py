@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import json
 import posixpath
+import time
 import uuid
 import zlib
 from collections.abc import Callable, Iterator, Mapping
@@ -33,12 +34,13 @@ from cep_pipeline.storage import (
     make_durable,
     object_store_io,
     open_filesystem,
+    read_digest,
     storage_errors,
     stored_files,
 )
 from cep_pipeline.warehouse.catalog import write_version_hint
-from cep_pipeline.warehouse.database import CARRIED, CATALOG_NAME, LEASES, SETTINGS, Database, create_together
-from cep_pipeline.warehouse.leases import is_dead
+from cep_pipeline.warehouse.database import CARRIED, CATALOG_NAME, FILES, LEASES, SETTINGS, Database, create_together
+from cep_pipeline.warehouse.leases import LEASE_TIMEOUT_S, is_dead
 
 
 @dataclass(frozen=True)
@@ -66,8 +68,6 @@ def relocate(
     *,
     from_catalog: str | None,
     moved: bool,
-    clock: Callable[[], float],
-    lease_timeout_s: float,
     told: Callable[[int, int], None],
 ) -> RelocationReport:
     """Relocate a warehouse (see `Warehouse.relocate`)."""
@@ -81,7 +81,7 @@ def relocate(
             return RelocationReport(old, location, 0, 0)
     elif old == location:
         return RelocationReport(old, location, 0, 0)
-    check_idle(source, source.now(clock) - lease_timeout_s)
+    check_idle(source)
     pointers = pointers_of(source)
     if from_catalog is None and not moved:
         _check_given_up(source, location, old, pointers)
@@ -124,14 +124,15 @@ def _is_empty(target: Database, location: str) -> bool:
     return there is None
 
 
-def check_idle(source: Database, alive_since: sql.ColumnElement[float]) -> None:
-    """Refuse to go on while a lease is held whose last heartbeat is later than this.
+def check_idle(source: Database) -> None:
+    """Refuse to go on while a lease is held whose holder lives.
 
     Raises
     ------
     BusyError
         One is.
     """
+    alive_since = source.now(time.time) - LEASE_TIMEOUT_S
     with source.begin() as connection:
         holders = connection.execute(sql.select(LEASES).where(LEASES.c.heartbeat_at >= alive_since)).all()
     for holder in (one for one in holders if not is_dead(one)):
@@ -164,6 +165,7 @@ def rewrite(rows: Rows, old: str, new: str) -> None:
     paths = {(one.namespace, one.table): rewriting.table(one) for one in pointers_in(rows)}
     make_durable(rewriting.written)
     point_to(rows, paths)
+    rows[FILES.name] += rewriting.records()
 
 
 def _check_given_up(source: Database, location: str, old: str, pointers: list[Pointer]) -> None:
@@ -230,7 +232,7 @@ class Rewriting:
         with storage_errors(f"relocating {name}"), _copied(name, path):
             metadata = FromInputFile.table_metadata(self._io.new_input(path))
             content = self.paths(json.loads(metadata.model_dump_json()))
-            self._sizes = stored_files(content["location"])
+            self._sizes = {found: one.size for found, one in stored_files(content["location"]).items()}
             for snapshot in content.get("snapshots") or ():
                 snapshot["manifest-list"] = self._manifest_list(name, snapshot["manifest-list"])
             content["metadata-log"] = []  # earlier versions of the metadata name the former place
@@ -240,6 +242,15 @@ class Rewriting:
             ToOutputFile.table_metadata(TableMetadataUtil.parse_obj(content), self._io.new_output(target))
             self.written.append(target)
         return target
+
+    def records(self) -> list[dict[str, Any]]:
+        """The catalog's records of the files that were written: size and SHA-256 of each."""
+        found = []
+        for path in self.written:
+            stream, table, inner = path[len(self.new) + 1 :].split("/", 2)
+            size, sha256 = read_digest(path)
+            found.append({"stream": stream, "table_name": table, "path": inner, "size": size, "sha256": sha256})
+        return found
 
     def _manifest_list(self, table: str, path: str) -> str:
         with _copied(table, path), AvroFile[Record](self._io.new_input(path)) as source:
@@ -314,6 +325,7 @@ def _copied(table: str, path: str) -> Iterator[None]:
 
 def _repoint(database: Database, rewriting: Rewriting, new: Mapping[Pointer, str]) -> None:
     """Put the new metadata in force in the catalog that had the old."""
+    records = rewriting.records()
     with database.begin() as connection:
         place = sql.update(SETTINGS).where(SETTINGS.c.name == "location", SETTINGS.c.value == rewriting.old)
         changed = connection.execute(place.values(value=rewriting.new)).rowcount
@@ -330,6 +342,8 @@ def _repoint(database: Database, rewriting: Rewriting, new: Mapping[Pointer, str
             ).rowcount
         if changed != len(new) + 1:
             raise BusyError(f"catalog {database.name}: it has changed meanwhile; nothing is relocated, run it again")
+        if records:
+            connection.execute(sql.insert(FILES), records)
 
 
 def _carry_over(source: Database, target: Database, rewriting: Rewriting, new: Mapping[Pointer, str]) -> None:
@@ -342,6 +356,7 @@ def _carry_over(source: Database, target: Database, rewriting: Rewriting, new: M
     }:
         raise BusyError(f"catalog {source.name}: it has changed meanwhile; copy the warehouse when nothing runs")
     point_to(rows, paths)
+    rows[FILES.name] += rewriting.records()
     write_catalog(target, rows, rewriting.new)
 
 

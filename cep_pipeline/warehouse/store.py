@@ -49,7 +49,7 @@ class Store:
         from cep_pipeline.warehouse.catalog import WarehouseCatalog
 
         with self.database.errors():
-            return WarehouseCatalog(self.database.engine, self.location)
+            return WarehouseCatalog(self.database, self.location)
 
     @property
     def scratch(self) -> str:

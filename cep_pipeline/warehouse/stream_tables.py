@@ -36,7 +36,6 @@ from cep_pipeline.warehouse.records import (
     Decision,
     PlanRecord,
     PublishedDay,
-    PublishedMatches,
     RunRecord,
     StatisticsRecord,
 )
@@ -295,69 +294,6 @@ class StreamTables(StreamReader):
             commits.replace_units(self.warehouse.catalog, self.name, units, run_id=lease.run_id, beside=beside)
         return published
 
-    def publish_quarantine(
-        self, day: date, files: Sequence[str], *, lease: Lease, fingerprint: EventsFingerprint
-    ) -> int:
-        """Replace only the rejected rows of a day; returns how many there are now."""
-        return self.publish(day, [Draft("quarantine", day, tuple(files), fingerprint)], lease=lease)[0]
-
-    def publish_events(
-        self,
-        day: date,
-        files: Sequence[str],
-        *,
-        lease: Lease,
-        fingerprint: EventsFingerprint,
-        carry_out: Mapping[str, Any],
-        counts: Mapping[str, int] | None = None,
-    ) -> PublishedDay:
-        """Replace only the events of a day (see `draft_events` and `publish`)."""
-        self._check_lease(lease, day_unit(day))
-        draft = self.draft_events(
-            day, files, run_id=lease.run_id, fingerprint=fingerprint, carry_out=carry_out, counts=counts
-        )
-        self.publish(day, [draft.events], lease=lease)
-        return next(entry for entry in self.days() if entry.day == day)
-
-    def publish_matches(
-        self,
-        pattern_set: str,
-        final_day: date,
-        files: Sequence[str],
-        *,
-        lease: Lease,
-        fingerprint: MatchesFingerprint,
-        carry_out: Mapping[str, Any] | None = None,
-        counts: Mapping[str, int] | None = None,
-        pending: Mapping[str, int] | None = None,
-        limited: Mapping[str, LimitedPattern] | None = None,
-    ) -> PublishedMatches:
-        """Replace only the matches of (pattern set, day) (see `draft_matches` and `publish`)."""
-        self._check_lease(lease, day_unit(final_day))
-        draft = self.draft_matches(
-            pattern_set,
-            final_day,
-            files,
-            fingerprint=fingerprint,
-            carry_out=carry_out,
-            counts=counts,
-            pending=pending,
-            limited=limited,
-        )
-        self.publish(final_day, [draft], lease=lease)
-        return next(entry for entry in self.matches_days(pattern_set) if entry.final_day == final_day)
-
-    def publish_day_statistics(self, day: date, made: Mapping[str, DayStatistics], *, lease: Lease) -> None:
-        """Replace only the statistics of a day of some pattern sets (see `draft_statistics`)."""
-        self.publish(day, [], self.draft_statistics(day, made, run_id=lease.run_id), lease=lease)
-
-    def publish_observed(
-        self, pattern_set: str, day: date, observed: Mapping[str, Any] | None, *, lease: Lease
-    ) -> None:
-        """Replace only what detection counted for (pattern set, day) (see `draft_observed`)."""
-        record = self.draft_observed(pattern_set, day, observed, run_id=lease.run_id)
-        self.publish(day, [], [record], lease=lease)
-
     def record_run(self, record: RunRecord) -> None:
         """Append a record of a run."""
         self._append("runs", {**row_of(record), "recorded_at": self._now()})
@@ -450,7 +386,7 @@ class StreamTables(StreamReader):
         Parameters
         ----------
         run_id
-            Holder of the leases that are taken.
+            The name of this work in the tables' history.
         dry_run
             Only say what would be removed.
 

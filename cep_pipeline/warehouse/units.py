@@ -292,8 +292,12 @@ def forget_lost_buffers(
 
 
 def _placed(path: str, location: str) -> str:
-    """The place of a file of buffers; earlier versions recorded it whole."""
-    return path if path.startswith("/") or "://" in path else f"{location}/{path}"
+    """The place of a file of buffers; earlier versions recorded it whole, maybe as it was before a relocation."""
+    return "/".join([location, *path.split("/")[-_PARTS_OF_A_BUFFER:]])
+
+
+_PARTS_OF_A_BUFFER = 5
+"""Stream, `compressed`, pattern set, day and file."""
 
 
 def _matches(counted: Mapping[str, Any]) -> dict[str, int]:

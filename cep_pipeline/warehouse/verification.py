@@ -198,7 +198,7 @@ def verify(
 
 @dataclass(frozen=True)
 class _DamagedFile:
-    """What is wrong with a data file, and whether its table is read from it now: a day may have been redone since."""
+    """A damaged data file: the fault, and whether its table is read from it now (a day may have been redone since)."""
 
     what: str
     is_current: bool
@@ -305,7 +305,7 @@ def _state(warehouse: Store, stream: str, name: str, deep: bool) -> _TableState:
     location = warehouse.table_location(stream, name)
     digests = recorded_files(warehouse.database, stream, name, location) if deep else {}
     state = _TableState(stream, name, digests=digests)
-    sizes = stored_files(location)
+    sizes = {path: one.size for path, one in stored_files(location).items()}
     pointer = _pointer(warehouse, stream, name)
     if pointer is None:
         return state  # where records tell of it, they say that it is missing

@@ -18,6 +18,7 @@ from cep_pipeline.events.columns import EventSchema, events_columns
 from cep_pipeline.storage import former_names, make_directory, open_filesystem, reach_object_stores, with_former_names
 from cep_pipeline.warehouse.database import Database
 from cep_pipeline.warehouse.layout import check_stream_name, table_layouts
+from cep_pipeline.warehouse.leases import LEASE_TIMEOUT_S
 from cep_pipeline.warehouse.records import MaintenanceReport
 from cep_pipeline.warehouse.store import Store
 from cep_pipeline.warehouse.stream_tables import StreamTables
@@ -44,7 +45,7 @@ class Warehouse(Store):
         *,
         properties: Mapping[str, str] | None = None,
         clock: Callable[[], float] = time.time,
-        lease_timeout_s: float = 120.0,
+        lease_timeout_s: float = LEASE_TIMEOUT_S,
     ) -> Warehouse:
         """Open a warehouse; folder and catalog are made on first use.
 
@@ -81,9 +82,6 @@ class Warehouse(Store):
         *,
         from_catalog: str | None = None,
         moved: bool = False,
-        properties: Mapping[str, str] | None = None,
-        clock: Callable[[], float] = time.time,
-        lease_timeout_s: float = 120.0,
         told: Callable[[int, int], None] = lambda done, total: None,
     ) -> RelocationReport:
         """Make a warehouse that was copied or moved to a location name its files by that location.
@@ -92,7 +90,7 @@ class Warehouse(Store):
 
         Parameters
         ----------
-        location, catalog_uri, properties, clock, lease_timeout_s
+        location, catalog_uri
             As of `open`, at the new place.
         from_catalog
             Address of the catalog's database of the original; its rows go into `catalog_uri`, which is empty yet.
@@ -111,18 +109,8 @@ class Warehouse(Store):
         """
         from cep_pipeline.warehouse import relocation
 
-        if properties is not None:
-            reach_object_stores(properties)
         place, catalog = _addresses(location, catalog_uri, catalog_there=from_catalog is None)
-        return relocation.relocate(
-            place,
-            catalog,
-            from_catalog=from_catalog,
-            moved=moved,
-            clock=clock,
-            lease_timeout_s=lease_timeout_s,
-            told=told,
-        )
+        return relocation.relocate(place, catalog, from_catalog=from_catalog, moved=moved, told=told)
 
     @classmethod
     def restore(
@@ -133,9 +121,6 @@ class Warehouse(Store):
         backup: str | Path,
         moment: str | None = None,
         replace: bool = False,
-        properties: Mapping[str, str] | None = None,
-        clock: Callable[[], float] = time.time,
-        lease_timeout_s: float = 120.0,
         told: Callable[[int, int], None] = lambda done, total: None,
     ) -> RestoreReport:
         """Make a warehouse what it was at a moment of a backup, at the same place or at another.
@@ -145,7 +130,7 @@ class Warehouse(Store):
 
         Parameters
         ----------
-        location, catalog_uri, properties, clock, lease_timeout_s
+        location, catalog_uri
             As of `open`.
         backup, moment
             The place of the backup, and the name of the moment; None: the latest.
@@ -163,20 +148,9 @@ class Warehouse(Store):
         """
         from cep_pipeline.warehouse import backup as backups
 
-        if properties is not None:
-            reach_object_stores(properties)
         place, catalog = _addresses(location, catalog_uri, catalog_there=False)
         source = absolute_place(backup)
-        return backups.restore(
-            place,
-            catalog,
-            source,
-            backups.read_moment(source, moment),
-            replace=replace,
-            clock=clock,
-            lease_timeout_s=lease_timeout_s,
-            told=told,
-        )
+        return backups.restore(place, catalog, source, backups.read_moment(source, moment), replace=replace, told=told)
 
     @classmethod
     def rebuild_catalog(
@@ -185,9 +159,6 @@ class Warehouse(Store):
         catalog_uri: str | URL | None = None,
         *,
         replace: bool = False,
-        properties: Mapping[str, str] | None = None,
-        clock: Callable[[], float] = time.time,
-        lease_timeout_s: float = 120.0,
         told: Callable[[int, int], None] = lambda done, total: None,
     ) -> RebuildReport:
         """Make a catalog that was lost anew from the metadata files of the tables.
@@ -198,7 +169,7 @@ class Warehouse(Store):
 
         Parameters
         ----------
-        location, catalog_uri, properties, clock, lease_timeout_s
+        location, catalog_uri
             As of `open`.
         replace
             There may be a catalog that names tables; it is put aside.
@@ -214,12 +185,8 @@ class Warehouse(Store):
         """
         from cep_pipeline.warehouse import rebuilding
 
-        if properties is not None:
-            reach_object_stores(properties)
         place, catalog = _addresses(location, catalog_uri, catalog_there=False)
-        return rebuilding.rebuild(
-            place, catalog, replace=replace, clock=clock, lease_timeout_s=lease_timeout_s, told=told
-        )
+        return rebuilding.rebuild(place, catalog, replace=replace, told=told)
 
     def backup(
         self,

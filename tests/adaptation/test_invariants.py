@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import math
 from dataclasses import replace
 
@@ -11,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from cep_pipeline.adaptation import invariants_of, verify, without_invariants
-from cep_pipeline.adaptation.invariants import Invariant, describe, invariants_from_json, invariants_to_json
+from cep_pipeline.adaptation.invariants import Invariant, describe
 from cep_pipeline.adaptation.plan_quality import same_plans
 from cep_pipeline.adaptation.verification import Measures, describe_verification, freeze, is_violated
 from cep_pipeline.errors import InputError, PlanError
@@ -158,21 +157,6 @@ def test_patterns_of_two_variables_have_what_they_need() -> None:
             assert plan(patterns, snapshot({"A": 1.0, "B": 9.0}), planner).patterns[0].clauses[0].tree == (
                 made.patterns[0].clauses[0].tree
             )
-
-
-def test_json() -> None:
-    patterns = parse(PATTERNS[-1])
-    stats = snapshot(dict(zip("ABCDEF", [9.0, 3.0, 27.0, 1.0, 81.0, 2.0], strict=True)))
-    for planner in ("greedy", "dp_left_deep", "zstream_ordered", "dp_bushy"):
-        found = invariants_of(plan(patterns, stats, planner, "throughput", 0.5), patterns, 2)
-        for some in (found, freeze(found, patterns, stats)):
-            content = json.loads(json.dumps(invariants_to_json(some), allow_nan=False))
-            assert content["version"] == 1
-            assert invariants_from_json(content) == some
-    with pytest.raises(InputError, match="version 7"):
-        invariants_from_json({**content, "version": 7}, "plan 3")
-    with pytest.raises(InputError, match="plan 3: no invariants"):
-        invariants_from_json({"version": 1, "invariants": [{"pattern": "one"}]}, "plan 3")
 
 
 def test_invariants_of_other_patterns_are_refused() -> None:

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import io
 import json
+import os
 import re
 import shutil
+import time
 from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -367,9 +369,6 @@ def test_plan_says_where_a_mechanism_does_not_run_what_the_planner_makes(trades:
 
 
 def test_maintain_removes_files_that_no_table_names(project: Project) -> None:
-    import os
-    import time
-
     orphan = Path(project.tables().events_directory(MONDAY, run_id="dead").file(0))
     orphan.write_bytes(b"half a file")
     young = cep("maintain", folder=project.folder)
@@ -379,6 +378,22 @@ def test_maintain_removes_files_that_no_table_names(project: Project) -> None:
     assert old.code == 0 and not orphan.exists()
     assert "ticks.events: removed files 1" in old.output
     assert "removed 1 file (" in old.output
+
+
+def test_maintain_names_a_damaged_table_and_goes_on(project: Project) -> None:
+    tables = project.tables()
+    orphan = Path(tables.matches_directory("any", MONDAY, run_id="dead").file(0))
+    orphan.parent.mkdir(parents=True, exist_ok=True)
+    orphan.write_bytes(b"half a file")
+    os.utime(orphan, (time.time() - 90_000,) * 2)
+    metadata = Path(tables.warehouse.catalog.metadata_location((tables.name, "events")))
+    content = metadata.read_bytes()
+    metadata.write_bytes(content[:100])
+    done = cep("maintain", folder=project.folder)
+    metadata.write_bytes(content)
+    assert done.code == 3 and not orphan.exists()
+    assert f"damage: ticks.events: {metadata}: " in done.output
+    assert "1 damaged table in " in done.error and "`cep verify` names all damages" in done.error
 
 
 def test_what_verify_says_to_do_makes_the_warehouse_whole_again(project: Project) -> None:

@@ -27,6 +27,7 @@ from cep_pipeline.warehouse.records import DayStatistics, Decision, RunRecord, R
 from cep_pipeline.warehouse.warehouse import Warehouse
 from tests.dags.conftest import CHECKOUT
 from tests.statistics.market import market, parse
+from tests.warehouse.published_days import publish_quarantine, publish_statistics
 
 MONDAY = date(2013, 10, 7)
 STARTED = datetime(2013, 10, 8, 4, 0, tzinfo=UTC)
@@ -130,9 +131,9 @@ def configuration(tmp_path_factory: pytest.TempPathFactory) -> Path:
     with tables.day_lease(MONDAY, run_id="backfill__1") as lease:
         directory = tables.quarantine_directory(MONDAY, run_id="backfill__1")
         file = write_data_file(directory.file(0), rejected, QUARANTINE_SCHEMA)
-        tables.publish_quarantine(MONDAY, [file], lease=lease, fingerprint=EventsFingerprint((), digest_of("")))
+        publish_quarantine(tables, MONDAY, [file], lease=lease, fingerprint=EventsFingerprint((), digest_of("")))
         made = {"market": DayStatistics(STATISTICS.to_json()), "older": DayStatistics({"version": 1})}
-        tables.publish_day_statistics(MONDAY, made, lease=lease)
+        publish_statistics(tables, MONDAY, made, lease=lease)
     tables.record_run(
         RunRecord(
             run_id="backfill__1",

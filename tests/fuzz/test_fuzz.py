@@ -23,8 +23,7 @@ import pytest
 
 import cep_pipeline as cep
 from cep_pipeline.adaptation.distance import Distances
-from cep_pipeline.adaptation.invariants import invariants_from_json, invariants_of, invariants_to_json
-from cep_pipeline.adaptation.verification import freeze
+from cep_pipeline.adaptation.invariants import invariants_of
 from cep_pipeline.cli.expand import read_compressed
 from cep_pipeline.cli.plan import read_plan
 from cep_pipeline.documents import load_document
@@ -147,12 +146,6 @@ def windows() -> list[Any]:
     return [in_json(window.to_json())]
 
 
-def invariants() -> list[Any]:
-    plan = cep.plan(patterns(), snapshot(), "greedy")
-    found = invariants_of(plan, patterns(), 2)
-    return [in_json(invariants_to_json(one)) for one in (found, freeze(found, patterns(), snapshot()))]
-
-
 VIOLATION = Violation("market", 3, "key", "because", ("both",), {"as_of": "2024-01-01"})
 CARRY = Carry({"x": {"A": (1.0, float("nan")), "B": (2.0,)}})
 KINDS = {
@@ -170,7 +163,6 @@ KINDS = {
     ),
     "partial": DocumentKind(lambda: [in_json(partial_statistics(patterns(), events()).to_json())], use_partial),
     "histogram": DocumentKind(windows, lambda content: SlidingWindow.from_json(content).to_json()),
-    "invariants": DocumentKind(invariants, lambda content: invariants_from_json(content, "invariants.json")),
     "distances": DocumentKind(lambda: [{"everywhere": 0.1, "own": {"key": 0.5}}], Distances.from_json),
     "violation": DocumentKind(lambda: [in_json(VIOLATION.to_json())], Violation.from_json),
     "carry": DocumentKind(lambda: [in_json(CARRY.to_json())], lambda content: Carry.from_json(content).digest),

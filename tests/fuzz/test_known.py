@@ -96,7 +96,7 @@ CASES: list[tuple[str, Place, Any, str]] = [
     ("carry", ("last_values", "x", "A"), 2.0, r"last_values\.x\.A"),
     ("distances", ("own",), "abc", "own: "),
     ("violation", ("patterns",), 3, "patterns: "),
-    ("invariants", ("invariants", 0, "comparison", "chosen"), "a", r"invariants\[0\]\.comparison\.chosen"),
+    ("plan", ("patterns", 0, "clauses", 0, "comparisons", 0, "chosen"), "a", r"comparisons\[0\]\.chosen"),
     ("kernel costs", ("candidate",), "1", "candidate: .*valid number"),
     ("kernel costs", ("match",), 0.0, "a unit of work costs something"),
 ]

@@ -24,6 +24,7 @@ from cep_pipeline.warehouse.records import DayStatistics
 from cep_pipeline.warehouse.stream_tables import StreamTables
 from cep_pipeline.warehouse.warehouse import Warehouse
 from tests.pipeline.project import PIPELINE, SCHEMA
+from tests.warehouse.published_days import publish_events, publish_statistics
 
 FIRST = date(2024, 3, 4)
 DRIFT_DAYS = [FIRST + timedelta(days=number) for number in range(5)]
@@ -107,7 +108,7 @@ class DriftingStream:
         with tables.day_lease(day, run_id="publish") as lease:
             directory = tables.events_directory(day, run_id="publish")
             file = write_data_file(directory.file(0), table, tables.events_schema)
-            tables.publish_events(day, [file], lease=lease, fingerprint=fingerprint, carry_out={})
+            publish_events(tables, day, [file], lease=lease, fingerprint=fingerprint, carry_out={})
 
     def publish_statistics(self, day: date) -> Any:
         """The statistics of a published day."""
@@ -118,5 +119,5 @@ class DriftingStream:
         basis = {"events": published.fingerprint.digest, "window": settings.window, "epsilon": settings.epsilon}
         with tables.day_lease(day, run_id="publish") as lease:
             made = DayStatistics(snapshot.to_json(), basis=basis)
-            tables.publish_day_statistics(day, {"all": made}, lease=lease)
+            publish_statistics(tables, day, {"all": made}, lease=lease)
         return snapshot

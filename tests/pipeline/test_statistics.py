@@ -19,6 +19,7 @@ from cep_pipeline.statistics import StatisticsSnapshot
 from cep_pipeline.storage import canonical_json
 from cep_pipeline.warehouse.records import DayStatistics, StatisticsRecord
 from tests.pipeline.project import DAYS, MONDAY, PIPELINE, ROWS, TUESDAY, WEDNESDAY, Project, make_project
+from tests.warehouse.published_days import publish_statistics
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -67,7 +68,7 @@ def write_row(project: Project, record: StatisticsRecord, changed: dict[str, Any
     assert record.snapshot is not None
     made = replace(DayStatistics(record.snapshot, record.state, record.basis, record.windows), **changed)
     with tables.day_lease(record.day, run_id="other") as lease:
-        tables.publish_day_statistics(record.day, {"all": made}, lease=lease)
+        publish_statistics(tables, record.day, {"all": made}, lease=lease)
 
 
 def test_days_one_after_another_are_one_run_over_all_of_them_on_the_driver_and_in_spark(

@@ -18,11 +18,12 @@ import cep_pipeline as cep
 from cep_pipeline.patterns.pattern import Pattern, Strategy
 from cep_pipeline.planning import plan_by_strategy
 from cep_pipeline.slices.ownership import counts_in_partitions, look_back, waits_for_later_events
-from cep_pipeline.spark.detection import DetectionJob, detect_slices
+from cep_pipeline.spark.detection import DetectionJob
 from cep_pipeline.spark.partitions import PartitionedEvents
 from cep_pipeline.spark.slicing import Slice, read_row_groups, slices_between
 from cep_pipeline.storage import DataDirectory
 from tests.conformance import CASES, Case
+from tests.spark.test_detection import detect_slices
 from tests.thoroughness import part_of
 
 if TYPE_CHECKING:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 from datetime import date
 from pathlib import Path
@@ -15,9 +16,17 @@ from cep_pipeline.compiled import object_code
 from cep_pipeline.detection.fused import kernel
 from cep_pipeline.errors import CepError
 from cep_pipeline.slices.ownership import look_back
-from cep_pipeline.spark.detection import DetectionJob, _packed, _unpacked, compiled_kernels, detect_slices
-from cep_pipeline.spark.slicing import Pieces, cut, read_row_groups
-from cep_pipeline.spark.tasks import run_tasks, task_steps
+from cep_pipeline.spark.detection import (
+    DetectionJob,
+    DetectionResult,
+    SlicedJob,
+    _packed,
+    _unpacked,
+    compiled_kernels,
+    detect_together,
+)
+from cep_pipeline.spark.slicing import Pieces, Slice, cut, read_row_groups
+from cep_pipeline.spark.tasks import Progress, run_tasks, task_steps
 from cep_pipeline.storage import DataDirectory
 
 if TYPE_CHECKING:
@@ -34,6 +43,18 @@ PATTERNS = tuple(
         SCHEMA,
     )
 )
+
+
+def detect_slices(
+    spark: SparkSession,
+    job: DetectionJob,
+    slices: Sequence[Slice],
+    progress: Progress | None = None,
+    behind: Slice | None = None,
+) -> DetectionResult:
+    """Run one job over slices."""
+    (result,) = detect_together(spark, [SlicedJob(job, slices, behind)], progress)
+    return result
 
 
 def make_job(folder: Path) -> tuple[DetectionJob, cep.StreamSchema, list[str]]:

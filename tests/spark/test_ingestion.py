@@ -29,6 +29,7 @@ from tests.spark.ingester import (
     rows_of,
     write_day,
 )
+from tests.warehouse.published_days import publish_events, publish_quarantine
 
 # -- generated twins of the three layouts ------------------------------------------------------------------------------
 
@@ -197,8 +198,9 @@ def test_the_warehouse_takes_what_was_ingested(ingest: Ingester) -> None:
         carry_in=tables.carry_in(MONDAY),
     )
     with tables.day_lease(MONDAY, run_id="run-1") as lease:
-        tables.publish_quarantine(MONDAY, result.quarantine_files, lease=lease, fingerprint=result.fingerprint)
-        tables.publish_events(
+        publish_quarantine(tables, MONDAY, result.quarantine_files, lease=lease, fingerprint=result.fingerprint)
+        publish_events(
+            tables,
             MONDAY,
             result.events_files,
             lease=lease,

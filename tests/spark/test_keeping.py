@@ -21,12 +21,13 @@ import cep_pipeline as cep
 from cep_pipeline.patterns.pattern import Pattern
 from cep_pipeline.slices.ownership import counts_in_partitions, look_back, waits_for_later_events
 from cep_pipeline.spark import keeping
-from cep_pipeline.spark.detection import DetectionJob, detect_slices
+from cep_pipeline.spark.detection import DetectionJob
 from cep_pipeline.spark.keeping import CANDIDATES_SCHEMA, CarryState, KeepingPass, KeepingResult, KeepingShare
 from cep_pipeline.spark.slicing import read_row_groups, slices_between
 from cep_pipeline.statistics.output_profile import merge_profiles
 from cep_pipeline.storage import DataDirectory, WrittenFile, open_data_file
 from cep_pipeline.warehouse.layout import MATCHES_SCHEMA
+from tests.spark.test_detection import detect_slices
 from tests.thoroughness import examples
 
 if TYPE_CHECKING:

@@ -14,7 +14,6 @@ from hypothesis import strategies as st
 
 import cep_pipeline as cep
 from cep_pipeline.patterns.pattern import Pattern
-from cep_pipeline.slices.blocks import MatchBlock
 from cep_pipeline.statistics.output_profile import OrderProfile, OutputProfiler, is_open, merge_profiles
 from tests.statistics.market import market, parse
 from tests.thoroughness import examples
@@ -67,19 +66,11 @@ def test_a_profile_is_of_the_matches_that_are_reported(text: str) -> None:
             )
 
 
-def test_blocks_and_rows_say_the_same() -> None:
-    [pattern] = parse("NAME all PATTERN AND(A a, B+ b[], C c) WITHIN 600 ms")
-    from cep_pipeline.detection import MECHANISMS
-    from cep_pipeline.detection.mechanisms import EVERYTHING, Counters
-    from cep_pipeline.slices.prepared import PreparedEvents
-
-    events = market(120)
-    rows, blocks = OutputProfiler([pattern]), OutputProfiler([pattern])
-    rows.add_rows("all", cep.detect([pattern], events)["all"])
-    prepared = PreparedEvents(events, type_attribute=pattern.type_attribute, base_type=pattern.base_type)
-    for block in MECHANISMS["fused"].find(pattern, [("a", "b", "c")], prepared, EVERYTHING, Counters()):
-        blocks.add_block(pattern, block)
-    assert rows.profiles() == blocks.profiles() != ()
+def add_matches(profiler: OutputProfiler, pattern: Pattern, positions: np.ndarray) -> None:
+    """Count matches whose variables v0, v1, … are bound at these positions, shape (matches, variables)."""
+    rows = [[{"variable": f"v{at}", "seq": int(seq)} for at, seq in enumerate(match)] for match in positions]
+    kind = pa.list_(pa.struct({"variable": pa.string(), "seq": pa.int64()}))
+    profiler.add_rows(pattern.name, pa.table({"bindings": pa.array(rows, kind)}))
 
 
 @settings(max_examples=examples(60), deadline=None)
@@ -105,8 +96,7 @@ def test_counters_keep_their_bound_in_parts_and_together(
             frequent[draw.integers(3)] if draw.random() < 0.7 else draw.permutation(variables) for _ in range(size)
         ]
         if size:
-            instants = np.array(ranks, np.int32).T * 10
-            profiler.add_block(pattern, MatchBlock(pattern.clauses[0], np.ascontiguousarray(instants)))
+            add_matches(profiler, pattern, np.array(ranks) * 10)
         orders = [tuple(f"v{place}" for place in np.argsort(rank)) for rank in ranks]
         literal.update(orders)
         exact = exact and len(set(orders)) <= most
@@ -131,9 +121,9 @@ def test_counters_keep_their_bound_in_parts_and_together(
 def test_all_orders_of_six_variables_are_kept() -> None:
     pattern = pattern_of(6)
     profiler = OutputProfiler([pattern])
-    rows = np.array([np.argsort(order) for order in permutations(range(6))], np.int32).T
+    positions = np.array([np.argsort(order) for order in permutations(range(6))])
     for _ in range(3):
-        profiler.add_block(pattern, MatchBlock(pattern.clauses[0], np.ascontiguousarray(rows)))
+        add_matches(profiler, pattern, positions)
     [profile] = profiler.profiles()
     assert len(profile.orders) == 720 and {count for _, count in profile.orders} == {3} and not profile.missed
     short = profile.shortened(5)
@@ -144,11 +134,10 @@ def test_a_profile_says_which_event_comes_last() -> None:
     """b mostly comes last, though no order that ends with it is the most frequent one."""
     orders = ((("a", "b", "c"), 4), (("a", "c", "b"), 3), (("c", "a", "b"), 3))
     profile = OrderProfile("p", ("a", "b", "c"), 10, (0, 6, 4), orders)
-    assert profile.most_frequent == ("a", "b", "c")
     assert profile.likely_last == "b" and profile.last_share("b") == 0.6
     assert OrderProfile.from_json(json.loads(json.dumps(profile.to_json()))) == profile
     empty = OrderProfile("p", ("a", "b"), 0, (0, 0), ())
-    assert empty.likely_last is None and empty.most_frequent is None and empty.last_share("a") == 0
+    assert empty.likely_last is None and empty.last_share("a") == 0
 
 
 def test_profiles_of_different_clauses_do_not_add_up() -> None:

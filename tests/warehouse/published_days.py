@@ -15,8 +15,10 @@ from cep_pipeline.events.columns import QUARANTINE_SCHEMA
 from cep_pipeline.events.raw_files import RawFile
 from cep_pipeline.events.type_spells import footer_of
 from cep_pipeline.storage import digest_of, write_data_file
+from cep_pipeline.warehouse.drafts import Draft
 from cep_pipeline.warehouse.fingerprints import EventsFingerprint, MatchesFingerprint
 from cep_pipeline.warehouse.layout import MATCHES_SCHEMA
+from cep_pipeline.warehouse.leases import Lease
 from cep_pipeline.warehouse.records import DayStatistics, Decision, PublishedDay, PublishedMatches, RunRecord
 from cep_pipeline.warehouse.stream_tables import StreamTables
 from cep_pipeline.warehouse.warehouse import Warehouse
@@ -99,6 +101,59 @@ def publish_day(
         return next(entry for entry in tables.days() if entry.day == day)
 
 
+def publish_events(
+    tables: StreamTables,
+    day: date,
+    files: Sequence[str],
+    *,
+    lease: Lease,
+    fingerprint: EventsFingerprint,
+    carry_out: Mapping[str, Any],
+    counts: Mapping[str, int] | None = None,
+) -> PublishedDay:
+    """Replace only the events of a day."""
+    draft = tables.draft_events(
+        day, files, run_id=lease.run_id, fingerprint=fingerprint, carry_out=carry_out, counts=counts
+    )
+    tables.publish(day, [draft.events], lease=lease)
+    return next(entry for entry in tables.days() if entry.day == day)
+
+
+def publish_quarantine(
+    tables: StreamTables, day: date, files: Sequence[str], *, lease: Lease, fingerprint: EventsFingerprint
+) -> int:
+    """Replace only the rejected rows of a day; returns how many there are now."""
+    return tables.publish(day, [Draft("quarantine", day, tuple(files), fingerprint)], lease=lease)[0]
+
+
+def publish_match_files(
+    tables: StreamTables,
+    pattern_set: str,
+    day: date,
+    files: Sequence[str],
+    *,
+    lease: Lease,
+    fingerprint: MatchesFingerprint,
+    **drafted: Any,
+) -> PublishedMatches:
+    """Replace only the matches of (pattern set, day)."""
+    draft = tables.draft_matches(pattern_set, day, files, fingerprint=fingerprint, **drafted)
+    tables.publish(day, [draft], lease=lease)
+    return next(entry for entry in tables.matches_days(pattern_set) if entry.final_day == day)
+
+
+def publish_statistics(tables: StreamTables, day: date, made: Mapping[str, DayStatistics], *, lease: Lease) -> None:
+    """Replace only the statistics of a day of some pattern sets."""
+    tables.publish(day, [], tables.draft_statistics(day, made, run_id=lease.run_id), lease=lease)
+
+
+def publish_observed(
+    tables: StreamTables, pattern_set: str, day: date, observed: Mapping[str, Any] | None, *, lease: Lease
+) -> None:
+    """Replace only what detection counted for (pattern set, day)."""
+    tables.publish(day, [], [tables.draft_observed(pattern_set, day, observed, run_id=lease.run_id)], lease=lease)
+
+
 def matches_of(pattern_set: str, day: date, ids: Sequence[str], *, pattern: str = "rise") -> pa.Table:
     """Matches with these ids."""
     start = datetime(day.year, day.month, day.day, 13, tzinfo=UTC)
@@ -140,7 +195,8 @@ def publish_matches(
         )
         path = tables.matches_directory(pattern_set, day, run_id=run_id).file(0)
         files = [write_data_file(path, matches_of(pattern_set, day, ids), MATCHES_SCHEMA)]
-        return tables.publish_matches(
+        return publish_match_files(
+            tables,
             pattern_set,
             day,
             files,
@@ -179,10 +235,10 @@ def publish_everything(tables: StreamTables) -> None:
             path = tables.quarantine_directory(day, run_id="run").file(0)
             write_data_file(path, pa.Table.from_pylist([row], schema=QUARANTINE_SCHEMA), QUARANTINE_SCHEMA)
             before = next(one for one in tables.days() if one.day == day)
-            tables.publish_quarantine(day, [path], lease=lease, fingerprint=before.fingerprint)
+            publish_quarantine(tables, day, [path], lease=lease, fingerprint=before.fingerprint)
             state = {"rates": [1, 2]}
             text = json.dumps({**state, "checksum": digest_of(state)})
-            tables.publish_day_statistics(day, {"demo": DayStatistics({"rate": 1.0}, text)}, lease=lease)
+            publish_statistics(tables, day, {"demo": DayStatistics({"rate": 1.0}, text)}, lease=lease)
     now = datetime(2013, 10, 9, tzinfo=UTC)
     current = tables.current_plan("demo")
     with tables.plan_lease("demo", run_id="run") as lease:

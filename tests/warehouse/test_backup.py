@@ -15,7 +15,7 @@ import sqlalchemy as sql
 
 from cep_pipeline.errors import BusyError, DamagedError, InputError
 from cep_pipeline.warehouse import backup as backups
-from cep_pipeline.warehouse.database import PUBLISHED
+from cep_pipeline.warehouse.database import FILES, PUBLISHED
 from cep_pipeline.warehouse.warehouse import Warehouse
 from tests.postgresql import postgresql
 from tests.warehouse.processes import CONTEXT
@@ -31,6 +31,7 @@ from tests.warehouse.published_days import (
     publish_limited,
 )
 from tests.warehouse.test_kills import kill_at_step
+from tests.warehouse.test_relocation import assert_all_metadata_has_digests
 
 
 @pytest.fixture(scope="module")
@@ -104,6 +105,8 @@ def test_a_folder_that_is_gone_comes_back_and_elsewhere_too(original: Path, plac
         warehouse = Warehouse.open(where)
         assert everything_read(warehouse) == before
         assert warehouse.verify(deep=True).damages == ()
+        if where != place:
+            assert_all_metadata_has_digests(warehouse)
         assert not (where / backups.UNFINISHED).exists()
         publish_everything(warehouse.stream(Trades()))
         warehouse.maintain(keep_snapshots_s=-60.0)
@@ -170,6 +173,12 @@ def test_buffers_that_an_earlier_version_recorded_by_their_whole_paths_are_still
     assert buffers_of(tables, MONDAY) == (path,)
     warehouse.backup(tmp_path / "b")
     assert str(Path(path).relative_to(tmp_path / "w")) in backups.read_moment(str(tmp_path / "b")).files
+    warehouse.close()
+    (tmp_path / "w").rename(tmp_path / "moved")
+    Warehouse.relocate(tmp_path / "moved")
+    moved = Warehouse.open(tmp_path / "moved").open_stream("trades")
+    (found,) = buffers_of(moved, MONDAY)
+    assert found == path.replace(f"{tmp_path}/w/", f"{tmp_path}/moved/") and Path(found).is_file()
 
 
 def test_a_second_backup_copies_only_what_is_new_and_old_moments_stay(tmp_path: Path) -> None:
@@ -197,6 +206,41 @@ def test_a_second_backup_copies_only_what_is_new_and_old_moments_stay(tmp_path: 
         Warehouse.open(tmp_path / "earlier").backup(tmp_path / "b")
     with pytest.raises(InputError, match="inside of the warehouse"):
         warehouse.backup(tmp_path / "w" / "b")
+
+
+def test_a_copy_of_rot_is_replaced_by_the_next_backup(tmp_path: Path) -> None:
+    warehouse = Warehouse.open(tmp_path / "w")
+    tables = warehouse.stream(Trades())
+    publish_day(tables, MONDAY, [1.0, 2.0])
+    before = everything_read(warehouse)
+    path = Path(tables.events_files()[0].path)
+    content = path.read_bytes()
+    with warehouse.database.begin() as connection:  # as of a version that recorded no digests
+        recorded = [dict(row._mapping) for row in connection.execute(sql.select(FILES))]
+        connection.execute(sql.delete(FILES))
+    mangle(path)
+    warehouse.backup(tmp_path / "b")
+    path.write_bytes(content)
+    with warehouse.database.begin() as connection:
+        connection.execute(sql.insert(FILES), recorded)
+    assert warehouse.backup(tmp_path / "b").copied_files == 1
+    Warehouse.restore(tmp_path / "restored", backup=tmp_path / "b")
+    assert everything_read(Warehouse.open(tmp_path / "restored")) == before
+
+
+def test_a_copy_that_has_rotted_is_replaced_by_the_backup_after_a_check(tmp_path: Path) -> None:
+    warehouse = Warehouse.open(tmp_path / "w")
+    publish_day(warehouse.stream(Trades()), MONDAY, [1.0, 2.0])
+    place = str(tmp_path / "b")
+    first = warehouse.backup(place)
+    copy = next((tmp_path / "b" / "files").rglob("*.parquet"))
+    mangle(copy)
+    (said,) = backups.check(place, backups.read_moment(place), lambda *_: None)
+    assert said == f"{copy}: it is not what its digest says"
+    assert warehouse.backup(place).copied_files == 1
+    for name in backups.moments(place):
+        assert backups.check(place, backups.read_moment(place, name), lambda *_: None) == []
+    Warehouse.restore(tmp_path / "restored", backup=place, moment=first.moment)
 
 
 @pytest.mark.parametrize("damage", [remove, truncate, mangle])

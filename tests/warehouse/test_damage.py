@@ -448,6 +448,23 @@ def test_one_damaged_file_does_not_stop_maintenance(tmp_path: Path, caplog: pyte
     assert "2 small files are not merged" in caplog.text and path.name in caplog.text
 
 
+@pytest.mark.parametrize("lost", [False, True])
+def test_a_table_with_damaged_metadata_does_not_stop_maintenance(tmp_path: Path, lost: bool) -> None:
+    warehouse = Warehouse.open(tmp_path)
+    for name in ("trades", "quotes"):
+        publish_day(warehouse.stream(Trades(name)), MONDAY, [1.0, 2.0], parts=2)
+    metadata = Path(warehouse.catalog.metadata_location(("quotes", "events")))
+    if lost:
+        metadata.unlink()
+    else:
+        metadata.write_bytes(b"{")
+    report = warehouse.maintain()
+    assert report.merged_files == report.by_table["trades.events"]["merged_files"] == 1
+    assert "quotes.events" not in report.by_table and "quotes.matches" in report.by_table
+    (said,) = report.damages
+    assert said.startswith(f"quotes.events: {metadata}: ") and "cep restore" in said
+
+
 def test_a_day_whose_files_cannot_be_compared_is_redone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     tables = Warehouse.open(tmp_path).stream(Trades())
     publish_day(tables, MONDAY, [1.0])

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -17,10 +18,10 @@ from pyiceberg.typedef import Record
 from cep_pipeline.errors import BusyError, InputError
 from cep_pipeline.events.erasure import Erasure
 from cep_pipeline.storage import digest_of, stored_files, write_data_file
-from cep_pipeline.warehouse import commits
+from cep_pipeline.warehouse import commits, compaction
 from cep_pipeline.warehouse.catalog import VERSION_HINT
 from cep_pipeline.warehouse.layout import MATCHES_SCHEMA
-from cep_pipeline.warehouse.maintenance import list_files, named_files
+from cep_pipeline.warehouse.maintenance import named_files
 from cep_pipeline.warehouse.records import DayStatistics, RunRecord
 from cep_pipeline.warehouse.stream_tables import StreamTables
 from cep_pipeline.warehouse.warehouse import Warehouse
@@ -35,7 +36,11 @@ from tests.warehouse.published_days import (
     fingerprint_of,
     matches_of,
     publish_day,
+    publish_events,
     publish_limited,
+    publish_match_files,
+    publish_quarantine,
+    publish_statistics,
 )
 from tests.warehouse.test_kills import kill_at_step
 
@@ -60,8 +65,8 @@ def fill(tables: StreamTables) -> None:
         directory = tables.quarantine_directory(MONDAY, run_id="run")
         path = write_data_file(directory.file(0), rejected, rejected.schema)
         fingerprint = fingerprint_of(tables, MONDAY, [1.0, 2.0, 3.0, 4.0, 5.0])
-        tables.publish_quarantine(MONDAY, [path], lease=lease, fingerprint=fingerprint)
-        tables.publish_day_statistics(MONDAY, {"demo": DayStatistics({"rates": {"S0": 1}})}, lease=lease)
+        publish_quarantine(tables, MONDAY, [path], lease=lease, fingerprint=fingerprint)
+        publish_statistics(tables, MONDAY, {"demo": DayStatistics({"rates": {"S0": 1}})}, lease=lease)
     with tables.day_lease(TUESDAY, run_id="run") as lease:
         # c is of Monday's S0 and Tuesday's S1, d of Tuesday's S0 alone.
         pairs = {"c": (MONDAY, 0, TUESDAY, 1), "d": (TUESDAY, 0, TUESDAY, 0)}
@@ -74,7 +79,7 @@ def fill(tables: StreamTables) -> None:
         path = tables.matches_directory("demo", TUESDAY, run_id="run").file(0)
         write_data_file(path, pa.Table.from_pylist(rows, schema=MATCHES_SCHEMA), MATCHES_SCHEMA)
         found = tables.pin_events().matches_fingerprint("v1", MONDAY, TUESDAY, carry_in=digest_of({}))
-        tables.publish_matches("demo", TUESDAY, [path], lease=lease, fingerprint=found, counts={"rise": 2})
+        publish_match_files(tables, "demo", TUESDAY, [path], lease=lease, fingerprint=found, counts={"rise": 2})
     start = datetime(2013, 10, 8, tzinfo=UTC)
     tables.record_run(RunRecord("run", MONDAY, "failed", start, validation={"examples": ["S1"]}, error="saw 'S1'"))
     scratch = Path(tables.warehouse.scratch, "ingest-1")
@@ -99,7 +104,7 @@ def assert_forgotten(tables: StreamTables) -> None:
     for _, name in tables.warehouse.catalog.list_tables("trades"):
         table = tables.warehouse.catalog.load_table(("trades", name))
         assert len(table.snapshots()) <= 1
-        there = {file.location for file in list_files(table.location())}
+        there = stored_files(table.location()).keys()
         kept = (".metadata.json", VERSION_HINT)  # neither holds a value of an event
         assert {path for path in there if not path.endswith(kept)} <= named_files(table)
         for manifest in table.current_snapshot().manifests(table.io) if table.snapshots() else ():
@@ -155,7 +160,7 @@ def test_what_is_forgotten_is_in_no_file(tables: StreamTables) -> None:
     assert report.left == []
     assert report.files > 0
     assert_forgotten(tables)
-    assert list_files(tables.warehouse.scratch) == []
+    assert stored_files(tables.warehouse.scratch) == {}
     again = tables.forget(SECRET, run_id="forget")
     assert (dict(again.removed), again.left) == ({}, [])
     assert again.erasure.days == {MONDAY, TUESDAY}
@@ -167,8 +172,8 @@ def test_a_day_that_was_done_again_is_no_longer_stale_and_its_matches_are(tables
     tables.forget(SECRET, run_id="forget")
     with tables.day_lease(MONDAY, run_id="again") as lease:
         fingerprint = replace(fingerprint_of(tables, MONDAY, [1.0, 2.0, 3.0, 4.0, 5.0]), erased=(SECRET.erasure_id,))
-        tables.publish_quarantine(MONDAY, [], lease=lease, fingerprint=fingerprint)
-        tables.publish_events(MONDAY, [], lease=lease, fingerprint=fingerprint, carry_out={})
+        publish_quarantine(tables, MONDAY, [], lease=lease, fingerprint=fingerprint)
+        publish_events(tables, MONDAY, [], lease=lease, fingerprint=fingerprint, carry_out={})
     stale = {(entry.day, entry.pattern_set) for entry in tables.stale_days(pattern_sets={"demo": "v1"})}
     assert (MONDAY, None) not in stale
     assert (TUESDAY, None) in stale
@@ -199,9 +204,38 @@ def test_a_killed_erasure_is_completed_by_the_same_command(tmp_path: Path, step:
     process.start()
     process.join()
     assert process.exitcode in (0, -signal.SIGKILL)
+    left = Warehouse.open(tmp_path / "w").open_stream("trades")
+    seen = (
+        "S1" in left.read_events().column("symbol").to_pylist(),
+        "c" in left.read_matches("demo").column("match_id").to_pylist(),
+        "13:00,S1,x" in left.read_quarantine().column("raw").to_pylist(),
+        left.statistics("demo") != [],
+        left.runs()[0].error != "(erased)",
+    )
+    assert len(set(seen)) == 1, "a reader sees all of an erasure, or nothing of it"
     later = Warehouse.open(tmp_path / "w", clock=lambda: time.time() + 600.0 * 100).stream(Trades())
     assert later.forget(SECRET, run_id="again").left == []
     assert_forgotten(later)
+
+
+def test_an_erasure_looks_again_where_a_commit_came_between(
+    tables: StreamTables, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fill(tables)
+    commit, merged = commits.commit_together, []
+
+    def late(*arguments: Any, **options: Any) -> dict[str, int]:
+        if not merged and len(arguments[2]) > 1:
+            merged.append(True)
+            compaction.compact(tables.warehouse.catalog, "trades", "events", file_rows=1000)
+        return commit(*arguments, **options)
+
+    monkeypatch.setattr(commits, "commit_together", late)
+    report = tables.forget(SECRET, run_id="forget")
+    assert merged
+    assert report.removed["events", MONDAY] == 2
+    assert report.left == []
+    assert_forgotten(tables)
 
 
 @pytest.mark.parametrize(
@@ -237,12 +271,12 @@ def test_forgetting_on_an_object_store(bucket: dict[str, str], tmp_path: Path) -
     warehouse = Warehouse.open(f"s3://{BUCKET}/w", f"sqlite:///{tmp_path}/catalog.db", properties=bucket)
     tables = warehouse.stream(Trades())
     publish_day(tables, MONDAY, [1.0, 2.0, 3.0], parts=3)
-    before = {file.location for file in list_files(f"{warehouse.location}/trades")}
+    before = stored_files(f"{warehouse.location}/trades").keys()
     report = tables.forget(SECRET, run_id="forget")
     assert report.removed == {("events", MONDAY): 1}
     assert report.left == []
     assert tables.read_events().column("symbol").to_pylist() == ["S0", "S2"]
-    after = {file.location for file in list_files(f"{warehouse.location}/trades")}
+    after = stored_files(f"{warehouse.location}/trades").keys()
     assert len([path for path in after if "/events/data/" in path]) == 2
     assert before - after
     assert warehouse.maintain().removed_files == 0

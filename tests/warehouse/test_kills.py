@@ -17,7 +17,16 @@ import pytest
 from cep_pipeline.warehouse.stream_tables import StreamTables
 from cep_pipeline.warehouse.warehouse import Warehouse
 from tests.warehouse.processes import CONTEXT
-from tests.warehouse.published_days import MONDAY, TUESDAY, Trades, fingerprint_of, publish_day, write_events
+from tests.warehouse.published_days import (
+    MONDAY,
+    TUESDAY,
+    Trades,
+    fingerprint_of,
+    publish_day,
+    publish_events,
+    publish_quarantine,
+    write_events,
+)
 
 EVENTS_A_DAY = 40
 
@@ -50,8 +59,9 @@ def publish_version(tables: StreamTables, version: float) -> None:
         recorded = fingerprint_of(tables, MONDAY, version)
         fingerprint = replace(recorded, raw_files=(replace(recorded.raw_files[0], name=f"{version}.csv"),))
         paths = write_events(tables, MONDAY, [version] * EVENTS_A_DAY, run_id=f"run-{version}", parts=3)
-        tables.publish_quarantine(MONDAY, [], lease=lease, fingerprint=fingerprint)
-        tables.publish_events(
+        publish_quarantine(tables, MONDAY, [], lease=lease, fingerprint=fingerprint)
+        publish_events(
+            tables,
             MONDAY,
             paths,
             lease=lease,

@@ -22,7 +22,15 @@ from cep_pipeline.warehouse.database import LEASES
 from cep_pipeline.warehouse.records import RunRecord
 from cep_pipeline.warehouse.warehouse import Warehouse
 from tests.warehouse.processes import CONTEXT
-from tests.warehouse.published_days import MONDAY, TUESDAY, Trades, fingerprint_of, publish_day, write_events
+from tests.warehouse.published_days import (
+    MONDAY,
+    TUESDAY,
+    Trades,
+    fingerprint_of,
+    publish_day,
+    publish_events,
+    write_events,
+)
 
 
 class Clock:
@@ -135,7 +143,7 @@ def test_who_has_lost_the_lease_cannot_publish(tmp_path: Path) -> None:
     fingerprint = fingerprint_of(tables, MONDAY, 2)
     clock.now += 121
     with tables.day_lease(MONDAY, run_id="quick"), pytest.raises(BusyError, match="no longer holds"):
-        tables.publish_events(MONDAY, paths, lease=slow, fingerprint=fingerprint, carry_out={})
+        publish_events(tables, MONDAY, paths, lease=slow, fingerprint=fingerprint, carry_out={})
     assert tables.read_events().column("price").to_pylist() == [1.0]
     assert tables.days()[0].run_id == "run"
 
@@ -157,7 +165,7 @@ def test_a_take_over_between_check_and_commit_stops_the_commit(tmp_path: Path, m
     paths = write_events(tables, MONDAY, [2.0], run_id="slow")
     monkeypatch.setattr(warehouse.catalog, "_write_metadata", take_over_first)
     with pytest.raises(BusyError, match="run slow no longer holds its lease; now run quick"):
-        tables.publish_events(MONDAY, paths, lease=slow, fingerprint=fingerprint_of(tables, MONDAY, 2), carry_out={})
+        publish_events(tables, MONDAY, paths, lease=slow, fingerprint=fingerprint_of(tables, MONDAY, 2), carry_out={})
     assert tables.read_events().column("price").to_pylist() == [1.0]
     assert tables.days()[0].run_id == "run"
 

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import os
 import time
+from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -9,11 +10,13 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+import sqlalchemy as sql
 
 from cep_pipeline.errors import CepError, InputError
 from cep_pipeline.events.type_spells import FOOTER_KEY, footer_of, spells_in
 from cep_pipeline.storage import with_former_names, write_data_file
 from cep_pipeline.warehouse import commits, compaction
+from cep_pipeline.warehouse.database import Database
 from cep_pipeline.warehouse.fingerprints import NO_CARRY
 from cep_pipeline.warehouse.layout import MATCHES_SCHEMA
 from cep_pipeline.warehouse.maintenance import LEAST_GRACE_S
@@ -28,6 +31,8 @@ from tests.warehouse.published_days import (
     fingerprint_of,
     matches_of,
     publish_day,
+    publish_events,
+    publish_match_files,
     publish_matches,
     write_events,
 )
@@ -226,7 +231,7 @@ def test_files_are_merged_up_to_the_number_of_rows_and_never_across_an_overlap(t
     ]
     with tables.day_lease(TUESDAY, run_id="apart") as lease:
         fingerprint = fingerprint_of(tables, TUESDAY, "apart")
-        tables.publish_events(TUESDAY, apart, lease=lease, fingerprint=fingerprint, carry_out={})
+        publish_events(tables, TUESDAY, apart, lease=lease, fingerprint=fingerprint, carry_out={})
     assert tables.warehouse.maintain(file_rows=5).merged_files == 0
     assert tables.read_events(TUESDAY).column("price").to_pylist() == [0.0, 1.0, 2.0, 3.0]
 
@@ -260,6 +265,30 @@ def test_maintenance_leaves_what_a_run_with_a_lease_may_read(tables: StreamTable
     assert tables.warehouse.maintain(keep_snapshots_s=-60.0, grace_s=LEAST_GRACE_S).expired_snapshots > 0
 
 
+@pytest.mark.parametrize("ahead_s", [-7200.0, 7200.0])
+def test_a_lease_is_as_old_as_the_clock_of_the_database_says(
+    tables: StreamTables, monkeypatch: pytest.MonkeyPatch, ahead_s: float
+) -> None:
+    def now_there(_: Database, clock: Callable[[], float]) -> sql.ColumnElement[float]:
+        return sql.literal(clock() + ahead_s, sql.Double)
+
+    monkeypatch.setattr(Database, "now", now_there)
+    for name, number in (("MOST_SNAPSHOTS", 3), ("LEAST_SNAPSHOTS", 2), ("PINNED_S", 0.0)):
+        monkeypatch.setattr(commits, name, number)
+    publish_day(tables, MONDAY, [1.0])
+    publish_day(tables, MONDAY, [2.0])
+    before = tables.pin_events()
+    publish_day(tables, MONDAY, [3.0])
+    with tables.day_lease(TUESDAY, run_id="reader"):
+        pin = tables.pin_events()
+        for price in range(4):
+            publish_day(tables, MONDAY, [float(price)])
+        tables.warehouse.maintain(keep_snapshots_s=-60.0, grace_s=LEAST_GRACE_S)
+        assert tables.read_events(snapshot=pin).column("price").to_pylist() == [3.0]
+    with pytest.raises(CepError, match="has been expired"):
+        tables.read_events(snapshot=before)
+
+
 def test_matches_of_a_small_day_are_published_as_one_file(tables: StreamTables) -> None:
     publish_day(tables, MONDAY, [1.0])
     directory = tables.matches_directory("demo", MONDAY, run_id="run")
@@ -269,9 +298,9 @@ def test_matches_of_a_small_day_are_published_as_one_file(tables: StreamTables) 
     ]
     with tables.day_lease(MONDAY, run_id="run") as lease:
         fingerprint = tables.pin_events().matches_fingerprint("v1", MONDAY, MONDAY, carry_in=NO_CARRY)
-        published = tables.publish_matches("demo", MONDAY, files[::-1], lease=lease, fingerprint=fingerprint)
+        published = publish_match_files(tables, "demo", MONDAY, files[::-1], lease=lease, fingerprint=fingerprint)
         assert published.matches == 5
-        again = tables.publish_matches("demo", MONDAY, files, lease=lease, fingerprint=fingerprint)
+        again = publish_match_files(tables, "demo", MONDAY, files, lease=lease, fingerprint=fingerprint)
         assert again.matches == 5
     table = tables.warehouse.catalog.load_table(("trades", "matches"))
     assert len(list(table.scan().plan_files())) == 1

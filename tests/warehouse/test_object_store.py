@@ -176,6 +176,7 @@ def write(path: str, content: bytes) -> None:
 
 
 def test_a_folder_that_is_copied_into_a_bucket_goes_on_there(place: Place, tmp_path: Path) -> None:
+    reach_object_stores(place.properties)
     folder = tmp_path / "warehouse"
     original = Warehouse.open(folder)
     publish_everything(original.stream(Trades()))
@@ -184,9 +185,7 @@ def test_a_folder_that_is_copied_into_a_bucket_goes_on_there(place: Place, tmp_p
     for file in folder.rglob("*"):
         if file.is_file() and file.suffix != ".db":
             write(f"{place.location.removeprefix('s3://')}/{file.relative_to(folder)}", file.read_bytes())
-    Warehouse.relocate(
-        place.location, place.catalog, from_catalog=f"sqlite:///{folder}/catalog.db", properties=place.properties
-    )
+    Warehouse.relocate(place.location, place.catalog, from_catalog=f"sqlite:///{folder}/catalog.db")
     assert contents(folder) == bytes_before
     shutil.move(folder, tmp_path / "away")
     assert everything_read(place.open()) == before

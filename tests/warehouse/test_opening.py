@@ -21,6 +21,7 @@ from tests.warehouse.published_days import (
     Trades,
     fingerprint_of,
     publish_day,
+    publish_events,
     write_events,
 )
 
@@ -177,7 +178,7 @@ def test_a_full_disk_leaves_the_published_day(tables: StreamTables, monkeypatch:
         fingerprint = fingerprint_of(tables, MONDAY, 2)
         monkeypatch.setattr(tables.warehouse.catalog, "_write_metadata", full)
         with pytest.raises(CepError, match=r"committing to trades\.events of the warehouse .*: the disk is full"):
-            tables.publish_events(MONDAY, paths, lease=lease, fingerprint=fingerprint, carry_out={})
+            publish_events(tables, MONDAY, paths, lease=lease, fingerprint=fingerprint, carry_out={})
     assert tables.pin_events() == before
     assert tables.read_events().column("price").to_pylist() == [1.0]
 

@@ -23,6 +23,7 @@ from tests.warehouse.published_days import (
     Trades,
     fingerprint_of,
     publish_day,
+    publish_events,
     publish_matches,
     write_events,
 )
@@ -83,7 +84,7 @@ def test_leases_and_records_on_postgresql(tmp_path: Path, catalog: str) -> None:
     fingerprint = fingerprint_of(tables, MONDAY, 2)
     paths = write_events(tables, MONDAY, [2.0], run_id="slow")
     with later.day_lease(MONDAY, run_id="quick"), pytest.raises(BusyError, match="no longer holds"):
-        tables.publish_events(MONDAY, paths, lease=slow, fingerprint=fingerprint, carry_out={})
+        publish_events(tables, MONDAY, paths, lease=slow, fingerprint=fingerprint, carry_out={})
     slow.release()
     with tables.plan_lease("demo", run_id="run") as lease:
         tables.record_plan("demo", {}, lease=lease, explain="", reason="first", pattern_set_version="v1")

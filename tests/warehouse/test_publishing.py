@@ -26,7 +26,11 @@ from tests.warehouse.published_days import (
     fingerprint_of,
     matches_of,
     publish_day,
+    publish_events,
+    publish_match_files,
     publish_matches,
+    publish_quarantine,
+    publish_statistics,
     write_events,
 )
 
@@ -82,7 +86,7 @@ def test_files_without_rows_are_left_out(tables: StreamTables) -> None:
     full = write_data_file(directory.file(1), events_of(MONDAY, [1.0]), tables.events_schema)
     with tables.day_lease(MONDAY, run_id="run") as lease:
         fingerprint = fingerprint_of(tables, MONDAY, 1)
-        tables.publish_events(MONDAY, [empty, full], lease=lease, fingerprint=fingerprint, carry_out={})
+        publish_events(tables, MONDAY, [empty, full], lease=lease, fingerprint=fingerprint, carry_out={})
     assert [file.path for file in tables.events_files()] == [full]
 
 
@@ -96,7 +100,7 @@ def test_files_of_a_failed_attempt_are_never_added(tables: StreamTables) -> None
     second = write_data_file(directory.file(0, attempt=1), events_of(MONDAY, [1.0]), tables.events_schema)
     with tables.day_lease(MONDAY, run_id="run") as lease:
         fingerprint = fingerprint_of(tables, MONDAY, 1)
-        tables.publish_events(MONDAY, [second], lease=lease, fingerprint=fingerprint, carry_out={})
+        publish_events(tables, MONDAY, [second], lease=lease, fingerprint=fingerprint, carry_out={})
     assert prices_of(tables) == [1.0]
 
 
@@ -139,7 +143,7 @@ def test_events_of_overlapping_files_are_sorted(tables: StreamTables) -> None:
     ]
     with tables.day_lease(MONDAY, run_id="run") as lease:
         fingerprint = fingerprint_of(tables, MONDAY, 1)
-        tables.publish_events(MONDAY, paths, lease=lease, fingerprint=fingerprint, carry_out={})
+        publish_events(tables, MONDAY, paths, lease=lease, fingerprint=fingerprint, carry_out={})
     assert prices_of(tables) == [0.0, 1.0, 2.0, 3.0]
 
 
@@ -183,13 +187,13 @@ def test_a_wrong_file_is_refused_and_nothing_changes(
         Path(path).write_text("no")
     with tables.day_lease(MONDAY, run_id="run") as lease, pytest.raises(CepError, match=message):
         fingerprint = fingerprint_of(tables, MONDAY, 2)
-        tables.publish_events(MONDAY, paths, lease=lease, fingerprint=fingerprint, carry_out={})
+        publish_events(tables, MONDAY, paths, lease=lease, fingerprint=fingerprint, carry_out={})
     assert (tables.pin_events(), tables.events_files()) == before
 
 
 def test_publishing_needs_the_lease_of_that_day(tables: StreamTables) -> None:
     with tables.day_lease(TUESDAY, run_id="run") as lease, pytest.raises(CepError, match="day:2013-10-08"):
-        tables.publish_events(MONDAY, [], lease=lease, fingerprint=fingerprint_of(tables, MONDAY, 1), carry_out={})
+        publish_events(tables, MONDAY, [], lease=lease, fingerprint=fingerprint_of(tables, MONDAY, 1), carry_out={})
     assert tables.days() == []
 
 
@@ -203,8 +207,8 @@ def test_quarantined_rows_are_replaced_and_counted(tables: StreamTables) -> None
             path = tables.quarantine_directory(MONDAY, run_id="run").file(0)
             write_data_file(path, pa.Table.from_pylist(rows, schema=QUARANTINE_SCHEMA), QUARANTINE_SCHEMA)
             fingerprint = fingerprint_of(tables, MONDAY, 1)
-            assert tables.publish_quarantine(MONDAY, [path], lease=lease, fingerprint=fingerprint) == count
-            tables.publish_events(MONDAY, [], lease=lease, fingerprint=fingerprint, carry_out={})
+            assert publish_quarantine(tables, MONDAY, [path], lease=lease, fingerprint=fingerprint) == count
+            publish_events(tables, MONDAY, [], lease=lease, fingerprint=fingerprint, carry_out={})
     assert tables.read_quarantine().column("line").to_pylist() == [2, 3]
     assert tables.read_quarantine(TUESDAY).num_rows == 0
     assert tables.read_quarantine(limit=1).num_rows == 1
@@ -240,7 +244,7 @@ def test_matches_of_one_pattern_are_selected_across_files(tables: StreamTables) 
     ]
     with tables.day_lease(MONDAY, run_id="run") as lease:
         fingerprint = tables.pin_events().matches_fingerprint("v1", MONDAY, MONDAY, carry_in="")
-        tables.publish_matches("demo", MONDAY, paths, lease=lease, fingerprint=fingerprint)
+        publish_match_files(tables, "demo", MONDAY, paths, lease=lease, fingerprint=fingerprint)
     assert tables.read_matches("demo", pattern="rise").column("match_id").to_pylist() == ["rise0", "rise1"]
     assert tables.read_matches("demo", pattern="rise", limit=1).column("match_id").to_pylist() == ["rise0"]
 
@@ -248,7 +252,7 @@ def test_matches_of_one_pattern_are_selected_across_files(tables: StreamTables) 
 def test_statistics_are_replaced(tables: StreamTables) -> None:
     for rate in (1.0, 2.0):
         with tables.day_lease(MONDAY, run_id="run") as lease:
-            tables.publish_day_statistics(MONDAY, {"demo": DayStatistics({"rate": rate})}, lease=lease)
+            publish_statistics(tables, MONDAY, {"demo": DayStatistics({"rate": rate})}, lease=lease)
     assert tables.read_statistics("demo", MONDAY) == {"rate": 2.0}
     assert tables.read_statistics("demo", TUESDAY) is None
 
@@ -263,7 +267,7 @@ def test_a_new_attribute_becomes_a_column_that_is_null_in_older_days(warehouse: 
     write_data_file(path, events, wider.events_schema)
     with wider.day_lease(TUESDAY, run_id="run") as lease:
         fingerprint = fingerprint_of(wider, TUESDAY, 1)
-        wider.publish_events(TUESDAY, [path], lease=lease, fingerprint=fingerprint, carry_out={})
+        publish_events(wider, TUESDAY, [path], lease=lease, fingerprint=fingerprint, carry_out={})
     assert wider.read_events().column("volume").to_pylist() == [None, 5]
     assert "volume" in warehouse.open_stream(wider.name).events_schema.names
     # A schema without the attribute reads and publishes as before.
@@ -288,7 +292,7 @@ def test_attribute_names_of_any_kind_are_stored(warehouse: Warehouse) -> None:
     path = write_data_file(tables.events_directory(MONDAY, run_id="r").file(0), events, tables.events_schema)
     with tables.day_lease(MONDAY, run_id="r") as lease:
         fingerprint = fingerprint_of(tables, MONDAY, 1)
-        tables.publish_events(MONDAY, [path], lease=lease, fingerprint=fingerprint, carry_out={})
+        publish_events(tables, MONDAY, [path], lease=lease, fingerprint=fingerprint, carry_out={})
     assert tuple(tables.read_events().to_pylist()[0][name] for name in odd) == values
 
 

@@ -10,6 +10,9 @@ import pytest
 from pyiceberg.table import StaticTable
 
 from cep_pipeline.errors import BusyError, InputError
+from cep_pipeline.storage import size_and_digest
+from cep_pipeline.warehouse.catalog import recorded_files
+from cep_pipeline.warehouse.maintenance import named_files
 from cep_pipeline.warehouse.warehouse import Warehouse
 from tests.warehouse.processes import CONTEXT
 from tests.warehouse.published_days import (
@@ -50,6 +53,7 @@ def test_a_copied_folder_goes_on_at_its_new_place(original: Path, tmp_path: Path
     try:
         warehouse = Warehouse.open(copy)
         assert everything_read(warehouse) == before
+        assert_all_metadata_has_digests(warehouse)
         assert warehouse.verify(deep=True).damages == ()
         table = warehouse.catalog.load_table("trades.matches")
         # Other engines read it by its metadata; its past too.
@@ -71,6 +75,14 @@ def test_a_copied_folder_goes_on_at_its_new_place(original: Path, tmp_path: Path
         assert Warehouse.relocate(further).tables == 0
     finally:
         aside.rename(original)
+
+
+def assert_all_metadata_has_digests(warehouse: Warehouse) -> None:
+    for stream, name in warehouse.catalog.list_tables("trades"):
+        table = warehouse.catalog.load_table((stream, name))
+        recorded = recorded_files(warehouse.database, stream, name, table.location())
+        assert named_files(table) <= recorded.keys(), name
+        assert {path: size_and_digest(path) for path in named_files(table)}.items() <= recorded.items()
 
 
 def metadata_of(warehouse: Warehouse) -> list[bytes]:
@@ -165,6 +177,7 @@ def test_an_original_with_a_catalog_elsewhere_keeps_it(tmp_path: Path) -> None:
     assert Warehouse.relocate(tmp_path / "copy", another, from_catalog=catalog).tables == 7
     assert Warehouse.relocate(tmp_path / "copy", another, from_catalog=catalog).tables == 0
     assert everything_read(Warehouse.open(tmp_path / "copy", another)) == before
+    assert_all_metadata_has_digests(Warehouse.open(tmp_path / "copy", another))
     assert everything_read(Warehouse.open(tmp_path / "first", catalog)) == before
     with pytest.raises(InputError, match=r"it belongs to the warehouse at .*copy; name an empty database"):
         Warehouse.relocate(tmp_path / "more", another, from_catalog=catalog)

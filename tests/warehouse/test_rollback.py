@@ -24,6 +24,7 @@ from tests.warehouse.published_days import (
     publish_everything,
     publish_limited,
     publish_matches,
+    publish_statistics,
 )
 
 
@@ -31,7 +32,7 @@ def publish_version(tables: StreamTables, version: float, run_id: str) -> None:
     """Publish all tables of Monday with this version in each of them."""
     publish_day(tables, MONDAY, [version, version], run_id=run_id)
     with tables.day_lease(MONDAY, run_id=run_id) as lease:
-        tables.publish_day_statistics(MONDAY, {"demo": DayStatistics({"rate": version})}, lease=lease)
+        publish_statistics(tables, MONDAY, {"demo": DayStatistics({"rate": version})}, lease=lease)
     publish_matches(tables, MONDAY, [f"m{version}"], run_id=run_id)
 
 
@@ -204,7 +205,7 @@ def test_statistics_that_have_been_expired_are_not_taken_for_none(tmp_path: Path
         publish_day(tables, MONDAY, [version or 1.5], run_id=run_id)
         if version is not None:
             with tables.day_lease(MONDAY, run_id=run_id) as lease:
-                tables.publish_day_statistics(MONDAY, {"demo": DayStatistics({"rate": version})}, lease=lease)
+                publish_statistics(tables, MONDAY, {"demo": DayStatistics({"rate": version})}, lease=lease)
     warehouse.maintain(keep_snapshots_s=warehouse.clock() - expired)
     with pytest.raises(InputError, match=r"trades\.statistics, 2013-10-07: the snapshot of that run has been expired"):
         roll_back(tables, MONDAY, "between", run_id="back")

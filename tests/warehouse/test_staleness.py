@@ -23,7 +23,10 @@ from tests.warehouse.published_days import (
     Trades,
     fingerprint_of,
     publish_day,
+    publish_events,
+    publish_match_files,
     publish_matches,
+    publish_quarantine,
     write_events,
 )
 
@@ -123,7 +126,7 @@ def test_out_of_order_days_end_equal_after_redoing_the_stale_ones(tmp_path: Path
         with tables.day_lease(day, run_id="run") as lease:
             fingerprint = fingerprint_of(tables, day, day.day)
             files = write_events(tables, day, [price], run_id="run")
-            tables.publish_events(day, files, lease=lease, fingerprint=fingerprint, carry_out={"last": price})
+            publish_events(tables, day, files, lease=lease, fingerprint=fingerprint, carry_out={"last": price})
 
     for day in order:
         run(day)
@@ -176,7 +179,7 @@ def test_a_look_back_to_the_beginning_depends_on_every_earlier_day(tables: Strea
     publish_day(tables, WEDNESDAY, [3.0], carry_out={})
     with tables.day_lease(WEDNESDAY, run_id="run") as lease:
         fingerprint = tables.pin_events().matches_fingerprint("v1", None, WEDNESDAY, carry_in=NO_CARRY)
-        tables.publish_matches("demo", WEDNESDAY, [], lease=lease, fingerprint=fingerprint)
+        publish_match_files(tables, "demo", WEDNESDAY, [], lease=lease, fingerprint=fingerprint)
     assert stale(tables, pattern_sets={"demo": "v1"}) == []
     long_before = MONDAY - timedelta(days=400)
     publish_day(tables, long_before, [1.0], carry_out={})
@@ -208,7 +211,7 @@ def test_carry_state_of_matches_cascades_within_its_pattern_set(tables: StreamTa
 def test_rejected_rows_of_a_run_that_died_before_its_events_show_as_stale(tables: StreamTables) -> None:
     publish_day(tables, MONDAY, [1.0])
     with tables.day_lease(MONDAY, run_id="dies") as lease:
-        tables.publish_quarantine(MONDAY, [], lease=lease, fingerprint=fingerprint_of(tables, MONDAY, "new file"))
+        publish_quarantine(tables, MONDAY, [], lease=lease, fingerprint=fingerprint_of(tables, MONDAY, "new file"))
     (entry,) = tables.stale_days()
     assert entry.reasons == ("its rejected rows are of a run that did not publish its events",)
 
@@ -256,8 +259,8 @@ def test_the_same_events_from_other_inputs_make_nothing_after_them_stale(tables:
         with tables.day_lease(MONDAY, run_id="again") as lease:
             fingerprint = fingerprint_of(tables, MONDAY, content)
             files = write_events(tables, MONDAY, prices, run_id="again")
-            tables.publish_quarantine(MONDAY, [], lease=lease, fingerprint=fingerprint)
-            tables.publish_events(MONDAY, files, lease=lease, fingerprint=fingerprint, carry_out={"last": 2.0})
+            publish_quarantine(tables, MONDAY, [], lease=lease, fingerprint=fingerprint)
+            publish_events(tables, MONDAY, files, lease=lease, fingerprint=fingerprint, carry_out={"last": 2.0})
 
     for content in ("compressed anew", "and once more", "and once more"):
         again([1.0, 2.0], content)

@@ -14,13 +14,13 @@ from cep_pipeline.warehouse.layout import TableLayout, table_layouts
 from cep_pipeline.warehouse.records import DayStatistics
 from cep_pipeline.warehouse.stream_tables import StreamTables
 from cep_pipeline.warehouse.warehouse import Warehouse
-from tests.warehouse.published_days import MONDAY, TUESDAY, WEDNESDAY, Trades
+from tests.warehouse.published_days import MONDAY, TUESDAY, WEDNESDAY, Trades, publish_observed, publish_statistics
 
 
 def publish(tables: StreamTables, day: object = MONDAY, rate: float = 1.0, **further: object) -> None:
     with tables.day_lease(day, run_id="run") as lease:  # type: ignore[arg-type]
         made = {"demo": DayStatistics({"rate": rate}, **further)}  # type: ignore[arg-type]
-        tables.publish_day_statistics(day, made, lease=lease)  # type: ignore[arg-type]
+        publish_statistics(tables, day, made, lease=lease)  # type: ignore[arg-type]
 
 
 def test_a_row_is_read_back_as_it_was_written(tables: StreamTables) -> None:
@@ -39,11 +39,11 @@ def test_pattern_sets_of_a_day_are_replaced_in_one_commit_and_others_stay(tables
         return len(tables.warehouse.catalog.load_table((tables.name, "statistics")).history())
 
     with tables.day_lease(MONDAY, run_id="run") as lease:
-        tables.publish_day_statistics(MONDAY, {"third": DayStatistics({"rate": 7.0})}, lease=lease)
-        tables.publish_observed("second", MONDAY, {"passes": 3}, lease=lease)
+        publish_statistics(tables, MONDAY, {"third": DayStatistics({"rate": 7.0})}, lease=lease)
+        publish_observed(tables, "second", MONDAY, {"passes": 3}, lease=lease)
         before = commits_so_far()
         made = {"demo": DayStatistics({"rate": 1.0}, "{}"), "second": DayStatistics({"rate": 2.0})}
-        tables.publish_day_statistics(MONDAY, made, lease=lease)
+        publish_statistics(tables, MONDAY, made, lease=lease)
     assert commits_so_far() == before + 1
     assert [tables.read_statistics(name, MONDAY) for name in ("demo", "second", "third")] == [
         {"rate": 1.0},
@@ -59,7 +59,7 @@ def test_nothing_of_a_day_is_replaced_where_the_lease_is_lost(tables: StreamTabl
         lease.release()
         with pytest.raises(BusyError, match="no longer holds its lease"):
             made = {name: DayStatistics({"rate": 9.0}) for name in ("demo", "second")}
-            tables.publish_day_statistics(MONDAY, made, lease=lease)
+            publish_statistics(tables, MONDAY, made, lease=lease)
     assert tables.read_statistics("demo", MONDAY) == {"rate": 1.0}
     assert tables.read_statistics("second", MONDAY) is None
 
@@ -79,11 +79,11 @@ def test_earlier_rows_are_found_behind_the_day_from_which_on_they_are_listed(tab
 
 def test_what_detection_counted_outlives_new_statistics_and_the_other_way_round(tables: StreamTables) -> None:
     with tables.day_lease(MONDAY, run_id="run") as lease:
-        tables.publish_observed("demo", MONDAY, {"passes": 3}, lease=lease)
+        publish_observed(tables, "demo", MONDAY, {"passes": 3}, lease=lease)
     assert tables.read_statistics("demo", MONDAY) is None, "detection alone makes no snapshot"
     publish(tables, rate=2.0)
     with tables.day_lease(MONDAY, run_id="again") as lease:
-        tables.publish_observed("demo", MONDAY, {"passes": 4}, lease=lease)
+        publish_observed(tables, "demo", MONDAY, {"passes": 4}, lease=lease)
     (record,) = tables.statistics("demo")
     assert (record.snapshot, record.observed, record.run_id) == ({"rate": 2.0}, {"passes": 4}, "again")
 
@@ -133,10 +133,10 @@ def test_a_row_that_is_no_json_is_told_and_can_be_replaced(
 
 def test_what_detection_counted_is_found_over_days_without_any(tables: StreamTables) -> None:
     with tables.day_lease(MONDAY, run_id="run") as lease:
-        tables.publish_observed("demo", MONDAY, {"passes": 3}, lease=lease)
+        publish_observed(tables, "demo", MONDAY, {"passes": 3}, lease=lease)
     publish(tables, TUESDAY)
     with tables.day_lease(TUESDAY, run_id="run") as lease:
-        tables.publish_observed("demo", TUESDAY, None, lease=lease)
+        publish_observed(tables, "demo", TUESDAY, None, lease=lease)
     assert tables.pin_statistics(WEDNESDAY).observed_before("demo", WEDNESDAY) == (MONDAY, {"passes": 3})
     assert tables.pin_statistics(MONDAY).observed_before("demo", MONDAY) is None
     assert tables.pin_statistics(WEDNESDAY).observed_before("another", WEDNESDAY) is None

@@ -95,7 +95,7 @@ def test_maintenance_keeps_the_hint_and_a_relocated_copy_has_its_own(tmp_path: P
     assert by_folder(tables, "events").num_rows == rows
     warehouse.close()
     shutil.copytree(tmp_path / "original", tmp_path / "copy")
-    Warehouse.relocate(tmp_path / "copy", moved=True, clock=lambda: 2e9)
+    Warehouse.relocate(tmp_path / "copy", moved=True)
     shutil.rmtree(tmp_path / "original")
     copy = Warehouse.open(tmp_path / "copy").open_stream("trades")
     assert [by_folder(copy, name).num_rows > 0 for name in ("events", "matches", "runs")] == [True] * 3

@@ -33,8 +33,6 @@ _EXTREMES = {
     Comparator.EQ: (None, None),
 }
 """Of the left and the right side the extreme that decides: whether it is the least one; None: all are equal."""
-MERGED_AGGREGATES = ("count", "min", "max")
-"""Aggregates over lists that take few values."""
 
 
 Mention = Reference | Length | Aggregate

@@ -159,11 +159,6 @@ class LocalSearch:
         return int(self._registers[c.ACCEPTED])
 
     @property
-    def improved_at(self) -> int:
-        """The step that found the best plan."""
-        return int(self._registers[c.IMPROVED_AT])
-
-    @property
     def threshold(self) -> float:
         """The threshold of simulated annealing, in the search's own unit."""
         return float(self._measures[c.THRESHOLD])
