@@ -42,6 +42,7 @@ from cep_pipeline.warehouse import commits, compaction, iceberg_tables, maintena
 from cep_pipeline.warehouse.database import ERASURES, PUBLISHED, REPLACED
 from cep_pipeline.warehouse.layout import COMPRESSED
 from cep_pipeline.warehouse.leases import day_unit
+from cep_pipeline.warehouse.published_table import day_of
 from cep_pipeline.warehouse.units import (
     forget_changes,
     forget_lost_buffers,
@@ -133,7 +134,7 @@ class Forgetting:
         self.stream = stream
         self.run_id = run_id
         known = {one.erasure_id: one for one in recorded_erasures(warehouse.database, stream)}
-        self.columns = iceberg_tables.published_columns(self._table("events"))
+        self.columns = iceberg_tables.as_published(self._table("events")).columns
         self.erasure = known.get(erasure.erasure_id, erasure).in_terms_of(self.columns)
 
     def find(self) -> ErasureReport:
@@ -207,7 +208,7 @@ class Forgetting:
             gone = self._seqs(task.file.file_path)
             if len(gone):
                 seqs.append(gone)
-                day = commits.day_of(task.file.partition[0])
+                day = day_of(task.file.partition[0])
                 found.files.setdefault("events", []).append((task.file, day, len(gone)))
         found.seqs = np.concatenate(seqs)
         if len(found.seqs):
@@ -215,13 +216,13 @@ class Forgetting:
                 matches = _matches_of(file.file_path, found.seqs)
                 if matches.num_rows:
                     found.matches[file.file_path] = matches
-                    day = commits.day_of(file.partition[1])
+                    day = day_of(file.partition[1])
                     found.files.setdefault("matches", []).append((file, day, matches.num_rows))
         days = {day for _, day, _ in found.files.get("events", ())} | self._not_redone()
         for name, columns in _COLUMNS_OF_TEXT.items():
             position = {"quarantine": 0, "statistics": 1}.get(name)
             for file in self._current(name):
-                of_day = None if position is None else commits.day_of(file.partition[position])
+                of_day = None if position is None else day_of(file.partition[position])
                 rows = int(self._named(file.file_path, columns).sum())
                 if name == "statistics" and of_day in days:
                     rows = file.record_count  # counted over events that go
@@ -296,7 +297,7 @@ class Forgetting:
             )
 
     def _rewritten(self, name: str, file: DataFile, found: _Found) -> str:
-        columns = iceberg_tables.published_columns(self._table(name))
+        columns = iceberg_tables.as_published(self._table(name)).columns
         path = file.file_path
         if name == "events":
             holds = self.erasure.filter(self.columns)
