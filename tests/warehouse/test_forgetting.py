@@ -17,7 +17,6 @@ from pyiceberg.typedef import Record
 from cep_pipeline.errors import BusyError, InputError
 from cep_pipeline.events.erasure import Erasure
 from cep_pipeline.storage import digest_of, stored_files, write_data_file
-from cep_pipeline.warehouse import commits
 from cep_pipeline.warehouse.catalog import VERSION_HINT
 from cep_pipeline.warehouse.layout import MATCHES_SCHEMA
 from cep_pipeline.warehouse.maintenance import list_files, named_files
@@ -246,4 +245,4 @@ def test_forgetting_on_an_object_store(bucket: dict[str, str], tmp_path: Path) -
     assert len([path for path in after if "/events/data/" in path]) == 2
     assert before - after
     assert warehouse.maintain().removed_files == 0
-    assert commits.events_files(warehouse.catalog.load_table(("trades", "events")), None, None, None)
+    assert tables.events_files()
