@@ -336,7 +336,7 @@ class StreamReader:
         from cep_pipeline.detection.match_events import match_events
 
         seqs = pc.unique(pc.list_flatten(matches.column("bindings").combine_chunks()).field("seq")).sort()
-        days = seqs.to_numpy() // SEQ_PER_DAY
+        days = np.from_dlpack(seqs) // SEQ_PER_DAY
         names = [name for name in self.events_schema.names if name != DAY]
         columns = pa.schema(
             [
@@ -614,7 +614,7 @@ def _joined(columns: pa.Schema, parts: Iterable[pa.Table]) -> pa.Table:
 
 def _rows_of_events(path: str, columns: pa.Schema, seqs: pa.Array) -> Iterator[pa.Table]:
     """The events with these `seq`, which are in order, of a file; row groups that have none of them are not read."""
-    numbers = seqs.to_numpy()
+    numbers = np.from_dlpack(seqs)
     with open_parquet(path) as parquet:
         names = list(names_in_file(columns, parquet.schema_arrow.names).values())
         for group in range(parquet.num_row_groups):
