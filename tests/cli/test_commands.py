@@ -99,7 +99,7 @@ for name, arguments in {ANSWERS_AT_ONCE!r}.items():
     assert done.code == 0, done.errors
     said = [line for line in done.output.splitlines() if line.startswith("imported ")]
     assert said == [f"imported {name}" for name in ANSWERS_AT_ONCE]
-    for words in ("rising", "because: first plan", "expected partial matches", "nothing to do for 3 days"):
+    for words in ("rising", "stream ticks", "pattern rising: skip_till_any_match", "nothing to do for 3 days"):
         assert words in done.output
     there = [name for name in HEAVY if importlib.util.find_spec(name.partition(".")[0])]
     assert {"pandas", "pyarrow.dataset", "pyiceberg", "pyspark", "numba"} <= {*there}, "a renamed module is never heavy"
