@@ -6,9 +6,7 @@ every name.
 
 from __future__ import annotations
 
-from functools import cache
-from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from cep_pipeline.errors import BusyError as BusyError
 from cep_pipeline.errors import CepError as CepError
@@ -18,12 +16,12 @@ from cep_pipeline.errors import PatternError as PatternError
 from cep_pipeline.errors import PlanError as PlanError
 from cep_pipeline.errors import TooManyMatches as TooManyMatches
 from cep_pipeline.errors import UnsupportedPattern as UnsupportedPattern
+from cep_pipeline.lazy_names import lazy_names
 from cep_pipeline.version import VERSION
 
 if TYPE_CHECKING:
-    # The public names. `__getattr__` below reads this block and imports a name when it is first used, so that a program
-    # that only parses patterns does not wait for the detection kernels. A new public name is written here and nowhere
-    # else; type checkers see it as an ordinary import.
+    # The public names. `lazy_names` reads this block and imports a name when it is first used, so that a program that
+    # only parses patterns does not wait for the detection kernels. A new public name is written here and nowhere else.
     from cep_pipeline.adaptation.decisions import DECISION_FUNCTIONS as DECISION_FUNCTIONS
     from cep_pipeline.adaptation.decisions import decision_function as decision_function
     from cep_pipeline.adaptation.loop import AdaptiveDetection as AdaptiveDetection
@@ -64,31 +62,4 @@ if TYPE_CHECKING:
 
 __version__ = VERSION
 
-
-@cache
-def _homes() -> dict[str, str]:
-    """Name -> module of every `from module import name as name` in this file, the form that marks a public name."""
-    import ast
-    import linecache
-
-    tree = ast.parse("".join(linecache.getlines(__file__, globals())))
-    return {
-        alias.name: statement.module
-        for statement in ast.walk(tree)
-        if isinstance(statement, ast.ImportFrom) and statement.module
-        for alias in statement.names
-        if alias.asname == alias.name
-    }
-
-
-def __getattr__(name: str) -> Any:
-    if name == "__all__":
-        return __dir__()
-    if name.startswith("__") or name not in _homes():
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    found = globals()[name] = getattr(import_module(_homes()[name]), name)
-    return found
-
-
-def __dir__() -> list[str]:
-    return sorted([*_homes(), "__version__"])
+__getattr__, __dir__ = lazy_names(__name__)

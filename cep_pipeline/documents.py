@@ -29,7 +29,7 @@ from cep_pipeline.guarded import read_yaml, values_of
 class Document(BaseModel):
     """Base of all models of user-written documents: immutable, unknown keys refused."""
 
-    model_config = ConfigDict(extra="forbid", frozen=True, arbitrary_types_allowed=True)
+    model_config = ConfigDict(extra="forbid", frozen=True, arbitrary_types_allowed=True, defer_build=True)
 
 
 Model = TypeVar("Model", bound=BaseModel)

@@ -17,6 +17,7 @@ import zlib
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
+from datetime import UTC
 from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -443,6 +444,13 @@ def size_and_digest(path: str) -> tuple[int, str]:
     return read_digest(path)
 
 
+def read_whole(path: str) -> bytes:
+    """Read a small file, such as a list of files."""
+    filesystem, inner = open_filesystem(path)
+    with filesystem.open_input_stream(inner) as stream:
+        return bytes(stream.readall())
+
+
 def read_digest(path: str) -> tuple[int, str]:
     """Read a file, and return its size and SHA-256."""
     filesystem, inner = open_filesystem(path)
@@ -510,6 +518,9 @@ def conform(table: pa.Table, schema: pa.Schema) -> pa.Table:
 
 def read_data_file(path: str, columns: pa.Schema, row_filter: pa.compute.Expression | None = None) -> pa.Table:
     """Read the rows of one Parquet file in their order, as these columns."""
+    if row_filter is None:  # without the data sets of pyarrow, which import pandas
+        with open_parquet(path) as file:
+            return conform(file.read(list(names_in_file(columns, file.schema_arrow.names).values())), columns)
     filesystem, inner = open_filesystem(path)
     present = read_footer(path).schema.to_arrow_schema().names
     with reading_data(path):
@@ -522,6 +533,26 @@ def read_data_file(path: str, columns: pa.Schema, row_filter: pa.compute.Express
             page_checksum_verification=True,
         )
         return conform(table, columns)
+
+
+def rows_of(table: pa.Table) -> list[dict[str, Any]]:
+    """Return the rows of a table as Python values.
+
+    Notes
+    -----
+    `to_pylist` does the same, but imports pandas where there are times with a time zone.
+    """
+    zoned = [one.name for one in table.schema if one.type == _UTC_MICROSECONDS]
+    for name in zoned:
+        times = table.column(name).cast(pa.int64()).cast(pa.timestamp("us"))
+        table = table.set_column(table.column_names.index(name), name, times)
+    rows: list[dict[str, Any]] = table.to_pylist()
+    for row in rows:
+        row |= {name: row[name].replace(tzinfo=UTC) for name in zoned if row[name] is not None}
+    return rows
+
+
+_UTC_MICROSECONDS = pa.timestamp("us", tz="UTC")
 
 
 @contextmanager

@@ -50,10 +50,10 @@ from cep_pipeline.foreign_text import visible
 from cep_pipeline.match_chart import match_chart
 from cep_pipeline.pipeline.configuration import Configuration, Stream
 from cep_pipeline.pipeline.invariant_report import show_invariants
-from cep_pipeline.pipeline.plan_checks import pending_violation
 from cep_pipeline.pipeline.plans import of_another_format
 from cep_pipeline.pipeline.signals import usual_band
 from cep_pipeline.pipeline.statistics_history import StatisticsHistory
+from cep_pipeline.pipeline.violations import pending_violation
 from cep_pipeline.planning import Plan
 from cep_pipeline.planning.numbers.logarithms import format_ln
 from cep_pipeline.planning.trees import written

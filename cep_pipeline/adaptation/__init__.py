@@ -19,39 +19,33 @@
 | `forecast`, `report` | trends of invariants, and the report of a run |
 """
 
-from cep_pipeline.adaptation.decisions import DECISION_FUNCTIONS, DecisionState, Verdict, decision_function
-from cep_pipeline.adaptation.distance import DISTANCES, Distances, distance_rule
-from cep_pipeline.adaptation.forecast import Trend, forecast
-from cep_pipeline.adaptation.invariants import Invariant, invariants_of, without_invariants
-from cep_pipeline.adaptation.loop import AdaptiveDetection, detect_adaptively
-from cep_pipeline.adaptation.plan_quality import gain, ln_cost_on
-from cep_pipeline.adaptation.report import AdaptationReport, Check, PlanSwitch, Seconds
-from cep_pipeline.adaptation.scanning import ScannedDistance, scan_distance
-from cep_pipeline.adaptation.verification import Verification, verify
+from typing import TYPE_CHECKING
 
-__all__ = [
-    "DECISION_FUNCTIONS",
-    "DISTANCES",
-    "AdaptationReport",
-    "AdaptiveDetection",
-    "Check",
-    "DecisionState",
-    "Distances",
-    "Invariant",
-    "PlanSwitch",
-    "ScannedDistance",
-    "Seconds",
-    "Trend",
-    "Verdict",
-    "Verification",
-    "decision_function",
-    "detect_adaptively",
-    "distance_rule",
-    "forecast",
-    "gain",
-    "invariants_of",
-    "ln_cost_on",
-    "scan_distance",
-    "verify",
-    "without_invariants",
-]
+from cep_pipeline.lazy_names import lazy_names
+
+if TYPE_CHECKING:  # the names of the package, each imported when it is first used
+    from cep_pipeline.adaptation.decisions import DECISION_FUNCTIONS as DECISION_FUNCTIONS
+    from cep_pipeline.adaptation.decisions import DecisionState as DecisionState
+    from cep_pipeline.adaptation.decisions import Verdict as Verdict
+    from cep_pipeline.adaptation.decisions import decision_function as decision_function
+    from cep_pipeline.adaptation.distance import DISTANCES as DISTANCES
+    from cep_pipeline.adaptation.distance import Distances as Distances
+    from cep_pipeline.adaptation.distance import distance_rule as distance_rule
+    from cep_pipeline.adaptation.forecast import Trend as Trend
+    from cep_pipeline.adaptation.invariants import Invariant as Invariant
+    from cep_pipeline.adaptation.invariants import invariants_of as invariants_of
+    from cep_pipeline.adaptation.invariants import without_invariants as without_invariants
+    from cep_pipeline.adaptation.loop import AdaptiveDetection as AdaptiveDetection
+    from cep_pipeline.adaptation.loop import detect_adaptively as detect_adaptively
+    from cep_pipeline.adaptation.plan_quality import gain as gain
+    from cep_pipeline.adaptation.plan_quality import ln_cost_on as ln_cost_on
+    from cep_pipeline.adaptation.report import AdaptationReport as AdaptationReport
+    from cep_pipeline.adaptation.report import Check as Check
+    from cep_pipeline.adaptation.report import PlanSwitch as PlanSwitch
+    from cep_pipeline.adaptation.report import Seconds as Seconds
+    from cep_pipeline.adaptation.scanning import ScannedDistance as ScannedDistance
+    from cep_pipeline.adaptation.scanning import scan_distance as scan_distance
+    from cep_pipeline.adaptation.verification import Verification as Verification
+    from cep_pipeline.adaptation.verification import verify as verify
+
+__getattr__, __dir__ = lazy_names(__name__)

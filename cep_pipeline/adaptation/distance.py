@@ -10,12 +10,14 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
-from cep_pipeline.adaptation.invariants import Invariant
 from cep_pipeline.errors import InputError
-from cep_pipeline.planning.orderings import DecidingComparison, tightest_of_blocks
-from cep_pipeline.planning.plans import Plan
+
+if TYPE_CHECKING:  # a configuration is checked without what invariants are made of
+    from cep_pipeline.adaptation.invariants import Invariant
+    from cep_pipeline.planning.orderings import DecidingComparison
+    from cep_pipeline.planning.plans import Plan
 
 SCANNED_DISTANCES = (0.0, 0.05, 0.1, 0.15, 0.2, 0.25, 0.3, 0.35, 0.4, 0.45, 0.5)
 """What the patent's experiments try: 0 to 0.5."""
@@ -100,6 +102,8 @@ class AverageRelativeDifference:
     """
 
     def begin(self, plan: Plan) -> Distances:
+        from cep_pipeline.planning.orderings import tightest_of_blocks
+
         clauses = [clause for pattern in plan.patterns for clause in pattern.clauses]
         tightest = (one for clause in clauses for one in tightest_of_blocks(clause.comparisons))
         return Distances(average_relative_difference(tightest))

@@ -29,12 +29,11 @@ from cep_pipeline.detection.detect import Tables, check_limit, check_output
 from cep_pipeline.detection.mechanisms import Counters, check_options, choose_mechanisms
 from cep_pipeline.detection.planned import replanner_for
 from cep_pipeline.errors import InputError
-from cep_pipeline.patterns.pattern import Pattern, Window
+from cep_pipeline.patterns.pattern import Pattern, Window, parse_duration_us
 from cep_pipeline.planning.multi_pattern.component_plans import components_of_patterns
 from cep_pipeline.planning.plans import Plan, validate
 from cep_pipeline.planning.search import sums
 from cep_pipeline.statistics import StatisticsSnapshot, estimate_statistics
-from cep_pipeline.statistics.estimate import parse_duration_us
 
 Events: TypeAlias = pa.Table | Iterable[pa.Table | pa.RecordBatch]
 """A stream: a table, or tables one after another, all in the order of (timestamp, seq)."""

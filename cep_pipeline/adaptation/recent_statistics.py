@@ -10,10 +10,9 @@ from operator import add
 
 from cep_pipeline.adaptation.event_stream import EventStream
 from cep_pipeline.errors import InputError
-from cep_pipeline.patterns.pattern import Pattern, Window
+from cep_pipeline.patterns.pattern import Pattern, Window, parse_duration_us
 from cep_pipeline.slices.prepared import PreparedEvents
 from cep_pipeline.statistics import Kind, PartialStatistics, StatisticsSnapshot, partial_statistics
-from cep_pipeline.statistics.estimate import parse_duration_us
 from cep_pipeline.statistics.partial import snapshot_of
 from cep_pipeline.statistics.samples import Terms
 

@@ -25,7 +25,7 @@ from cep_pipeline.errors import InputError
 
 if TYPE_CHECKING:
     from cep_pipeline.pipeline.fresh_statistics import StatisticsRequest
-    from cep_pipeline.pipeline.plan_checks import Violation
+    from cep_pipeline.pipeline.violations import Violation
     from cep_pipeline.warehouse.records import Decision
     from cep_pipeline.warehouse.stream_tables import StreamTables
 
@@ -254,7 +254,7 @@ def replan(
 
 def _pending(tables: StreamTables, pattern_set: str) -> Violation | None:
     """The violation of the current plan that waits for a replanning."""
-    from cep_pipeline.pipeline.plan_checks import pending_violation
+    from cep_pipeline.pipeline.violations import pending_violation
 
     plan = tables.current_plan(pattern_set)
     return None if plan is None else pending_violation(tables.decisions(pattern_set), plan.version)

@@ -27,6 +27,7 @@ from cep_pipeline.cli.tables import check_output_file, write_table
 from cep_pipeline.cli.terminal import output_console, say_json
 from cep_pipeline.errors import InputError
 from cep_pipeline.events.columns import SEQ, SEQ_PER_DAY, TIMESTAMP
+from cep_pipeline.storage import rows_of
 
 if TYPE_CHECKING:
     from cep_pipeline.pipeline.configuration import Configuration
@@ -127,7 +128,7 @@ def matches(
         totals[of] = totals.get(of, 0) + number
     if as_json:
         moment = _iso_in(zone)
-        rows = [_as_json(row, moment, of_match.get(row["match_id"])) for row in found.to_pylist()]
+        rows = [_as_json(row, moment, of_match.get(row["match_id"])) for row in rows_of(found)]
         say_json({**heading, "timezone": zone, "totals": totals, "matches": rows})
         return
     console = output_console()
@@ -182,7 +183,7 @@ def _events_by_match(
     known = all(name in read for name in found.column("pattern").unique().to_pylist())
     there = set(tables.events_schema.names)
     wanted = sorted({name for names in read.values() for name in names} & there) if known else None
-    rows = tables.read_match_events(found, wanted).to_pylist()
+    rows = rows_of(tables.read_match_events(found, wanted))
     events: dict[str, list[dict[str, Any]]] = {}
     for row in rows:
         of, match_id = row.pop("pattern"), row.pop("match_id")
@@ -194,7 +195,7 @@ def _events_by_match(
 
 def _match_table(found: pa.Table, local: Callable[[datetime], str], zone: str) -> Table:
     shown = Table("pattern", f"from ({zone})", "to", "events of the day", "returns")
-    for row in found.to_pylist():
+    for row in rows_of(found):
         start, end = local(row["start_ts"]), local(row["end_ts"])
         shown.add_row(
             row["pattern"],
@@ -214,7 +215,7 @@ def _event_tables(
     zone: str,
 ) -> Iterator[Table]:
     """A table for each pattern, in which lines stand between the matches."""
-    for pattern, of_pattern in groupby(found.to_pylist(), key=lambda row: row["pattern"]):
+    for pattern, of_pattern in groupby(rows_of(found), key=lambda row: row["pattern"]):
         rows = list(of_pattern)
         names = [*events[rows[0]["match_id"]][0]["attributes"]]
         returned = ["returns"] if any(row["returns"] for row in rows) else []

@@ -24,7 +24,7 @@ from cep_pipeline.errors import InputError
 
 if TYPE_CHECKING:
     from cep_pipeline.pipeline.configuration import PatternSet, Stream
-    from cep_pipeline.pipeline.plan_checks import Violation
+    from cep_pipeline.pipeline.violations import Violation
     from cep_pipeline.warehouse.records import Decision, PlanRecord, PublishedMatches, RunRecord, StaleDay
     from cep_pipeline.warehouse.stream_tables import StreamTables
 
@@ -68,8 +68,8 @@ def status(
       cep status --run 20250108T000031-8c030c         one run, and where its log is
     """
     from cep_pipeline.pipeline.configuration import Configuration
-    from cep_pipeline.pipeline.plan_checks import pending_violation
     from cep_pipeline.pipeline.stream_days import find_stale_days
+    from cep_pipeline.pipeline.violations import pending_violation
 
     configuration = Configuration.load(config)
     console = output_console()
@@ -218,11 +218,13 @@ def _print_days(console: Terminal, name: str, tables: Any, stale: list[StaleDay]
 
 def _print_sharing(console: Terminal, record: PlanRecord) -> None:
     """Print the cost of the patterns together and apart, where they were planned together."""
+    if not record.plan.get("workload"):
+        return
     from cep_pipeline.pipeline.plans import of_another_format
     from cep_pipeline.planning.clause_plans import workload_from_json
     from cep_pipeline.planning.explain.text import summary_lines
 
-    if of_another_format(record) is None and record.plan.get("workload"):
+    if of_another_format(record) is None:
         workload = workload_from_json(record.plan["workload"])
         console.print("\n".join(summary_lines(record.plan["sharing"], workload)), highlight=False)
 

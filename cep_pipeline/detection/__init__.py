@@ -28,6 +28,11 @@ kernel's words are named once, in a module `words` (or `codes`) that kernel and 
 imported only to compile it, which is why it is a file of its own.
 """
 
-from cep_pipeline.detection.mechanisms import MECHANISMS
+from typing import TYPE_CHECKING
 
-__all__ = ["MECHANISMS"]
+from cep_pipeline.lazy_names import lazy_names
+
+if TYPE_CHECKING:  # the names of the package, each imported when it is first used
+    from cep_pipeline.detection.mechanisms import MECHANISMS as MECHANISMS
+
+__getattr__, __dir__ = lazy_names(__name__)

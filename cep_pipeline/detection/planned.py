@@ -10,9 +10,9 @@ from cep_pipeline.detection.outputs import listed_because
 from cep_pipeline.errors import UnsupportedPattern
 from cep_pipeline.patterns.pattern import Pattern
 from cep_pipeline.planning import Plan, plan_by_strategy
-from cep_pipeline.planning.make_plan import DEFAULT_PLANNER, planner_for
+from cep_pipeline.planning.make_plan import planner_for
 from cep_pipeline.planning.planned_clauses import default_cost
-from cep_pipeline.planning.planners import planner_named
+from cep_pipeline.planning.planners import DEFAULT_PLANNER, planner_named
 from cep_pipeline.planning.replanning import Replanner
 from cep_pipeline.planning.trees import Join
 from cep_pipeline.statistics.snapshot import StatisticsSnapshot

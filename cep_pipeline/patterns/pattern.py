@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass, field
 from enum import Enum
 from functools import cached_property
 
+from cep_pipeline.errors import InputError
 from cep_pipeline.foreign_text import html_table
 from cep_pipeline.patterns.conditions import Condition, Value
 from cep_pipeline.patterns.expressions import NOWHERE, Expression, Span, ValueType
@@ -53,6 +55,30 @@ TIME_UNITS_US = {
     "day": 86_400_000_000,
 }
 """Units of a time window, in microseconds."""
+_LONGEST_US = 2**62
+"""Half of what timestamps may span, so that a time minus a length of time stays an int64."""
+
+
+def parse_duration_us(text: str) -> int:
+    """Microseconds of a length of time as the pattern language writes it.
+
+    Raises
+    ------
+    InputError
+        The text is no positive length of time.
+
+    Examples
+    --------
+    >>> parse_duration_us("20 minutes"), parse_duration_us("1.5 ms")
+    (1200000000, 1500)
+    """
+    match = re.fullmatch(r"\s*(\d+(?:\.\d+)?)\s*(us|ms|second|minute|hour|day)((?<!us|ms)s)?\s*", text)
+    length = round(float(match[1]) * TIME_UNITS_US[match[2]]) if match else 0
+    if length <= 0:
+        raise InputError(f"{text!r} is no length of time; write a number and us, ms, seconds, minutes, hours or days")
+    if length > _LONGEST_US:
+        raise InputError(f"{text!r} is longer than the {_LONGEST_US // 86_400_000_000:,} days of all timestamps")
+    return length
 
 
 @dataclass(frozen=True, slots=True)

@@ -93,13 +93,14 @@ class SearchSettings(Document):
 
 
 ALL = "all"
+_INVARIANT = "invariant"
 
 
 class AdaptationSettings(Document):
     """Settings of adaptation: what makes a plan be made again, and how the old plan and the new one are compared."""
 
     decision: str = Field(
-        default="invariant",
+        default=_INVARIANT,
         json_schema_extra=one_of("cep_pipeline.adaptation:DECISION_FUNCTIONS"),
         description=(
             "What decides whether a plan is made again: a violated `invariant` of the plan, a number that has moved by "
@@ -146,7 +147,9 @@ class AdaptationSettings(Document):
     @field_validator("decision")
     @classmethod
     def _known(cls, name: str) -> str:
-        from cep_pipeline.adaptation import DECISION_FUNCTIONS
+        if name == _INVARIANT:  # which most have, and the module takes a while to import
+            return name
+        from cep_pipeline.adaptation.decisions import DECISION_FUNCTIONS
 
         if name not in DECISION_FUNCTIONS:
             raise ValueError(f"there is no decision function of this name; there are: {', '.join(DECISION_FUNCTIONS)}")
@@ -155,7 +158,7 @@ class AdaptationSettings(Document):
     @field_validator("distance")
     @classmethod
     def _distance(cls, setting: float | str) -> float | str:
-        from cep_pipeline.adaptation import distance_rule
+        from cep_pipeline.adaptation.distance import distance_rule
 
         return checked(distance_rule, setting)
 
@@ -173,13 +176,13 @@ class AdaptationSettings(Document):
 
     def function(self) -> DecisionFunction:
         """The decision function with those of the settings that it has."""
-        from cep_pipeline.adaptation import decision_function
+        from cep_pipeline.adaptation.decisions import decision_function
 
         return decision_function(self.decision, **{**self.decisive(), **self._k()})
 
     def decisive(self) -> dict[str, Any]:
         """The settings that the decision function has, as they are written."""
-        from cep_pipeline.adaptation import DECISION_FUNCTIONS
+        from cep_pipeline.adaptation.decisions import DECISION_FUNCTIONS
 
         has = inspect.signature(DECISION_FUNCTIONS[self.decision]).parameters
         return {name: value for name, value in self.model_dump().items() if name in has}
@@ -232,7 +235,7 @@ class LimitSettings(Document):
     @field_validator("time_limit")
     @classmethod
     def _time_limit(cls, text: str | None) -> str | None:
-        from cep_pipeline.statistics.estimate import parse_duration_us
+        from cep_pipeline.patterns.pattern import parse_duration_us
 
         return None if text is None else checked(parse_duration_us, text)
 
@@ -240,7 +243,7 @@ class LimitSettings(Document):
     def limits(self) -> Limits:
         """The limits, as detection takes them."""
         from cep_pipeline.detection.limits import Limits
-        from cep_pipeline.statistics.estimate import parse_duration_us
+        from cep_pipeline.patterns.pattern import parse_duration_us
 
         time_us = None if self.time_limit is None else parse_duration_us(self.time_limit)
         return Limits(self.max_matches, None if time_us is None else time_us / 1e6)
@@ -355,8 +358,7 @@ def parse_window(text: str) -> Window:
     >>> parse_window("20 minutes").time_us, parse_window("50000 events").events
     (1200000000, 50000)
     """
-    from cep_pipeline.patterns.pattern import Window
-    from cep_pipeline.statistics.estimate import parse_duration_us
+    from cep_pipeline.patterns.pattern import Window, parse_duration_us
 
     if counted := _EVENTS.fullmatch(text.strip()):
         return Window(events=int(counted[1]))
@@ -865,9 +867,8 @@ class Configuration:
         of_stream: AdaptationSettings,
         place: tuple[str, ...],
     ) -> PatternSet:
-        from cep_pipeline.detection.mechanisms import choose_mechanisms
         from cep_pipeline.language.formatter import format_pattern
-        from cep_pipeline.planning.make_plan import DEFAULT_PLANNER
+        from cep_pipeline.planning.planners import DEFAULT_PLANNER
 
         file = self.folder / settings.file
         parameters = {
@@ -882,7 +883,7 @@ class Configuration:
         try:
             _check_names(settings.limits.patterns, patterns)
             search = _search(planner, cost, alpha, settings, planning)
-            choose_mechanisms((), settings.mechanism)  # whether it runs the patterns is asked when they are to run
+            _check_mechanism(settings.mechanism)
         except InputError as error:
             raise InputError(f"{self.path}:{line_at(self.path, place)}: pattern set {name!r}: {error}") from error
         return PatternSet(
@@ -911,6 +912,14 @@ def _check_names(limited: Iterable[str], patterns: Sequence[Pattern]) -> None:
         raise InputError(f"limits: no pattern {', '.join(map(repr, unknown))}; the set has: {', '.join(known)}")
 
 
+def _check_mechanism(name: str | None) -> None:
+    """Refuse a mechanism that there is not: an InputError. It is asked later whether it runs the patterns."""
+    if name is not None:
+        from cep_pipeline.detection.mechanisms import choose_mechanisms
+
+        choose_mechanisms((), name)
+
+
 def _search(
     planner: str, cost: str | None, alpha: float, settings: PatternSetSettings, planning: PlanningSettings
 ) -> dict[str, Any]:
@@ -922,13 +931,16 @@ def _search(
         There is no such planner or cost model; options are given for a planner that has none; or patterns cannot be
         planned together by this cost model.
     """
-    from cep_pipeline.planning.costs import THROUGHPUT, cost_named
-    from cep_pipeline.planning.multi_pattern.costs import shared_cost
     from cep_pipeline.planning.planners import MULTI_PATTERN_PLANNER_NAMES, check_planner
 
     check_planner(planner)
-    cost_named(cost or THROUGHPUT.name)
+    if cost is not None:
+        from cep_pipeline.planning.costs import cost_named
+
+        cost_named(cost)
     if planner in MULTI_PATTERN_PLANNER_NAMES:
+        from cep_pipeline.planning.multi_pattern.costs import shared_cost
+
         shared_cost(cost, alpha)
         return {**planning.search, **settings.search}
     if settings.search:

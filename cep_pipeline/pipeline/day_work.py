@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from cep_pipeline.events.columns import SEQ_PER_DAY
 from cep_pipeline.events.timestamps import day_bounds
-from cep_pipeline.statistics.observed import Observed
 from cep_pipeline.storage import files_from_json, files_to_json
 from cep_pipeline.warehouse.fingerprints import MatchesFingerprint
 from cep_pipeline.warehouse.records import RunStep
@@ -23,12 +22,16 @@ if TYPE_CHECKING:
     from cep_pipeline.pipeline.configuration import PatternSet, SparkSettings, Stream
     from cep_pipeline.slices.prepared import Boundary
     from cep_pipeline.spark.session import SparkSession
+    from cep_pipeline.statistics.observed import Observed
     from cep_pipeline.warehouse.drafts import DraftedDay
     from cep_pipeline.warehouse.leases import Lease
     from cep_pipeline.warehouse.records import PlanRecord
     from cep_pipeline.warehouse.stream_tables import StreamTables
 
 logger = logging.getLogger(__name__)
+
+SKIPPED_EVENTS = "skipped events"
+"""Name of the count of the day's events that no task of its detection read."""
 
 Progress = Callable[[int, int], None]
 """Is told how many of how many parts of a step are done."""
@@ -189,6 +192,12 @@ class DayWork:
         return day_bounds(day, self.stream.schema.timezone)[0], day.toordinal() * SEQ_PER_DAY
 
 
+def _nothing_observed() -> Observed:
+    from cep_pipeline.statistics.observed import Observed  # a run with nothing to do needs none
+
+    return Observed()
+
+
 @dataclass(frozen=True)
 class DetectedDay:
     """The matches of a pattern set that become final on a day, in files that are not published yet.
@@ -206,7 +215,7 @@ class DetectedDay:
     plan_version: int | None
     carry_out: Mapping[str, Any] = field(default_factory=dict)
     pending: Mapping[str, int] = field(default_factory=dict)
-    observed: Observed = field(default_factory=Observed)
+    observed: Observed = field(default_factory=_nothing_observed)
     limited: Mapping[str, LimitedPattern] = field(default_factory=dict)
     kept: tuple[str, ...] = ()
 
@@ -225,6 +234,7 @@ class DetectedDay:
     def from_json(cls, content: dict[str, Any]) -> DetectedDay:
         """Read the JSON form."""
         from cep_pipeline.detection.limits import LimitedPattern
+        from cep_pipeline.statistics.observed import Observed
 
         fingerprint = MatchesFingerprint.from_json(content["fingerprint"])
         limited = {name: LimitedPattern.from_json(one) for name, one in content.get("limited", {}).items()}

@@ -26,7 +26,7 @@ from cep_pipeline.events.timestamps import day_bounds
 from cep_pipeline.events.type_spells import TypeSpells
 from cep_pipeline.patterns.pattern import Pattern, Strategy
 from cep_pipeline.pipeline.configuration import PatternSet, patterns_of
-from cep_pipeline.pipeline.day_work import DayWork, DetectedDay, Progress
+from cep_pipeline.pipeline.day_work import SKIPPED_EVENTS, DayWork, DetectedDay, Progress
 from cep_pipeline.pipeline.plans import plan_of
 from cep_pipeline.planning import Plan
 from cep_pipeline.slices.candidates import Spans, final_instants
@@ -497,8 +497,6 @@ def draft_detected(work: DayWork, detected: DetectedDay) -> Draft:
 
 KEPT_PATTERNS = "kept patterns"
 """Name of the count of the patterns of a set that were not detected, since their matches would be the same."""
-SKIPPED_EVENTS = "skipped events"
-"""Name of the count of the day's events that no task of its detection read."""
 MOST_ORDERS_PUBLISHED = 64
 """Temporal orders of each clause's matches that are kept with a day."""
 

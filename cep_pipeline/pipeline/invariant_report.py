@@ -7,7 +7,8 @@ from dataclasses import dataclass
 from datetime import date
 from typing import TYPE_CHECKING, Any
 
-from cep_pipeline.adaptation import Trend, Verdict, Verification, forecast, invariants_of, verify, without_invariants
+from cep_pipeline.adaptation import Trend, Verdict, Verification, invariants_of, verify, without_invariants
+from cep_pipeline.adaptation.forecast import forecast
 from cep_pipeline.adaptation.thresholds import Deviation
 from cep_pipeline.errors import InputError
 from cep_pipeline.pipeline.fresh_statistics import (

@@ -17,14 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 from cep_pipeline.errors import InputError
 from cep_pipeline.pipeline.fresh_statistics import FreshStatistics, StatisticsRequest, fresh_statistics, latest_day
-from cep_pipeline.pipeline.plan_checks import (
-    REPLANNING,
-    CurrentPlan,
-    Violation,
-    current_plan,
-    decision_settings,
-    log_decision,
-)
+from cep_pipeline.pipeline.plan_checks import CurrentPlan, current_plan, decision_settings, log_decision
 from cep_pipeline.pipeline.plan_comparison import PlanComparison, compare, made_alike
 from cep_pipeline.pipeline.plans import (
     ALL,
@@ -38,6 +31,7 @@ from cep_pipeline.pipeline.plans import (
     plan_pattern_set,
     replan_components,
 )
+from cep_pipeline.pipeline.violations import REPLANNING, Violation
 from cep_pipeline.planning import Plan
 from cep_pipeline.planning.explain.text import listed
 from cep_pipeline.planning.multi_pattern.component_plans import connected

@@ -24,9 +24,7 @@ from cep_pipeline.pipeline.day import (
     record_run,
     refuse_end_before,
 )
-from cep_pipeline.pipeline.day_work import DayWork, Observer
-from cep_pipeline.pipeline.detection import SKIPPED_EVENTS, waits_at_the_end
-from cep_pipeline.pipeline.plans import check_runnable
+from cep_pipeline.pipeline.day_work import SKIPPED_EVENTS, DayWork, Observer
 from cep_pipeline.pipeline.run_log import kept_log
 from cep_pipeline.pipeline.stream_days import raw_files
 from cep_pipeline.storage import new_scratch, remove_scratch
@@ -179,7 +177,6 @@ class PipelineRun:
             raise InputError(f"there is no step {', '.join(sorted(unknown))}; there are: {', '.join(OPTIONS)}")
         if self.end_of_stream and "detect" not in self.steps:
             raise InputError("the end of the stream is a matter of detection: leave --steps out, or name detect in it")
-        check_runnable(self.pattern_sets)
 
     # -- days --------------------------------------------------------------------------------------------------------
 
@@ -267,6 +264,8 @@ class PipelineRun:
             if stale.day in days and stale.step in self.steps:
                 found.setdefault(stale.day, []).append(stale)
         if self.end_of_stream and self._last_day in published and self._last_day in days:
+            from cep_pipeline.pipeline.detection import waits_at_the_end
+
             waiting = {pattern_set.name for pattern_set in self.pattern_sets if waits_at_the_end(pattern_set)}
             for unit in self.tables.matches_days():
                 open_end = unit.final_day == self._last_day and not unit.fingerprint.end_of_stream
@@ -297,6 +296,9 @@ class PipelineRun:
     # -- one batch ---------------------------------------------------------------------------------------------------
 
     def _run_batch(self, batch: Sequence[date], stale: Mapping[date, Sequence[StaleDay]]) -> list[DayOutcome]:
+        from cep_pipeline.pipeline.plans import check_runnable
+
+        check_runnable(self.pattern_sets)  # here, so that a run with nothing to do imports no mechanism
         published = {record.day for record in self.tables.days()}
         only_detect = {
             day

@@ -31,12 +31,13 @@ from cep_pipeline.pipeline.configuration import Configuration
 from cep_pipeline.pipeline.day import STEPS, Step, do_step, record_failure, record_run, step_of
 from cep_pipeline.pipeline.day_work import DayWork, DetectedDay, SilentObserver
 from cep_pipeline.pipeline.fresh_statistics import StatisticsRequest
-from cep_pipeline.pipeline.plan_checks import Violation, check_invariants
+from cep_pipeline.pipeline.plan_checks import check_invariants
 from cep_pipeline.pipeline.plans import check_runnable
 from cep_pipeline.pipeline.replanning import PlanRequest, replan
 from cep_pipeline.pipeline.resident import Application, NoKeeperError
 from cep_pipeline.pipeline.run_log import kept_log
 from cep_pipeline.pipeline.stream_days import find_stale_days, has_files
+from cep_pipeline.pipeline.violations import Violation
 from cep_pipeline.storage import folder_name, make_directory, open_filesystem, remove_scratch, storage_errors
 from cep_pipeline.warehouse.drafts import Draft, Drafts
 from cep_pipeline.warehouse.layout import row_of, statistics_record

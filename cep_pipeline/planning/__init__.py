@@ -18,11 +18,19 @@
 | `multi_pattern/` | plans of many patterns that share work |
 """
 
-from cep_pipeline.planning.clause_plans import ClausePlan, PatternPlan
-from cep_pipeline.planning.costs import COSTS
-from cep_pipeline.planning.make_plan import plan, plan_by_strategy
-from cep_pipeline.planning.planners import PLANNERS
-from cep_pipeline.planning.plans import Plan, validate
-from cep_pipeline.planning.trees import Join
+from typing import TYPE_CHECKING
 
-__all__ = ["COSTS", "PLANNERS", "ClausePlan", "Join", "PatternPlan", "Plan", "plan", "plan_by_strategy", "validate"]
+from cep_pipeline.lazy_names import lazy_names
+
+if TYPE_CHECKING:  # the names of the package, each imported when it is first used
+    from cep_pipeline.planning.clause_plans import ClausePlan as ClausePlan
+    from cep_pipeline.planning.clause_plans import PatternPlan as PatternPlan
+    from cep_pipeline.planning.costs import COSTS as COSTS
+    from cep_pipeline.planning.make_plan import plan as plan
+    from cep_pipeline.planning.make_plan import plan_by_strategy as plan_by_strategy
+    from cep_pipeline.planning.planners import PLANNERS as PLANNERS
+    from cep_pipeline.planning.plans import Plan as Plan
+    from cep_pipeline.planning.plans import validate as validate
+    from cep_pipeline.planning.trees import Join as Join
+
+__getattr__, __dir__ = lazy_names(__name__)

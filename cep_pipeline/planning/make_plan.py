@@ -19,13 +19,11 @@ from cep_pipeline.planning.planned_clauses import (
     pattern_plan,
     summary_of,
 )
-from cep_pipeline.planning.planners import MULTI_PATTERN_PLANNER_NAMES, PLANNERS, planner_named
+from cep_pipeline.planning.planners import DEFAULT_PLANNER, MULTI_PATTERN_PLANNER_NAMES, PLANNERS, planner_named
 from cep_pipeline.planning.plans import Plan
 from cep_pipeline.statistics.snapshot import StatisticsSnapshot
 
 logger = logging.getLogger(__name__)
-DEFAULT_PLANNER = "dp_left_deep"
-"""The planner that is taken where none is asked for."""
 
 
 def plan(

@@ -7,18 +7,21 @@ comparisons of planners, plans for mechanisms without trees and checks of invari
 from __future__ import annotations
 
 from dataclasses import dataclass
-from importlib import import_module
-from typing import Any
+from functools import cache
+from pkgutil import resolve_name
+from typing import TYPE_CHECKING, Any, cast
 
 from cep_pipeline.errors import InputError
-from cep_pipeline.planning.algorithms.dynamic_programming import dp_bushy_tree, dp_left_deep_order
-from cep_pipeline.planning.algorithms.heuristics import event_frequency_order, greedy_order, trivial_order
-from cep_pipeline.planning.algorithms.iterative_improvement import ii_greedy_order, ii_random_order
-from cep_pipeline.planning.algorithms.zstream import zstream_ordered_tree, zstream_tree
-from cep_pipeline.planning.costs import CostModel
-from cep_pipeline.planning.numbers.clause_statistics import ClauseStatistics
-from cep_pipeline.planning.orderings import Ordering, PlannerFunction, TreeOrdering
 
+if TYPE_CHECKING:
+    from cep_pipeline.planning.costs import CostModel
+    from cep_pipeline.planning.numbers.clause_statistics import ClauseStatistics
+    from cep_pipeline.planning.orderings import Ordering, PlannerFunction, TreeOrdering
+
+DEFAULT_PLANNER = "dp_left_deep"
+"""The planner that is taken where none is asked for."""
+
+_algorithm = cache(resolve_name)
 _LOCAL_SEARCH = "local search improves whole orders: none of its comparisons is of one block"
 _KEPT = "the pattern's order is kept whatever the statistics"
 _TOGETHER = "the plans of all patterns together decided, not a comparison of blocks"
@@ -33,7 +36,8 @@ class Planner:
     name, summary
         The name in configurations and commands, and a line for people.
     function
-        The algorithm: from `ClauseStatistics` and `CostModel` to an `Ordering` or a `TreeOrdering`.
+        Module and name of the algorithm, which is imported when it is first called: from `ClauseStatistics` and
+        `CostModel` to an `Ordering` or a `TreeOrdering`.
     makes_trees
         It makes trees, which some mechanisms do not run.
     measures
@@ -49,7 +53,7 @@ class Planner:
 
     name: str
     summary: str
-    function: PlannerFunction
+    function: str
     makes_trees: bool = False
     measures: tuple[str, ...] = ()
     compared_up_to: int | None = None
@@ -58,7 +62,7 @@ class Planner:
 
     def __call__(self, statistics: ClauseStatistics, cost: CostModel) -> Ordering | TreeOrdering:
         """The order or tree of a clause, and the comparisons that decided it."""
-        return self.function(statistics, cost)
+        return cast("PlannerFunction", _algorithm(self.function))(statistics, cost)
 
     def is_compared_on(self, size: int) -> bool:
         """True if it is run for comparison on a clause of this many variables."""
@@ -91,39 +95,57 @@ class MultiPatternPlanner:
 
     def __call__(self, workload: Any, options: Any) -> Any:
         """The order or tree of each clause of the workload, and the number of steps of the search."""
-        module, name = self.function.split(":")
-        return getattr(import_module(module), name)(workload, options)
+        return _algorithm(self.function)(workload, options)
 
 
+_ALGORITHMS = "cep_pipeline.planning.algorithms"
 PLANNERS: dict[str, Planner] = {
     planner.name: planner
     for planner in (
         Planner(
-            "trivial", "the pattern's own order", trivial_order, without_invariants_because=_KEPT, keeps_order=True
+            "trivial",
+            "the pattern's own order",
+            f"{_ALGORITHMS}.heuristics:trivial_order",
+            without_invariants_because=_KEPT,
+            keeps_order=True,
         ),
-        Planner("event_frequency", "the rarest event first", event_frequency_order, measures=("instances",)),
-        Planner("greedy", "at each step the cheapest next variable", greedy_order, measures=("step",)),
+        Planner(
+            "event_frequency",
+            "the rarest event first",
+            f"{_ALGORITHMS}.heuristics:event_frequency_order",
+            measures=("instances",),
+        ),
+        Planner(
+            "greedy",
+            "at each step the cheapest next variable",
+            f"{_ALGORITHMS}.heuristics:greedy_order",
+            measures=("step",),
+        ),
         Planner(
             "ii_random",
             "local search from random orders",
-            ii_random_order,
+            f"{_ALGORITHMS}.iterative_improvement:ii_random_order",
             compared_up_to=14,
             without_invariants_because=_LOCAL_SEARCH,
         ),
         Planner(
             "ii_greedy",
             "local search from the greedy order",
-            ii_greedy_order,
+            f"{_ALGORITHMS}.iterative_improvement:ii_greedy_order",
             compared_up_to=14,
             without_invariants_because=_LOCAL_SEARCH,
         ),
         Planner(
-            "dp_left_deep", "the cheapest order, exactly", dp_left_deep_order, measures=("cost",), compared_up_to=16
+            "dp_left_deep",
+            "the cheapest order, exactly",
+            f"{_ALGORITHMS}.dynamic_programming:dp_left_deep_order",
+            measures=("cost",),
+            compared_up_to=16,
         ),
         Planner(
             "zstream",
             "the cheapest tree over the pattern's order",
-            zstream_tree,
+            f"{_ALGORITHMS}.zstream:zstream_tree",
             makes_trees=True,
             measures=("tree",),
             compared_up_to=40,
@@ -131,7 +153,7 @@ PLANNERS: dict[str, Planner] = {
         Planner(
             "zstream_ordered",
             "the cheapest tree over the greedy order",
-            zstream_ordered_tree,
+            f"{_ALGORITHMS}.zstream:zstream_ordered_tree",
             makes_trees=True,
             measures=("step", "tree"),
             compared_up_to=40,
@@ -139,7 +161,7 @@ PLANNERS: dict[str, Planner] = {
         Planner(
             "dp_bushy",
             "the cheapest tree, exactly",
-            dp_bushy_tree,
+            f"{_ALGORITHMS}.dynamic_programming:dp_bushy_tree",
             makes_trees=True,
             measures=("tree",),
             compared_up_to=14,

@@ -1,21 +1,21 @@
 """Statistics of a stream: arrival rates and selectivities, as snapshots that plans are made from."""
 
-from cep_pipeline.statistics.estimate import estimate_statistics, partial_statistics, windowed_statistics
-from cep_pipeline.statistics.partial import PartialStatistics, combine
-from cep_pipeline.statistics.snapshot import JointSelectivity, Kind, LeafRate, Selectivity, Source, StatisticsSnapshot
-from cep_pipeline.statistics.windowed import WindowedStatistics
+from typing import TYPE_CHECKING
 
-__all__ = [
-    "JointSelectivity",
-    "Kind",
-    "LeafRate",
-    "PartialStatistics",
-    "Selectivity",
-    "Source",
-    "StatisticsSnapshot",
-    "WindowedStatistics",
-    "combine",
-    "estimate_statistics",
-    "partial_statistics",
-    "windowed_statistics",
-]
+from cep_pipeline.lazy_names import lazy_names
+
+if TYPE_CHECKING:  # the names of the package, each imported when it is first used
+    from cep_pipeline.statistics.estimate import estimate_statistics as estimate_statistics
+    from cep_pipeline.statistics.estimate import partial_statistics as partial_statistics
+    from cep_pipeline.statistics.estimate import windowed_statistics as windowed_statistics
+    from cep_pipeline.statistics.partial import PartialStatistics as PartialStatistics
+    from cep_pipeline.statistics.partial import combine as combine
+    from cep_pipeline.statistics.snapshot import JointSelectivity as JointSelectivity
+    from cep_pipeline.statistics.snapshot import Kind as Kind
+    from cep_pipeline.statistics.snapshot import LeafRate as LeafRate
+    from cep_pipeline.statistics.snapshot import Selectivity as Selectivity
+    from cep_pipeline.statistics.snapshot import Source as Source
+    from cep_pipeline.statistics.snapshot import StatisticsSnapshot as StatisticsSnapshot
+    from cep_pipeline.statistics.windowed import WindowedStatistics as WindowedStatistics
+
+__getattr__, __dir__ = lazy_names(__name__)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-import re
 from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
@@ -12,7 +11,7 @@ import numpy as np
 import pyarrow as pa
 
 from cep_pipeline.errors import InputError
-from cep_pipeline.patterns.pattern import TIME_UNITS_US, Pattern, Window
+from cep_pipeline.patterns.pattern import Pattern, Window, parse_duration_us
 from cep_pipeline.slices.prepared import Boundary, PreparedEvents
 from cep_pipeline.statistics.joint import DEPENDENT_FACTOR
 from cep_pipeline.statistics.partial import PairCount, PartialStatistics, snapshot_of
@@ -170,32 +169,6 @@ def owned_rows(prepared: PreparedEvents, start: Boundary | None, end: Boundary |
     """The rows `[first, last)` of the slice `[start, end)`."""
     first, last = prepared.rows_in((start, end))
     return first, max(first, last)
-
-
-_LONGEST_US = 2**62
-"""Half of what timestamps may span, so that a time minus a length of time stays an int64."""
-
-
-def parse_duration_us(text: str) -> int:
-    """Microseconds of a length of time as the pattern language writes it.
-
-    Raises
-    ------
-    InputError
-        The text is no positive length of time.
-
-    Examples
-    --------
-    >>> parse_duration_us("20 minutes"), parse_duration_us("1.5 ms")
-    (1200000000, 1500)
-    """
-    match = re.fullmatch(r"\s*(\d+(?:\.\d+)?)\s*(us|ms|second|minute|hour|day)((?<!us|ms)s)?\s*", text)
-    length = round(float(match[1]) * TIME_UNITS_US[match[2]]) if match else 0
-    if length <= 0:
-        raise InputError(f"{text!r} is no length of time; write a number and us, ms, seconds, minutes, hours or days")
-    if length > _LONGEST_US:
-        raise InputError(f"{text!r} is longer than the {_LONGEST_US // 86_400_000_000:,} days of all timestamps")
-    return length
 
 
 def windowed_statistics(

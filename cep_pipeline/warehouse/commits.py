@@ -11,10 +11,10 @@ import itertools
 import logging
 import random
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from datetime import date, timedelta
+from datetime import date
 from functools import cache, partial, reduce
 from typing import cast
 
@@ -22,7 +22,6 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import sqlalchemy as sql
 import sqlalchemy.exc
-from pyiceberg.conversions import from_bytes
 from pyiceberg.exceptions import (
     CommitFailedException,
     NoSuchTableError,
@@ -44,14 +43,12 @@ from pyiceberg.table.metadata import TableMetadata
 from pyiceberg.table.snapshots import Snapshot
 from pyiceberg.table.update import TableUpdate, update_table_metadata
 from pyiceberg.table.update.snapshot import ExpireSnapshots, _MergeAppendFiles, _OverwriteFiles
-from pyiceberg.types import LongType
 
 from cep_pipeline.errors import BusyError, CepError, InputError
-from cep_pipeline.events.columns import DAY
 from cep_pipeline.storage import damage_errors, make_durable, open_filesystem, size_and_digest, storage_errors
 from cep_pipeline.warehouse.catalog import Beside, WarehouseCatalog, record_files, remove_uncommitted
 from cep_pipeline.warehouse.database import LEASES, explain_database_error
-from cep_pipeline.warehouse.records import EventsFile
+from cep_pipeline.warehouse.published_table import bound, day_of
 
 logger = logging.getLogger(__name__)
 COMMIT_PATIENCE_S = 120.0
@@ -63,8 +60,6 @@ PINNED_S = 600.0
 """Such a commit expires no snapshot that was the current one in this time: a reader may be pinned to it."""
 DEAD_AFTER_S = 3600.0
 """A lease without a heartbeat for so long keeps no snapshot."""
-
-_EPOCH = date(1970, 1, 1)
 
 # The constructors take a column's name and a literal, which their declared fields do not show.
 _equal = cast(Callable[[str, str], BooleanExpression], EqualTo)
@@ -403,47 +398,10 @@ def _data_file(table: Table, path: str, unit: Unit) -> DataFile | None:
     return file
 
 
-def events_files(table: Table, snapshot_id: int | None, first: date | None, last: date | None) -> list[EventsFile]:
-    """Return the files of events of the days from first to last (both in, None: open) in stream order."""
-    return in_stream_order(table, files_between(table, DAY, first, last, snapshot_id=snapshot_id))
-
-
-def in_stream_order(table: Table, files: Iterable[DataFile]) -> list[EventsFile]:
-    """Return files of events as readers of events take them, in stream order."""
-
-    def points(file: DataFile) -> Iterator[tuple[int, int]]:
-        """The least and the greatest (timestamp, seq)."""
-        return zip(bounds_of(table, file, "timestamp"), bounds_of(table, file, "seq"), strict=True)
-
-    return sorted(
-        (
-            EventsFile(
-                file.file_path,
-                day_of(file.partition[0]),
-                file.record_count,
-                file.file_size_in_bytes,
-                *points(file),
-            )
-            for file in files
-        ),
-        key=lambda file: file.order,
-    )
-
-
 def bounds_of(table: Table, file: DataFile, column: str) -> tuple[int, int]:
     """Return the least and the greatest value of a column of numbers or timestamps, as a manifest says them."""
     number = table.schema().find_field(column).field_id
     return bound(file.lower_bounds[number]), bound(file.upper_bounds[number])
-
-
-def day_of(partition: int) -> date:
-    """Return the day that a file's partition says."""
-    return _EPOCH + timedelta(days=partition)
-
-
-def bound(serialized: bytes) -> int:
-    """Return a bound of a long or a timestamp in microseconds: both are serialized alike."""
-    return int(from_bytes(LongType(), serialized))
 
 
 def load_table(catalog: WarehouseCatalog, stream: str, name: str) -> Table:

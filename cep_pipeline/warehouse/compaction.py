@@ -36,6 +36,7 @@ from cep_pipeline.storage import (
 )
 from cep_pipeline.warehouse import commits, iceberg_tables
 from cep_pipeline.warehouse.layout import REPEATING_IN_MATCHES
+from cep_pipeline.warehouse.published_table import bound
 
 if TYPE_CHECKING:
     from cep_pipeline.warehouse.catalog import WarehouseCatalog
@@ -56,7 +57,7 @@ def compact(catalog: WarehouseCatalog, stream: str, table_name: str, *, file_row
     """
     table = catalog.load_table((stream, table_name))
     fewer = 0
-    columns = iceberg_tables.published_columns(table)
+    columns = iceberg_tables.as_published(table).columns
     groups = list(_groups(table, table_name, file_rows))
     for start in range(0, len(groups), _UNITS_A_COMMIT):
         part = groups[start : start + _UNITS_A_COMMIT]
@@ -97,7 +98,7 @@ def _groups(table: Table, table_name: str, most_rows: int) -> Iterator[list[Data
     seq = table.schema().find_field("seq").field_id if table_name == "events" else None
     for files in units.values():
         # In the order in which they are read: events by seq, all others by path.
-        files.sort(key=lambda file: (0 if seq is None else commits.bound(file.lower_bounds[seq]), file.file_path))
+        files.sort(key=lambda file: (0 if seq is None else bound(file.lower_bounds[seq]), file.file_path))
         group: list[DataFile] = []
         for file in files:
             full = group and sum(one.record_count for one in group) + file.record_count > most_rows
@@ -112,7 +113,7 @@ def _groups(table: Table, table_name: str, most_rows: int) -> Iterator[list[Data
 
 
 def _overlap(before: DataFile, after: DataFile, seq: int) -> bool:
-    return commits.bound(before.upper_bounds[seq]) >= commits.bound(after.lower_bounds[seq])
+    return bound(before.upper_bounds[seq]) >= bound(after.lower_bounds[seq])
 
 
 def merge_small_files(files: Sequence[str], table_name: str, columns: pa.Schema) -> list[str]:

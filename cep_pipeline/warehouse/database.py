@@ -152,6 +152,11 @@ class Database:
         except UnicodeDecodeError as error:  # a mangled SQLite file mangles its own messages
             raise explain_database_error(self.name, exc.SQLAlchemyError(f"malformed text: {error}")) from error
 
+    def has_catalog(self) -> bool:
+        """Return False where no table of a stream was ever made."""
+        with self.errors():
+            return sql.inspect(self.engine).has_table(POINTERS.name)
+
     def location(self) -> str | None:
         """Return the location of the warehouse that the database belongs to; None where it is empty."""
         return self._settings().get("location")

@@ -44,6 +44,7 @@ from cep_pipeline.storage import (
 from cep_pipeline.warehouse import commits, compaction, iceberg_tables, maintenance
 from cep_pipeline.warehouse.database import ERASURES, PUBLISHED, REPLACED
 from cep_pipeline.warehouse.layout import COMPRESSED
+from cep_pipeline.warehouse.published_table import day_of
 from cep_pipeline.warehouse.units import (
     forget_changes,
     forget_lost_buffers,
@@ -134,7 +135,7 @@ class Forgetting:
         self.stream = stream
         self.run_id = run_id
         known = {one.erasure_id: one for one in recorded_erasures(warehouse.database, stream)}
-        self.columns = iceberg_tables.published_columns(self._table("events"))
+        self.columns = iceberg_tables.as_published(self._table("events")).columns
         self.erasure = known.get(erasure.erasure_id, erasure).in_terms_of(self.columns)
 
     def find(self) -> ErasureReport:
@@ -208,7 +209,7 @@ class Forgetting:
             gone = self._seqs(task.file.file_path)
             if len(gone):
                 seqs.append(gone)
-                day = commits.day_of(task.file.partition[0])
+                day = day_of(task.file.partition[0])
                 found.files.setdefault("events", []).append((task.file, day, len(gone)))
         found.seqs = np.concatenate(seqs)
         if len(found.seqs):
@@ -216,13 +217,13 @@ class Forgetting:
                 matches = _matches_of(file.file_path, found.seqs)
                 if matches.num_rows:
                     found.matches[file.file_path] = matches
-                    day = commits.day_of(file.partition[1])
+                    day = day_of(file.partition[1])
                     found.files.setdefault("matches", []).append((file, day, matches.num_rows))
         days = {day for _, day, _ in found.files.get("events", ())} | self._not_redone()
         for name, columns in _COLUMNS_OF_TEXT.items():
             position = {"quarantine": 0, "statistics": 1}.get(name)
             for file in self._current(name):
-                of_day = None if position is None else commits.day_of(file.partition[position])
+                of_day = None if position is None else day_of(file.partition[position])
                 rows = int(self._named(file.file_path, columns).sum())
                 if name == "statistics" and of_day in days:
                     rows = file.record_count  # counted over events that go
@@ -260,7 +261,7 @@ class Forgetting:
 
     def _remove(self, found: _Found) -> bool:
         """Remove what was found from all tables at once; False where another commit has changed one of the files."""
-        columns = {name: iceberg_tables.published_columns(self._table(name)) for name in found.files}
+        columns = {name: iceberg_tables.as_published(self._table(name)).columns for name in found.files}
         rewritten = {
             name: [
                 (file, None if day and rows == file.record_count else self._rewritten(name, file, columns[name], found))

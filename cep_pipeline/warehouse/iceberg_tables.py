@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from contextlib import suppress
 
 import pyarrow as pa
@@ -14,11 +15,11 @@ from pyiceberg.exceptions import (
 )
 from pyiceberg.table import Table
 
-from cep_pipeline.errors import InputError
-from cep_pipeline.storage import former_names, storage_errors, with_former_names
+from cep_pipeline.storage import storage_errors
 from cep_pipeline.warehouse.catalog import WarehouseCatalog, write_version_hint
 from cep_pipeline.warehouse.commits import patient_attempts
 from cep_pipeline.warehouse.layout import TableLayout
+from cep_pipeline.warehouse.published_table import PublishedTable
 
 _TABLE_PROPERTIES = {
     # Conflicts are retried in `commits`, where the unit is planned anew on the newer table.
@@ -41,7 +42,7 @@ def ensure_table(catalog: WarehouseCatalog, stream: str, layout: TableLayout, lo
     Raises
     ------
     InputError
-        A column has another type than the published one, or a name that does not fit those of the published ones.
+        A column has a name that does not fit those of the published ones.
     """
     with storage_errors(f"making table {stream}.{layout.name}"):
         try:
@@ -49,7 +50,6 @@ def ensure_table(catalog: WarehouseCatalog, stream: str, layout: TableLayout, lo
         except NoSuchTableError:
             table = _create(catalog, stream, layout, location)
     _rename_columns(table, stream, layout)
-    _missing_columns(table, stream, layout)
     return table
 
 
@@ -97,7 +97,7 @@ def _rename_columns(table: Table, stream: str, layout: TableLayout) -> None:
     The files that are there keep the old names, which the table's name mapping lists for all readers.
     """
     for _ in patient_attempts(f"{stream}.{layout.name}"):
-        renamed = _renamed(table, stream, layout)
+        renamed = as_published(table).renamed_columns(layout)
         if not renamed:
             return
         try:
@@ -110,85 +110,6 @@ def _rename_columns(table: Table, stream: str, layout: TableLayout) -> None:
         return
 
 
-def _renamed(table: Table, stream: str, layout: TableLayout) -> dict[str, str]:
-    """The columns of a table that have another name in the layout: name in the table -> name in the layout."""
-    published, now = published_columns(table), _present_names(table)
-    found = {}
-    for field in layout.schema:
-        former = former_names(field)
-        olds = {now[name] for name in former if name in now} - {field.name}
-        there = field.name in published.names
-        said = f"stream {stream}: attribute {field.name!r} was {' or '.join(map(repr, former))}"
-        if former and not olds and not there:
-            raise InputError(
-                f"{said}, and the published {layout.name} have no such column; there are: "
-                f"{', '.join(published.names)}. Correct `was` in the stream schema, or leave it out for a new attribute"
-            )
-        if olds and len(olds) + there > 1:
-            both = sorted({*olds, *([field.name] if there else [])})
-            raise InputError(
-                f"{said}, and the published {layout.name} have columns {' and '.join(map(repr, both))}: they cannot "
-                "become one. Leave `was` out, or give the attribute a name that is not published yet"
-            )
-        for old in olds:
-            _check_type(field, published.field(old), stream, layout)
-            if now.get(field.name, old) == old:  # else the name is another column's, which is said later
-                found[old] = field.name
-    return found
-
-
-def _present_names(table: Table) -> dict[str, str]:
-    """Every name that a column of a table has or had -> its name now."""
-    schema = table.schema()
-    names = {field.field_id: field.name for field in schema.fields}
-    mapping = table.name_mapping() or ()
-    had = {name: names[one.field_id] for one in mapping if one.field_id in names for name in one.names}
-    return had | {name: name for name in names.values()}
-
-
-def check_names(table: Table, stream: str, columns: pa.Schema) -> None:
-    """Refuse columns that have been renamed since; files that were written after that have only the new name.
-
-    Raises
-    ------
-    InputError
-        A column has another name in the table now.
-    """
-    now = _present_names(table)
-    for name in columns.names:
-        if now.get(name, name) != name:
-            raise InputError(
-                f"stream {stream}: attribute {name!r} has been renamed to {now[name]!r}, and its old name stays with "
-                f"the days that were published under it: use the new name in the stream schema (`{now[name]}: "
-                f"{{type: …, was: {name}}}`), or give a new attribute another name"
-            )
-
-
-def _check_type(field: pa.Field, published: pa.Field, stream: str, layout: TableLayout) -> None:
-    if published.type != _small(field.type):
-        was = "" if field.name == published.name else f", which was {published.name!r},"
-        before, after = (_TYPE_NAMES.get(str(kind), str(kind)) for kind in (published.type, field.type))
-        raise InputError(
-            f"stream {stream}: attribute {field.name!r}{was} is {before} in the published {layout.name}, and {after} "
-            "in the stream schema; an attribute keeps its type: give the new one another name, or the stream another "
-            "name"
-        )
-
-
-_TYPE_NAMES = {"double": "float64", "list<element: double>": "list<float64>", "list<item: double>": "list<float64>"}
-"""Name of a type in Arrow -> its name in a stream schema, where they differ."""
-
-
-def _missing_columns(table: Table, stream: str, layout: TableLayout) -> list[pa.Field]:
-    """The columns of the layout that a table lacks, once names and types of the others are checked."""
-    check_names(table, stream, layout.schema)
-    published = published_columns(table)
-    for field in layout.schema:
-        if field.name in published.names:
-            _check_type(field, published.field(field.name), stream, layout)
-    return [field for field in layout.schema if field.name not in published.names]
-
-
 def add_columns(catalog: WarehouseCatalog, stream: str, layout: TableLayout) -> None:
     """Add the columns of the layout that a published table lacks; where there are none, nothing is committed.
 
@@ -198,14 +119,14 @@ def add_columns(catalog: WarehouseCatalog, stream: str, layout: TableLayout) -> 
         A column has another type than the published one.
     """
     table = catalog.load_table((stream, layout.name))
-    added = _missing_columns(table, stream, layout)
+    added = as_published(table).missing_columns(layout)
     if not added:
         return
     from pyiceberg.io.pyarrow import _pyarrow_to_schema_without_ids
 
     addition = _pyarrow_to_schema_without_ids(pa.schema(added))
     for _ in patient_attempts(f"{stream}.{layout.name}"):
-        published = published_columns(table)
+        published = as_published(table).columns
         try:
             with table.update_schema() as update:
                 for field in addition.fields:
@@ -217,27 +138,7 @@ def add_columns(catalog: WarehouseCatalog, stream: str, layout: TableLayout) -> 
         return
 
 
-def published_columns(table: Table) -> pa.Schema:
-    """Return the columns of a table in the types that its files have; they know their former names."""
-    from pyiceberg.io.pyarrow import schema_to_pyarrow
-
-    former: dict[str, list[str]] = {}
-    for name, now in _present_names(table).items():
-        former.setdefault(now, []).extend([name] if name != now else [])
-    return pa.schema(
-        [
-            with_former_names(pa.field(field.name, _small(field.type)), former[field.name])
-            for field in schema_to_pyarrow(table.schema(), include_field_ids=False)
-        ]
-    )
-
-
-def _small(kind: pa.DataType) -> pa.DataType:
-    """Return the type with 32-bit offsets and plain field names: what the layouts and the files have."""
-    if pa.types.is_large_string(kind):
-        return pa.string()
-    if pa.types.is_large_list(kind) or pa.types.is_list(kind):
-        return pa.list_(_small(kind.value_type))
-    if pa.types.is_struct(kind):
-        return pa.struct([pa.field(field.name, _small(field.type)) for field in kind])
-    return kind
+def as_published(table: Table) -> PublishedTable:
+    """Return a table as readers see it."""
+    stream, name = table.name()[-2:]
+    return PublishedTable(stream, name, table.metadata_location, json.loads(table.metadata.model_dump_json()))

@@ -28,6 +28,7 @@ from cep_pipeline.warehouse import backup, commits, relocation
 from cep_pipeline.warehouse.database import CATALOG_NAME, CURRENT_PLANS, PUBLISHED, SETTINGS
 from cep_pipeline.warehouse.fingerprints import NO_CARRY, EventsFingerprint, MatchesFingerprint
 from cep_pipeline.warehouse.layout import FORMAT_VERSION, MEANINGS, SCRATCH
+from cep_pipeline.warehouse.published_table import day_of
 from cep_pipeline.warehouse.units import NOTE
 
 logger = logging.getLogger(__name__)
@@ -150,7 +151,7 @@ def _records(stream: str, name: str, table: Table) -> Iterator[dict[str, Any]]:
     units: dict[tuple[str, str], list[DataFile]] = defaultdict(list)
     for file in _files(table):
         pattern_set = file.partition[fields.index("pattern_set")] if name == "matches" else ""
-        units[pattern_set, commits.day_of(file.partition[day_at]).isoformat()].append(file)
+        units[pattern_set, day_of(file.partition[day_at]).isoformat()].append(file)
     for (pattern_set, day), files in sorted(units.items()):
         assert snapshot is not None
         events, matches = EventsFingerprint((), "", NO_CARRY), MatchesFingerprint("", None)

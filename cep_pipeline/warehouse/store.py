@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import sqlalchemy as sql
 
 from cep_pipeline.errors import BusyError
-from cep_pipeline.warehouse.database import LEASES, Database
+from cep_pipeline.warehouse.database import CATALOG_NAME, LEASES, POINTERS, Database
 from cep_pipeline.warehouse.layout import SCRATCH
 from cep_pipeline.warehouse.leases import Lease, holder_of, is_dead
 from cep_pipeline.warehouse.records import LeaseHolder
@@ -66,8 +66,11 @@ class Store:
 
     def streams(self) -> list[str]:
         """Return the names of the streams, sorted."""
-        with self.database.errors():
-            return sorted(namespace[0] for namespace in self.catalog.list_namespaces())
+        if not self.database.has_catalog():
+            return []
+        query = sql.select(POINTERS.c.table_namespace).distinct().where(POINTERS.c.catalog_name == CATALOG_NAME)
+        with self.database.begin() as connection:
+            return sorted(connection.execute(query).scalars())
 
     def lease(self, stream: str, unit: str, *, run_id: str, wait_s: float = 0.0) -> Lease:
         """Take a lease; `StreamTables.day_lease` and `plan_lease` name the units.

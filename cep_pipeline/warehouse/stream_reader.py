@@ -8,25 +8,26 @@ from copy import copy
 from dataclasses import dataclass, field
 from datetime import date, timedelta
 from functools import cache, cached_property
-from itertools import count
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Self
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 import sqlalchemy as sql
 
-from cep_pipeline.errors import CepError, DamagedError
+from cep_pipeline.errors import CepError
 from cep_pipeline.events.columns import DAY, SEQ, SEQ_PER_DAY, TIMESTAMP
 from cep_pipeline.events.erasure import Erasure
 from cep_pipeline.events.raw_files import RawFile
 from cep_pipeline.events.timestamps import day_bounds
-from cep_pipeline.storage import conform, open_parquet, read_data_file
+from cep_pipeline.storage import conform, names_in_file, open_parquet, read_data_file, rows_of
 from cep_pipeline.warehouse.changes import ReadBefore
 from cep_pipeline.warehouse.database import CURRENT_PLANS
 from cep_pipeline.warehouse.drafts import Drafts
 from cep_pipeline.warehouse.layout import TableLayout, decision_record, plan_record, run_record, statistics_record
 from cep_pipeline.warehouse.leases import day_unit
+from cep_pipeline.warehouse.published_table import PublishedTable, day_of
 from cep_pipeline.warehouse.records import (
     Decision,
     EventsFile,
@@ -42,7 +43,8 @@ from cep_pipeline.warehouse.units import (
     carry_before,
     damaged_units,
     find_stale_units,
-    one_moment,
+    open_table,
+    opened_tables,
     published_days,
     published_matches,
     published_records,
@@ -134,7 +136,6 @@ TABLES_OF_A_DAY = ("events", "quarantine", "matches", "statistics")
 """The tables whose rows a day is published with."""
 MOST_PLANS = 8
 """Recorded plans that are remembered; those not asked for longest go first."""
-_PIN_ATTEMPTS = 5
 
 
 class StreamReader:
@@ -157,7 +158,7 @@ class StreamReader:
         self._complete: set[str] = set()
         self._plans: OrderedDict[tuple[str, str, int], PlanRecord] = OrderedDict()
         self.drafts = Drafts()
-        self._pinned: Mapping[str, Table] = {}
+        self._pinned: Mapping[str, PublishedTable] = {}
         self._pinned_records: Mapping[str, Sequence[Row[Any]]] = {}
 
     def pinned(self, tables: Collection[str] = TABLES_OF_A_DAY) -> Self:
@@ -168,32 +169,17 @@ class StreamReader:
         are read as they are when they are asked for. The files stay readable until `cep maintain` expires them, days
         later. A reader that is pinned already stays at its moment.
         """
-        from cep_pipeline.warehouse import commits
-
         if self._pinned.keys() >= set(tables):
             return self
-        catalog = self.warehouse.catalog
         reader = copy(self)
-        with commits.catalog_errors(catalog, f"opening the tables of {self.name}"):
-            for attempt in count(1):
-                pointers, reader._pinned_records = one_moment(self.warehouse.database, self.name, tables)
-                try:
-                    reader._pinned = {name: catalog.load_at((self.name, name), at) for name, at in pointers.items()}
-                    break
-                except DamagedError as error:
-                    # So many commits may have come meanwhile that the metadata was removed.
-                    if attempt == _PIN_ATTEMPTS or not isinstance(error.__cause__, FileNotFoundError):
-                        raise
+        reader._pinned, reader._pinned_records = opened_tables(self.warehouse.database, self.name, tables)
         return reader
 
     @property
     def snapshots(self) -> dict[str, tuple[int | None, str]]:
         """Table -> its current snapshot and metadata file, for other engines; all of one moment if it is `pinned`."""
         pinned = self.pinned()
-        return {
-            name: (table.metadata.current_snapshot_id, table.metadata_location)
-            for name, table in pinned._pinned.items()
-        }
+        return {name: (table.current_snapshot_id, table.metadata_location) for name, table in pinned._pinned.items()}
 
     def with_drafts(self, drafts: Drafts) -> Self:
         """Return a reader for which days that are not published yet stand in place of the published ones.
@@ -213,7 +199,7 @@ class StreamReader:
     def pin_events(self) -> EventsSnapshot:
         """Return the published days and the events snapshot of one moment."""
         pinned = self.pinned(("events", "quarantine"))
-        snapshot = pinned._table("events").metadata.current_snapshot_id
+        snapshot = pinned._published("events").current_snapshot_id
         days = {entry.day: entry for entry in pinned.days()} | {
             day: draft.record for day, draft in self.drafts.days.items()
         }
@@ -235,8 +221,6 @@ class StreamReader:
 
         Given a snapshot, the files of that moment, whatever has been published since.
         """
-        from cep_pipeline.warehouse import commits, iceberg_tables
-
         drafted = snapshot.drafted if snapshot is not None else {}
         made = [
             file
@@ -246,16 +230,15 @@ class StreamReader:
         ]
         if snapshot is not None and snapshot.snapshot_id is None:
             return made
-        table = self._table("events")
-        iceberg_tables.check_names(table, self.name, self.events_schema)
+        table = self._published("events")
+        table.check_names(self.events_schema)
         snapshot_id = snapshot.snapshot_id if snapshot else None
-        if snapshot_id is not None and table.snapshot_by_id(snapshot_id) is None:
+        if snapshot_id is not None and not table.has_snapshot(snapshot_id):
             raise CepError(
                 f"stream {self.name}: events snapshot {snapshot_id} has been expired by `cep maintain`; "
                 "run again on the current one"
             )
-        with commits.catalog_errors(self.warehouse.catalog, f"listing the events of {self.name}"):
-            published = commits.events_files(table, snapshot_id, first, last)
+        published = table.events_files(first, last, snapshot_id)
         if not drafted:
             return published
         return sorted([*made, *(file for file in published if file.day not in drafted)], key=lambda file: file.order)
@@ -275,7 +258,7 @@ class StreamReader:
         wanted = self.events_schema.names if columns is None else (TIMESTAMP, SEQ, *columns)
         of_files = pa.schema([field for field in self.events_schema if field.name in wanted and field.name != DAY])
         parts = [read_data_file(file.path, of_files) for file in self.events_files(first, last, snapshot=snapshot)]
-        events = pa.concat_tables([of_files.empty_table(), *parts])
+        events = _joined(of_files, parts)
         seq = events.column("seq")
         # seq grows with time within a day and from day to day; only files that overlap leave it unsorted.
         sorted_already = events.num_rows < 2 or pc.all(pc.less(seq[:-1], seq[1:])).as_py()
@@ -298,9 +281,7 @@ class StreamReader:
 
     def matches_files(self, pattern_set: str, day: date) -> list[str]:
         """Return the files of the matches of (pattern set, day) in the order of `read_matches`."""
-        from cep_pipeline.warehouse import commits
-
-        files = commits.files_between(self._table("matches"), "final_day", day, day, equal={"pattern_set": pattern_set})
+        files = self._published("matches").files("final_day", day, day, equal={"pattern_set": pattern_set})
         return sorted(file.file_path for file in files)
 
     def first_matches(
@@ -325,13 +306,9 @@ class StreamReader:
         -----
         A row group is not read where its bounds say that it holds only patterns of which there are enough already.
         """
-        from cep_pipeline.warehouse import commits
-
         layout = self._layouts["matches"]
         position = layout.partitions.index("final_day")
-        files = commits.files_between(
-            self._table("matches"), "final_day", first, last, equal={"pattern_set": pattern_set}
-        )
+        files = self._published("matches").files("final_day", first, last, equal={"pattern_set": pattern_set})
         missing: dict[str, int] = {}
         for unit in self.matches_days(pattern_set):
             if (first is None or first <= unit.final_day) and (last is None or unit.final_day <= last):
@@ -349,13 +326,14 @@ class StreamReader:
                     if not _may_hold(parquet.metadata.row_group(group), "pattern", missing):
                         continue
                     rows = conform(parquet.read_row_group(group), layout.schema)
-                    for name in pc.unique(rows.column("pattern")).to_pylist():
+                    for value in pc.unique(rows.column("pattern")):
+                        name = value.as_py()
                         if missing.get(name, 0) > 0:
-                            own = rows.filter(pc.equal(rows.column("pattern"), name)).slice(0, missing[name])
+                            own = rows.filter(pc.equal(rows.column("pattern"), value)).slice(0, missing[name])
                             missing[name] -= own.num_rows
                             parts.append(own)
         parts.sort(key=lambda part: order.index(part.column("pattern")[0].as_py()))
-        return pa.concat_tables([layout.schema.empty_table(), *parts])
+        return _joined(layout.schema, parts)
 
     def read_match_events(self, matches: pa.Table, attributes: Sequence[str] | None = None) -> pa.Table:
         """Return the events that published matches bind, a row each, as `match_events` does.
@@ -367,7 +345,7 @@ class StreamReader:
         from cep_pipeline.detection.match_events import match_events
 
         seqs = pc.unique(pc.list_flatten(matches.column("bindings").combine_chunks()).field("seq")).sort()
-        days = pc.divide(seqs, SEQ_PER_DAY)
+        days = np.from_dlpack(seqs) // SEQ_PER_DAY
         names = [name for name in self.events_schema.names if name != DAY]
         columns = pa.schema(
             [
@@ -376,17 +354,13 @@ class StreamReader:
                 if attributes is None or name in (TIMESTAMP, SEQ) or name in attributes
             ]
         )
-        parts = [columns.empty_table()]
-        for ordinal in (number for number in pc.unique(days).to_pylist() if number > 0):
-            wanted = seqs.filter(pc.equal(days, ordinal))
-            row_filter = (
-                pc.field(SEQ).isin(wanted)
-                & (pc.field(SEQ) >= wanted[0].as_py())
-                & (pc.field(SEQ) <= wanted[-1].as_py())
-            )
+        parts: list[pa.Table] = []
+        for ordinal in (number for number in np.unique(days).tolist() if number > 0):
+            begin, end = np.searchsorted(days, (ordinal, ordinal + 1)).tolist()
             day = date.fromordinal(ordinal)
-            parts += [read_data_file(file.path, columns, row_filter) for file in self.events_files(day, day)]
-        return match_events(matches, pa.concat_tables(parts))
+            for file in self.events_files(day, day):
+                parts += _rows_of_events(file.path, columns, seqs[begin:end])
+        return match_events(matches, _joined(columns, parts))
 
     def read_quarantine(
         self, first: date | None = None, last: date | None = None, *, limit: int | None = None
@@ -422,7 +396,7 @@ class StreamReader:
         schema = self._layouts["statistics"].schema
         columns = pa.schema([field for field in schema if field.name not in without])
         table = self._read_days("statistics", DAY, first, last, {"pattern_set": pattern_set}, columns=columns)
-        return [statistics_record({**dict.fromkeys(without), **row}) for row in table.to_pylist()]
+        return [statistics_record({**dict.fromkeys(without), **row}) for row in rows_of(table)]
 
     def pin_statistics(self, last: date, first: date | None = None) -> PinnedStatistics:
         """Return the statistics of all pattern sets up to a day (in) as they are now.
@@ -430,21 +404,18 @@ class StreamReader:
         Those from `first` on are listed at once, earlier ones where they are asked for: the list of a day is as long
         as the table is old.
         """
-        from cep_pipeline.warehouse import commits
-
         partitions = self._layouts["statistics"].partitions
         name, day = partitions.index("pattern_set"), partitions.index(DAY)
 
         @cache
         def read(path: str) -> Mapping[str, Any]:
-            row: dict[str, Any] = self._read("statistics", path).to_pylist()[0]
-            return row
+            return rows_of(self._read("statistics", path))[0]
 
-        table = self._table("statistics")
+        table = self._published("statistics")
 
         def listed(since: date | None) -> Mapping[tuple[str, date], str]:
-            files = commits.files_between(table, DAY, since, last)
-            return {(file.partition[name], commits.day_of(file.partition[day])): file.file_path for file in files}
+            files = table.files(DAY, since, last)
+            return {(file.partition[name], day_of(file.partition[day])): file.file_path for file in files}
 
         return PinnedStatistics(listed, read, first, dict(self.drafts.statistics))
 
@@ -494,17 +465,19 @@ class StreamReader:
         Only what follows from what is published now: redoing a day may change its carry-out and so make the next day
         stale, or leave it and stop the cascade. Redo the earliest, then ask again.
         """
-        from cep_pipeline.language.formatter import pattern_version
-        from cep_pipeline.slices.ownership import waits_for_later_events
 
         @cache
         def pattern_versions(pattern_set: str) -> dict[str, str]:
+            from cep_pipeline.language.formatter import pattern_version
+
             return {pattern.name: pattern_version(pattern) for pattern in patterns.get(pattern_set, ())}
 
         def read_before(pattern_set: str, day: date, before: date, earlier: date) -> ReadBefore | None:
             chosen = patterns.get(pattern_set)
             if chosen is None:
                 return None
+            from cep_pipeline.slices.ownership import waits_for_later_events
+
             # As `pipeline.detection.pin_events`: days that are not published belong to the next one that is.
             begun = before + timedelta(days=1) if any(map(waits_for_later_events, chosen)) else day
             starts, ends = day_bounds(begun, timezone)[0], day_bounds(earlier, timezone)[1]
@@ -527,11 +500,9 @@ class StreamReader:
 
     def _first_event_us(self, pattern_set: str, day: date) -> int | None:
         """Return the timestamp of the first event of the matches of (pattern set, day), None without any."""
-        from cep_pipeline.warehouse import commits
-
-        table = self._table("matches")
-        files = commits.files_between(table, "final_day", day, day, equal={"pattern_set": pattern_set})
-        return min((commits.bounds_of(table, file, "start_ts")[0] for file in files), default=None)
+        table = self._published("matches")
+        files = table.files("final_day", day, day, equal={"pattern_set": pattern_set})
+        return min((table.bounds(file, "start_ts")[0] for file in files), default=None)
 
     def runs(self, limit: int | None = None) -> list[RunRecord]:
         """Return the latest record of each (run, day), the latest started first.
@@ -568,16 +539,20 @@ class StreamReader:
 
     def _plan(self, pattern_set: str, version: int) -> PlanRecord:
         """One recorded plan, read once: a day asks for it several times, and that of a thousand patterns is large."""
-        from cep_pipeline.warehouse import commits
-
-        wanted = (pc.field("pattern_set") == pattern_set) & (pc.field("version") == version)
-        paths = [file.file_path for file in commits.files_between(self._table("plans"), DAY, None, None)]
+        paths = [file.file_path for file in self._published("plans").files(DAY)]
         for path in paths:
             known = self._plans.get((path, pattern_set, version))
             if known is not None:
                 self._plans.move_to_end((path, pattern_set, version))
                 return known
-        path, row = next((path, row) for path in paths for row in self._read("plans", path, wanted).to_pylist())
+        for path in paths:
+            rows = self._read("plans", path)
+            keys = [*zip(*(rows.column(name).to_pylist() for name in ("pattern_set", "version")), strict=True)]
+            if (pattern_set, version) in keys:
+                (row,) = rows_of(rows.slice(keys.index((pattern_set, version)), 1))
+                break
+        else:
+            raise CepError(f"stream {self.name}: version {version} of the plan of {pattern_set} is not among the plans")
         record = self._plans[path, pattern_set, version] = plan_record(row)
         while len(self._plans) > MOST_PLANS:
             self._plans.popitem(last=False)
@@ -601,11 +576,16 @@ class StreamReader:
             return self._pinned_records[table]
         return published_records(self.warehouse.database, self.name, table)
 
-    def _table(self, name: str) -> Table:
-        from cep_pipeline.warehouse import commits
-
+    def _published(self, name: str) -> PublishedTable:
+        """A table for reading: the pinned one, or as it is now."""
         if name in self._pinned:
             return self._pinned[name]
+        return open_table(self.warehouse.database, self.name, name)
+
+    def _table(self, name: str) -> Table:
+        """The table as it is now for pyiceberg, by which it is written."""
+        from cep_pipeline.warehouse import commits
+
         return commits.load_table(self.warehouse.catalog, self.name, name)
 
     def _plan_row(self, pattern_set: str) -> Iterable[sql.ColumnElement[bool]]:
@@ -613,17 +593,13 @@ class StreamReader:
 
     def read_table(self, table: str) -> pa.Table:
         """Return all rows of a table, such as `plans`."""
-        from cep_pipeline.warehouse import commits
-
-        files = commits.files_between(self._table(table), DAY, None, None)
+        files = self._published(table).files(DAY)
         parts = [self._read(table, path) for path in sorted(file.file_path for file in files)]
-        return pa.concat_tables([self._layouts[table].schema.empty_table(), *parts])
+        return _joined(self._layouts[table].schema, parts)
 
     def _read_all(self, table: str) -> list[dict[str, Any]]:
-        from cep_pipeline.warehouse import commits
-
-        files = commits.files_between(self._table(table), DAY, None, None)
-        return [row for file in files for row in self._read(table, file.file_path).to_pylist()]
+        files = self._published(table).files(DAY)
+        return [row for file in files for row in rows_of(self._read(table, file.file_path))]
 
     def _read_days(
         self,
@@ -637,11 +613,9 @@ class StreamReader:
         limit: int | None = None,
         columns: pa.Schema | None = None,
     ) -> pa.Table:
-        from cep_pipeline.warehouse import commits
-
         schema = self._layouts[table].schema if columns is None else columns
         position = self._layouts[table].partitions.index(day_column)
-        files = commits.files_between(self._table(table), day_column, first, last, equal=equal)
+        files = self._published(table).files(day_column, first, last, equal=equal)
         parts: list[pa.Table] = []
         missing = limit
         for file in sorted(files, key=lambda file: (file.partition[position], file.file_path)):
@@ -649,16 +623,36 @@ class StreamReader:
             parts.append(part if missing is None else part.slice(0, missing))
             if missing is not None and (missing := missing - parts[-1].num_rows) <= 0:
                 break
-        return pa.concat_tables([schema.empty_table(), *parts])
+        return _joined(schema, parts)
 
-    def _read(self, table: str, path: str, row_filter: pc.Expression | None = None) -> pa.Table:
-        return read_data_file(path, self._layouts[table].schema, row_filter)
+    def _read(self, table: str, path: str) -> pa.Table:
+        return read_data_file(path, self._layouts[table].schema)
+
+
+def _joined(columns: pa.Schema, parts: Iterable[pa.Table]) -> pa.Table:
+    return pa.concat_tables([pa.Table.from_batches([], columns), *parts])
+
+
+def _rows_of_events(path: str, columns: pa.Schema, seqs: pa.Array) -> Iterator[pa.Table]:
+    """The events with these `seq`, which are in order, of a file; row groups that have none of them are not read."""
+    numbers = np.from_dlpack(seqs)
+    with open_parquet(path) as parquet:
+        names = list(names_in_file(columns, parquet.schema_arrow.names).values())
+        for group in range(parquet.num_row_groups):
+            bounds = _bounds_in(parquet.metadata.row_group(group), SEQ)
+            if bounds is None or np.searchsorted(numbers, bounds[0]) < np.searchsorted(numbers, bounds[1], "right"):
+                rows = conform(parquet.read_row_group(group, names), columns)
+                yield rows.filter(pc.is_in(rows.column(SEQ), value_set=seqs))
 
 
 def _may_hold(group: pq.RowGroupMetaData, column: str, values: Collection[str]) -> bool:
     """Return False if the bounds of a row group say that a column has none of these values."""
+    bounds = _bounds_in(group, column)
+    return bounds is None or any(bounds[0] <= value <= bounds[1] for value in values)
+
+
+def _bounds_in(group: pq.RowGroupMetaData, column: str) -> tuple[Any, Any] | None:
+    """The least and the greatest value of a column in a row group, None where the footer does not say them."""
     places = (index for index in range(group.num_columns) if group.column(index).path_in_schema == column)
     statistics = group.column(next(places)).statistics
-    if statistics is None or not statistics.has_min_max:
-        return True
-    return any(statistics.min <= value <= statistics.max for value in values)
+    return None if statistics is None or not statistics.has_min_max else (statistics.min, statistics.max)

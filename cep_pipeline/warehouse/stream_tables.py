@@ -14,7 +14,7 @@ import pyarrow as pa
 import sqlalchemy as sql
 
 from cep_pipeline.errors import BusyError, CepError, DamagedError, InputError
-from cep_pipeline.events.columns import DAY
+from cep_pipeline.events.columns import DAY, SEQ, TIMESTAMP
 from cep_pipeline.events.derived import Carry
 from cep_pipeline.storage import (
     DataDirectory,
@@ -31,6 +31,7 @@ from cep_pipeline.warehouse.drafts import Draft, DraftedDay, Drafts
 from cep_pipeline.warehouse.fingerprints import EventsFingerprint, MatchesFingerprint
 from cep_pipeline.warehouse.layout import COMPRESSED, row_of
 from cep_pipeline.warehouse.leases import Lease, day_unit, plan_unit
+from cep_pipeline.warehouse.published_table import in_stream_order
 from cep_pipeline.warehouse.records import (
     DayStatistics,
     Decision,
@@ -175,7 +176,7 @@ class StreamTables(StreamReader):
             replace(events, entries=tuple(found)),
             replace(quarantine, entries=tuple(rejected)),
             record,
-            tuple(commits.in_stream_order(table, found)),
+            tuple(in_stream_order(found, *(table.schema().find_field(name).field_id for name in (TIMESTAMP, SEQ)))),
         )
 
     def draft_matches(

@@ -9,13 +9,14 @@ import json
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, date, datetime
+from itertools import count
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 import sqlalchemy as sql
 from sqlalchemy.engine import Connection, Row
 
-from cep_pipeline.errors import DamagedError
+from cep_pipeline.errors import DamagedError, InputError
 from cep_pipeline.events.erasure import Erasure, erased_from
 from cep_pipeline.events.raw_files import RawFile
 from cep_pipeline.storage import canonical_json, digest_of
@@ -30,6 +31,7 @@ from cep_pipeline.warehouse.database import (
     Database,
 )
 from cep_pipeline.warehouse.fingerprints import NO_CARRY, EventsFingerprint, MatchesFingerprint
+from cep_pipeline.warehouse.published_table import PublishedTable
 from cep_pipeline.warehouse.records import PublishedDay, PublishedMatches, StaleDay
 
 if TYPE_CHECKING:
@@ -197,6 +199,46 @@ def one_moment(
             if row.day is not None:
                 records[row.of].append(row)
     return pointers, records
+
+
+def opened_tables(
+    database: Database, stream: str, tables: Collection[str]
+) -> tuple[dict[str, PublishedTable], dict[str, list[Row[Any]]]]:
+    """Return some tables of a stream, and the records of their units, all as of one moment.
+
+    Raises
+    ------
+    DamagedError
+        The metadata of a table cannot be read.
+    """
+    for attempt in count(1):
+        pointers, records = one_moment(database, stream, tables)
+        try:
+            return {name: PublishedTable.read(stream, name, at) for name, at in pointers.items()}, records
+        except DamagedError as error:
+            # So many commits may have come meanwhile that the metadata was removed.
+            if attempt == _OPEN_ATTEMPTS or not isinstance(error.__cause__, FileNotFoundError):
+                raise
+    raise AssertionError("the last attempt either returns or raises")
+
+
+def open_table(database: Database, stream: str, name: str) -> PublishedTable:
+    """Return a table of a stream as it is now.
+
+    Raises
+    ------
+    InputError
+        There is no such table.
+    DamagedError
+        Its metadata cannot be read.
+    """
+    tables, _ = opened_tables(database, stream, (name,))
+    if name not in tables:
+        raise InputError(f"opening table {stream}.{name}: the catalog {database.name} has no such table")
+    return tables[name]
+
+
+_OPEN_ATTEMPTS = 5
 
 
 def published_days(records: Records) -> list[PublishedDay]:

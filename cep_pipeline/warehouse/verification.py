@@ -54,6 +54,7 @@ from cep_pipeline.warehouse.database import (
 )
 from cep_pipeline.warehouse.fingerprints import EventsFingerprint, MatchesFingerprint
 from cep_pipeline.warehouse.layout import MEANINGS, decision_record, plan_record, run_record, statistics_record
+from cep_pipeline.warehouse.published_table import day_of
 
 if TYPE_CHECKING:
     from sqlalchemy.engine import Row
@@ -150,7 +151,7 @@ class _TableState:
             return None
         values = {field.name: file.partition[at] for at, field in enumerate(self.table.spec().fields)}
         day = values.get(DAY, values.get("final_day"))
-        return None if day is None else (values.get("pattern_set", ""), commits.day_of(day))
+        return None if day is None else (values.get("pattern_set", ""), day_of(day))
 
     def remedy_of(self, path: str) -> str:
         """Say what to do about a file that is damaged."""
@@ -668,7 +669,7 @@ def _read_records(state: _TableState, path: str) -> None:
     """Read the rows of a table of records as the pipeline does."""
     assert state.table is not None
     read = ROW_READERS[state.name]
-    for row in read_data_file(path, iceberg_tables.published_columns(state.table)).to_pylist():
+    for row in read_data_file(path, iceberg_tables.as_published(state.table).columns).to_pylist():
         read(row)
         if state.name == "statistics" and row["state"] is not None:
             content = json.loads(row["state"])

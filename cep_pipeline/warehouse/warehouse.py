@@ -17,11 +17,13 @@ from cep_pipeline.errors import InputError
 from cep_pipeline.events.columns import EventSchema, events_columns
 from cep_pipeline.storage import former_names, make_directory, open_filesystem, reach_object_stores, with_former_names
 from cep_pipeline.warehouse.database import Database
-from cep_pipeline.warehouse.layout import check_stream_name, table_layouts
+from cep_pipeline.warehouse.layout import TableLayout, check_stream_name, table_layouts
 from cep_pipeline.warehouse.leases import LEASE_TIMEOUT_S
+from cep_pipeline.warehouse.published_table import PublishedTable
 from cep_pipeline.warehouse.records import MaintenanceReport
 from cep_pipeline.warehouse.store import Store
 from cep_pipeline.warehouse.stream_tables import StreamTables
+from cep_pipeline.warehouse.units import open_table, opened_tables
 
 if TYPE_CHECKING:
     from cep_pipeline.warehouse.backup import BackupReport, RestoreReport
@@ -231,18 +233,27 @@ class Warehouse(Store):
         InputError
             An attribute has another type than the published one, or a name that another one had.
         """
-        from cep_pipeline.warehouse import commits, iceberg_tables
-
         name = check_stream_name(schema.name)
         layouts = table_layouts(events_columns(schema))
+        there = opened_tables(self.database, name, layouts)[0] if name in self.streams() else {}
         for layout in layouts.values():
-            with commits.catalog_errors(self.catalog, f"opening table {name}.{layout.name}"):
-                table = iceberg_tables.ensure_table(self.catalog, name, layout, self.table_location(name, layout.name))
-            published = {field.name: field for field in iceberg_tables.published_columns(table)}
+            table = there.get(layout.name)
+            if table is None or table.renamed_columns(layout):
+                table = self._ensured(name, layout)
+            table.missing_columns(layout)  # which checks the others; they are added when they get values
+            published = {field.name: field for field in table.columns}
             columns = [former_names(published.get(field.name, field)) for field in layout.schema]
             known = pa.schema(list(map(with_former_names, layout.schema, columns)))
             layouts[layout.name] = replace(layout, schema=known)
         return StreamTables(self, name, layouts)
+
+    def _ensured(self, stream: str, layout: TableLayout) -> PublishedTable:
+        """Make a table, or give its columns the names that they have now."""
+        from cep_pipeline.warehouse import commits, iceberg_tables
+
+        with commits.catalog_errors(self.catalog, f"opening table {stream}.{layout.name}"):
+            location = self.table_location(stream, layout.name)
+            return iceberg_tables.as_published(iceberg_tables.ensure_table(self.catalog, stream, layout, location))
 
     def open_stream(self, name: str) -> StreamTables:
         """Return the tables of a stream that exist already, for reading.
@@ -252,15 +263,13 @@ class Warehouse(Store):
         InputError
             There is no such stream; the message lists those that there are.
         """
-        from cep_pipeline.warehouse import commits, iceberg_tables
-
         if name not in (known := self.streams()):
             there = f"there are {', '.join(known)}" if known else "it has none yet"
             raise InputError(
                 f"warehouse {self.location}: it has no stream {name!r}: {there}; `cep run --stream {name}` makes it"
             )
-        events = iceberg_tables.published_columns(commits.load_table(self.catalog, name, "events"))
-        return StreamTables(self, name, table_layouts(pa.schema(events)))
+        events = open_table(self.database, name, "events").columns
+        return StreamTables(self, name, table_layouts(events))
 
     def maintain(
         self, *, grace_s: float = 86_400.0, keep_snapshots_s: float = 5 * 86_400.0, file_rows: int = FILE_ROWS

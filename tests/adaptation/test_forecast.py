@@ -7,7 +7,8 @@ from datetime import date, timedelta
 
 import pytest
 
-from cep_pipeline.adaptation import forecast, invariants_of
+from cep_pipeline.adaptation import invariants_of
+from cep_pipeline.adaptation.forecast import forecast
 from cep_pipeline.planning import plan
 from cep_pipeline.statistics import StatisticsSnapshot
 from tests.adaptation.drifting import snapshot

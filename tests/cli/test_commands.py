@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.util
 import io
 import json
 import os
@@ -16,7 +17,7 @@ import pyarrow.parquet as pq
 import pytest
 
 import cep_pipeline as cep_package
-from tests.cli.command_line import CHECKOUT, Done, cep, cep_process
+from tests.cli.command_line import CHECKOUT, Done, cep, cep_process, run_python
 from tests.pipeline.project import DAYS, MONDAY, ROWS, Project, make_project, published
 
 if TYPE_CHECKING:
@@ -70,6 +71,40 @@ def test_a_second_run_says_that_there_was_nothing_to_do(project: Project) -> Non
     assert done.code == 0
     assert "nothing to do for 3 days (--redo does them again)" in done.output
     assert "start Spark" not in done.errors
+
+
+HEAVY = (
+    *("pandas", "pyarrow.dataset", "pyiceberg", "sqlalchemy.orm", "pyspark", "great_expectations"),
+    *("numba", "llvmlite", "scipy", "matplotlib", "altair", "cep_pipeline.detection.mechanisms"),
+)
+"""Modules that take long to import, and of which no answer at once has need."""
+
+ANSWERS_AT_ONCE = {
+    "matches": ("matches", "--limit", "1"),
+    "events": ("matches", "--limit", "1", "--events"),
+    "status": ("status",),
+    "explain": ("explain",),
+    "nothing to do": ("run", "--from", "2024-03-04", "--to", "2024-03-06"),
+}
+
+
+def test_answers_at_once_import_nothing_heavy(project: Project) -> None:
+    code = f"""
+import sys
+from cep_pipeline.cli import main
+for name, arguments in {ANSWERS_AT_ONCE!r}.items():
+    sys.argv = ["cep", *arguments]
+    main()
+    print("imported", name, *[heavy for heavy in {HEAVY!r} if heavy in sys.modules])
+"""
+    done = run_python(code, folder=project.folder)
+    assert done.code == 0, done.errors
+    said = [line for line in done.output.splitlines() if line.startswith("imported ")]
+    assert said == [f"imported {name}" for name in ANSWERS_AT_ONCE]
+    for words in ("rising", "stream ticks", "pattern rising: skip_till_any_match", "nothing to do for 3 days"):
+        assert words in done.output
+    there = [name for name in HEAVY if importlib.util.find_spec(name.partition(".")[0])]
+    assert {"pandas", "pyarrow.dataset", "pyiceberg", "pyspark", "numba"} <= {*there}, "a renamed module is never heavy"
 
 
 def test_a_day_can_be_redone_and_stale_days_are_none(project: Project) -> None:

@@ -19,7 +19,7 @@ import cep_pipeline as cep
 from cep_pipeline.detection.limits import LimitedPattern
 from cep_pipeline.events.columns import QUARANTINE_SCHEMA
 from cep_pipeline.events.schema import StreamSchema
-from cep_pipeline.pipeline.plan_checks import Violation
+from cep_pipeline.pipeline.violations import Violation
 from cep_pipeline.statistics import LeafRate, Source, StatisticsSnapshot
 from cep_pipeline.storage import digest_of, write_data_file
 from cep_pipeline.warehouse.fingerprints import EventsFingerprint

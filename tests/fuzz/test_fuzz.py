@@ -33,7 +33,7 @@ from cep_pipeline.events.schema import StreamSchema
 from cep_pipeline.guarded import parse_json
 from cep_pipeline.patterns.pattern import Window
 from cep_pipeline.pipeline.configuration import PipelineSettings
-from cep_pipeline.pipeline.plan_checks import Violation
+from cep_pipeline.pipeline.violations import Violation
 from cep_pipeline.planning.costs.kernel import costs_from_json, kernel_costs
 from cep_pipeline.planning.plans import Plan, validate
 from cep_pipeline.slices.prepared import PreparedEvents

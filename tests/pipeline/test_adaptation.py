@@ -13,9 +13,10 @@ from cep_pipeline.adaptation.plan_quality import same_plans
 from cep_pipeline.errors import BusyError, InputError
 from cep_pipeline.pipeline import plan_comparison
 from cep_pipeline.pipeline.fresh_statistics import StatisticsRequest
-from cep_pipeline.pipeline.plan_checks import PlanCheck, Violation, check_invariants
+from cep_pipeline.pipeline.plan_checks import PlanCheck, check_invariants
 from cep_pipeline.pipeline.plan_comparison import Trial, sample_of_day
 from cep_pipeline.pipeline.replanning import PlanRequest, Replanning, replan
+from cep_pipeline.pipeline.violations import Violation
 from cep_pipeline.planning import Plan
 from cep_pipeline.warehouse.records import Decision, PlanRecord
 from tests.pipeline.drift import DRIFT_DAYS, DriftingStream, drifting_rows, write_project

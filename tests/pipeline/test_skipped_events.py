@@ -10,7 +10,7 @@ import pyarrow as pa
 
 import cep_pipeline as cep
 from cep_pipeline.events.columns import SEQ_PER_DAY
-from cep_pipeline.pipeline.detection import SKIPPED_EVENTS
+from cep_pipeline.pipeline.day_work import SKIPPED_EVENTS
 from cep_pipeline.pipeline.run import PipelineRun
 from cep_pipeline.spark.slicing import Slice
 from tests.pipeline.local_days import FIRST_DAY, LocalDays

@@ -10,9 +10,9 @@ import pytest
 
 from cep_pipeline.pipeline import plan_comparison, plans
 from cep_pipeline.pipeline.fresh_statistics import StatisticsRequest
-from cep_pipeline.pipeline.plan_checks import Violation, pending_violation
 from cep_pipeline.pipeline.plan_comparison import Trial
 from cep_pipeline.pipeline.tasks import AdaptationTask, check_plans
+from cep_pipeline.pipeline.violations import Violation, pending_violation
 from cep_pipeline.warehouse.stream_tables import StreamTables
 from tests.pipeline.drift import COUNTS, DRIFT_DAYS, DriftingStream, write_project
 from tests.pipeline.test_adaptation import answer, check, current, decisions, plan_again

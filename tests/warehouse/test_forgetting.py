@@ -280,4 +280,4 @@ def test_forgetting_on_an_object_store(bucket: dict[str, str], tmp_path: Path) -
     assert len([path for path in after if "/events/data/" in path]) == 2
     assert before - after
     assert warehouse.maintain().removed_files == 0
-    assert commits.events_files(warehouse.catalog.load_table(("trades", "events")), None, None, None)
+    assert tables.events_files()

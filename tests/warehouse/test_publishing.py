@@ -12,7 +12,7 @@ from cep_pipeline.errors import CepError
 from cep_pipeline.events.columns import QUARANTINE_SCHEMA
 from cep_pipeline.events.derived import Carry
 from cep_pipeline.storage import open_data_file, write_data_file
-from cep_pipeline.warehouse import commits
+from cep_pipeline.warehouse import commits, stream_reader
 from cep_pipeline.warehouse.records import DayStatistics
 from cep_pipeline.warehouse.stream_tables import StreamTables
 from cep_pipeline.warehouse.warehouse import Warehouse
@@ -379,8 +379,8 @@ def test_a_changed_carry_is_passed_on_from_one_moment_in_the_order_of_publishing
     for day in (MONDAY, TUESDAY, WEDNESDAY):  # no day has an event of Z
         publish_day(tables, day, [1.0], carry_out=carry(1.0))
     loaded: list[tuple[object, ...]] = []
-    load_table = commits.load_table
-    monkeypatch.setattr(commits, "load_table", lambda *of: (loaded.append(of), load_table(*of))[1])
+    open_table = stream_reader.open_table
+    monkeypatch.setattr(stream_reader, "open_table", lambda *of: (loaded.append(of), open_table(*of))[1])
     written: list[str] = []
 
     @sql.event.listens_for(tables.warehouse.database.engine, "before_cursor_execute")

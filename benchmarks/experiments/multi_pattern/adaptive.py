@@ -23,7 +23,7 @@ from benchmarks.experiments.multi_pattern.workloads import Shape, draw_workload_
 from cep_pipeline.adaptation.decisions import ConstantThreshold
 from cep_pipeline.detection.mechanisms import Counters, Owned
 from cep_pipeline.patterns.pattern import Pattern
-from cep_pipeline.planning.multi_pattern import plan_workload
+from cep_pipeline.planning.multi_pattern.plan_workload import plan_workload
 from cep_pipeline.planning.plans import Plan
 from cep_pipeline.slices.ownership import look_back
 from cep_pipeline.slices.prepared import Boundary

@@ -18,8 +18,9 @@ from benchmarks.experiments.multi_pattern.runs import (
 from benchmarks.experiments.multi_pattern.streams import WorkloadStream
 from benchmarks.experiments.multi_pattern.workloads import Shape, draw_workload
 from cep_pipeline.planning.clause_plans import Sharing
-from cep_pipeline.planning.multi_pattern import Member, MemberId, members_of, plan_workload, share
+from cep_pipeline.planning.multi_pattern import Member, MemberId, members_of, share
 from cep_pipeline.planning.multi_pattern.costs import SHARED_COSTS, Statistics, ln_cost, member_statistics
+from cep_pipeline.planning.multi_pattern.plan_workload import plan_workload
 from cep_pipeline.planning.plans import Plan
 from cep_pipeline.planning.trees import Join, OrderOrTree, Tree, as_tree
 

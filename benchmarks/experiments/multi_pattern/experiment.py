@@ -43,7 +43,7 @@ from benchmarks.experiments.multi_pattern.streams import (
 )
 from benchmarks.experiments.multi_pattern.workloads import Shape, draw_workload, events_of_window
 from benchmarks.experiments.page import Page
-from cep_pipeline.planning.multi_pattern import plan_workload
+from cep_pipeline.planning.multi_pattern.plan_workload import plan_workload
 
 
 @dataclass(frozen=True)

@@ -22,8 +22,9 @@ from cep_pipeline.errors import CepError
 from cep_pipeline.patterns.pattern import Pattern
 from cep_pipeline.planning.clause_plans import Sharing
 from cep_pipeline.planning.costs import INSTANCES, THROUGHPUT
-from cep_pipeline.planning.multi_pattern import PatternGraph, members_of, plan_workload, shared_plan_of
+from cep_pipeline.planning.multi_pattern import PatternGraph, members_of, shared_plan_of
 from cep_pipeline.planning.multi_pattern.costs import ln_node_cost, member_statistics
+from cep_pipeline.planning.multi_pattern.plan_workload import plan_workload
 from cep_pipeline.planning.numbers.logarithms import ln_sum
 from cep_pipeline.planning.plans import Plan
 from cep_pipeline.planning.trees import OrderOrTree, as_tree

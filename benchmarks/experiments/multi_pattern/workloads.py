@@ -26,7 +26,7 @@ from benchmarks.experiments.multi_pattern.streams import WINDOW_S, Kind, Workloa
 from cep_pipeline.detection.detect import detect
 from cep_pipeline.language.parser import parse_patterns
 from cep_pipeline.patterns.pattern import Pattern
-from cep_pipeline.planning.multi_pattern import plan_workload
+from cep_pipeline.planning.multi_pattern.plan_workload import plan_workload
 from cep_pipeline.statistics import estimate_statistics
 
 LEAST_SELECTIVITY, GREATEST_SELECTIVITY = 0.003, 0.92

@@ -1,34 +1,27 @@
 """Many patterns at once: what their plans have in common, and how it is shared (MCEP)."""
 
-from __future__ import annotations
+from typing import TYPE_CHECKING
 
-from cep_pipeline.planning.clause_plans import SHARINGS, Sharing
-from cep_pipeline.planning.multi_pattern.canonical import ClauseForms, NodeForm
-from cep_pipeline.planning.multi_pattern.members import Member, MemberId, members_of
-from cep_pipeline.planning.multi_pattern.pattern_graph import PatternGraph, Subpattern, maximal_common, subpattern_of
-from cep_pipeline.planning.multi_pattern.plan_workload import plan_workload
-from cep_pipeline.planning.multi_pattern.shared_plan import SharedNode, SharedPlan, share, shared_plan_of, slot_name
-from cep_pipeline.planning.multi_pattern.workload import SearchProgress
-from cep_pipeline.planning.planners import MULTI_PATTERN_PLANNERS
+from cep_pipeline.lazy_names import lazy_names
 
-__all__ = [
-    "MULTI_PATTERN_PLANNERS",
-    "SHARINGS",
-    "ClauseForms",
-    "Member",
-    "MemberId",
-    "NodeForm",
-    "PatternGraph",
-    "SearchProgress",
-    "SharedNode",
-    "SharedPlan",
-    "Sharing",
-    "Subpattern",
-    "maximal_common",
-    "members_of",
-    "plan_workload",
-    "share",
-    "shared_plan_of",
-    "slot_name",
-    "subpattern_of",
-]
+if TYPE_CHECKING:  # the names of the package, each imported when it is first used
+    from cep_pipeline.planning.clause_plans import SHARINGS as SHARINGS
+    from cep_pipeline.planning.clause_plans import Sharing as Sharing
+    from cep_pipeline.planning.multi_pattern.canonical import ClauseForms as ClauseForms
+    from cep_pipeline.planning.multi_pattern.canonical import NodeForm as NodeForm
+    from cep_pipeline.planning.multi_pattern.members import Member as Member
+    from cep_pipeline.planning.multi_pattern.members import MemberId as MemberId
+    from cep_pipeline.planning.multi_pattern.members import members_of as members_of
+    from cep_pipeline.planning.multi_pattern.pattern_graph import PatternGraph as PatternGraph
+    from cep_pipeline.planning.multi_pattern.pattern_graph import Subpattern as Subpattern
+    from cep_pipeline.planning.multi_pattern.pattern_graph import maximal_common as maximal_common
+    from cep_pipeline.planning.multi_pattern.pattern_graph import subpattern_of as subpattern_of
+    from cep_pipeline.planning.multi_pattern.shared_plan import SharedNode as SharedNode
+    from cep_pipeline.planning.multi_pattern.shared_plan import SharedPlan as SharedPlan
+    from cep_pipeline.planning.multi_pattern.shared_plan import share as share
+    from cep_pipeline.planning.multi_pattern.shared_plan import shared_plan_of as shared_plan_of
+    from cep_pipeline.planning.multi_pattern.shared_plan import slot_name as slot_name
+    from cep_pipeline.planning.multi_pattern.workload import SearchProgress as SearchProgress
+    from cep_pipeline.planning.planners import MULTI_PATTERN_PLANNERS as MULTI_PATTERN_PLANNERS
+
+__getattr__, __dir__ = lazy_names(__name__)

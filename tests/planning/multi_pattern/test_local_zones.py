@@ -14,10 +14,11 @@ from cep_pipeline.adaptation.plan_quality import ln_cost_on, same_plans
 from cep_pipeline.language.parser import parse_patterns
 from cep_pipeline.patterns.pattern import Pattern
 from cep_pipeline.planning.costs import THROUGHPUT, CostModel
-from cep_pipeline.planning.multi_pattern import Member, Sharing, members_of, plan_workload, share, shared_plan_of
+from cep_pipeline.planning.multi_pattern import Member, Sharing, members_of, share, shared_plan_of
 from cep_pipeline.planning.multi_pattern.component_plans import components_of_patterns, with_part
 from cep_pipeline.planning.multi_pattern.costs import ln_cost, member_statistics
 from cep_pipeline.planning.multi_pattern.local_zones import zones_anew
+from cep_pipeline.planning.multi_pattern.plan_workload import plan_workload
 from cep_pipeline.statistics import StatisticsSnapshot, estimate_statistics
 from tests.planning.multi_pattern.planned import MODELS, alike, patterns_of, snapshot_of
 from tests.planning.multi_pattern.workloads import SCHEMA, workloads

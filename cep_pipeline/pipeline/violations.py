@@ -1,0 +1,97 @@
+"""Violations of current plans as decisions record them, and the one that no replanning has answered yet.
+
+They are read without the check itself, so that `cep status` need not import what checks are made of.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from cep_pipeline.warehouse.records import Decision
+
+REPLAN, KEEP, NO_NEW_DATA = "replan", "keep", "no new data"
+"""Outcomes of a check."""
+REPLANNING = "replanning"
+"""The kind of the decisions that replannings record; those of checks have the decision function's name."""
+
+
+@dataclass(frozen=True)
+class Violation:
+    """A reason to make another plan.
+
+    Attributes
+    ----------
+    pattern_set, plan_version
+        Of which plan.
+    key
+        The same as long as it is being handled.
+    reason
+        A sentence: the violated invariant, or the number that moved too far.
+    patterns
+        Of a plan of many patterns together those that are concerned: their components are planned again. (): all.
+    statistics
+        By which it was found, and is to be answered: what is given of `StatisticsRequest`, each moment with its date.
+    """
+
+    pattern_set: str
+    plan_version: int
+    key: str
+    reason: str
+    patterns: tuple[str, ...] = ()
+    statistics: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def run_id(self) -> str:
+        """The id of the one replanning run that handles it."""
+        return f"violation__{self.pattern_set}__v{self.plan_version}__{self.key}"
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the JSON form."""
+        return {**vars(self), "patterns": list(self.patterns), "statistics": dict(self.statistics)}
+
+    @classmethod
+    def from_json(cls, content: Mapping[str, Any], source: str = "violation") -> Violation:
+        """Read what `to_json` wrote; InputError, which names the source, where it is something else."""
+        from cep_pipeline.documents import check_form, form_of
+
+        whole = {"patterns": (), "statistics": {}, **content} if isinstance(content, Mapping) else content
+        check_form(form_of(cls), whole, "no violation of a plan", source, "check the plan again")
+        return cls(**{**whole, "patterns": tuple(whole["patterns"]), "statistics": dict(whole["statistics"])})
+
+
+def replannings_of(decisions: Sequence[Decision], version: int) -> int:
+    """Return how often a version of the plan was planned again, and kept or replaced."""
+    return sum(one.kind == REPLANNING and one.plan_version == version for one in decisions)
+
+
+def checks_of(decisions: Sequence[Decision], version: int) -> Iterator[Decision]:
+    """The checks of a version of the plan that looked at statistics, in the order of the decisions."""
+    return (one for one in decisions if one.plan_version == version and "basis" in one.details)
+
+
+def violation_of(check: Decision) -> Violation | None:
+    """The violation that a check has found.
+
+    Raises
+    ------
+    InputError
+        What is recorded is none.
+    """
+    content = check.details.get("violation") if check.outcome == REPLAN else None
+    return None if content is None else Violation.from_json(content, f"the decision of {check.decided_at}")
+
+
+def pending_violation(decisions: Sequence[Decision], version: int) -> Violation | None:
+    """The violation that the last check of a version of the plan has found, where no replanning has answered it yet.
+
+    Parameters
+    ----------
+    decisions
+        Those of the pattern set, the latest first.
+    """
+    last = next(checks_of(decisions, version), None)
+    if last is None or last.details.get("replannings") != replannings_of(decisions, version):
+        return None
+    return violation_of(last)

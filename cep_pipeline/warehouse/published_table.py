@@ -1,0 +1,365 @@
+"""An Iceberg table as its readers see it: the metadata file, the columns, and the data files of a snapshot.
+
+What is published is read here and written by pyiceberg (`commits`, `catalog`, `iceberg_tables`). Importing that takes
+longer than all else that a command such as `cep status` does, and readers need little of it: every table has identity
+partitions and no delete files.
+"""
+
+from __future__ import annotations
+
+import gzip
+import json
+import struct
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from datetime import date
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+
+from cep_pipeline.errors import CepError, InputError
+from cep_pipeline.storage import damage_errors, former_names, read_whole, with_former_names
+from cep_pipeline.warehouse.avro import read_avro
+from cep_pipeline.warehouse.records import EventsFile
+
+if TYPE_CHECKING:
+    from cep_pipeline.warehouse.layout import TableLayout
+
+_EPOCH = date(1970, 1, 1).toordinal()
+_DELETED = 2
+"""Status of an entry of a manifest whose file its snapshot removed."""
+_DATA = 0
+"""Content of manifests and files with rows; the others have deletes, which no table of the warehouse has."""
+
+
+@dataclass(frozen=True, slots=True)
+class PublishedFile:
+    """A data file of a table, by the names that pyiceberg's `DataFile` has.
+
+    Attributes
+    ----------
+    partition
+        The values of the partition columns; days since 1970-01-01 of a date.
+    lower_bounds, upper_bounds
+        Field id -> a bound of the column's values, as Iceberg serializes them.
+    """
+
+    file_path: str
+    partition: tuple[Any, ...]
+    record_count: int
+    file_size_in_bytes: int
+    lower_bounds: Mapping[int, bytes]
+    upper_bounds: Mapping[int, bytes]
+
+
+class PublishedTable:
+    """A table as one of its metadata files tells of it.
+
+    Parameters
+    ----------
+    stream, name
+        The table.
+    metadata_location
+        The file.
+    metadata
+        Its content.
+    """
+
+    def __init__(self, stream: str, name: str, metadata_location: str, metadata: Mapping[str, Any]) -> None:
+        self.stream = stream
+        self.name = name
+        self.metadata_location = metadata_location
+        self._snapshots = {one["snapshot-id"]: str(one["manifest-list"]) for one in metadata.get("snapshots", ())}
+        current = metadata.get("current-snapshot-id")
+        self.current_snapshot_id: int | None = None if current in (None, -1) else int(current)
+        if self.current_snapshot_id is not None and self.current_snapshot_id not in self._snapshots:
+            raise ValueError("its current snapshot is not among its snapshots")
+        (schema,) = (one for one in metadata["schemas"] if one["schema-id"] == metadata["current-schema-id"])
+        self._fields = {one["id"]: one for one in schema["fields"]}
+        self._ids = {one["name"]: number for number, one in self._fields.items()}
+        self._specs = {one["spec-id"]: tuple(one["fields"]) for one in metadata["partition-specs"]}
+        mapping = json.loads(metadata.get("properties", {}).get("schema.name-mapping.default", "[]"))
+        had = {
+            name: self._fields[one["field-id"]]["name"]
+            for one in mapping
+            if one.get("field-id") in self._fields
+            for name in one["names"]
+        }
+        self.present_names: Mapping[str, str] = had | {name: name for name in self._ids}
+        """Every name that a column has or had -> its name now."""
+        former: dict[str, list[str]] = {}
+        for had_name, now in self.present_names.items():
+            former.setdefault(now, []).extend([had_name] if had_name != now else [])
+        fields = (pa.field(one["name"], _type(one["type"])) for one in self._fields.values())
+        self.columns = pa.schema([with_former_names(one, former[one.name]) for one in fields])
+        """The columns in the types that its files have; they know their former names."""
+
+    @classmethod
+    def read(cls, stream: str, name: str, metadata_location: str) -> PublishedTable:
+        """Read a metadata file.
+
+        Raises
+        ------
+        DamagedError
+            The file is damaged; or it has been removed, and the cause is a FileNotFoundError.
+        """
+        with damage_errors(metadata_location):
+            content = read_whole(metadata_location)
+            if metadata_location.endswith(".gz.metadata.json"):
+                content = gzip.decompress(content)
+            return cls(stream, name, metadata_location, json.loads(content))
+
+    def check_names(self, columns: pa.Schema) -> None:
+        """Refuse columns that have been renamed since; files that were written after that have only the new name.
+
+        Raises
+        ------
+        InputError
+            A column has another name in the table now.
+        """
+        for name in columns.names:
+            now = self.present_names.get(name, name)
+            if now != name:
+                raise InputError(
+                    f"stream {self.stream}: attribute {name!r} has been renamed to {now!r}, and its old name stays "
+                    f"with the days that were published under it: use the new name in the stream schema (`{now}: "
+                    f"{{type: …, was: {name}}}`), or give a new attribute another name"
+                )
+
+    def renamed_columns(self, layout: TableLayout) -> dict[str, str]:
+        """Return the columns that have another name in a layout: name in the table -> name in the layout.
+
+        Raises
+        ------
+        InputError
+            A column of the layout has another type, or former names that do not fit those of the published columns.
+        """
+        published, now = self.columns, self.present_names
+        found = {}
+        for field in layout.schema:
+            former = former_names(field)
+            olds = {now[name] for name in former if name in now} - {field.name}
+            there = field.name in published.names
+            said = f"stream {self.stream}: attribute {field.name!r} was {' or '.join(map(repr, former))}"
+            if former and not olds and not there:
+                raise InputError(
+                    f"{said}, and the published {layout.name} have no such column; there are: "
+                    f"{', '.join(published.names)}. Correct `was` in the stream schema, or leave it out for a new "
+                    "attribute"
+                )
+            if olds and len(olds) + there > 1:
+                both = sorted({*olds, *([field.name] if there else [])})
+                raise InputError(
+                    f"{said}, and the published {layout.name} have columns {' and '.join(map(repr, both))}: they "
+                    "cannot become one. Leave `was` out, or give the attribute a name that is not published yet"
+                )
+            for old in olds:
+                self._check_type(field, published.field(old), layout)
+                if now.get(field.name, old) == old:  # else the name is another column's, which is said later
+                    found[old] = field.name
+        return found
+
+    def missing_columns(self, layout: TableLayout) -> list[pa.Field]:
+        """Return the columns of a layout that the table lacks, once names and types of the others are checked.
+
+        Raises
+        ------
+        InputError
+            A column of the layout has another type than the published one, or a name that another one had.
+        """
+        self.check_names(layout.schema)
+        for field in layout.schema:
+            if field.name in self.columns.names:
+                self._check_type(field, self.columns.field(field.name), layout)
+        return [field for field in layout.schema if field.name not in self.columns.names]
+
+    def _check_type(self, field: pa.Field, published: pa.Field, layout: TableLayout) -> None:
+        if published.type != _small(field.type):
+            was = "" if field.name == published.name else f", which was {published.name!r},"
+            before, after = (_TYPE_NAMES.get(str(kind), str(kind)) for kind in (published.type, field.type))
+            raise InputError(
+                f"stream {self.stream}: attribute {field.name!r}{was} is {before} in the published {layout.name}, and "
+                f"{after} in the stream schema; an attribute keeps its type: give the new one another name, or the "
+                "stream another name"
+            )
+
+    def has_snapshot(self, snapshot_id: int) -> bool:
+        """True unless the snapshot has been expired."""
+        return snapshot_id in self._snapshots
+
+    def files(
+        self,
+        day_column: str,
+        first: date | None = None,
+        last: date | None = None,
+        *,
+        equal: Mapping[str, str] | None = None,
+        snapshot_id: int | None = None,
+    ) -> list[PublishedFile]:
+        """Return the data files of a range of days, and of other partition values, in a snapshot (None: the current).
+
+        Raises
+        ------
+        DamagedError
+            A list of files is damaged, or not there.
+        """
+        snapshot_id = self.current_snapshot_id if snapshot_id is None else snapshot_id
+        if snapshot_id is None:
+            return []
+        wanted: dict[str, tuple[Any, Any]] = {column: (value, value) for column, value in (equal or {}).items()}
+        if first is not None or last is not None:
+            wanted[day_column] = (first and first.toordinal() - _EPOCH, last and last.toordinal() - _EPOCH)
+        found: list[PublishedFile] = []
+        for manifest in _records(self._snapshots[snapshot_id]):
+            with damage_errors(self._snapshots[snapshot_id]):
+                spec = self._specs[manifest["partition_spec_id"]]
+                ranges = [wanted.get(one["name"], (None, None)) for one in spec]
+                if manifest["content"] != _DATA or not self._may_hold(spec, manifest["partitions"], ranges):
+                    continue
+                path = manifest["manifest_path"]
+            with damage_errors(path):
+                found += _files_of(_records(path), ranges)
+        return found
+
+    def _may_hold(self, spec: Iterable[Mapping[str, Any]], said: Any, ranges: Iterable[tuple[Any, Any]]) -> bool:
+        """Return False if the bounds of a manifest's partitions say that it has no file of these ranges."""
+        for field, bounds, (least, most) in zip(spec, said or (), ranges, strict=False):
+            kind = self._fields[field["source-id"]]["type"]
+            if kind not in _PARTITION_VALUES or bounds["lower_bound"] is None or bounds["upper_bound"] is None:
+                continue
+            lower, upper = (_PARTITION_VALUES[kind](bounds[end]) for end in ("lower_bound", "upper_bound"))
+            if (least is not None and upper < least) or (most is not None and lower > most):
+                return False
+        return True
+
+    def bounds(self, file: PublishedFile, column: str) -> tuple[int, int]:
+        """Return the least and the greatest value of a column of numbers or timestamps, as a manifest says them."""
+        number = self._ids[column]
+        with damage_errors(file.file_path):
+            return bound(file.lower_bounds[number]), bound(file.upper_bounds[number])
+
+    def events_files(self, first: date | None, last: date | None, snapshot_id: int | None) -> list[EventsFile]:
+        """Return the files of events of the days from first to last (both in, None: open) in stream order."""
+        files = self.files("day", first, last, snapshot_id=snapshot_id)
+        return in_stream_order(files, self._ids["timestamp"], self._ids["seq"])
+
+
+def in_stream_order(files: Iterable[Any], timestamp_id: int, seq_id: int) -> list[EventsFile]:
+    """Return files of events as readers of events take them, in stream order.
+
+    Parameters
+    ----------
+    files
+        They are `PublishedFile`, or pyiceberg's `DataFile`.
+    timestamp_id, seq_id
+        The field ids of the two columns.
+    """
+
+    def point(bounds: Mapping[int, bytes]) -> tuple[int, int]:
+        return bound(bounds[timestamp_id]), bound(bounds[seq_id])
+
+    return sorted(
+        (
+            EventsFile(
+                file.file_path,
+                day_of(file.partition[0]),
+                file.record_count,
+                file.file_size_in_bytes,
+                point(file.lower_bounds),
+                point(file.upper_bounds),
+            )
+            for file in files
+        ),
+        key=lambda file: file.order,
+    )
+
+
+def day_of(partition: int) -> date:
+    """Return the day that a file's partition says."""
+    return date.fromordinal(_EPOCH + partition)
+
+
+def bound(serialized: bytes) -> int:
+    """Return a bound of a long or a timestamp in microseconds: both are serialized alike."""
+    return int(struct.unpack("<q", serialized)[0])
+
+
+_PARTITION_VALUES = {
+    "date": lambda serialized: struct.unpack("<i", serialized)[0],
+    "string": lambda serialized: serialized.decode(),
+}
+"""Type of a partition column -> what makes its value of a serialized bound."""
+
+
+def _records(path: str) -> list[dict[str, Any]]:
+    with damage_errors(path):
+        return list(read_avro(read_whole(path)))
+
+
+def _files_of(entries: Iterable[Mapping[str, Any]], ranges: list[tuple[Any, Any]]) -> Iterator[PublishedFile]:
+    """The files of a manifest whose partition values are in these ranges."""
+    for entry in entries:
+        file = entry["data_file"]
+        if entry["status"] == _DELETED or file.get("content", _DATA) != _DATA or not file["record_count"]:
+            continue
+        values = tuple(file["partition"].values())
+        if all(_is_in(value, *wanted) for value, wanted in zip(values, ranges, strict=True)):
+            yield PublishedFile(
+                file["file_path"],
+                values,
+                file["record_count"],
+                file["file_size_in_bytes"],
+                _bounds_by_id(file["lower_bounds"]),
+                _bounds_by_id(file["upper_bounds"]),
+            )
+
+
+def _is_in(value: Any, least: Any, most: Any) -> bool:
+    if least is None and most is None:
+        return True
+    return value is not None and (least is None or least <= value) and (most is None or value <= most)
+
+
+def _bounds_by_id(pairs: Iterable[Mapping[str, Any]] | None) -> dict[int, bytes]:
+    return {one["key"]: one["value"] for one in pairs or ()}
+
+
+_TYPES: Mapping[str, pa.DataType] = {
+    "boolean": pa.bool_(),
+    "int": pa.int32(),
+    "long": pa.int64(),
+    "float": pa.float32(),
+    "double": pa.float64(),
+    "date": pa.date32(),
+    "time": pa.time64("us"),
+    "timestamp": pa.timestamp("us"),
+    "timestamptz": pa.timestamp("us", tz="UTC"),
+    "string": pa.string(),
+    "binary": pa.large_binary(),
+}
+
+
+def _type(kind: Any) -> pa.DataType:
+    """Return the type that a column of an Iceberg type has in files."""
+    if isinstance(kind, str) and kind in _TYPES:
+        return _TYPES[kind]
+    if isinstance(kind, dict) and kind["type"] == "list":
+        return pa.list_(_type(kind["element"]))
+    if isinstance(kind, dict) and kind["type"] == "struct":
+        return pa.struct([pa.field(field["name"], _type(field["type"])) for field in kind["fields"]])
+    raise CepError(f"a column has the type {kind}, which no table of the warehouse has")
+
+
+_TYPE_NAMES = {"double": "float64", "list<element: double>": "list<float64>", "list<item: double>": "list<float64>"}
+"""Name of a type in Arrow -> its name in a stream schema, where they differ."""
+
+
+def _small(kind: pa.DataType) -> pa.DataType:
+    """Return the type with 32-bit offsets and plain field names: what the layouts and the files have."""
+    if pa.types.is_large_string(kind):
+        return pa.string()
+    if pa.types.is_large_list(kind) or pa.types.is_list(kind):
+        return pa.list_(_small(kind.value_type))
+    if pa.types.is_struct(kind):
+        return pa.struct([pa.field(field.name, _small(field.type)) for field in kind])
+    return kind
