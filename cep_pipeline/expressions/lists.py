@@ -159,16 +159,28 @@ def holds_over_lists(conjunct: Conjunct, events: ColumnSource, bound: Bound, cou
     holds = np.ones(count, dtype=bool)
     for start, stop in pieces(choices, CHOICES_AT_ONCE):
         part = np.arange(start, stop)
-        scope = _Scope(events, take(bound, part), part - start)
-        for name in uses.elements:
-            scope.choose(scope.elements, name, 0)
-        for name in uses.indexes:
-            scope.choose(scope.indexes, name, 1)
+        scope = _choices(uses, events, take(bound, part), stop - start)
         if len(scope.binding) == 0:
             continue
         truth = conjunct_holds(resolved(conjunct, scope), scope, scope.rows)
         holds[start + scope.binding[~truth]] = False
     return holds
+
+
+def values_compared(conjunct: Conjunct, events: ColumnSource, bound: Bound) -> tuple[Array, list[tuple[Column, ...]]]:
+    """The values that a conjunct compares in one binding, for every choice of elements and indexes.
+
+    Returns
+    -------
+    truth : Array
+        bool, shape (n,): whether the conjunct is true for each choice.
+    values : list of tuple of Column
+        For each atom the values of its expressions (`expressions_of`), each of length n.
+    """
+    scope = _choices(Uses.of(conjunct), events, {name: bound[name] for name in conjunct.variables}, 1)
+    plain = resolved(conjunct, scope)
+    values = [tuple(expression_values(one, scope, scope.rows) for one in expressions_of(atom)) for atom in plain.atoms]
+    return conjunct_holds(plain, scope, scope.rows), values
 
 
 def values_over_lists(expression: Expression, events: ColumnSource, bound: Bound, count: int) -> Column:
@@ -191,6 +203,16 @@ def pieces(sizes: Array, limit: int) -> Iterator[tuple[int, int]]:
         stop = max(start + 1, int(np.searchsorted(ends, before + limit, "right")))
         yield start, stop
         start, before = stop, int(ends[stop - 1])
+
+
+def _choices(uses: Uses, events: ColumnSource, bound: Bound, count: int) -> _Scope:
+    """All choices of elements and indexes that a conjunct makes in so many bindings."""
+    scope = _Scope(events, bound, np.arange(count))
+    for name in uses.elements:
+        scope.choose(scope.elements, name, 0)
+    for name in uses.indexes:
+        scope.choose(scope.indexes, name, 1)
+    return scope
 
 
 def _lists(bound: Bound, name: str) -> Lists:
