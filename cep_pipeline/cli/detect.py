@@ -55,6 +55,9 @@ from cep_pipeline.errors import InputError
     metavar="N",
     help="Most matches of a pattern to list; with more nothing is written, and their number is told.",
 )
+@click.option(
+    "--lines", is_flag=True, help="Write beside each event of a match in which file and on which line it stands."
+)
 @adaptation_options
 @click.option(
     "--out",
@@ -75,6 +78,7 @@ def detect(
     plan_file: Path | None,
     output: str,
     limit: int | None,
+    lines: bool,
     out: Path,
     **more: Any,
 ) -> None:
@@ -93,6 +97,7 @@ def detect(
                  --events 2013-10-07/trades.csv.gz --out matches.parquet
       cep detect … --events data/ --events 'more/2025-*.csv' --out matches.csv      all files in it, those that fit
       zcat trades.csv.gz | cep detect … --events - --out - | head
+      cep detect … --lines --out matches.csv          which line of which file each event of a match is
       cep detect … --limit 1000000                    stop before listing more than that, and say how many there are
       cep detect … --output count                     exact, however many: lists are not made to be counted
       cep detect … --output compressed --out matches.parquet; cep expand matches.parquet --first 100
@@ -123,8 +128,7 @@ def detect(
     decisive = decision_settings(more)
     if searching and plan_file and not decisive:
         raise InputError(f"{', '.join(OPTIONS[name] for name in searching)}: nothing is searched, the plan is given")
-    if output == "compressed" and out.suffix != ".parquet":
-        raise InputError(f"{out}: compressed output holds binary buffers: write it to a .parquet file")
+    _check_form(output, out, lines)
     stream, parsed = patterns_over_files(patterns, schema, parameters)
     paths = event_paths(events, stream)
     check_output(output, parsed)
@@ -140,11 +144,11 @@ def detect(
     if decisive:
         loop = AdaptiveDetection(planner, cost, alpha, mechanism, options, search=searching, **decisive)
         scan = more["distance"] == SCAN
-        find_adaptively(loop, parsed, stream, paths, given, output, limit, out, console, scan=scan)
+        find_adaptively(loop, parsed, stream, paths, given, output, limit, out, console, scan=scan, lines=lines)
         return
     with console.status("reading events"):
         begin = time.perf_counter()
-        loaded = load_events(stream, paths)
+        loaded = load_events(stream, paths, places=lines)
         read_s = time.perf_counter() - begin
     print_notes(console, loaded.notes)
     refuse_nothing_left(loaded.events.num_rows, loaded.rejected)
@@ -174,9 +178,17 @@ def detect(
     took = f"plan {planned - begin:.2f} s, detect {time.perf_counter() - planned:.2f} s"
     schemas = {name: table.schema for name, table in tables.items()}
     batches = ((name, batch) for name, table in tables.items() for batch in table.to_batches())
-    counts = write_matches(out, output, schemas, batches)
+    counts = write_matches(out, output, schemas, batches, loaded.places)
     print_counts(console, loaded.events.num_rows, loaded.rejected, counts)
     console.print(f"read {read_s:.2f} s, {took}; written to {'stdout' if out == STDOUT else out}")
+
+
+def _check_form(output: str, out: Path, lines: bool) -> None:
+    """Refuse a form of output in a file that cannot hold it."""
+    if output == "compressed" and out.suffix != ".parquet":
+        raise InputError(f"{out}: compressed output holds binary buffers: write it to a .parquet file")
+    if lines and output != "verbose":
+        raise InputError(f"--lines stand beside the events of a match: --output {output} lists none; leave one out")
 
 
 def types_of(events: pa.Table, type_attribute: str) -> set[str | None]:
