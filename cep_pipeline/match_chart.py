@@ -75,7 +75,7 @@ class MatchSeries:
             The pattern of the match, which says what its events have in common; None where it is not known.
         attribute
             The attribute to draw; None: the first one of numbers that the pattern reads and that may differ between the
-            events of a match.
+            events of a match, rather one of float64 than one of int64.
         type_attribute
             The attribute whose text is an event's type; needed where the pattern is not known.
 
@@ -92,6 +92,7 @@ class MatchSeries:
         numbers = [name for name, kind in kinds.items() if _is_number(kind)]
         equal = () if pattern is None else tuple(dict.fromkeys(n for one in pattern.clauses for n in one.agree_on))
         read = [] if pattern is None else [name for name in columns_of(pattern) if name in numbers]
+        read.sort(key=lambda name: not pa.types.is_floating(kinds[name]))
         wanted = [attribute] if attribute else [*(name for name in read if name not in equal), *read, *numbers]
         if not wanted or wanted[0] not in numbers:
             raise InputError(

@@ -31,8 +31,8 @@ if TYPE_CHECKING:
     from cep_pipeline.warehouse.records import PublishedMatches
     from cep_pipeline.warehouse.stream_tables import StreamTables
 
-MOST_DRAWN = 3
-"""Matches of each pattern that `--events` draws in the terminal: each reads the events around it."""
+MOST_DRAWN, MOST_OF_PATTERN = 12, 3
+"""Matches that `--events` draws in the terminal, and those of one pattern: each reads the events around it."""
 
 
 @click.command()
@@ -264,6 +264,7 @@ class _Drawn:
     def tables(self, found: pa.Table, console: Terminal) -> Iterator[Table]:
         """A table for each pattern with the series of its first matches; none of a stream without numbers."""
         schema, width = self.of_stream.events_schema, max(16, min(72, console.width - 56))
+        room = MOST_DRAWN
         for pattern, rows in groupby(found.to_pylist(), key=lambda row: row["pattern"]):
             try:
                 series = MatchSeries.of(schema, self.patterns.get(pattern), self.attribute, self.type_attribute)
@@ -273,14 +274,16 @@ class _Drawn:
                 return
             shown = Table("match", "series", "course", "lowest", "highest", title=f"{pattern}: {series.attribute}")
             shown.columns[2].no_wrap = True
-            for number, row in enumerate(islice(rows, MOST_DRAWN), 1):
+            for number, row in enumerate(islice(rows, min(room, MOST_OF_PATTERN)), 1):
+                room -= 1
                 bound = events_of(self.of_stream, row)
                 events = thinned(events_around(self.of_stream, row, bound, series), bound["seq"].to_pylist())
                 named = [(one["variable"], one["seq"]) for one in row["bindings"]]
                 for line in sparklines(events, named, series, width):
                     ends = ("" if math.isnan(one) else f"{one:,.10g}" for one in (line.low, line.high))
                     shown.add_row(str(number), line.name, f"{line.course}\n{line.marks}", *ends)
-            yield shown
+            if shown.row_count:
+                yield shown
 
 
 def _events_by_match(
