@@ -118,6 +118,7 @@ def test_every_command_of_the_tutorial_prints_what_the_page_says(
         "run",
         "matches",
         "matches",
+        "matches",
         "status",
     ]
     for command, said, printed in done:
