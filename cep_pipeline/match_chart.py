@@ -1,16 +1,17 @@
-"""Chart of a match: its events marked on the series that they come from, as an SVG that stands by itself.
+"""Charts of a match: its events marked on the series that they come from, as an SVG or in characters.
 
-The drawing needs no script, no style sheet and no font of its own, and is legible on white and on black. Pages show it
-within their text, and commands write it to a file.
+The drawing needs no network, no script, no style sheet and no font of its own, and is legible on white and on black.
+Pages show it within their text, notebooks show it, and commands write it to a file or to the terminal.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from html import escape
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from zoneinfo import ZoneInfo
 
@@ -21,6 +22,9 @@ from cep_pipeline.foreign_text import visible
 if TYPE_CHECKING:
     import numpy as np
     import pyarrow as pa
+    import pyarrow.compute as pc
+
+    from cep_pipeline.patterns.pattern import Pattern
 
 WIDTH, PANEL_HEIGHT = 860, 170
 LEFT, RIGHT, TOP, BOTTOM = 70, 16, 30, 26
@@ -28,6 +32,9 @@ MOST_PANELS = 8
 """Series that are drawn below each other; of a match with more of them the first ones are."""
 MOST_LABELS = 40
 """Bound events that are named in one panel; the others are marked without a name."""
+MOST_EVENTS = 20_000
+"""Events that a match is drawn on; of more, those of the match and as many others, evenly spread."""
+CHART_ENDINGS = (".html", ".svg", ".png")
 SERIES_COLOUR = PALETTE[2]
 MARK_COLOURS = (PALETTE[0], PALETTE[1], *PALETTE[3:])
 """Colours of variables: never that of the series."""
@@ -41,13 +48,190 @@ _STEPS_US = tuple(
 )
 
 
+@dataclass(frozen=True)
+class MatchSeries:
+    """The series on which a match is drawn.
+
+    Attributes
+    ----------
+    attribute
+        The column of numbers.
+    apart
+        Columns whose values tell the series of the stream apart; none: all events are one series.
+    """
+
+    attribute: str
+    apart: tuple[str, ...]
+
+    @classmethod
+    def of(
+        cls, events: pa.Schema, pattern: Pattern | None, attribute: str | None = None, type_attribute: str | None = None
+    ) -> MatchSeries:
+        """Choose the series of a match from the columns of its events.
+
+        Parameters
+        ----------
+        pattern
+            The pattern of the match, which says what its events have in common; None where it is not known.
+        attribute
+            The attribute to draw; None: the first one of numbers that the pattern reads and that may differ between the
+            events of a match, rather one of float64 than one of int64.
+        type_attribute
+            The attribute whose text is an event's type; needed where the pattern is not known.
+
+        Raises
+        ------
+        InputError
+            The attribute is none of numbers, or there is none.
+        """
+        import pyarrow as pa
+
+        from cep_pipeline.slices.events_input import columns_of
+
+        kinds = {field.name: field.type for field in events if field.name not in ("timestamp", "seq", "day")}
+        numbers = [name for name, kind in kinds.items() if _is_number(kind)]
+        equal = () if pattern is None else tuple(dict.fromkeys(n for one in pattern.clauses for n in one.agree_on))
+        read = [] if pattern is None else [name for name in columns_of(pattern) if name in numbers]
+        read.sort(key=lambda name: not pa.types.is_floating(kinds[name]))
+        wanted = [attribute] if attribute else [*(name for name in read if name not in equal), *read, *numbers]
+        if not wanted or wanted[0] not in numbers:
+            raise InputError(
+                f"a match is drawn over an attribute of numbers, {repr(attribute) + ' is none' if attribute else ''}; "
+                f"the events have: {', '.join(numbers) or 'none'}"
+            )
+        if pattern is None:
+            return cls(wanted[0], (type_attribute,) if type_attribute in kinds else ())  # type: ignore[arg-type]
+        keys = [name for name in equal if name in kinds and name != wanted[0] and not pa.types.is_floating(kinds[name])]
+        apart = [name for name in keys if name not in numbers] or keys
+        if not apart or all(operand.event_type != pattern.base_type for operand in pattern.operands):
+            apart = [pattern.type_attribute, *apart]
+        return cls(wanted[0], tuple(dict.fromkeys(name for name in apart if name in kinds)))
+
+    @property
+    def columns(self) -> list[str]:
+        """The columns that the chart reads."""
+        return [*dict.fromkeys(("timestamp", "seq", *self.apart, self.attribute))]
+
+    def near(self, match: Mapping[str, Any], bound: pa.Table) -> tuple[datetime, datetime, pc.Expression]:
+        """Return the times between which events are drawn, and the condition that holds for these events.
+
+        Parameters
+        ----------
+        match
+            A row of a table of matches.
+        bound
+            The events of the match, with the columns that tell series apart.
+        """
+        import pyarrow.compute as pc
+
+        room = max((match["end_ts"] - match["start_ts"]) / 2, timedelta(seconds=1))
+        first, last = match["start_ts"] - room, match["end_ts"] + room
+        chosen = (pc.field("timestamp") >= first) & (pc.field("timestamp") <= last)
+        for name in self.apart:
+            chosen &= pc.field(name).isin(pc.unique(bound[name]))
+        return first, last, chosen
+
+
+@dataclass(frozen=True)
+class Drawing:
+    """A drawing, which a notebook shows and which `save` writes to a file.
+
+    Attributes
+    ----------
+    svg
+        The drawing as an `svg` element.
+    title
+        The title of the page that `save` makes of it.
+    """
+
+    svg: str
+    title: str = ""
+
+    def _repr_html_(self) -> str:
+        return self.svg
+
+    def save(self, path: str | Path) -> None:
+        """Write the drawing to a file, in the format that its ending names: .html, .svg or .png.
+
+        Raises
+        ------
+        InputError
+            The file has another ending.
+        """
+        path = Path(path)
+        check_chart_file(path)
+        if path.suffix == ".svg":
+            path.write_text(self.svg, encoding="utf-8")
+        elif path.suffix == ".html":
+            page = f'<!doctype html>\n<meta charset="utf-8">\n<title>{quoted(self.title)}</title>\n'
+            style = "<style>:root { color-scheme: light dark }</style>\n"
+            path.write_text(f"{page}{style}{self.svg}\n", encoding="utf-8")
+        else:
+            import vl_convert
+
+            paper = '<rect width="100%" height="100%" fill="white"/>'
+            head, _, rest = self.svg.partition(">")
+            path.write_bytes(vl_convert.svg_to_png(f"{head}>{paper}{rest}", scale=2))
+
+
+def check_chart_file(path: Path) -> None:
+    """Refuse a file in which no drawing can be saved: an InputError."""
+    if path.suffix not in CHART_ENDINGS:
+        raise InputError(f"{path}: a chart of a match is a page or a picture: name it .html, .svg or .png")
+
+
+def draw_match(
+    match: Mapping[str, Any], events: pa.Table, series: MatchSeries, pattern: Pattern | None, timezone: str = "UTC"
+) -> Drawing:
+    """Draw a match on the events beside it.
+
+    Parameters
+    ----------
+    match
+        A row of a table of matches.
+    events
+        The events for which `series.near` holds, in order of time.
+    pattern
+        The pattern of the match, whose window is drawn; None where it is not known.
+    """
+    bound = [(one["variable"], one["seq"]) for one in match["bindings"]]
+    drawing = match_chart(
+        thinned(events, [seq for _, seq in bound]),
+        bound,
+        series.attribute,
+        timezone=timezone,
+        series=series.apart,
+        window_us=None if pattern is None else pattern.window.time_us,
+        title=match["pattern"],
+    )
+    return Drawing(drawing, f"{match['pattern']} {match['match_id']}")
+
+
+def thinned(events: pa.Table, kept: Sequence[int], most: int = MOST_EVENTS) -> pa.Table:
+    """Return at most so many events, evenly spread, and besides those of some seqs."""
+    import numpy as np
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    if events.num_rows <= most:
+        return events
+    marked = np.flatnonzero(pc.is_in(events["seq"], pa.array(kept, pa.int64())).to_numpy())
+    return events.take(np.union1d(marked, np.linspace(0, events.num_rows - 1, most).astype(np.int64)))
+
+
+def _is_number(kind: pa.DataType) -> bool:
+    import pyarrow as pa
+
+    return bool(pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_decimal(kind))
+
+
 def match_chart(
     events: pa.Table,
     bound: Sequence[tuple[str, int]],
     attribute: str,
     *,
     timezone: str = "UTC",
-    series: str | None = None,
+    series: Sequence[str] = (),
     window_us: int | None = None,
     title: str = "",
 ) -> str:
@@ -57,7 +241,7 @@ def match_chart(
     ----------
     events
         The events of the match and of its surroundings in order of time: `timestamp` (microseconds, UTC), `seq`, the
-        attribute, and the column that separates series.
+        attribute, and the columns that tell series apart.
     bound
         Variable and seq of each event of the match.
     attribute
@@ -65,8 +249,8 @@ def match_chart(
     timezone
         Time zone of the axis.
     series
-        Column such as the event type: each of its values that has an event of the match gets a panel of its own. None:
-        all events are one series.
+        Columns such as the event type: all of their values together that have an event of the match get a panel of
+        their own. None: all events are one series.
     window_us
         Length of the pattern's window in microseconds, drawn from the first event of the match on.
 
@@ -92,13 +276,11 @@ def match_chart(
     >>> drawing.startswith("<svg"), drawing.count("<circle")
     (True, 2)
     """
-    import pyarrow as pa
-
-    for name in ("timestamp", "seq", attribute, *([series] if series else [])):
+    for name in ("timestamp", "seq", attribute, *series):
         if name not in events.column_names:
             raise InputError(f"a match cannot be drawn: its events have no column {name!r}")
     kind = events.schema.field(attribute).type
-    if not (pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_decimal(kind)):
+    if not _is_number(kind):
         raise InputError(f"a match is drawn over an attribute of numbers; {attribute!r} is of type {kind}")
     panels = _panels(events, bound, attribute, series)
     instants = [one for panel in panels if len(panel.at) for one in (panel.at[0], panel.at[-1])]
@@ -132,16 +314,17 @@ class _Panel:
     marks: Sequence[tuple[str, int, float | None, str]]
 
 
-def _panels(events: pa.Table, bound: Sequence[tuple[str, int]], attribute: str, series: str | None) -> list[_Panel]:
+def _panels(events: pa.Table, bound: Sequence[tuple[str, int]], attribute: str, series: Sequence[str]) -> list[_Panel]:
     import numpy as np
     import pyarrow as pa
 
     at = np.asarray(events.column("timestamp").cast(pa.int64()).to_numpy())
     values = np.asarray(events.column(attribute).cast(pa.float64()).to_numpy(zero_copy_only=False), dtype=float)
     seqs = np.asarray(events.column("seq").to_numpy())
-    names = [None] * len(seqs) if series is None else events.column(series).to_pylist()
+    parts = zip(*(events.column(name).to_pylist() for name in series), strict=True)
+    names = [" ".join(str(one) for one in values if one is not None) for values in parts] or [""] * len(seqs)
     rows = {int(seq): row for row, seq in enumerate(seqs)}
-    marks: dict[Any, list[tuple[str, int, float | None, str]]] = {}
+    marks: dict[str, list[tuple[str, int, float | None, str]]] = {}
     for variable, seq in bound:
         row = rows.get(seq)
         if row is not None:
@@ -150,9 +333,9 @@ def _panels(events: pa.Table, bound: Sequence[tuple[str, int]], attribute: str, 
             marks.setdefault(names[row], []).append((variable, int(at[row]), value, tip))
     labels = np.array(names, dtype=object)
     panels = []
-    for name in list(marks)[:MOST_PANELS] or [None]:
-        own = (labels == name) & ~np.isnan(values) if series is not None else ~np.isnan(values)
-        panels.append(_Panel("" if name is None else str(name), at[own], values[own], marks.get(name, [])))
+    for name in list(marks)[:MOST_PANELS] or [""]:
+        own = (labels == name) & ~np.isnan(values)
+        panels.append(_Panel(name, at[own], values[own], marks.get(name, [])))
     return panels
 
 
@@ -229,6 +412,79 @@ def _thinned(panel: _Panel, axis: TimeAxis) -> list[tuple[float, float]]:
         pixel.append((x, value))
     take()
     return points
+
+
+# -- charts in characters ----------------------------------------------------------------------------------------------
+
+_HEIGHTS = "▁▂▃▄▅▆▇█"
+
+
+@dataclass(frozen=True)
+class Sparkline:
+    """The course of one series in a line of characters, with the events of a match below it.
+
+    Attributes
+    ----------
+    name
+        The values that tell the series apart; "" for the only one.
+    course, marks
+        The names of variables begin below the places of their events; a name that has no room there is a ^.
+    low, high
+        The least and the greatest value.
+    """
+
+    name: str
+    course: str
+    marks: str
+    low: float
+    high: float
+
+
+def sparklines(
+    events: pa.Table, bound: Sequence[tuple[str, int]], series: MatchSeries, width: int = 60
+) -> list[Sparkline]:
+    """Draw the series of a match in characters, those of one time below each other.
+
+    A character shows the last value of its time, or that of the event of the match in it.
+
+    Examples
+    --------
+    >>> import pyarrow as pa
+    >>> events = pa.table({
+    ...     "timestamp": pa.array(range(8), pa.timestamp("us", tz="UTC")),
+    ...     "seq": range(8),
+    ...     "price": [3.0, 2.5, 2.0, 1.0, 2.0, 3.5, 4.0, 3.0],
+    ... })
+    >>> [line] = sparklines(events, [("low", 3), ("back", 6)], MatchSeries("price", ()), 8)
+    >>> print(line.course, line.marks, sep="\\n")
+    ▆▅▃▁▃▇█▆
+       ^  back
+    """
+    panels = _panels(events, bound, series.attribute, series.apart)
+    instants = [at for panel in panels for at in (*panel.at.tolist(), *(mark[1] for mark in panel.marks))]
+    if not instants:
+        return []
+    first, length = min(instants), max(instants) - min(instants) + 1
+    return [_sparkline(panel, lambda at: (at - first) * width // length, width) for panel in panels]
+
+
+def _sparkline(panel: _Panel, cell: Callable[[int], int], width: int) -> Sparkline:
+    values = zip(panel.at.tolist(), panel.values.tolist(), strict=True)
+    known: dict[int, float] = {cell(at): value for at, value in values}
+    known |= {cell(at): value for _, at, value, _ in panel.marks if value is not None}
+    low, high = min(panel.values, default=math.nan), max(panel.values, default=math.nan)
+    course, height = "", " "
+    for place in range(width):
+        if place in known:
+            share = (known[place] - low) / (high - low) if high > low else 0.5
+            height = _HEIGHTS[min(int(share * len(_HEIGHTS)), len(_HEIGHTS) - 1)]
+        course += height
+    marks = ""
+    places = [cell(at) for _, at, _, _ in panel.marks]
+    for (variable, *_), place, following in zip(panel.marks, places, [*places[1:], 2 * width], strict=True):
+        if place >= len(marks):
+            marks = marks.ljust(place) + (variable if place + len(variable) < following else "^")
+    return Sparkline(panel.name, course, marks, float(low), float(high))
 
 
 # -- parts of charts ---------------------------------------------------------------------------------------------------

@@ -43,11 +43,13 @@ import cep_pipeline
 from cep_pipeline.band_charts import BandPanel, BandPoint, band_chart
 from cep_pipeline.cli.statistics_view import StatisticsView
 from cep_pipeline.cli.tables import write_batches
-from cep_pipeline.errors import CepError
+from cep_pipeline.detection.match_events import condition_values, window_used
+from cep_pipeline.errors import CepError, InputError
 from cep_pipeline.events.columns import SEQ_PER_DAY
 from cep_pipeline.events.timestamps import day_bounds
 from cep_pipeline.foreign_text import visible
-from cep_pipeline.match_chart import match_chart
+from cep_pipeline.language.formatter import format_pattern
+from cep_pipeline.match_chart import MatchSeries, draw_match
 from cep_pipeline.pipeline.configuration import Configuration, Stream
 from cep_pipeline.pipeline.invariant_report import show_invariants
 from cep_pipeline.pipeline.plans import of_another_format
@@ -85,7 +87,6 @@ SHOWN_MATCHES = 50
 DRAWN_PATTERNS, DRAWN_TOGETHER = 5, 8
 DRAWN_PANELS = 12
 COMPARED_DAYS = 7  # before a decision about a plan, and after it
-SHOWN_EVENTS = 20_000  # on which a match is drawn
 DOWNLOADED_MATCHES = 1_000_000
 HISTOGRAM_BARS = 48
 REPLANNING_DAG = "replanning"
@@ -513,42 +514,39 @@ def match(
     if found is None:
         raise HTTPException(404, "There is no such match.")
     loaded = pages.loaded
+    zone = loaded.schema.timezone
     kinds = {field.name: field.type for field in tables.events_schema if field.name not in ("timestamp", "seq", "day")}
     numbers = [name for name, kind in kinds.items() if pa.types.is_floating(kind) or pa.types.is_integer(kind)]
-    shown = attribute if attribute in numbers else next(iter(numbers), None)
     if attribute is not None and attribute not in numbers:
         raise HTTPException(404, "The events have no such attribute of numbers.")
-    bound = [(one["variable"], one["seq"]) for one in found["bindings"]]
-    patterns = [one for own in loaded.pattern_sets if own.name == pattern_set for one in own.patterns]
-    pattern = next((one for one in patterns if one.name == found["pattern"]), None)
+    pattern = loaded.pattern_named(pattern_set, found["pattern"])
     own = events_of(tables, found)
     by_seq = {row["seq"]: row for row in own.to_pylist()}
-    series = loaded.schema.type_attribute
-    drawn = None if shown is None else events_around(tables, found, own, shown, series, SHOWN_EVENTS)
+    drawn = shown = None
+    if numbers:
+        shown = MatchSeries.of(tables.events_schema, pattern, attribute, loaded.schema.type_attribute)
+        drawn = draw_match(found, events_around(tables, found, own, shown), shown, pattern, zone)
+    try:
+        conditions = [] if pattern is None else condition_values(pattern, found, own)
+    except InputError:  # the pattern has changed since the match was found
+        pattern, conditions = None, []
     return pages.show(
         "match.html",
         pattern_set=pattern_set,
         day=day,
-        match=match_row(found, loaded.schema.timezone),
-        statement=None if pattern is None else str(pattern),
+        match=match_row(found, zone),
+        statement=None if pattern is None else format_pattern(pattern),
+        conditions=conditions,
+        window=None if pattern is None else window_used(pattern, found),
         columns=list(kinds),
         numbers=numbers,
-        attribute=shown,
-        timezone=loaded.schema.timezone,
+        attribute=shown and shown.attribute,
+        timezone=zone,
         events=[
-            (variable, seq % SEQ_PER_DAY, event_row(by_seq.get(seq), loaded.schema.timezone)) for variable, seq in bound
+            (one["variable"], one["seq"] % SEQ_PER_DAY, event_row(by_seq.get(one["seq"]), zone))
+            for one in found["bindings"]
         ],
-        match_chart=""
-        if shown is None or drawn is None
-        else match_chart(
-            drawn,
-            bound,
-            shown,
-            timezone=loaded.schema.timezone,
-            series=series,
-            window_us=None if pattern is None else pattern.window.time_us,
-            title=found["pattern"],
-        ),
+        match_chart="" if drawn is None else drawn.svg,
     )
 
 

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from xml.etree import ElementTree
 
 import pyarrow as pa
 import pytest
 
+import cep_pipeline as cep
 from cep_pipeline.errors import InputError
-from cep_pipeline.match_chart import TimeAxis, match_chart, value_ticks
+from cep_pipeline.match_chart import Drawing, MatchSeries, TimeAxis, match_chart, sparklines, value_ticks
 
 OPEN_US = 1_381_152_600_000_000  # 2013-10-07 09:30 in New York
 SECOND = 1_000_000
@@ -36,8 +38,8 @@ def test_bound_events_are_marked_with_variable_value_and_local_time() -> None:
 
 
 def test_series_have_panels_of_their_own_and_those_without_an_event_of_the_match_have_none() -> None:
-    both = match_chart(events(), [("a", 0), ("b", 1)], "price", series="symbol")
-    one = match_chart(events(), [("a", 0), ("b", 2)], "price", series="symbol")
+    both = match_chart(events(), [("a", 0), ("b", 1)], "price", series=["symbol"])
+    one = match_chart(events(), [("a", 0), ("b", 2)], "price", series=["symbol"])
     assert (both.count("<polyline"), one.count("<polyline")) == (2, 1)
     assert "B price" in both and "B price" not in one
 
@@ -65,7 +67,7 @@ def test_many_events_are_thinned_to_the_pixels_and_keep_their_extremes() -> None
 def test_names_of_the_data_are_text_and_not_markup() -> None:
     hostile = '<script>alert("x")</script>\u202e'
     table = events().set_column(2, "symbol", pa.array([hostile] * 4))
-    chart = match_chart(table, [(hostile, 0)], "price", series="symbol", title=hostile)
+    chart = match_chart(table, [(hostile, 0)], "price", series=["symbol"], title=hostile)
     assert "<script" not in chart and "\u202e" not in chart and "\\u202e" in chart
     assert ElementTree.fromstring(chart).tag == f"{SVG}svg"
 
@@ -96,3 +98,64 @@ def test_an_axis_has_a_few_round_labels_at_any_scale(span: int) -> None:
 def test_values_have_a_few_ticks_within_their_range(low: float, high: float) -> None:
     ticks = value_ticks(low, high)
     assert 1 <= len(ticks) <= 6 and all(low - 1e-9 <= tick <= high + 1e-3 for tick in ticks)
+
+
+SCHEMA = cep.StreamSchema.from_dict(
+    {
+        "base_type": "Trade",
+        "type_attribute": "symbol",
+        "attributes": {"symbol": "string", "account": "int64", "price": "float64", "size": "int64", "venue": "string"},
+    }
+)
+
+
+@pytest.mark.parametrize(
+    ("pattern", "wanted"),
+    [
+        ("SEQ(A a, B b) WHERE a.size < b.size", ("size", ("symbol",))),
+        ("SEQ(A a, B b) WHERE [account] AND a.price < b.price", ("price", ("symbol", "account"))),
+        ("SEQ(Trade a, Trade b) WHERE [venue, size] AND a.price < b.price", ("price", ("venue",))),
+        ("SEQ(Trade a, Trade b) WHERE a.venue != b.venue", ("account", ("symbol",))),
+    ],
+)
+def test_series_are_told_apart_by_what_the_events_of_a_match_have_in_common(
+    pattern: str, wanted: tuple[str, tuple[str, ...]]
+) -> None:
+    [parsed] = cep.parse_patterns(f"NAME p PATTERN {pattern} WITHIN 1 hour", SCHEMA)
+    series = MatchSeries.of(SCHEMA.arrow_schema, parsed)
+    assert (series.attribute, series.apart) == wanted
+    assert MatchSeries.of(SCHEMA.arrow_schema, parsed, "size").attribute == "size"
+    assert MatchSeries.of(SCHEMA.arrow_schema, None, None, "symbol") == MatchSeries("account", ("symbol",))
+    with pytest.raises(InputError, match=r"'venue' is none; the events have: account, price, size"):
+        MatchSeries.of(SCHEMA.arrow_schema, parsed, "venue")
+
+
+def test_a_drawing_is_saved_in_the_format_of_its_file(tmp_path: Path) -> None:
+    drawing = Drawing(match_chart(events(), [("a", 0), ("b", 2)], "price"), "<b>")
+    for ending in (".svg", ".html", ".png"):
+        drawing.save(tmp_path / f"match{ending}")
+    assert ElementTree.fromstring((tmp_path / "match.svg").read_text()).tag == f"{SVG}svg"
+    page = (tmp_path / "match.html").read_text()
+    assert drawing.svg in page and "<title>&lt;b&gt;</title>" in page and "<script" not in page
+    assert (tmp_path / "match.png").read_bytes().startswith(b"\x89PNG")
+    with pytest.raises(InputError, match=r"name it \.html, \.svg or \.png"):
+        drawing.save(tmp_path / "match.gif")
+
+
+def test_series_in_characters_have_their_marks_below_their_events() -> None:
+    one, other = sparklines(
+        events("ABABA", (1.0, 9.0, 2.0, 8.0, 3.0)), [("a", 2), ("b", 3)], MatchSeries("price", ("symbol",)), 5
+    )
+    assert (one.name, one.course, one.marks) == ("A", "▁▁▅▅█", "  a") and (one.low, one.high) == (1, 3)
+    assert (other.name, other.course, other.marks) == ("B", " ██▁▁", "   b")
+    [flat] = sparklines(
+        events(prices=(5.0,) * 4), [("first", 0), ("second", 1), ("third", 3)], MatchSeries("price", ()), 12
+    )
+    assert (flat.course, flat.marks) == ("▅" * 12, "^  second  third")
+    [empty] = sparklines(
+        events(prices=(None,) * 4).set_column(3, "price", pa.nulls(4, pa.float64())),
+        [("a", 1)],
+        MatchSeries("price", ()),
+        4,
+    )
+    assert empty.course == "    " and empty.low != empty.low

@@ -11,6 +11,7 @@ import pyarrow as pa
 import pytest
 
 import cep_pipeline as cep
+from cep_pipeline.detection.match_events import condition_values, window_used
 from tests.warehouse.published_days import MONDAY, TUESDAY, publish_everything
 
 SCHEMA = """\
@@ -237,6 +238,70 @@ def test_matches_become_data_frames_and_show_their_events(schema: cep.StreamSche
         cep.detect(PATTERN, events, output="count").events()
 
 
+def test_a_match_is_drawn_on_the_events_it_was_found_among(schema: cep.StreamSchema, file: Path) -> None:
+    with pytest.warns(cep.DataWarning):
+        events = cep.read(schema, file)
+    found = cep.detect(PATTERN, events)
+    drawn = found.chart()
+    assert drawn._repr_html_() == drawn.svg and found.chart("rise", found["rise"]["match_id"][0].as_py()) == drawn
+    assert "a: diff 3, 2024-03-04 09:31:00" in drawn.svg and "b: diff 5, 2024-03-04 09:32:00" in drawn.svg
+    assert "b: x 7, 2024-03-04 14:32:00" in found.chart(attribute="x", timezone="UTC").svg
+    parsed = cep.parse_patterns(PATTERN, schema)
+    bare = events.set_column(0, events.column_names[0], events.column(0)).replace_schema_metadata(None)
+    at = bare.column_names.index("timestamp")
+    bare = bare.set_column(at, "timestamp", bare.column("timestamp").cast(pa.int64()))
+    kind = bare.column_names.index("kind")
+    bare = bare.set_column(kind, "kind", bare.column("kind").dictionary_encode())
+    assert cep.detect(parsed, bare).chart(timezone="America/New_York") == drawn
+    for pattern, match, said in (("rise", 1, "no match 1"), ("rise", "none", "no match 'none'"), ("p", 0, "'p'")):
+        with pytest.raises(cep.InputError, match=said):
+            found.chart(pattern, match)
+    with pytest.raises(cep.InputError, match="output 'verbose'"):
+        cep.detect(PATTERN, events, output="count").chart()
+    with pytest.raises(cep.InputError, match="which pattern"):
+        cep.detect([], events).chart()
+
+
+CONDITIONS = """\
+NAME steps
+PATTERN SEQ(A a, B+ b[], ~C c, A d)
+WHERE [venue] AND (b[i].x > b[i-1].x OR a.x = 99) AND a.x * 2 < avg(b[].x) AND c.x > a.x AND d.x IN (7, 9)
+WITHIN 10 EVENTS
+PARTITION BY account
+"""
+
+
+def test_the_conditions_of_a_match_have_the_values_of_its_events() -> None:
+    attributes = {"kind": "string", "x": "int64", "venue": "string", "account": "int64"}
+    schema = cep.StreamSchema.from_dict({"type_attribute": "kind", "attributes": attributes})
+    rows = [("A", 1), ("B", 3), ("B", 4), ("C", 0), ("B", 8), ("A", 9)]
+    events = schema.table(
+        [{"timestamp": at, "kind": kind, "x": x, "venue": "N", "account": 5} for at, (kind, x) in enumerate(rows)]
+    )
+    [pattern] = cep.parse_patterns(CONDITIONS, schema)
+    found = cep.detect(pattern, events)["steps"].to_pylist()
+    longest = max(found, key=lambda row: len(row["bindings"]))
+    assert [(one.condition, one.shown, one.holds) for one in condition_values(pattern, longest, events)] == [
+        ("PARTITION BY account", "account = 5", True),
+        ("[venue]", "venue = N", True),
+        ("(b[i].x > b[i-1].x OR a.x = 99)", "b[i].x = 4, 8; b[i-1].x = 3, 4; a.x = 1", True),
+        ("a.x * 2 < avg(b[].x)", "a.x * 2 = 2; avg(b[].x) = 5", True),
+        ("c.x > a.x", "", None),
+        ("d.x IN (7, 9)", "d.x = 9", True),
+    ]
+    assert window_used(pattern, longest) == "6 of 10 events (60%)"
+    for match in found:
+        assert all(one.holds is not False for one in condition_values(pattern, match, events))
+    place = events.column_names.index("x")
+    other = condition_values(pattern, longest, events.set_column(place, "x", pa.array([1, 3, 4, 0, 8, 2])))
+    assert [one.condition for one in other if one.holds is False] == ["d.x IN (7, 9)"]
+    erased = condition_values(pattern, longest, events.slice(1))
+    assert [one.shown for one in erased if one.values] == ["account = 5", "venue = N", "d.x = 9"]
+    [changed] = cep.parse_patterns(CONDITIONS.replace("A d", "A e").replace("d.x", "e.x"), schema)
+    with pytest.raises(cep.InputError, match="has changed since"):
+        condition_values(changed, longest, events)
+
+
 def test_notebooks_show_text_of_data_as_text(schema: cep.StreamSchema) -> None:
     evil = "<script>alert(1)</script>\x1b[31m"
     events = schema.table([{"timestamp": at, "kind": evil, "x": at} for at in range(20)])
@@ -284,6 +349,9 @@ def test_what_is_published_is_read_as_arrow(tables: Any) -> None:
     assert found.to_arrow().num_rows == tables.read_matches("demo").num_rows > 0
     assert stream.matches("demo", limit=1).to_arrow().num_rows == 1
     assert found.events().column_names[:5] == ["pattern", "match_id", "variable", "timestamp", "seq"]
+    assert found.chart("rise").svg.startswith("<svg") and found.chart("rise", attribute="price").title.startswith(
+        "rise"
+    )
     assert stream.plans().num_rows and stream.runs().num_rows and stream.statistics().num_rows == 2
     nothing = stream.matches(first=date(2030, 1, 1))
     assert nothing == {} and len(nothing.to_pandas()) == 0

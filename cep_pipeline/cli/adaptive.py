@@ -148,17 +148,19 @@ def find_adaptively(
     *,
     scan: bool = False,
     as_json: bool = False,
+    lines: bool = False,
 ) -> None:
     """Run the loop over files of events, write what is found to a file, tell how far it is, and what was decided.
 
-    Where it is to scan, with the minimal distance that is the best for these events.
+    Where it is to scan, with the minimal distance that is the best for these events; with the lines of the events in
+    their files where they are asked for.
     """
     from cep_pipeline.cli.matches_file import write_matches
     from cep_pipeline.events.event_files import stream_events
 
     with console.status("opening the files of events"):
         begin = time.perf_counter()
-        events = stream_events(schema, paths)
+        events = stream_events(schema, paths, places=lines)
         opened_s = time.perf_counter() - begin
     print_notes(console, events.notes)
     refuse_nothing_left(events.events, events.rejected)
@@ -175,7 +177,7 @@ def find_adaptively(
                 yield part
 
         run = loop.begin(patterns, parts(), plan, output=output, limit=limit)
-        counts = write_matches(out, output, run.schemas, run.batches())
+        counts = write_matches(out, output, run.schemas, run.batches(), events.places)
     took_s = time.perf_counter() - begin
     report = run.report()
     held = events.events if events.held else run.most_events_held

@@ -61,6 +61,9 @@ if TYPE_CHECKING:
     metavar="N",
     help="Most matches of a pattern to list; with more nothing is written, and their number is told.",
 )
+@click.option(
+    "--lines", is_flag=True, help="Write beside each event of a match in which file and on which line it stands."
+)
 @adaptation_options
 @click.option(
     "--out",
@@ -82,6 +85,7 @@ def detect(
     plan_file: Path | None,
     output: str,
     limit: int | None,
+    lines: bool,
     out: Path,
     as_json: bool,
     **more: Any,
@@ -101,6 +105,7 @@ def detect(
                  --events 2013-10-07/trades.csv.gz --out matches.parquet
       cep detect … --events data/ --events 'more/2025-*.csv' --out matches.csv      all files in it, those that fit
       zcat trades.csv.gz | cep detect … --events - --out - | head
+      cep detect … --lines --out matches.csv          which line of which file each event of a match is
       cep detect … --limit 1000000                    stop before listing more than that, and say how many there are
       cep detect … --output count                     exact, however many: lists are not made to be counted
       cep detect … --output compressed --out matches.parquet; cep expand matches.parquet --first 100
@@ -131,8 +136,7 @@ def detect(
     searching, decisive = given_options(planner, more), decision_settings(more)
     if searching and plan_file and not decisive:
         raise InputError(f"{', '.join(OPTIONS[name] for name in searching)}: nothing is searched, the plan is given")
-    if output == "compressed" and out.suffix != ".parquet":
-        raise InputError(f"{out}: compressed output holds binary buffers: write it to a .parquet file")
+    _check_form(output, out, lines)
     stream, parsed = patterns_over_files(patterns, schema, parameters)
     paths = event_paths(events, stream)
     check_output(output, parsed)
@@ -148,9 +152,10 @@ def detect(
     if decisive:
         loop = AdaptiveDetection(planner, cost, alpha, mechanism, options, search=searching, **decisive)
         scan = more["distance"] == SCAN
-        find_adaptively(loop, parsed, stream, paths, given, output, limit, out, console, scan=scan, as_json=as_json)
+        shown = {"scan": scan, "lines": lines, "as_json": as_json}
+        find_adaptively(loop, parsed, stream, paths, given, output, limit, out, console, **shown)
         return
-    loaded, read_s = _read(console, stream, paths, parsed)
+    loaded, read_s = _read(console, stream, paths, parsed, places=lines)
     begin = time.perf_counter()
     plan = given
     if plan is None:
@@ -173,7 +178,7 @@ def detect(
     seconds = {"read": read_s, "plan": planned - begin, "detect": time.perf_counter() - planned}
     schemas = {name: table.schema for name, table in tables.items()}
     batches = ((name, batch) for name, table in tables.items() for batch in table.to_batches())
-    counts = write_matches(out, output, schemas, batches)
+    counts = write_matches(out, output, schemas, batches, loaded.places)
     if as_json:
         found = {"events": loaded.events.num_rows, "rejected": loaded.rejected, "matches": counts}
         say_json({**found, "out": out, "seconds": seconds})
@@ -184,7 +189,7 @@ def detect(
 
 
 def _read(
-    console: Terminal, stream: StreamSchema, paths: Sequence[Path], patterns: Sequence[Pattern]
+    console: Terminal, stream: StreamSchema, paths: Sequence[Path], patterns: Sequence[Pattern], *, places: bool
 ) -> tuple[LoadedEvents, float]:
     """Read files of events, tell what is strange about them, and return them with the seconds that reading took."""
     from cep_pipeline.detection.detect import doubts_about
@@ -192,7 +197,7 @@ def _read(
 
     with console.status("reading events"):
         begin = time.perf_counter()
-        loaded = load_events(stream, paths)
+        loaded = load_events(stream, paths, places=places)
         read_s = time.perf_counter() - begin
     print_notes(console, loaded.notes)
     refuse_nothing_left(loaded.events.num_rows, loaded.rejected)
@@ -201,6 +206,14 @@ def _read(
     for text in doubts_about(patterns, types_of(loaded.events, stream.type_attribute), span_us, loaded.events):
         console.print(f"warning: {text}", highlight=False, markup=False)
     return loaded, read_s
+
+
+def _check_form(output: str, out: Path, lines: bool) -> None:
+    """Refuse a form of output in a file that cannot hold it."""
+    if output == "compressed" and out.suffix != ".parquet":
+        raise InputError(f"{out}: compressed output holds binary buffers: write it to a .parquet file")
+    if lines and output != "verbose":
+        raise InputError(f"--lines stand beside the events of a match: --output {output} lists none; leave one out")
 
 
 def types_of(events: pa.Table, type_attribute: str) -> set[str | None]:

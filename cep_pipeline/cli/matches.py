@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from datetime import date, datetime
-from itertools import groupby
+from itertools import groupby, islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from zoneinfo import ZoneInfo
@@ -16,23 +18,29 @@ from rich.table import Table
 
 from cep_pipeline.cli.options import (
     Day,
+    check_folder,
     configuration_options,
     counted,
     json_option,
     next_command,
     pattern_set_option,
+    writing,
 )
 from cep_pipeline.cli.sources import chosen_set, chosen_stream
 from cep_pipeline.cli.tables import check_output_file, write_table
-from cep_pipeline.cli.terminal import output_console, say_json
+from cep_pipeline.cli.terminal import Terminal, output_console, say, say_json
 from cep_pipeline.errors import InputError
 from cep_pipeline.events.columns import SEQ, SEQ_PER_DAY, TIMESTAMP
 from cep_pipeline.storage import rows_of
 
 if TYPE_CHECKING:
+    from cep_pipeline.patterns.pattern import Pattern
     from cep_pipeline.pipeline.configuration import Configuration
     from cep_pipeline.warehouse.records import PublishedMatches
     from cep_pipeline.warehouse.stream_tables import StreamTables
+
+MOST_DRAWN, MOST_OF_PATTERN = 12, 3
+"""Matches that `--events` draws in the terminal, and those of one pattern: each reads the events around it."""
 
 
 @click.command()
@@ -47,6 +55,17 @@ if TYPE_CHECKING:
 )
 @click.option("--count", is_flag=True, help="Numbers of matches by day and pattern, in place of the matches.")
 @click.option("--events", is_flag=True, help="Show the events of each match, with what its pattern reads of them.")
+@click.option("--match", "match_id", metavar="ID", help="Only the match of this id, which --json and --out tell.")
+@click.option(
+    "--chart",
+    type=click.Path(path_type=Path),
+    help="Draw a match on the series of its events to this .html, .svg or .png file: --match ID, or the first one.",
+)
+@click.option(
+    "--attribute",
+    metavar="NAME",
+    help="Attribute of numbers that matches are drawn over.  [default: the first one that the pattern reads]",
+)
 @click.option("--utc", is_flag=True, help="Show times in UTC, in place of the time zone of the stream.")
 @json_option
 @click.option(
@@ -65,6 +84,9 @@ def matches(
     limit: int,
     count: bool,
     events: bool,
+    match_id: str | None,
+    chart: Path | None,
+    attribute: str | None,
     utc: bool,
     as_json: bool,
     out: Path | None,
@@ -76,23 +98,21 @@ def matches(
       cep matches                                     the first 20 of each pattern
       cep matches --stream us_equity_trades --day 2013-10-07 --pattern v_reversal
       cep matches --events --limit 3                  the events of the first three matches of each pattern
+      cep matches --pattern v_reversal --chart match.html         draw the first match, for a browser
+      cep matches --match 0b51e2… --chart match.png --attribute size
       cep matches --count
       cep matches --out matches.csv
       cep matches --events --out events.parquet       their events, a row each, for any other program
     """
     from cep_pipeline.pipeline.configuration import Configuration
 
-    if out:
-        check_output_file(out)
-    if out and (as_json or count):
-        raise InputError("--out writes the matches to a file; leave --json and --count out")
-    if count and events:
-        raise InputError("--count shows numbers, and --events shows events; give one of them")
+    _check_options(count, events, match_id, chart, as_json, out)
     configuration = Configuration.load(config)
     name = chosen_stream(configuration, stream)
     sets = tuple(configuration.stream_settings(name).pattern_sets)
     pattern_set = chosen_set(name, sets, pattern_set)
-    tables = configuration.open_warehouse().open_stream(name).pinned(("matches", "events") if events else ("matches",))
+    pinned = ("matches", "events") if events or chart else ("matches",)
+    tables = configuration.open_warehouse().open_stream(name).pinned(pinned)
     units = tables.matches_days()
     _check_name("pattern set", pattern_set, {*sets, *(unit.pattern_set for unit in units)})
     if pattern is not None:
@@ -103,26 +123,28 @@ def matches(
     counts = list(_counts(units, pattern_set, pattern, first, last))
     heading = {"stream": name, "pattern_set": pattern_set}
     if count:
-        if as_json:
-            listed = [{"day": final.isoformat(), "pattern": of, "matches": number} for final, of, number in counts]
-            say_json({**heading, "counts": listed})
-            return
-        shown = Table("day", "pattern", "matches", title=f"{name}: matches of pattern set {pattern_set}")
-        shown.columns[2].justify = "right"
-        for final, of, number in counts:
-            shown.add_row(final.isoformat(), of, f"{number:,}")
-        output_console().print(shown)
+        _show_counts(heading, counts, as_json)
         return
-    read = _attributes_read(configuration, name, pattern_set) if events else {}
     if out:
         found = tables.read_matches(pattern_set, first, last, pattern=pattern)
         written, what = (tables.read_match_events(found), "event") if events else (found, "match")
         write_table(written, out)
         output_console().print(f"{counted(written.num_rows, what)} written to {out}")
         return
-    found = tables.first_matches(pattern_set, first, last, each=limit, pattern=pattern)
-    zone = "UTC" if utc else configuration.stream_schema(name).timezone
-    of_match = _events_by_match(tables, found, read) if events else {}
+    if match_id is None:
+        found = tables.first_matches(pattern_set, first, last, each=limit, pattern=pattern)
+    else:
+        found = _match_of(match_id, tables, pattern_set, {final: None for final, _, number in counts if number})
+    patterns = _patterns(configuration, name, pattern_set) if events or chart else {}
+    of_match = _events_by_match(tables, found, patterns) if events else {}
+    schema = configuration.stream_schema(name)
+    zone = "UTC" if utc else schema.timezone
+    drawn = _Drawn(tables, patterns, attribute, schema.type_attribute)
+    if chart:
+        said = drawn.saved(found, chart, zone)
+        say(said, err=as_json)
+        if not (events or as_json):
+            return
     totals: dict[str, int] = {}
     for _, of, number in counts:
         totals[of] = totals.get(of, 0) + number
@@ -137,13 +159,44 @@ def matches(
         console.print(f"no matches; `{shows}` shows which days are published", soft_wrap=True)
         return
     if events:
-        for shown in _event_tables(found, of_match, totals, _local_in(zone), zone):
+        for shown in (*_event_tables(found, of_match, totals, _local_in(zone), zone), *drawn.tables(found, console)):
             console.print(shown)
     else:
         console.print(_match_table(found, _local_in(zone), zone))
         console.print("an event is its variable and its position in its day; --events shows it, --out FILE writes ids")
-    if any(number > limit for number in totals.values()):
+    if match_id is None and any(number > limit for number in totals.values()):
         console.print(f"at most {counted(limit, 'match')} of each pattern: --limit N shows more, --count says how many")
+
+
+def _check_options(
+    count: bool, events: bool, match_id: str | None, chart: Path | None, as_json: bool, out: Path | None
+) -> None:
+    if out:
+        check_output_file(out)
+    if out and (as_json or count):
+        raise InputError("--out writes the matches to a file; leave --json and --count out")
+    if count and events:
+        raise InputError("--count shows numbers, and --events shows events; give one of them")
+    if (match_id or chart) and (count or out):
+        raise InputError("--match and --chart are about one match; leave --count and --out out")
+    if chart:
+        from cep_pipeline.match_chart import check_chart_file
+
+        check_chart_file(chart)
+        check_folder(chart)
+
+
+def _show_counts(heading: Mapping[str, str], counts: Sequence[tuple[date, str, int]], as_json: bool) -> None:
+    if as_json:
+        listed = [{"day": final.isoformat(), "pattern": of, "matches": number} for final, of, number in counts]
+        say_json({**heading, "counts": listed})
+        return
+    title = f"{heading['stream']}: matches of pattern set {heading['pattern_set']}"
+    shown = Table("day", "pattern", "matches", title=title)
+    shown.columns[2].justify = "right"
+    for final, of, number in counts:
+        shown.add_row(final.isoformat(), of, f"{number:,}")
+    output_console().print(shown)
 
 
 def _counts(
@@ -166,20 +219,93 @@ def _check_name(what: str, name: str, known: set[str]) -> None:
         )
 
 
-def _attributes_read(configuration: Configuration, stream: str, pattern_set: str) -> Mapping[str, tuple[str, ...]]:
-    """Pattern -> the attributes that it reads, the event type first; of patterns that are configured now."""
-    from cep_pipeline.slices.events_input import columns_of
-
+def _patterns(configuration: Configuration, stream: str, pattern_set: str) -> Mapping[str, Pattern]:
+    """The patterns of a set that are configured now, by name."""
     if pattern_set not in configuration.stream_settings(stream).pattern_sets:
         return {}
-    patterns = configuration.stream(stream).pattern_set(pattern_set).patterns
-    return {one.name: tuple(name for name in columns_of(one) if name not in (TIMESTAMP, SEQ)) for one in patterns}
+    return {one.name: one for one in configuration.stream(stream).pattern_set(pattern_set).patterns}
+
+
+def _attributes_read(pattern: Pattern) -> tuple[str, ...]:
+    """The attributes that a pattern reads, the event type first."""
+    from cep_pipeline.slices.events_input import columns_of
+
+    return tuple(name for name in columns_of(pattern) if name not in (TIMESTAMP, SEQ))
+
+
+def _match_of(match_id: str, tables: StreamTables, pattern_set: str, days: Iterable[date]) -> pa.Table:
+    """The match of an id on one of some days, as a table of one row."""
+    from cep_pipeline.warehouse.layout import MATCHES_SCHEMA
+    from cep_pipeline.warehouse.match_pages import find_match
+
+    rows = (find_match(tables, pattern_set, day, match_id) for day in days)
+    found = next((row for row in rows if row is not None), None)
+    if found is None:
+        raise InputError(f"no match {match_id!r} is among the chosen ones; --json and --out tell the ids of matches")
+    return pa.Table.from_pylist([found], MATCHES_SCHEMA)
+
+
+@dataclass(frozen=True)
+class _Drawn:
+    """Draws published matches over an attribute: into a file, or as lines of characters."""
+
+    of_stream: StreamTables
+    patterns: Mapping[str, Pattern]
+    attribute: str | None
+    type_attribute: str
+
+    def saved(self, found: pa.Table, path: Path, zone: str) -> str:
+        """Draw the first of some matches into a file, and say so."""
+        from cep_pipeline.warehouse.match_pages import draw_published
+
+        if not found.num_rows:
+            raise InputError("there is no match to draw: none fits the choice")
+        [match] = found.slice(0, 1).to_pylist()
+        drawing = draw_published(
+            self.of_stream,
+            match,
+            self.attribute,
+            pattern=self.patterns.get(match["pattern"]),
+            type_attribute=self.type_attribute,
+            timezone=zone,
+        )
+        with writing(path):
+            drawing.save(path)
+        return f"match {match['match_id']} of {match['pattern']} is drawn in {path}"
+
+    def tables(self, found: pa.Table, console: Terminal) -> Iterator[Table]:
+        """A table for each pattern with the series of its first matches; none of a stream without numbers."""
+        from cep_pipeline.match_chart import MatchSeries, sparklines, thinned
+        from cep_pipeline.warehouse.match_pages import events_around, events_of
+
+        schema, width = self.of_stream.events_schema, max(16, min(72, console.width - 56))
+        room = MOST_DRAWN
+        for pattern, rows in groupby(found.to_pylist(), key=lambda row: row["pattern"]):
+            try:
+                series = MatchSeries.of(schema, self.patterns.get(pattern), self.attribute, self.type_attribute)
+            except InputError:
+                if self.attribute:
+                    raise
+                return
+            shown = Table("match", "series", "course", "lowest", "highest", title=f"{pattern}: {series.attribute}")
+            shown.columns[2].no_wrap = True
+            for number, row in enumerate(islice(rows, min(room, MOST_OF_PATTERN)), 1):
+                room -= 1
+                bound = events_of(self.of_stream, row)
+                events = thinned(events_around(self.of_stream, row, bound, series), bound["seq"].to_pylist())
+                named = [(one["variable"], one["seq"]) for one in row["bindings"]]
+                for line in sparklines(events, named, series, width):
+                    ends = ("" if math.isnan(one) else f"{one:,.10g}" for one in (line.low, line.high))
+                    shown.add_row(str(number), line.name, f"{line.course}\n{line.marks}", *ends)
+            if shown.row_count:
+                yield shown
 
 
 def _events_by_match(
-    tables: StreamTables, found: pa.Table, read: Mapping[str, Sequence[str]]
+    tables: StreamTables, found: pa.Table, patterns: Mapping[str, Pattern]
 ) -> dict[str, list[dict[str, Any]]]:
     """Match id -> its events: variable, timestamp, seq, and the attributes that the pattern reads (else all)."""
+    read = {name: _attributes_read(pattern) for name, pattern in patterns.items()}
     known = all(name in read for name in found.column("pattern").unique().to_pylist())
     there = set(tables.events_schema.names)
     wanted = sorted({name for names in read.values() for name in names} & there) if known else None

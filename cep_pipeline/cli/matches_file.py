@@ -6,12 +6,17 @@ import tempfile
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import ExitStack
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from cep_pipeline.cli.options import writing
 from cep_pipeline.cli.tables import STDOUT, check_output_file, write_batches
 from cep_pipeline.cli.terminal import show_file
+
+if TYPE_CHECKING:
+    from cep_pipeline.events.event_files import EventPlaces
 
 ROWS_AT_ONCE = 1 << 16
 BYTES_AT_ONCE = 1 << 26
@@ -19,7 +24,11 @@ BYTES_AT_ONCE = 1 << 26
 
 
 def write_matches(
-    path: Path, output: str, schemas: Mapping[str, pa.Schema], found: Iterable[tuple[str, pa.RecordBatch]]
+    path: Path,
+    output: str,
+    schemas: Mapping[str, pa.Schema],
+    found: Iterable[tuple[str, pa.RecordBatch]],
+    places: EventPlaces | None = None,
 ) -> dict[str, int]:
     """Write what is found in a form of output, in memory that does not grow with it.
 
@@ -30,6 +39,8 @@ def write_matches(
     found
         Patterns' names and some of their output; that of several patterns, which may come in turns, waits in files
         beside the one that is written.
+    places
+        The places of the events in their files, which verbose output then has beside each bound event.
 
     Returns
     -------
@@ -49,14 +60,14 @@ def write_matches(
     if path == STDOUT:
         with tempfile.TemporaryDirectory(prefix="cep-stdout-") as folder:
             written = Path(folder) / "matches.csv"
-            counts = write_matches(written, output, schemas, found)
+            counts = write_matches(written, output, schemas, found, places)
             show_file(written)
         return counts
     counts = dict.fromkeys(schemas, 0)
     by_pattern = _counted(found, output, counts)
     schema = _of_file(output, schemas)
     if len(schemas) == 1:
-        write_batches(schema, _larger(schema, (batch for _, batch in by_pattern)), path)
+        _write(schema, (batch for _, batch in by_pattern), path, places)
         return counts
     with (
         writing(path),
@@ -64,8 +75,29 @@ def write_matches(
     ):
         waiting = {name: Path(folder) / f"{place}.arrows" for place, name in enumerate(schemas)}
         _put_apart(by_pattern, schemas, waiting)
-        write_batches(schema, _larger(schema, _one_after_the_other(output, schema, waiting)), path)
+        _write(schema, _one_after_the_other(output, schema, waiting), path, places)
     return counts
+
+
+def _write(schema: pa.Schema, batches: Iterable[pa.RecordBatch], path: Path, places: EventPlaces | None) -> None:
+    """Write batches to the file, with the places of their events."""
+    rows = _larger(schema, batches)
+    if places is None:
+        write_batches(schema, rows, path)
+        return
+    empty = pa.RecordBatch.from_pylist([], schema)
+    write_batches(_with_places(empty, places).schema, (_with_places(batch, places) for batch in rows), path)
+
+
+def _with_places(batch: pa.RecordBatch, places: EventPlaces) -> pa.RecordBatch:
+    """Matches in whose bindings `file` and `line` stand beside each event."""
+    column = batch.schema.get_field_index("bindings")
+    bindings = batch.column(column)
+    bound = bindings.flatten()
+    parts = [bound.field("variable"), bound.field("seq"), *places.of(bound.field("seq"))]
+    placed = pa.StructArray.from_arrays(parts, ["variable", "seq", "file", "line"])
+    offsets = pc.subtract(bindings.offsets, bindings.offsets[0])
+    return batch.set_column(column, "bindings", pa.ListArray.from_arrays(offsets, placed))
 
 
 def _counted(

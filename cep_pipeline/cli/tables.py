@@ -85,7 +85,7 @@ def _opened(schema: pa.Schema, ending: str, path: Path) -> Iterator[Callable[[pa
         def write_plain(batch: pa.RecordBatch) -> None:
             if place >= 0:
                 rows = batch.column(place).to_pylist()
-                texts = [json.dumps([[bound["variable"], bound["seq"]] for bound in row]) for row in rows]
+                texts = [json.dumps([[*bound.values()] for bound in row]) for row in rows]
                 batch = batch.set_column(place, plain.field(place), pa.array(texts, pa.string()))
             writer.write_batch(pa.record_batch(list(map(without_formulas, batch.columns)), schema=plain))
 

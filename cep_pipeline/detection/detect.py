@@ -42,7 +42,7 @@ from cep_pipeline.detection.outputs import (
     tables_together,
 )
 from cep_pipeline.detection.parts import count_blocks, many_in_parts
-from cep_pipeline.detection.results import Matches
+from cep_pipeline.detection.results import Matches, draw_among
 from cep_pipeline.detection.room import explained
 from cep_pipeline.errors import InputError, NoRoom, TooManyMatches, UnsupportedPattern
 from cep_pipeline.patterns.conditions import Atom, Comparator, Comparison, Membership
@@ -139,7 +139,7 @@ def detect(
     -------
     Matches, or with it Metrics
         Pattern name -> table of matches in the page's order (docs/language.md, section 5), in the order of the
-        patterns, empty tables too. It has `.events()`, `.to_pandas()` and `.to_polars()`.
+        patterns, empty tables too. It has `.events()`, `.chart()`, `.to_pandas()` and `.to_polars()`.
 
     Raises
     ------
@@ -172,7 +172,7 @@ def detect(
     check_output(output, patterns)
     check_limit(limit)
     if not patterns:
-        none = Matches({}, partial(match_events, events=events))
+        none = _matches({}, patterns, events)
         return (none, Metrics({})) if metrics else none
     chosen = choose_mechanisms(patterns, mechanism)
     check_options(chosen, options)
@@ -199,8 +199,13 @@ def detect(
             logger.debug("%s by %s: %s rows (%s)", name, chosen[name], found[name].num_rows, output)
         if progress is not None:
             progress(len(found), len(patterns))
-    tables = Matches({one.name: found[one.name] for one in patterns}, partial(match_events, events=events))
+    tables = _matches({one.name: found[one.name] for one in patterns}, patterns, events)
     return (tables, counters.metrics(chosen)) if metrics else tables
+
+
+def _matches(tables: Tables, patterns: Sequence[Pattern], events: pa.Table) -> Matches:
+    draw = partial(draw_among, patterns=patterns, events=events)
+    return Matches(tables, partial(match_events, events=events), draw)
 
 
 def _patterns_of(given: str | Pattern | Sequence[Pattern], events: pa.Table) -> Sequence[Pattern]:

@@ -182,7 +182,7 @@ def _return_array(expression: Expression, matches: OrderedMatches, events: Prepa
             bound = present if bound is None else bound & present
     if isinstance(expression, Reference) and expression.type is ValueType.FLOAT64_LIST:
         return _list_attribute(expression.attribute, rows[expression.variable], bound, events)
-    return _to_arrow(expression_values(expression, events, rows), bound)
+    return column_to_arrow(expression_values(expression, events, rows), bound)
 
 
 def _array_over_lists(
@@ -205,7 +205,7 @@ def _array_over_lists(
         assert isinstance(expression, Reference | Aggregate)
         array = _list_attribute(expression.attribute, _event_of(expression, bound), None, events)
     else:
-        array = _to_arrow(values_over_lists(expression, events, bound, count), None)
+        array = column_to_arrow(values_over_lists(expression, events, bound, count), None)
     if count == len(matches):
         return array
     places = np.cumsum(present) - 1
@@ -234,7 +234,8 @@ def _one_chunk(array: pa.Array | pa.ChunkedArray) -> pa.Array:
     return array
 
 
-def _to_arrow(column: Column, bound: Array | None) -> pa.Array:
+def column_to_arrow(column: Column, bound: Array | None = None) -> pa.Array:
+    """A column as an Arrow array; null also where a variable of it is not bound."""
     missing = None if column.valid is None else ~column.valid
     if bound is not None:
         missing = ~bound if missing is None else missing | ~bound

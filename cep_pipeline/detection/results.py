@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from cep_pipeline.errors import InputError
 from cep_pipeline.foreign_text import html_table
+from cep_pipeline.match_chart import Drawing, MatchSeries, draw_match
 
 if TYPE_CHECKING:
     import pandas
     import polars
+
+    from cep_pipeline.patterns.pattern import Pattern
 
 SHOWN_ROWS = 10
 """Matches of a pattern that a notebook shows."""
@@ -28,11 +32,19 @@ class Matches(dict[str, pa.Table]):
         Pattern name -> its matches.
     find_events
         Returns the events of some matches, a row each (`match_events`).
+    draw
+        Draws a match, given as a row, over an attribute, in a time zone.
     """
 
-    def __init__(self, tables: Mapping[str, pa.Table], find_events: Callable[[pa.Table], pa.Table]) -> None:
+    def __init__(
+        self,
+        tables: Mapping[str, pa.Table],
+        find_events: Callable[[pa.Table], pa.Table],
+        draw: Callable[[Mapping[str, Any], str | None, str | None], Drawing],
+    ) -> None:
         super().__init__(tables)
         self._find_events = find_events
+        self._draw = draw
 
     def __repr__(self) -> str:
         return (
@@ -82,9 +94,52 @@ class Matches(dict[str, pa.Table]):
         """
         if pattern is None:
             return pa.concat_tables(map(self._find_events, self._tables()), promote_options="permissive")
+        return self._find_events(self._of(pattern))
+
+    def chart(
+        self,
+        pattern: str | None = None,
+        match: int | str = 0,
+        attribute: str | None = None,
+        timezone: str | None = None,
+    ) -> Drawing:
+        """Draw a match on the series of its events: the bound events are marked, and the window is shown.
+
+        Parameters
+        ----------
+        pattern
+            May be left out where there are matches of one pattern only.
+        match
+            Its place among the matches of the pattern, from 0, or its `match_id`.
+        attribute
+            The attribute of numbers to draw; None: the first one that the pattern reads.
+        timezone
+            Time zone of the axis; None: that of the stream, or UTC where that is not known.
+
+        Returns
+        -------
+        Drawing
+            A notebook shows it, and `.save("match.html")` writes it to a file: .html, .svg or .png.
+
+        Raises
+        ------
+        InputError
+            There is no such pattern, match or attribute, or the matches are counted or compressed.
+        """
+        if pattern is None and len(self) != 1:
+            raise InputError(f"which pattern? There are matches of: {', '.join(self) or 'none'}")
+        table = self._of(next(iter(self)) if pattern is None else pattern)
+        if "bindings" not in table.column_names:
+            raise InputError("these matches do not say their events; detect with the output 'verbose'")
+        place = match if isinstance(match, int) else pc.index(table["match_id"], match).as_py()
+        if not 0 <= place < table.num_rows:
+            raise InputError(f"there is no match {match!r} of this pattern; it has {table.num_rows:,} of them")
+        return self._draw(table.slice(place, 1).to_pylist()[0], attribute, timezone)
+
+    def _of(self, pattern: str) -> pa.Table:
         if pattern not in self:
             raise InputError(f"there are no matches of a pattern {pattern!r}; there are those of: {', '.join(self)}")
-        return self._find_events(self[pattern])
+        return self[pattern]
 
     def _tables(self) -> Collection[pa.Table]:
         """The tables of all patterns, an empty one where there is no pattern."""
@@ -102,3 +157,28 @@ class Matches(dict[str, pa.Table]):
             title = f"{name}: {table.num_rows:,}" + (f", the first {SHOWN_ROWS}" if table.num_rows > SHOWN_ROWS else "")
             parts.append(html_table(table.column_names, [list(row.values()) for row in rows], title))
         return "\n".join(parts)
+
+
+def draw_among(
+    match: Mapping[str, Any],
+    attribute: str | None,
+    timezone: str | None,
+    *,
+    patterns: Sequence[Pattern],
+    events: pa.Table,
+) -> Drawing:
+    """Draw a match on the events that it was found among."""
+    from cep_pipeline.events.schema import schema_told_by
+
+    pattern = next(one for one in patterns if one.name == match["pattern"])
+    series = MatchSeries.of(events.schema, pattern, attribute)
+    read = events.select(series.columns)
+    for place, field in enumerate(read.schema):
+        if field.name == "timestamp":
+            read = read.set_column(place, field.name, read.column(place).cast(pa.timestamp("us", "UTC")))
+        elif pa.types.is_dictionary(field.type):
+            read = read.set_column(place, field.name, read.column(place).cast(field.type.value_type))
+    bound = read.filter(pc.field("seq").isin([one["seq"] for one in match["bindings"]]))
+    _, _, near = series.near(match, bound)
+    told = schema_told_by(events)
+    return draw_match(match, read.filter(near), series, pattern, timezone or (told.timezone if told else "UTC"))

@@ -38,6 +38,53 @@ _INDEX_OF_PANDAS = re.compile(r"__index_level_\d+__")
 """A column for the numbers of rows of a data frame, which has no name."""
 
 
+@dataclass(frozen=True, eq=False)
+class EventPlaces:
+    """The places of events in the files that they were read from.
+
+    Attributes
+    ----------
+    files
+        The paths of the files.
+    seqs
+        int64, ascending: the events.
+    file
+        int64: the number of each event's file.
+    line
+        int64: the line of a text file, or the row of a Parquet file; the first one is 1.
+    """
+
+    files: tuple[str, ...]
+    seqs: np.ndarray[Any, Any]
+    file: np.ndarray[Any, Any]
+    line: np.ndarray[Any, Any]
+
+    @classmethod
+    def sorted(
+        cls,
+        paths: Sequence[Path],
+        seqs: np.ndarray[Any, Any],
+        file: np.ndarray[Any, Any],
+        line: np.ndarray[Any, Any],
+    ) -> EventPlaces:
+        """The places of events that come in any order."""
+        order = np.argsort(seqs, kind="stable")
+        return cls(tuple(map(str, paths)), seqs[order], file[order], line[order])
+
+    @classmethod
+    def in_parquet(cls, paths: Sequence[Path]) -> EventPlaces:
+        """The places of the events of Parquet files of events, of which the column `seq` is read."""
+        columns = [np.asarray(pq.read_table(path, columns=[SEQ], partitioning=None)[SEQ]) for path in paths]
+        file = np.repeat(np.arange(len(paths)), [len(one) for one in columns])
+        line = np.concatenate([np.arange(1, len(one) + 1) for one in columns])
+        return cls.sorted(paths, np.concatenate(columns), file, line)
+
+    def of(self, seqs: pa.Array) -> tuple[pa.Array, pa.Array]:
+        """Return the path and the line of each of some of the events."""
+        rows = np.searchsorted(self.seqs, seqs.to_numpy())
+        return pa.array(self.files).take(pa.array(self.file[rows])), pa.array(self.line[rows])
+
+
 @dataclass(frozen=True)
 class LoadedEvents:
     """Events of files in stream order with the columns of the schema, and what was left out of them.
@@ -53,16 +100,21 @@ class LoadedEvents:
         not list.
     examples
         The first rejected rows of each file, with its path.
+    places
+        The places of the events in their files, where they were asked for.
     """
 
     events: pa.Table
     rejected: int
     notes: tuple[str, ...]
     examples: tuple[tuple[str, RejectedRow], ...] = ()
+    places: EventPlaces | None = None
 
 
-def load_events(schema: StreamSchema, paths: Sequence[Path]) -> LoadedEvents:
+def load_events(schema: StreamSchema, paths: Sequence[Path], *, places: bool = False) -> LoadedEvents:
     """Read files of a stream: raw ones of its source, or Parquet files of events that have `timestamp` and `seq`.
+
+    With `places` it is kept on which line of which file each event stands.
 
     Raises
     ------
@@ -74,7 +126,10 @@ def load_events(schema: StreamSchema, paths: Sequence[Path]) -> LoadedEvents:
     Raw rows are checked, ordered, freed of repeated keys and given their derived attributes as ingestion does, with
     nothing carried in; nothing is validated and nothing is published.
     """
-    return _read_ready(schema, paths) if are_ready(paths) else _read_raw(schema, paths)
+    if not are_ready(paths):
+        return _read_raw(schema, paths, places)
+    loaded = _read_ready(schema, paths)
+    return replace(loaded, places=EventPlaces.in_parquet(paths)) if places else loaded
 
 
 def are_ready(paths: Sequence[Path]) -> bool:
@@ -155,7 +210,7 @@ def _read_ready(schema: StreamSchema, paths: Sequence[Path]) -> LoadedEvents:
     return LoadedEvents(events.sort_by([(TIMESTAMP, "ascending"), (SEQ, "ascending")]), 0, tuple(notes))
 
 
-def _read_raw(schema: StreamSchema, paths: Sequence[Path]) -> LoadedEvents:
+def _read_raw(schema: StreamSchema, paths: Sequence[Path], places: bool) -> LoadedEvents:
     if schema.source is None:
         raise InputError(f"stream {schema.name!r} has no source: its schema does not say what its raw files look like")
     tables: list[pa.Table] = []
@@ -189,7 +244,10 @@ def _read_raw(schema: StreamSchema, paths: Sequence[Path]) -> LoadedEvents:
     numbered = events.append_column(SEQ, pa.array(_seqs(events)))
     derived = derive(numbered, schema, Carry())
     loaded = derived.select(schema.arrow_schema.names).cast(schema.arrow_schema)
-    return LoadedEvents(loaded, rejected, tuple(notes), tuple(rows))
+    found = None
+    if places:
+        found = EventPlaces.sorted(sorted(paths), *(numbered.column(name).to_numpy() for name in (SEQ, FILE, LINE)))
+    return LoadedEvents(loaded, rejected, tuple(notes), tuple(rows), found)
 
 
 def read(schema: StreamSchema, source: Any) -> pa.Table:
@@ -361,7 +419,7 @@ class EventBatches:
         Their number.
     batches
         Reads them, from the first one on each time.
-    rejected, notes
+    rejected, notes, places
         As in `LoadedEvents`.
     held
         Whether all of them are in memory: raw files, and Parquet files that are not in stream order, have to be sorted.
@@ -372,9 +430,10 @@ class EventBatches:
     rejected: int = 0
     notes: tuple[str, ...] = ()
     held: bool = False
+    places: EventPlaces | None = None
 
 
-def stream_events(schema: StreamSchema, paths: Sequence[Path]) -> EventBatches:
+def stream_events(schema: StreamSchema, paths: Sequence[Path], *, places: bool = False) -> EventBatches:
     """The events of `load_events`, read as they are asked for where the files hold them in the order of the stream.
 
     Raises
@@ -392,15 +451,16 @@ def stream_events(schema: StreamSchema, paths: Sequence[Path]) -> EventBatches:
         ordered = _in_stream_order(paths)
         if ordered is not None:
             total = sum(pq.read_metadata(path).num_rows for path in paths)
-            return EventBatches(total, lambda: _read(schema, ordered))
-    loaded = load_events(schema, paths)
+            found = EventPlaces.in_parquet(ordered) if places else None
+            return EventBatches(total, lambda: _read(schema, ordered), places=found)
+    loaded = load_events(schema, paths, places=places)
     events = loaded.events
 
     def parts() -> Iterator[pa.Table]:
         for first in range(0, events.num_rows, READ_AT_ONCE):
             yield events.slice(first, READ_AT_ONCE)
 
-    return EventBatches(events.num_rows, parts, loaded.rejected, loaded.notes, held=True)
+    return EventBatches(events.num_rows, parts, loaded.rejected, loaded.notes, held=True, places=loaded.places)
 
 
 def _read(schema: StreamSchema, paths: Sequence[Path]) -> Iterator[pa.Table]:

@@ -721,6 +721,11 @@ class Stream:
         """The pattern set of this name alone; all of them where no name is given."""
         return (self.pattern_set(name),) if name else self.pattern_sets
 
+    def pattern_named(self, pattern_set: str, name: str) -> Pattern | None:
+        """The pattern of this name in a pattern set; None where it is not configured any more."""
+        patterns = (one for own in self.pattern_sets if own.name == pattern_set for one in own.patterns)
+        return next((one for one in patterns if one.name == name), None)
+
 
 def _resolved(folder: Path, location: str) -> str:
     """A path made absolute; the address of a place in an object store as it is."""

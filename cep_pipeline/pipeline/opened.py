@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from datetime import date
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -14,6 +15,8 @@ from cep_pipeline.foreign_text import html_table
 
 if TYPE_CHECKING:
     from cep_pipeline.detection.results import Matches
+    from cep_pipeline.match_chart import Drawing
+    from cep_pipeline.pipeline.configuration import Configuration
     from cep_pipeline.warehouse.stream_tables import StreamTables
     from cep_pipeline.warehouse.warehouse import Warehouse
 
@@ -37,7 +40,8 @@ def open(place: str | Path) -> PublishedWarehouse:  # the public name is `cep.op
     if str(place).endswith((".yaml", ".yml")):
         from cep_pipeline.pipeline.configuration import Configuration
 
-        return PublishedWarehouse(Configuration.load(place).open_warehouse())
+        configuration = Configuration.load(place)
+        return PublishedWarehouse(configuration.open_warehouse(), configuration)
     if "://" in str(place) or not (Path(place) / "catalog.db").is_file():
         raise InputError(
             f"{place}: this is no folder of a warehouse with its catalog; name the folder, or the pipeline.yaml of the "
@@ -49,8 +53,9 @@ def open(place: str | Path) -> PublishedWarehouse:  # the public name is `cep.op
 class PublishedWarehouse:
     """A warehouse to read from, made by `open`: `warehouse["trades"]` is one of its streams."""
 
-    def __init__(self, warehouse: Warehouse) -> None:
+    def __init__(self, warehouse: Warehouse, configuration: Configuration | None = None) -> None:
         self._warehouse = warehouse
+        self._configuration = configuration
 
     def __repr__(self) -> str:
         return f"<PublishedWarehouse {self._warehouse.location}: {', '.join(self.streams) or 'no stream'}>"
@@ -62,7 +67,7 @@ class PublishedWarehouse:
 
     def __getitem__(self, stream: str) -> PublishedStream:
         """Return a stream by its name; InputError lists those that there are."""
-        return PublishedStream(self._warehouse.open_stream(stream))
+        return PublishedStream(self._warehouse.open_stream(stream), self._configuration)
 
     def _repr_html_(self) -> str:
         rows = ((name, len(self[name].days())) for name in self.streams)
@@ -72,8 +77,9 @@ class PublishedWarehouse:
 class PublishedStream:
     """The published data of one stream, as it is when it is asked for."""
 
-    def __init__(self, tables: StreamTables) -> None:
+    def __init__(self, tables: StreamTables, configuration: Configuration | None = None) -> None:
         self._tables = tables
+        self._configuration = configuration
 
     def __repr__(self) -> str:
         return f"<PublishedStream {self._tables.name}: {len(self._tables.days())} days>"
@@ -127,7 +133,11 @@ class PublishedStream:
             found = tables.first_matches(name, first, last, each=limit, pattern=pattern)
         patterns = pc.unique(found.column("pattern")).to_pylist()
         of_pattern = {one: found.filter(pc.equal(found.column("pattern"), one)) for one in patterns}
-        return Matches(of_pattern, tables.read_match_events)
+
+        def draw(match: Mapping[str, Any], attribute: str | None, timezone: str | None) -> Drawing:
+            return self._draw(tables, name, match, attribute, timezone)
+
+        return Matches(of_pattern, tables.read_match_events, draw)
 
     def statistics(self, pattern_set: str | None = None) -> pa.Table:
         """Return the statistics of a pattern set, a row for each day; numbers are JSON text, as in the table."""
@@ -146,6 +156,27 @@ class PublishedStream:
     def runs(self) -> pa.Table:
         """Return the records of runs."""
         return self._tables.read_table("runs")
+
+    def _draw(
+        self, tables: StreamTables, pattern_set: str, match: Mapping[str, Any], attribute: str | None, zone: str | None
+    ) -> Drawing:
+        from cep_pipeline.events.type_spells import type_attribute_in
+        from cep_pipeline.storage import read_footer
+        from cep_pipeline.warehouse.match_pages import draw_published
+
+        configuration = self._configuration
+        if configuration is None or tables.name not in configuration.stream_names():
+            of_type = type_attribute_in(read_footer(tables.events_files(None, None)[0].path).metadata)
+            return draw_published(tables, match, attribute, type_attribute=of_type, timezone=zone or "UTC")
+        stream = configuration.stream(tables.name)
+        return draw_published(
+            tables,
+            match,
+            attribute,
+            pattern=stream.pattern_named(pattern_set, match["pattern"]),
+            type_attribute=stream.schema.type_attribute,
+            timezone=zone or stream.schema.timezone,
+        )
 
     def _pattern_set(self, name: str | None) -> str:
         known = self.pattern_sets()

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, date, datetime, timedelta
 from typing import TYPE_CHECKING, Any
@@ -14,10 +14,12 @@ import pyarrow.parquet as pq
 
 from cep_pipeline.errors import InputError
 from cep_pipeline.events.columns import DAY
+from cep_pipeline.match_chart import Drawing, MatchSeries, draw_match
 from cep_pipeline.storage import conform, names_in_file, open_filesystem, read_data_file, reading_data
 from cep_pipeline.warehouse.layout import MATCHES_SCHEMA
 
 if TYPE_CHECKING:
+    from cep_pipeline.patterns.pattern import Pattern
     from cep_pipeline.warehouse.stream_reader import StreamReader
 
 MOST_LOOKED_AT = 2_000_000
@@ -155,37 +157,32 @@ def find_match(tables: StreamReader, pattern_set: str, day: date, match_id: str)
     return None
 
 
-def events_of(tables: StreamReader, match: dict[str, Any]) -> pa.Table:
+def events_of(tables: StreamReader, match: Mapping[str, Any]) -> pa.Table:
     """Read the events of a match, in order of time, with all of their attributes."""
     seqs = pa.array([one["seq"] for one in match["bindings"]], pa.int64())
     schema = pa.schema([field for field in tables.events_schema if field.name != DAY])
     return events_between(tables, schema, match["start_ts"], match["end_ts"], pc.field("seq").isin(seqs))
 
 
-def events_around(
-    tables: StreamReader, match: dict[str, Any], bound: pa.Table, attribute: str, series: str, most: int
-) -> pa.Table:
-    """Read the events from before a match to after it, of the series that its events belong to.
+def events_around(tables: StreamReader, match: Mapping[str, Any], bound: pa.Table, series: MatchSeries) -> pa.Table:
+    """Read the events from before a match to after it, of the series that its events (`bound`) belong to."""
+    schema = pa.schema([tables.events_schema.field(name) for name in series.columns])
+    return events_between(tables, schema, *series.near(match, bound))
 
-    Parameters
-    ----------
-    bound
-        The events of the match (`events_of`).
-    attribute, series
-        The attribute to read, and the one that separates series.
-    most
-        The most rows that are returned; of more, the events of the match and as many others, evenly spread.
-    """
-    names = dict.fromkeys(("timestamp", "seq", series, attribute))
-    schema = pa.schema([tables.events_schema.field(name) for name in names])
-    room = max((match["end_ts"] - match["start_ts"]) / 2, timedelta(seconds=1))
-    own = pc.field(series).isin(pc.unique(bound[series]))
-    found = events_between(tables, schema, match["start_ts"] - room, match["end_ts"] + room, own)
-    if found.num_rows <= most:
-        return found
-    marked = np.flatnonzero(pc.is_in(found["seq"], bound["seq"].combine_chunks()).to_numpy())
-    spread = np.linspace(0, found.num_rows - 1, most).astype(np.int64)
-    return found.take(np.union1d(marked, spread))
+
+def draw_published(
+    tables: StreamReader,
+    match: Mapping[str, Any],
+    attribute: str | None = None,
+    *,
+    pattern: Pattern | None = None,
+    type_attribute: str | None = None,
+    timezone: str = "UTC",
+) -> Drawing:
+    """Draw a match on the published events beside it; the other parameters are those of `MatchSeries.of`."""
+    bound = events_of(tables, match)
+    series = MatchSeries.of(tables.events_schema, pattern, attribute, type_attribute)
+    return draw_match(match, events_around(tables, match, bound, series), series, pattern, timezone)
 
 
 def events_between(

@@ -169,6 +169,31 @@ def test_a_match_shows_its_events_in_the_time_of_the_stream(project: Project) ->
     assert "2024-03-05 04:30:00.000" in in_utc.output and "time (UTC)" in in_utc.output
 
 
+def test_a_match_is_drawn_in_a_file_and_in_the_terminal(project: Project) -> None:
+    rising = [m for m in published(project.tables())["matches"] if m["pattern"] == "rising"]
+    done = cep("matches", "--pattern", "rising", "--chart", "m.svg", folder=project.folder)
+    drawn = (project.folder / "m.svg").read_text()
+    assert done.output == f"match {rising[0]['match_id']} of rising is drawn in m.svg\n"
+    assert drawn.count("<circle") == 3 and "2024-03-04 23:" in drawn
+    chosen = ("--match", rising[-1]["match_id"])
+    done = cep("matches", *chosen, "--chart", "m.html", "--attribute", "diff", "--utc", "--json", folder=project.folder)
+    assert [one["match_id"] for one in json.loads(done.output)["matches"]] == [chosen[1]] and "m.html" in done.errors
+    assert re.search("c: diff [0-9-]+, 2024-03-06 05:", (project.folder / "m.html").read_text())
+    shown = cep("matches", *chosen, "--events", folder=project.folder)
+    series = shown.output.partition("rising: x")[2]
+    assert series and "▁" in series and re.search(r"\ba\b.*\n?", series)
+    wrong = {
+        "'none'": ("--match", "none"),
+        "name it": ("--chart", "m.gif"),
+        "'kind' is none": ("--chart", "m.svg", "--attribute", "kind"),
+        "leave --count": ("--chart", "m.svg", "--count"),
+        "there is no match to draw": ("--chart", "m.svg", "--day", "2024-03-01"),
+    }
+    for said, arguments in wrong.items():
+        done = cep("matches", *arguments, folder=project.folder)
+        assert done.code == 2 and said in done.error
+
+
 def test_the_events_of_all_matches_are_written_a_row_each(project: Project) -> None:
     published_now = published(project.tables())
     of_seq = {event["seq"]: event for event in published_now["events"]}

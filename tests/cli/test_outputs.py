@@ -8,6 +8,7 @@ from pathlib import Path
 import pyarrow.parquet as pq
 import pytest
 
+from cep_pipeline import DataWarning, StreamSchema, read
 from tests.cli.command_line import Done, cep
 
 SCHEMA = (
@@ -130,3 +131,49 @@ def test_patterns_that_cannot_match_are_warned_about(tmp_path: Path) -> None:
     assert done.code == 0
     assert "warning: no event has the type Nobody, which stands in: none" in done.errors
     assert "warning: WITHIN is more than 10 times as long as all events span" in done.errors
+
+
+def test_each_event_of_a_match_can_say_on_which_line_of_which_file_it_stands(tmp_path: Path) -> None:
+    (tmp_path / "s.yaml").write_text(SCHEMA)
+    (tmp_path / "p.sase").write_text(OTHERS)
+    texts = {"1.csv": ["5,B,2", "oops,B,1", "0,A,1"], "2.csv": ["7,B,9", "3,B,3", "1,A,0"]}
+    for name, lines in texts.items():
+        lines.insert(0, "time,kind,x")
+        (tmp_path / name).write_text("\n".join([*lines, ""]))
+    over = ("--patterns", "p.sase", "--schema", "s.yaml")
+
+    def listed(*arguments: str) -> list[list[tuple[str, str]]]:
+        """The events of each match: the variable, and the row that stands where the file says."""
+        done = cep("detect", *over, *arguments, "--lines", "--out", "found.json", folder=tmp_path)
+        assert done.code == 0, done.errors
+        found = [json.loads(line)["bindings"] for line in (tmp_path / "found.json").read_text().splitlines()]
+        return [[(one["variable"], texts[one["file"]][one["line"] - 1]) for one in match] for match in found]
+
+    raw = ("--events", "*.csv")
+    right = listed(*raw)
+    assert [("a", "1,A,0"), ("b", "3,B,3"), ("b", "5,B,2")] in right and len(right) > 3
+    assert all((name, text.split(",")[1]) in (("a", "A"), ("b", "B")) for match in right for name, text in match)
+    assert listed(*raw, "--adapt", "--every", "2 events") == right
+    for lines in ((), ("--lines",)):
+        assert cep("detect", *over, *raw, *lines, "--out", f"{len(lines)}.parquet", folder=tmp_path).code == 0
+    plain, placed = (pq.read_table(tmp_path / f"{number}.parquet") for number in (0, 1))
+    assert placed.drop_columns(["bindings"]) == plain.drop_columns(["bindings"])
+    same = ("variable", "seq")
+    assert [[{name: one[name] for name in same} for one in row] for row in placed["bindings"].to_pylist()] == plain[
+        "bindings"
+    ].to_pylist()
+    done = cep("detect", *over, *raw, "--lines", "--out", "-", folder=tmp_path)
+    assert '[""a"", ' in done.output and ', ""1.csv"", 4]' in done.output
+    refused = cep("detect", *over, *raw, "--lines", "--output", "count", "--out", "n.csv", folder=tmp_path)
+    assert (refused.code, "--output count lists none" in refused.error) == (2, True)
+
+    with pytest.warns(DataWarning):
+        events = read(StreamSchema.load(tmp_path / "s.yaml"), [tmp_path / name for name in ("1.csv", "2.csv")])
+    for parts in ([events.take([3, 0, 4, 1, 2])], [events.slice(2), events.slice(0, 2)]):  # to be sorted; in order
+        names = [f"events {number}.parquet" for number in range(len(parts))]
+        for name, part in zip(names, parts, strict=True):
+            pq.write_table(part, tmp_path / name)
+            columns = (part["timestamp"].cast("int64").to_pylist(), part["kind"].to_pylist(), part["x"].to_pylist())
+            texts[name] = [",".join(map(str, one)) for one in zip(*columns, strict=True)]
+        given = [argument for name in names for argument in ("--events", name)]
+        assert listed(*given) == listed(*given, "--adapt", "--every", "2 events") == right

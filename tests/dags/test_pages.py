@@ -603,6 +603,10 @@ def test_a_match_is_drawn_over_the_attribute_that_is_chosen(viewer: Any, match_i
     address = f"/cep/match?{REAL}&pattern_set=market&day=2025-01-06&match_id={match_id}"
     price, size = viewer.get(address).text, viewer.get(f"{address}&attribute=size").text
     assert price.count("<circle") == size.count("<circle") > 0 and " price</text>" in price and " size</text>" in size
+    shown = text(price)
+    assert "NAME " in shown and re.search(r"window used: [\d.]+ m?s of \d+ m?s \(\d+%\)", shown)
+    conditions = shown.partition("Values of the match")[2]
+    assert conditions and "not fulfilled" not in conditions and " = " in conditions
     assert viewer.get(f"{address}&attribute=exchange").status_code == 404
 
 

@@ -122,6 +122,7 @@ def test_every_command_of_the_tutorial_prints_what_the_page_says(
         "run",
         "matches",
         "matches",
+        "matches",
         "status",
         "why",
         "why-not",
