@@ -7,8 +7,11 @@ all of them. Every assertion is made by both, and every case that was written by
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from typing import TypeVar
+
+import pytest
+from _pytest.mark.structures import ParameterSet
 
 Case = TypeVar("Case")
 
@@ -27,6 +30,11 @@ def examples(number: int) -> int:
 def part_of(cases: Sequence[Case], number: int) -> Sequence[Case]:
     """One part of the cases, the one with this number; `PART` parts are all of them, and so is one if all are tried."""
     return cases if ALL else cases[number % PART :: PART]
+
+
+def long_but(always: Collection[Case], cases: Iterable[Case]) -> list[ParameterSet]:
+    """Cases for `pytest.mark.parametrize`: those that are always tried, and the others as long tests."""
+    return [pytest.param(case, marks=() if case in always else pytest.mark.long) for case in cases]
 
 
 def check_each(check: Callable[[Case], None], cases: Iterable[Case]) -> None:

@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from tests.pipeline.project import DAYS, PATTERNS, PIPELINE, ROWS, Project, make_project
+from tests.thoroughness import long_but
 
 if TYPE_CHECKING:
     from datetime import date
@@ -229,10 +230,7 @@ def turns(deliveries: Deliveries) -> Iterator[tuple[str, str]]:
     return to_and_fro()
 
 
-@pytest.mark.parametrize(
-    "moment",
-    [pytest.param(name, marks=() if name in TRIED_ALWAYS else pytest.mark.long) for name in MOMENTS],
-)
+@pytest.mark.parametrize("moment", long_but(TRIED_ALWAYS, MOMENTS))
 def test_a_killed_run_leaves_each_day_old_or_new(
     deliveries: Deliveries, turns: Iterator[tuple[str, str]], moment: str
 ) -> None:
@@ -248,7 +246,7 @@ STOPS = {
 }
 
 
-@pytest.mark.parametrize("moment", STOPS)
+@pytest.mark.parametrize("moment", long_but(["in Spark's jobs", "publishing, by Ctrl-C"], STOPS))
 def test_a_stopped_run_gives_its_days_back(
     deliveries: Deliveries, turns: Iterator[tuple[str, str]], moment: str
 ) -> None:

@@ -23,6 +23,7 @@ from cep_pipeline.pipeline.resident import FOLDER, Application, NoKeeperError, s
 from cep_pipeline.pipeline.tasks import DayTask, redo_stale, run_step
 from tests.pipeline.project import DAYS, MONDAY, ROWS, TUESDAY, WEDNESDAY, Project, make_project, published
 from tests.pipeline.test_tasks import day_task
+from tests.thoroughness import long_but
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -134,7 +135,7 @@ run_step(sys.argv[2], DayTask(Path(sys.argv[1]), "ticks", date.fromisoformat(sys
 """
 
 
-@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGTERM])
+@pytest.mark.parametrize("number", long_but([signal.SIGKILL], [signal.SIGKILL, signal.SIGTERM]))
 def test_a_task_that_is_killed_gives_its_day_back(project: Project, folder: Path, number: int) -> None:
     run_step("ingest", day_task(project, MONDAY))
     killed = DayTask(project.folder / "pipeline.yaml", "ticks", TUESDAY, "killed")
@@ -154,6 +155,7 @@ def test_a_task_that_is_killed_gives_its_day_back(project: Project, folder: Path
     assert keepers(folder) == [keeper], "the application lives on"
 
 
+@pytest.mark.long
 def test_a_keeper_that_is_terminated_interrupts_its_steps(project: Project, folder: Path) -> None:
     run_step("ingest", day_task(project, MONDAY))
     stopped = DayTask(project.folder / "pipeline.yaml", "ticks", TUESDAY, "killed")
@@ -192,7 +194,7 @@ def tried(step: str, task: DayTask) -> int:
     raise AssertionError(f"{step} does not get through")
 
 
-@pytest.mark.parametrize("part", ["java", "keeper"])
+@pytest.mark.parametrize("part", long_but(["java"], ["java", "keeper"]))
 def test_another_application_is_started_where_one_was_killed(project: Project, folder: Path, part: str) -> None:
     task = day_task(project, MONDAY)
     run_step("ingest", task)

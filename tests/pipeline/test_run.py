@@ -15,6 +15,7 @@ from cep_pipeline.errors import BusyError, DataError, InputError, UnsupportedPat
 from cep_pipeline.events.erasure import Erasure
 from cep_pipeline.spark import detection
 from tests.pipeline.project import DAYS, MONDAY, PATTERNS, PIPELINE, ROWS, TUESDAY, WEDNESDAY, Project, published
+from tests.thoroughness import long_but
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -48,7 +49,7 @@ def test_three_daily_runs_are_one_run_over_three_days(project: Project) -> None:
     assert published(project.tables("apart")) == published(project.tables("together"))
 
 
-@pytest.mark.parametrize("order", [order for order in permutations(range(3)) if order != (0, 1, 2)])
+@pytest.mark.parametrize("order", long_but([(2, 1, 0)], list(permutations(range(3)))[1:]))
 def test_days_in_any_order_end_equal_once_stale_days_are_redone(project: Project, order: tuple[int, ...]) -> None:
     project.run(warehouse="in_order").run_days(DAYS)
     for number in order:

@@ -18,6 +18,7 @@ from cep_pipeline.warehouse import backup as backups
 from cep_pipeline.warehouse.database import FILES, PUBLISHED
 from cep_pipeline.warehouse.warehouse import Warehouse
 from tests.postgresql import postgresql
+from tests.thoroughness import long_but
 from tests.warehouse.processes import CONTEXT
 from tests.warehouse.published_days import (
     MONDAY,
@@ -80,7 +81,7 @@ KINDS = {
 }
 
 
-@pytest.mark.parametrize("damage", [remove, truncate, mangle])
+@pytest.mark.parametrize("damage", long_but([mangle], [remove, truncate, mangle]))
 @pytest.mark.parametrize("kind", KINDS)
 def test_whatever_is_lost_comes_back(original: Path, place: Path, kind: str, damage: Callable[[Path], None]) -> None:
     before = everything_read(Warehouse.open(place))
@@ -305,7 +306,7 @@ def _restore_and_die(location: str, place: str, step: int) -> None:
     Warehouse.restore(location, backup=place)
 
 
-@pytest.mark.parametrize("stride", [pytest.param(1, marks=pytest.mark.long), 17])
+@pytest.mark.parametrize("stride", long_but([17], [1, 17]))
 def test_a_restore_that_is_killed_goes_on(original: Path, tmp_path: Path, stride: int) -> None:
     where, place = tmp_path / "elsewhere", str(original / "backup")
     for step in range(0, 1000, stride):

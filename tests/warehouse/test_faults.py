@@ -16,6 +16,7 @@ from cep_pipeline.warehouse.leases import Lease
 from cep_pipeline.warehouse.records import StatisticsRecord
 from cep_pipeline.warehouse.stream_tables import StreamTables
 from tests.postgresql import postgresql
+from tests.thoroughness import long_but
 from tests.warehouse.faults import (
     DATABASE_PLACES,
     KINDS,
@@ -98,7 +99,7 @@ def _redo_for_ever(place: Place, started: Connection) -> None:
             redo(tables, version)
 
 
-@pytest.mark.parametrize("seed", [pytest.param(seed, marks=pytest.mark.long if seed else ()) for seed in range(4)])
+@pytest.mark.parametrize("seed", long_but([0], range(4)))
 def test_a_reader_that_joins_matches_to_events_sees_one_version(tmp_path: Path, seed: int) -> None:
     trial = Trial(Place(str(tmp_path / "warehouse")))
     chance = random.Random(seed)

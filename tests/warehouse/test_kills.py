@@ -16,6 +16,7 @@ import pytest
 
 from cep_pipeline.warehouse.stream_tables import StreamTables
 from cep_pipeline.warehouse.warehouse import Warehouse
+from tests.thoroughness import long_but
 from tests.warehouse.processes import CONTEXT
 from tests.warehouse.published_days import (
     MONDAY,
@@ -139,7 +140,7 @@ def kill_publishes(open_at: Callable[[int], StreamTables], stride: int) -> list[
     return outcomes
 
 
-@pytest.mark.parametrize("stride", [pytest.param(1, marks=pytest.mark.long), 2])
+@pytest.mark.parametrize("stride", long_but([6], [1, 6]))
 def test_a_kill_at_each_step_leaves_the_old_or_the_new_day(tmp_path: Path, stride: int) -> None:
     outcomes = kill_publishes(partial(open_later, str(tmp_path / "warehouse")), stride)
     # Kills came both before and after the commit of the events.
@@ -156,7 +157,7 @@ def _publish_for_ever(location: str, turn: int, started: Connection) -> None:
         publish_version(tables, version)
 
 
-@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("seed", long_but([0], range(3)))
 def test_a_kill_at_a_random_moment_leaves_one_whole_version(tmp_path: Path, seed: int) -> None:
     location = tmp_path / "warehouse"
     open_later(location, 0)
@@ -183,7 +184,7 @@ def _open_and_die(location: str, step: int) -> None:
     open_later(location, 0)
 
 
-@pytest.mark.parametrize("stride", [pytest.param(2, marks=pytest.mark.long), 16])
+@pytest.mark.parametrize("stride", long_but([16], [2, 16]))
 def test_a_warehouse_whose_making_was_killed_is_made_to_the_end(tmp_path: Path, stride: int) -> None:
     for number, step in enumerate(range(0, 1000, stride)):
         location = tmp_path / f"warehouse-{number}"

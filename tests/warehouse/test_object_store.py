@@ -18,6 +18,7 @@ from cep_pipeline.warehouse.catalog import VERSION_HINT
 from cep_pipeline.warehouse.stream_tables import StreamTables
 from cep_pipeline.warehouse.warehouse import Warehouse
 from tests.object_store import BUCKET, s3_server
+from tests.thoroughness import long_but
 from tests.warehouse.processes import CONTEXT
 from tests.warehouse.published_days import (
     MONDAY,
@@ -135,7 +136,7 @@ def test_the_environment_says_what_the_properties_do_not(monkeypatch: pytest.Mon
         reach_object_stores(before)
 
 
-@pytest.mark.parametrize("stride", [pytest.param(1, marks=pytest.mark.long), 9])
+@pytest.mark.parametrize("stride", long_but([19], [1, 19]))
 def test_a_kill_at_each_step_leaves_the_old_or_the_new_day(place: Place, stride: int) -> None:
     outcomes = kill_publishes(place.tables, stride)
     assert outcomes[0] is False

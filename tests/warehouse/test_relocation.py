@@ -14,6 +14,7 @@ from cep_pipeline.storage import size_and_digest
 from cep_pipeline.warehouse.catalog import recorded_files
 from cep_pipeline.warehouse.maintenance import named_files
 from cep_pipeline.warehouse.warehouse import Warehouse
+from tests.thoroughness import long_but
 from tests.warehouse.processes import CONTEXT
 from tests.warehouse.published_days import (
     MONDAY,
@@ -122,7 +123,7 @@ def _relocate_and_die(location: str, step: int) -> None:
     Warehouse.relocate(location)
 
 
-@pytest.mark.parametrize("stride", [pytest.param(1, marks=pytest.mark.long), 9])
+@pytest.mark.parametrize("stride", long_but([9], [1, 9]))
 def test_a_relocation_that_is_killed_is_done_by_the_next(original: Path, tmp_path: Path, stride: int) -> None:
     before = everything_read(Warehouse.open(original))
     copy = tmp_path / "copy"
