@@ -38,7 +38,14 @@ from cep_pipeline.pipeline.resident import Application, NoKeeperError
 from cep_pipeline.pipeline.run_log import kept_log
 from cep_pipeline.pipeline.stream_days import find_stale_days, has_files
 from cep_pipeline.pipeline.violations import Violation
-from cep_pipeline.storage import folder_name, make_directory, open_filesystem, remove_scratch, storage_errors
+from cep_pipeline.storage import (
+    folder_name,
+    make_directory,
+    open_filesystem,
+    remove_file,
+    remove_scratch,
+    storage_errors,
+)
 from cep_pipeline.warehouse.drafts import Draft, Drafts
 from cep_pipeline.warehouse.layout import row_of, statistics_record
 from cep_pipeline.warehouse.leases import day_unit
@@ -108,9 +115,10 @@ def run_task(step: str, task: DayTask, session: Callable[[], SparkSession] | Non
         The day failed validation: too many rejected rows, or a failed critical expectation.
     """
     chosen = step_of(step)
-    if chosen is not STEPS[0] and _has_ended(task):
+    if chosen is not STEPS[0] and _has_ended(task, chosen):
         if chosen is STEPS[-1]:
             logger.info("%s: the run has ended already: all that it made is published", task.day)
+            remove_scratch(_scratch_of(task, Configuration.load(task.config).open_warehouse()))
             return True
         logger.info("%s: the run had ended and was tidied up; the steps before %s are done again", task.day, step)
         for earlier in STEPS[: STEPS.index(chosen)]:
@@ -125,16 +133,19 @@ def run_task(step: str, task: DayTask, session: Callable[[], SparkSession] | Non
         else:
             handover.hand_on(work, chosen)
     if done:
-        remove_scratch(handover.location)
+        handover.remove()
     return done
 
 
-def _has_ended(task: DayTask) -> bool:
-    """True if the run of the task has succeeded, and what its steps had handed on has been removed."""
+def _has_ended(task: DayTask, step: Step) -> bool:
+    """True if the run of the task has succeeded.
+
+    Before the last step, that is asked only where nothing that the steps had handed on is left.
+    """
     configuration = Configuration.load(task.config)
     warehouse = configuration.open_warehouse()
     filesystem, path = open_filesystem(f"{_scratch_of(task, warehouse)}/{DONE}.json")
-    if filesystem.get_file_info(path).type == pafs.FileType.File:
+    if step is not STEPS[-1] and filesystem.get_file_info(path).type == pafs.FileType.File:
         return False
     runs = warehouse.stream(configuration.stream(task.stream).schema).runs()
     return any((run.run_id, run.day, run.status) == (task.run_id, task.day, "succeeded") for run in runs)
@@ -185,6 +196,14 @@ class _Handover:
             ) from error
         except (OSError, ValueError, RecursionError) as error:
             raise self._damaged(name, error) from error
+
+    def remove(self) -> None:
+        """Remove all documents, first the one by which others see that the run is on its way.
+
+        So a kill in between leaves a run that has ended, and none that lacks a document.
+        """
+        remove_file(f"{self.location}/{DONE}.json")
+        remove_scratch(self.location)
 
     def _damaged(self, name: str, error: Exception) -> InputError:
         return InputError(
@@ -592,7 +611,7 @@ def run_step(step: str, task: DayTask, master: str | None = None) -> bool:
     try:
         return bool(application.call(_STEP_JOB, arguments, start=start))
     except NoKeeperError:
-        if chosen is STEPS[0] or not _has_ended(task):
+        if chosen is STEPS[0] or not _has_ended(task, chosen):
             return run_task(step, task)
     return bool(application.call(_STEP_JOB, arguments))
 

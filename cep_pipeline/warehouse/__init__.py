@@ -13,7 +13,7 @@ together:
 A publication goes through these modules: `stream_tables` (what can be published), `drafts` (what a run reads until
 then), `leases` (one writer a day), `units` (records and fingerprints of what is published, and what is stale),
 `commits` (the new snapshots of all tables), `catalog` (their pointers and the records in one transaction of the
-`database`). `stream_reader` reads what is published, by `published_table` and `avro`, without pyiceberg; `layout` says
+`database`). `stream_reader` reads what is published, by `published_table`, without pyiceberg; `layout` says
 how it is stored, `records` and `fingerprints` what it means; `iceberg_tables` makes tables,
 `maintenance` removes what no table uses, `compaction` merges small files, `forgetting` erases events for good,
 `verification` checks what is published, and `relocation` makes a copied warehouse name its files by its new place.

@@ -2,12 +2,13 @@
 
 What is published is read here and written by pyiceberg (`commits`, `catalog`, `iceberg_tables`). Importing that takes
 longer than all else that a command such as `cep status` does, and readers need little of it: every table has identity
-partitions and no delete files.
+partitions and no delete files. Lists of files are Avro, which fastavro reads.
 """
 
 from __future__ import annotations
 
 import gzip
+import io
 import json
 import struct
 from collections.abc import Iterable, Iterator, Mapping
@@ -15,11 +16,11 @@ from dataclasses import dataclass
 from datetime import date
 from typing import TYPE_CHECKING, Any
 
+import fastavro
 import pyarrow as pa
 
 from cep_pipeline.errors import CepError, InputError
 from cep_pipeline.storage import damage_errors, former_names, read_whole, with_former_names
-from cep_pipeline.warehouse.avro import read_avro
 from cep_pipeline.warehouse.records import EventsFile
 
 if TYPE_CHECKING:
@@ -293,7 +294,7 @@ _PARTITION_VALUES = {
 
 def _records(path: str) -> list[dict[str, Any]]:
     with damage_errors(path):
-        return list(read_avro(read_whole(path)))
+        return [dict(record) for record in fastavro.reader(io.BytesIO(read_whole(path)))]
 
 
 def _files_of(entries: Iterable[Mapping[str, Any]], ranges: list[tuple[Any, Any]]) -> Iterator[PublishedFile]:
@@ -302,7 +303,7 @@ def _files_of(entries: Iterable[Mapping[str, Any]], ranges: list[tuple[Any, Any]
         file = entry["data_file"]
         if entry["status"] == _DELETED or file.get("content", _DATA) != _DATA or not file["record_count"]:
             continue
-        values = tuple(file["partition"].values())
+        values = tuple(map(_ordinal, file["partition"].values()))
         if all(_is_in(value, *wanted) for value, wanted in zip(values, ranges, strict=True)):
             yield PublishedFile(
                 file["file_path"],
@@ -312,6 +313,11 @@ def _files_of(entries: Iterable[Mapping[str, Any]], ranges: list[tuple[Any, Any]
                 _bounds_by_id(file["lower_bounds"]),
                 _bounds_by_id(file["upper_bounds"]),
             )
+
+
+def _ordinal(value: Any) -> Any:
+    """A partition value; of a date, the days since 1970-01-01."""
+    return value.toordinal() - _EPOCH if isinstance(value, date) else value
 
 
 def _is_in(value: Any, least: Any, most: Any) -> bool:

@@ -17,8 +17,10 @@ from cep_pipeline.errors import InputError, PlanError
 from cep_pipeline.planning import PLANNERS, plan
 from cep_pipeline.planning.algorithms.dynamic_programming import dp_left_deep_order
 from cep_pipeline.planning.costs import COSTS, cost_named, with_latency
+from cep_pipeline.planning.costs.model import CostModel
 from cep_pipeline.planning.numbers.clause_questions import clause_statistics
-from cep_pipeline.planning.orderings import DecidingComparison, ln_measure
+from cep_pipeline.planning.numbers.clause_statistics import ClauseStatistics
+from cep_pipeline.planning.orderings import DecidingComparison, Ordering, ln_measure
 from tests.adaptation.drifting import PATTERNS, snapshot
 from tests.planning.all_plans import MODELS, with_any_last
 from tests.statistics.market import parse
@@ -139,8 +141,12 @@ def test_planners_without_invariants_say_so(planner: str) -> None:
         assert reasons["one"].startswith("local search")
 
 
+def order_of_two(statistics: ClauseStatistics, cost: CostModel) -> Ordering:
+    return dp_left_deep_order(statistics, cost, max_variables=2)
+
+
 def test_an_exact_planner_beyond_its_budget_has_none_and_says_why(monkeypatch: pytest.MonkeyPatch) -> None:
-    short = replace(PLANNERS["dp_left_deep"], function=lambda s, c: dp_left_deep_order(s, c, max_variables=2))
+    short = replace(PLANNERS["dp_left_deep"], function=f"{__name__}:order_of_two")
     monkeypatch.setitem(PLANNERS, "dp_left_deep", short)
     made = plan(ABC, CALM, "dp_left_deep")
     assert invariants_of(made, ABC) == ()

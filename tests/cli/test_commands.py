@@ -81,7 +81,6 @@ HEAVY = (
 
 ANSWERS_AT_ONCE = {
     "matches": ("matches", "--limit", "1"),
-    "events": ("matches", "--limit", "1", "--events"),
     "status": ("status",),
     "explain": ("explain",),
     "nothing to do": ("run", "--from", "2024-03-04", "--to", "2024-03-06"),

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from concurrent.futures import ThreadPoolExecutor
 from datetime import date
+from pathlib import Path
 
 import pytest
 
 from cep_pipeline.errors import DataError, InputError
+from cep_pipeline.pipeline import tasks
 from cep_pipeline.pipeline.day import STEPS
 from cep_pipeline.pipeline.tasks import DayTask, run_task
 from tests.pipeline.project import DAYS, MONDAY, ROWS, TUESDAY, Project, published
@@ -140,6 +142,26 @@ def test_any_step_of_a_run_that_has_ended_can_be_repeated_with_those_after_it(pr
         run_task(one, task, lambda: project.spark)
     assert published(project.tables()) == before
     assert project.tables().stale_days() == []
+
+
+def test_a_run_that_is_killed_while_it_tidies_up_has_ended(project: Project, monkeypatch: pytest.MonkeyPatch) -> None:
+    task = day_task(project, MONDAY)
+    for step in STEPS[:-1]:
+        run_task(step.name, task, lambda: project.spark)
+    (scratch,) = Path(project.tables().warehouse.scratch).glob(f"ticks-{MONDAY}-*")
+
+    def remove_some_and_die(_: str) -> None:
+        (scratch / "drafted.json").unlink()
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr(tasks, "remove_file", remove_some_and_die)
+        with pytest.raises(KeyboardInterrupt):
+            run_task("publish", task, lambda: project.spark)
+    before = published(project.tables())
+    assert before["events"] and scratch.exists()
+    assert run_task("publish", task, lambda: project.spark)
+    assert not scratch.exists() and published(project.tables()) == before
 
 
 def test_a_schema_that_changes_between_steps_is_noticed(project: Project) -> None:
