@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import sys
+from itertools import count
+
 import pytest
 
 from cep_pipeline.planning import make_plan, planned_clauses, planners
@@ -12,10 +15,15 @@ QUICK = ("trivial", "event_frequency", "greedy", "dp_left_deep")
 """The planners beside the one that is given."""
 
 
+_NUMBERS = count()
+
+
 def give(monkeypatch: pytest.MonkeyPatch, function: PlannerFunction, *, makes_trees: bool = False) -> str:
     """Let there be this planner, beside the quick ones only; its name."""
     known = {name: planners.PLANNERS[name] for name in QUICK}
-    known["given"] = planners.Planner("given", "the plan of a test", function, makes_trees=makes_trees)
+    name = f"planner_{next(_NUMBERS)}"  # a planner is remembered by its name
+    monkeypatch.setattr(sys.modules[__name__], name, function, raising=False)
+    known["given"] = planners.Planner("given", "the plan of a test", f"{__name__}:{name}", makes_trees=makes_trees)
     for module in (planners, make_plan, planned_clauses, compare):
         monkeypatch.setattr(module, "PLANNERS", known)
     return "given"
