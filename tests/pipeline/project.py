@@ -123,11 +123,14 @@ def let_leases_run_out(location: Path) -> None:
 
 
 def published(tables: StreamTables) -> dict[str, list[dict[str, object]]]:
-    """What is published, row for row: events, rejected rows, matches."""
+    """What is published, row for row: events, rejected rows, matches.
+
+    Each pattern's matches are in their order. Matches of several patterns have none among each other.
+    """
     return {
         "events": _rows(tables.read_events()),
         "quarantine": _rows(tables.read_quarantine()),
-        "matches": _rows(tables.read_matches("all")),
+        "matches": sorted(_rows(tables.read_matches("all")), key=lambda row: (row["final_day"], row["pattern"])),
     }
 
 
