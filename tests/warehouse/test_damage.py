@@ -320,7 +320,7 @@ def test_a_carry_that_is_not_what_its_digest_says_is_not_gone_on_from(tmp_path: 
     for content in ('{"last":2.0}', '{"last"'):
         with warehouse.database.begin() as connection:
             connection.execute(sql.update(PUBLISHED).values(carry_out=content))
-        with pytest.raises(DamagedError, match=r"`cep run --redo --day 2013-10-07` makes it again"):
+        with pytest.raises(DamagedError, match=r"`cep run --stream trades --redo --day 2013-10-07` makes it again"):
             tables.carry_in(TUESDAY)
 
 
