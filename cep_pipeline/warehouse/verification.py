@@ -248,22 +248,15 @@ REMADE = ("events", "quarantine", "matches", "statistics")
 
 
 def _streams(warehouse: Store, streams: Collection[str] | None) -> list[str]:
-    spaces = warehouse.streams()
     with warehouse.database.begin() as connection:
-        recorded = set(connection.execute(sql.select(PUBLISHED.c.stream).distinct()).scalars())
-        recorded |= set(connection.execute(_tables(IcebergTables.table_namespace).distinct()).scalars())
-    known = sorted({*spaces, *recorded})
+        recorded = connection.execute(sql.select(PUBLISHED.c.stream).distinct()).scalars().all()
+    known = sorted({*warehouse.streams(), *recorded})
     for name in streams or ():
         if name not in known:
             raise InputError(
                 f"warehouse {warehouse.location}: it has no stream {name!r}: there are {', '.join(known) or 'none yet'}"
             )
     return known if streams is None else sorted(set(streams))
-
-
-def _tables(column: Any) -> sql.Select[Any]:
-    """A column of the catalog's own list of tables; other catalogs may be in the same database."""
-    return sql.select(column).where(IcebergTables.catalog_name == CATALOG_NAME)
 
 
 def _catalog_damages(warehouse: Store) -> list[Damage]:
@@ -291,8 +284,10 @@ def _settled_state(warehouse: Store, stream: str, name: str, days: Collection[da
 
 
 def _pointer(warehouse: Store, stream: str, name: str) -> str | None:
-    query = _tables(IcebergTables.metadata_location).where(
-        IcebergTables.table_namespace == stream, IcebergTables.table_name == name
+    query = sql.select(IcebergTables.metadata_location).where(
+        IcebergTables.catalog_name == CATALOG_NAME,
+        IcebergTables.table_namespace == stream,
+        IcebergTables.table_name == name,
     )
     with warehouse.database.begin() as connection:
         return connection.execute(query).scalar_one_or_none()
