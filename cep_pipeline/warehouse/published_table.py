@@ -294,7 +294,8 @@ _PARTITION_VALUES = {
 
 def _records(path: str) -> list[dict[str, Any]]:
     with damage_errors(path):
-        return [dict(record) for record in fastavro.reader(io.BytesIO(read_whole(path)))]
+        records: list[Any] = list(fastavro.reader(io.BytesIO(read_whole(path))))
+        return records
 
 
 def _files_of(entries: Iterable[Mapping[str, Any]], ranges: list[tuple[Any, Any]]) -> Iterator[PublishedFile]:
