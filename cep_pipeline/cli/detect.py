@@ -115,8 +115,6 @@ def detect(
       cep detect … --planner simulated_annealing --steps 100000      plan all patterns together, so that they share
       cep detect … --adapt --decision constant_threshold --threshold 0.3 --every '5000 events' --window '1 hour'
     """
-    from cep_pipeline.adaptation import AdaptiveDetection
-    from cep_pipeline.adaptation.plan_makers import planned_together
     from cep_pipeline.cli.matches_file import write_matches
     from cep_pipeline.cli.progress import ConsoleObserver
     from cep_pipeline.cli.tables import STDOUT, check_output_file
@@ -146,10 +144,12 @@ def detect(
     given = read_plan(plan_file) if plan_file else None
     if given is not None:
         validate(given, parsed)
-    if decisive:
-        planned_together(parsed, chosen, planner, cost, alpha, searching, given)
     console = output_console(stderr=True)
     if decisive:
+        from cep_pipeline.adaptation import AdaptiveDetection
+        from cep_pipeline.adaptation.plan_makers import planned_together
+
+        planned_together(parsed, chosen, planner, cost, alpha, searching, given)
         loop = AdaptiveDetection(planner, cost, alpha, mechanism, options, search=searching, **decisive)
         scan = more["distance"] == SCAN
         shown = {"scan": scan, "lines": lines, "as_json": as_json}
