@@ -76,8 +76,10 @@ def test_days_before_and_after_are_as_if_the_name_had_always_been_the_new_one(re
     assert {"kind", "x"} <= names[TUESDAY]
     assert {"sort", "px"} <= names[WEDNESDAY]
     renamed.run(warehouse="afresh").run_days(DAYS)
-    afresh = published(renamed.tables("afresh"))
-    assert published(tables) == afresh
+    afresh, now = published(renamed.tables("afresh")), published(tables)
+    for one in (afresh, now):  # of a pattern that was kept the matches stay in files of their own
+        one["matches"].sort(key=lambda row: (row["final_day"], row["pattern"]))
+    assert now == afresh
     assert {row["pattern"] for row in afresh["matches"]} == {"rising", "pairs", "jumps", "counted"}
     assert tables.stale_days() == []
 
