@@ -453,7 +453,7 @@ def _check_project(config: Path, stream: str | None, errors: list[str], doubts: 
 
 
 def _not_runnable(pattern_sets: Sequence[PatternSet]) -> list[str]:
-    """What is to be said of pattern sets that no mechanism, or not the one that they name, runs."""
+    """Errors about pattern sets that no mechanism runs, or that the mechanism they name does not run."""
     from cep_pipeline.errors import CepError
     from cep_pipeline.pipeline.plans import check_runnable
 

@@ -163,7 +163,8 @@ def matches(
             console.print(shown)
     else:
         console.print(_match_table(found, _local_in(zone), zone))
-        console.print("an event is its variable and its position in its day; --events shows it, --out FILE writes ids")
+        console.print("an event is its variable and its position in its day; --events shows it")
+        console.print("--json and --out FILE tell the id of a match, and `cep why ID` explains the match")
     if match_id is None and any(number > limit for number in totals.values()):
         console.print(f"at most {counted(limit, 'match')} of each pattern: --limit N shows more, --count says how many")
 
