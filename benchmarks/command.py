@@ -18,12 +18,12 @@ if TYPE_CHECKING:
 
 COLUMNS = (SpinnerColumn(), Description(), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
 BENCHMARKS = ("detection", "mechanisms", "strategies", "ingestion", "statistics")
-KERNEL_COSTS, WORKLOAD, SKIPPING, SCALE = "kernel-costs", "workload", "skipping", "scale"
+KERNEL_COSTS, CORNERS, WORKLOAD, SKIPPING, SCALE = "kernel-costs", "corners", "workload", "skipping", "scale"
 WORKLOADS = ("trades", "traffic")
 
 
 @click.command()
-@click.argument("names", nargs=-1, type=click.Choice((*BENCHMARKS, KERNEL_COSTS, WORKLOAD, SKIPPING, SCALE)))
+@click.argument("names", nargs=-1, type=click.Choice((*BENCHMARKS, KERNEL_COSTS, CORNERS, WORKLOAD, SKIPPING, SCALE)))
 @click.option(
     "--events",
     multiple=True,
@@ -83,7 +83,7 @@ WORKLOADS = ("trades", "traffic")
     type=click.FloatRange(0, 1, min_open=True),
     default=1.0,
     show_default=True,
-    help="Of scale: this share of each size is measured.",
+    help="Of scale and corners: this share of each size is measured.",
 )
 @click.option("--out", type=click.Path(path_type=Path), help="Also write the result to this Markdown file.")
 def bench(
@@ -114,6 +114,7 @@ def bench(
       statistics  estimates of sliding windows beside exact numbers, their state, their time beside ingesting
       kernel-costs  only when asked for: what a unit of the columnar kernel's work costs here (the cost model
                   `kernel`), and how well cost models rank orders and trees by time
+      corners     only when asked for: jobs at which a database or a short program could be ahead of us, beside it
       workload    only when asked for, in some ten minutes: draws a pattern file of 1,000 patterns for a day of trades
                   and one for a month of traffic, runs each from raw files to matches in one job, and tells time, memory
                   of all processes and matches. Stopped, it goes on where it was; what is finished is only told. Each

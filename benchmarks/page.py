@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import tempfile
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -19,7 +20,7 @@ if TYPE_CHECKING:
 
 BENCHMARKS = ("detection", "mechanisms", "strategies", "ingestion", "statistics")
 """What is measured unless something is asked for, in the order of the page."""
-KERNEL_COSTS, WORKLOAD, SKIPPING, SCALE = "kernel-costs", "workload", "skipping", "scale"
+KERNEL_COSTS, CORNERS, WORKLOAD, SKIPPING, SCALE = "kernel-costs", "corners", "workload", "skipping", "scale"
 """What is measured only when it is asked for."""
 
 
@@ -30,7 +31,7 @@ class Settings:
     Attributes
     ----------
     names
-        Of `BENCHMARKS`, `KERNEL_COSTS`, `WORKLOAD`, `SKIPPING` or `SCALE`.
+        Of `BENCHMARKS`, `KERNEL_COSTS`, `CORNERS`, `WORKLOAD`, `SKIPPING` or `SCALE`.
     lengths
         Lengths of the stock stream for the columnar kernel; the longest is that of the strategies, too.
     mechanism_length
@@ -48,7 +49,7 @@ class Settings:
     workloads, projects
         The workloads of many patterns that are run, and the folder of their projects.
     scale, scale_folder
-        The share of each size that the benchmark of growth measures, and the folder of its projects and results.
+        The share of each size that `SCALE` and `CORNERS` measure, and the folder of its projects and results.
     """
 
     names: Sequence[str] = BENCHMARKS
@@ -83,7 +84,7 @@ def make_page(settings: Settings, progress: Progress, report: Callable[[str], No
     """
     run = _Run(settings, progress, Streams(settings.data, settings.looks), report)
     sections = [_head(settings)]
-    for name in (*BENCHMARKS, KERNEL_COSTS, WORKLOAD, SKIPPING, SCALE):
+    for name in (*BENCHMARKS, KERNEL_COSTS, CORNERS, WORKLOAD, SKIPPING, SCALE):
         if name in settings.names:
             report(f"measuring {name}")
             sections += _SECTIONS[name](run)
@@ -95,6 +96,8 @@ def _head(settings: Settings) -> str:
         return f"# Many patterns in one job\n\nMade by `cep bench workload` on {machine()}."
     if tuple(settings.names) == (SCALE,):
         return f"# Scale\n\nMade by `cep bench scale` on {machine()}."
+    if tuple(settings.names) == (CORNERS,):
+        return f"# Corners\n\nMade by `cep bench corners` on {machine()}."
     return (
         f"# Benchmarks\n\nMade by `cep bench` on {machine()}. n runs of each engine in turn, after one that is not "
         f"counted (n is {settings.repetitions}, or 1 where a run takes seconds); spread = (max - min) / median; ratios "
@@ -254,6 +257,22 @@ def _scale(run: _Run) -> list[str]:
     return scale_sections(measured, settings.master)
 
 
+def _corners(run: _Run) -> list[str]:
+    from benchmarks.corners import corners, corners_table, measure_corners
+
+    settings = run.settings
+    with tempfile.TemporaryDirectory() as folder:
+        chosen = corners(run.streams, Path(folder), settings.scale)
+        measured = measure_corners(chosen, settings.repetitions, run.progress)
+    return [
+        "## Jobs at which another way could be ahead\n\n"
+        "Each job is one call of a user. Its peer does the same work another way and has to give the same number. One "
+        "core, seconds of the processor, of all processes of a command. Plans are made before, except by commands. "
+        f"n is {settings.repetitions}, or 1 where a run takes seconds; a ratio is the median over runs that followed "
+        f"each other.\n\n{corners_table(measured)}"
+    ]
+
+
 _SECTIONS: Mapping[str, Callable[[_Run], list[str]]] = {
     "detection": _detection,
     "mechanisms": _mechanisms,
@@ -261,6 +280,7 @@ _SECTIONS: Mapping[str, Callable[[_Run], list[str]]] = {
     "ingestion": _ingestion,
     "statistics": _statistics,
     KERNEL_COSTS: _kernel_costs,
+    CORNERS: _corners,
     WORKLOAD: _workload,
     SKIPPING: _skipping,
     SCALE: _scale,

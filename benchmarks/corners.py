@@ -1,0 +1,637 @@
+"""`cep bench corners`: work on which a straightforward program, or a database, could be ahead of us.
+
+Each corner is one call that a user makes, beside a peer that does the same work another way: a query of DuckDB, a
+loop of NumPy, or another call of ours. Both must give the same number before a time is kept.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from datetime import date
+from functools import cache, partial
+from pathlib import Path
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from benchmarks.measure import Measurement, Progress, measure_in_turn, one_core
+from benchmarks.peers import compile_reference, duckdb_joins, run_reference
+from benchmarks.processes import Watched
+from benchmarks.report import Comparison, markdown_table
+from benchmarks.streams import Streams
+from benchmarks.workloads import WORKLOADS
+from cep_pipeline.cli.figures import format_seconds, times_as_fast
+from cep_pipeline.detection.detect import detect
+from cep_pipeline.errors import CepError
+from cep_pipeline.events.schema import StreamSchema
+from cep_pipeline.language.parser import parse_patterns
+from cep_pipeline.patterns.pattern import Pattern
+from cep_pipeline.planning.plans import Plan
+from cep_pipeline.warehouse.warehouse import Warehouse
+
+Numbers = npt.NDArray[np.int64]
+Work = Callable[[], Measurement]
+"""Does the whole job, and returns its processor time and the number that the peer must give too."""
+
+LISTED = ("W1", "W2", "W3", "W4")
+EVENT_US = 1_000
+"""Drawn events are so many microseconds apart."""
+COLD_EVENTS = 5_000
+RISING_EVENTS, RISING_WINDOW = 1_500, 950
+_SCHEMA = """\
+name: drawn
+base_type: Event
+type_attribute: kind
+timestamp: {column: timestamp, format: epoch_us}
+attributes: {kind: string, k: int64, x: float64, y: float64}
+source: {format: parquet, path: "{day:%Y-%m-%d}.parquet"}
+"""
+
+
+DAYS = (date(2025, 1, 6), date(2025, 1, 7))
+_TRADES = """\
+name: trades
+timezone: America/New_York
+base_type: Trade
+type_attribute: symbol
+timestamp: {column: timestamp, format: iso}
+attributes: {symbol: string, price: float64, size: int64, exchange: string, suspicious: bool}
+derived: {diff: {diff: {of: price}}}
+source: {format: csv, path: "{day:%Y-%m-%d}/trades.csv.gz"}
+"""
+_MARKET = """\
+NAME financials PATTERN SEQ(SPY s, BAC b, AIG a) WHERE s.diff <= -0.05 AND b.diff <= -0.01 AND a.diff <= -0.01
+WITHIN 1 second;
+NAME sweep PATTERN SEQ(Trade a, Trade b) WHERE [symbol, price, size] AND a.exchange != b.exchange AND a.size >= 300
+WITHIN 1 second;
+NAME divergence PATTERN AND(SPY s, IBM i) WHERE s.diff > 0 AND i.diff < -0.02 AND s.size >= 200 AND i.size >= 200
+WITHIN 250 ms
+"""
+_PIPELINE = """\
+streams:
+  trades: {schema: trades.yaml, data: raw, pattern_sets: {market: {file: market.sase}}}
+warehouse: {location: warehouse}
+"""
+_TRADES_QUERY = """
+CREATE OR REPLACE TABLE trades AS
+SELECT *, price - lag(price) OVER (PARTITION BY symbol ORDER BY place) AS diff FROM (
+    SELECT *, row_number() OVER (ORDER BY ms, arrival) AS place FROM (
+        SELECT *, epoch_ms(CAST("timestamp" AS TIMESTAMP)) AS ms, row_number() OVER () AS arrival
+        FROM read_csv({files}, header = true)))
+ORDER BY place
+"""
+_MARKET_QUERIES = {
+    "financials": """
+        SELECT s.place AS s, b.place AS b, a.place AS a FROM trades s JOIN trades b ON b.place > s.place
+          AND b.ms <= s.ms + 1000 JOIN trades a ON a.place > b.place AND a.ms <= s.ms + 1000
+        WHERE s.symbol = 'SPY' AND b.symbol = 'BAC' AND a.symbol = 'AIG'
+          AND s.diff <= -0.05 AND b.diff <= -0.01 AND a.diff <= -0.01""",
+    "sweep": """
+        SELECT a.place AS a, b.place AS b FROM trades a JOIN trades b ON a.symbol = b.symbol AND a.price = b.price
+          AND a.size = b.size AND b.place > a.place AND b.ms <= a.ms + 1000 AND a.exchange <> b.exchange
+        WHERE a.size >= 300""",
+    "divergence": """
+        SELECT s.place AS s, i.place AS i FROM trades s JOIN trades i ON i.ms BETWEEN s.ms - 250 AND s.ms + 250
+        WHERE s.symbol = 'SPY' AND i.symbol = 'IBM' AND s.diff > 0 AND i.diff < -0.02 AND s.size >= 200
+          AND i.size >= 200""",
+}
+
+
+@dataclass(frozen=True)
+class Corner:
+    """A job, done by us and by a peer.
+
+    Attributes
+    ----------
+    job
+        The work in words, as the page names it.
+    events
+        How many events it reads.
+    peer
+        The peer in words.
+    prepare
+        Makes the events and the plan, which is not timed, and returns our work and the peer's. None where the peer is
+        not installed.
+    """
+
+    job: str
+    events: int
+    peer: str
+    prepare: Callable[[], tuple[Work, Work] | None]
+
+
+def drawn_events(events: int, *, keys: int = 1, types: str = "ABC", seed: int = 1) -> pa.Table:
+    """Events a millisecond apart, always the same: type, key `k` and value `x` (0 to 1) are drawn, `y` is near `x`."""
+    draw = np.random.default_rng(seed)
+    values = draw.random(events)
+    names = pa.array(list(types))
+    codes = pa.array(draw.integers(0, len(types), events, dtype=np.int32))
+    return pa.table(
+        {
+            "timestamp": np.arange(events, dtype=np.int64) * EVENT_US,
+            "seq": np.arange(events, dtype=np.int64),
+            "kind": pa.DictionaryArray.from_arrays(codes, names),
+            "k": draw.integers(0, keys, events),
+            "x": values,
+            "y": values + draw.normal(0, 1e-3, events),
+        }
+    )
+
+
+@cache
+def drawn_schema() -> StreamSchema:
+    """Schema of the drawn events."""
+    return StreamSchema.from_dict(
+        {
+            "base_type": "Event",
+            "type_attribute": "kind",
+            "attributes": {"kind": "string", "k": "int64", "x": "float64", "y": "float64"},
+        },
+        name="drawn",
+    )
+
+
+def corners(streams: Streams, folder: Path, share: float = 1.0) -> list[Corner]:
+    """All corners, over this share of the events of each.
+
+    Parameters
+    ----------
+    streams
+        Makes the stock stream.
+    folder
+        Files and programs are put here.
+    share
+        Of the events that each corner has; tests take a small one.
+    """
+
+    def size(events: int) -> int:
+        return max(int(events * share), 100)
+
+    stock, keyed, small = size(1_000_000), size(1_000_000), size(300_000)
+    pair, triple = "SEQ(A a, B b)", "SEQ(A a, B b, C c)"
+    return [
+        *(
+            Corner(
+                f"{name}: from a Parquet file to written matches",
+                stock,
+                "pyarrow, reading the columns and writing the same rows",
+                partial(_file_to_matches, name, stock, streams, folder),
+            )
+            for name in LISTED
+        ),
+        *(
+            Corner(f"{name}: list all matches", stock, "DuckDB, counting them", partial(_listed, name, stock, streams))
+            for name in LISTED
+        ),
+        Corner("W1: compressed output", stock, "our listing", partial(_compressed_stock, "W1", stock, streams)),
+        Corner(
+            "AND of three, compressed output",
+            size(10_000),
+            "our listing",
+            partial(_compressed, "AND(A a, B b, C c) WHERE a.x < b.x WITHIN 20 ms", size(10_000)),
+        ),
+        Corner(
+            "SEQ of three, compressed output",
+            size(30_000),
+            "our listing",
+            partial(_compressed, f"{triple} WHERE a.x < b.x WITHIN 50 ms", size(30_000)),
+        ),
+        Corner(
+            "count a pair within 100 seconds",
+            small,
+            "NumPy, searchsorted",
+            partial(_counted, f"{pair} WITHIN 100 seconds", small, 100_000_000, 2),
+        ),
+        Corner(
+            "count three within 300 ms",
+            small,
+            "NumPy, prefix sums",
+            partial(_counted, f"{triple} WITHIN 300 ms", small, 300_000, 3),
+        ),
+        Corner(
+            "count three within 1 second",
+            small,
+            "NumPy, prefix sums",
+            partial(_counted, f"{triple} WITHIN 1 second", small, 1_000_000, 3),
+        ),
+        Corner(
+            f"count rising lists within {RISING_WINDOW} events",
+            size(RISING_EVENTS),
+            "a loop in Python",
+            partial(_rising, size(RISING_EVENTS), RISING_WINDOW),
+        ),
+        Corner(
+            "negation by an equality that is spelled out, 1 hour",
+            keyed,
+            "DuckDB",
+            partial(
+                _beside_duckdb,
+                "SEQ(A a, ~B b, C c) WHERE a.k = c.k AND b.k = a.k WITHIN 1 hour",
+                keyed,
+                "SELECT count(*) FROM a JOIN c ON a.k = c.k AND c.ts > a.ts AND c.ts <= a.ts + 3600000000 WHERE NOT "
+                "EXISTS (SELECT 1 FROM b WHERE b.k = a.k AND b.ts > a.ts AND b.ts < c.ts)",
+            ),
+        ),
+        Corner(
+            "negation before the first event, equalities spelled out",
+            small,
+            "DuckDB",
+            partial(
+                _beside_duckdb,
+                "SEQ(~A a, B b, C c) WHERE a.k = b.k AND b.k = c.k WITHIN 60 seconds",
+                small,
+                "SELECT count(*) FROM b JOIN c ON b.k = c.k AND c.ts > b.ts AND c.ts <= b.ts + 60000000 WHERE NOT "
+                "EXISTS (SELECT 1 FROM a WHERE a.k = b.k AND a.ts < b.ts AND a.ts >= c.ts - 60000000)",
+            ),
+        ),
+        Corner(
+            "negation by a sum of two others, 20 seconds",
+            size(40_000),
+            "NumPy, running maximum of each start",
+            partial(_negated_sum, size(40_000)),
+        ),
+        Corner(
+            "W6, 100 patterns, by one plan for all, counting",
+            stock // 10,
+            "by a plan for each",
+            partial(_shared_plan, stock // 10, streams),
+        ),
+        Corner(
+            "CONSUME MATCHED, the plan of the default cost",
+            size(60_000),
+            "the plan of the cost `throughput`",
+            partial(_consume, size(60_000)),
+        ),
+        Corner("W4: count", stock, "scalar C++, listing", partial(_count_beside_cpp, "W4", stock, streams, folder)),
+        Corner(
+            "10^8 partial matches, few matches",
+            small,
+            "DuckDB",
+            partial(
+                _beside_duckdb,
+                "SEQ(A a, B b, C c) WHERE a.x > 0.5 AND c.x < 0.5 AND a.x < b.x AND b.y < c.x WITHIN 20 seconds",
+                small,
+                "SELECT count(*) FROM a JOIN b ON b.ts > a.ts AND b.ts <= a.ts + 20000000 AND a.x < b.x JOIN c ON "
+                "c.ts > b.ts AND c.ts <= a.ts + 20000000 AND b.y < c.x WHERE a.x > 0.5 AND c.x < 0.5",
+            ),
+        ),
+        Corner(
+            "the first `cep detect` of a machine",
+            COLD_EVENTS,
+            "Python, importing NumPy and pyarrow and reading the file",
+            partial(_command, folder, cold=True),
+        ),
+        Corner(
+            "every later `cep detect`",
+            COLD_EVENTS,
+            "Python, importing NumPy and pyarrow and reading the file",
+            partial(_command, folder, cold=False),
+        ),
+        Corner(
+            "`cep run` over two days of trades, three patterns",
+            size(1_100_000),
+            "DuckDB: reading, sorting, three joins, writing",
+            partial(_run_of_days, folder, size(1_100_000)),
+        ),
+    ]
+
+
+def measure_corners(chosen: Sequence[Corner], repetitions: int, progress: Progress) -> list[tuple[Corner, Comparison]]:
+    """Do the work of each corner and of its peer in turn; corners whose peer is missing are left out.
+
+    Raises
+    ------
+    CepError
+        We and a peer give other numbers.
+    """
+    measured = []
+    for corner in chosen:
+        progress.begin(f"preparing: {corner.job}", 1)
+        with one_core():
+            pair = corner.prepare()
+            if pair is None:
+                continue
+            engines = dict(zip(("ours", corner.peer), pair, strict=True))
+            timings, number = measure_in_turn(engines, repetitions, None, corner.job, progress)
+        mine, theirs = timings.values()
+        measured.append((corner, Comparison(corner.job, corner.events, number, mine, (theirs,))))
+    return measured
+
+
+def corners_table(measured: Sequence[tuple[Corner, Comparison]]) -> str:
+    """A row of each corner: seconds of both, and how many times as fast we are."""
+    rows = [
+        [
+            corner.job,
+            f"{corner.events:,}",
+            f"{found.matches:,}" if found.matches < 10**15 else f"{found.matches:.1e}",
+            format_seconds(found.ours.median),
+            corner.peer,
+            format_seconds(found.peers[0].median),
+            times_as_fast(found.ratio(found.peers[0])),
+        ]
+        for corner, found in measured
+    ]
+    return markdown_table(["job", "events", "matches", "ours", "peer", "its time", "we are x as fast"], rows)
+
+
+def _timed(count: Callable[[], int]) -> Work:
+    """Work in this process that returns a number."""
+
+    def run() -> Measurement:
+        begin = time.process_time()
+        number = count()
+        return Measurement(time.process_time() - begin, number)
+
+    return run
+
+
+def _drawn_pattern(text: str) -> Pattern:
+    (pattern,) = parse_patterns(f"NAME corner PATTERN {text}", drawn_schema(), source="corner")
+    return pattern
+
+
+def _detection(patterns: Sequence[Pattern], events: pa.Table, plan: Plan, output: str) -> Work:
+    """A call that finds the matches of all patterns, by a plan that is there; its number is that of all matches."""
+
+    def number() -> int:
+        found = detect(patterns, events, plan, output=output)
+        if output == "verbose":
+            return sum(table.num_rows for table in found.values())
+        return sum(int(count) for table in found.values() for count in table["count"].to_pylist())
+
+    return _timed(number)
+
+
+def _file_to_matches(name: str, events: int, streams: Streams, folder: Path) -> tuple[Work, Work]:
+    file, written = folder / "stock.parquet", folder / "matches.parquet"
+    pq.write_table(streams.stock(events).table(), file)
+    patterns = WORKLOADS[name].patterns()
+    columns = ["timestamp", "seq", "ticker", "diff"]
+    plan = _plan(patterns, pq.read_table(file, columns=columns))
+    matches = detect(patterns, pq.read_table(file, columns=columns), plan)[name]
+
+    def ours() -> int:
+        table = detect(patterns, pq.read_table(file, columns=columns, use_threads=False), plan)[name]
+        pq.write_table(table, written)
+        return int(table.num_rows)
+
+    def peer() -> int:
+        pq.read_table(file, columns=columns, use_threads=False)
+        pq.write_table(matches, written)
+        return int(matches.num_rows)
+
+    return _timed(ours), _timed(peer)
+
+
+def _listed(name: str, events: int, streams: Streams) -> tuple[Work, Work] | None:
+    joins = duckdb_joins()
+    if joins is None:
+        return None
+    table = streams.stock(events).table()
+    joins.load(table)
+    patterns = WORKLOADS[name].patterns()
+    plan = _plan(patterns, table)
+    return _detection(patterns, table, plan, "verbose"), partial(joins.run, name, time.process_time)
+
+
+def _compressed_stock(name: str, events: int, streams: Streams) -> tuple[Work, Work]:
+    return _compressed_of(WORKLOADS[name].patterns(), streams.stock(events).table())
+
+
+def _compressed(text: str, events: int) -> tuple[Work, Work]:
+    return _compressed_of([_drawn_pattern(text)], drawn_events(events))
+
+
+def _compressed_of(patterns: Sequence[Pattern], table: pa.Table) -> tuple[Work, Work]:
+    plan = _plan(patterns, table)
+    return _detection(patterns, table, plan, "compressed"), _detection(patterns, table, plan, "verbose")
+
+
+def _counted(text: str, events: int, window_us: int, variables: int) -> tuple[Work, Work]:
+    table, pattern = drawn_events(events), _drawn_pattern(text)
+    plan = _plan([pattern], table)
+    times = table["timestamp"].to_numpy()
+    kinds = table["kind"].combine_chunks().indices.to_numpy()
+    of_type = [times[kinds == code] for code in range(variables)]
+    count = _pairs_within if variables == 2 else _triples_within
+    return _detection([pattern], table, plan, "count"), _timed(partial(count, of_type, window_us))
+
+
+def _pairs_within(of_type: Sequence[Numbers], window_us: int) -> int:
+    first, last = of_type
+    behind = np.searchsorted(last, first + window_us, "right") - np.searchsorted(last, first, "right")
+    return int(behind.sum())
+
+
+def _triples_within(of_type: Sequence[Numbers], window_us: int) -> int:
+    """Triples in order: of each last event, the pairs in its window, by sums over all that came before."""
+    first, middle, last = of_type
+    firsts = np.searchsorted(first, middle, "left")
+    pairs = np.concatenate([[0], np.cumsum(firsts)])
+    until, since = np.searchsorted(middle, last, "left"), np.searchsorted(middle, last - window_us, "left")
+    too_early = np.searchsorted(first, last - window_us, "left")
+    return int((pairs[until] - pairs[since] - too_early * (until - since)).sum())
+
+
+def _rising(events: int, window: int) -> tuple[Work, Work]:
+    table = drawn_events(events, types="A")
+    pattern = _drawn_pattern(f"A+ a[] WHERE a[i].x > a[i-1].x WITHIN {window} ms")
+    plan = _plan([pattern], table)
+    values = table["x"].to_numpy()
+
+    def peer() -> int:
+        total = 0
+        for start in range(events):  # lists that begin here
+            lists = [0] * events
+            lists[start] = 1
+            ends = min(events, start + window + 1)
+            ranks = np.argsort(np.argsort(values[start:ends]))
+            tree = [0] * (len(ranks) + 1)
+            for place, rank in enumerate(ranks.tolist()):
+                below, at = 0, rank
+                while at:
+                    below, at = below + tree[at], at & (at - 1)
+                here = 1 if place == 0 else (below if rank > ranks[0] else 0)
+                total += here
+                at = rank + 1
+                while at < len(tree):
+                    tree[at] += here
+                    at += at & -at
+        return total
+
+    return _detection([pattern], table, plan, "count"), _timed(peer)
+
+
+def _beside_duckdb(text: str, events: int, query: str, keys: int = 100_000) -> tuple[Work, Work] | None:
+    try:
+        import duckdb
+    except ImportError:
+        return None
+    table, pattern = drawn_events(events, keys=keys), _drawn_pattern(text)
+    plan = _plan([pattern], table)
+    connection = duckdb.connect()
+    connection.execute("SET threads = 1")
+    connection.register("drawn", table)
+    for kind in "ABC":
+        connection.execute(
+            f"CREATE TABLE {kind.lower()} AS SELECT \"timestamp\" AS ts, k, x, y FROM drawn WHERE kind = '{kind}'"
+        )
+    return _detection([pattern], table, plan, "count"), _timed(lambda: int(connection.execute(query).fetchall()[0][0]))
+
+
+def _negated_sum(events: int) -> tuple[Work, Work]:
+    table = drawn_events(events)
+    pattern = _drawn_pattern("SEQ(A a, ~B b, C c) WHERE b.x > a.x + c.x WITHIN 20 seconds")
+    plan = _plan([pattern], table)
+    times, values = table["timestamp"].to_numpy(), table["x"].to_numpy()
+    kinds = table["kind"].combine_chunks().indices.to_numpy()
+
+    def peer() -> int:
+        total = 0
+        for start in np.flatnonzero(kinds == 0).tolist():
+            end = int(np.searchsorted(times, times[start] + 20_000_000, "right"))
+            seen, value = kinds[start + 1 : end], values[start + 1 : end]
+            largest = np.maximum.accumulate(np.where(seen == 1, value, -np.inf))
+            total += int(np.count_nonzero((seen == 2) & ~(largest > values[start] + value)))
+        return total
+
+    return _detection([pattern], table, plan, "count"), _timed(peer)
+
+
+def _shared_plan(events: int, streams: Streams) -> tuple[Work, Work]:
+    from cep_pipeline.planning.make_plan import plan
+    from cep_pipeline.statistics import estimate_statistics
+
+    table, patterns = streams.stock(events).table(), WORKLOADS["W6"].patterns()
+    snapshot = estimate_statistics(patterns, table)
+    shared = plan(patterns, snapshot, planner="simulated_annealing", steps=20_000, time_limit_s=None)
+    own = _plan(patterns, table)
+    return _detection(patterns, table, shared, "count"), _detection(patterns, table, own, "count")
+
+
+def _consume(events: int) -> tuple[Work, Work]:
+    from cep_pipeline.planning.make_plan import plan
+    from cep_pipeline.statistics import estimate_statistics
+
+    draw = np.random.default_rng(3)
+    shares = np.array([0.05, 0.3, 0.3, 0.3, 0.05])
+    table = drawn_events(events, types="ABCDE")
+    codes = pa.array(draw.choice(5, events, p=shares).astype(np.int32))
+    kinds = pa.DictionaryArray.from_arrays(codes, pa.array(list("ABCDE")))
+    table = table.set_column(table.schema.get_field_index("kind"), "kind", kinds)
+    pattern = _drawn_pattern(
+        "SEQ(A a, B b, C c, D d, E e) WHERE a.x < b.x AND d.x > c.x + 0.8 AND e.x > a.x + 0.5 WITHIN 50 ms "
+        "CONSUME MATCHED"
+    )
+    snapshot = estimate_statistics([pattern], table)
+    by_default = plan([pattern], snapshot)
+    by_throughput = plan([pattern], snapshot, cost="throughput")
+    return _detection([pattern], table, by_default, "verbose"), _detection([pattern], table, by_throughput, "verbose")
+
+
+def _count_beside_cpp(name: str, events: int, streams: Streams, folder: Path) -> tuple[Work, Work] | None:
+    binary = compile_reference(folder)
+    if binary is None:
+        return None
+    stream = streams.stock(events)
+    columns = folder / "columns.bin"
+    stream.write_columns(columns)
+    patterns, table = WORKLOADS[name].patterns(), stream.table()
+    plan = _plan(patterns, table)
+    reference = partial(run_reference, binary, columns, name, folder / "types.txt")
+    return _detection(patterns, table, plan, "count"), reference
+
+
+def _plan(patterns: Sequence[Pattern], events: pa.Table) -> Plan:
+    from cep_pipeline.planning.make_plan import plan
+    from cep_pipeline.statistics import estimate_statistics
+
+    return plan(patterns, estimate_statistics(patterns, events))
+
+
+def _command(folder: Path, *, cold: bool) -> tuple[Work, Work]:
+    """`cep detect` on a small file, with a cache of compiled code that is empty or was used before."""
+    project = folder / ("cold" if cold else "warm")
+    project.mkdir()
+    pq.write_table(drawn_events(COLD_EVENTS), project / "events.parquet")
+    (project / "drawn.yaml").write_text(_SCHEMA, encoding="utf-8")
+    (project / "pattern.sase").write_text("PATTERN SEQ(A a, B b) WHERE a.x < b.x WITHIN 10 ms", encoding="utf-8")
+    detects = (
+        sys.executable,
+        "-m",
+        "cep_pipeline.cli",
+        "detect",
+        "--patterns",
+        "pattern.sase",
+        "--schema",
+        "drawn.yaml",
+    )
+    options = ("--events", "events.parquet", "--out", "matches.parquet")
+    reads = "import numpy, pyarrow.parquet as pq; pq.read_table('events.parquet')"
+
+    def ours() -> Measurement:
+        with tempfile.TemporaryDirectory() as fresh:
+            cache_folder = Path(fresh) if cold else project / "cache"
+            return _process([*detects, *options], project, cache_folder)
+
+    return ours, lambda: _process([sys.executable, "-c", reads], project, project / "cache")
+
+
+def _process(command: Sequence[str], folder: Path, cache_folder: Path) -> Measurement:
+    """Run a program, and measure it with all that it has started, whether it waited for that or not."""
+    environment = {**os.environ, "CEP_CACHE_DIR": str(cache_folder)}
+    with (folder / "said.txt").open("wb") as said:
+        process = subprocess.Popen(command, cwd=folder, env=environment, stdout=said, stderr=said)
+        with Watched(process.pid) as watched:
+            _, status, used = os.wait4(process.pid, 0)
+    process.returncode = os.waitstatus_to_exitcode(status)
+    if process.returncode:
+        raise CepError(f"{' '.join(command)}: {(folder / 'said.txt').read_text(errors='replace')[-500:]}")
+    return Measurement(max(used.ru_utime + used.ru_stime, watched.processor_s), 1)
+
+
+def _run_of_days(folder: Path, events: int) -> tuple[Work, Work] | None:
+    """`cep run` over two generated days, beside DuckDB that reads, sorts, finds the same matches and writes."""
+    try:
+        import duckdb
+    except ImportError:
+        return None
+    from cep_pipeline.generate.days import FILE_NAME, generate_days
+
+    project = folder / "days"
+    project.mkdir()
+    for file, text in (("trades.yaml", _TRADES), ("market.sase", _MARKET), ("pipeline.yaml", _PIPELINE)):
+        (project / file).write_text(text, encoding="utf-8")
+    generate_days(project / "raw", DAYS, stocks=8, events_per_day=events // len(DAYS))
+
+    def ours() -> Measurement:
+        warehouse = project / "warehouse"
+        shutil.rmtree(warehouse, ignore_errors=True)
+        used_s = _process([sys.executable, "-m", "cep_pipeline.cli", "run"], project, project / "cache").seconds
+        tables = Warehouse.open(warehouse).open_stream("trades")
+        return Measurement(used_s, sum(unit.matches for unit in tables.matches_days()))
+
+    def peer() -> int:
+        connection = duckdb.connect()
+        connection.execute("SET threads = 1")
+        matches = 0
+        files = [str(project / "raw" / str(day) / FILE_NAME) for day in DAYS]
+        connection.execute(_TRADES_QUERY.format(files=files))
+        connection.execute(f"COPY trades TO '{project}/events.parquet'")
+        for name, query in _MARKET_QUERIES.items():
+            connection.execute(f"CREATE OR REPLACE TABLE found AS {query}")
+            connection.execute(f"COPY found TO '{project}/{name}.parquet'")
+            matches += connection.execute("SELECT count(*) FROM found").fetchall()[0][0]
+        return matches
+
+    return ours, _timed(peer)
