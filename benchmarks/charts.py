@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import io
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from cep_pipeline.band_charts import INK, PALETTE, drawn
+from cep_pipeline.match_chart import GRID, INK, PALETTE
 
 Row = Mapping[str, str | int | float | bool | None]
 """What one mark of a chart is drawn from: field -> value."""
@@ -115,7 +116,7 @@ def line_chart(
         panels = [str(value) for value in dict.fromkeys(row[facet] for row in shown)]
         header = alt.Header(title=None, labelColor=INK, labelFontSize=13)
         chart = chart.encode(facet=alt.Facet(f"{facet}:N", sort=panels, columns=3, header=header))
-    return drawn(chart).decode()
+    return _rendered(chart)
 
 
 def scatter_chart(
@@ -147,7 +148,7 @@ def scatter_chart(
     if facet is not None:
         header = alt.Header(title=None, labelColor=INK, labelFontSize=13)
         chart = chart.encode(facet=alt.Facet(f"{facet}:N", columns=3, header=header))
-    return drawn(chart).decode()
+    return _rendered(chart)
 
 
 def _colors(rows: Sequence[Row], series: str, styles: Mapping[str, Style] | None) -> Any:
@@ -200,7 +201,22 @@ def bar_chart(
             color=color,
         )
     )
-    return drawn(chart).decode()
+    return _rendered(chart)
+
+
+def _rendered(chart: Any) -> str:
+    """A chart in the house's colours, as SVG."""
+    text = {"labelColor": INK, "titleColor": INK, "labelFontSize": 12, "titleFontSize": 12, "titleFontWeight": "normal"}
+    lines = {"domainColor": INK, "tickColor": INK, "gridColor": GRID, "gridOpacity": 0.25}
+    configured = (
+        chart.configure(background="transparent", font="sans-serif", padding=8)
+        .configure_view(stroke=None)
+        .configure_axis(**text, **lines)
+        .configure_legend(labelColor=INK, labelFontSize=12, symbolStrokeWidth=2, labelLimit=300)
+    )
+    rendered = io.StringIO()
+    configured.save(rendered, format="svg")
+    return rendered.getvalue()
 
 
 def _power_below(value: float) -> int:

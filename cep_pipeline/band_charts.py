@@ -2,22 +2,23 @@
 
 from __future__ import annotations
 
-import io
 import textwrap
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from datetime import datetime, timedelta
-from typing import Any, Literal
+from datetime import UTC, datetime
+from itertools import groupby
+from typing import Literal
 
-from cep_pipeline.foreign_text import visible
+from cep_pipeline.match_chart import GRID, INK, PALETTE, TimeAxis, line, png_of, svg, text_at, value_ticks
 
-INK, GRID = "#79818c", "#79818c"
-"""Of text and axes, and of the grid, which is drawn faintly: legible on white and on black."""
-PALETTE = ("#d1495b", "#2a9d5c", "#3b82d6", "#b7791f", "#8e6bbf", "#1f9aa5", "#c2569b", "#7d8a2e")
 WIDTH, HEIGHT = 420, 110
 """Of one panel, in pixels."""
 COLUMNS = 2
+LEFT, RIGHT, LINE, BOTTOM = 58, 10, 14, 34
 TITLE_CHARACTERS = 62
+DOTTED = 100
+"""The points of a panel with more of them are a line only."""
+TIMES = 6
 
 
 @dataclass(frozen=True)
@@ -62,66 +63,63 @@ def band_chart(
     level_title
         What the dashed level is, said once above the panels.
     """
-    import altair as alt
+    times = [_instant(point.at) for panel in panels for point in panel.points]
+    first, last = min(times, default=0), max(times, default=0)
+    note = level_title if any(panel.level is not None for panel in panels) else ""
+    parts = [text_at(8, 16, f"dashed: {note}", size=12)] if note else []
+    top = 26.0 if note else 6.0
+    for place in range(0, len(panels), COLUMNS):
+        row = panels[place : place + COLUMNS]
+        titles = [textwrap.wrap(panel.title, TITLE_CHARACTERS) or [""] for panel in row]
+        below = top + LINE * max(map(len, titles)) + 4
+        for column, (panel, title) in enumerate(zip(row, titles, strict=True)):
+            left = column * (LEFT + WIDTH + RIGHT) + LEFT
+            # Times are those of the stream's clocks: drawn as if they were UTC, they look alike on every machine.
+            axis = TimeAxis(first, last, left, left + WIDTH, "UTC")
+            parts += [text_at(left, top + LINE * (at + 1) - 3, text, size=11) for at, text in enumerate(title)]
+            parts += _panel(panel, axis, below)
+        top = below + HEIGHT + BOTTOM
+    width = min(COLUMNS, max(len(panels), 1)) * (LEFT + WIDTH + RIGHT)
+    drawing = svg(width, top, parts, "estimates over time with their bounds")
+    return drawing.encode() if format == "svg" else png_of(drawing)
 
-    first = min((point.at for panel in panels for point in panel.points), default=None)
-    last = max((point.at for panel in panels for point in panel.points), default=None)
-    span = last - first if first and last else timedelta()
-    # Times are those of the stream's clocks: drawn as if they were UTC, they look alike on every machine.
-    domain: Any = [_instant(first), _instant(last)] if first and last and span else alt.Undefined
-    labels = "%H:%M" if span <= timedelta(days=1) else "%d %b %H:%M" if span < timedelta(days=4) else "%d %b"
-    axis = alt.Axis(tickCount=6, format=labels, labelOverlap=True)
-    x = alt.X("at:T", title=None, scale=alt.Scale(type="utc", domain=domain), axis=axis)
-    charts = [_panel(panel, x) for panel in panels]
-    rows = [alt.hconcat(*charts[place : place + COLUMNS]) for place in range(0, len(charts), COLUMNS)]
-    note = f"dashed: {visible(level_title)}" if level_title and any(panel.level is not None for panel in panels) else ""
-    title: Any = alt.TitleParams(note, color=INK, fontSize=12, fontWeight="normal", anchor="start")
-    return drawn(alt.vconcat(*rows, title=title if note else alt.Undefined), format)
 
+def _panel(panel: BandPanel, axis: TimeAxis, top: float) -> Iterator[str]:
+    """The parts of one panel: its grid and axes, the band, the line, and the level."""
+    bottom = top + HEIGHT
+    ends = [one for point in panel.points for one in (point.value, point.low, point.high) if one is not None]
+    low, high = (choose([0.0, *ends, *([] if panel.level is None else [panel.level])]) for choose in (min, max))
+    high = high if high > low else low + 1.0
 
-def _panel(panel: BandPanel, x: Any) -> Any:
-    import altair as alt
+    def y(value: float) -> float:
+        return bottom - (value - low) / (high - low) * HEIGHT
 
-    values = [
-        {"at": _instant(point.at), "value": point.value, "low": point.low, "high": point.high} for point in panel.points
-    ]
-    base = alt.Chart(alt.Data(values=values), width=WIDTH, height=HEIGHT)
-    y_axis = alt.Axis(tickCount=4, format=",.3~r")
-    layers = [
-        base.mark_area(color=PALETTE[2], opacity=0.3).encode(
-            x=x, y=alt.Y("low:Q", title=None, axis=y_axis), y2=alt.Y2("high:Q")
-        ),
-        base.mark_rule(color=PALETTE[2], opacity=0.5).encode(x=x, y=alt.Y("low:Q"), y2=alt.Y2("high:Q")),
-        base.mark_line(color=PALETTE[2], strokeWidth=1.5, point=alt.OverlayMarkDef(size=14, color=PALETTE[2])).encode(
-            x=x, y=alt.Y("value:Q", title=None, axis=y_axis, scale=alt.Scale(zero=True))
-        ),
-    ]
+    for tick in value_ticks(low, high):
+        yield line(axis.left, y(tick), axis.right, y(tick), GRID, opacity=0.25)
+        yield text_at(axis.left - 6, y(tick) + 4, f"{tick:,.6g}", anchor="end", size=11)
+    yield from axis.drawn(bottom, TIMES)
+    for band in _runs(panel.points, lambda one: one.low is not None and one.high is not None):
+        sides = [(axis.x(_instant(one.at)), one.low, one.high) for one in band]
+        way = [f"{x:.1f},{y(high or 0.0):.1f}" for x, _, high in sides]
+        way += [f"{x:.1f},{y(low or 0.0):.1f}" for x, low, _ in reversed(sides)]
+        stroke = f' stroke="{PALETTE[2]}"' if len(band) == 1 else ""  # of one point the band has no width
+        yield f'<polygon points="{" ".join(way)}" fill="{PALETTE[2]}" opacity="0.3"{stroke}/>'
+    for known in _runs(panel.points, lambda one: one.value is not None):
+        points = [(axis.x(_instant(one.at)), y(one.value or 0.0)) for one in known]
+        way = [f"{x:.1f},{height:.1f}" for x, height in points]
+        yield f'<polyline points="{" ".join(way)}" fill="none" stroke="{PALETTE[2]}" stroke-width="1.5"/>'
+        if len(known) == 1 or len(panel.points) <= DOTTED:
+            for x, height in points:
+                yield f'<circle cx="{x:.1f}" cy="{height:.1f}" r="2" fill="{PALETTE[2]}"/>'
     if panel.level is not None:
-        level = alt.Chart(alt.Data(values=[{"level": panel.level}]), width=WIDTH, height=HEIGHT)
-        layers.append(level.mark_rule(color=PALETTE[0], strokeDash=[5, 3]).encode(y=alt.Y("level:Q")))
-    lines = textwrap.wrap(visible(panel.title), TITLE_CHARACTERS) or [""]
-    title = alt.TitleParams(lines, color=INK, fontSize=11, fontWeight="normal", anchor="start")
-    return alt.layer(*layers).properties(title=title)
+        yield line(axis.left, y(panel.level), axis.right, y(panel.level), PALETTE[0], dashes="5 3")
+    yield line(axis.left, top, axis.left, bottom, INK)
 
 
-def _instant(at: datetime) -> str:
-    return f"{at.isoformat()}Z"
+def _runs(points: Iterable[BandPoint], known: Callable[[BandPoint], bool]) -> Iterator[list[BandPoint]]:
+    """The points without a gap between them, run by run."""
+    return (list(run) for is_known, run in groupby(points, known) if is_known)
 
 
-def drawn(chart: Any, format: Literal["svg", "png"] = "svg") -> bytes:
-    """A chart in the house's colours, rendered; a PNG has a white background, which not every viewer has."""
-    text = {"labelColor": INK, "titleColor": INK, "labelFontSize": 12, "titleFontSize": 12, "titleFontWeight": "normal"}
-    lines = {"domainColor": INK, "tickColor": INK, "gridColor": GRID, "gridOpacity": 0.25}
-    configured = (
-        chart.configure(background="transparent" if format == "svg" else "white", font="sans-serif", padding=8)
-        .configure_view(stroke=None)
-        .configure_axis(**text, **lines)
-        .configure_legend(labelColor=INK, labelFontSize=12, symbolStrokeWidth=2, labelLimit=300)
-    )
-    if format == "svg":
-        rendered = io.StringIO()
-        configured.save(rendered, format="svg")
-        return rendered.getvalue().encode()
-    pixels = io.BytesIO()
-    configured.save(pixels, format="png", scale_factor=2)
-    return pixels.getvalue()
+def _instant(at: datetime) -> int:
+    return int(at.replace(tzinfo=UTC).timestamp() * 1e6)

@@ -60,7 +60,7 @@ class PatternError(CepError, ValueError):
         return partial(PatternError, **named), (self.message,)
 
 
-_ERRORS_SHOWN = 12
+_ERRORS_SHOWN = 9
 """Errors of a text that are shown beside its first one."""
 
 

@@ -15,7 +15,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from zoneinfo import ZoneInfo
 
-from cep_pipeline.band_charts import GRID, INK, PALETTE
 from cep_pipeline.errors import InputError
 from cep_pipeline.foreign_text import visible
 
@@ -26,6 +25,9 @@ if TYPE_CHECKING:
 
     from cep_pipeline.patterns.pattern import Pattern
 
+INK, GRID = "#79818c", "#79818c"
+"""Of text and axes, and of the grid, which is drawn faintly: legible on white and on black."""
+PALETTE = ("#d1495b", "#2a9d5c", "#3b82d6", "#b7791f", "#8e6bbf", "#1f9aa5", "#c2569b", "#7d8a2e")
 WIDTH, PANEL_HEIGHT = 860, 170
 LEFT, RIGHT, TOP, BOTTOM = 70, 16, 30, 26
 MOST_PANELS = 8
@@ -167,11 +169,7 @@ class Drawing:
             style = "<style>:root { color-scheme: light dark }</style>\n"
             path.write_text(f"{page}{style}{self.svg}\n", encoding="utf-8")
         else:
-            import vl_convert
-
-            paper = '<rect width="100%" height="100%" fill="white"/>'
-            head, _, rest = self.svg.partition(">")
-            path.write_bytes(vl_convert.svg_to_png(f"{head}>{paper}{rest}", scale=2))
+            path.write_bytes(png_of(self.svg))
 
 
 def check_chart_file(path: Path) -> None:
@@ -516,10 +514,10 @@ class TimeAxis:
         begin = math.ceil((self.first + shift) / step) * step - shift
         return [(at, self._label(at, step)) for at in range(begin, self.last + 1, step)]
 
-    def drawn(self, y: float) -> list[str]:
-        """The axis as parts of a drawing; its line is at y."""
+    def drawn(self, y: float, most: int = 8) -> list[str]:
+        """The axis as parts of a drawing, with at most so many labels; its line is at y."""
         parts = [line(self.left, y, self.right, y, INK)]
-        for at, label in self.ticks():
+        for at, label in self.ticks(most):
             parts.append(line(self.x(at), y, self.x(at), y + 5, INK))
             anchor = "end" if self.x(at) > self.right - 30 else "middle"
             parts.append(text_at(self.x(at), y + 18, label, anchor=anchor, size=11))
@@ -567,6 +565,14 @@ def svg(width: float, height: float, parts: Sequence[str], label: str) -> str:
         f'height="{height:g}" role="img" aria-label="{quoted(label)}" font-family="system-ui, sans-serif" '
         f'style="max-width:100%;height:auto">{"".join(parts)}</svg>'
     )
+
+
+def png_of(drawing: str) -> bytes:
+    """An `svg` element as the pixels of a PNG, on white, since not every viewer has a background."""
+    import vl_convert
+
+    head, _, rest = drawing.partition(">")
+    return bytes(vl_convert.svg_to_png(f'{head}><rect width="100%" height="100%" fill="white"/>{rest}', scale=2))
 
 
 def text_at(

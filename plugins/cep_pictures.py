@@ -8,8 +8,20 @@ from dataclasses import dataclass
 from datetime import date
 from typing import Any
 
-from cep_pipeline.band_charts import GRID, INK, PALETTE
-from cep_pipeline.match_chart import LEFT, RIGHT, WIDTH, TimeAxis, line, quoted, svg, text_at, value_ticks
+from cep_pipeline.match_chart import (
+    GRID,
+    INK,
+    LEFT,
+    PALETTE,
+    RIGHT,
+    WIDTH,
+    TimeAxis,
+    line,
+    quoted,
+    svg,
+    text_at,
+    value_ticks,
+)
 from cep_pipeline.planning.clause_plans import ClausePlan, PlanStep, SharedPlanNode, Sharing
 from cep_pipeline.planning.numbers.logarithms import format_ln, format_number
 from cep_pipeline.planning.trees import Join, Tree, leaves_of, nodes_of

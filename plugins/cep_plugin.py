@@ -14,7 +14,8 @@ import tempfile
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from datetime import date, datetime, time, timedelta
-from functools import cache, cached_property
+from functools import cache, cached_property, lru_cache
+from hashlib import sha256
 from itertools import islice
 from pathlib import Path
 from typing import Annotated, Any, Literal
@@ -86,6 +87,7 @@ SHOWN_PATTERNS = 20  # of a stream of more patterns, those of unusual numbers an
 SHOWN_MATCHES = 50
 DRAWN_PATTERNS, DRAWN_TOGETHER = 5, 8
 DRAWN_PANELS = 12
+READ_NUMBERS = 30_000  # rates and selectivities of all the days and windows that a page of statistics compares
 COMPARED_DAYS = 7  # before a decision about a plan, and after it
 DOWNLOADED_MATCHES = 1_000_000
 HISTOGRAM_BARS = 48
@@ -223,7 +225,22 @@ class StreamPages(Pages):
     @cached_property
     def loaded(self) -> Stream:
         """The stream with its schema and patterns."""
-        return self.configuration.stream(self.stream)
+        return loaded_stream(self.configuration, self.stream)
+
+
+def loaded_stream(configuration: Configuration, stream: str) -> Stream:
+    """A stream with its schema and patterns, which are parsed anew where one of its files has changed."""
+    contents = sha256()
+    for file in configuration.files_of(stream):
+        with suppress(OSError):  # the error that names the file comes when it is read
+            contents.update(sha256(file.read_bytes()).digest())
+    return stream_of_contents(configuration.path, stream, contents.hexdigest())
+
+
+@lru_cache(maxsize=16)
+def stream_of_contents(path: Path, stream: str, contents: str) -> Stream:
+    """The stream that a configuration has as long as the contents of its files are these."""
+    return Configuration.load(path).stream(stream)
 
 
 class PatternSetPages(StreamPages):
@@ -352,21 +369,31 @@ def run(
     pages: Annotated[StreamPages, Depends()],
     run_id: Annotated[str, Query(max_length=300)],
     day: date | None = None,
+    match: Annotated[str, Query(max_length=200)] = "",
 ) -> HTMLResponse:
-    """One run of one day: its steps, matches, plans, rejected rows and validation."""
+    """One run of one day: its steps, matches, plans, rejected rows and validation.
+
+    Of many patterns and numbers those with the text `match` are shown, of these the most frequent and the first ones.
+    """
     tables = pages.tables
     record = next((run for run in tables.runs() if run.run_id == run_id and run.day == day), None)
     if record is None:
         raise HTTPException(404, "There is no such run.")
     plans = [plan for plan in tables.plans() if record.plans.get(plan.pattern_set) == plan.version]
+    matches = [(name, number) for name, number in record.matches.items() if match in name]
+    if len(matches) > SHOWN_RUNS:
+        matches.sort(key=lambda one: -one[1])
     return pages.show(
         "run.html",
         run=record,
+        match=match,
+        matches=matches,
         plans=plans,
         reasons=rejected_by_reason(tables, record),
         most_rows=SHOWN_ROWS,
         most_lines=SHOWN_LINES,
-        statistics=statistics_of_day(tables, record),
+        limit=SHOWN_RUNS,
+        statistics=statistics_of_day(tables, record, match),
         rows=rejected_rows(tables, record),
         steps_chart=steps_chart(record.steps) if record.steps else "",
         advice=advice_about(record.error) if record.status == "failed" else [],
@@ -556,16 +583,18 @@ def statistics(
 ) -> HTMLResponse:
     """Rates and selectivities over the latest days with their bounds, those first that move most."""
     patterns = pages.loaded.pattern_set(pages.pattern_set)
-    overview = StatisticsHistory(pages.tables, pages.loaded, patterns).of_days(None, None, SHOWN_DAYS)
+    overview = StatisticsHistory(pages.tables, pages.loaded, patterns).of_latest_days(SHOWN_DAYS, READ_NUMBERS)
     view = StatisticsView(overview, match)
     panels, of = view.moving_panels(DRAWN_PANELS)
     level = overview.compared[-1].label if overview.compared else ""
     return pages.show(
         "statistics.html",
         headline=view.headline(),
-        numbers=view.numbers()[:SHOWN_RUNS],
+        numbers=view.numbers(),
+        limit=SHOWN_RUNS,
         drawn=len(panels),
         of=of,
+        days=len(overview.days),
         match=match,
         notes=overview.notes,
         panels_chart=band_chart(panels, level_title=level).decode() if panels else "",
@@ -577,7 +606,12 @@ def invariants(pages: Annotated[PatternSetPages, Depends()]) -> HTMLResponse:
     """The invariants of the current plan: both sides, the distance to violation over the days, and the forecast."""
     patterns = pages.loaded.pattern_set(pages.pattern_set)
     report = show_invariants(
-        pages.tables, pages.loaded, patterns, most_forecasts=SHOWN_ROWS, most_days=SHOWN_DAYS
+        pages.tables,
+        pages.loaded,
+        patterns,
+        most_forecasts=DRAWN_PANELS,
+        most_days=SHOWN_DAYS,
+        most_numbers=READ_NUMBERS,
     ).to_json()
     nearest = sorted(report["invariants"], key=lambda one: one["distance_to_violation"] or 0.0)
     panels = [BandPanel(one["says"], with_forecast(one["forecast"]), 0.0) for one in nearest if one["forecast"]]
@@ -618,7 +652,7 @@ def stream_overview(pages: Pages, stream: str, tables: StreamTables) -> dict[str
     stale: dict[date, str] = {}
     notes = []
     try:
-        loaded = pages.configuration.stream(stream)
+        loaded = loaded_stream(pages.configuration, stream)
         found = tables.stale_days(
             schema=loaded.schema.digest,
             pattern_sets={one.name: one.version for one in loaded.pattern_sets},
@@ -952,14 +986,17 @@ def rejected_by_reason(tables: StreamTables, run: RunRecord) -> list[tuple[str, 
     return list(zip(counted["reason"].to_pylist(), counted["count_all"].to_pylist(), strict=True))
 
 
-def statistics_of_day(tables: StreamTables, run: RunRecord) -> list[tuple[str, StatisticsSnapshot, list[Number]]]:
-    """The statistics of the run's day, as published now: (pattern set, snapshot, its numbers)."""
+def statistics_of_day(
+    tables: StreamTables, run: RunRecord, match: str
+) -> list[tuple[str, StatisticsSnapshot, list[Number]]]:
+    """The statistics of the run's day, as published now: (pattern set, snapshot, its numbers with a text)."""
     found = []
     for pattern_set in sorted({name.partition(".")[0] for name in run.matches} if run.day is not None else ()):
         content = tables.read_statistics(pattern_set, run.day)
         if content is not None and content.get("version") == SNAPSHOT_VERSION:
             snapshot = StatisticsSnapshot.from_json(content, f"statistics of {run.day}")
-            found.append((pattern_set, snapshot, list(numbers_of(snapshot).values())))
+            numbers = [number for number in numbers_of(snapshot).values() if match in number.key]
+            found.append((pattern_set, snapshot, numbers))
     return found
 
 

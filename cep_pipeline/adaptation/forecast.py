@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from datetime import date, timedelta
 
 from cep_pipeline.adaptation.invariants import Invariant
-from cep_pipeline.adaptation.verification import Verification, verify
+from cep_pipeline.adaptation.verification import InvariantCheck, Verification
 from cep_pipeline.patterns.pattern import Pattern
 from cep_pipeline.statistics.snapshot import StatisticsSnapshot
 
@@ -81,7 +81,8 @@ def forecast(
     A line through ln((1 + d) f2 / f1): rates that grow by the same share every day move it by the same amount a day.
     """
     days = tuple(sorted(history))
-    by_day = [verify(invariants, patterns, history[day], distance=distance) for day in days]
+    check = InvariantCheck(invariants, patterns)
+    by_day = [check.verifications(history[day], distance=distance) for day in days]
     trends = [_trend(days, of_days) for of_days in zip(*by_day, strict=True)]
     return tuple(sorted(trends, key=lambda trend: (trend.violated_on or date.max, trend.distances[-1])))
 

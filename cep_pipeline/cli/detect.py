@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 import pyarrow as pa
 import pyarrow.compute as pc
+from rich.table import Table
 
 from cep_pipeline.cli.adaptive import (
     SCAN,
@@ -31,6 +32,9 @@ if TYPE_CHECKING:
     from cep_pipeline.events.event_files import LoadedEvents
     from cep_pipeline.events.schema import StreamSchema
     from cep_pipeline.patterns.pattern import Pattern
+
+SHOWN_PATTERNS, SHOWN_EVENTS = 5, 20
+"""Patterns whose first matches are shown, and events of one match: a list may have thousands."""
 
 
 @click.command()
@@ -64,6 +68,14 @@ if TYPE_CHECKING:
 @click.option(
     "--lines", is_flag=True, help="Write beside each event of a match in which file and on which line it stands."
 )
+@click.option(
+    "--show",
+    type=click.IntRange(min=0),
+    default=3,
+    show_default=True,
+    metavar="N",
+    help="Matches of each pattern to show with their events; 0 shows none. Without --adapt.",
+)
 @adaptation_options
 @click.option(
     "--out",
@@ -86,11 +98,12 @@ def detect(
     output: str,
     limit: int | None,
     lines: bool,
+    show: int,
     out: Path,
     as_json: bool,
     **more: Any,
 ) -> None:
-    """Find all matches of patterns in files of events, and write them to one file.
+    """Find all matches of patterns in files of events, write them to one file, and show the first ones.
 
     With --adapt the plan follows the stream: every so many events, or so much time, a decision function looks at the
     statistics of the latest events, and where it asks for another plan, and that one is cheaper on them, matches that
@@ -106,6 +119,7 @@ def detect(
       cep detect … --events data/ --events 'more/2025-*.csv' --out matches.csv      all files in it, those that fit
       zcat trades.csv.gz | cep detect … --events - --out - | head
       cep detect … --lines --out matches.csv          which line of which file each event of a match is
+      cep detect … --show 10 --out matches.csv        show the first ten matches of each pattern with their events
       cep detect … --limit 1000000                    stop before listing more than that, and say how many there are
       cep detect … --output count                     exact, however many: lists are not made to be counted
       cep detect … --output compressed --out matches.parquet; cep expand matches.parquet --first 100
@@ -185,7 +199,40 @@ def detect(
     else:
         took = ", ".join(f"{name} {value:.2f} s" for name, value in seconds.items())
         print_counts(console, loaded.events.num_rows, loaded.rejected, counts)
+        if output == "verbose" and out != STDOUT and show:
+            for shown in _first_matches(parsed, tables, loaded, show, stream.timezone):
+                console.print(shown)
         console.print(f"{took}; written to {'stdout' if out == STDOUT else out}")
+
+
+def _first_matches(
+    patterns: Sequence[Pattern], tables: Mapping[str, pa.Table], loaded: LoadedEvents, most: int, timezone: str
+) -> Iterator[Table]:
+    """Tables with the events of the first matches of each pattern, as `cep matches --events` shows published ones."""
+    from cep_pipeline.cli.matches import attributes_read, event_tables, events_by_match, local_in
+    from cep_pipeline.cli.matches_file import with_json_returns
+    from cep_pipeline.detection.match_events import match_events
+
+    found = [pattern for pattern in patterns if tables[pattern.name].num_rows][:SHOWN_PATTERNS]
+    for pattern in found:
+        batch = tables[pattern.name].slice(0, most).combine_chunks().to_batches()[0]
+        matches = pa.Table.from_batches([with_json_returns(batch)])
+        seqs = pc.unique(pc.list_flatten(matches.column("bindings").combine_chunks()).field("seq"))
+        own = loaded.events.filter(pc.is_in(loaded.events.column("seq"), value_set=seqs))
+        read = attributes_read(pattern)
+        events = events_by_match(match_events(matches, own, read), {pattern.name: read})
+        for name, rows in events.items():
+            if loaded.places is not None:
+                for row, file, line in zip(
+                    rows, *loaded.places.of(pa.array([one["seq"] for one in rows])), strict=True
+                ):
+                    row["attributes"]["file and line"] = f"{file}:{line}"
+            if len(rows) > SHOWN_EVENTS:
+                more = {"variable": f"… {len(rows) - SHOWN_EVENTS:,} more", "timestamp": None}
+                events[name] = [*rows[:SHOWN_EVENTS], {**more, "attributes": dict.fromkeys(rows[0]["attributes"])}]
+        yield from event_tables(
+            matches, events, {pattern.name: tables[pattern.name].num_rows}, local_in(timezone), timezone
+        )
 
 
 def _read(

@@ -159,10 +159,10 @@ def matches(
         console.print(f"no matches; `{shows}` shows which days are published", soft_wrap=True)
         return
     if events:
-        for shown in (*_event_tables(found, of_match, totals, _local_in(zone), zone), *drawn.tables(found, console)):
+        for shown in (*event_tables(found, of_match, totals, local_in(zone), zone), *drawn.tables(found, console)):
             console.print(shown)
     else:
-        console.print(_match_table(found, _local_in(zone), zone))
+        console.print(_match_table(found, local_in(zone), zone))
         console.print("an event is its variable and its position in its day; --events shows it")
         console.print("--json and --out FILE tell the id of a match, and `cep why ID` explains the match")
     if match_id is None and any(number > limit for number in totals.values()):
@@ -227,7 +227,7 @@ def _patterns(configuration: Configuration, stream: str, pattern_set: str) -> Ma
     return {one.name: one for one in configuration.stream(stream).pattern_set(pattern_set).patterns}
 
 
-def _attributes_read(pattern: Pattern) -> tuple[str, ...]:
+def attributes_read(pattern: Pattern) -> tuple[str, ...]:
     """The attributes that a pattern reads, the event type first."""
     from cep_pipeline.slices.events_input import columns_of
 
@@ -306,13 +306,17 @@ def _events_by_match(
     tables: StreamTables, found: pa.Table, patterns: Mapping[str, Pattern]
 ) -> dict[str, list[dict[str, Any]]]:
     """Match id -> its events: variable, timestamp, seq, and the attributes that the pattern reads (else all)."""
-    read = {name: _attributes_read(pattern) for name, pattern in patterns.items()}
+    read = {name: attributes_read(pattern) for name, pattern in patterns.items()}
     known = all(name in read for name in found.column("pattern").unique().to_pylist())
     there = set(tables.events_schema.names)
     wanted = sorted({name for names in read.values() for name in names} & there) if known else None
-    rows = rows_of(tables.read_match_events(found, wanted))
+    return events_by_match(tables.read_match_events(found, wanted), read)
+
+
+def events_by_match(rows: pa.Table, read: Mapping[str, Sequence[str]]) -> dict[str, list[dict[str, Any]]]:
+    """Match id -> its events, from the rows of `match_events`, with the attributes that patterns read (else all)."""
     events: dict[str, list[dict[str, Any]]] = {}
-    for row in rows:
+    for row in rows_of(rows):
         of, match_id = row.pop("pattern"), row.pop("match_id")
         fixed = {name: row.pop(name) for name in ("variable", TIMESTAMP, SEQ)}
         attributes = {name: row[name] for name in read[of] if name in row} if of in read else row
@@ -334,7 +338,7 @@ def _match_table(found: pa.Table, local: Callable[[datetime], str], zone: str) -
     return shown
 
 
-def _event_tables(
+def event_tables(
     found: pa.Table,
     events: Mapping[str, Sequence[Mapping[str, Any]]],
     totals: Mapping[str, int],
@@ -397,7 +401,7 @@ def _iso_in(zone: str) -> Callable[[datetime], str]:
     return lambda instant: instant.astimezone(of).isoformat()
 
 
-def _local_in(zone: str) -> Callable[[datetime], str]:
+def local_in(zone: str) -> Callable[[datetime], str]:
     """Write instants as the clocks of a zone show them, with the offset where a clock shows the same time twice."""
     of = ZoneInfo(zone)
 

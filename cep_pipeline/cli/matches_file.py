@@ -124,7 +124,7 @@ def _one_after_the_other(output: str, schema: pa.Schema, files: Mapping[str, Pat
         with pa.OSFile(str(file)) as source, pa.ipc.open_stream(source) as batches:
             for batch in batches:
                 if output == "verbose":
-                    batch = _with_json_returns(batch)
+                    batch = with_json_returns(batch)
                 yield pa.RecordBatch.from_arrays(batch.columns, schema=schema)
 
 
@@ -154,7 +154,7 @@ def _larger(schema: pa.Schema, batches: Iterable[pa.RecordBatch]) -> Iterator[pa
     yield from pa.Table.from_batches(waiting, schema).combine_chunks().to_batches()
 
 
-def _with_json_returns(batch: pa.RecordBatch) -> pa.RecordBatch:
+def with_json_returns(batch: pa.RecordBatch) -> pa.RecordBatch:
     """Rows of a pattern in the columns that those of many patterns share."""
     from cep_pipeline.detection.matches import FIXED_FIELDS, MANY_PATTERNS, json_objects
 

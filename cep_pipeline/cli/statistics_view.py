@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Sequence
-from dataclasses import astuple, dataclass
+from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
@@ -151,20 +151,19 @@ class StatisticsView:
     def panels(self) -> list[BandPanel]:
         """The numbers over the windows (the days, where there are no windows), with what the last compared one says."""
         snapshots = [day.snapshot for day in self.of.days] if len(self.of.windows) < 2 else list(self.of.windows)
-        by_time = [(_ends(snapshot), numbers_of(snapshot)) for snapshot in snapshots]
+        ends = ((_ends(snapshot), snapshot) for snapshot in snapshots)
+        by_time = [(self.clock(end), numbers_of(snapshot)) for end, snapshot in ends if end is not None]
         level = numbers_of(self.of.compared[-1].snapshot) if self.of.compared else {}
         panels = []
         for number in self.numbers():
             key = (number.what, number.key)
             points = []
-            for end_us, numbers in by_time:
-                found = numbers.get(key)
-                if end_us is None:
-                    continue
+            for at, numbers in by_time:
+                known = numbers[key].estimate if key in numbers else None
                 points.append(
-                    BandPoint(self.clock(end_us), None, None, None)
-                    if found is None
-                    else BandPoint(self.clock(end_us), *astuple(found.estimate))
+                    BandPoint(at, None, None, None)
+                    if known is None
+                    else BandPoint(at, known.value, known.low, known.high)
                 )
             if all(point.value is None for point in points):
                 continue  # known of days alone, and these are windows

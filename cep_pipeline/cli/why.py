@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
 from datetime import date, timedelta
 from typing import TYPE_CHECKING, Any
 
@@ -28,6 +29,7 @@ from cep_pipeline.events.columns import SEQ, SEQ_PER_DAY, TIMESTAMP
 
 if TYPE_CHECKING:
     from cep_pipeline.detection.match_checks import Explanation
+    from cep_pipeline.events.event_files import EventPlaces
     from cep_pipeline.patterns.pattern import Pattern
 
 MOST_LISTED = 1_000_000
@@ -77,13 +79,22 @@ def _of_files(asked: Asked, match_id: str, pattern: str | None) -> tuple[Explana
     from cep_pipeline.events.event_files import load_events
 
     schema, patterns = asked.over_these_files()
-    loaded = load_events(schema, asked.event_paths(schema))
+    loaded = load_events(schema, asked.event_paths(schema), places=True)
     for one in _chosen(patterns, pattern, several=True):
         found = detect([one], loaded.events, limit=MOST_LISTED)[one.name]
         rows = found.filter(pc.equal(found["match_id"], match_id)).to_pylist()
         if rows:
-            return explain(one, loaded.events, _bound(rows[0]), timezone=schema.timezone), []
+            explained = explain(one, loaded.events, _bound(rows[0]), timezone=schema.timezone)
+            return _placed(explained, loaded.places), []
     raise InputError(f"no match over these files has the id {match_id}; `cep detect` writes the ids of all")
+
+
+def _placed(explained: Explanation, places: EventPlaces | None) -> Explanation:
+    """The same with the file and line of each event, where they are known."""
+    if places is None:
+        return explained
+    found = zip(*places.of(pa.array([seq for _, seq in explained.bindings], pa.int64())), strict=True)
+    return replace(explained, places=tuple(f"{file}:{line}" for file, line in found))
 
 
 def _of_warehouse(asked: Asked, match_id: str, pattern: str | None) -> tuple[Explanation, list[str]]:
@@ -148,7 +159,8 @@ def _chosen(patterns: Sequence[Pattern], named: str | None, *, several: bool = F
     multiple=True,
     metavar="VARIABLE=EVENT",
     help="An event that was expected in a match: its position in its day (57, or 2013-10-07/57), as `cep matches` "
-    "shows it, or its time (09:30:00.1). Once for each variable, for a list of events several times.",
+    "shows it, its time (09:30:00.1), or over files its line (trades.csv:57). Once for each variable, for a list of "
+    "events several times.",
 )
 @click.option("--at", metavar="TIME", help="Look for matches around this time: 14:30, or '2013-10-07 14:30'.")
 @click.option(
@@ -186,7 +198,7 @@ def why_not(
       cep why-not --pattern v_reversal                          the latest published day
       cep why-not --pattern v_reversal --day 2013-10-07 --at 14:30 --near 10
       cep why-not --pattern v_reversal --event high=57 --event low=09:30:12.5 --event back=120
-      cep why-not --patterns my.sase --schema streams/trades.yaml --events trades.csv --json
+      cep why-not --patterns my.sase --schema streams/trades.yaml --events trades.csv --event a=trades.csv:57
     """
     from cep_pipeline.detection.near_misses import why_not as explain
     from cep_pipeline.events.timestamps import parse_moment
@@ -196,14 +208,16 @@ def why_not(
         raise InputError("--event names events, and --at a time; give one of them")
     with ConsoleObserver(Terminal(stderr=True)) as observer:
         with observer.step("reading events"):
-            chosen, events, timezone = _events(asked, pattern, first, last)
+            chosen, events, timezone, places = _events(asked, pattern, first, last)
         days = _days(events)
-        given = _given(expected, chosen, events, timezone, days)
+        given = _given(expected, chosen, events, timezone, days, places)
         moment = None if at is None else parse_moment(at, timezone, days[0] if len(days) == 1 else None)
         with observer.step("counting") as told:
             found = explain(
                 chosen, events, given, at=moment, near=near, timezone=timezone, seconds=seconds, progress=told
             )
+    explained = None if found.explanation is None else _placed(found.explanation, places)
+    found = replace(found, explanation=explained, near=tuple(_placed(one, places) for one in found.near))
     if as_json:
         say_json(found.to_json())
         return
@@ -218,8 +232,10 @@ def why_not(
         output_console(stderr=True).print(f"note: {note}")
 
 
-def _events(asked: Asked, name: str | None, first: date | None, last: date | None) -> tuple[Pattern, pa.Table, str]:
-    """The pattern that is meant, the events of the files or days, and the time zone of the stream."""
+def _events(
+    asked: Asked, name: str | None, first: date | None, last: date | None
+) -> tuple[Pattern, pa.Table, str, EventPlaces | None]:
+    """The pattern that is meant, the events of the files or days, the time zone, and the places of events in files."""
     from cep_pipeline.events.event_files import load_events
     from cep_pipeline.slices.events_input import columns_needed
 
@@ -230,7 +246,8 @@ def _events(asked: Asked, name: str | None, first: date | None, last: date | Non
             )
         schema, patterns = asked.over_these_files()
         [chosen] = _chosen(patterns, name)
-        events = load_events(schema, asked.event_paths(schema)).events
+        loaded = load_events(schema, asked.event_paths(schema), places=True)
+        events, places = loaded.events, loaded.places
     else:
         opened = asked.open()
         schema = opened.stream.schema
@@ -240,10 +257,10 @@ def _events(asked: Asked, name: str | None, first: date | None, last: date | Non
         published = opened.tables.days()
         if asked.day or not (first or last):
             first = last = asked.day or (published[-1].day if published else None)
-        events = opened.tables.read_events(first, last, columns=columns_needed([chosen]))
+        events, places = opened.tables.read_events(first, last, columns=columns_needed([chosen])), None
     if not events.num_rows:
         raise InputError("there are no events to look at; `cep status` shows the days that are published")
-    return chosen, events, schema.timezone
+    return chosen, events, schema.timezone, places
 
 
 def _days(events: pa.Table) -> list[date]:
@@ -253,7 +270,12 @@ def _days(events: pa.Table) -> list[date]:
 
 
 def _given(
-    expected: Iterable[str], pattern: Pattern, events: pa.Table, timezone: str, days: Sequence[date]
+    expected: Iterable[str],
+    pattern: Pattern,
+    events: pa.Table,
+    timezone: str,
+    days: Sequence[date],
+    places: EventPlaces | None,
 ) -> dict[str, list[int]]:
     """Variable -> the seqs of the events that `--event` names."""
     given: dict[str, list[int]] = {}
@@ -264,6 +286,13 @@ def _given(
             raise InputError(f"--event {text!r}: write it as VARIABLE=EVENT, such as {next(iter(types))}=57")
         if variable not in types:
             raise InputError(f"--event {text!r}: {pattern.name} binds {', '.join(types)}")
+        file, colon, line = event.rpartition(":")
+        if colon and line.isdigit() and places is not None and places.has_file(file):
+            seq = places.seq_at(file, int(line)) if len(line) < _MOST_DIGITS else None
+            if seq is None:
+                raise InputError(f"--event {text!r}: no event was read from line {line} of {file}")
+            given.setdefault(variable, []).append(seq)
+            continue
         day, slash, position = event.rpartition("/")
         if position.isascii() and position.isdigit() and len(position) < _MOST_DIGITS:
             given.setdefault(variable, []).append(_seq(text, day if slash else "", int(position), days))

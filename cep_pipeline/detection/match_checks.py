@@ -82,6 +82,8 @@ class Explanation:
         Every rule. The strategy is asked only where all other rules hold.
     timezone
         The zone in which times are written.
+    places
+        The file and line of each event, as in trades.csv:57; none where they are not known.
     """
 
     pattern: str
@@ -90,6 +92,7 @@ class Explanation:
     events: pa.Table
     checks: tuple[RuleCheck, ...]
     timezone: str = "UTC"
+    places: tuple[str, ...] = ()
 
     @property
     def is_match(self) -> bool:
@@ -104,7 +107,8 @@ class Explanation:
     @property
     def event_columns(self) -> tuple[str, ...]:
         """The columns of `event_rows`."""
-        return ("variable", f"time ({self.timezone})", "event", *self.events.column_names[3:])
+        placed = ["file and line"] if self.places else []
+        return ("variable", f"time ({self.timezone})", "event", *placed, *self.events.column_names[3:])
 
     def event_rows(self) -> list[list[str]]:
         """Return the events as texts: variable, local time, event, and the attributes that the pattern reads."""
@@ -114,10 +118,17 @@ class Explanation:
                 row["variable"],
                 local_time(row[TIMESTAMP], self.timezone),
                 event_name(row[SEQ]),
+                *self.places[number : number + 1],
                 *(_shown(row[name]) for name in names),
             ]
-            for row in self.events.to_pylist()
+            for number, row in enumerate(self.events.to_pylist())
         ]
+
+    def named_events(self) -> str:
+        """Name the events in one line: each variable with its event, and its place in a file where it is known."""
+        places = [f" ({place})" for place in self.places] or [""] * len(self.bindings)
+        bound = zip(self.bindings, places, strict=True)
+        return ", ".join(f"{name} {event_name(seq)}{place}" for (name, seq), place in bound)
 
     def check_rows(self) -> list[list[str]]:
         """Return the rules as texts: whether it holds, the rule, what was seen, by how much it fails."""

@@ -184,7 +184,7 @@ class WhyNot:
         if self.near:
             near = [
                 (
-                    ", ".join(f"{name} {event_name(seq)}" for name, seq in one.bindings),
+                    one.named_events(),
                     one.failed[0].text,
                     one.failed[0].seen,
                     "" if one.failed[0].short_by is None else f"{one.failed[0].short_by:.6g}",

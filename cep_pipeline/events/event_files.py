@@ -84,6 +84,18 @@ class EventPlaces:
         rows = np.searchsorted(self.seqs, seqs.to_numpy())
         return pa.array(self.files).take(pa.array(self.file[rows])), pa.array(self.line[rows])
 
+    def has_file(self, name: str) -> bool:
+        """True if a file of this path, or of this name, was read."""
+        return bool(self._files(name))
+
+    def seq_at(self, name: str, line: int) -> int | None:
+        """The event on a line of a file that is named by its path or name; None where none was read from there."""
+        found = np.flatnonzero(np.isin(self.file, self._files(name)) & (self.line == line))
+        return int(self.seqs[found[0]]) if len(found) == 1 else None
+
+    def _files(self, name: str) -> list[int]:
+        return [number for number, path in enumerate(self.files) if name in (path, Path(path).name)]
+
 
 @dataclass(frozen=True)
 class LoadedEvents:

@@ -829,6 +829,14 @@ class Configuration:
         log = Path(_resolved(self.folder, self.settings.log.folder)) if self.settings.log.folder else None
         return Stream(name, schema, folder, sets, statistics, self.settings.alerts.match_band, log)
 
+    def files_of(self, name: str) -> tuple[Path, ...]:
+        """The files that `stream` reads: this one, the schema, the pattern files, and those of parameters."""
+        settings = self.stream_settings(name)
+        named = [settings.schema_file, *(one.file for one in settings.pattern_sets.values())]
+        values = (value for one in settings.pattern_sets.values() for value in one.parameters.values())
+        named += [value[1:] for value in values if isinstance(value, str) and value.startswith("@")]
+        return (self.path, *(self.folder / file for file in named))
+
     def faults(self, streams: Iterable[str]) -> Iterator[tuple[str, CepError]]:
         """Yield the streams whose schema, or one of whose pattern sets, is wrong, each with the error of a file."""
         for name in streams:

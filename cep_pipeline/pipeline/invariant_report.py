@@ -26,6 +26,7 @@ from cep_pipeline.pipeline.plan_checks import (
     finite,
     verification_json,
 )
+from cep_pipeline.statistics.drift import numbers_of
 
 if TYPE_CHECKING:
     from cep_pipeline.pipeline.configuration import PatternSet, Stream
@@ -118,6 +119,7 @@ def show_invariants(
     *,
     most_forecasts: int | None = None,
     most_days: int | None = None,
+    most_numbers: int | None = None,
 ) -> InvariantReport:
     """Verify the current plan of a pattern set on fresh statistics, and forecast from those of all published days.
 
@@ -127,6 +129,8 @@ def show_invariants(
         Only so many invariants are forecast, those nearest to their violation; None: all.
     most_days
         They are forecast from so many latest days; None: from all.
+    most_numbers
+        Those days have so many numbers together, or there are fewer of them, down to two; None: as many as they have.
 
     Raises
     ------
@@ -148,7 +152,12 @@ def show_invariants(
     verifications = verify(invariants, pattern_set.patterns, fresh.snapshot, distance=distance)
     nearest = sorted(verifications, key=lambda one: one.distance_to_violation)[:most_forecasts]
     forecast_of = invariants if most_forecasts is None else [one.invariant for one in nearest]
-    history = published_history(tables, stream, pattern_set, events, most_days)
+    if most_numbers is not None:
+        few = max(2, most_numbers // max(1, len(numbers_of(fresh.snapshot))))
+        most_days = few if most_days is None else min(most_days, few)
+    named = {one.pattern for one in forecast_of}
+    patterns = [one for one in pattern_set.patterns if one.name in named]
+    history = published_history(tables, stream, pattern_set, events, most_days, patterns)
     if not (asked or StatisticsRequest()).to_json():
         history = {**history, day: fresh.snapshot}  # those of the latest day may have been counted anew
     return InvariantReport(
@@ -157,5 +166,5 @@ def show_invariants(
         verdict,
         verifications,
         without_invariants(current.plan),
-        forecast(forecast_of, pattern_set.patterns, history, distance=distance) if history else (),
+        forecast(forecast_of, patterns, history, distance=distance) if history else (),
     )

@@ -14,9 +14,16 @@ from cep_pipeline.errors import InputError
 from cep_pipeline.events.timestamps import parse_moment
 from cep_pipeline.pipeline.configuration import PatternSet, StatisticsSettings, Stream
 from cep_pipeline.pipeline.plans import of_another_format
-from cep_pipeline.pipeline.statistics import out_of_date, snapshot_at, state_of_day, windows_of_day
+from cep_pipeline.pipeline.statistics import (
+    WINDOWS_SHOWN,
+    out_of_date,
+    snapshot_at,
+    state_of_day,
+    windows_of_day,
+)
 from cep_pipeline.spark.statistics import count_table
 from cep_pipeline.statistics import StatisticsSnapshot
+from cep_pipeline.statistics.drift import numbers_of
 
 if TYPE_CHECKING:
     from cep_pipeline.patterns.pattern import Pattern, Window
@@ -107,24 +114,51 @@ class StatisticsHistory:
         compared, said = self._compared(chosen, records)
         return StatisticsOverview(shown, self.timezone, compared, (), windows, (*notes, *unread, *said))
 
-    def of_days(self, first: date | None, last: date | None, latest: int | None = None) -> StatisticsOverview:
+    def of_days(self, first: date | None, last: date | None) -> StatisticsOverview:
         """Days one after another, the last of them in full.
 
         Parameters
         ----------
         first, last
             Both included; None: from the first, to the last that has statistics.
-        latest
-            Only so many, the latest.
         """
         found = self.tables.statistics(self.pattern_set.name, first, last)
-        known = [record for record in found if record.snapshot is not None][-(latest or len(found)) :]
+        known = [record for record in found if record.snapshot is not None]
         if not known:
             between = f"from {first} to {last}" if first or last else "of any day"
             raise no_statistics_of(self.stream, self.pattern_set, between)
+        return self._over_days(known, known)
+
+    def of_latest_days(self, most: int, most_numbers: int) -> StatisticsOverview:
+        """The latest days one after another, within a bound on what is read, for a page.
+
+        Parameters
+        ----------
+        most
+            Of days.
+        most_numbers
+            Of all days and windows together: there are fewer days, down to one, where they have more. Windows are left
+            out where they would have more.
+        """
+        name = self.pattern_set.name
+        last = self.latest_published_day()
+        found = self.tables.statistics(name, last, last, without=LONG)
+        numbers = max(
+            1, *(len(numbers_of(self._snapshot(record))) for record in found if record.snapshot is not None), 1
+        )
+        days = [record.day for record in self.tables.days()][-max(1, min(most, most_numbers // numbers)) :]
+        found = self.tables.statistics(name, days[0], last, without=LONG)
+        known = [record for record in found if record.snapshot is not None] or self._records()[-1:]
+        few = numbers * len(known) * WINDOWS_SHOWN <= most_numbers
+        return self._over_days(known, self.tables.statistics(name, known[0].day, known[-1].day) if few else ())
+
+    def _over_days(
+        self, known: Sequence[StatisticsRecord], with_windows: Sequence[StatisticsRecord]
+    ) -> StatisticsOverview:
+        """The overview of days, and of the windows of some or all of them."""
         days = tuple(Labelled(str(record.day), self._snapshot(record)) for record in known)
-        windows, unread = self._windows(known)
-        compared, said = self._compared(known[-1].day, self._records())
+        windows, unread = self._windows(with_windows)
+        compared, said = self._compared(known[-1].day, known if len(known) > 1 else self._records())
         shown = Labelled(f"business day {known[-1].day}", days[-1].snapshot)
         return StatisticsOverview(shown, self.timezone, compared, days, windows, (*self._notes(known), *unread, *said))
 
@@ -135,7 +169,7 @@ class StatisticsHistory:
         snapshot = snapshot_at(
             self.tables, self.stream, self.pattern_set.patterns, as_of_us, window=window, progress=progress
         )
-        plan, notes = self._planned(self._records(required=False))
+        plan, notes = self._planned()
         shown = Labelled(_moment_label(as_of_us, self.timezone, window or self.stream.statistics.length), snapshot)
         return StatisticsOverview(shown, self.timezone, plan, notes=notes)
 
@@ -150,7 +184,7 @@ class StatisticsHistory:
         state, bounds = state_of_day(
             self.tables, self.stream, self.pattern_set.patterns, chosen, window=window, progress=progress
         )
-        plan, notes = self._planned(self._records(required=False))
+        plan, notes = self._planned()
         shown = Labelled(f"business day {chosen} in windows of {window}", state.business_day(*bounds))
         return StatisticsOverview(shown, self.timezone, plan, windows=tuple(state.windows(*bounds)), notes=notes)
 
@@ -193,10 +227,10 @@ class StatisticsHistory:
                 compared.append(Labelled(str(earlier[-1].day), self._snapshot(earlier[-1])))
             except InputError as error:
                 notes.append(str(error))
-        planned, said = self._planned(self._records())
+        planned, said = self._planned()
         return (*compared, *planned), (*notes, *said)
 
-    def _planned(self, records: Sequence[StatisticsRecord]) -> tuple[tuple[Labelled, ...], tuple[str, ...]]:
+    def _planned(self) -> tuple[tuple[Labelled, ...], tuple[str, ...]]:
         """The snapshot that the current plan was made from: recorded with it, or of a day, as long as it is there."""
         current = self.tables.current_plan(self.pattern_set.name)
         if current is None:
@@ -209,7 +243,7 @@ class StatisticsHistory:
                 return (), (str(error),)
         digest, old = current.statistics_digest, of_another_format(current)
         notes = () if old is None else (f"{old}: the next daily run makes a plan",)
-        for record in reversed(records) if digest is not None else ():
+        for record in reversed(self._records(required=False)) if digest is not None else ():
             try:
                 snapshot = self._snapshot(record)
             except InputError:

@@ -590,8 +590,9 @@ class WindowedStatistics:
             or (self.since_us or 0) > (self.latest_us or 0)
         ):
             raise ValueError(f"it is of {self.events:,} events from {self.since_us} to {self.latest_us}")
-        if ends and (self.latest_us is None or max(ends) > self.latest_us):
-            raise ValueError(f"it ends at {self.latest_us}, and counts events up to {max(ends)}")
+        latest = self.latest_us if self._clock is None else self.events - 1  # a window of events counts positions
+        if ends and (latest is None or max(ends) > latest):
+            raise ValueError(f"it ends at {latest}, and counts events up to {max(ends)}")
 
     @cached_property
     def _what(self) -> dict[str, Any]:

@@ -133,6 +133,33 @@ def test_patterns_that_cannot_match_are_warned_about(tmp_path: Path) -> None:
     assert "warning: WITHIN is more than 10 times as long as all events span" in done.errors
 
 
+def test_the_first_matches_are_shown_with_their_events(tmp_path: Path) -> None:
+    taken = "skip_till_next_match(a, b[], c) { c.x > 10 }"
+    many = f"NAME many PATTERN SEQ(A a, A+ b[], B c) WHERE {taken} WITHIN 1 day"
+    rows = [f"{at},{kind},{at}" for at, kind in enumerate(f"AABB{'A' * 40}B")]
+    (tmp_path / "s.yaml").write_text(SCHEMA)
+    (tmp_path / "p.sase").write_text(f"{OTHERS.rstrip().rstrip(';')};\n{many}")
+    (tmp_path / "x.csv").write_text("\n".join(["time,kind,x", *rows, ""]))
+    over = ("--patterns", "p.sase", "--schema", "s.yaml", "--events", "x.csv", "--out", "found.json")
+    plain, one, placed = (
+        cep("detect", *over, *more, folder=tmp_path).errors for more in ((), ("--show", "1"), ("--lines",))
+    )
+    found = [json.loads(line) for line in (tmp_path / "found.json").read_text().splitlines()]
+    names = dict.fromkeys(match["pattern"] for match in found)
+    for name in names:
+        own = [match for match in found if match["pattern"] == name]
+        assert f"{name}: {min(3, len(own))} of {len(own):,} match" in plain and f"{name}: 1 of {len(own):,} m" in one
+    first = found[0]["bindings"]
+    cells = [[cell.strip() for cell in line.split("│")] for line in placed.splitlines() if "x.csv:" in line]
+    shown = [(row[2], row[-2]) for row in cells if row[-2].startswith("x.csv:")][: len(first)]
+    assert shown == [(event["variable"], f"x.csv:{event['line']}") for event in first]
+    longest = max(len(match["bindings"]) for match in found)
+    assert longest > 30 and f"… {longest - 20} more" in plain, "of a long list the first events are shown"
+    for quiet in (("--show", "0"), ("--json",), ("--output", "count")):
+        done = cep("detect", *over, *quiet, folder=tmp_path)
+        assert done.code == 0 and "variable" not in done.errors
+
+
 def test_each_event_of_a_match_can_say_on_which_line_of_which_file_it_stands(tmp_path: Path) -> None:
     (tmp_path / "s.yaml").write_text(SCHEMA)
     (tmp_path / "p.sase").write_text(OTHERS)

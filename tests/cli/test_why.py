@@ -40,7 +40,7 @@ def test_a_match_is_explained_by_its_id(folder: Path) -> None:
     done = cep("why", match_id, *OVER, folder=folder)
     assert done.code == 0, done.errors
     assert "rise: these events are a match" in done.output
-    assert "│ b        │ 2024-03-04 10:00:01.000  │ 2024-03-04/2 │ B    │ 6 │" in done.output
+    assert "│ b        │ 2024-03-04 10:00:01.000  │ 2024-03-04/2 │ x.csv:4       │ B    │ 6 │" in done.output
     assert "│ yes   │ b.x > a.x       │ 6 > 5 " in done.output
     found = json.loads(cep("why", match_id, *OVER, "--json", folder=folder).output)
     assert found["is_match"] and found["match_id"] == match_id
@@ -49,10 +49,12 @@ def test_a_match_is_explained_by_its_id(folder: Path) -> None:
 
 
 def test_expected_events_are_named_by_position_or_time(folder: Path) -> None:
-    for event in ("b=1", "b=2024-03-04/1"):
+    for event in ("b=1", "b=2024-03-04/1", "b=x.csv:3"):
         done = why_not(folder, "--event", "a=10:00", "--event", event)
         assert "rise: these events are no match, because of: b.x > a.x (4 > 5)" in done.output
         assert "│ NO    │ b.x > a.x       │ 4 > 5 " in done.output
+    assert "no event was read from line 9 of x.csv" in why_not(folder, "--event", "a=x.csv:9").error
+    assert "no event of A has this time" in why_not(folder, "--event", "a=2024-03-04 10:00:01.000").error
     done = why_not(folder, "--event", "a=0", "--event", "b=10:00:01")
     assert done.code == 2
     assert "2 events of B have this time: 2024-03-04/1, 2024-03-04/2; name one" in done.error
@@ -70,7 +72,9 @@ def test_a_range_is_one_document(folder: Path) -> None:
     assert found["left_out"][0] == {"rule": "condition", "text": "b.x > a.x", "without": without}
     [near] = found["near"]
     assert [(one["variable"], one["event"]) for one in near["events"]] == [("a", "2024-03-04/0"), ("b", "2024-03-04/1")]
+    assert [one["file and line"] for one in near["events"]] == ["x.csv:2", "x.csv:3"]
     shown = why_not(folder, "--near", "1").output
+    assert "a 2024-03-04/0 (x.csv:2), b 2024-03-04/1 (x.csv:3)" in shown
     assert "rise: 1 match in 4 events; without b.x > a.x there would be 2" in shown
     around = json.loads(why_not(folder, "--at", "12:00", "--json").output)
     assert around["matches"]["matches"] == 0

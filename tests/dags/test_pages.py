@@ -19,6 +19,7 @@ import cep_pipeline as cep
 from cep_pipeline.detection.limits import LimitedPattern
 from cep_pipeline.events.columns import QUARANTINE_SCHEMA
 from cep_pipeline.events.schema import StreamSchema
+from cep_pipeline.pipeline.configuration import Configuration
 from cep_pipeline.pipeline.violations import Violation
 from cep_pipeline.statistics import LeafRate, Source, StatisticsSnapshot
 from cep_pipeline.storage import digest_of, write_data_file
@@ -26,8 +27,9 @@ from cep_pipeline.warehouse.fingerprints import EventsFingerprint
 from cep_pipeline.warehouse.records import DayStatistics, Decision, RunRecord, RunStep
 from cep_pipeline.warehouse.warehouse import Warehouse
 from tests.dags.conftest import CHECKOUT
+from tests.pipeline.drift import DriftingStream, write_project
 from tests.statistics.market import market, parse
-from tests.warehouse.published_days import publish_quarantine, publish_statistics
+from tests.warehouse.published_days import publish_match_files, publish_quarantine, publish_statistics
 
 MONDAY = date(2013, 10, 7)
 STARTED = datetime(2013, 10, 8, 4, 0, tzinfo=UTC)
@@ -440,6 +442,88 @@ def test_long_parts_of_a_run_are_opened_when_they_are_asked_for(viewer: Any, con
     path = RUN_PAGE.replace("backfill__1", "many")
     assert "<details><summary>61 patterns</summary>" in viewer.get(path).text
     assert "patterns</summary>" not in viewer.get(RUN_PAGE).text
+
+
+def rows_of(html: str) -> int:
+    return html.count("<tr>")
+
+
+def test_pages_of_a_thousand_patterns_show_a_bounded_part(
+    viewer: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Published records as the runs of six days would leave them, with as many rates as patterns."""
+    import cep_plugin
+
+    names = [f"p{number}" for number in range(1_000)]
+    write_project(tmp_path)
+    patterns = (f"NAME {name} PATTERN SEQ(A a, B b) WHERE a.x < {k} WITHIN 1 second" for k, name in enumerate(names))
+    (tmp_path / "all.sase").write_text(";\n".join(patterns))
+    days = [date(2024, 3, 4) + timedelta(days=number) for number in range(6)]
+    stream = DriftingStream(tmp_path, {day: {"A": 3, "B": 2} for day in days})
+    tables, window, version = stream.tables, stream.stream.statistics.window, stream.pattern_set.version
+    for number, day in enumerate(days):
+        stream.publish_events(day)
+        began = datetime(day.year, day.month, day.day, 15, tzinfo=UTC)
+        rates = [
+            LeafRate(f"A where x.x < {k}", (per_s := k + 1.0 + number), 3, Source.COUNT, per_s - 1, per_s + 1)
+            for k in range(1_000)
+        ]
+        first = int(began.timestamp() * 1e6)
+        snapshot = StatisticsSnapshot("ticks", 5, first, first + 1_000_000, tuple(rates))
+        basis = {"events": tables.days()[-1].fingerprint.digest, "window": window, "epsilon": 0.02}
+        counts = {name: k * 10 for k, name in enumerate(names)}
+        with tables.day_lease(day, run_id="publish") as lease:
+            publish_statistics(tables, day, {"all": DayStatistics(snapshot.to_json(), basis=basis)}, lease=lease)
+            fingerprint = tables.pin_events().matches_fingerprint(version, day, day, carry_in=digest_of({}))
+            publish_match_files(tables, "all", day, [], lease=lease, fingerprint=fingerprint, counts=counts)
+        matches = {f"all.{name}": count for name, count in counts.items()}
+        tables.record_run(RunRecord("publish", day, "succeeded", began, began, events=5, matches=matches))
+    monkeypatch.setenv("CEP_CONFIG", str(tmp_path / "pipeline.yaml"))
+    shown = {
+        page: viewer.get(f"/cep/{page}").text
+        for page in ("", "statistics?stream=ticks", f"run?stream=ticks&run_id=publish&day={days[-1]}")
+    }
+    overview, statistics, run = shown.values()
+    assert [len(page) < 200_000 for page in shown.values()] == [True] * 3
+    assert overview.count('"numbers of matches of the latest days"') == cep_plugin.SHOWN_PATTERNS
+    assert "all.p999" in overview and ">all.p9<" not in overview, "the most frequent ones are shown"
+    assert rows_of(statistics) == 1 + cep_plugin.SHOWN_RUNS
+    assert statistics.count("<polyline") == cep_plugin.DRAWN_PANELS
+    assert "12 of 1,000 numbers, those that move most over the latest 6 days" in text(statistics)
+    assert text(statistics).count("200 of 1,000 are shown") == 1 and text(run).count("200 of 1,000 are shown") == 2
+    assert rows_of(run) < 2 * cep_plugin.SHOWN_RUNS + 20 and "all.p999" in run and "all.p799<" not in run
+    chosen = viewer.get(f"/cep/run?stream=ticks&run_id=publish&day={days[-1]}&match=p77").text
+    assert set(re.findall(r">all\.(p\d+)<", chosen)) == {name for name in names if "p77" in name}
+    monkeypatch.setattr(cep_plugin, "READ_NUMBERS", 3_999)
+    assert "over the latest 3 days" in text(viewer.get("/cep/statistics?stream=ticks").text)
+    monkeypatch.setattr(cep_plugin, "READ_NUMBERS", 1)
+    assert "over the latest 1 day;" in text(viewer.get("/cep/statistics?stream=ticks").text)
+
+
+def test_a_stream_is_read_anew_where_one_of_its_files_has_changed(tmp_path: Path) -> None:
+    from cep_plugin import loaded_stream
+
+    write_project(tmp_path)
+    configuration = Configuration.load(tmp_path / "pipeline.yaml")
+    stream = loaded_stream(configuration, "ticks")
+    assert loaded_stream(configuration, "ticks") is stream
+    file = tmp_path / "all.sase"
+    file.write_text(file.read_text().replace("rising", "falls"))
+    assert [one.name for one in loaded_stream(configuration, "ticks").pattern_set("all").patterns] == ["falls"]
+
+
+def test_statistics_are_drawn_over_windows_as_long_as_these_are_few(
+    viewer: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    import cep_plugin
+
+    def points() -> int:
+        html = viewer.get(f"/cep/statistics?{REAL}").text
+        return max(way.count(",") for way in re.findall('<polyline points="([^"]*)"', html))
+
+    assert points() > 3 and "over the latest 3 days" in text(viewer.get(f"/cep/statistics?{REAL}").text)
+    monkeypatch.setattr(cep_plugin, "READ_NUMBERS", 500)
+    assert points() == 3
 
 
 def test_a_limited_pattern_is_a_line_of_its_run(viewer: Any, configuration: Path) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import gzip
 from datetime import date, timedelta
 from pathlib import Path
+from typing import Any
 
 import yaml
 
@@ -41,7 +42,7 @@ NAME small    PATTERN SEQ(AIG v, IBM w) WHERE v.size = w.size WITHIN 3 seconds;
 ONE_MORE = f"NAME {ADDED} PATTERN SEQ(AIG k, IBM l, AIG m) WHERE k.size = l.size WITHIN 4 seconds;"
 
 
-def write_pipeline(folder: Path, name: str, together: str) -> Path:
+def write_pipeline(folder: Path, name: str, together: str, **more: Any) -> Path:
     """A pipeline over the generated days, with a warehouse of its own; one set has these patterns, planned together."""
     (folder / f"{name}.sase").write_text(together)
     stream = {
@@ -64,6 +65,7 @@ def write_pipeline(folder: Path, name: str, together: str) -> Path:
         "streams": {STREAM: stream},
         "warehouse": {"location": f"warehouse_{name}"},
         "spark": {"master": "local[2]"},
+        **more,
     }
     configuration.write_text(yaml.safe_dump(settings))
     return configuration

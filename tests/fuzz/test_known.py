@@ -109,6 +109,12 @@ def test_a_document_is_refused_with_its_place(kind: str, place: Place, value: An
         KINDS[kind].read(content)
 
 
+def test_a_state_over_numbers_of_events_counts_no_more_than_it_is_of() -> None:
+    _, by_events = good_documents("state")
+    with pytest.raises(InputError, match="it ends at 0, and counts events up to 299"):
+        KINDS["state"].read({**by_events, "events": 1})
+
+
 @pytest.mark.parametrize("content", [None, [], 3, "plan", [1]])
 @pytest.mark.parametrize("kind", KINDS)
 def test_what_is_no_object_is_refused(kind: str, content: Any) -> None:

@@ -46,7 +46,7 @@ from benchmarks.experiments.adaptation.streams import ALIKE, LONGEST_S, REPORTS,
 from benchmarks.experiments.cells import Row
 from benchmarks.experiments.experiment import Request
 from benchmarks.experiments.page import Page, Picture, findings_page, made_by
-from cep_pipeline.band_charts import PALETTE
+from cep_pipeline.match_chart import PALETTE
 
 STYLES = {
     STATIC: Style("#79818c", True),

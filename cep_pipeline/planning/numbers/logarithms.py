@@ -44,8 +44,8 @@ def format_ln(logarithm: float) -> str:
 
     Examples
     --------
-    >>> format_ln(math.log(136.54)), format_ln(0.0), format_ln(1000.0)
-    ('136.5', '1', '1.97e+434')
+    >>> format_ln(math.log(136.54)), format_ln(0.0), format_ln(1000.0), format_ln(2.0**63)
+    ('136.5', '1', '1.97e+434', '1e+4005659580146784768')
     """
     if logarithm == -math.inf:
         return "0"
@@ -53,5 +53,5 @@ def format_ln(logarithm: float) -> str:
     if -4 <= exponent < 9:
         value = float(f"{math.exp(logarithm):.4g}")
         return f"{value:,.0f}" if value >= 1000 else f"{value:.4g}"
-    mantissa = math.exp(logarithm - exponent * math.log(10))
+    mantissa = 10 ** (logarithm / math.log(10) - exponent)  # of a logarithm without any decimals left it is 1
     return f"{mantissa:.4g}e{exponent:+03d}"
