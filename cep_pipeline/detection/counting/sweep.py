@@ -23,7 +23,7 @@ modulo as many primes as are needed to tell the number.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cache
 from itertools import pairwise, permutations
@@ -60,8 +60,9 @@ MOST_BITS_OF_A_WORD = 64.0
 """Bits of the largest number that is kept in one word."""
 MOST_BITS = 4096
 """Bits of the largest number that is put together of primes."""
-FEWEST_CANDIDATES = 1 << 17
-"""Candidates up to which matches are found as soon as they are counted otherwise."""
+CANDIDATE_NS, FIXED_NS, STEP_NS, STATE_NS, JOINING_NS = 1.5, 500_000.0, 60.0, 4.0, 350.0
+"""What it takes to find matches for each candidate; and what a sweep takes at all, for each event and, squared, for the
+states of each, and for each event where a comparison is tested."""
 
 _FOLDER = "cep_pipeline.detection.counting"
 _count_states = NativeKernel(
@@ -248,10 +249,8 @@ def count_swept(of: ClauseSlice) -> int | None:
     most = steps.most(clause)
     if not all(most.values()):
         return 0
-    if _candidates(clause, steps) < FEWEST_CANDIDATES:
-        return None
     bits = sum(float(most[one.name]) if one.kleene else math.log2(most[one.name]) + 1e-9 for one in clause.positive)
-    if bits > MOST_BITS:
+    if bits > MOST_BITS or not _pays(clause, sweep, steps, bits):
         return None
     if sweep.joining is None:
         return _count_of_states(pattern, clause, sweep, steps, bits)
@@ -313,10 +312,19 @@ class Steps:
         return {one.name: int(self.in_windows(place).max(initial=0)) for place, one in enumerate(clause.positive)}
 
 
-def _candidates(clause: Clause, steps: Steps) -> float:
-    """About how many candidates a mechanism tests that finds the matches."""
-    sizes = [float(steps.in_windows(place).mean()) for place, one in enumerate(clause.positive) if not one.kleene]
-    return len(steps.rows) * math.prod(sorted(sizes)[1:]) if sizes else 0.0
+def _pays(clause: Clause, sweep: Sweep, steps: Steps, bits: float) -> bool:
+    """Return whether a sweep takes less time than to find the matches, as far as their number can be guessed."""
+    places = [place for place, one in enumerate(clause.positive) if not one.kleene]
+    totals = [int(steps.number(place).sum()) for place in places]
+    sizes = [float(steps.in_windows(place).mean()) for place in places]
+    rarest = totals.index(min(totals)) if totals else 0
+    candidates = math.prod((*totals[rarest : rarest + 1], *sizes[:rarest], *sizes[rarest + 1 :]))
+    words = max(math.ceil(bits / 62), 1)
+    if sweep.joining is not None:
+        costs = JOINING_NS * len(_orders(clause)) * words
+    else:
+        costs = (STEP_NS + STATE_NS * (len(clause.positive) + 1) ** 2) * words
+    return candidates * CANDIDATE_NS > FIXED_NS + costs * len(steps.rows)
 
 
 def _steps(of: ClauseSlice, sweep: Sweep, views: dict[str, View]) -> Steps | None:
@@ -559,7 +567,7 @@ def _count_of_states(pattern: Pattern, clause: Clause, sweep: Sweep, steps: Step
 
     if bits < MOST_BITS_OF_A_WORD:
         return run(0)
-    return _of_residues(run, bits + math.log2(len(steps.rows)))
+    return number_of(lambda modulus: run(modulus) % modulus, _moduli(), bits + math.log2(len(steps.rows)))
 
 
 def _operations(automaton: Automaton, kinds: list[int]) -> tuple[Array, tuple[Array, Array, Array], Array]:
@@ -631,7 +639,7 @@ def _count_chain(
             for side, name, own in zip(sides, variables, members, strict=True)
         ]
     )
-    first, second = map(_Sorted, values)
+    first, second = map(SortedValues, values)
     if not len(first.known) or not len(second.known):
         return 0
     places, ranges = np.full((2, len(fits)), -1, np.int32), np.zeros((2, len(fits), 2), np.int32)
@@ -681,10 +689,10 @@ def _count_chain(
 
     if bits < min(MOST_BITS_OF_A_WORD, 61):
         return run(_MERSENNE)
-    return _of_residues(run, bits + math.log2(len(fits)))
+    return number_of(lambda modulus: run(modulus) % modulus, _moduli(), bits + math.log2(len(fits)))
 
 
-class _Sorted:
+class SortedValues:
     """The values of some events in order: many are looked up in order in a fraction of the time."""
 
     def __init__(self, values: Array) -> None:
@@ -719,13 +727,11 @@ class _Sorted:
         return found
 
 
-def _of_residues(run: object, bits: float) -> int:
-    """The number below 2^bits that has the remainders which a run finds, by the Chinese remainder theorem."""
-    assert callable(run)
+def number_of(remainder: Callable[[int], int], moduli: Iterable[int], bits: float) -> int:
+    """The number below 2^bits whose remainders are known by different primes, by the Chinese remainder theorem."""
     number, product = 0, 1
-    for modulus in _moduli():
-        rest = run(modulus) % modulus
-        number += product * ((rest - number) * pow(product, -1, modulus) % modulus)
+    for modulus in moduli:
+        number += product * ((remainder(modulus) - number) * pow(product, -1, modulus) % modulus)
         product *= modulus
         if math.log2(product) > bits + 1:
             return number
@@ -733,19 +739,30 @@ def _of_residues(run: object, bits: float) -> int:
 
 
 def _moduli() -> Iterator[int]:
-    """Primes to count by, the largest one first."""
+    """The primes that the kernels of a sweep know."""
     yield _MERSENNE
-    number = 2**31 - 1
-    while number > 2**30:
-        if all(number % prime for prime in _small_primes()):
-            yield number
-        number -= 2
+    yield from primes_below(2**31)
+
+
+def primes_below(most: int) -> Iterator[int]:
+    """Primes from the largest one below `most`, an even number up to 2^64, on."""
+    return (number for number in range(most - 1, most // 2, -2) if _is_prime(number))
 
 
 @cache
-def _small_primes() -> tuple[int, ...]:
-    sieve = np.ones(46_342, bool)
-    sieve[:2] = False
-    for number in range(2, 216):
-        sieve[number * number :: number] = False
-    return tuple(np.flatnonzero(sieve).tolist())
+def _is_prime(number: int) -> bool:
+    """Return whether an odd number below 2^64 is a prime, by the test of Miller and Rabin with enough witnesses."""
+    odd, halved = number - 1, 0
+    while odd % 2 == 0:
+        odd, halved = odd // 2, halved + 1
+    for witness in (2, 3, 5, 7, 11, 13, 17, 19, 23, 29, 31, 37):
+        power = pow(witness, odd, number)
+        if power in (1, number - 1):
+            continue
+        for _ in range(halved - 1):
+            power = power * power % number
+            if power == number - 1:
+                break
+        else:
+            return False
+    return True
