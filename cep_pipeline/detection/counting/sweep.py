@@ -56,6 +56,8 @@ MOST_VARIABLES = 16
 """Variables, negated ones too, that a word of bits tells apart."""
 MOST_ORDERS = 24
 """Orders of the variables of an AND that are swept one by one."""
+_FEW = 8
+"""Rows are sorted where all events are so many times as many."""
 MOST_BITS_OF_A_WORD = 64.0
 """Bits of the largest number that is kept in one word."""
 MOST_BITS = 4096
@@ -243,6 +245,8 @@ def count_swept(of: ClauseSlice) -> int | None:
     }
     if not all(len(views[variable.name]) for variable in clause.positive):
         return 0
+    if not _pays(of, sweep, views):
+        return None
     steps = _steps(of, sweep, views)
     if steps is None:
         return None
@@ -250,7 +254,7 @@ def count_swept(of: ClauseSlice) -> int | None:
     if not all(most.values()):
         return 0
     bits = sum(float(most[one.name]) if one.kleene else math.log2(most[one.name]) + 1e-9 for one in clause.positive)
-    if bits > MOST_BITS or not _pays(clause, sweep, steps, bits):
+    if bits > MOST_BITS:
         return None
     if sweep.joining is None:
         return _count_of_states(pattern, clause, sweep, steps, bits)
@@ -312,19 +316,30 @@ class Steps:
         return {one.name: int(self.in_windows(place).max(initial=0)) for place, one in enumerate(clause.positive)}
 
 
-def _pays(clause: Clause, sweep: Sweep, steps: Steps, bits: float) -> bool:
-    """Return whether a sweep takes less time than to find the matches, as far as their number can be guessed."""
-    places = [place for place, one in enumerate(clause.positive) if not one.kleene]
-    totals = [int(steps.number(place).sum()) for place in places]
-    sizes = [float(steps.in_windows(place).mean()) for place in places]
-    rarest = totals.index(min(totals)) if totals else 0
-    candidates = math.prod((*totals[rarest : rarest + 1], *sizes[:rarest], *sizes[rarest + 1 :]))
-    words = max(math.ceil(bits / 62), 1)
-    if sweep.joining is not None:
-        costs = JOINING_NS * len(_orders(clause)) * words
+def _pays(of: ClauseSlice, sweep: Sweep, views: dict[str, View]) -> bool:
+    """Return whether a sweep takes less time than to find the matches, by how many events a window holds on average."""
+    pattern, clause, events, *_ = of
+    if pattern.window.time_us is not None:
+        share = pattern.window.time_us / max(events.span_us, 1)
     else:
-        costs = (STEP_NS + STATE_NS * (len(clause.positive) + 1) ** 2) * words
-    return candidates * CANDIDATE_NS > FIXED_NS + costs * len(steps.rows)
+        share = (pattern.window.events or 0) / max(len(events), 1)
+    if sweep.key is not None:
+        share /= _groups(events, sweep.key, views)
+    sizes = sorted(len(views[variable.name]) for variable in clause.positive if not variable.kleene)
+    candidates = math.prod((*sizes[:1], *(size * min(share, 1.0) for size in sizes[1:])))
+    if sweep.joining is not None:
+        costs = JOINING_NS * len(_orders(clause))
+    else:
+        costs = STEP_NS + STATE_NS * (len(clause.positive) + 1) ** 2
+    return candidates * CANDIDATE_NS > FIXED_NS + costs * sum(map(len, views.values()))
+
+
+def _groups(events: PreparedEvents, key: Key, views: dict[str, View]) -> int:
+    """The number of values that a key may have."""
+    attributes = shared_attributes(key)
+    if attributes is not None:
+        return agreement_codes(events, attributes)[1]
+    return len(keyed_leaf(events, key, key.variables[0], views).starts) - 1
 
 
 def _steps(of: ClauseSlice, sweep: Sweep, views: dict[str, View]) -> Steps | None:
@@ -332,11 +347,8 @@ def _steps(of: ClauseSlice, sweep: Sweep, views: dict[str, View]) -> Steps | Non
     pattern, clause, events, *_ = of
     variables = (*clause.positive, *clause.negated)
     if sweep.key is None:
-        fits = np.zeros(of.end_row, np.int32)
-        for place, variable in enumerate(variables):
-            fits[views[variable.name].rows] |= np.int32(1 << place)
-        rows = np.flatnonzero(fits)
-        fits, starts = fits[rows], np.array([0, len(rows)], np.int64)
+        rows, fits = _marked(of.end_row, [views[variable.name] for variable in variables])
+        starts = np.array([0, len(rows)], np.int64)
     else:
         starts, rows, fits = _by_key(events, sweep.key, variables, views)
     instants = instants_of(pattern, events)
@@ -355,6 +367,22 @@ def _steps(of: ClauseSlice, sweep: Sweep, views: dict[str, View]) -> Steps | Non
                 return None
             return _together(starts, rows, fits, clock, counted, same, clause, instants.width, sweep)
     return _in_windows(starts, rows, fits, clock, counted, None, instants.width, sweep)
+
+
+def _marked(size: int, views: Sequence[View]) -> tuple[Array, Array]:
+    """The rows of some views of the first `size` events, ascending, each with the views that have it, as bits."""
+    if _FEW * sum(map(len, views)) > size:
+        every = np.zeros(size, np.int32)
+        for place, view in enumerate(views):
+            every[view.rows] |= np.int32(1 << place)
+        rows = np.flatnonzero(every)
+        return rows, every[rows]
+    together = np.sort(np.concatenate([view.rows.astype(np.int64) << 4 | place for place, view in enumerate(views)]))
+    rows, fits = together >> 4, np.int32(1) << (together & 15).astype(np.int32)
+    begins = np.append(True, rows[1:] != rows[:-1])
+    if not begins.all():
+        fits = np.bitwise_or.reduceat(fits, np.flatnonzero(begins))
+    return rows[begins], fits
 
 
 def _chain(clause: Clause) -> bool:

@@ -73,13 +73,15 @@ _write_lists = NativeKernel(
 )
 _LONG = "cep_pipeline.detection.kleene.long_lists_kernel"
 _OF_CANDIDATES = ("int64", "int32*", "int32*", "int64", "int64", "int64", "int64", "int32*", "int32*")
-_count_roughly = NativeKernel(_LONG, "count_lists_roughly", (*_OF_CANDIDATES, *("float64*",) * 3))
-_count_modulo = NativeKernel(_LONG, "count_lists_modulo", (*_OF_CANDIDATES, "int64", *("uint64*",) * 3))
+_count_roughly = NativeKernel(_LONG, "count_lists_roughly", (*_OF_CANDIDATES, *("float64*",) * 2, "int64*", "float64*"))
+_count_modulo = NativeKernel(
+    _LONG, "count_lists_modulo", (*_OF_CANDIDATES, "int64", *("uint64*",) * 2, "int64*", "uint64*")
+)
 LONG_LISTS = 48
 """Candidates from which on lists are counted by sums in a tree, not by pairs of candidates."""
-SPAN_AT_ONCE = 1 << 11
-"""Candidates whose values are sorted together, unless the lists of one partial match have more."""
-_LANES = 16
+SPAN_AT_ONCE = 1 << 8
+"""First candidates of the partial matches whose candidates are sorted together, at least."""
+_LANES = 64
 _EXACT = 2.0**52
 
 
@@ -123,7 +125,7 @@ class ComparedElements:
         """
         order = np.argsort(lows, kind="stable")
         lows, widths = lows[order].astype(np.int32), widths[order].astype(np.int32)
-        span = max(SPAN_AT_ONCE, 2 * int(widths.max()))
+        span = max(SPAN_AT_ONCE, int(widths.max()) // 4)
         total, start = 0, 0
         while start < len(lows):
             go_on()
@@ -138,8 +140,8 @@ class ComparedElements:
         ends = np.ascontiguousarray(later.ranges_in(before.known, self.comparator)[:, 1])
         size = len(before.known)
         of_candidates = (len(lows), lows, widths, int(anchored), first, end - first, size, before.places(), ends)
-        rough = np.zeros(1)
-        _count_roughly(*of_candidates, np.empty((size + 1, _LANES)), np.empty((2, _LANES)), rough)
+        rough, lanes = np.zeros(1), np.empty((2, _LANES), np.int64)
+        _count_roughly(*of_candidates, np.empty((size + 1, _LANES)), np.empty((2, _LANES)), lanes, rough)
         if rough[0] < _EXACT:  # and so were all numbers on the way
             return int(rough[0])
         tree, work, rest = (
@@ -150,7 +152,7 @@ class ComparedElements:
 
         def remainder(modulus: int) -> int:
             go_on()
-            _count_modulo(*of_candidates, modulus, tree, work, rest)
+            _count_modulo(*of_candidates, modulus, tree, work, lanes, rest)
             return int(rest[0])
 
         bits = np.log2(rough[0]) if np.isfinite(rough[0]) else int(widths.max()) + np.log2(len(lows))

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from numba import carray, njit
 
-LANES = 16
+LANES = 64
 """Partial matches whose lists are counted side by side."""
 
 
@@ -35,16 +35,21 @@ def count_lists_of(
     modulus: Any,
     tree: Any,
     work: Any,
+    lanes: Any,
 ) -> Any:
     """The number of lists behind partial matches; numbers are floats, or remainders of whole ones."""
     ending, totals = work[0], work[1]
+    starts, stops = lanes[0], lanes[1]
+    free = not anchored
     totals[:] = zero
     for batch in range(0, count, LANES):
-        some = min(LANES, count - batch)
-        begin, end = lows[batch], lows[batch] + widths[batch]
-        for lane in range(some):
-            begin = min(begin, lows[batch + lane])
-            end = max(end, lows[batch + lane] + widths[batch + lane])
+        begin, end = lows[batch], lows[batch]
+        for lane in range(LANES):
+            starts[lane] = stops[lane] = -1
+        for lane in range(min(LANES, count - batch)):
+            starts[lane] = lows[batch + lane]
+            stops[lane] = lows[batch + lane] + widths[batch + lane]
+            begin, end = min(begin, starts[lane]), max(end, stops[lane])
         tree[:] = zero
         for candidate in range(begin, end):
             here = candidate - first
@@ -54,16 +59,9 @@ def count_lists_of(
                 add_lanes(ending, tree[node], modulus)
                 node -= node & -node
             for lane in range(LANES):
-                inside = zero
-                if lane < some:
-                    start = lows[batch + lane]
-                    if start <= candidate < start + widths[batch + lane]:
-                        inside = ending[lane]
-                        if candidate == start or not anchored:
-                            inside += unit
-                            if inside >= modulus:
-                                inside -= modulus
-                ending[lane] = inside
+                inside = ending[lane] + (unit if free or candidate == starts[lane] else zero)
+                inside = inside - modulus if inside >= modulus else inside
+                ending[lane] = inside if starts[lane] <= candidate < stops[lane] else zero
             add_lanes(totals, ending, modulus)
             node = places[here] + 1
             if node > 0:
@@ -90,6 +88,7 @@ def count_lists_roughly(
     ends_at: Any,
     tree_at: Any,
     work_at: Any,
+    lanes_at: Any,
     total_at: Any,
 ) -> int:
     """Count the lists behind partial matches as a float, whose error is far below the number itself."""
@@ -107,6 +106,7 @@ def count_lists_roughly(
         np.inf,
         carray(tree_at, (size + 1, LANES)),
         carray(work_at, (2, LANES)),
+        carray(lanes_at, (2, LANES)),
     )
     return 0
 
@@ -124,6 +124,7 @@ def count_lists_modulo(
     modulus: int,
     tree_at: Any,
     work_at: Any,
+    lanes_at: Any,
     total_at: Any,
 ) -> int:
     """Count the lists behind partial matches, as the remainder by a modulus below 2^63.
@@ -146,5 +147,6 @@ def count_lists_modulo(
         np.uint64(modulus),
         carray(tree_at, (size + 1, LANES)),
         carray(work_at, (2, LANES)),
+        carray(lanes_at, (2, LANES)),
     )
     return 0

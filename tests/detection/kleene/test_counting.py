@@ -76,7 +76,7 @@ def test_counts_equal_the_matches_of_the_oracle(data: st.DataObject, stream_rows
         patch.object(kernel, "MOST_LISTS", data.draw(st.sampled_from([1 << 60, 3]))),
         patch.object(compiled_lists, "LONG_LISTS", data.draw(st.sampled_from([48, 1, 0]))),
         patch.object(compiled_lists, "_EXACT", data.draw(st.sampled_from([2.0**52, 0.0]))),
-        patch.object(compiled_lists, "SPAN_AT_ONCE", data.draw(st.sampled_from([1 << 11, 1]))),
+        patch.object(compiled_lists, "SPAN_AT_ONCE", data.draw(st.sampled_from([1 << 8, 1]))),
         patch.object(clause, "CANDIDATES_AT_ONCE", data.draw(st.sampled_from([1 << 18, 3]))),
         patch.object(Extension, "extended", side_effect=AssertionError("lists are made")),
     ):
