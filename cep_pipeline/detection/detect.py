@@ -15,6 +15,7 @@ import pyarrow.compute as pc
 
 from cep_pipeline.detection import MECHANISMS
 from cep_pipeline.detection.compressed.compressing import compress_merged, count_merged
+from cep_pipeline.detection.counting.sweep import count_owned
 from cep_pipeline.detection.decimal_text import to_text
 from cep_pipeline.detection.limits import Kind, LimitReached, SliceLimits, at_most_seconds
 from cep_pipeline.detection.match_events import match_events
@@ -176,7 +177,7 @@ def detect(
         return (none, Metrics({})) if metrics else none
     chosen = choose_mechanisms(patterns, mechanism)
     check_options(chosen, options)
-    counters = Counters()
+    counters = Counters(wanted=metrics)
     table = events_for(patterns, events)
     plan = _plan_for(patterns, table, plan, chosen)
     logger.info("detecting %s patterns in %s events by %r", len(patterns), table.num_rows, plan)
@@ -518,7 +519,8 @@ def count_slice(
     Notes
     -----
     Matches with lists are counted without being listed, where no condition asks for the lists themselves: those of a
-    slice are those of its events with the look-back, without those of the look-back alone.
+    slice are those of its events with the look-back, without those of the look-back alone. Others are counted by a
+    sweep over the events where there is one (`counting.sweep`).
     """
     table = events_for([pattern], events, "events of the slice")
     chosen = choose_mechanisms([pattern], mechanism)
@@ -533,6 +535,9 @@ def count_slice(
                     compress(compress_merged(pattern, detection.events, Counters(), (begin, stop)))
                 before, within = (_count_merged(pattern, table.slice(0, rows)) for rows in (begin, stop))
                 return within - before, True
+            swept = count_owned(pattern, detection.events, owned)
+            if swept is not None:
+                return swept, True
             orders, run = [detection.orders], detection.mechanism
             for [blocks] in many_in_parts([pattern], run, orders, detection.events, owned, Counters()):
                 found += count_blocks(blocks, detection.events)

@@ -145,6 +145,8 @@ class Counters:
     later
         Functions that still have to count, run when somebody asks for `nodes` or `condition_evaluations`: for a
         thousand patterns that takes as long as to run many of them.
+    wanted
+        Whether anybody reads the numbers of nodes. If not, matches may be counted in ways that have none.
     """
 
     counted: dict[tuple[str, int, tuple[str, ...]], NodeCounts] = field(default_factory=dict)
@@ -154,6 +156,7 @@ class Counters:
     runs: dict[str, RunCounts] = field(default_factory=dict)
     peaks: list[Callable[[], int]] = field(default_factory=list)
     later: list[Callable[[Counters], None]] = field(default_factory=list)
+    wanted: bool = True
 
     @property
     def nodes(self) -> dict[tuple[str, int, tuple[str, ...]], NodeCounts]:

@@ -237,7 +237,7 @@ def batches_together(detections: Sequence[Detection]) -> Iterator[tuple[int, pa.
     """
     counted = [detection for detection in detections if detection.counts_first]
     if counted:
-        counters = Counters()
+        counters = Counters(wanted=False)
         unlimited = [replace(detection, counters=counters, limit=None) for detection in counted]
         for detection, count in zip(counted, count_together(unlimited), strict=True):
             detection.refuse_more(count)
@@ -278,7 +278,7 @@ def _room_for_rows(held: int) -> int | None:
 
 def _count_soon(detection: Detection) -> int | None:
     """The number of matches, if it is known soon without listing them."""
-    alone = replace(detection, counters=Counters(), limit=None)
+    alone = replace(detection, counters=Counters(wanted=False), limit=None)
     if has_output_policy(detection.pattern):
         return None
     try:

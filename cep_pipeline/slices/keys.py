@@ -205,7 +205,7 @@ def keyed_leaf(events: PreparedEvents, key: Key, variable: str, views: Mapping[s
     views
         In stream order, for at least the key's variables.
     """
-    attributes = _shared_attributes(key)
+    attributes = shared_attributes(key)
     view = views[variable]
     if attributes is not None:
 
@@ -227,7 +227,7 @@ def keyed_leaf(events: PreparedEvents, key: Key, variable: str, views: Mapping[s
     return keyed_view(events, view, (terms, place), codes_of_term)
 
 
-def _shared_attributes(key: Key) -> tuple[str, ...] | None:
+def shared_attributes(key: Key) -> tuple[str, ...] | None:
     """The attributes that the key compares, where they are the same ones of every variable."""
     chosen = [
         tuple(term.attribute if isinstance(term, Reference) else None for term in expressions)

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 import numpy as np
 
 from cep_pipeline.detection.clause_runs import ClauseSlice, find_by_clause
+from cep_pipeline.detection.counting.sweep import count_swept
 from cep_pipeline.detection.fused.clause import KernelRun, run_clause, shapes_of
 from cep_pipeline.detection.fused.levels import LevelCount, count_levels, order_of
 from cep_pipeline.detection.fused.shape import Shape
@@ -123,18 +124,25 @@ def find_matches(
 
 
 def count_pattern(pattern: Pattern, orders: Orders, events: PreparedEvents, counters: Counters) -> int | None:
-    """Count the matches, if none has to be listed and no two clauses have bindings in common; otherwise None."""
-    if not any(map(has_kleene, pattern.clauses)):
-        return None  # blocks of fixed width are counted as fast
+    """Count the matches, if none has to be listed and no two clauses have bindings in common; otherwise None.
+
+    Where nobody wants the counts of nodes, a clause is counted by a sweep over the events if that pays.
+    """
     if len({clause.positive for clause in pattern.clauses}) < len(pattern.clauses):
         return None
-    runs = [
-        start(ClauseSlice(pattern, clause, events, EVERYTHING, finality_of(pattern, clause)), plan)
-        for clause, plan in zip(pattern.clauses, orders, strict=True)
-    ]
+    total, swept = 0, 0
+    runs: list[Run] = []
+    for clause, plan in zip(pattern.clauses, orders, strict=True):
+        of = ClauseSlice(pattern, clause, events, EVERYTHING, finality_of(pattern, clause))
+        count = None if counters.wanted else count_swept(of)
+        if count is None:
+            runs.append(start(of, plan))
+        else:
+            total, swept = total + count, swept + 1
+    if not swept and not any(map(has_kleene, pattern.clauses)):
+        return None  # blocks of fixed width are counted as fast
     if not all(counts_at_once(run) for run in runs if isinstance(run, KleeneRun)):
         return None
-    total = 0
     for run in runs:
         total += count_matches(run) if isinstance(run, KleeneRun) else sum(map(len, run))
         run.count(counters)

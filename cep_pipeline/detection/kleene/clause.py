@@ -212,7 +212,7 @@ def _compiled(extension: Extension, counted: CompiledLists) -> int:
             found = np.maximum(found, 0)
             total += _behind(extension, *counted.bindings(places[:, large]))
         total += _sum(found)
-    return total
+    return total + counted.of_long_lists
 
 
 def _behind(extension: Extension, bindings: Bindings, anchors: Array | None) -> int:

@@ -8,12 +8,13 @@ Elsewhere the first element is bound like a single variable, and bounds the othe
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import partial
 
 import numpy as np
 
 from cep_pipeline.compiled.native import NativeKernel
+from cep_pipeline.detection.counting.sweep import SortedValues, number_of, primes_below
 from cep_pipeline.detection.fused.clause import BLOCK_ROWS, KernelRun
 from cep_pipeline.detection.fused.constraints import (
     Bound,
@@ -27,7 +28,7 @@ from cep_pipeline.detection.fused.generator import MOST_FOLLOWERS
 from cep_pipeline.detection.fused.kernel import Arguments, count_lists, followers
 from cep_pipeline.detection.fused.levels import LevelCount, Levels
 from cep_pipeline.detection.fused.negation import Surroundings, agreement_key
-from cep_pipeline.detection.fused.shape import Level, RangeResult, Shape, Test, TestedConjunct
+from cep_pipeline.detection.fused.shape import Level, RangeResult, Shape, Slot, Test, TestedConjunct
 from cep_pipeline.detection.kleene.bindings import Bindings, clause_over
 from cep_pipeline.detection.kleene.extension import ListConditions
 from cep_pipeline.detection.limits import go_on
@@ -70,6 +71,92 @@ _write_lists = NativeKernel(
         "int32*",
     ),
 )
+_LONG = "cep_pipeline.detection.kleene.long_lists_kernel"
+_OF_CANDIDATES = ("int64", "int32*", "int32*", "int64", "int64", "int64", "int64", "int32*", "int32*")
+_count_roughly = NativeKernel(_LONG, "count_lists_roughly", (*_OF_CANDIDATES, *("float64*",) * 2, "int64*", "float64*"))
+_count_modulo = NativeKernel(
+    _LONG, "count_lists_modulo", (*_OF_CANDIDATES, "int64", *("uint64*",) * 2, "int64*", "uint64*")
+)
+LONG_LISTS = 48
+"""Candidates from which on lists are counted by sums in a tree, not by pairs of candidates."""
+SPAN_AT_ONCE = 1 << 8
+"""First candidates of the partial matches whose candidates are sorted together, at least."""
+_LANES = 64
+_EXACT = 2.0**52
+
+
+@dataclass(frozen=True, eq=False)
+class ComparedElements:
+    """A comparison of each element of a list with the one before it: `before < value` or `before <= value`.
+
+    Attributes
+    ----------
+    before, values
+        float64: of each candidate, what is compared where it is the earlier and the later one; NaN is unknown.
+    comparator
+        `<` or `<=`.
+    """
+
+    before: Array
+    values: Array
+    comparator: Comparator
+
+    @classmethod
+    def of(cls, test: Test, earlier: int, columns: TestColumns) -> ComparedElements | None:
+        """The comparison that a test of two levels makes, of which `earlier` is the element before; None for others."""
+        if not isinstance(test.left, Slot) or not isinstance(test.right, Slot):
+            return None
+        if {test.left.level, test.right.level} != {earlier, earlier + 1}:
+            return None
+        comparator, before, values = test.comparator, columns.arrays[test.left.slot], columns.arrays[test.right.slot]
+        if test.right.level == earlier:
+            comparator, before, values = comparator.mirror, values, before
+        if comparator in (Comparator.GT, Comparator.GE):
+            comparator, before, values = comparator.mirror, -before, -values
+        return cls(before, values, comparator) if comparator in (Comparator.LT, Comparator.LE) else None
+
+    def count(self, lows: Array, widths: Array, *, anchored: bool) -> int:
+        """The number of lists of candidates `lows[m]` to `lows[m] + widths[m]`, of all m together.
+
+        Parameters
+        ----------
+        anchored
+            Whether each list begins with the first candidate.
+        """
+        order = np.argsort(lows, kind="stable")
+        lows, widths = lows[order].astype(np.int32), widths[order].astype(np.int32)
+        span = max(SPAN_AT_ONCE, int(widths.max()) // 4)
+        total, start = 0, 0
+        while start < len(lows):
+            go_on()
+            stop = int(np.searchsorted(lows, lows[start] + span))
+            total += self._count_together(lows[start:stop], widths[start:stop], anchored)
+            start = stop
+        return total
+
+    def _count_together(self, lows: Array, widths: Array, anchored: bool) -> int:
+        first, end = int(lows[0]), int((lows + widths).max())
+        before, later = SortedValues(self.before[first:end]), SortedValues(self.values[first:end])
+        ends = np.ascontiguousarray(later.ranges_in(before.known, self.comparator)[:, 1])
+        size = len(before.known)
+        of_candidates = (len(lows), lows, widths, int(anchored), first, end - first, size, before.places(), ends)
+        rough, lanes = np.zeros(1), np.empty((2, _LANES), np.int64)
+        _count_roughly(*of_candidates, np.empty((size + 1, _LANES)), np.empty((2, _LANES)), lanes, rough)
+        if rough[0] < _EXACT:  # and so were all numbers on the way
+            return int(rough[0])
+        tree, work, rest = (
+            np.empty((size + 1, _LANES), np.uint64),
+            np.empty((2, _LANES), np.uint64),
+            np.zeros(1, np.uint64),
+        )
+
+        def remainder(modulus: int) -> int:
+            go_on()
+            _count_modulo(*of_candidates, modulus, tree, work, lanes, rest)
+            return int(rest[0])
+
+        bits = np.log2(rough[0]) if np.isfinite(rough[0]) else int(widths.max()) + np.log2(len(lows))
+        return number_of(remainder, primes_below(2**63), float(bits) + 0.1)
 
 
 def lists_at_once(clause: Clause) -> bool:
@@ -100,6 +187,8 @@ class CompiledLists:
         Tests of a conjunct on a candidate, or on a pair of them, before lists were written.
     anchored
         Whether the first element of each list is bound with the single variables, as the last level.
+    of_long_lists
+        The number of the lists that `counted` has counted by itself, since they may be more than an int64 holds.
     """
 
     def __init__(
@@ -116,7 +205,8 @@ class CompiledLists:
         self.anchored = not self._one_window()
         self._run = KernelRun(pattern, *self._prefix(), events, owned, BLOCK_ROWS, as_places=True)
         self.compiled = True
-        self.evaluations = 0
+        self.evaluations = self.of_long_lists = 0
+        self._compared: ComparedElements | None = None
         levels = self._run.levels
         if levels is not None:
             self._compile(levels)
@@ -156,10 +246,23 @@ class CompiledLists:
             return
         for places in self._run.places():
             go_on()
+            if self._compared is not None:
+                places = self._without_long_lists(self._compared, places)
             found = count_lists(self._shape, self._arguments, places)
             if self.anchored and not self.singles:
                 found[self._first_places[places[-1]] < 0] = 1  # in no partition: a list of one
             yield places, found
+
+    def _without_long_lists(self, compared: ComparedElements, places: Array) -> Array:
+        """Count the lists behind partial matches with many candidates; the places of the others."""
+        lows, widths = self._ranges(places)
+        long = widths > LONG_LISTS
+        if self.anchored and not self.singles:
+            long &= self._first_places[places[-1]] >= 0
+        if not long.any():
+            return places
+        self.of_long_lists += compared.count(lows[long], widths[long], anchored=self.anchored)
+        return places[:, ~long]
 
     def listed(self) -> Iterator[ListBlock | Array]:
         """Blocks of the matches; and the places of partial matches with so many candidates that it leaves them."""
@@ -275,6 +378,10 @@ class CompiledLists:
         if adjacent is None or elements is None:
             self.compiled = False
             return
+        if len(adjacent) == 1 and not elements and not tests:
+            match adjacent[0]:
+                case ((test,),):
+                    self._compared = ComparedElements.of(test, last, columns)
         search = RangeResult.LISTS_FROM_FIRST if self.anchored else RangeResult.LISTS
         levels_of_list = (Level(tuple(lows), tuple(highs), (*tests, *elements)), Level(tests=tuple(adjacent)))
         behind = levels_of_list if adjacent else levels_of_list[:1]

@@ -74,6 +74,9 @@ def test_counts_equal_the_matches_of_the_oracle(data: st.DataObject, stream_rows
     with (
         patch.object(clause, "INT64_ELEMENTS", data.draw(st.sampled_from([62, 2, 1]))),
         patch.object(kernel, "MOST_LISTS", data.draw(st.sampled_from([1 << 60, 3]))),
+        patch.object(compiled_lists, "LONG_LISTS", data.draw(st.sampled_from([48, 1, 0]))),
+        patch.object(compiled_lists, "_EXACT", data.draw(st.sampled_from([2.0**52, 0.0]))),
+        patch.object(compiled_lists, "SPAN_AT_ONCE", data.draw(st.sampled_from([1 << 8, 1]))),
         patch.object(clause, "CANDIDATES_AT_ONCE", data.draw(st.sampled_from([1 << 18, 3]))),
         patch.object(Extension, "extended", side_effect=AssertionError("lists are made")),
     ):
@@ -142,6 +145,7 @@ def fibonacci(n: int) -> int:
         ("PATTERN SEQ(A a, B+ v[], C c) WHERE v.x > 40 WITHIN 1 day", 100, 2**60 - 1),
         ("PATTERN B+ v[] WITHIN 1 day", 200, 2**200 - 1),
         ("PATTERN AND(A a, B+ v[]) WITHIN 1 day", 70, 2**70 - 1),
+        ("PATTERN SEQ(A a, B+ v[], C c) WHERE v[i-1].x < v[i].x WITHIN 1 day", 1_200, 2**1200 - 1),
         ("PATTERN B+ v[] WHERE v[i].x > v[i-1].x WITHIN 50 us", 100, 51 * 2**50 - 1),
         ("PATTERN B+ v[] WHERE v[i].x > v[i-1].x WITHIN 51 EVENTS", 100, 51 * 2**50 - 1),
         ("PATTERN B+ v[] WHERE v[i].x > v[i-1].x WITHIN 70 us", 100, 31 * 2**70 - 1),

@@ -1,0 +1,1 @@
+"""Counts of matches in work that grows with the events, and not with the matches."""

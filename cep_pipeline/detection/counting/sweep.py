@@ -1,0 +1,796 @@
+"""Matches counted by one sweep over the events, however many there are.
+
+A sweep goes over the events once and keeps numbers of partial matches, by what they have bound: the states of an
+automaton. An event multiplies the numbers by a small matrix, and what a window holds is the product of the matrices of
+its events. So a count takes some steps an event; 10^12 matches cost what 10^6 cost.
+
+| pattern | how | work for N events and S states |
+| --- | --- | --- |
+| A: no condition between variables | a queue of two stacks of matrices (`count_states`) | N S^2 |
+| B: one comparison of two variables | products of inverse matrices, in trees of sums (`count_joined`) | N S^2 log N |
+
+Both take equalities that all variables share, and lists whose elements are chosen one by one. A takes any order of the
+variables, and negations; B takes a sequence, or an AND of few variables, whose orders are swept one by one.
+
+The states are the sets of variables that the order allows to be bound: n + 1 of a sequence of n, 2^n of an AND. A list
+has a loop: each further event doubles the ways. A negated event ends the ways that it rejects. Nothing but sums and
+products of numbers is asked of the first sweep, so that it works for other values than counts as well.
+
+Numbers are exact at any size. They are kept modulo 2^64 where nothing within a window can exceed that, and otherwise
+modulo as many primes as are needed to tell the number.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from functools import cache
+from itertools import pairwise, permutations
+
+import numpy as np
+
+from cep_pipeline.compiled.native import NativeKernel
+from cep_pipeline.detection.clause_runs import ClauseSlice
+from cep_pipeline.detection.limits import go_on
+from cep_pipeline.detection.mechanisms import Owned
+from cep_pipeline.detection.room import ask_for
+from cep_pipeline.expressions.columns import Array
+from cep_pipeline.expressions.evaluate import constants_hold, expression_values
+from cep_pipeline.expressions.lists import Uses
+from cep_pipeline.patterns.conditions import Comparator, Comparison, Conjunct
+from cep_pipeline.patterns.expressions import Element, Expression, Reference, ValueType, variables_of
+from cep_pipeline.patterns.normal_form import Clause, Variable
+from cep_pipeline.patterns.pattern import Pattern, Strategy, Ties
+from cep_pipeline.patterns.rewriting import rewritten
+from cep_pipeline.slices.keys import Key, agreement_codes, comparable, keyed_leaf, keys_of, shared_attributes
+from cep_pipeline.slices.order import instants_of
+from cep_pipeline.slices.ownership import Finality, finality_of
+from cep_pipeline.slices.prepared import PreparedEvents
+from cep_pipeline.slices.routines import count_before, group_rows, padded_copy
+from cep_pipeline.slices.views import ANY_EVENT, View, leaf_view, without_name
+
+MOST_STATES = 64
+"""States up to which a sweep pays: an AND of six variables, a sequence of any length that anybody writes."""
+MOST_VARIABLES = 16
+"""Variables, negated ones too, that a word of bits tells apart."""
+MOST_ORDERS = 24
+"""Orders of the variables of an AND that are swept one by one."""
+_FEW = 8
+"""Rows are sorted where all events are so many times as many."""
+MOST_BITS_OF_A_WORD = 64.0
+"""Bits of the largest number that is kept in one word."""
+MOST_BITS = 4096
+"""Bits of the largest number that is put together of primes."""
+CANDIDATE_NS, FIXED_NS, STEP_NS, STATE_NS, JOINING_NS = 1.5, 500_000.0, 60.0, 4.0, 350.0
+"""What it takes to find matches for each candidate; and what a sweep takes at all, for each event and, squared, for the
+states of each, and for each event where a comparison is tested."""
+
+_FOLDER = "cep_pipeline.detection.counting"
+_count_states = NativeKernel(
+    f"{_FOLDER}.sweep_kernel",
+    "count_states",
+    (
+        "int64",
+        "int64",
+        "int64*",
+        "int32*",
+        "int32*",
+        "uint8*",
+        "int64",
+        "int64*",
+        "int64",
+        "int64",
+        "int64",
+        "int64",
+        "int64*",
+        "int64*",
+        "int64*",
+        "int64*",
+        "int64",
+        "int64*",
+        "int64",
+        *("uint64*",) * 3,
+    ),
+)
+_count_joined = NativeKernel(
+    f"{_FOLDER}.sweep_kernel",
+    "count_joined",
+    (
+        "int64",
+        "int64",
+        "int64*",
+        "int32*",
+        "int32*",
+        "uint8*",
+        *("int64",) * 7,
+        "int32*",
+        "int32*",
+        "int64",
+        *("uint64*",) * 6,
+    ),
+)
+_MERSENNE = 2**61 - 1
+
+
+@dataclass(frozen=True)
+class Sweep:
+    """How the matches of a clause are counted by a sweep.
+
+    Attributes
+    ----------
+    key
+        What all events of a match agree on; None: nothing.
+    joining
+        The comparison of two variables that the sweep tests; None: there is none.
+    backwards
+        Whether the sweep goes from the last event to the first, since a negated variable has nothing after it.
+    """
+
+    key: Key | None
+    joining: Joining | None
+    backwards: bool
+
+
+@dataclass(frozen=True)
+class Joining:
+    """A comparison of an expression over one variable with one over another."""
+
+    comparator: Comparator
+    variables: tuple[str, str]
+    sides: tuple[Expression, Expression]
+
+
+def sweep_of(pattern: Pattern, clause: Clause) -> Sweep | None:
+    """The sweep that counts the matches of a clause over most events; None where there is none.
+
+    Notes
+    -----
+    Events of one timestamp, where TIES says that they are in no order, may still ask for something else.
+    """
+    positive = clause.positive
+    if pattern.strategy is not Strategy.SKIP_TILL_ANY_MATCH or len(positive) < 2:
+        return None
+    if len(positive) + len(clause.negated) > MOST_VARIABLES:
+        return None
+    names = {variable.name for variable in positive}
+    types = {**dict(pattern.attributes), "timestamp": ValueType.INT64, "seq": ValueType.INT64}
+    keys = [key for key in keys_of(clause, types) if set(key.variables) == names]
+    key = keys[0] if keys else None
+    made_true = key.conjuncts if key is not None else frozenset()
+    lists = {variable.name for variable in positive if variable.kleene}
+    if any(conjunct.variables & lists for conjunct in made_true):
+        return None
+    if any(not _of_elements(clause, conjunct) for conjunct in clause.conjuncts if len(conjunct.variables) == 1):
+        return None
+    joining = [one for one in clause.conjuncts if len(one.variables) > 1 and one not in made_true]
+    if clause.negated and key is not None and shared_attributes(key) != clause.agree_on:
+        return None  # what only positive events agree on leaves the negated ones of all keys
+    backwards = any(not clause.successors(one.name) for one in clause.negated)
+    if backwards and any(not clause.predecessors(one.name) for one in clause.negated):
+        return None
+    if not joining:
+        return Sweep(key, None, backwards) if _states_of(clause, backwards=backwards) is not None else None
+    if len(joining) > 1 or clause.negated:
+        return None
+    joined = _joining(clause, joining[0])
+    if joined is None or not _orders(clause):
+        return None
+    return Sweep(key, joined, False)
+
+
+def _of_elements(clause: Clause, conjunct: Conjunct) -> bool:
+    """Return whether a conjunct over one variable is decided by one event."""
+    [name] = conjunct.variables
+    return not clause.by_name[name].kleene or Uses.of(conjunct).kinds[name] == {Element.EACH}
+
+
+def _joining(clause: Clause, conjunct: Conjunct) -> Joining | None:
+    match conjunct.atoms:
+        case (Comparison(comparator, left, right),) if comparator is not Comparator.NE:
+            owners = variables_of(left), variables_of(right)
+            if len(owners[0]) != 1 or len(owners[1]) != 1:
+                return None
+            (one,), (other,) = owners
+            if one == other or any(clause.by_name[name].kleene for name in (one, other)):
+                return None
+            return Joining(comparator, (one, other), (left, right))
+    return None
+
+
+def _orders(clause: Clause) -> list[tuple[Variable, ...]]:
+    """All orders in which the events of a match may come, with each list at one place; [] where that cannot be said."""
+    positive, before = clause.positive, clause.precedence
+    ordered = tuple(sorted(positive, key=lambda variable: len(clause.predecessors(variable.name))))
+    if all((one.name, other.name) in before for one, other in pairwise(ordered)):
+        return [ordered]
+    if len(positive) > 4 or any(variable.kleene for variable in positive):
+        return []
+    found = [
+        order
+        for order in permutations(positive)
+        if not any(
+            (later.name, earlier.name) in before for place, later in enumerate(order) for earlier in order[:place]
+        )
+    ]
+    return found if len(found) <= MOST_ORDERS else []
+
+
+def count_owned(pattern: Pattern, events: PreparedEvents, owned: Owned) -> int | None:
+    """The number of matches of a pattern that a slice owns, if sweeps count those of all clauses; otherwise None."""
+    if len({clause.positive for clause in pattern.clauses}) < len(pattern.clauses):
+        return None  # clauses may have bindings in common, which count once
+    total = 0
+    for clause in pattern.clauses:
+        count = count_swept(ClauseSlice(pattern, clause, events, owned, finality_of(pattern, clause)))
+        if count is None:
+            return None
+        total += count
+    return total
+
+
+def count_swept(of: ClauseSlice) -> int | None:
+    """The number of matches of a clause that a slice owns; None where no sweep counts them, or none pays."""
+    pattern, clause, events, owned, finality = of
+    sweep = sweep_of(pattern, clause)
+    if sweep is None or (finality is not Finality.LAST_EVENT and owned != (None, None)):
+        return None
+    constants = [conjunct for conjunct in clause.conjuncts if not conjunct.variables]
+    if constants and not constants_hold(constants, events):
+        return 0
+    events.split(variable.event_type for variable in (*clause.positive, *clause.negated))
+    views = {
+        variable.name: leaf_view(events, variable.event_type, _filters(clause, variable), of.earliest_row, of.end_row)
+        for variable in (*clause.positive, *clause.negated)
+    }
+    if not all(len(views[variable.name]) for variable in clause.positive):
+        return 0
+    if not _pays(of, sweep, views):
+        return None
+    steps = _steps(of, sweep, views)
+    if steps is None:
+        return None
+    most = steps.most(clause)
+    if not all(most.values()):
+        return 0
+    bits = sum(float(most[one.name]) if one.kleene else math.log2(most[one.name]) + 1e-9 for one in clause.positive)
+    if bits > MOST_BITS:
+        return None
+    if sweep.joining is None:
+        return _count_of_states(pattern, clause, sweep, steps, bits)
+    return sum(_count_chain(order, clause, sweep.joining, steps, events, bits) for order in _orders(clause))
+
+
+def _filters(clause: Clause, variable: Variable) -> tuple[Conjunct, ...]:
+    """The conditions on one event of a variable, as `leaf_view` takes them."""
+
+    def single(node: Expression) -> Expression:
+        if isinstance(node, Reference) and node.element is Element.EACH:
+            return replace(node, element=Element.ONLY)
+        return node
+
+    own = (conjunct for conjunct in clause.conjuncts if conjunct.variables == {variable.name})
+    return tuple(without_name(rewritten(conjunct, single), variable.name) for conjunct in own)
+
+
+@dataclass(frozen=True, eq=False)
+class Steps:
+    """The events of a sweep, key after key, in the order in which it goes over them.
+
+    Attributes
+    ----------
+    starts
+        int64, shape (groups + 1,): where the steps of each key begin.
+    rows
+        int32: the event of each step, the first one of several that are one step.
+    fits
+        int32: the variables whose event it may be, as bits: positive ones, then negated ones.
+    lefts
+        int32: the first step in the window that ends with each.
+    counted
+        uint8: whether the slice owns the matches that end with it.
+    weights
+        int64, shape (n, positive variables): how many events of a step fit each variable; None: each step is one event.
+    """
+
+    starts: Array
+    rows: Array
+    fits: Array
+    lefts: Array
+    counted: Array
+    weights: Array | None = None
+
+    def number(self, place: int) -> Array:
+        """int64: how many events of each step fit the variable of a place."""
+        if self.weights is not None:
+            return np.asarray(self.weights[:, place])
+        return (self.fits >> place & 1).astype(np.int64)
+
+    def in_windows(self, place: int) -> Array:
+        """int64: how many events fit the variable of a place in the window that ends with each step."""
+        sums = np.concatenate((np.zeros(1, np.int64), np.cumsum(self.number(place))))
+        return np.asarray(sums[1:] - sums[self.lefts])
+
+    def most(self, clause: Clause) -> dict[str, int]:
+        """The most events of each variable in any window."""
+        return {one.name: int(self.in_windows(place).max(initial=0)) for place, one in enumerate(clause.positive)}
+
+
+def _pays(of: ClauseSlice, sweep: Sweep, views: dict[str, View]) -> bool:
+    """Return whether a sweep takes less time than to find the matches, by how many events a window holds on average."""
+    pattern, clause, events, *_ = of
+    if pattern.window.time_us is not None:
+        share = pattern.window.time_us / max(events.span_us, 1)
+    else:
+        share = (pattern.window.events or 0) / max(len(events), 1)
+    if sweep.key is not None:
+        share /= _groups(events, sweep.key, views)
+    sizes = sorted(len(views[variable.name]) for variable in clause.positive if not variable.kleene)
+    candidates = math.prod((*sizes[:1], *(size * min(share, 1.0) for size in sizes[1:])))
+    if sweep.joining is not None:
+        costs = JOINING_NS * len(_orders(clause))
+    else:
+        costs = STEP_NS + STATE_NS * (len(clause.positive) + 1) ** 2
+    return candidates * CANDIDATE_NS > FIXED_NS + costs * sum(map(len, views.values()))
+
+
+def _groups(events: PreparedEvents, key: Key, views: dict[str, View]) -> int:
+    """The number of values that a key may have."""
+    attributes = shared_attributes(key)
+    if attributes is not None:
+        return agreement_codes(events, attributes)[1]
+    return len(keyed_leaf(events, key, key.variables[0], views).starts) - 1
+
+
+def _steps(of: ClauseSlice, sweep: Sweep, views: dict[str, View]) -> Steps | None:
+    """The steps of a sweep; None where events of one timestamp would have to be told apart."""
+    pattern, clause, events, *_ = of
+    variables = (*clause.positive, *clause.negated)
+    if sweep.key is None:
+        rows, fits = _marked(of.end_row, [views[variable.name] for variable in variables])
+        starts = np.array([0, len(rows)], np.int64)
+    else:
+        starts, rows, fits = _by_key(events, sweep.key, variables, views)
+    instants = instants_of(pattern, events)
+    clock, times = instants.of_row[rows], events.timestamps[rows]
+    counted = (rows >= of.first_row).astype(np.uint8)
+    ties = pattern.ties
+    if ties is not Ties.ARRIVAL and (clause.precedence or clause.negated):
+        same = times[1:] == times[:-1]
+        same[starts[(starts > 0) & (starts < len(rows))] - 1] = False
+        if same.any():
+            apart = ties is Ties.STRICT and sweep.joining is None and pattern.window.time_us is not None
+            begin = of.first_row
+            cut = 0 < begin < len(events) and events.timestamps[begin - 1] == events.timestamps[begin]
+            lists = any(variable.kleene for variable in clause.positive)
+            if not apart or cut or lists or len(_orders(clause)) != 1 or not _chain(clause):
+                return None
+            return _together(starts, rows, fits, clock, counted, same, clause, instants.width, sweep)
+    return _in_windows(starts, rows, fits, clock, counted, None, instants.width, sweep)
+
+
+def _marked(size: int, views: Sequence[View]) -> tuple[Array, Array]:
+    """The rows of some views of the first `size` events, ascending, each with the views that have it, as bits."""
+    if _FEW * sum(map(len, views)) > size:
+        every = np.zeros(size, np.int32)
+        for place, view in enumerate(views):
+            every[view.rows] |= np.int32(1 << place)
+        rows = np.flatnonzero(every)
+        return rows, every[rows]
+    together = np.sort(np.concatenate([view.rows.astype(np.int64) << 4 | place for place, view in enumerate(views)]))
+    rows, fits = together >> 4, np.int32(1) << (together & 15).astype(np.int32)
+    begins = np.append(True, rows[1:] != rows[:-1])
+    if not begins.all():
+        fits = np.bitwise_or.reduceat(fits, np.flatnonzero(begins))
+    return rows[begins], fits
+
+
+def _chain(clause: Clause) -> bool:
+    """Return whether all positive variables are in one order."""
+    size = len(clause.positive)
+    names = {variable.name for variable in clause.positive}
+    return sum(one in names and other in names for one, other in clause.precedence) == size * (size - 1) // 2
+
+
+def _by_key(
+    events: PreparedEvents, key: Key, variables: Sequence[Variable], views: dict[str, View]
+) -> tuple[Array, Array, Array]:
+    """The starts of the keys, and the rows and bits of their events."""
+    attributes = shared_attributes(key)
+    if attributes is not None:
+        fits = np.zeros(len(events), np.int32)
+        for place, variable in enumerate(variables):
+            fits[views[variable.name].rows] |= np.int32(1 << place)
+        codes, groups = agreement_codes(events, attributes)
+        rows = np.flatnonzero((fits != 0) & (codes >= 0))
+        order, starts = group_rows(codes[rows], groups)
+        rows = rows[order]
+        return starts, rows, fits[rows]
+    size = max(len(events), 1)
+    marks, bits, groups = [], [], 1
+    for place, variable in enumerate(variables):
+        view = keyed_leaf(events, key, variable.name, views)
+        groups = len(view.starts) - 1
+        marks.append(np.repeat(np.arange(groups), np.diff(view.starts)) * size + view.rows)
+        bits.append(np.full(len(view), 1 << place, np.int32))
+    together, every = np.concatenate(marks), np.concatenate(bits)
+    order = np.argsort(together, kind="stable")
+    together, every = together[order], every[order]
+    if not len(together):
+        return np.zeros(groups + 1, np.int64), together, every
+    begins = np.flatnonzero(np.append(True, together[1:] != together[:-1]))
+    fits = np.bitwise_or.reduceat(every, begins)
+    together = together[begins]
+    starts = np.searchsorted(together, np.arange(groups + 1) * size).astype(np.int64)
+    return starts, together % size, fits
+
+
+def _together(
+    starts: Array,
+    rows: Array,
+    fits: Array,
+    clock: Array,
+    counted: Array,
+    same: Array,
+    clause: Clause,
+    width: int,
+    sweep: Sweep,
+) -> Steps:
+    """Steps in which the events of one timestamp, of which none is before another, are one."""
+    begins = np.flatnonzero(np.append(True, ~same))
+    weights = np.stack(
+        [np.add.reduceat((fits >> place & 1).astype(np.int64), begins) for place in range(len(clause.positive))], axis=1
+    )
+    starts = np.searchsorted(begins, starts).astype(np.int64)
+    merged = np.bitwise_or.reduceat(fits, begins)
+    return _in_windows(starts, rows[begins], merged, clock[begins], counted[begins], weights, width, sweep)
+
+
+def _in_windows(
+    starts: Array,
+    rows: Array,
+    fits: Array,
+    clock: Array,
+    counted: Array,
+    weights: Array | None,
+    width: int,
+    sweep: Sweep,
+) -> Steps:
+    if sweep.backwards:
+        starts = len(rows) - starts[::-1]
+        rows, fits, clock, counted = rows[::-1], fits[::-1], -clock[::-1], counted[::-1]
+        weights = None if weights is None else weights[::-1]
+    padded = padded_copy(clock, np.int64)
+    starts = np.ascontiguousarray(starts, np.int64)
+    lefts = count_before(padded, starts, padded, starts, -width) if len(rows) else np.zeros(0, np.int32)
+    return Steps(
+        starts,
+        np.ascontiguousarray(rows, np.int32),
+        np.ascontiguousarray(fits, np.int32),
+        np.ascontiguousarray(lefts, np.int32),
+        np.ascontiguousarray(counted),
+        None if weights is None else np.ascontiguousarray(weights),
+    )
+
+
+@dataclass(frozen=True)
+class Automaton:
+    """The states of a clause: sets of its positive variables, as bits, that may be bound before the others.
+
+    Attributes
+    ----------
+    states
+        Smaller sets first: the first one is empty. The set of all variables is a state only where a list may still
+        grow there.
+    after, before
+        For each variable, as bits, those that come after it and before it.
+    """
+
+    clause: Clause
+    states: tuple[int, ...]
+    after: tuple[int, ...]
+    before: tuple[int, ...]
+
+    @property
+    def full(self) -> int:
+        """All variables."""
+        return (1 << len(self.after)) - 1
+
+    def open_lists(self, state: int, fits: int) -> Iterator[int]:
+        """The lists that an event which fits these variables may be added to."""
+        for place, variable in enumerate(self.clause.positive):
+            if variable.kleene and state >> place & fits >> place & 1 and not self.after[place] & state:
+                yield place
+
+    def next_states(self, state: int, fits: int) -> Iterator[tuple[int, int]]:
+        """The variables that such an event may be bound to, each with the state behind."""
+        for place in range(len(self.after)):
+            if fits >> place & 1 and not state >> place & 1 and not self.before[place] & ~state:
+                yield place, state | 1 << place
+
+    def factor(self, state: int, fits: int) -> int:
+        """By how much such an event multiplies the ways that end in a state and do not leave it."""
+        size = len(self.after)
+        names = {variable.name: 1 << place for place, variable in enumerate(self.clause.positive)}
+        kept = 1
+        for place, variable in enumerate(self.clause.negated, start=size):
+            if fits >> place & 1:
+                behind = sum(names[one.name] for one in self.clause.predecessors(variable.name))
+                ahead = sum(names[one.name] for one in self.clause.successors(variable.name))
+                kept = 0 if not behind & ~state and not ahead & state else kept
+        return kept + sum(1 for _ in self.open_lists(state, fits))
+
+
+def _states_of(clause: Clause, *, backwards: bool = False) -> Automaton | None:
+    """The states of a clause, of its mirror image if that is asked; None where they do not say all, or are too many."""
+    if backwards:
+        turned = frozenset((other, one) for one, other in clause.precedence)
+        clause = replace(clause, precedence=turned)
+    names = {variable.name: place for place, variable in enumerate(clause.positive)}
+    after, before = [0] * len(names), [0] * len(names)
+    for one, other in clause.precedence:
+        if one in names and other in names:
+            after[names[one]] |= 1 << names[other]
+            before[names[other]] |= 1 << names[one]
+    for negated in clause.negated:  # a list that grows behind an event which rejects it is not rejected
+        behind = clause.predecessors(negated.name)
+        if any(
+            one.kleene and not any((one.name, other.name) in clause.precedence for other in behind) for one in behind
+        ):
+            return None
+    automaton = Automaton(clause, (), tuple(after), tuple(before))
+    found, waiting = {0}, [0]
+    while waiting:
+        state = waiting.pop()
+        for _, following in automaton.next_states(state, automaton.full):
+            if following not in found:
+                found.add(following)
+                waiting.append(following)
+        if len(found) > MOST_STATES:
+            return None
+    if not any(True for _ in automaton.open_lists(automaton.full, automaton.full)):
+        found.discard(automaton.full)
+    return replace(automaton, states=tuple(sorted(found, key=lambda state: (state.bit_count(), state))))
+
+
+def _count_of_states(pattern: Pattern, clause: Clause, sweep: Sweep, steps: Steps, bits: float) -> int:
+    automaton = _states_of(clause, backwards=sweep.backwards)
+    assert automaton is not None, "`sweep_of` has looked"
+    kinds = np.flatnonzero(np.bincount(steps.fits, minlength=1))
+    number = np.zeros(int(kinds[-1]) + 1, np.int32)
+    number[kinds] = np.arange(len(kinds))
+    factors, offsets, operations = _operations(automaton, kinds.tolist())
+    total = np.zeros(2, np.uint64)
+    widest = int((np.arange(len(steps.lefts)) - steps.lefts).max(initial=0))
+    weights = np.zeros((1, len(clause.positive)), np.int64) if steps.weights is None else steps.weights
+    size = len(automaton.states)
+    ask_for(8 * size * widest, f"a window of {widest:,} events has a number for each state")
+    front, matrices = np.empty((widest + 1, size), np.uint64), np.empty((2, size, size), np.uint64)
+
+    def run(modulus: int) -> int:
+        go_on()
+        _count_states(
+            len(steps.rows),
+            len(steps.starts) - 1,
+            steps.starts,
+            steps.lefts,
+            number[steps.fits],
+            steps.counted,
+            int(steps.weights is not None),
+            weights,
+            len(clause.positive),
+            size,
+            len(kinds),
+            widest,
+            factors,
+            *offsets,
+            len(operations),
+            operations,
+            modulus,
+            front,
+            matrices,
+            total,
+        )
+        return (int(total[1]) << 64) + int(total[0])
+
+    if bits < MOST_BITS_OF_A_WORD:
+        return run(0)
+    return number_of(lambda modulus: run(modulus) % modulus, _moduli(), bits + math.log2(len(steps.rows)))
+
+
+def _operations(automaton: Automaton, kinds: list[int]) -> tuple[Array, tuple[Array, Array, Array], Array]:
+    """The matrices of the kinds of events as operations on states, in the order in which each reads what was before.
+
+    Returns
+    -------
+    factors : Array
+        int64, shape (kinds, states): the diagonals.
+    offsets : tuple of three Arrays
+        int64, shape (kinds + 1,): the operations of each kind, on numbers of ways that end in a state, on numbers of
+        ways that begin with one, and those that end matches.
+    operations : Array
+        int64, shape (n, 3): variable, state that is left, state that is reached; -1 for a state that is multiplied.
+    """
+    states = automaton.states
+    place = {state: number for number, state in enumerate(states)}
+    factors = np.array([[automaton.factor(state, kind) for state in states] for kind in kinds], np.int64)
+    lists: tuple[list[list[tuple[int, int, int]]], ...] = ([], [], [])
+    for number, kind in enumerate(kinds):
+        moves = [
+            (variable, place[state], following)
+            for state in states
+            for variable, following in automaton.next_states(state, kind)
+        ]
+        inside = [(variable, source, place[following]) for variable, source, following in moves if following in place]
+        forward, backward = [], []
+        for state in range(len(states)):
+            scaled = factors[number, state] != 1
+            backward += [(0, state, -1)] if scaled else []
+            backward += [move for move in inside if move[1] == state]
+        for state in reversed(range(len(states))):
+            scaled = factors[number, state] != 1
+            forward += [(0, -1, state)] if scaled else []
+            forward += [move for move in inside if move[2] == state]
+        ends = [(variable, source, -1) for variable, source, following in moves if following == automaton.full]
+        if automaton.full in place:
+            full = place[automaton.full]
+            ends += [(variable, full, -1) for variable in automaton.open_lists(automaton.full, kind)]
+        for own, moved in zip(lists, (forward, backward, ends), strict=True):
+            own.append(moved)
+    offsets, every, begin = [], [], 0
+    for own in lists:
+        sizes = np.cumsum([0, *map(len, own)]) + begin
+        offsets.append(sizes.astype(np.int64))
+        every += [move for moved in own for move in moved]
+        begin = len(every)
+    operations = np.array(every or [(0, 0, 0)], np.int64)
+    return factors, (offsets[0], offsets[1], offsets[2]), operations
+
+
+def _count_chain(
+    order: Sequence[Variable], clause: Clause, joining: Joining, steps: Steps, events: PreparedEvents, bits: float
+) -> int:
+    """The number of matches whose events come in an order, by a sweep that tests one comparison."""
+    fits: Array = np.zeros(len(steps.fits), np.int32)
+    for place, variable in enumerate(order):
+        fits |= (steps.fits >> clause.positive.index(variable) & 1) << place
+    names = [variable.name for variable in order]
+    at = [names.index(name) for name in joining.variables]
+    comparator, sides = joining.comparator, list(joining.sides)
+    variables = list(joining.variables)
+    if at[0] > at[1]:
+        comparator, sides, variables, at = comparator.mirror, sides[::-1], variables[::-1], at[::-1]
+    members = [np.flatnonzero(fits >> place & 1) for place in at]
+    values = comparable(
+        [
+            expression_values(without_name(side, name), events, {ANY_EVENT: steps.rows[own]})
+            for side, name, own in zip(sides, variables, members, strict=True)
+        ]
+    )
+    first, second = map(SortedValues, values)
+    if not len(first.known) or not len(second.known):
+        return 0
+    places, ranges = np.full((2, len(fits)), -1, np.int32), np.zeros((2, len(fits), 2), np.int32)
+    places[0, members[0]], places[1, members[1]] = first.places(), second.places()
+    ranges[0, members[1]] = second.ranges_in(first.known, comparator)
+    last = len(order) - 1
+    if at[1] != last:
+        ranges[1, members[0]] = first.ranges_in(second.known, comparator.mirror)
+    states = len(order) + int(order[last].kleene)
+    lists = sum(1 << place for place, variable in enumerate(order) if variable.kleene)
+    total = np.zeros(2, np.uint64)
+    before, between, after = at[0] + 1, at[1] - at[0], max(states - 1 - at[1], 0)
+    ask_for(32 * states * len(fits), f"{len(fits):,} events have some numbers each")
+    left_tree = np.empty((len(first.known) + 1, before * between), np.uint64)
+    right_tree = np.empty((len(second.known) + 1 if after else 1, max(between * after, 1)), np.uint64)
+    kept = np.empty((len(fits), before + 2 * between + after), np.uint64)
+    matrices = np.empty((4, states, states), np.uint64)
+    vectors = np.empty((3, max(before * between, between * after, 1)), np.uint64)
+
+    def run(modulus: int) -> int:
+        go_on()
+        _count_joined(
+            len(fits),
+            len(steps.starts) - 1,
+            steps.starts,
+            steps.lefts,
+            fits,
+            steps.counted,
+            len(order),
+            states,
+            lists,
+            at[0],
+            at[1],
+            len(first.known),
+            len(second.known),
+            places,
+            ranges,
+            modulus,
+            left_tree,
+            right_tree,
+            kept,
+            matrices,
+            vectors,
+            total,
+        )
+        return (int(total[1]) << 64) + int(total[0])
+
+    if bits < min(MOST_BITS_OF_A_WORD, 61):
+        return run(_MERSENNE)
+    return number_of(lambda modulus: run(modulus) % modulus, _moduli(), bits + math.log2(len(fits)))
+
+
+class SortedValues:
+    """The values of some events in order: many are looked up in order in a fraction of the time."""
+
+    def __init__(self, values: Array) -> None:
+        self._order = np.argsort(values)
+        self.known = values[self._order][: len(values) - int(np.isnan(values).sum())]
+
+    def places(self) -> Array:
+        """int32: for each event the place of the first value that equals its own; -1 where it has none."""
+        begins = np.append(True, self.known[1:] != self.known[:-1])
+        return self._spread(np.maximum.accumulate(np.where(begins, np.arange(len(begins)), 0)), -1)
+
+    def ranges_in(self, known: Array, comparator: Comparator) -> Array:
+        """int32, shape (n, 2): for each event the range of sorted values v for which `v comparator own value` holds."""
+        sides: dict[Comparator, tuple[str | int, str | int]] = {
+            Comparator.LT: (0, "left"),
+            Comparator.LE: (0, "right"),
+            Comparator.GT: ("right", len(known)),
+            Comparator.GE: ("left", len(known)),
+            Comparator.EQ: ("left", "right"),
+        }
+        ends = []
+        for side in sides[comparator]:
+            if side in ("left", "right"):
+                ends.append(np.searchsorted(known, self.known, side))
+            else:
+                ends.append(np.full(len(self.known), side))
+        return np.stack([self._spread(end, 0) for end in ends], axis=1)
+
+    def _spread(self, numbers: Array, unknown: int) -> Array:
+        found = np.full(len(self._order), unknown, np.int32)
+        found[self._order[: len(numbers)]] = numbers
+        return found
+
+
+def number_of(remainder: Callable[[int], int], moduli: Iterable[int], bits: float) -> int:
+    """The number below 2^bits whose remainders are known by different primes, by the Chinese remainder theorem."""
+    number, product = 0, 1
+    for modulus in moduli:
+        number += product * ((remainder(modulus) - number) * pow(product, -1, modulus) % modulus)
+        product *= modulus
+        if math.log2(product) > bits + 1:
+            return number
+    raise AssertionError("there are primes enough")
+
+
+def _moduli() -> Iterator[int]:
+    """The primes that the kernels of a sweep know."""
+    yield _MERSENNE
+    yield from primes_below(2**31)
+
+
+def primes_below(most: int) -> Iterator[int]:
+    """Primes from the largest one below `most`, an even number up to 2^64, on."""
+    return (number for number in range(most - 1, most // 2, -2) if _is_prime(number))
+
+
+@cache
+def _is_prime(number: int) -> bool:
+    """Return whether an odd number below 2^64 is a prime, by the test of Miller and Rabin with enough witnesses."""
+    odd, halved = number - 1, 0
+    while odd % 2 == 0:
+        odd, halved = odd // 2, halved + 1
+    for witness in (2, 3, 5, 7, 11, 13, 17, 19, 23, 29, 31, 37):
+        power = pow(witness, odd, number)
+        if power in (1, number - 1):
+            continue
+        for _ in range(halved - 1):
+            power = power * power % number
+            if power == number - 1:
+                break
+        else:
+            return False
+    return True

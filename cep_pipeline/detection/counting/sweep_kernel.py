@@ -1,0 +1,387 @@
+"""Sweeps over events that count matches. Imported only to be compiled; `sweep.py` calls it.
+
+Numbers are of a ring, by `modulus`: 0 stands for arithmetic modulo 2^64, `MERSENNE` for the prime 2^61 - 1; any other
+modulus is a prime below 2^31.
+"""
+
+# mypy: disable-error-code="untyped-decorator"
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numba import carray, njit
+
+MERSENNE = np.uint64(2**61 - 1)
+_61, _32, _29, _3 = np.uint64(61), np.uint64(32), np.uint64(29), np.uint64(3)
+_LOW_32, _LOW_29 = np.uint64(2**32 - 1), np.uint64(2**29 - 1)
+_0, _1 = np.uint64(0), np.uint64(1)
+
+
+@njit
+def plus(one: Any, other: Any, modulus: Any) -> Any:
+    """The sum in the ring."""
+    total = one + other
+    if modulus != _0 and total >= modulus:
+        total -= modulus
+    return total
+
+
+@njit
+def minus(one: Any, other: Any, modulus: Any) -> Any:
+    """The difference in the ring."""
+    if modulus != _0 and one < other:
+        return one + (modulus - other)
+    return one - other
+
+
+@njit
+def times(one: Any, other: Any, modulus: Any) -> Any:
+    """The product in the ring."""
+    if modulus == _0:
+        return one * other
+    if modulus != MERSENNE:
+        return one * other % modulus
+    one_high, one_low = one >> _32, one & _LOW_32
+    other_high, other_low = other >> _32, other & _LOW_32
+    low, high = one_low * other_low, one_high * other_high
+    middle = one_high * other_low + one_low * other_high
+    # 2^61 is 1 in this ring: what lies above it is added to what lies below.
+    total = (high << _3) + (middle >> _29) + ((middle & _LOW_29) << _32) + (low >> _61) + (low & MERSENNE)
+    total = (total >> _61) + (total & MERSENNE)
+    return total - MERSENNE if total >= MERSENNE else total
+
+
+@njit
+def half(number: Any, modulus: Any) -> Any:
+    """The number whose double this is, where the modulus is odd."""
+    return number >> _1 if number & _1 == _0 else (number >> _1) + (modulus >> _1) + _1
+
+
+def count_states(
+    steps: int,
+    groups: int,
+    group_starts_at: Any,
+    lefts_at: Any,
+    kinds_at: Any,
+    counted_at: Any,
+    weighted: int,
+    weights_at: Any,
+    variables: int,
+    states: int,
+    kind_count: int,
+    widest: int,
+    factors_at: Any,
+    forward_offsets_at: Any,
+    backward_offsets_at: Any,
+    ends_offsets_at: Any,
+    operation_count: int,
+    operations_at: Any,
+    modulus_number: int,
+    front_at: Any,
+    matrices_at: Any,
+    total_at: Any,
+) -> int:
+    """Count the ways through a set of states within a sliding window; `sweep.Automaton` says what the arrays hold.
+
+    A window is a queue of two stacks: of the events before a point, and of those from it on. Of each suffix of the
+    first stack the ways from the start are kept, and of the whole second one the ways from each state to each. So an
+    event costs some operations on states, whatever the window holds, and nothing is ever subtracted.
+    """
+    group_starts = carray(group_starts_at, groups + 1)
+    lefts = carray(lefts_at, steps)
+    kinds = carray(kinds_at, steps)
+    counted = carray(counted_at, steps)
+    weights = carray(weights_at, (steps if weighted else 1, variables))
+    factors = carray(factors_at, (kind_count, states))
+    forward_offsets = carray(forward_offsets_at, kind_count + 1)
+    backward_offsets = carray(backward_offsets_at, kind_count + 1)
+    ends_offsets = carray(ends_offsets_at, kind_count + 1)
+    operations = carray(operations_at, (operation_count, 3))
+    total = carray(total_at, 2)
+    modulus = np.uint64(modulus_number)
+    front = carray(front_at, (widest + 1, states))
+    matrices = carray(matrices_at, (2, states, states))
+    suffix, back = matrices[0], matrices[1]
+    low, high = _0, _0
+    for group in range(groups):
+        first, stop = group_starts[group], group_starts[group + 1]
+        if first == stop:
+            continue
+        border = first
+        back[:] = _0
+        for state in range(states):
+            back[state, state] = _1
+        for step in range(first, stop):
+            left = lefts[step]
+            if left > border:
+                border = step
+                suffix[:] = _0
+                for state in range(states):
+                    suffix[state, state] = _1
+                    back[state] = _0
+                    back[state, state] = _1
+                for earlier in range(step - 1, left - 1, -1):
+                    kind = kinds[earlier]
+                    for place in range(backward_offsets[kind], backward_offsets[kind + 1]):
+                        source, target = operations[place, 1], operations[place, 2]
+                        if target < 0:
+                            factor = np.uint64(factors[kind, source])
+                            for state in range(states):
+                                suffix[source, state] = times(suffix[source, state], factor, modulus)
+                        elif weighted:
+                            weight = np.uint64(weights[earlier, operations[place, 0]])
+                            for state in range(states):
+                                more = times(suffix[target, state], weight, modulus)
+                                suffix[source, state] = plus(suffix[source, state], more, modulus)
+                        else:
+                            for state in range(states):
+                                suffix[source, state] = plus(suffix[source, state], suffix[target, state], modulus)
+                    for state in range(states):
+                        front[border - 1 - earlier, state] = suffix[0, state]
+            kind = kinds[step]
+            if counted[step]:
+                for place in range(ends_offsets[kind], ends_offsets[kind + 1]):
+                    source = operations[place, 1]
+                    if left == border:
+                        ways = back[0, source]
+                    else:
+                        ways = _0
+                        for state in range(states):
+                            more = times(front[border - 1 - left, state], back[state, source], modulus)
+                            ways = plus(ways, more, modulus)
+                    if weighted:
+                        ways = times(ways, np.uint64(weights[step, operations[place, 0]]), modulus)
+                    if modulus != _0:
+                        low = plus(low, ways, modulus)
+                    else:
+                        low += ways
+                        if low < ways:
+                            high += _1
+            for place in range(forward_offsets[kind], forward_offsets[kind + 1]):
+                source, target = operations[place, 1], operations[place, 2]
+                if source < 0:
+                    factor = np.uint64(factors[kind, target])
+                    for state in range(states):
+                        back[state, target] = times(back[state, target], factor, modulus)
+                elif weighted:
+                    weight = np.uint64(weights[step, operations[place, 0]])
+                    for state in range(states):
+                        more = times(back[state, source], weight, modulus)
+                        back[state, target] = plus(back[state, target], more, modulus)
+                else:
+                    for state in range(states):
+                        back[state, target] = plus(back[state, target], back[state, source], modulus)
+    total[0], total[1] = low, high
+    return 0
+
+
+@njit
+def add_at(tree: Any, size: int, place: int, values: Any, count: int, negative: bool, modulus: Any) -> None:
+    """Add values, or take them away, at a place of a Fenwick tree whose entries have `count` components."""
+    node = place + 1
+    while node <= size:
+        for component in range(count):
+            if negative:
+                tree[node, component] = minus(tree[node, component], values[component], modulus)
+            else:
+                tree[node, component] = plus(tree[node, component], values[component], modulus)
+        node += node & -node
+
+
+@njit
+def sum_between(tree: Any, first: int, stop: int, sums: Any, count: int, modulus: Any) -> None:
+    """The sums of a Fenwick tree over the places [first, stop)."""
+    for component in range(count):
+        sums[component] = _0
+    if stop <= first:
+        return
+    node = stop
+    while node > first:
+        for component in range(count):
+            sums[component] = plus(sums[component], tree[node, component], modulus)
+        node -= node & -node
+    behind = first
+    while behind > node:
+        for component in range(count):
+            sums[component] = minus(sums[component], tree[behind, component], modulus)
+        behind -= behind & -behind
+
+
+@njit
+def bind(ways: Any, inverse: Any, fits: int, both: bool, lists: int, variables: int, states: int, modulus: Any) -> None:
+    """Multiply the ways from state to state by those of one more event, and their inverse from the other side.
+
+    Without `both`, only the inverse is multiplied.
+    """
+    for variable in range(variables - 1, -1, -1):
+        target = variable + 1
+        if not (fits >> variable) & 1 or target >= states:
+            continue
+        looped = (lists >> variable) & 1
+        if both:
+            for state in range(target + 1):
+                if looped:
+                    ways[state, target] = plus(ways[state, target], ways[state, target], modulus)
+                ways[state, target] = plus(ways[state, target], ways[state, variable], modulus)
+    for source in range(states - 1, -1, -1):
+        if source < variables and (fits >> source) & 1 and source + 1 < states:
+            for state in range(source + 1, states):
+                inverse[source, state] = minus(inverse[source, state], inverse[source + 1, state], modulus)
+        if source > 0 and (fits >> (source - 1)) & 1 and (lists >> (source - 1)) & 1:
+            for state in range(source, states):
+                inverse[source, state] = half(inverse[source, state], modulus)
+
+
+def count_joined(
+    steps: int,
+    groups: int,
+    group_starts_at: Any,
+    lefts_at: Any,
+    fits_at: Any,
+    counted_at: Any,
+    variables: int,
+    states: int,
+    lists: int,
+    one: int,
+    other: int,
+    one_size: int,
+    other_size: int,
+    places_at: Any,
+    ranges_at: Any,
+    modulus_number: int,
+    left_tree_at: Any,
+    right_tree_at: Any,
+    kept_at: Any,
+    matrices_at: Any,
+    vectors_at: Any,
+    total_at: Any,
+) -> int:
+    """Count the matches of a sequence in which a condition joins two variables; `sweep.count_chain` says how.
+
+    The number of ways from an event to a later one is the product of two factors, one for each: the inverse of the ways
+    up to the one, times the ways up to the other. So pairs are summed by trees over the values that are compared.
+    """
+    group_starts = carray(group_starts_at, groups + 1)
+    lefts = carray(lefts_at, steps)
+    fits = carray(fits_at, steps)
+    counted = carray(counted_at, steps)
+    places = carray(places_at, (2, steps))
+    ranges = carray(ranges_at, (2, steps, 2))
+    total = carray(total_at, 2)
+    modulus = np.uint64(modulus_number)
+    last_state = states - 1
+    before, between, after = one + 1, other - one, max(last_state - other, 0)
+    left_count, right_count = before * between, between * after
+    room = max(left_count, right_count, 1)
+    left_tree = carray(left_tree_at, (one_size + 1, left_count))
+    right_tree = carray(right_tree_at, (other_size + 1 if after else 1, max(right_count, 1)))
+    # Of each event that stands for `one`: the ways to it, and from it; and the same for `other`.
+    kept = carray(kept_at, (steps, before + 2 * between + after))
+    to_one, from_one = kept[:, :before], kept[:, before : before + between]
+    to_other, from_other = kept[:, before + between : before + 2 * between], kept[:, before + 2 * between :]
+    matrices = carray(matrices_at, (4, states, states))
+    ways, inverse, gone, pairs = matrices[0], matrices[1], matrices[2], matrices[3]
+    vectors = carray(vectors_at, (3, room))
+    values, sums, column = vectors[0], vectors[1], vectors[2]
+    left_tree[:] = _0
+    right_tree[:] = _0
+    low, high = _0, _0
+    for group in range(groups):
+        first, stop = group_starts[group], group_starts[group + 1]
+        ways[:] = _0
+        inverse[:] = _0
+        gone[:] = _0
+        pairs[:] = _0
+        for state in range(states):
+            ways[state, state] = inverse[state, state] = gone[state, state] = _1
+        out = first
+        for step in range(first, stop + 1):
+            left = stop if step == stop else lefts[step]
+            while out < left:
+                event = fits[out]
+                if after and (event >> other) & 1 and places[1, out] >= 0:
+                    for middle in range(between):
+                        for state in range(after):
+                            product = times(to_other[out, middle], from_other[out, state], modulus)
+                            values[middle * after + state] = product
+                    add_at(right_tree, other_size, places[1, out], values, right_count, True, modulus)
+                if (event >> one) & 1 and places[0, out] >= 0:
+                    if after and step < stop:
+                        sum_between(right_tree, ranges[1, out, 0], ranges[1, out, 1], sums, right_count, modulus)
+                        for state in range(after):
+                            behind = _0
+                            for middle in range(between):
+                                product = times(from_one[out, middle], sums[middle * after + state], modulus)
+                                behind = plus(behind, product, modulus)
+                            for source in range(before):
+                                product = times(to_one[out, source], behind, modulus)
+                                pairs[source, state] = minus(pairs[source, state], product, modulus)
+                    for source in range(before):
+                        for middle in range(between):
+                            product = times(to_one[out, source], from_one[out, middle], modulus)
+                            values[source * between + middle] = product
+                    add_at(left_tree, one_size, places[0, out], values, left_count, True, modulus)
+                if one > 0:
+                    bind(ways, gone, event, False, lists, variables, states, modulus)
+                out += 1
+            if step == stop:
+                break
+            event = fits[step]
+            is_other = (event >> other) & 1 and places[1, step] >= 0
+            if is_other:
+                sum_between(left_tree, ranges[0, step, 0], ranges[0, step, 1], sums, left_count, modulus)
+                for middle in range(between):
+                    column[middle] = ways[one + 1 + middle, other]
+            if counted[step] and (event >> (variables - 1)) & 1:
+                found = _0
+                if not after:
+                    if is_other:
+                        for source in range(before):
+                            reached = _0
+                            for middle in range(between):
+                                product = times(sums[source * between + middle], column[middle], modulus)
+                                reached = plus(reached, product, modulus)
+                            found = plus(found, times(gone[0, source], reached, modulus), modulus)
+                else:
+                    for state in range(after):
+                        behind = ways[other + 1 + state, variables - 1]
+                        if states > variables:
+                            behind = plus(behind, ways[other + 1 + state, variables], modulus)
+                        reached = _0
+                        for source in range(before):
+                            reached = plus(reached, times(gone[0, source], pairs[source, state], modulus), modulus)
+                        found = plus(found, times(reached, behind, modulus), modulus)
+                low += found
+                if low < found:
+                    high += _1
+            if (event >> one) & 1:
+                for source in range(before):
+                    to_one[step, source] = ways[source, one]
+            bind(ways, inverse, event, True, lists, variables, states, modulus)
+            if is_other and after:
+                for state in range(after):
+                    from_other[step, state] = inverse[other + 1, other + 1 + state]
+                for source in range(before):
+                    reached = _0
+                    for middle in range(between):
+                        product = times(sums[source * between + middle], column[middle], modulus)
+                        reached = plus(reached, product, modulus)
+                    for state in range(after):
+                        product = times(reached, from_other[step, state], modulus)
+                        pairs[source, state] = plus(pairs[source, state], product, modulus)
+                for middle in range(between):
+                    to_other[step, middle] = column[middle]
+                    for state in range(after):
+                        values[middle * after + state] = times(column[middle], from_other[step, state], modulus)
+                add_at(right_tree, other_size, places[1, step], values, right_count, False, modulus)
+            if (event >> one) & 1 and places[0, step] >= 0:
+                for middle in range(between):
+                    from_one[step, middle] = inverse[one + 1, one + 1 + middle]
+                for source in range(before):
+                    for middle in range(between):
+                        product = times(to_one[step, source], from_one[step, middle], modulus)
+                        values[source * between + middle] = product
+                add_at(left_tree, one_size, places[0, step], values, left_count, False, modulus)
+    total[0], total[1] = low, high
+    return 0

@@ -1,0 +1,152 @@
+"""Lists with many candidates, counted. Imported only to be compiled; `compiled_lists.py` calls it."""
+
+# mypy: disable-error-code="untyped-decorator"
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numba import carray, njit
+
+LANES = 64
+"""Partial matches whose lists are counted side by side."""
+
+
+@njit
+def add_lanes(one: Any, other: Any, modulus: Any) -> None:
+    """Add the numbers of each lane to others, which they are below the modulus with."""
+    for lane in range(LANES):
+        total = one[lane] + other[lane]
+        one[lane] = total - modulus if total >= modulus else total
+
+
+@njit
+def count_lists_of(
+    count: int,
+    lows: Any,
+    widths: Any,
+    anchored: bool,
+    first: int,
+    size: int,
+    places: Any,
+    ends: Any,
+    zero: Any,
+    unit: Any,
+    modulus: Any,
+    tree: Any,
+    work: Any,
+    lanes: Any,
+) -> Any:
+    """The number of lists behind partial matches; numbers are floats, or remainders of whole ones."""
+    ending, totals = work[0], work[1]
+    starts, stops = lanes[0], lanes[1]
+    free = not anchored
+    totals[:] = zero
+    for batch in range(0, count, LANES):
+        begin, end = lows[batch], lows[batch]
+        for lane in range(LANES):
+            starts[lane] = stops[lane] = -1
+        for lane in range(min(LANES, count - batch)):
+            starts[lane] = lows[batch + lane]
+            stops[lane] = lows[batch + lane] + widths[batch + lane]
+            begin, end = min(begin, starts[lane]), max(end, stops[lane])
+        tree[:] = zero
+        for candidate in range(begin, end):
+            here = candidate - first
+            ending[:] = zero
+            node = ends[here]
+            while node > 0:
+                add_lanes(ending, tree[node], modulus)
+                node -= node & -node
+            for lane in range(LANES):
+                inside = ending[lane] + (unit if free or candidate == starts[lane] else zero)
+                inside = inside - modulus if inside >= modulus else inside
+                ending[lane] = inside if starts[lane] <= candidate < stops[lane] else zero
+            add_lanes(totals, ending, modulus)
+            node = places[here] + 1
+            if node > 0:
+                while node <= size:
+                    add_lanes(tree[node], ending, modulus)
+                    node += node & -node
+    total = zero
+    for lane in range(LANES):
+        total += totals[lane]
+        if total >= modulus:
+            total -= modulus
+    return total
+
+
+def count_lists_roughly(
+    count: int,
+    lows_at: Any,
+    widths_at: Any,
+    anchored: int,
+    first: int,
+    candidates: int,
+    size: int,
+    places_at: Any,
+    ends_at: Any,
+    tree_at: Any,
+    work_at: Any,
+    lanes_at: Any,
+    total_at: Any,
+) -> int:
+    """Count the lists behind partial matches as a float, whose error is far below the number itself."""
+    carray(total_at, 1)[0] = count_lists_of(
+        count,
+        carray(lows_at, count),
+        carray(widths_at, count),
+        anchored != 0,
+        first,
+        size,
+        carray(places_at, candidates),
+        carray(ends_at, candidates),
+        0.0,
+        1.0,
+        np.inf,
+        carray(tree_at, (size + 1, LANES)),
+        carray(work_at, (2, LANES)),
+        carray(lanes_at, (2, LANES)),
+    )
+    return 0
+
+
+def count_lists_modulo(
+    count: int,
+    lows_at: Any,
+    widths_at: Any,
+    anchored: int,
+    first: int,
+    candidates: int,
+    size: int,
+    places_at: Any,
+    ends_at: Any,
+    modulus: int,
+    tree_at: Any,
+    work_at: Any,
+    lanes_at: Any,
+    total_at: Any,
+) -> int:
+    """Count the lists behind partial matches, as the remainder by a modulus below 2^63.
+
+    A list is some of the candidates `lows[m]` to `lows[m] + widths[m]`, ascending, the first one among them if they are
+    anchored. Of sorted values, `places` says where each candidate's own stands, and `ends` how many of them an element
+    before it may have. The lists that end with a value are summed in a tree over the values.
+    """
+    carray(total_at, 1)[0] = count_lists_of(
+        count,
+        carray(lows_at, count),
+        carray(widths_at, count),
+        anchored != 0,
+        first,
+        size,
+        carray(places_at, candidates),
+        carray(ends_at, candidates),
+        np.uint64(0),
+        np.uint64(1),
+        np.uint64(modulus),
+        carray(tree_at, (size + 1, LANES)),
+        carray(work_at, (2, LANES)),
+        carray(lanes_at, (2, LANES)),
+    )
+    return 0

@@ -1,0 +1,183 @@
+"""Matches counted by a sweep over the events: the same numbers as the matches that are found, at any size."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from contextlib import contextmanager
+from itertools import islice
+from math import comb, isqrt
+from unittest.mock import patch
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import cep_pipeline as cep
+from cep_pipeline.detection.counting import sweep
+from cep_pipeline.detection.detect import count_slice
+from cep_pipeline.detection.fused import mechanism as fused
+from cep_pipeline.detection.mechanisms import Owned
+from cep_pipeline.patterns.pattern import Pattern
+from tests.oracle import evaluate
+from tests.streams import Row, events_table, rows, stream_schema
+from tests.thoroughness import examples
+
+STRUCTURES = [
+    "SEQ(A a, B b)",
+    "SEQ(A a, B b, A c)",
+    "SEQ(Ev a, Ev b, Ev c)",
+    "SEQ(Ev a, Ev b, A c, Ev d)",
+    "AND(A a, B b)",
+    "AND(A a, Ev b, B c)",
+    "SEQ(AND(A a, B b), Ev c)",
+    "SEQ(Ev a, AND(Ev b, B c), A d)",
+    "OR(SEQ(A a, B b), AND(A c, Ev d))",
+    "SEQ(A a, ~Ev n, B b)",
+    "SEQ(A a, ~B n, Ev b, A c)",
+    "SEQ(~A n, Ev b, B c)",
+    "SEQ(Ev a, B b, ~A n)",
+    "AND(SEQ(~A n, B b), Ev c)",
+    "SEQ(A a, ~A n, B b, ~Ev m)",
+    "SEQ(A a, Ev+ v[], B b)",
+    "SEQ(Ev+ v[], B b)",
+    "SEQ(A a, Ev+ v[])",
+    "SEQ(A a, B+ v[], Ev+ w[])",
+    "AND(A a, B+ v[])",
+    "SEQ(A a, Ev+ v[], ~B n)",
+    "SEQ(Ev+ v[], ~A n, Ev b)",
+]
+CONDITIONS = [
+    "a.x < b.x",
+    "b.x >= c.x",
+    "a.x + 1 > c.y",
+    "a.x <= d.x",
+    "a.x = b.x",
+    "c.s = a.s",
+    "[id]",
+    "[s]",
+    "a.id = b.id AND b.id = c.id",
+    "v.x > 1",
+    "n.x > 1",
+    "b.x > 0",
+    "1 = 2",
+]
+
+
+def variables_in(text: str) -> set[str]:
+    return set(re.findall(r"\b([a-dmnvw])\b(?=[\[,)])", text))
+
+
+@st.composite
+def texts(draw: st.DrawFn) -> str:
+    structure = draw(st.sampled_from(STRUCTURES))
+    usable = [one for one in CONDITIONS if set(re.findall(r"\b([a-dnv])\.", one)) <= variables_in(structure)]
+    condition = " AND ".join(draw(st.lists(st.sampled_from(usable), max_size=2, unique=True)))
+    window = draw(st.sampled_from(["1 second", "2 seconds", "3 seconds", "1 day", "3 EVENTS", "6 EVENTS"]))
+    text = f"PATTERN {structure} {condition and f'WHERE {condition}'} WITHIN {window}"
+    text += draw(st.sampled_from(["", "", " PARTITION BY s"]))
+    return text + f" TIES {draw(st.sampled_from(['ARRIVAL', 'ARRIVAL', 'STRICT', 'ANY']))}"
+
+
+@contextmanager
+def sweeping() -> Iterator[None]:
+    """Sweep wherever that can be done, however few candidates there are."""
+    with patch.object(sweep, "_pays", return_value=True):
+        yield
+
+
+def parsed(text: str) -> Pattern:
+    [pattern] = cep.parse_patterns(text, stream_schema())
+    return pattern
+
+
+def counted(text: str, table: object) -> int:
+    [row] = cep.detect([parsed(text)], table, output="count")["pattern_1"].to_pylist()
+    return int(row["count"])
+
+
+@pytest.mark.filterwarnings("ignore:.*constrains no clause")
+@settings(max_examples=examples(250), deadline=None)
+@given(text=texts(), stream_rows=rows(max_size=9))
+def test_swept_counts_are_the_oracles(text: str, stream_rows: list[Row]) -> None:
+    table = events_table(stream_rows)
+    with sweeping():
+        assert counted(text, table) == len(evaluate([parsed(text)], table))
+
+
+@pytest.mark.filterwarnings("ignore:.*constrains no clause")
+@settings(max_examples=examples(80), deadline=None)
+@given(text=texts(), stream_rows=rows(max_size=9))
+def test_large_moduli_count_what_words_count(text: str, stream_rows: list[Row]) -> None:
+    """Numbers put together of primes, as they are where a word does not hold them."""
+    table, pattern = events_table(stream_rows), parsed(text)
+    with sweeping(), patch.object(sweep, "MOST_BITS_OF_A_WORD", -1.0):
+        assert counted(text, table) == len(evaluate([pattern], table))
+
+
+@pytest.mark.filterwarnings("ignore:.*constrains no clause")
+@settings(max_examples=examples(100), deadline=None)
+@given(text=texts(), stream_rows=rows(max_size=9), data=st.data())
+def test_slices_add_up_to_the_stream(text: str, stream_rows: list[Row], data: st.DataObject) -> None:
+    pattern, table = parsed(text), events_table(stream_rows)
+    plan = cep.plan([pattern], cep.estimate_statistics([pattern], table))
+    cut = data.draw(st.integers(0, len(stream_rows)))
+    point = (stream_rows[cut]["timestamp"], stream_rows[cut]["seq"]) if cut < len(stream_rows) else None
+    parts: list[tuple[Owned, list[Row]]] = [((None, None), stream_rows)]
+    if point is not None:
+        parts = [((None, point), stream_rows[:cut]), ((point, None), stream_rows)]
+    found = 0
+    with sweeping():
+        for owned, read in parts:
+            number, exact = count_slice(pattern, plan, events_table(read), owned, seconds=60)
+            assert exact
+            found += number
+    assert found == len(evaluate([pattern], table))
+
+
+def stream(kinds: str) -> list[Row]:
+    return [{"timestamp": place, "kind": kind, "x": place, "id": place % 2} for place, kind in enumerate(kinds)]
+
+
+BLOCKS = "A" * 40 + "B" * 40 + "C" * 40
+
+
+@pytest.mark.parametrize(
+    ("text", "kinds", "expected"),
+    [
+        ("SEQ(A a, B b, C c) WITHIN 1 day", BLOCKS, 40**3),
+        ("SEQ(A a, B b) WITHIN 10 us", BLOCKS, sum(range(1, 11))),
+        ("SEQ(A a, B b, C c) WHERE a.x < c.x WITHIN 1 day", BLOCKS, 40**3),
+        ("SEQ(A a, B b, C c) WHERE a.x > b.x WITHIN 1 day", BLOCKS, 0),
+        ("SEQ(A a, B b) WHERE [id] WITHIN 1 day", BLOCKS, 2 * 20 * 20),
+        ("AND(A a, B b, C c) WITHIN 1 day", BLOCKS[::-1], 40**3),
+        ("SEQ(A a, ~B n, C c) WITHIN 1 day", BLOCKS, 0),
+        ("SEQ(A a, ~B n, C c) WITHIN 1 day", "AAC" * 100, sum(2 * k for k in range(1, 101))),
+        ("SEQ(A a, B+ v[], C c) WITHIN 1 day", BLOCKS, 40 * 40 * (2**40 - 1)),
+        ("SEQ(A a, A b, A c, A d, A e, A f, A g, A h) WITHIN 1 day", "A" * 600, comb(600, 8)),
+        ("SEQ(A a, A b, A c, A d, A e, A f, A g, A h) WHERE a.x < d.x WITHIN 1 day", "A" * 600, comb(600, 8)),
+        ("SEQ(A a, B+ v[], C c) WHERE a.x < c.x WITHIN 1 day", "A" + "B" * 300 + "C", 2**300 - 1),
+        ("SEQ(A a, B+ v[], C c) WITHIN 1 day", "AAA" + "B" * 300 + "C", 3 * (2**300 - 1)),
+    ],
+)
+def test_matches_are_not_found(text: str, kinds: str, expected: int) -> None:
+    table = stream_schema().table(stream(kinds))
+    with sweeping(), patch.object(fused, "start", side_effect=AssertionError("matches are found")):
+        assert counted(f"PATTERN {text}", table) == expected
+
+
+def test_counts_of_nodes_are_there_for_who_wants_them() -> None:
+    pattern, table = parsed("PATTERN SEQ(A a, B b, C c) WITHIN 1 day"), stream_schema().table(stream(BLOCKS))
+    with sweeping():
+        tables, metrics = cep.detect([pattern], table, output="count", metrics=True)
+    assert [node.passes for node in metrics.nodes][-1] == int(tables["pattern_1"]["count"][0].as_py()) == 40**3
+
+
+def test_primes_are_primes() -> None:
+    for most in (100, 2**31):
+        found = list(islice(sweep.primes_below(most), 10))
+        odd = [number for number in range(most - 1, 1, -2) if number > most - 400]
+        assert (
+            found
+            == [number for number in odd if all(number % divisor for divisor in range(3, isqrt(number) + 1, 2))][:10]
+        )
