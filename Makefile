@@ -30,10 +30,11 @@ test-all: $(SETUP)  ## Run all tests, the long ones too, on every drawn and gene
 	@CEP_TEST_ALL=1 $(BIN)/python -m pytest -n auto --dist loadfile --no-loadscope-reorder -m "not long" $(ARGS)
 	@CEP_TEST_ALL=1 $(BIN)/python -m pytest -n auto --dist worksteal -m long $(ARGS)
 
-check: $(SETUP)  ## Check style, format, types and known vulnerabilities; ends with the figures of the house
+check: $(SETUP)  ## Check style, format, types, compiled kernels and known vulnerabilities; ends with the figures of the house
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
+	@$(BIN)/python scripts/compiled_kernels.py --check
 	@$(BIN)/python scripts/audit.py
 	@$(BIN)/python scripts/house.py
 

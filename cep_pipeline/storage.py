@@ -507,13 +507,14 @@ def conform(table: pa.Table, schema: pa.Schema) -> pa.Table:
     A column of the table may have a former name of that of the schema.
     """
     names = names_in_file(schema, table.column_names)
-    columns = [
-        table.column(names[field.name]).cast(field.type)
-        if field.name in names
-        else pa.nulls(table.num_rows, field.type)
-        for field in schema
-    ]
-    return pa.table(columns, schema=schema)
+
+    def column(field: pa.Field) -> pa.ChunkedArray | pa.Array:
+        if field.name not in names:
+            return pa.nulls(table.num_rows, field.type)
+        found = table.column(names[field.name])
+        return found if found.type == field.type else found.cast(field.type)  # to cast imports pyarrow.compute
+
+    return pa.table([column(field) for field in schema], schema=schema)
 
 
 def read_data_file(path: str, columns: pa.Schema, row_filter: pa.compute.Expression | None = None) -> pa.Table:
@@ -543,8 +544,9 @@ def rows_of(table: pa.Table) -> list[dict[str, Any]]:
     `to_pylist` does the same, but imports pandas where there are times with a time zone.
     """
     zoned = [one.name for one in table.schema if one.type == _UTC_MICROSECONDS]
-    for name in zoned:
-        times = table.column(name).cast(pa.int64()).cast(pa.timestamp("us"))
+    plain = pa.timestamp("us")
+    for name in zoned:  # a view, since a cast imports pyarrow.compute
+        times = pa.chunked_array([chunk.view(plain) for chunk in table.column(name).chunks], plain)
         table = table.set_column(table.column_names.index(name), name, times)
     rows: list[dict[str, Any]] = table.to_pylist()
     for row in rows:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import logging
 import os
+import re
 import sys
 import tempfile
 import time
@@ -54,13 +55,16 @@ COMMANDS = {
 """Command name -> module and function. The folder `benchmarks` is part of a checkout only, not of the package."""
 
 
+_ROOT = Path(__file__).resolve().parents[2]
+"""The folder of the package: that of the checkout, or of all installed packages."""
+
+
 def _import_benchmarks() -> bool:
     """Make the folder `benchmarks` of the checkout importable; False where the package was installed without one."""
-    checkout = Path(__file__).resolve().parents[2]
-    if not (checkout / "benchmarks" / "command.py").exists():
+    if not (_ROOT / "benchmarks" / "command.py").exists():
         return False
-    if str(checkout) not in sys.path:
-        sys.path.append(str(checkout))
+    if str(_ROOT) not in sys.path:
+        sys.path.append(str(_ROOT))
     return True
 
 
@@ -84,6 +88,23 @@ def _command_of_a_checkout(name: str) -> click.Command:
     )
 
 
+def _from_its_source(name: str) -> click.Command | None:
+    """Return what the list of commands says of a command, found in the text of its module, which is not imported.
+
+    To import the modules of all commands takes half a second. None: the text is not there, or not as it always is.
+    """
+    module, function = COMMANDS[name].split(":")
+    try:
+        text = _ROOT.joinpath(*module.split(".")).with_suffix(".py").read_text(encoding="utf-8")
+    except OSError:
+        return None
+    found = re.search(rf'((?:^[@ )].*\n)*)^def {function}\((?:.*\n)+?    """([^"]+)', text, re.MULTILINE)
+    if found is None:
+        return None
+    given = re.search(r'short_help="([^"]+)"', found[1])
+    return click.Command(name, help=found[2], short_help=given[1] if given else None)
+
+
 class _LazyGroup(click.Group):
     """A group that imports a command's module only when the command (or its help line) is asked for."""
 
@@ -99,6 +120,13 @@ class _LazyGroup(click.Group):
         command = getattr(import_module(module), function)
         assert isinstance(command, click.Command)
         return command
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        width = formatter.width - 6 - max(map(len, COMMANDS))
+        described = ((name, _from_its_source(name) or self.get_command(ctx, name)) for name in COMMANDS)
+        lines = [(name, command.get_short_help_str(width)) for name, command in described if command]
+        with formatter.section("Commands"):
+            formatter.write_dl(lines)
 
     def resolve_command(
         self, ctx: click.Context, args: list[str]
@@ -197,6 +225,7 @@ def main() -> None:
     from cep_pipeline.cli.options import NextSteps
 
     end_in_order()
+    os.environ.setdefault("PYDANTIC_DISABLE_PLUGINS", "__all__")  # to look for some reads about all installed packages
     steps = NextSteps(cli)
     warnings.showwarning = _show_warning
     for name in ("root", "py4j.clientserver"):

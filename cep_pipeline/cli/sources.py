@@ -108,6 +108,7 @@ def event_paths(given: Sequence[Path], schema: StreamSchema) -> list[Path]:
     InputError
         A folder or a pattern has no file.
     """
+    _keep_pandas_out()
     found: dict[Path, None] = {}
     for path in given:
         if str(path) == "-":
@@ -123,6 +124,31 @@ def event_paths(given: Sequence[Path], schema: StreamSchema) -> list[Path]:
         else:
             found[path] = None
     return list(found)
+
+
+@cache
+def _keep_pandas_out() -> None:
+    """Let pyarrow find no pandas when it looks for it the first time, which is all that it needs to know here.
+
+    pyarrow imports pandas, which takes a third of a second, to see if a value that it converts is of pandas. It looks
+    again when it is asked for a data frame.
+    """
+    import pyarrow as pa
+
+    finder = _NoPandas()
+    sys.meta_path.insert(0, finder)
+    try:
+        pa.scalar("")
+    finally:
+        sys.meta_path.remove(finder)
+
+
+class _NoPandas:
+    """Says of pandas that it is not there."""
+
+    def find_spec(self, name: str, *_: object) -> None:
+        if name == "pandas":
+            raise ImportError(name)
 
 
 def _files_in(folder: Path, schema: StreamSchema) -> list[Path]:

@@ -1,34 +1,31 @@
-"""Array kernels written in Numba and run as cached object code.
+"""Array kernels written in Numba and run as object code.
 
-Numba compiles a kernel once for a machine; what it made is kept as object code and loaded in milliseconds, so that a
-worker pays for Numba's import and compiler only where no process of the user has done so before.
+The package ships the code of its kernels (`shipped`), so that nobody waits for Numba, nor has it installed. A kernel
+whose source was changed since is compiled by Numba when it is first used, and kept for all later processes.
 """
 
 from __future__ import annotations
 
 import logging
-import re
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from importlib.metadata import version
-from importlib.util import find_spec
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from cep_pipeline.compiled.numba_ir import numba_ir
+from cep_pipeline.compiled.numba_ir import numba_ir, numba_version
 from cep_pipeline.compiled.object_code import (
     Library,
     code_key,
     compile_ir,
     compiling,
+    kept,
     load,
     read_cached,
-    write_cached,
 )
+from cep_pipeline.compiled.shipped import Source, read_shipped, source
 
 Array = np.ndarray[Any, Any]
 
@@ -38,8 +35,6 @@ TOLD_AFTER_S = 2.0
 """A kernel that takes longer to compile is told of, so that nobody wonders what a first run waits for."""
 
 _loading = threading.Lock()
-_RAISING = re.compile(r"^declare ((?:[^@\n]*)@(?:NRT_|Py|numba_)\w+\([^)\n]*\)).*$", re.MULTILINE)
-_ERRORS = re.compile(r"^(@PyExc_\w+) = external global i8.*$", re.MULTILINE)
 
 
 @dataclass
@@ -95,19 +90,26 @@ class NativeKernel:
         """Compile it, or load what was compiled before, without a call."""
         _ = self.function
 
+    @property
+    def source(self) -> Source:
+        """The source of the kernel as it is now."""
+        return source(self.module, self.sources, self.name, self.arguments)
+
     def _load(self) -> Callable[..., int]:
-        key = self._key()
+        present, shipped = self.source, read_shipped(self.module, self.name)
+        code = shipped.object_code() if shipped and shipped.is_of(present) else None
+        self._library = load(code or self._compiled(present))
+        function: Callable[..., int] = self._library.function(self.name, len(self.arguments))
+        return function
+
+    def _compiled(self, present: Source) -> bytes:
+        """Object code of a kernel that nobody has shipped: kept from before, or compiled by Numba now."""
+        key = code_key(f"{present.text} {numba_version()}")
         code = read_cached(key)
         if code is None:
             with self._told(), compiling(key):  # it takes seconds: another process may be at it, or have done it
-                code = read_cached(key)
-                if code is None:
-                    ir = numba_ir(self.module, self.name, self.arguments)
-                    code = compile_ir(_without_interpreter(_as_one_function(ir, self.name)))
-                    write_cached(key, code)
-        self._library = load(code)
-        function: Callable[..., int] = self._library.function(self.name, len(self.arguments))
-        return function
+                code = kept(key, lambda: compile_ir(numba_ir(self.module, self.name, self.arguments)))
+        return code
 
     @contextmanager
     def _told(self) -> Iterator[None]:
@@ -119,35 +121,3 @@ class NativeKernel:
             yield
         finally:
             timer.cancel()
-
-    def _key(self) -> str:
-        sources = [source_of(module) for module in (self.module, *self.sources)]
-        return code_key("\0".join((*sources, source_of(__name__), self.name, *self.arguments, version("numba"))))
-
-
-def _without_interpreter(ir: str) -> str:
-    """The IR with its ways to raise Python errors, which kernels never do, as traps.
-
-    Left as they are they name functions of the interpreter and of Numba, which a process that loads the code may not
-    have; one name that is not found leaves others behind it without an address.
-    """
-    ir = _RAISING.sub(r"define internal \1 {\n  call void @llvm.trap()\n  unreachable\n}", ir)
-    ir = _ERRORS.sub(r"\1 = internal global i8 0", ir)
-    return ir if "declare void @llvm.trap()" in ir else f"{ir}\ndeclare void @llvm.trap()\n"
-
-
-def _as_one_function(ir: str, name: str) -> str:
-    """The IR in which only the kernel can be called from outside.
-
-    The optimizer then drops arguments and results of the other functions that nobody needs, and the functions
-    themselves where they are inlined. Kernels with many functions run up to a third faster.
-    """
-    return re.sub(rf"^define (?:linkonce_odr )?(?!.*@{name}\()", "define internal ", ir, flags=re.MULTILINE)
-
-
-def source_of(module: str) -> str:
-    """The text of a module, which is not imported."""
-    spec = find_spec(module)
-    assert spec is not None
-    assert spec.origin is not None
-    return Path(spec.origin).read_text(encoding="utf-8")

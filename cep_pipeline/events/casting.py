@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
+
+from cep_pipeline.lazy_names import late_module
+
+pc = late_module("pyarrow.compute")
 
 _SMALLEST_SPLIT = 8
 

@@ -11,13 +11,15 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from cep_pipeline.errors import InputError
+from cep_pipeline.lazy_names import late_module
 from cep_pipeline.storage import digest_of, former_names
 
 if TYPE_CHECKING:
     from pyiceberg.expressions import BooleanExpression
+
+pc = late_module("pyarrow.compute")
 
 _LONG_NUMBER = 4
 _WORDS = re.compile(r"""'(?:[^']|'')*'|[A-Za-z_][\w$]*""")

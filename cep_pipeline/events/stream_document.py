@@ -262,7 +262,7 @@ class QualitySettings(Document):
         examples=[[{"column": "price", "above": 0}]],
     )
     row_count: RowCountSettings = Field(
-        default=RowCountSettings(),
+        default=RowCountSettings.model_construct(),
         description="How many events a day should have.",
         examples=[{"at_least": 0.5, "at_most": 2}],
     )
@@ -340,7 +340,7 @@ class StreamDocument(Document):
         examples=[{"format": "csv", "path": "{day:%Y-%m-%d}.csv"}],
     )
     quality: QualitySettings = Field(
-        default=QualitySettings(),
+        default=QualitySettings.model_construct(),
         description="What the data must fulfil.",
         examples=[{"max_rejected_share": 0.05}],
     )

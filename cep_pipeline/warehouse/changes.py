@@ -16,14 +16,16 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from cep_pipeline.events.columns import DAY, SEQ, TIMESTAMP
 from cep_pipeline.events.type_spells import spells_in, type_attribute_in
+from cep_pipeline.lazy_names import late_module
 from cep_pipeline.storage import conform, names_in_file, open_parquet, read_footer
 
 if TYPE_CHECKING:
     from cep_pipeline.patterns.pattern import Pattern
+
+pc = late_module("pyarrow.compute")
 
 Array = npt.NDArray[Any]
 

@@ -16,15 +16,17 @@ from dataclasses import dataclass
 from datetime import date
 from typing import TYPE_CHECKING, Any
 
-import fastavro
 import pyarrow as pa
 
 from cep_pipeline.errors import CepError, InputError
+from cep_pipeline.lazy_names import late_module
 from cep_pipeline.storage import damage_errors, former_names, read_whole, with_former_names
 from cep_pipeline.warehouse.records import EventsFile
 
 if TYPE_CHECKING:
     from cep_pipeline.warehouse.layout import TableLayout
+
+fastavro = late_module("fastavro")
 
 _EPOCH = date(1970, 1, 1).toordinal()
 _DELETED = 2

@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 import sqlalchemy as sql
 
 from cep_pipeline.errors import CepError
@@ -21,6 +20,7 @@ from cep_pipeline.events.columns import DAY, SEQ, SEQ_PER_DAY, TIMESTAMP
 from cep_pipeline.events.erasure import Erasure
 from cep_pipeline.events.raw_files import RawFile
 from cep_pipeline.events.timestamps import day_bounds
+from cep_pipeline.lazy_names import late_module
 from cep_pipeline.storage import conform, names_in_file, open_parquet, read_data_file, rows_of
 from cep_pipeline.warehouse.changes import ReadBefore
 from cep_pipeline.warehouse.database import CURRENT_PLANS
@@ -58,6 +58,8 @@ if TYPE_CHECKING:
 
     from cep_pipeline.patterns.pattern import Pattern
     from cep_pipeline.warehouse.store import Store
+
+pc = late_module("pyarrow.compute")
 
 
 @dataclass(frozen=True)

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import click
 import pytest
 
-from cep_pipeline.cli import COMMANDS
+from cep_pipeline.cli import COMMANDS, cli
 from tests.cli.command_line import cep, cep_process, run_python
 
 HEAVY = ("great_expectations", "numba", "pandas", "pyiceberg", "pyspark", "sqlalchemy")
@@ -40,6 +41,28 @@ def test_the_command_itself_lists_all_commands_and_a_first_session(arguments: tu
     assert all(f"  {command} " in text for command in COMMANDS)
     for line in ("cep generate", "cep run", "cep matches", "cep status", "Exit codes: 0 done, 2 wrong"):
         assert line in text
+
+
+def test_the_list_of_commands_says_what_they_say_and_imports_none_of_them(tmp_path: Path) -> None:
+    code = """
+import sys
+from cep_pipeline.cli import main
+sys.argv = ["cep", "--help"]
+try:
+    main()
+except SystemExit:
+    pass
+print("imported:", *(name for name in sys.modules))
+"""
+    done = run_python(code, folder=tmp_path, environment={"COLUMNS": "100"})
+    shown, _, imported = done.output.partition("imported:")
+    modules = {place.partition(":")[0] for place in COMMANDS.values()}
+    assert modules & {*imported.split()} == set() and "numpy" not in imported.split()
+    with click.Context(cli) as context:
+        for name in COMMANDS:
+            command = cli.get_command(context, name)
+            assert command
+            assert f"  {name:10}  {command.get_short_help_str(98 - 6 - 10)}\n" in shown
 
 
 def test_help_imports_nothing_heavy(tmp_path: Path) -> None:

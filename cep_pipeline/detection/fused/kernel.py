@@ -22,7 +22,8 @@ import numpy as np
 
 from cep_pipeline.compiled import object_code
 from cep_pipeline.compiled.ir_text import WIDTH
-from cep_pipeline.compiled.native import NativeKernel, source_of
+from cep_pipeline.compiled.native import NativeKernel
+from cep_pipeline.compiled.shipped import source_of
 from cep_pipeline.detection.fused.generator import ENTRY, NOT_FOUND, OUTPUT_PADDING, generate
 from cep_pipeline.detection.fused.programs import (
     BUDGET,

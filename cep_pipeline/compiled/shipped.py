@@ -1,0 +1,173 @@
+"""Compiled code of the kernels that is part of the package, so that no user waits for a compiler.
+
+A file in the folder `shipped_code` holds the code of one kernel. Its first line is a JSON document: digests of the
+source that the code was made of and of each part, and who made it. Behind it stand the parts, compressed:
+
+- object code for x86-64-v3, which nearly all servers and laptops of the last ten years run: loaded as it is;
+- bitcode that LLVM has simplified and not yet fitted to a processor. For any other machine it becomes object code in a
+  second at most, without Numba.
+
+`scripts/compiled_kernels.py` writes the files. Code whose source has changed since is not run.
+"""
+
+from __future__ import annotations
+
+import ast
+import json
+import logging
+import zlib
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from hashlib import sha256
+from importlib.util import find_spec
+from pathlib import Path
+
+from cep_pipeline.compiled.object_code import LEVEL, bitcode_of, code_key, compile_bitcode, compile_ir, kept, runs_level
+
+logger = logging.getLogger(__name__)
+
+FOLDER = Path(__file__).with_name("shipped_code")
+MAKER = "cep_pipeline.compiled.numba_ir"
+"""The module that makes IR of a kernel's source: a change of it may change the code."""
+_BITCODE = "bitcode"
+_PACKAGE = "cep_pipeline."
+
+
+@dataclass(frozen=True)
+class Source:
+    """The source of a kernel, as digests.
+
+    Attributes
+    ----------
+    text
+        The digest of the modules as they are written.
+    """
+
+    modules: tuple[str, ...]
+    kernel: tuple[str, ...]
+    text: str
+
+    def meaning(self) -> str:
+        """Return the digest of what the modules say, whatever their comments, docstrings and layout; takes 0.1 s."""
+        found = (_without_docstrings(source_of(module)) for module in self.modules)
+        return _digest(*found, *self.kernel)
+
+
+def source(module: str, sources: Sequence[str], name: str, arguments: Sequence[str]) -> Source:
+    """Return the source of a kernel; the parameters are those of `NativeKernel`."""
+    modules = (module, *sources, MAKER)
+    kernel = (name, *arguments)
+    return Source(modules, kernel, _digest(*map(source_of, modules), *kernel))
+
+
+def source_of(module: str) -> str:
+    """The text of a module, which is not imported."""
+    spec = find_spec(module)
+    assert spec is not None
+    assert spec.origin is not None
+    return Path(spec.origin).read_text(encoding="utf-8")
+
+
+def _without_docstrings(text: str) -> str:
+    tree = ast.parse(text)
+    for node in ast.walk(tree):
+        body = getattr(node, "body", None)
+        if isinstance(body, list):
+            node.body = [one for one in body if not _is_text(one)]  # type: ignore[attr-defined]
+    return ast.dump(tree, annotate_fields=False)
+
+
+def _is_text(statement: ast.AST) -> bool:
+    return (
+        isinstance(statement, ast.Expr)
+        and isinstance(statement.value, ast.Constant)
+        and isinstance(statement.value.value, str)
+    )
+
+
+def _digest(*texts: str) -> str:
+    return sha256("\0".join(texts).encode()).hexdigest()
+
+
+@dataclass(frozen=True)
+class ShippedCode:
+    """The code of one kernel.
+
+    Attributes
+    ----------
+    text, meaning
+        Digests of the source that it was made of, as those of `Source`.
+    made_by
+        The versions of the compilers that made it.
+    digests, parts
+        The SHA-256 and the bytes of each part, compressed.
+    """
+
+    text: str
+    meaning: str
+    made_by: str
+    digests: Mapping[str, str]
+    parts: Mapping[str, bytes]
+
+    def is_of(self, present: Source) -> bool:
+        """Return True if the source says today what it said when the code was made."""
+        return self.text == present.text or self.meaning == present.meaning()
+
+    def is_whole(self) -> bool:
+        """Return True if no part is damaged."""
+        return all(sha256(part).hexdigest() == self.digests[name] for name, part in self.parts.items())
+
+    def object_code(self) -> bytes | None:
+        """Return object code for this machine; None where the part that it needs is damaged."""
+        name = LEVEL if runs_level() else _BITCODE
+        part = self.parts.get(name, b"")
+        if sha256(part).hexdigest() != self.digests.get(name):
+            return None
+        if name == LEVEL:
+            return zlib.decompress(part)
+        return kept(code_key(self.digests[name]), lambda: compile_bitcode(zlib.decompress(part)))
+
+    def to_bytes(self) -> bytes:
+        """Return the content of the file."""
+        places = {name: [len(part), self.digests[name]] for name, part in self.parts.items()}
+        head = {"text": self.text, "meaning": self.meaning, "made_by": self.made_by, "parts": places}
+        return json.dumps(head).encode() + b"\n" + b"".join(self.parts.values())
+
+
+def pack(ir: str, present: Source, made_by: str) -> ShippedCode:
+    """Make the code of a kernel of its IR."""
+    made = {LEVEL: compile_ir(ir, LEVEL), _BITCODE: bitcode_of(ir)}
+    parts = {name: zlib.compress(part, 9) for name, part in made.items()}
+    digests = {name: sha256(part).hexdigest() for name, part in parts.items()}
+    return ShippedCode(present.text, present.meaning(), made_by, digests, parts)
+
+
+def stamped(code: ShippedCode, present: Source) -> ShippedCode:
+    """Return code whose source was written anew and says the same."""
+    return replace(code, text=present.text, meaning=present.meaning())
+
+
+def file_of(module: str, name: str) -> Path:
+    """Return the file of a kernel of this package."""
+    return FOLDER / f"{module.removeprefix(_PACKAGE)}.{name}.kernel"
+
+
+def read_shipped(module: str, name: str) -> ShippedCode | None:
+    """Read the code of a kernel; None where the package has none that can be read."""
+    if not module.startswith(_PACKAGE):
+        return None
+    file = file_of(module, name)
+    try:
+        head, _, body = file.read_bytes().partition(b"\n")
+        said = json.loads(head)
+        parts, at = {}, 0
+        for part, (length, _) in said["parts"].items():
+            parts[part] = body[at : at + length]
+            at += length
+        digests = {part: digest for part, (_, digest) in said["parts"].items()}
+        return ShippedCode(said["text"], said["meaning"], said["made_by"], digests, parts)
+    except FileNotFoundError:
+        return None
+    except (OSError, ValueError, KeyError, TypeError):
+        logger.warning("%s is damaged: install the package anew", file)
+        return None
