@@ -91,7 +91,7 @@ def run(
     published; all else is. The summary says so, and the exit code is 5.
 
     A run of fewer events than `spark: from_events` of pipeline.yaml (5 million) works in processes of this machine,
-    since starting Spark costs more than such a run; --master asks for Spark whatever the size. The matches are the same.
+    since starting Spark costs more than such a run; --master asks for Spark. The tables are the same.
 
     \b
     Examples:

@@ -88,9 +88,10 @@ class LocalProcesses:
     def __post_init__(self) -> None:
         from cep_pipeline.spark.daemon import load
 
+        gc.disable()
         load()
-        gc.collect()
         gc.freeze()
+        gc.enable()
         self._fork()
 
     def stop(self) -> None:
@@ -219,7 +220,7 @@ def _outcome(function: Callable[[Any, int], Any], task: Any, attempt: int, what:
     except MemoryError:
         refusal = NoRoom(f"{what}: a task has not enough memory; give it fewer or smaller slices")
         return pickle.dumps(("refused", refusal), protocol=5)
-    except Exception as error:  # noqa: BLE001 - whatever it is: the task is tried again, and then it is told
+    except Exception as error:
         logger.debug("a task failed", exc_info=True)
         return pickle.dumps(("failed", f"{type(error).__name__}: {error}"), protocol=5)
 
