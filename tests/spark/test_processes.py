@@ -18,7 +18,7 @@ import pytest
 import cep_pipeline as cep
 from cep_pipeline.errors import CepError, NoRoom
 from cep_pipeline.spark.processes import LocalProcesses
-from cep_pipeline.spark.tasks import run_tasks, task_steps
+from cep_pipeline.spark.tasks import TaskSteps, run_tasks, task_steps
 from tests.pipeline.project import DAYS, make_project, published
 
 if TYPE_CHECKING:
@@ -105,7 +105,7 @@ def test_tasks_tell_how_far_they_are(processes: LocalProcesses) -> None:
     assert told[0] == (0, 20) and told[-1] == (20, 20)
 
 
-def tell(steps: cep.spark.tasks.TaskSteps, task: int, attempt: int) -> None:
+def tell(steps: TaskSteps, task: int, attempt: int) -> None:
     steps.tell(task, 5)
 
 
