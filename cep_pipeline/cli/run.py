@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import ExitStack
 from datetime import date
 from functools import cache
 from pathlib import Path
@@ -34,7 +35,7 @@ if TYPE_CHECKING:
     from cep_pipeline.pipeline.configuration import Configuration, PatternSet, Stream
     from cep_pipeline.pipeline.run import DayOutcome, RunOutcome
     from cep_pipeline.planning import Plan
-    from cep_pipeline.spark.session import SparkSession
+    from cep_pipeline.spark.tasks import Workers
     from cep_pipeline.warehouse.records import PlanRecord
 
 MOST_LISTED = 40
@@ -56,7 +57,7 @@ MOST_LISTED = 40
     is_flag=True,
     help="The stream ends with the last day: publish the matches that wait for later ones.",
 )
-@click.option("--master", metavar="URL", help="Spark master, such as local[4] or spark://HOST:PORT.")
+@click.option("--master", metavar="URL", help="Run in Spark, on a master such as local[4] or spark://HOST:PORT.")
 @click.option("--run-id", help="Id to record the run under; made from the time if not given.")
 @json_option
 def run(
@@ -89,6 +90,9 @@ def run(
     A pattern that reaches a limit of pipeline.yaml (`limits:`) is stopped, and none of its matches of the day is
     published; all else is. The summary says so, and the exit code is 5.
 
+    A run of fewer events than `spark: from_events` of pipeline.yaml (5 million) works in processes of this machine,
+    since starting Spark costs more than such a run; --master asks for Spark. The tables are the same.
+
     \b
     Examples:
       cep run                                          all days of the first stream
@@ -116,26 +120,34 @@ def run(
     tables = configuration.open_warehouse().stream(chosen.schema)
     console = Terminal(stderr=True)
     own_id = run_id or new_run_id()
-    with naming_run(own_id), ConsoleObserver(console) as observer:
+    with naming_run(own_id), ConsoleObserver(console) as observer, ExitStack() as stack:
+        settings = configuration.settings.spark
 
         @cache
-        def session() -> SparkSession:
+        def workers() -> Workers:
+            from cep_pipeline.spark.processes import LocalProcesses, local_cores
+
+            cores = None if master else local_cores(settings.master)
+            if cores is not None and pipeline_run.events_ahead() < settings.from_events:
+                processes = LocalProcesses(cores)
+                stack.callback(processes.stop)
+                return processes
             from cep_pipeline.spark.session import spark_session
 
             with observer.step("start Spark"):
                 return spark_session(
-                    master or configuration.settings.spark.master,
+                    master or settings.master,
                     app_name=f"cep run {chosen.name}",
-                    properties=configuration.settings.spark.properties,
+                    properties=settings.properties,
                     package=configuration.package,
                 )
 
         pipeline_run = PipelineRun(
             chosen,
             tables,
-            configuration.settings.spark,
+            settings,
             pattern_sets,
-            session,
+            workers,
             observer,
             frozenset(part.strip() for part in steps.split(",")) if steps else frozenset(OPTIONS),
             redo,

@@ -508,13 +508,22 @@ class PlanningSettings(SearchSettings):
 
 
 class SparkSettings(Document):
-    """The Spark application in which the steps of a day run."""
+    """Spark, in which the steps of a day run, and from what size of a run on."""
 
     master: str = Field(
         default="local[*]",
         description="The Spark master: `local[N]`, `spark://HOST:PORT`, `k8s://URL` or `yarn`; `cep run --master` "
         "names another one.",
         examples=["spark://host:7077"],
+    )
+    from_events: int = Field(
+        default=5_000_000,
+        ge=0,
+        description="`cep run` starts Spark from so many events on. A smaller run does the same work in processes of "
+        "this machine, as many as a `local` master has cores: to start Spark takes more processor time than all of its "
+        "work. 0: always Spark; so do `cep run --master` and a master that is not `local`. Events of raw files are "
+        "estimated by their size.",
+        examples=[0],
     )
     slices_per_core: int = Field(
         default=3,

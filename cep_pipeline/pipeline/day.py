@@ -82,7 +82,7 @@ def ingest(works: Sequence[DayWork]) -> None:
     remove_scratch(first.scratch)
     with first.observer.step(f"ingest {_span(works)}") as progress, first.timed("ingest") as counts:
         staged_days = stage_days(
-            first.session,
+            first.workers,
             _schema(first),
             [work.day for work in works],
             first.stream.data,
@@ -129,7 +129,7 @@ def preprocess(works: Sequence[DayWork]) -> None:
     first = taken[0]
     with first.observer.step(f"preprocess {_span(taken)}") as progress, first.timed("preprocess"):
         results = preprocess_days(
-            first.session(),
+            first.workers(),
             _schema(first),
             [work.staged for work in taken if work.staged is not None],
             events_directory=lambda day: first.tables.events_directory(day, run_id=first.run_id),
@@ -150,7 +150,7 @@ def estimate_statistics(works: Sequence[DayWork]) -> None:
     for work in works:
         if work.pattern_sets and not work.skipped:
             with work.observer.step(f"{work.day}: statistics") as progress:
-                estimate_day(work.session(), work, work.pattern_sets, progress)
+                estimate_day(work.workers(), work, work.pattern_sets, progress)
 
 
 def lacks_statistics(work: DayWork) -> bool:
@@ -204,7 +204,7 @@ def detect(works: Sequence[DayWork]) -> None:
                 continue
             with work.observer.step(f"{work.day}: detect {pattern_set.name}") as progress:
                 work.detected[pattern_set.name] = detect_day(
-                    work.session(),
+                    work.workers(),
                     work,
                     pattern_set,
                     current_plan(work, pattern_set),
@@ -231,7 +231,7 @@ def detect_ahead(works: Sequence[DayWork]) -> None:
             continue
         with first.observer.step(f"{_span(of_set)}: detect {pattern_set.name}") as progress:
             found = detect_days(
-                first.session(), of_set, pattern_set, record, progress, end_of_stream=last.end_of_stream
+                first.workers(), of_set, pattern_set, record, progress, end_of_stream=last.end_of_stream
             )
         for work, detected in zip(of_set, found, strict=True):
             work.detected[pattern_set.name] = detected
@@ -378,10 +378,10 @@ def _details(work: DayWork) -> dict[str, Any]:
 
 
 def _always(work: DayWork) -> dict[str, Any]:
-    """Return what is recorded of a run however it ended: where its log is, how long it waited for the day."""
+    """Return what is recorded of a run however it ended: where its log is, where its tasks ran, how long it waited."""
     waited = {"lease_wait_s": round(work.lease_wait_s, 3)} if work.lease_wait_s else {}
     folder = work.stream.log_folder
-    return {**waited, **({"log": str(log_file(folder, work.stream.name, work.run_id))} if folder else {})}
+    return {**waited, **work.told, **({"log": str(log_file(folder, work.stream.name, work.run_id))} if folder else {})}
 
 
 def ingest_counts(staged: StagedDay) -> dict[str, int]:

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from cep_pipeline.events.staged_day import StagedDay
     from cep_pipeline.pipeline.configuration import PatternSet, SparkSettings, Stream
     from cep_pipeline.slices.prepared import Boundary
-    from cep_pipeline.spark.session import SparkSession
+    from cep_pipeline.spark.tasks import Workers
     from cep_pipeline.statistics.observed import Observed
     from cep_pipeline.warehouse.drafts import DraftedDay
     from cep_pipeline.warehouse.leases import Lease
@@ -62,7 +62,7 @@ class SilentObserver:
         """Shows nothing."""
 
 
-def _no_session() -> SparkSession:
+def _no_session() -> Workers:
     raise RuntimeError("this step has no Spark session")
 
 
@@ -86,7 +86,7 @@ class DayWork:
         True where published matches stay as they are of those patterns of which detecting the day again would give
         the same; False: all patterns are detected.
     session
-        Makes the Spark session, when it is first needed.
+        Makes what runs the tasks, when it is first needed: a Spark session, or processes of this machine.
     observer
         Is told of steps and notes.
     scratch
@@ -104,6 +104,8 @@ class DayWork:
         The plan of each pattern set; the days of a run share them.
     ingest_seconds
         Seconds of each part of ingestion, of all days that were ingested together.
+    told
+        Further details for the record of the run; the days of a run share them.
     """
 
     stream: Stream
@@ -114,7 +116,7 @@ class DayWork:
     lease: Lease
     pattern_sets: tuple[PatternSet, ...] = ()
     end_of_stream: bool = False
-    session: Callable[[], SparkSession] = _no_session
+    session: Callable[[], Workers] = _no_session
     observer: Observer = field(default_factory=SilentObserver)
     scratch: str = ""
     started: datetime = field(default_factory=lambda: datetime.now(UTC))
@@ -125,10 +127,19 @@ class DayWork:
     plans: dict[str, PlanRecord] = field(default_factory=dict)
     ingest_seconds: Mapping[str, float] = field(default_factory=dict)
     keeps_unchanged: bool = False
+    told: dict[str, str] = field(default_factory=dict)
 
     def of_pattern_set(self, pattern_set: PatternSet) -> DayWork:
         """Return the same work with one pattern set only; what is done with it is recorded with this work."""
         return replace(self, pattern_sets=(pattern_set,))
+
+    def workers(self) -> Workers:
+        """Return what runs the tasks, and note for the record what it is."""
+        from cep_pipeline.spark.tasks import described
+
+        made = self.session()
+        self.told["workers"] = described(made)
+        return made
 
     @property
     def skipped(self) -> bool:

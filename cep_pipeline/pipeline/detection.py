@@ -56,14 +56,14 @@ from cep_pipeline.warehouse.records import EventsSnapshot, PlanRecord, Published
 
 if TYPE_CHECKING:
     from cep_pipeline.spark.detection import DetectionResult, SlicedJob, WorkEstimate
-    from cep_pipeline.spark.session import SparkSession
+    from cep_pipeline.spark.tasks import Workers
 
 
 logger = logging.getLogger(__name__)
 
 
 def detect_day(
-    spark: SparkSession,
+    workers: Workers,
     work: DayWork,
     pattern_set: PatternSet,
     plan: PlanRecord | None,
@@ -80,7 +80,7 @@ def detect_day(
     end_of_stream
         Whether the stream ends with the day, so that all matches are final.
     """
-    (detected,) = detect_days(spark, [work], pattern_set, plan, progress, end_of_stream=end_of_stream)
+    (detected,) = detect_days(workers, [work], pattern_set, plan, progress, end_of_stream=end_of_stream)
     return detected
 
 
@@ -93,7 +93,7 @@ def independent_days(pattern_set: PatternSet) -> bool:
 
 
 def detect_days(
-    spark: SparkSession,
+    workers: Workers,
     works: Sequence[DayWork],
     pattern_set: PatternSet,
     plan: PlanRecord | None,
@@ -132,19 +132,19 @@ def detect_days(
         days: list[_PreparedDay] = []
         for work, own_inputs in zip(works, inputs, strict=True) if detected.patterns else ():
             scratch = stack.enter_context(_scratch(work, pattern_set))
-            day = _PreparedDay.of(spark, work, detected, planned, own_inputs, kept, scratch)
+            day = _PreparedDay.of(workers, work, detected, planned, own_inputs, kept, scratch)
             tell_of_limits(work, detected, planned, day.span_us)
             if day.sliced.slices:
                 for text in doubts_about(detected.patterns, day.types, day.read_us):
                     work.observer.note(f"{work.day}: {pattern_set.name}: {text}")
             days.append(day)
         if days:
-            results = detect_together(spark, [day.sliced for day in days], progress)
+            results = detect_together(workers, [day.sliced for day in days], progress)
         else:
             results = [_nothing_detected(pattern_set) for _ in works]
     if kept:
         results = [
-            _with_kept(spark, work, own_inputs, kept, result)
+            _with_kept(workers, work, own_inputs, kept, result)
             for work, own_inputs, result in zip(works, inputs, results, strict=True)
         ]
     seconds, slices = time.perf_counter() - begin, sum(result.slices for result in results)
@@ -307,7 +307,7 @@ def _nothing_detected(pattern_set: PatternSet) -> DetectionResult:
 
 
 def _with_kept(
-    spark: SparkSession,
+    workers: Workers,
     work: DayWork,
     inputs: _DayInputs,
     kept: frozenset[str],
@@ -320,7 +320,7 @@ def _with_kept(
     name = pattern_set.name
     assert published is not None
     files = copy_matches(
-        spark,
+        workers,
         work.tables.matches_files(name, work.day),
         kept,
         work.tables.matches_directory(name, work.day, run_id=work.run_id),
@@ -371,7 +371,7 @@ class _PreparedDay:
     @classmethod
     def of(
         cls,
-        spark: SparkSession,
+        workers: Workers,
         work: DayWork,
         pattern_set: PatternSet,
         plan: Plan,
@@ -385,13 +385,13 @@ class _PreparedDay:
         patterns = pattern_set.patterns
         carry_in = inputs.carry_in.part([pattern.name for pattern in patterns])
         events = replace(inputs.events, look_back=look_back(patterns)) if kept else inputs.events
-        gathered = list(_partitioned(spark, work, patterns, events, carry_in, scratch))
+        gathered = list(_partitioned(workers, work, patterns, events, carry_in, scratch))
         reading = DayReading.of(work, events, patterns)
         slices: list[Slice] = []
         limits = _limits(work, pattern_set)
         # Without events of its own a day has no new matches, but those that waited become final.
         if reading.parts and (events.events_of(work) or any(map(can_pend, patterns))):
-            slices = cut_day(spark, work, events, reading, WorkEstimate(patterns, plan, limits))
+            slices = cut_day(workers, work, events, reading, WorkEstimate(patterns, plan, limits))
         behind = slices_between(events.row_groups, [work.end, None], events.look_back)
         job = DetectionJob(
             patterns=patterns,
@@ -520,7 +520,7 @@ def _scratch(work: DayWork, pattern_set: PatternSet) -> Iterator[DataDirectory]:
 
 
 def _partitioned(
-    spark: SparkSession,
+    workers: Workers,
     work: DayWork,
     patterns: Sequence[Pattern],
     events: DayEvents,
@@ -548,7 +548,7 @@ def _partitioned(
             any(map(has_output_policy, members)),
         )
         what = f"{work.stream.name}: events before {work.day} by {', '.join(partition_by)}"
-        earlier = gathering.run(partial(run_tasks, spark, what=what))
+        earlier = gathering.run(partial(run_tasks, workers, what=what))
         yield replace(source, earlier=earlier.row_groups), earlier
 
 
@@ -661,10 +661,11 @@ def _rows_of(parts: Iterable[DayPart]) -> int:
 
 
 def cut_day(
-    spark: SparkSession, work: DayWork, events: DayEvents, reading: DayReading, weigh: WorkEstimate
+    workers: Workers, work: DayWork, events: DayEvents, reading: DayReading, weigh: WorkEstimate
 ) -> list[Slice]:
     """Cut what is read of the day, from `events.start` on, into slices of about equal work (`slices_of_a_day`)."""
     from cep_pipeline.spark.detection import read_pieces
+    from cep_pipeline.spark.tasks import cores_of
 
     rows = _rows_of(reading.parts) if reading.skipped_events else events.events_of(work)
     needed = _needed(events, reading.parts)
@@ -673,7 +674,7 @@ def cut_day(
         pieces = Pieces.even(needed)
         stored = np.diff(pieces.rows)
     else:
-        pieces = read_pieces(spark, weigh.patterns, needed)
+        pieces = read_pieces(workers, weigh.patterns, needed)
         estimated, again, stored = weigh(pieces)
     work_of = stored if estimated is None else estimated
     begins = pieces.times_us[:-1]
@@ -688,7 +689,7 @@ def cut_day(
         len(weigh.patterns),
         rows if estimated is None else float(stored[anywhere].sum()),
         rows,
-        spark.sparkContext.defaultParallelism,
+        cores_of(workers),
         looked_again,
     )
     return [

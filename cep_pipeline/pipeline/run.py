@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import secrets
 import time
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Container, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field
 from datetime import UTC, date, datetime
@@ -26,14 +26,14 @@ from cep_pipeline.pipeline.day import (
 )
 from cep_pipeline.pipeline.day_work import SKIPPED_EVENTS, DayWork, Observer
 from cep_pipeline.pipeline.run_log import kept_log
-from cep_pipeline.pipeline.stream_days import raw_files
+from cep_pipeline.pipeline.stream_days import events_expected, raw_files
 from cep_pipeline.storage import new_scratch, remove_scratch
 from cep_pipeline.warehouse.drafts import Drafts
 from cep_pipeline.warehouse.records import PlanRecord, RunStep, StaleDay
 
 if TYPE_CHECKING:
     from cep_pipeline.events.raw_files import RawFile
-    from cep_pipeline.spark.session import SparkSession
+    from cep_pipeline.spark.tasks import Workers
     from cep_pipeline.warehouse.stream_tables import StreamTables
 
 logger = logging.getLogger(__name__)
@@ -144,7 +144,7 @@ class PipelineRun:
     pattern_sets
         Those that are detected.
     session
-        Makes the Spark session, when it is first needed.
+        Makes what runs the tasks, when it is first needed: a Spark session, or processes of this machine.
     observer
         Is told of steps and notes.
     steps
@@ -159,7 +159,7 @@ class PipelineRun:
     tables: StreamTables
     settings: SparkSettings
     pattern_sets: Sequence[PatternSet]
-    session: Callable[[], SparkSession]
+    session: Callable[[], Workers]
     observer: Observer
     steps: frozenset[str] = frozenset(OPTIONS)
     redo: bool = False
@@ -167,7 +167,9 @@ class PipelineRun:
     plans: dict[str, PlanRecord] = field(default_factory=dict)
     ingest_seconds: dict[str, float] = field(default_factory=dict)
     end_of_stream: bool = False
+    told: dict[str, str] = field(default_factory=dict)
     _raw_files: dict[date, list[RawFile]] = field(default_factory=dict)
+    _ahead: Sequence[date] = ()
     _last_day: date | None = None
     _side_by_side: bool = True
 
@@ -177,6 +179,10 @@ class PipelineRun:
             raise InputError(f"there is no step {', '.join(sorted(unknown))}; there are: {', '.join(OPTIONS)}")
         if self.end_of_stream and "detect" not in self.steps:
             raise InputError("the end of the stream is a matter of detection: leave --steps out, or name detect in it")
+
+    def events_ahead(self) -> int:
+        """Return about how many events the days hold that are still to be done."""
+        return events_expected(self.stream, self.tables, self._ahead)
 
     # -- days --------------------------------------------------------------------------------------------------------
 
@@ -200,6 +206,8 @@ class PipelineRun:
             if not batch:
                 outcomes.append(DayOutcome(remaining.pop(0), "fresh"))
                 continue
+            published = {record.day for record in self.tables.days()}
+            self._ahead = [day for day in remaining if not self._idle(day, published, stale)]
             outcomes += self._run_batch(batch, stale)
             remaining = [day for day in remaining if day not in batch]
         if self.end_of_stream:
@@ -236,6 +244,7 @@ class PipelineRun:
             self._last_day = self._recorded_end(published)
             # What redoing does not mend, such as a day whose files are gone, stays stale and is not tried again.
             tried.add((first, tuple(stale[first])))
+            self._ahead = sorted(stale)
             outcomes += self._run_batch([first], stale)
 
     def _recorded_end(self, published: Sequence[date]) -> date | None:
@@ -281,17 +290,16 @@ class PipelineRun:
         not among them.
         """
         published = {record.day for record in self.tables.days()}
-
-        def idle(day: date) -> bool:
-            return day in published and day not in stale and not self.redo
-
         batch: list[date] = []
         for day in remaining:
             between = {other for other in published if batch and batch[-1] < other < day}
-            if idle(day) or between or len(batch) == DAYS_AT_ONCE:
+            if self._idle(day, published, stale) or between or len(batch) == DAYS_AT_ONCE:
                 break
             batch.append(day)
         return batch
+
+    def _idle(self, day: date, published: Collection[date], stale: Container[date]) -> bool:
+        return day in published and day not in stale and not self.redo
 
     # -- one batch ---------------------------------------------------------------------------------------------------
 
@@ -374,6 +382,7 @@ class PipelineRun:
             self.observer,
             scratch,
             plans=self.plans,
+            told=self.told,
             keeps_unchanged=not self.redo,
         )
 

@@ -27,7 +27,7 @@ from cep_pipeline.pipeline.configuration import PatternSet, StatisticsSettings, 
 from cep_pipeline.pipeline.day_work import DayWork, Progress
 from cep_pipeline.slices.ownership import LookBack, look_back
 from cep_pipeline.spark.slicing import Pieces, RowGroup, Slice, cut, instant_before, open_events, read_row_groups
-from cep_pipeline.spark.statistics import count_slices, in_spark, in_this_process
+from cep_pipeline.spark.statistics import count_slices, in_tasks, in_this_process
 from cep_pipeline.statistics import StatisticsSnapshot
 from cep_pipeline.statistics.observed import Observed, combine_observed
 from cep_pipeline.statistics.windowed import WindowedStatistics
@@ -37,7 +37,7 @@ from cep_pipeline.warehouse.records import DayStatistics, EventsSnapshot, Publis
 if TYPE_CHECKING:
     from cep_pipeline.patterns.pattern import Pattern, Window
     from cep_pipeline.slices.prepared import Boundary
-    from cep_pipeline.spark.session import SparkSession
+    from cep_pipeline.spark.tasks import Workers
     from cep_pipeline.warehouse.stream_reader import PinnedStatistics, StreamReader
 
 
@@ -70,7 +70,7 @@ class CarriedState:
 
 
 def estimate_day(
-    spark: SparkSession, work: DayWork, pattern_sets: Sequence[PatternSet], progress: Progress | None = None
+    workers: Workers, work: DayWork, pattern_sets: Sequence[PatternSet], progress: Progress | None = None
 ) -> StatisticsSnapshot:
     """Estimate the statistics of the day for all pattern sets in one pass, and make a draft of them for each.
 
@@ -90,13 +90,15 @@ def estimate_day(
             if carried.note:
                 logger.warning("%s: %s; the window before the day is read again", work.day, carried.note)
         few = events.rows(start, work.end) <= EVENTS_ON_THE_DRIVER
-        slices = _cut(events, patterns, start, work.end, 1 if few else spark.sparkContext.defaultParallelism)
+        from cep_pipeline.spark.tasks import cores_of
+
+        slices = _cut(events, patterns, start, work.end, 1 if few else cores_of(workers))
         state = count_slices(
             patterns,
             slices,
             window=settings.length,
             epsilon=settings.epsilon,
-            run=in_this_process(progress) if few else in_spark(spark, work.stream.name, progress),
+            run=in_this_process(progress) if few else in_tasks(workers, work.stream.name, progress),
             threads=min(os.cpu_count() or 1, _MOST_THREADS) if few else 1,
             carried=carried.state,
         )

@@ -14,12 +14,12 @@ from datetime import date
 from functools import lru_cache, partial
 from math import exp, log
 from tempfile import NamedTemporaryFile
+from typing import TYPE_CHECKING
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
-from pyspark.sql import SparkSession
 
 from cep_pipeline.compiled.object_code import adopt
 from cep_pipeline.detection import MECHANISMS
@@ -41,7 +41,7 @@ from cep_pipeline.slices.ownership import can_pend, counts_in_partitions, look_b
 from cep_pipeline.spark.keeping import CANDIDATES_SCHEMA, CarryState, KeepingPass, KeepingResult
 from cep_pipeline.spark.partitions import PartitionedEvents
 from cep_pipeline.spark.slicing import Pieces, RowGroup, Slice
-from cep_pipeline.spark.tasks import Progress, TaskSteps, run_tasks, task_steps
+from cep_pipeline.spark.tasks import Progress, TaskSteps, cores_of, on_this_machine, run_tasks, task_steps
 from cep_pipeline.statistics.node_counts import NodeCounts
 from cep_pipeline.statistics.observed import Observed, observations_of
 from cep_pipeline.statistics.output_profile import OrderProfile, OutputProfiler, merge_profiles
@@ -55,6 +55,9 @@ from cep_pipeline.storage import (
     written,
 )
 from cep_pipeline.warehouse.layout import MATCHES_SCHEMA, REPEATING_IN_MATCHES
+
+if TYPE_CHECKING:
+    from cep_pipeline.spark.tasks import Workers
 
 logger = logging.getLogger(__name__)
 
@@ -156,12 +159,12 @@ class WorkEstimate:
         return work, again, stored
 
 
-def read_pieces(spark: SparkSession, patterns: Sequence[Pattern], row_groups: Sequence[RowGroup]) -> Pieces:
+def read_pieces(workers: Workers, patterns: Sequence[Pattern], row_groups: Sequence[RowGroup]) -> Pieces:
     """Read the pieces of sorted row groups: of many events in tasks, a file each, of fewer here, which is faster."""
     first = patterns[0]
     types = {operand.event_type for pattern in patterns for operand in pattern.operands} - {first.base_type}
     if sum(group.rows for group in row_groups) > _ROWS_READ_HERE:
-        run = partial(run_tasks, spark, what=f"{first.stream}: events by time and type")
+        run = partial(run_tasks, workers, what=f"{first.stream}: events by time and type")
         return Pieces.read(row_groups, first.type_attribute, types, run)
     return Pieces.read(row_groups, first.type_attribute, types, lambda count, files: [count(file, 0) for file in files])
 
@@ -322,7 +325,7 @@ class SlicedJob:
 
 
 def detect_together(
-    spark: SparkSession, sliced: Sequence[SlicedJob], progress: Progress | None = None
+    workers: Workers, sliced: Sequence[SlicedJob], progress: Progress | None = None
 ) -> list[DetectionResult]:
     """Run detection jobs of the same patterns, plan and pattern set side by side, as tasks of one Spark job.
 
@@ -348,11 +351,11 @@ def detect_together(
     days = str(first.final_day) if first is last else f"{first.final_day} to {last.final_day}"
     packed = [_packed(replace(one.job, code=code)) for one in sliced]
     with (
-        task_steps(spark, len(parts), len(first.patterns)) if progress is not None else nullcontext() as steps,
-        _ledger_file(spark, sliced, len(parts)) as ledger,
+        task_steps(workers, len(parts), len(first.patterns)) if progress is not None else nullcontext() as steps,
+        _ledger_file(workers, sliced, len(parts)) as ledger,
     ):
         results = run_tasks(
-            spark,
+            workers,
             partial(_detect, packed, steps, ledger, len(parts)),
             list(enumerate(parts)),
             what=f"{first.stream}: matches of {first.pattern_set} on {days}",
@@ -362,14 +365,14 @@ def detect_together(
     own: list[list[DetectedSlice]] = [[] for _ in sliced]
     for part, result in zip(parts, results, strict=True):
         own[part.job].append(result)
-    return [_merged(spark, one, found) for one, found in zip(sliced, own, strict=True)]
+    return [_merged(workers, one, found) for one, found in zip(sliced, own, strict=True)]
 
 
 @contextmanager
-def _ledger_file(spark: SparkSession, sliced: Sequence[SlicedJob], tasks: int) -> Iterator[str | None]:
+def _ledger_file(workers: Workers, sliced: Sequence[SlicedJob], tasks: int) -> Iterator[str | None]:
     """Give the file of the ledgers of all tasks, for the block; None without limits, or where tasks run elsewhere."""
     job = sliced[0].job
-    if not job.limits or not spark.sparkContext.master.startswith("local"):
+    if not job.limits or not on_this_machine(workers):
         yield None
         return
     with NamedTemporaryFile(prefix="cep-limits-") as file:
@@ -405,7 +408,7 @@ def _limited(job: DetectionJob, results: Sequence[DetectedSlice]) -> dict[str, K
 
 
 def _without(
-    spark: SparkSession, job: DetectionJob, results: Sequence[DetectedSlice], names: Collection[str]
+    workers: Workers, job: DetectionJob, results: Sequence[DetectedSlice], names: Collection[str]
 ) -> list[DetectedSlice]:
     """The results of slices without what they have of some patterns; files that have rows of them are written anew."""
     written = [(at, kind) for at, one in enumerate(results) if any(map(one.matches.get, names)) for kind in range(2)]
@@ -414,7 +417,7 @@ def _without(
     if tasks:
         directories = job.directory, job.candidates
         what = f"{job.stream}: files of {job.pattern_set} on {job.final_day} without limited patterns"
-        left = run_tasks(spark, partial(_rewrite, directories, frozenset(names)), tasks, what=what)
+        left = run_tasks(workers, partial(_rewrite, directories, frozenset(names)), tasks, what=what)
         files = {(at, kind): path for (_, kind, at), path in zip(tasks, left, strict=True)}
     return [
         replace(
@@ -468,7 +471,7 @@ def _copy(
 
 
 def copy_matches(
-    spark: SparkSession,
+    workers: Workers,
     files: Sequence[str],
     names: Collection[str],
     directory: DataDirectory,
@@ -488,7 +491,7 @@ def copy_matches(
         What is being done, for Spark's own page.
     """
     task = partial(_copy_of_patterns, directory, frozenset(names), pattern_set_version)
-    copies = run_tasks(spark, task, list(enumerate(files)), what=what)
+    copies = run_tasks(workers, task, list(enumerate(files)), what=what)
     return tuple(path for path in copies if path is not None)
 
 
@@ -507,7 +510,7 @@ def _copy_of_patterns(
 
 
 def _count_limited(
-    spark: SparkSession, sliced: SlicedJob, reached: Mapping[str, Kind], least: Mapping[str, int]
+    workers: Workers, sliced: SlicedJob, reached: Mapping[str, Kind], least: Mapping[str, int]
 ) -> dict[str, LimitedPattern]:
     """The records of the patterns that reached a limit, whose matches are counted where that is asked for."""
     job = sliced.job
@@ -517,8 +520,10 @@ def _count_limited(
         parts = [part for part in sliced.parts(0) if not part.behind or job.end_of_stream]
         packed = _packed(replace(job, code={}))
         counted = run_tasks(
-            spark,
-            partial(_count, packed, frozenset(pattern.name for pattern in asked), _seconds_to_count(spark, len(parts))),
+            workers,
+            partial(
+                _count, packed, frozenset(pattern.name for pattern in asked), _seconds_to_count(workers, len(parts))
+            ),
             parts,
             what=f"{job.stream}: number of matches of limited patterns of {job.pattern_set} on {job.final_day}",
         )
@@ -565,16 +570,16 @@ def _count(
     return {name: found.get(name, (0, True, None)) for name in names}
 
 
-def _seconds_to_count(spark: SparkSession, slices: int) -> float:
+def _seconds_to_count(workers: Workers, slices: int) -> float:
     """The seconds for which matches of one pattern are counted on each slice."""
-    return COUNTING_S * min(int(spark.sparkContext.defaultParallelism) / max(slices, 1), 1.0)
+    return COUNTING_S * min(cores_of(workers) / max(slices, 1), 1.0)
 
 
 COUNTING_S = 30.0
 """So long the matches of one limited pattern of a day are counted, at most."""
 
 
-def _merged(spark: SparkSession, sliced: SlicedJob, results: list[DetectedSlice]) -> DetectionResult:
+def _merged(workers: Workers, sliced: SlicedJob, results: list[DetectedSlice]) -> DetectionResult:
     """The outcome of a job from those of its tasks, after OUTPUT and CONSUME have decided."""
     job, slices, tasks = sliced.job, sliced.slices, sliced.parts(0)
     for task, result in zip(tasks, results, strict=True):
@@ -597,7 +602,7 @@ def _merged(spark: SparkSession, sliced: SlicedJob, results: list[DetectedSlice]
     reached = _limited(job, of_day)
     least = {name: sum(one.matches.get(name, 0) for one in of_day) for name in reached}
     if reached:
-        results = _without(spark, job, results, reached)
+        results = _without(workers, job, results, reached)
     last = results.pop() if len(tasks) > len(slices) else None
     matches = Counter({pattern.name: 0 for pattern in job.patterns})
     counters = Counters()
@@ -614,7 +619,7 @@ def _merged(spark: SparkSession, sliced: SlicedJob, results: list[DetectedSlice]
         matches.update(pending)
         pending.clear()
     kept = _keep(
-        spark,
+        workers,
         replace(job, patterns=tuple(pattern for pattern in job.patterns if pattern.name not in reached)),
         [result.candidates for result in results],
         [slice_.end[0] for slice_ in slices if slice_.end is not None],
@@ -639,12 +644,12 @@ def _merged(spark: SparkSession, sliced: SlicedJob, results: list[DetectedSlice]
         observed=Observed(observations_of(job.patterns, counters.nodes.values()), merge_profiles(profiles)),
         carry_out=replace(carry_out, pending=dict(last.partitions) if last is not None else {}),
         pending={name: number for name, number in pending.items() if number},
-        limited=_count_limited(spark, sliced, reached, least) if reached else {},
+        limited=_count_limited(workers, sliced, reached, least) if reached else {},
     )
 
 
 def _keep(
-    spark: SparkSession,
+    workers: Workers,
     job: DetectionJob,
     candidates: Sequence[str | None],
     points_us: Sequence[int],
@@ -670,8 +675,8 @@ def _keep(
         return deciding.run(())
     assert job.candidates is not None, "a job of patterns with OUTPUT or CONSUME has a directory for candidates"
     what = f"{job.patterns[0].stream}: OUTPUT and CONSUME of {job.pattern_set} on {job.final_day}"
-    run = partial(run_tasks, spark, what=what)
-    return deciding.decide(candidates, matches, job.candidates, spark.sparkContext.defaultParallelism, run)
+    run = partial(run_tasks, workers, what=what)
+    return deciding.decide(candidates, matches, job.candidates, cores_of(workers), run)
 
 
 @dataclass(frozen=True)

@@ -49,7 +49,7 @@ from cep_pipeline.storage import DataDirectory, remove_scratch
 from cep_pipeline.warehouse.fingerprints import EventsFingerprint
 
 if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
+    from cep_pipeline.spark.tasks import Workers
 
 _EXAMPLES = 5
 Task = TypeVar("Task")
@@ -57,7 +57,7 @@ Outcome = TypeVar("Outcome")
 
 
 def stage_days(
-    session: Callable[[], SparkSession],
+    session: Callable[[], Workers],
     schema: StreamSchema,
     days: Sequence[date],
     data_root: str | Path,
@@ -117,7 +117,10 @@ def stage_days(
         progress,
     )
     work.find_files()
-    importing = start_import() if any(state.files for state in work.days) else None
+    importing = None
+    if any(state.files for state in work.days):
+        session()  # it may fork, which it must before a thread imports
+        importing = start_import()
     work.parse()
     work.merge()
     if importing is not None:
@@ -157,7 +160,7 @@ class _Day:
 class _Ingestion:
     """The steps of one ingestion and what is known between them."""
 
-    session: Callable[[], SparkSession]
+    session: Callable[[], Workers]
     schema: StreamSchema
     days: Sequence[_Day]
     data_root: str
@@ -414,7 +417,7 @@ class IngestResult:
 
 
 def preprocess_days(
-    spark: SparkSession,
+    workers: Workers,
     schema: StreamSchema,
     staged: Sequence[StagedDay],
     *,
@@ -463,7 +466,7 @@ def preprocess_days(
             quarantine.append(QuarantineTask(day.day, day.rejected, quarantine_directory(day.day)))
     tasks: list[FinishTask | QuarantineTask] = [*finish, *quarantine]
     begin = time.perf_counter()
-    paths = run_tasks(spark, _write, list(enumerate(tasks)), what=f"{schema.name}: writing events", progress=progress)
+    paths = run_tasks(workers, _write, list(enumerate(tasks)), what=f"{schema.name}: writing events", progress=progress)
     seconds = time.perf_counter() - begin
     written = list(zip(tasks, paths, strict=True))
     return [_result(schema, day, written, *carries[day.day], seconds) for day in staged]

@@ -16,23 +16,22 @@ from cep_pipeline.statistics.windowed import WindowedStatistics
 
 if TYPE_CHECKING:
     import pyarrow as pa
-    from pyspark.sql import SparkSession
 
     from cep_pipeline.slices.prepared import Boundary
-    from cep_pipeline.spark.tasks import Progress
+    from cep_pipeline.spark.tasks import Progress, Workers
 
 Result = TypeVar("Result")
 Runner = Callable[[Callable[[Slice, int], Result], Sequence[Slice]], list[Result]]
 """Calls a function with each slice and the number of the attempt; the results are in the order of the slices."""
 
 
-def in_spark(spark: SparkSession, stream: str, progress: Progress | None = None) -> Runner[Result]:
-    """One Spark task a slice."""
+def in_tasks(workers: Workers, stream: str, progress: Progress | None = None) -> Runner[Result]:
+    """One task a slice."""
 
     def run(function: Callable[[Slice, int], Result], slices: Sequence[Slice]) -> list[Result]:
         from cep_pipeline.spark.tasks import run_tasks
 
-        return run_tasks(spark, function, slices, what=f"{stream}: statistics", progress=progress)
+        return run_tasks(workers, function, slices, what=f"{stream}: statistics", progress=progress)
 
     return run
 

@@ -1,4 +1,4 @@
-"""Running a function over task descriptions in Spark, with progress that a person can watch."""
+"""Running a function over task descriptions, in Spark or in processes of this machine, with progress to watch."""
 
 from __future__ import annotations
 
@@ -11,16 +11,19 @@ from functools import partial
 from operator import itemgetter
 from pathlib import Path
 from tempfile import NamedTemporaryFile
-from typing import Any, TypeVar, cast
+from typing import TYPE_CHECKING, Any, TypeVar, cast
 from uuid import uuid4
 
-from pyspark import TaskContext
-from pyspark.accumulators import AccumulatorParam
-from pyspark.sql import SparkSession
-
 from cep_pipeline.errors import CepError, NoRoom
+from cep_pipeline.spark.processes import LocalProcesses
 from cep_pipeline.spark.session import explain_failures
 from cep_pipeline.storage import keep_free, kept_free, object_store_properties, reach_object_stores
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+    Workers = SparkSession | LocalProcesses
+    """What runs tasks: a Spark session, or processes of this machine."""
 
 logger = logging.getLogger(__name__)
 
@@ -32,8 +35,33 @@ Progress = Callable[[int, int], None]
 _POLL_S = 0.2
 
 
+def cores_of(workers: Workers) -> int:
+    """Return how many tasks run at a time, as far as is known."""
+    if isinstance(workers, LocalProcesses):
+        return workers.count
+    return int(workers.sparkContext.defaultParallelism)
+
+
+def described(workers: Workers) -> str:
+    """Return what a run records of where its tasks ran.
+
+    Examples
+    --------
+    >>> described(LocalProcesses(2))
+    '2 processes of this machine'
+    """
+    if isinstance(workers, LocalProcesses):
+        return f"{workers.count} processes of this machine"
+    return f"Spark, {workers.sparkContext.master}"
+
+
+def on_this_machine(workers: Workers) -> bool:
+    """Return True if tasks run on this machine, so that they can tell something by a file."""
+    return isinstance(workers, LocalProcesses) or workers.sparkContext.master.startswith("local")
+
+
 def run_tasks(
-    spark: SparkSession,
+    workers: Workers,
     function: Callable[[Task, int], Result],
     tasks: Sequence[Task],
     *,
@@ -45,8 +73,8 @@ def run_tasks(
 
     Parameters
     ----------
-    spark
-        The session.
+    workers
+        The Spark session, or the processes of this machine.
     function
         Called on a worker with the task and the number of the attempt: only what a successful attempt returns counts,
         so that a file which an earlier attempt left behind is never part of a result.
@@ -66,7 +94,11 @@ def run_tasks(
     """
     if not tasks:
         return []
-    context = spark.sparkContext
+    if isinstance(workers, LocalProcesses):
+        return _run_in_processes(workers, function, tasks, what, progress, steps)
+    from pyspark import TaskContext
+
+    context = workers.sparkContext
     group = f"cep-{uuid4().hex}"
     properties, free = object_store_properties(), kept_free()
     refusals = context.accumulator([], _Refusals())
@@ -117,7 +149,28 @@ def run_tasks(
     return cast(list[Result], results)
 
 
-class _Refusals(AccumulatorParam[list[tuple[int, CepError]]]):  # type: ignore[misc]
+def _run_in_processes(
+    processes: LocalProcesses,
+    function: Callable[[Task, int], Result],
+    tasks: Sequence[Task],
+    what: str,
+    progress: Progress | None,
+    steps: TaskSteps | None,
+) -> list[Result]:
+    total = len(tasks) if steps is None else steps.total
+
+    def tell(done: int) -> None:
+        if progress is not None:
+            progress(min(done if steps is None else steps.finished(), total), total)
+
+    tell(0)
+    results = processes.run(function, tasks, what=what, progress=tell)
+    if progress is not None:
+        progress(total, total)
+    return results
+
+
+class _Refusals:
     """Errors of tasks. They reach the driver as they are, when a task is over; through Spark they would be text."""
 
     def zero(self, value: list[tuple[int, CepError]]) -> list[tuple[int, CepError]]:
@@ -174,12 +227,12 @@ class TaskSteps:
 
 
 @contextmanager
-def task_steps(spark: SparkSession, tasks: int, each: int) -> Iterator[TaskSteps | None]:
+def task_steps(workers: Workers, tasks: int, each: int) -> Iterator[TaskSteps | None]:
     """Give the file in which tasks tell how far they are, for the block; None where they run on other machines.
 
     Spark itself hears nothing of a task before it is over.
     """
-    if not spark.sparkContext.master.startswith("local"):
+    if not on_this_machine(workers):
         yield None
         return
     with NamedTemporaryFile(prefix="cep-steps-") as file:

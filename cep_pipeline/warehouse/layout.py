@@ -109,7 +109,10 @@ _COLUMNS: Mapping[str, Mapping[str, tuple[pa.DataType, str]]] = {
         "plans": (pa.string(), "Versions of the plans that were used, by pattern set, as JSON."),
         "validation": (pa.string(), "Result of the data checks, as JSON."),
         "error": (pa.string(), "What went wrong in a run that did not succeed; else empty."),
-        "details": (pa.string(), "Matches that wait for later events, and the end of the stream, as JSON."),
+        "details": (
+            pa.string(),
+            "Matches that wait for later events, the end of the stream, and `workers`, which ran the tasks, as JSON.",
+        ),
     },
 }
 """Table -> column -> its type, and its meaning for a person.

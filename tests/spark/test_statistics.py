@@ -16,7 +16,7 @@ import cep_pipeline as cep
 from cep_pipeline.patterns.pattern import Window
 from cep_pipeline.slices.ownership import look_back
 from cep_pipeline.spark.slicing import Pieces, Slice, cut, read_row_groups
-from cep_pipeline.spark.statistics import count_slices, count_table, in_spark, in_this_process
+from cep_pipeline.spark.statistics import count_slices, count_table, in_tasks, in_this_process
 from cep_pipeline.statistics import StatisticsSnapshot
 from tests.thoroughness import examples
 
@@ -116,7 +116,7 @@ def test_spark_counts_what_this_process_counts(spark: SparkSession, tmp_path: Pa
     table = table_of([3, 0, 14, 1, 9] * 60)
     slices = slices_of(table, tmp_path, 5)
     seen: list[tuple[int, int]] = []
-    run = in_spark(spark, "events", lambda done, total: seen.append((done, total)))
+    run = in_tasks(spark, "events", lambda done, total: seen.append((done, total)))
     there = count_slices(PATTERNS, slices, window=WINDOW, epsilon=EPSILON, run=run)
     here = count_slices(PATTERNS, slices, window=WINDOW, epsilon=EPSILON, run=in_this_process())
     assert there.to_json() == here.to_json()
