@@ -35,9 +35,7 @@ from cep_pipeline.compiled.native import NativeKernel
 from cep_pipeline.detection.ordering import OrderedLists, OrderedMatches
 from cep_pipeline.expressions.columns import Array
 from cep_pipeline.patterns.pattern import Pattern
-
-IDS_VERSION = 2
-"""Version of the definition of ids; the warehouse records it with the matches of a day."""
+from cep_pipeline.version import IDS_VERSION
 
 _FACTORS = (0x9E3779B97F4A7C15, 0xBB67AE8584CAA73B)
 """Odd numbers without a pattern: the fractions of the golden ratio and of the root of 3."""
@@ -114,7 +112,8 @@ class MatchIdentity:
         """
         a, b, last_a, last_b = struct.unpack("<4Q", self.digest)
         count = 0
-        for count, (variable, seq) in enumerate(bindings, 1):
+        for variable, seq in bindings:
+            count += 1
             a, b = _stirred(a ^ int(seq) & _WORD, b ^ self.variables.index(variable))
         a, b = _stirred(*_stirred(a ^ last_a, b ^ last_b ^ count))
         _, _, *bits = _CONSTANTS

@@ -1,4 +1,4 @@
-"""Ids, seqs and times of matches in one pass. Imported only where the kernels are compiled; `match_ids.py` calls them."""
+"""Ids, seqs and times of matches in one pass. Imported only to compile the kernels; `match_ids.py` calls them."""
 
 # mypy: disable-error-code="untyped-decorator"
 from __future__ import annotations
