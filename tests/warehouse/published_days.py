@@ -205,7 +205,7 @@ def publish_matches(
             version, day - timedelta(days=look_back), day, carry_in=carry_in
         )
         path = tables.matches_directory(pattern_set, day, run_id=run_id).file(0)
-        files = [write_data_file(path, matches_of(pattern_set, day, ids), MATCHES_SCHEMA)]
+        files = [write_data_file(path, matches_of(pattern_set, day, ids), tables.matches_schema)]
         return publish_match_files(
             tables,
             pattern_set,
