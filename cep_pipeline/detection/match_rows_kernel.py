@@ -20,19 +20,19 @@ def mixed(value: Any, factor: Any) -> Any:
 
 
 @njit
-def stirred(a: Any, b: Any, constants: Any) -> Any:
+def stirred(a: Any, b: Any, factors: Any) -> Any:
     """Mix the two words of a state with each other; different states stay different."""
-    b ^= mixed(a, constants[0])
-    return a ^ mixed(b, constants[1]), b
+    b ^= mixed(a, factors[0])
+    return a ^ mixed(b, factors[1]), b
 
 
 @njit
-def write_id(a: Any, b: Any, count: int, key: Any, constants: Any, ids: Any, match: int) -> None:
+def write_id(a: Any, b: Any, count: int, key: Any, factors: Any, bits: Any, ids: Any, match: int) -> None:
     """Finish the state of a match of `count` events, and write it as a UUID."""
-    a, b = stirred(a ^ key[2], b ^ key[3] ^ word(count), constants)
-    a, b = stirred(a, b, constants)
-    ids[match, 0] = a & constants[2] | constants[3]
-    ids[match, 1] = b & constants[4] | constants[5]
+    a, b = stirred(a ^ key[2], b ^ key[3] ^ word(count), factors)
+    a, b = stirred(a, b, factors)
+    ids[match, 0] = a & bits[0] | bits[1]
+    ids[match, 1] = b & bits[2] | bits[3]
 
 
 def describe_single_events(
@@ -74,8 +74,10 @@ def describe_single_events(
     seqs = carray(seqs_at, (events,))
     timestamps = carray(timestamps_at, (events,))
     positions = carray(positions_at, (width,))
-    key = carray(key_at, (4,))
-    constants = carray(constants_at, (6,))
+    # Read once: what is written in the loop might be they, for all that the compiler knows.
+    key = (key_at[0], key_at[1], key_at[2], key_at[3])
+    factors = (constants_at[0], constants_at[1])
+    bits = (constants_at[2], constants_at[3], constants_at[4], constants_at[5])
     ids = carray(ids_at, (matches, 2))
     bound = carray(bound_at, (matches * width,))
     starts = carray(starts_at, (matches,))
@@ -88,8 +90,8 @@ def describe_single_events(
             first, last = min(first, row), max(last, row)
             seq = seqs[row]
             bound[match * width + variable] = seq
-            a, b = stirred(a ^ word(seq), b ^ word(positions[variable]), constants)
-        write_id(a, b, width, key, constants, ids, match)
+            a, b = stirred(a ^ word(seq), b ^ word(positions[variable]), factors)
+        write_id(a, b, width, key, factors, bits, ids, match)
         starts[match] = timestamps[first]
         ends[match] = timestamps[last]
     return matches
@@ -126,8 +128,10 @@ def describe_lists(
     seqs = carray(seqs_at, (events,))
     timestamps = carray(timestamps_at, (events,))
     positions = carray(positions_at, (names,))
-    key = carray(key_at, (4,))
-    constants = carray(constants_at, (6,))
+    # Read once: what is written in the loop might be they, for all that the compiler knows.
+    key = (key_at[0], key_at[1], key_at[2], key_at[3])
+    factors = (constants_at[0], constants_at[1])
+    bits = (constants_at[2], constants_at[3], constants_at[4], constants_at[5])
     ids = carray(ids_at, (matches, 2))
     bound = carray(bound_at, (offsets[matches],))
     starts = carray(starts_at, (matches,))
@@ -140,8 +144,8 @@ def describe_lists(
             first, last = min(first, row), max(last, row)
             seq = seqs[row]
             bound[element] = seq
-            a, b = stirred(a ^ word(seq), b ^ word(positions[variables[element]]), constants)
-        write_id(a, b, offsets[match + 1] - offsets[match], key, constants, ids, match)
+            a, b = stirred(a ^ word(seq), b ^ word(positions[variables[element]]), factors)
+        write_id(a, b, offsets[match + 1] - offsets[match], key, factors, bits, ids, match)
         starts[match] = timestamps[first]
         ends[match] = timestamps[last]
     return matches

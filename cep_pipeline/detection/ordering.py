@@ -327,6 +327,8 @@ def order_lists(blocks: Sequence[Block], seqs: Array) -> OrderedLists:
     lists = [block if isinstance(block, ListBlock) else ListBlock.of(block) for block in blocks]
     position = {variable.name: variable.position for block in lists for variable in block.clause.positive}
     names = tuple(sorted(position, key=position.__getitem__))
+    if len(lists) == 1:  # a clause has its variables in pattern order
+        return in_order(OrderedLists(names, lists[0].offsets, lists[0].rows, lists[0].variables), seqs)
     numbers = [np.array([names.index(v.name) for v in block.clause.positive], np.int32) for block in lists]
     variables = np.concatenate([number[block.variables] for number, block in zip(numbers, lists, strict=True)])
     rows = np.concatenate([block.rows for block in lists])
