@@ -22,7 +22,9 @@ from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.fs as pafs
 import pyarrow.parquet as pq
 
@@ -45,10 +47,13 @@ class DataDirectory:
         Folder or URI prefix, under the table's location, of the day (and pattern set).
     run_id
         The run, which is part of every file name.
+    columns
+        The columns of the table; None: whoever writes knows them.
     """
 
     location: str
     run_id: str
+    columns: pa.Schema | None = None
 
     def file(self, task: int, attempt: int = 0, ending: str = ".parquet") -> str:
         """Return a new path for a task's file, and make its folder.
@@ -507,14 +512,60 @@ def conform(table: pa.Table, schema: pa.Schema) -> pa.Table:
     A column of the table may have a former name of that of the schema.
     """
     names = names_in_file(schema, table.column_names)
+    columns = [
+        in_type(table.column(names[field.name]), field.type)
+        if field.name in names
+        else pa.nulls(table.num_rows, field.type)
+        for field in schema
+    ]
+    return pa.table(columns, schema=schema)
 
-    def column(field: pa.Field) -> pa.ChunkedArray | pa.Array:
-        if field.name not in names:
-            return pa.nulls(table.num_rows, field.type)
-        found = table.column(names[field.name])
-        return found if found.type == field.type else found.cast(field.type)  # to cast imports pyarrow.compute
 
-    return pa.table([column(field) for field in schema], schema=schema)
+def in_type(column: pa.Array | pa.ChunkedArray, kind: pa.DataType) -> pa.Array | pa.ChunkedArray:
+    """Return a column in a type that it can be cast to; of ids, text is the usual one."""
+    if column.type == kind:
+        return column  # to cast imports pyarrow.compute
+    return (id_texts(column) if kind == pa.string() else column).cast(kind)
+
+
+def id_texts(ids: pa.Array | pa.ChunkedArray) -> pa.Array | pa.ChunkedArray:
+    """Return UUIDs as text, such as `0b51e2c4-…`; text stays as it is.
+
+    Examples
+    --------
+    >>> print(id_texts(pa.array([bytes(range(16))], pa.uuid()))[0])
+    00010203-0405-0607-0809-0a0b0c0d0e0f
+    """
+    if ids.type != pa.uuid():
+        return ids
+    if isinstance(ids, pa.ChunkedArray):
+        return pa.chunked_array([id_texts(chunk) for chunk in ids.chunks], pa.string())
+    if ids.null_count:
+        return pa.array([None if one is None else str(one) for one in ids.to_pylist()], pa.string())
+    words = np.frombuffer(ids.storage.buffers()[1], np.uint8)[16 * ids.offset : 16 * (ids.offset + len(ids))]
+    digits = _HEX[words].view(np.uint8).reshape(-1, 32)
+    texts = np.full((len(ids), 36), ord("-"), np.uint8)
+    for place, (begin, end) in enumerate(((0, 8), (8, 12), (12, 16), (16, 20), (20, 32))):
+        texts[:, begin + place : end + place] = digits[:, begin:end]
+    ends = np.arange(0, 36 * len(ids) + 1, 36, np.int64)
+    made = pa.LargeStringArray.from_buffers(len(ids), pa.py_buffer(ends), pa.py_buffer(texts))
+    return made.cast(pa.string())
+
+
+_HEX = np.frombuffer("".join(f"{byte:02x}" for byte in range(256)).encode(), np.uint16)
+
+
+def place_of_id(ids: pa.Array | pa.ChunkedArray, wanted: str | uuid.UUID) -> int:
+    """Return where an id is among ids, -1 where it is not; text of ids has hyphens or has none."""
+    try:
+        wanted = uuid.UUID(str(wanted))
+    except ValueError:
+        return -1
+    if ids.type == pa.uuid():
+        place = pc.index(ids.cast(pa.binary(16)), pa.scalar(wanted.bytes, pa.binary(16)))
+    else:
+        place = pc.index(pc.is_in(ids, value_set=pa.array([wanted.hex, str(wanted)])), True)
+    return int(place.as_py())
 
 
 def read_data_file(path: str, columns: pa.Schema, row_filter: pa.compute.Expression | None = None) -> pa.Table:

@@ -64,7 +64,6 @@ from cep_pipeline.statistics.drift import Number, numbers_of
 from cep_pipeline.statistics.observed import Observed
 from cep_pipeline.statistics.snapshot import VERSION as SNAPSHOT_VERSION
 from cep_pipeline.statistics.snapshot import StatisticsSnapshot
-from cep_pipeline.warehouse.layout import MATCHES_SCHEMA
 from cep_pipeline.warehouse.match_pages import (
     MatchesQuery,
     events_around,
@@ -520,7 +519,7 @@ def download(pages: Annotated[ChosenMatches, Depends()], format: Literal["parque
     path = Path(folder.name) / f"{pages.stream}_{pages.query.day}.{format}"
     try:
         rows = first_rows(matches_in_batches(pages.matches, pages.query), DOWNLOADED_MATCHES)
-        write_batches(MATCHES_SCHEMA, rows, path)
+        write_batches(pages.matches.matches_schema, rows, path)
     except BaseException:
         folder.cleanup()
         raise
@@ -755,7 +754,7 @@ def match_row(row: Mapping[str, Any], timezone: str) -> dict[str, Any]:
         variables[one["variable"]] = variables.get(one["variable"], 0) + 1
     return {
         "pattern": row["pattern"],
-        "match_id": row["match_id"],
+        "match_id": str(row["match_id"]),
         "start": clock(row["start_ts"], zone),
         "end": clock(row["end_ts"], zone),
         "seconds": (row["end_ts"] - row["start_ts"]).total_seconds(),

@@ -32,6 +32,7 @@ from cep_pipeline.cli.terminal import Terminal, output_console, say, say_json
 from cep_pipeline.errors import InputError
 from cep_pipeline.events.columns import SEQ, SEQ_PER_DAY, TIMESTAMP
 from cep_pipeline.storage import rows_of
+from cep_pipeline.version import IDS_VERSION
 
 if TYPE_CHECKING:
     from cep_pipeline.patterns.pattern import Pattern
@@ -165,6 +166,12 @@ def matches(
         console.print(_match_table(found, local_in(zone), zone))
         console.print("an event is its variable and its position in its day; --events shows it")
         console.print("--json and --out FILE tell the id of a match, and `cep why ID` explains the match")
+    own = {unit.final_day: unit.fingerprint.ids for unit in units if unit.pattern_set == pattern_set}
+    old = sorted({final for final, _, number in counts if number and own[final] < IDS_VERSION})
+    if old:
+        redo = next_command("run", "--redo", stream=name, day=old[0])
+        said = f"the ids of {counted(len(old), 'day')}, of {old[0]} first, are of an older version"
+        console.print(f"{said}; `{redo}` makes new ones", soft_wrap=True)
     if match_id is None and any(number > limit for number in totals.values()):
         console.print(f"at most {counted(limit, 'match')} of each pattern: --limit N shows more, --count says how many")
 
@@ -236,14 +243,13 @@ def attributes_read(pattern: Pattern) -> tuple[str, ...]:
 
 def _match_of(match_id: str, tables: StreamTables, pattern_set: str, days: Iterable[date]) -> pa.Table:
     """The match of an id on one of some days, as a table of one row."""
-    from cep_pipeline.warehouse.layout import MATCHES_SCHEMA
     from cep_pipeline.warehouse.match_pages import find_match
 
     rows = (find_match(tables, pattern_set, day, match_id) for day in days)
     found = next((row for row in rows if row is not None), None)
     if found is None:
         raise InputError(f"no match {match_id!r} is among the chosen ones; --json and --out tell the ids of matches")
-    return pa.Table.from_pylist([found], MATCHES_SCHEMA)
+    return pa.Table.from_pylist([found], tables.matches_schema)
 
 
 @dataclass(frozen=True)
@@ -375,7 +381,7 @@ def _cell(value: Any) -> str:
 def _as_json(row: Mapping[str, Any], moment: Callable[[datetime], str], events: Any) -> dict[str, Any]:
     shown = {
         "pattern": row["pattern"],
-        "match_id": row["match_id"],
+        "match_id": str(row["match_id"]),
         "final_day": row["final_day"].isoformat(),
         "start": moment(row["start_ts"]),
         "end": moment(row["end_ts"]),

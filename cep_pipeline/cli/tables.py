@@ -28,6 +28,7 @@ from cep_pipeline.cli.options import (
 from cep_pipeline.cli.terminal import output_console, plain_value, say, say_json
 from cep_pipeline.errors import CepError, DataError, InputError
 from cep_pipeline.foreign_text import without_formulas
+from cep_pipeline.storage import id_texts
 
 if TYPE_CHECKING:
     from cep_pipeline.warehouse.forgetting import ErasureReport
@@ -77,8 +78,9 @@ def _opened(schema: pa.Schema, ending: str, path: Path) -> Iterator[Callable[[pa
         with pq.ParquetWriter(path, schema) as writer:
             yield writer.write_batch
     elif ending == ".csv":
-        place = schema.get_field_index("bindings")
+        place, ids = schema.get_field_index("bindings"), schema.get_field_index("match_id")
         plain = schema if place < 0 else schema.set(place, pa.field("bindings", pa.string()))
+        plain = plain if ids < 0 else plain.set(ids, pa.field("match_id", pa.string()))
         names = without_formulas(pa.array(plain.names, pa.string())).to_pylist()
         plain = pa.schema([field.with_name(name) for field, name in zip(plain, names, strict=True)])
 
@@ -87,7 +89,8 @@ def _opened(schema: pa.Schema, ending: str, path: Path) -> Iterator[Callable[[pa
                 rows = batch.column(place).to_pylist()
                 texts = [json.dumps([[*bound.values()] for bound in row]) for row in rows]
                 batch = batch.set_column(place, plain.field(place), pa.array(texts, pa.string()))
-            writer.write_batch(pa.record_batch(list(map(without_formulas, batch.columns)), schema=plain))
+            columns = [without_formulas(id_texts(column)) for column in batch.columns]
+            writer.write_batch(pa.record_batch(columns, schema=plain))
 
         with pa_csv.CSVWriter(path, plain) as writer:
             yield write_plain

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import uuid
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from datetime import date, timedelta
@@ -18,6 +19,7 @@ from cep_pipeline.cli.options import (
     configuration_options,
     counted,
     json_option,
+    next_command,
     pattern_file_options,
     with_options,
 )
@@ -26,6 +28,7 @@ from cep_pipeline.cli.sources import Asked
 from cep_pipeline.cli.terminal import Terminal, output_console, say_json
 from cep_pipeline.errors import InputError
 from cep_pipeline.events.columns import SEQ, SEQ_PER_DAY, TIMESTAMP
+from cep_pipeline.storage import place_of_id
 
 if TYPE_CHECKING:
     from cep_pipeline.detection.match_checks import Explanation
@@ -52,15 +55,16 @@ _SOURCE = with_options(
 def why(match_id: str, pattern: str | None, as_json: bool, **options: Any) -> None:
     """Explain a match: its events, and each rule of its pattern with the values that fulfil it.
 
-    MATCH_ID is the id of a published match, or over files that of a match of `cep detect`. Told are the local times of
+    MATCH_ID is the id of a published match, or over files that of a match of `cep detect`, with or without its hyphens.
+    Told are the local times of
     the events and what the pattern reads of them, both sides of each condition, how much of the window is used, and for
     each negation how many events were looked at, from when to when.
 
     \b
     Examples:
-      cep why 1f8a0c5b2d7e4f60a1b2c3d4e5f60718
-      cep why 1f8a0c5b2d7e4f60a1b2c3d4e5f60718 --day 2013-10-07 --json
-      cep why 1f8a0c5b2d7e4f60a1b2c3d4e5f60718 --patterns my.sase --schema streams/trades.yaml --events trades.csv
+      cep why 1f8a0c5b-2d7e-8f60-a1b2-c3d4e5f60718
+      cep why 1f8a0c5b2d7e8f60a1b2c3d4e5f60718 --day 2013-10-07 --json
+      cep why 1f8a0c5b2d7e8f60a1b2c3d4e5f60718 --patterns my.sase --schema streams/trades.yaml --events trades.csv
     """
     asked = Asked(**options)
     explained, notes = (_of_files if asked.over_files else _of_warehouse)(asked, match_id, pattern)
@@ -82,10 +86,10 @@ def _of_files(asked: Asked, match_id: str, pattern: str | None) -> tuple[Explana
     loaded = load_events(schema, asked.event_paths(schema), places=True)
     for one in _chosen(patterns, pattern, several=True):
         found = detect([one], loaded.events, limit=MOST_LISTED)[one.name]
-        rows = found.filter(pc.equal(found["match_id"], match_id)).to_pylist()
-        if rows:
-            explained = explain(one, loaded.events, _bound(rows[0]), timezone=schema.timezone)
-            return _placed(explained, loaded.places), []
+        place = place_of_id(found["match_id"], match_id)
+        if place >= 0:
+            bound = _bound(found.slice(place, 1).to_pylist()[0])
+            return _placed(explain(one, loaded.events, bound, timezone=schema.timezone), loaded.places), []
     raise InputError(f"no match over these files has the id {match_id}; `cep detect` writes the ids of all")
 
 
@@ -100,6 +104,7 @@ def _placed(explained: Explanation, places: EventPlaces | None) -> Explanation:
 def _of_warehouse(asked: Asked, match_id: str, pattern: str | None) -> tuple[Explanation, list[str]]:
     """The published match of an id."""
     from cep_pipeline.detection.match_checks import why as explain
+    from cep_pipeline.detection.match_ids import first_version_id
     from cep_pipeline.slices.events_input import columns_needed
     from cep_pipeline.warehouse.match_pages import events_between, find_match
 
@@ -121,10 +126,14 @@ def _of_warehouse(asked: Asked, match_id: str, pattern: str | None) -> tuple[Exp
     columns = pa.schema([field for field in tables.events_schema if field.name in names])
     events = events_between(tables, columns, row["start_ts"] - room, row["end_ts"] + room)
     explained = explain(chosen, events, _bound(row), timezone=opened.stream.schema.timezone)
+    published = uuid.UUID(str(row["match_id"]))
     notes = []
-    if explained.match_id != match_id:
+    if first_version_id(chosen, explained.bindings) == published.hex:
+        redo = next_command("run", "--redo", stream=opened.stream.name, day=row["final_day"])
+        notes.append(f"the id is of version 1; `{redo}` publishes the match anew with the id {explained.match_id}")
+    elif explained.match_id != str(published):
         notes.append(f"the pattern {chosen.name!r} has changed since the match was published; these are its rules now")
-    return explained, notes
+    return replace(explained, match_id=str(row["match_id"])), notes
 
 
 _LONGEST_US = 400 * 86_400_000_000

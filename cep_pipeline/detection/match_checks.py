@@ -216,7 +216,7 @@ def why(
     if all(check.holds for check in checks) and pattern.strategy is not Strategy.SKIP_TILL_ANY_MATCH:
         checks = (*checks, asked.strategy())
     bound = [(variable.name, int(prepared.seqs[row])) for variable in clause.positive for row in rows[variable.name]]
-    match_id = MatchIdentity.of(pattern).id_of(bound)
+    match_id = str(MatchIdentity.of(pattern).id_of(bound))
     as_match = pa.table(
         {
             "pattern": [pattern.name],

@@ -9,7 +9,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from cep_pipeline.detection.match_ids import MatchIdentity
+from cep_pipeline.detection.match_ids import MatchIdentity, MatchRows, ids_array
 from cep_pipeline.detection.ordering import OrderedLists, OrderedMatches, order_matches
 from cep_pipeline.detection.output_policy import Candidates, KeptMatches
 from cep_pipeline.expressions.columns import Array, Column
@@ -24,7 +24,7 @@ UTC_MICROSECONDS = pa.timestamp("us", tz="UTC")
 BINDINGS = pa.list_(pa.struct([("variable", pa.string()), ("seq", pa.int64())]))
 FIXED_FIELDS = (
     pa.field("pattern", pa.string()),
-    pa.field("match_id", pa.string()),
+    pa.field("match_id", pa.uuid()),
     pa.field("start_ts", UTC_MICROSECONDS),
     pa.field("end_ts", UTC_MICROSECONDS),
     pa.field("bindings", BINDINGS),
@@ -104,29 +104,30 @@ def match_batches(
     """Ordered matches as batches of rows; the other parameters are those of `write_matches`."""
     identity = MatchIdentity.of(pattern)
     schema = matches_schema(pattern) if typed else CANDIDATES if candidates else MANY_PATTERNS
+    bindings = _Bindings()
     for start in range(0, len(ordered), BATCH_ROWS):
         part = ordered.between(start, min(start + BATCH_ROWS, len(ordered)))
         if kept is not None:
             part = part.where(kept.keep(Candidates.of(pattern, part, events)))
             if not len(part):
                 continue
-        offsets, rows, variables = part.elements()
-        seqs = events.seqs[rows]
+        rows = identity.rows_of(part, events.timestamps, events.seqs)
         returned = return_arrays(pattern, part, events)
         if not typed:
             names = [item.name for item in pattern.returns]
             returned = [json_objects(names, returned) if names else pa.nulls(len(part), pa.string())]
         columns = [
             pa.repeat(pattern.name, len(part)),
-            identity.ids_of(offsets, seqs, variables, part.names),
-            _instants(events.timestamps[part.first_rows()]),
-            _instants(events.timestamps[part.last_rows()]),
-            _bindings(offsets, seqs, variables, part.names),
+            ids_array(rows.ids),
+            _instants(rows.starts),
+            _instants(rows.ends),
+            bindings.of(part.names, rows),
             *returned,
         ]
         if candidates:
             undecided = Candidates.of(pattern, part, events)
-            instants = pa.ListArray.from_arrays(pa.array(offsets.astype(np.int32)), pa.array(undecided.instants))
+            offsets = pa.array(rows.offsets.astype(np.int32))
+            instants = pa.ListArray.from_arrays(offsets, pa.array(undecided.instants))
             columns += [instants, undecided.partitions.cast(pa.string())]
         yield pa.RecordBatch.from_arrays(columns, schema=schema)
 
@@ -147,10 +148,31 @@ def _instants(microseconds: Array) -> pa.Array:
     return pa.array(microseconds).view(UTC_MICROSECONDS)
 
 
-def _bindings(offsets: Array, seqs: Array, variables: Array, names: tuple[str, ...]) -> pa.Array:
-    spelled = pa.array(names, pa.string()).take(pa.array(variables))
-    elements = pa.StructArray.from_arrays([spelled, pa.array(seqs)], fields=list(BINDINGS.value_type))
-    return pa.ListArray.from_arrays(pa.array(offsets.astype(np.int32)), elements)
+class _Bindings:
+    """Makes the bindings of a pattern's matches, part after part.
+
+    Where all matches bind the same variables, these and the offsets are written once and shared by all parts.
+    """
+
+    def __init__(self) -> None:
+        self._shared: tuple[pa.Array, pa.Array] | None = None
+
+    def of(self, names: tuple[str, ...], rows: MatchRows) -> pa.Array:
+        """The bindings of a part."""
+        count, size = len(rows.ids), len(rows.seqs)
+        if rows.variables is not None:
+            offsets, variables = _spelled(names, rows.offsets, rows.variables)
+        elif self._shared is None or len(self._shared[0]) <= count:
+            of_elements = np.tile(np.arange(len(names), dtype=np.int32), count)
+            offsets, variables = self._shared = _spelled(names, rows.offsets, of_elements)
+        else:
+            offsets, variables = self._shared[0].slice(0, count + 1), self._shared[1].slice(0, size)
+        elements = pa.StructArray.from_arrays([variables, pa.array(rows.seqs)], fields=list(BINDINGS.value_type))
+        return pa.ListArray.from_arrays(offsets, elements)
+
+
+def _spelled(names: tuple[str, ...], offsets: Array, variables: Array) -> tuple[pa.Array, pa.Array]:
+    return pa.array(offsets.astype(np.int32)), pa.array(names, pa.string()).take(pa.array(variables))
 
 
 RETURN_TYPES = {

@@ -45,6 +45,7 @@ from cep_pipeline.patterns.normal_form import split_condition
 from cep_pipeline.patterns.pattern import Consume, Output, Pattern, ReturnItem, Strategy, Window
 from cep_pipeline.patterns.structure import EventOperand, Operator, Structure
 from cep_pipeline.slices.events_input import as_table, columns_needed, events_for
+from cep_pipeline.storage import place_of_id
 
 TIME_S = 60.0
 """Seconds that all detections together may take."""
@@ -343,7 +344,7 @@ def _with_policy(pattern: Pattern, events: pa.Table, found: Explanation, seconds
             kept = detect([pattern], events, limit=MOST_LISTED)[pattern.name]
     except (TooManyMatches, LimitReached, NoRoom, MemoryError):
         return found
-    holds = found.match_id in kept["match_id"].to_pylist()
+    holds = place_of_id(kept["match_id"], found.match_id) >= 0
     seen = "it is kept" if holds else "another match is kept"
     if not holds:
         own = found.events[TIMESTAMP].cast(pa.int64())

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from cep_pipeline.compiled.native import NativeKernel
 from cep_pipeline.expressions.columns import Array
 from cep_pipeline.patterns.normal_form import Variable
 from cep_pipeline.slices.blocks import Block, ListBlock, MatchBlock
@@ -21,6 +22,19 @@ ABSENT = np.int32(-1)
 """In place of a row: the form of the match has no such variable."""
 _WORD_BITS = 63
 """Bits of a non-negative int64."""
+_COUNTED = 6 << 11
+"""Values that the digits of such a number have."""
+
+_order_single_events = NativeKernel(
+    "cep_pipeline.detection.ordering_kernel",
+    "order_single_events",
+    ("int64", "int64", "int32*", *("int64*",) * 5, "int32*"),
+)
+_order_lists = NativeKernel(
+    "cep_pipeline.detection.ordering_kernel",
+    "order_lists",
+    ("int64", "int64*", "int64*", "int32*", "int32*", "int64", "int64", *("int64*",) * 3, "int64"),
+)
 
 
 @dataclass(frozen=True, eq=False)
@@ -136,7 +150,7 @@ def order_matches(blocks: Iterable[Block], seqs: Array) -> OrderedMatches | Orde
     if len(fixed) < len(blocks):
         return order_lists(blocks, seqs)
     forms, form, rows = _joined(fixed)
-    if not len(seqs) or (np.diff(seqs) > 0).all():
+    if (seqs[1:] > seqs[:-1]).all():
         place = rows
     else:  # seqs that do not grow with time: lists compare by seq all the same
         rank = np.empty(len(seqs) + 1, np.int32)
@@ -178,33 +192,16 @@ def _joined(blocks: list[MatchBlock]) -> tuple[tuple[tuple[Variable, ...], ...],
 
 
 def _sorted_rows(rows: Array) -> Array | None:
-    """The matches in order, if one integer holds a match; sorting such integers needs no permutation."""
-    if rows.shape[1] == 0:
+    """The matches in order, if one integer holds a match."""
+    width, count = rows.shape
+    if count == 0 or width == 0:
         return rows
-    last = rows.max(axis=0)
-    first = int(last.min())
-    distances = [row - last for row in rows]
-    lowest = [int(distance.min()) for distance in distances]
-    widths = [(-low).bit_length() for low in lowest]
-    if (int(last.max()) - first).bit_length() + sum(widths) > _WORD_BITS:
-        return None
-    word = last.astype(np.int64)
-    word -= first
-    for distance, low, bits in zip(distances, lowest, widths, strict=True):
-        word <<= bits
-        if bits:
-            word |= distance - low
-    word.sort()
+    rows = np.ascontiguousarray(rows)
     ordered = np.empty_like(rows)
-    shift = sum(widths)
-    last = (word >> shift).astype(np.int32)
-    last += first
-    for row, low, bits in zip(ordered, lowest, widths, strict=True):
-        shift -= bits
-        np.bitwise_and(word >> shift, (1 << bits) - 1, out=row, casting="unsafe")
-        row += last
-        row += low
-    return ordered
+    numbers, words = np.empty((2, width), np.int64), np.empty((2, count), np.int64)
+    counts = np.zeros(_COUNTED, np.int64)
+    found = _order_single_events(width, count, rows, numbers[0], numbers[1], counts, words[0], words[1], ordered)
+    return None if found < 0 else ordered if found else rows
 
 
 def _order(rows: Array, place: Array, form: Array | None) -> Array:
@@ -258,9 +255,6 @@ def _packed(keys: list[Array]) -> list[Array]:
             words[-1] |= value
             used += bits
     return words
-
-
-_KEY_BITS = 32
 
 
 @dataclass(frozen=True, eq=False)
@@ -333,6 +327,8 @@ def order_lists(blocks: Sequence[Block], seqs: Array) -> OrderedLists:
     lists = [block if isinstance(block, ListBlock) else ListBlock.of(block) for block in blocks]
     position = {variable.name: variable.position for block in lists for variable in block.clause.positive}
     names = tuple(sorted(position, key=position.__getitem__))
+    if len(lists) == 1:  # a clause has its variables in pattern order
+        return in_order(OrderedLists(names, lists[0].offsets, lists[0].rows, lists[0].variables), seqs)
     numbers = [np.array([names.index(v.name) for v in block.clause.positive], np.int32) for block in lists]
     variables = np.concatenate([number[block.variables] for number, block in zip(numbers, lists, strict=True)])
     rows = np.concatenate([block.rows for block in lists])
@@ -353,16 +349,15 @@ def in_order(found: OrderedLists, seqs: Array) -> OrderedLists:
 
     Notes
     -----
-    Matches that agree on all elements so far are told apart by their next one: the time is that of one sort for each
-    length that such matches have.
+    Time O(n log m) comparisons of lists, where m matches end with the same event.
     """
     offsets, rows, variables = found.elements()
-    place = np.empty(len(seqs), np.int64)
-    place[np.argsort(seqs, kind="stable")] = np.arange(len(seqs))
-    order, group = _page_order(offsets, found.last_rows().astype(np.int64), place[rows], variables)
-    kept = np.ones(len(order), dtype=bool)
-    kept[1:] = group[order][1:] != group[order][:-1]
-    return _taken(found, order[kept])
+    keys = rows
+    if not (seqs[1:] > seqs[:-1]).all():
+        place = np.empty(len(seqs), np.int32)
+        place[np.argsort(seqs, kind="stable")] = np.arange(len(seqs), dtype=np.int32)
+        keys = place[rows]
+    return _taken(found, _page_order(offsets, found.last_rows(), keys, variables, distinct=True))
 
 
 def page_order(offsets: Array, seqs: Array, variables: Array) -> Array:
@@ -382,60 +377,25 @@ def page_order(offsets: Array, seqs: Array, variables: Array) -> Array:
     """
     if len(offsets) < 2:
         return np.zeros(0, np.int64)
-    ranks = np.unique(seqs, return_inverse=True)[1].reshape(-1).astype(np.int64)
-    return _page_order(offsets, np.maximum.reduceat(ranks, offsets[:-1]), ranks, variables)[0]
+    ranks = np.unique(seqs, return_inverse=True)[1].reshape(-1).astype(np.int32)
+    return _page_order(offsets, np.maximum.reduceat(ranks, offsets[:-1]), ranks, variables)
 
 
-def _page_order(offsets: Array, last: Array, ranks: Array, variables: Array) -> tuple[Array, Array]:
-    """The matches in order, and for each the number of matches before its like."""
-    group = np.zeros(len(offsets) - 1, np.int64)
-    tied = _refine(group, np.arange(len(group)), last)
-    for keys in (ranks, variables):
-        tied = _refine_by_elements(group, tied, keys, offsets)
-    return np.argsort(group, kind="stable"), group
+def _page_order(offsets: Array, last: Array, keys: Array, variables: Array, *, distinct: bool = False) -> Array:
+    """The matches in order; `last` and `keys` grow with the stream and with seq."""
+    count = len(offsets) - 1
+    order, spare = np.empty((2, count), np.int64)
+    if count == 0:
+        return order
+    first = int(last.min())
+    counts = np.zeros(int(last.max()) - first + 2, np.int64)
+    arrays = (np.ascontiguousarray(offsets, np.int64), last.astype(np.int64), *_int32(keys, variables))
+    kept = _order_lists(count, *arrays, first, len(counts), counts, order, spare, int(distinct))
+    return order[:kept]
 
 
-def _refine(group: Array, members: Array, key: Array) -> Array:
-    """Order the members of each group by a key; a group's number is the number of matches before it.
-
-    Returns
-    -------
-    Array
-        The members that are still in a group with others.
-    """
-    word = (group[members] << _KEY_BITS) | key
-    order = np.argsort(word, kind="stable")
-    word, members = word[order], members[order]
-    begins = np.ones(len(word), dtype=bool)
-    begins[1:] = word[1:] != word[:-1]
-    old = group[members]
-    first_of_old = np.ones(len(word), dtype=bool)
-    first_of_old[1:] = old[1:] != old[:-1]
-    at = np.arange(len(word))
-    run = np.maximum.accumulate(np.where(begins, at, 0))
-    old_run = np.maximum.accumulate(np.where(first_of_old, at, 0))
-    group[members] = old + run - old_run
-    alone = begins.copy()
-    alone[:-1] &= begins[1:]
-    tied: Array = members[~alone]
-    return tied
-
-
-def _refine_by_elements(group: Array, members: Array, keys: Array, offsets: Array) -> Array:
-    """Order the members of each group by their lists of keys, a list before the longer ones that begin with it."""
-    finished = []
-    step = 0
-    while len(members):
-        at = offsets[members] + step
-        present = at < offsets[members + 1]
-        key = np.zeros(len(members), np.int64)
-        key[present] = keys[at[present]] + 1
-        members = _refine(group, members, key)
-        ended = offsets[members] + step >= offsets[members + 1]
-        finished.append(members[ended])
-        members = members[~ended]
-        step += 1
-    return np.concatenate([members, *finished])
+def _int32(*arrays: Array) -> list[Array]:
+    return [np.ascontiguousarray(one, np.int32) for one in arrays]
 
 
 def _taken(lists: OrderedLists, order: Array) -> OrderedLists:

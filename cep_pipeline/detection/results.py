@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
+from uuid import UUID
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -11,6 +12,7 @@ import pyarrow.compute as pc
 from cep_pipeline.errors import InputError
 from cep_pipeline.foreign_text import html_table
 from cep_pipeline.match_chart import Drawing, MatchSeries, draw_match
+from cep_pipeline.storage import id_texts, place_of_id
 
 if TYPE_CHECKING:
     import pandas
@@ -68,14 +70,14 @@ class Matches(dict[str, pa.Table]):
             ) from error
 
     def to_pandas(self) -> pandas.DataFrame:
-        """Return the matches of all patterns as one pandas DataFrame."""
-        return self.to_arrow().to_pandas()
+        """Return the matches of all patterns as one pandas DataFrame; ids are text, as pandas has no UUIDs."""
+        return _with_id_texts(self.to_arrow()).to_pandas()
 
     def to_polars(self) -> polars.DataFrame:
-        """Return the matches of all patterns as one Polars DataFrame; `polars` has to be installed."""
+        """Return the matches of all patterns as one Polars DataFrame, ids as text; `polars` has to be installed."""
         import polars
 
-        frame = polars.from_arrow(self.to_arrow())
+        frame = polars.from_arrow(_with_id_texts(self.to_arrow()))
         assert isinstance(frame, polars.DataFrame)
         return frame
 
@@ -99,7 +101,7 @@ class Matches(dict[str, pa.Table]):
     def chart(
         self,
         pattern: str | None = None,
-        match: int | str = 0,
+        match: int | str | UUID = 0,
         attribute: str | None = None,
         timezone: str | None = None,
     ) -> Drawing:
@@ -110,7 +112,7 @@ class Matches(dict[str, pa.Table]):
         pattern
             May be left out where there are matches of one pattern only.
         match
-            Its place among the matches of the pattern, from 0, or its `match_id`.
+            Its place among the matches of the pattern, from 0, or its `match_id`, as a UUID or as text.
         attribute
             The attribute of numbers to draw; None: the first one that the pattern reads.
         timezone
@@ -131,7 +133,7 @@ class Matches(dict[str, pa.Table]):
         table = self._of(next(iter(self)) if pattern is None else pattern)
         if "bindings" not in table.column_names:
             raise InputError("these matches do not say their events; detect with the output 'verbose'")
-        place = match if isinstance(match, int) else pc.index(table["match_id"], match).as_py()
+        place = match if isinstance(match, int) else place_of_id(table["match_id"], match)
         if not 0 <= place < table.num_rows:
             raise InputError(f"there is no match {match!r} of this pattern; it has {table.num_rows:,} of them")
         return self._draw(table.slice(place, 1).to_pylist()[0], attribute, timezone)
@@ -157,6 +159,11 @@ class Matches(dict[str, pa.Table]):
             title = f"{name}: {table.num_rows:,}" + (f", the first {SHOWN_ROWS}" if table.num_rows > SHOWN_ROWS else "")
             parts.append(html_table(table.column_names, [list(row.values()) for row in rows], title))
         return "\n".join(parts)
+
+
+def _with_id_texts(matches: pa.Table) -> pa.Table:
+    place = matches.schema.get_field_index("match_id")
+    return matches if place < 0 else matches.set_column(place, "match_id", id_texts(matches["match_id"]))
 
 
 def draw_among(

@@ -49,7 +49,7 @@ from cep_pipeline.spark.slicing import (
 )
 from cep_pipeline.statistics.observed import Observed
 from cep_pipeline.storage import DataDirectory, digest_of, folder_name, free_bytes
-from cep_pipeline.version import VERSION
+from cep_pipeline.version import IDS_VERSION, VERSION
 from cep_pipeline.warehouse.drafts import Draft
 from cep_pipeline.warehouse.fingerprints import MatchesFingerprint
 from cep_pipeline.warehouse.records import EventsSnapshot, PlanRecord, PublishedMatches, RunStep
@@ -234,7 +234,7 @@ class _DayInputs:
             carried,
             CarryState.from_json(carried, pattern_set.version),
             last and waits_at_the_end(pattern_set),
-            digest_of([VERSION, work.stream.schema.digest, limits, erased]),
+            digest_of([VERSION, IDS_VERSION, work.stream.schema.digest, limits, erased]),
         )
         of_another_version = bool(carried) and carried.get("pattern_set_version") != pattern_set.version
         units = tables.matches_days(name) if work.keeps_unchanged or of_another_version else []

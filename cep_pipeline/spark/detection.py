@@ -48,6 +48,7 @@ from cep_pipeline.statistics.output_profile import OrderProfile, OutputProfiler,
 from cep_pipeline.storage import (
     DataDirectory,
     conform,
+    in_type,
     open_data_file,
     open_parquet,
     remove_file,
@@ -440,8 +441,9 @@ def _rewrite(
 ) -> str | None:
     """Write a file of matches or candidates anew without some patterns; None where nothing is left."""
     path, kind, number = task
-    directory, schema = directories[kind], (MATCHES_SCHEMA, CANDIDATES_SCHEMA)[kind]
+    directory = directories[kind]
     assert directory is not None
+    schema = CANDIDATES_SCHEMA if kind else directory.columns or MATCHES_SCHEMA
 
     def left(rows: pa.Table) -> pa.Table:
         return rows.filter(pc.invert(pc.is_in(rows["pattern"], pa.array(sorted(names)))))
@@ -499,14 +501,15 @@ def _copy_of_patterns(
     directory: DataDirectory, names: frozenset[str], version: str, task: tuple[int, str], attempt: int
 ) -> str | None:
     number, path = task
-    place = MATCHES_SCHEMA.get_field_index("pattern_version")
-    column = MATCHES_SCHEMA.field(place)
+    schema = directory.columns or MATCHES_SCHEMA
+    place = schema.get_field_index("pattern_version")
+    column = schema.field(place)
 
     def of_patterns(rows: pa.Table) -> pa.Table:
         own = rows.filter(pc.is_in(rows["pattern"], pa.array(sorted(names))))
         return own.set_column(place, column, pa.repeat(pa.scalar(version, column.type), own.num_rows))
 
-    return _copy(path, MATCHES_SCHEMA, lambda: directory.file(number, attempt), of_patterns)
+    return _copy(path, schema, lambda: directory.file(number, attempt), of_patterns)
 
 
 def _count_limited(
@@ -741,6 +744,7 @@ def _detect(
         names = [pattern.name for pattern in job.patterns]
         limits.ledger = Ledger(ledger, names, part.job * len(names), tasks, place)
     patterns = tuple(pattern for pattern in job.patterns if can_pend(pattern)) if part.behind else job.patterns
+    columns = job.directory.columns or MATCHES_SCHEMA
     paths: dict[pa.Schema, str] = {}
     writers: dict[pa.Schema, pq.ParquetWriter] = {}
     constants = {
@@ -763,20 +767,20 @@ def _detect(
                     return
             profiler.add_rows(pattern.name, batch)
             undecided = has_output_policy(pattern)
-            schema, directory = (CANDIDATES_SCHEMA, job.candidates) if undecided else (MATCHES_SCHEMA, job.directory)
+            schema, directory = (CANDIDATES_SCHEMA, job.candidates) if undecided else (columns, job.directory)
             if schema not in writers:  # a slice without a match writes no file
                 assert directory is not None, "a job of patterns with OUTPUT or CONSUME has a directory for candidates"
                 paths[schema] = directory.file(part.number, attempt)
                 writers[schema] = stack.enter_context(
                     open_data_file(paths[schema], schema, dictionaries=REPEATING_IN_MATCHES)
                 )
-            columns = [
+            arrays = [
                 pa.repeat(pa.scalar(constants[field.name], field.type), batch.num_rows)
                 if field.name in constants
-                else batch.column(field.name)
+                else in_type(batch.column(field.name), field.type)
                 for field in schema
             ]
-            writers[schema].write_batch(pa.RecordBatch.from_arrays(columns, schema=schema))
+            writers[schema].write_batch(pa.RecordBatch.from_arrays(arrays, schema=schema))
 
         matches = dict.fromkeys((pattern.name for pattern in patterns), 0)
         nodes: list[NodeCounts] = []
@@ -814,7 +818,7 @@ def _detect(
     if steps is not None:
         steps.tell(place, steps.each)
     return DetectedSlice(
-        written(paths[MATCHES_SCHEMA]) if MATCHES_SCHEMA in paths else None,
+        written(paths[columns]) if columns in paths else None,
         paths.get(CANDIDATES_SCHEMA),
         matches,
         tuple(nodes),

@@ -32,14 +32,24 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
+from cep_pipeline.detection.match_ids import MatchIdentity, ids_array
 from cep_pipeline.detection.matches import CANDIDATES, MANY_PATTERNS, UTC_MICROSECONDS, candidates_of
-from cep_pipeline.detection.ordering import page_order
+from cep_pipeline.detection.ordering import OrderedLists, page_order
 from cep_pipeline.detection.output_policy import KeptMatches, has_output_policy, merged_states, state_of_partitions
 from cep_pipeline.expressions.columns import Array
 from cep_pipeline.patterns.pattern import Pattern
 from cep_pipeline.slices.ownership import waits_for_later_events
 from cep_pipeline.statistics.output_profile import OrderProfile, OutputProfiler
-from cep_pipeline.storage import DataDirectory, digest_of, open_data_file, open_parquet, read_data_file, written
+from cep_pipeline.storage import (
+    DataDirectory,
+    conform,
+    digest_of,
+    id_texts,
+    open_data_file,
+    open_parquet,
+    read_data_file,
+    written,
+)
 from cep_pipeline.warehouse.layout import MATCHES_SCHEMA, REPEATING_IN_MATCHES
 
 CANDIDATES_SCHEMA = pa.schema([*MATCHES_SCHEMA, *list(CANDIDATES)[len(MANY_PATTERNS) :]])
@@ -174,22 +184,38 @@ def undecided_to_json(held: pa.Table) -> list[list[Any]]:
     instants = [rows[name].cast(pa.int64()).to_pylist() for name in ("start_ts", "end_ts")]
     bindings = [[[binding["variable"], binding["seq"]] for binding in row] for row in rows["bindings"].to_pylist()]
     others = [rows[name].to_pylist() for name in _UNDECIDED[4:]]
-    return [list(row) for row in zip(rows["match_id"].to_pylist(), *instants, bindings, *others, strict=True)]
+    ids = id_texts(rows["match_id"]).to_pylist()
+    return [list(row) for row in zip(ids, *instants, bindings, *others, strict=True)]
 
 
-def undecided_from_json(rows: Sequence[Sequence[Any]], constants: Mapping[str, Any]) -> pa.Table:
-    """The candidates that a day handed on, with the constant columns of the day that reads them."""
+def undecided_from_json(pattern: Pattern, rows: Sequence[Sequence[Any]], constants: Mapping[str, Any]) -> pa.Table:
+    """The candidates that a day handed on, with the constant columns of the day that reads them.
+
+    Their ids are made anew: an earlier version may have handed them on.
+    """
     columns: dict[str, Sequence[Any]] = {name: [row[place] for row in rows] for place, name in enumerate(_UNDECIDED)}
+    ids = _ids_of(pattern, columns["bindings"])
     columns["bindings"] = [[{"variable": v, "seq": seq} for v, seq in row] for row in columns["bindings"]]
     arrays = []
     for column in CANDIDATES_SCHEMA:
-        if column.name in constants:
+        if column.name == "match_id":
+            arrays.append(ids)
+        elif column.name in constants:
             arrays.append(pa.repeat(pa.scalar(constants[column.name], column.type), len(rows)))
         elif column.type == UTC_MICROSECONDS:
             arrays.append(pa.array(columns[column.name], pa.int64()).cast(column.type))
         else:
             arrays.append(pa.array(columns[column.name], column.type))
     return pa.table(arrays, schema=CANDIDATES_SCHEMA)
+
+
+def _ids_of(pattern: Pattern, bindings: Sequence[Sequence[tuple[str, int]]]) -> pa.Array:
+    names = tuple(operand.variable for operand in pattern.operands)
+    seqs = np.array([seq for row in bindings for _, seq in row], np.int64)
+    variables = np.array([names.index(name) for row in bindings for name, _ in row], np.int32)
+    offsets = np.cumsum([0, *map(len, bindings)], dtype=np.int64)
+    matches = OrderedLists(names, offsets, np.arange(len(seqs), dtype=np.int32), variables)
+    return ids_array(MatchIdentity.of(pattern).rows_of(matches, seqs, seqs).ids)
 
 
 def earliest_instant_us(held: pa.Table) -> int | None:
@@ -534,7 +560,7 @@ class KeepingPass:
             pattern.name,
             [path for path in candidates if path is not None],
             [self.pending] if self.pending is not None else [],
-            undecided_from_json(rows, constants),
+            undecided_from_json(pattern, rows, constants),
             self.points_us,
             columns,
             only,
@@ -782,6 +808,7 @@ class _MatchFiles:
     def next_file(self) -> Iterator[Callable[[str, pa.RecordBatch], None]]:
         """The next file in order: a function that takes matches of a pattern."""
         number = next(self._numbers)
+        columns = self._directory.columns or MATCHES_SCHEMA
         writer: pq.ParquetWriter | None = None
         with ExitStack() as stack:
 
@@ -792,9 +819,9 @@ class _MatchFiles:
                 if writer is None:
                     self.paths.append(self._directory.file(number, self._attempt))
                     writer = stack.enter_context(
-                        open_data_file(self.paths[-1], MATCHES_SCHEMA, dictionaries=REPEATING_IN_MATCHES)
+                        open_data_file(self.paths[-1], columns, dictionaries=REPEATING_IN_MATCHES)
                     )
-                writer.write_batch(batch.select(MATCHES_SCHEMA.names))
+                writer.write_table(conform(pa.Table.from_batches([batch]), columns))
                 self.matches[name] += batch.num_rows
                 self.profiler.add_rows(name, batch)
 

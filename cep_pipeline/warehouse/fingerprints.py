@@ -94,6 +94,8 @@ class MatchesFingerprint:
     made_with
         Digest of what else decides about the matches of all patterns: limits, erasures, the version of the software.
         A change of it makes no matches stale, but none of them is taken over by a redo then.
+    ids
+        Version of the ids of the matches; a change of it makes none stale either.
     """
 
     pattern_set_version: str
@@ -104,6 +106,7 @@ class MatchesFingerprint:
     patterns: Mapping[str, str] = field(default_factory=dict)
     carried: Mapping[str, str] = field(default_factory=dict)
     made_with: str = ""
+    ids: int = 1
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "events", MappingProxyType(dict(sorted(self.events.items()))))
@@ -127,6 +130,7 @@ class MatchesFingerprint:
             **({"patterns": dict(self.patterns)} if self.patterns else {}),
             **({"carried": dict(self.carried)} if self.carried else {}),
             **({"made_with": self.made_with} if self.made_with else {}),
+            **({"ids": self.ids} if self.ids > 1 else {}),
         }
 
     @classmethod
@@ -143,6 +147,7 @@ class MatchesFingerprint:
             document.get("patterns", {}),
             document.get("carried", {}),
             document.get("made_with", ""),
+            document.get("ids", 1),
         )
 
     def differences(self, now: MatchesFingerprint, why: Mapping[date, str] = MappingProxyType({})) -> tuple[str, ...]:

@@ -34,6 +34,7 @@ from cep_pipeline.storage import (
     canonical_json,
     conform,
     digest_of,
+    id_texts,
     make_durable,
     open_parquet,
     read_data_file,
@@ -312,8 +313,8 @@ class Forgetting:
             holds = self.erasure.filter(self.columns)
             return compaction.rewrite_files([path], name, columns, keep=~holds | holds.is_null())
         if name == "matches":
-            gone = pc.field("match_id").isin(found.matches[path].column("match_id").combine_chunks())
-            return compaction.rewrite_files([path], name, columns, keep=~gone)
+            gone = found.matches[path].column("match_id")
+            return compaction.rewrite_files([path], name, columns, change=lambda rows: _without_ids(rows, gone))
         if name == "quarantine":
             return compaction.rewrite_files([path], name, columns, change=self._not_named)
         return compaction.rewrite_files([path], name, columns, change=lambda rows: self._emptied(name, rows))
@@ -422,8 +423,13 @@ def _nothing(table: Table, transaction: Transaction) -> int:
     return commits.replace_files(transaction, [], [], merge=False)
 
 
+def _without_ids(rows: pa.Table, gone: pa.ChunkedArray) -> pa.Table:
+    kept = pc.invert(pc.is_in(id_texts(rows["match_id"]), value_set=gone.combine_chunks()))
+    return rows.filter(kept)
+
+
 def _matches_of(path: str, seqs: np.ndarray) -> pa.Table:
-    """Return pattern and id of the matches in a file that have one of these events."""
+    """Return pattern and id, as text, of the matches in a file that have one of these events."""
     columns = pa.schema([("pattern", pa.string()), ("match_id", pa.string())])
     found = [columns.empty_table()]
     with open_parquet(path) as file:

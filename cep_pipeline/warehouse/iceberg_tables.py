@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from contextlib import suppress
 
 import pyarrow as pa
@@ -69,7 +70,9 @@ def _create(catalog: WarehouseCatalog, stream: str, layout: TableLayout, locatio
     # Two processes may make the same stream at once: whoever comes second takes what is there.
     with suppress(NamespaceAlreadyExistsError, sqlalchemy.exc.IntegrityError):
         catalog.create_namespace(stream)
-    properties = _TABLE_PROPERTIES | {"schema.name-mapping.default": schema.name_mapping.model_dump_json()}
+    properties = (
+        _TABLE_PROPERTIES | layout.properties | {"schema.name-mapping.default": schema.name_mapping.model_dump_json()}
+    )
     try:
         made = catalog.create_table(
             (stream, layout.name), schema, location, PartitionSpec(*partitions), SortOrder(*sort), properties
@@ -82,9 +85,13 @@ def _create(catalog: WarehouseCatalog, stream: str, layout: TableLayout, locatio
 
 def set_properties(catalog: WarehouseCatalog, stream: str, table_name: str) -> None:
     """Give a table the properties that tables are made with now; where it has them, nothing is committed."""
+    _set_properties(catalog, stream, table_name, _TABLE_PROPERTIES)
+
+
+def _set_properties(catalog: WarehouseCatalog, stream: str, table_name: str, properties: Mapping[str, str]) -> None:
     for _ in patient_attempts(f"{stream}.{table_name}"):
         table = catalog.load_table((stream, table_name))
-        missing = {name: value for name, value in _TABLE_PROPERTIES.items() if table.properties.get(name) != value}
+        missing = {name: value for name, value in properties.items() if table.properties.get(name) != value}
         if not missing:
             return
         with suppress(CommitFailedException):
@@ -111,13 +118,14 @@ def _rename_columns(table: Table, stream: str, layout: TableLayout) -> None:
 
 
 def add_columns(catalog: WarehouseCatalog, stream: str, layout: TableLayout) -> None:
-    """Add the columns of the layout that a published table lacks; where there are none, nothing is committed.
+    """Add the columns and properties of the layout that a published table lacks; without any nothing is committed.
 
     Raises
     ------
     InputError
         A column has another type than the published one.
     """
+    _set_properties(catalog, stream, layout.name, layout.properties)
     table = catalog.load_table((stream, layout.name))
     added = as_published(table).missing_columns(layout)
     if not added:

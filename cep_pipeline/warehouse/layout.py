@@ -8,7 +8,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import pyarrow as pa
@@ -16,6 +16,7 @@ import pyarrow as pa
 from cep_pipeline.errors import InputError
 from cep_pipeline.events.columns import DAY, QUARANTINE_SCHEMA
 from cep_pipeline.storage import canonical_json
+from cep_pipeline.version import IDS_VERSION
 from cep_pipeline.warehouse.records import Decision, PlanRecord, RunRecord, RunStep, StatisticsRecord
 
 FORMAT_VERSION = 1
@@ -39,9 +40,9 @@ _COLUMNS: Mapping[str, Mapping[str, tuple[pa.DataType, str]]] = {
             "Version of the pattern set: it changes with any statement or parameter of the set.",
         ),
         "match_id": (
-            pa.string(),
-            "Id of the match: 32 hexadecimal digits. The same events and the same statement give the same id "
-            "in every run.",
+            pa.uuid(),
+            "Id of the match: the same events and the same statement give the same id in every run. Text where the "
+            "table is older than ids that are UUIDs.",
         ),
         "start_ts": (UTC_MICROSECONDS, "Time of the first event of the match."),
         "end_ts": (UTC_MICROSECONDS, "Time of the last event of the match."),
@@ -127,6 +128,8 @@ def _schema(table: str) -> pa.Schema:
 
 
 MATCHES_SCHEMA = _schema("matches")
+OF_MATCHES = {"cep.ids-version": str(IDS_VERSION)}
+"""Property of the matches table: the version of the ids of days that are published now; records tell each day's."""
 REPEATING_IN_MATCHES = ("pattern_set", "final_day", "pattern", "pattern_version", "bindings.list.element.variable")
 """Columns of matches that gain from a dictionary; ids and seqs do not."""
 
@@ -151,12 +154,13 @@ MEANINGS: Mapping[str, Mapping[str, str]] = {
 
 @dataclass(frozen=True)
 class TableLayout:
-    """Columns, identity partitions and sort order of one table."""
+    """Columns, identity partitions and sort order of one table, and properties of its own."""
 
     name: str
     schema: pa.Schema
     partitions: tuple[str, ...] = ()
     sort: tuple[str, ...] = ()
+    properties: Mapping[str, str] = field(default_factory=dict)
 
     def meaning(self, column: str) -> str | None:
         """Return the meaning of a column, None for an attribute of events."""
@@ -171,7 +175,7 @@ def table_layouts(events_schema: pa.Schema) -> dict[str, TableLayout]:
         TableLayout("statistics", _schema("statistics"), ("pattern_set", DAY)),
         TableLayout("plans", _schema("plans")),
         TableLayout("decisions", _schema("decisions")),
-        TableLayout("matches", MATCHES_SCHEMA, ("pattern_set", "final_day"), ("pattern",)),
+        TableLayout("matches", MATCHES_SCHEMA, ("pattern_set", "final_day"), ("pattern",), OF_MATCHES),
         TableLayout("runs", _schema("runs")),
     )
     return {layout.name: layout for layout in layouts}

@@ -15,8 +15,15 @@ import pyarrow.parquet as pq
 from cep_pipeline.errors import InputError
 from cep_pipeline.events.columns import DAY
 from cep_pipeline.match_chart import Drawing, MatchSeries, draw_match
-from cep_pipeline.storage import conform, names_in_file, open_filesystem, read_data_file, reading_data
-from cep_pipeline.warehouse.layout import MATCHES_SCHEMA
+from cep_pipeline.storage import (
+    conform,
+    id_texts,
+    names_in_file,
+    open_filesystem,
+    place_of_id,
+    read_data_file,
+    reading_data,
+)
 
 if TYPE_CHECKING:
     from cep_pipeline.patterns.pattern import Pattern
@@ -60,7 +67,7 @@ class MatchesQuery:
             chosen.append(pc.less(rows["end_ts"], _instant(self.to_us)))
         if self.value:
             returned = pc.fill_null(pc.match_substring(rows["returns"], self.value), False)
-            chosen.append(pc.or_(returned, pc.match_substring(rows["match_id"], self.value)))
+            chosen.append(pc.or_(returned, pc.match_substring(id_texts(rows["match_id"]), self.value)))
         for mask in chosen[1:]:
             chosen[0] = pc.and_(chosen[0], mask)
         return rows.filter(chosen[0]) if chosen else rows
@@ -89,7 +96,7 @@ class MatchesPage:
     Attributes
     ----------
     rows
-        Matches in their order (`MATCHES_SCHEMA`).
+        Matches in their order (`StreamReader.matches_schema`).
     following
         Place of the next page; None: this is the last one.
     """
@@ -111,29 +118,29 @@ def matches_page(tables: StreamReader, query: MatchesQuery, limit: int, after: s
     missing, looked_at = limit, 0
     for place, file, group in _groups(tables, query, begin[:2]):
         if looked_at >= MOST_LOOKED_AT:
-            return MatchesPage(_together(rows), f"{place[0]}.{place[1]}.0")
+            return MatchesPage(_together(tables, rows), f"{place[0]}.{place[1]}.0")
         looked_at += file.metadata.row_group(group).num_rows
-        found = query.keep(_read_group(file, group, MATCHES_SCHEMA))
+        found = query.keep(_read_group(file, group, tables.matches_schema))
         first = begin[2] if place == begin[:2] else 0
         part = found.slice(first, missing)
         rows.append(part)
         missing -= part.num_rows
         if not missing:
-            return MatchesPage(_together(rows), f"{place[0]}.{place[1]}.{first + part.num_rows}")
-    return MatchesPage(_together(rows), None)
+            return MatchesPage(_together(tables, rows), f"{place[0]}.{place[1]}.{first + part.num_rows}")
+    return MatchesPage(_together(tables, rows), None)
 
 
 def matches_in_batches(tables: StreamReader, query: MatchesQuery) -> Iterator[pa.RecordBatch]:
     """Read all chosen matches, a row group at a time."""
     for _, file, group in _groups(tables, query, (0, 0)):
-        yield from query.keep(_read_group(file, group, MATCHES_SCHEMA)).to_batches()
+        yield from query.keep(_read_group(file, group, tables.matches_schema)).to_batches()
 
 
 def matches_over_time(tables: StreamReader, query: MatchesQuery, edges_us: Sequence[int]) -> tuple[list[int], bool]:
     """Count the chosen matches between instants, by their last event, and say whether all of them were looked at."""
     needed = ["end_ts", *(["pattern"] if query.pattern is not None else [])]
     needed += ["returns", "match_id"] if query.value else []
-    schema = pa.schema([field for field in MATCHES_SCHEMA if field.name in needed])
+    schema = pa.schema([field for field in tables.matches_schema if field.name in needed])
     edges, counts = np.asarray(edges_us), np.zeros(len(edges_us) + 1, np.int64)
     looked_at = 0
     for _, file, group in _groups(tables, query, (0, 0)):
@@ -146,13 +153,13 @@ def matches_over_time(tables: StreamReader, query: MatchesQuery, edges_us: Seque
 
 
 def find_match(tables: StreamReader, pattern_set: str, day: date, match_id: str) -> dict[str, Any] | None:
-    """Read the match of an id; None where there is none."""
+    """Read the match of an id, with or without its hyphens; None where there is none."""
     query = MatchesQuery(pattern_set, day)
-    ids = pa.schema([MATCHES_SCHEMA.field("match_id")])
+    ids = pa.schema([tables.matches_schema.field("match_id")])
     for _, file, group in _groups(tables, query, (0, 0)):
-        place = pc.index(_read_group(file, group, ids)["match_id"], match_id).as_py()
+        place = place_of_id(_read_group(file, group, ids)["match_id"], match_id)
         if place >= 0:
-            row: dict[str, Any] = _read_group(file, group, MATCHES_SCHEMA).slice(place, 1).to_pylist()[0]
+            row: dict[str, Any] = _read_group(file, group, tables.matches_schema).slice(place, 1).to_pylist()[0]
             return row
     return None
 
@@ -222,8 +229,8 @@ def _read_group(file: pq.ParquetFile, group: int, schema: pa.Schema) -> pa.Table
     return conform(file.read_row_group(group, columns=names), schema)
 
 
-def _together(rows: list[pa.Table]) -> pa.Table:
-    return pa.concat_tables([MATCHES_SCHEMA.empty_table(), *rows])
+def _together(tables: StreamReader, rows: list[pa.Table]) -> pa.Table:
+    return pa.concat_tables([tables.matches_schema.empty_table(), *rows])
 
 
 def _place(text: str) -> tuple[int, int, int]:

@@ -9,6 +9,7 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Literal
 
 from cep_pipeline.errors import InputError
+from cep_pipeline.version import IDS_VERSION
 from cep_pipeline.warehouse.changes import EventsChange
 from cep_pipeline.warehouse.fingerprints import EventsFingerprint, MatchesFingerprint
 
@@ -167,7 +168,7 @@ class EventsSnapshot:
         """Return the fingerprint of matches of `day` that were detected over the events of `first` to `day`."""
         events = self.digests(first, day)
         return MatchesFingerprint(
-            pattern_set_version, first, events, carry_in, end_of_stream, patterns, carried, made_with
+            pattern_set_version, first, events, carry_in, end_of_stream, patterns, carried, made_with, IDS_VERSION
         )
 
 

@@ -275,11 +275,19 @@ class StreamReader:
         pattern: str | None = None,
         limit: int | None = None,
     ) -> pa.Table:
-        """Return matches (`MATCHES_SCHEMA`) by final day, within a day by pattern in the order they were written."""
+        """Return matches (`matches_schema`) by final day, within a day by pattern in the order they were written."""
         row_filter = None if pattern is None else pc.field("pattern") == pattern
         return self._read_days(
             "matches", "final_day", first, last, {"pattern_set": pattern_set}, row_filter=row_filter, limit=limit
         )
+
+    @cached_property
+    def matches_schema(self) -> pa.Schema:
+        """The columns of matches, in which ids are text if the table was made before they were UUIDs."""
+        schema = self._layouts["matches"].schema
+        place = schema.get_field_index("match_id")
+        kind = self._published("matches").columns.field("match_id").type
+        return schema.set(place, schema.field(place).with_type(kind))
 
     def matches_files(self, pattern_set: str, day: date) -> list[str]:
         """Return the files of the matches of (pattern set, day) in the order of `read_matches`."""
@@ -295,7 +303,7 @@ class StreamReader:
         each: int,
         pattern: str | None = None,
     ) -> pa.Table:
-        """Return the first matches of each pattern (`MATCHES_SCHEMA`), in the order of `read_matches` of a pattern.
+        """Return the first matches of each pattern (`matches_schema`), in the order of `read_matches` of a pattern.
 
         Parameters
         ----------
@@ -327,7 +335,7 @@ class StreamReader:
                 for group in range(parquet.num_row_groups):
                     if not _may_hold(parquet.metadata.row_group(group), "pattern", missing):
                         continue
-                    rows = conform(parquet.read_row_group(group), layout.schema)
+                    rows = conform(parquet.read_row_group(group), self.matches_schema)
                     for value in pc.unique(rows.column("pattern")):
                         name = value.as_py()
                         if missing.get(name, 0) > 0:
@@ -335,7 +343,7 @@ class StreamReader:
                             missing[name] -= own.num_rows
                             parts.append(own)
         parts.sort(key=lambda part: order.index(part.column("pattern")[0].as_py()))
-        return _joined(layout.schema, parts)
+        return _joined(self.matches_schema, parts)
 
     def read_match_events(self, matches: pa.Table, attributes: Sequence[str] | None = None) -> pa.Table:
         """Return the events that published matches bind, a row each, as `match_events` does.
@@ -597,7 +605,7 @@ class StreamReader:
         """Return all rows of a table, such as `plans`."""
         files = self._published(table).files(DAY)
         parts = [self._read(table, path) for path in sorted(file.file_path for file in files)]
-        return _joined(self._layouts[table].schema, parts)
+        return _joined(self._columns(table), parts)
 
     def _read_all(self, table: str) -> list[dict[str, Any]]:
         files = self._published(table).files(DAY)
@@ -615,7 +623,7 @@ class StreamReader:
         limit: int | None = None,
         columns: pa.Schema | None = None,
     ) -> pa.Table:
-        schema = self._layouts[table].schema if columns is None else columns
+        schema = self._columns(table) if columns is None else columns
         position = self._layouts[table].partitions.index(day_column)
         files = self._published(table).files(day_column, first, last, equal=equal)
         parts: list[pa.Table] = []
@@ -628,7 +636,10 @@ class StreamReader:
         return _joined(schema, parts)
 
     def _read(self, table: str, path: str) -> pa.Table:
-        return read_data_file(path, self._layouts[table].schema)
+        return read_data_file(path, self._columns(table))
+
+    def _columns(self, table: str) -> pa.Schema:
+        return self.matches_schema if table == "matches" else self._layouts[table].schema
 
 
 def _joined(columns: pa.Schema, parts: Iterable[pa.Table]) -> pa.Table:

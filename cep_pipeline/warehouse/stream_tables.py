@@ -93,7 +93,7 @@ class StreamTables(StreamReader):
         return self._directory("quarantine", {DAY: day}, run_id)
 
     def matches_directory(self, pattern_set: str, final_day: date, *, run_id: str) -> DataDirectory:
-        """Return where tasks write files of matches; the columns are `MATCHES_SCHEMA`."""
+        """Return where tasks write files of matches; their columns are `matches_schema`."""
         return self._directory("matches", {"pattern_set": pattern_set, "final_day": final_day}, run_id)
 
     def compressed_directory(self, pattern_set: str, final_day: date, *, run_id: str) -> DataDirectory:
@@ -480,14 +480,15 @@ class StreamTables(StreamReader):
         location = self.warehouse.table_location(self.name, table)
         if not all(path.startswith(f"{location}/") for path in files):
             return files  # publishing refuses them
-        return compaction.merge_small_files(files, table, self._layouts[table].schema)
+        return compaction.merge_small_files(files, table, self._columns(table))
 
     def _now(self) -> datetime:
         return datetime.fromtimestamp(self.warehouse.clock(), UTC)
 
     def _directory(self, table: str, unit: Mapping[str, str | date], run_id: str) -> DataDirectory:
         folders = (f"{column}={folder_name(str(value))}" for column, value in unit.items())
-        return DataDirectory("/".join((self.warehouse.table_location(self.name, table), "data", *folders)), run_id)
+        location = "/".join((self.warehouse.table_location(self.name, table), "data", *folders))
+        return DataDirectory(location, run_id, self._columns(table) if table == "matches" else None)
 
     def _check_lease(self, lease: Lease, unit: str) -> None:
         if (lease.stream, lease.unit) != (self.name, unit):

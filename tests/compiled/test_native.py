@@ -10,7 +10,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from cep_pipeline.detection.match_ids import MatchIdentity, _write_bindings
+from cep_pipeline.detection.match_ids import MatchIdentity, _describe_lists
 
 WATCHED = """
 from cep_pipeline.compiled import native
@@ -20,8 +20,11 @@ import numpy as np
 """
 PROGRAM = f"""{WATCHED}
 from cep_pipeline.detection.match_ids import MatchIdentity
-ids = MatchIdentity("prefix").ids_of(np.array([0, 1]), np.array([7]), np.array([0]), ["a"])
-print(ids[0].as_py(), bool(compiled))
+from cep_pipeline.detection.match_ids import ids_array
+from cep_pipeline.detection.ordering import OrderedLists
+match = OrderedLists(("a",), np.array([0, 1]), np.zeros(1, np.int32), np.zeros(1, np.int32))
+found = MatchIdentity(bytes(32), ("a",)).rows_of(match, np.array([5]), np.array([7]))
+print(ids_array(found.ids)[0].as_py(), bool(compiled))
 """
 
 
@@ -43,7 +46,7 @@ def run(folder: Path, program: str = PROGRAM, *arguments: str) -> list[str]:
 
 
 def test_no_process_of_a_user_needs_the_compiler(tmp_path: Path) -> None:
-    assert run(tmp_path) == [MatchIdentity("prefix").id_of([("a", 7)]), "False"]
+    assert run(tmp_path) == [str(MatchIdentity(bytes(32), ("a",)).id_of([("a", 7)])), "False"]
 
 
 def test_only_the_first_process_compiles_a_kernel_that_is_not_shipped(tmp_path: Path) -> None:
@@ -73,12 +76,13 @@ def test_a_kernel_that_takes_long_to_compile_is_told_of_once(tmp_path: Path, aft
 
 
 def test_arrays_of_another_type_or_layout_are_refused() -> None:
-    numbers = np.zeros(4, np.int64)
-    arguments = [1, numbers, numbers, np.zeros(4, np.int32), np.zeros(4, np.uint8), numbers, 1, 0, 0]
-    rest = [np.zeros((1, 64), np.uint8), 64, np.zeros(1, np.int32)]
+    numbers, words = np.zeros(4, np.int64), np.zeros(6, np.uint64)
+    rows = np.zeros(4, np.int32)
+    events = [4, numbers, numbers, numbers, 1]
+    rest = [words, words, words, numbers, numbers, numbers]
     with pytest.raises(TypeError, match=r"takes a contiguous int64\*, not float64"):
-        _write_bindings(*[arguments[0], numbers.astype(float), *arguments[2:], *rest])
+        _describe_lists(1, numbers.astype(float), rows, rows, *events, *rest)
     with pytest.raises(TypeError, match=r"contiguous int32\*"):
-        _write_bindings(*[*arguments[:3], np.zeros(8, np.int32)[::2], *arguments[4:], *rest])
+        _describe_lists(1, numbers, np.zeros(8, np.int32)[::2], rows, *events, *rest)
     with pytest.raises(ValueError, match="argument"):
-        _write_bindings(*arguments)
+        _describe_lists(1, numbers, rows, rows, *events)

@@ -79,6 +79,25 @@ def test_order_is_the_pages(drawn: Any, backwards: bool) -> None:
             assert ordered.bound_rows[start : start + length].tolist() == [row for v, _, row in match if v == name]
 
 
+@pytest.mark.parametrize("ends", [1, 3, 40])
+def test_many_matches_that_end_with_the_same_event(ends: int) -> None:
+    """Lists that begin alike, in runs that are in order already and in others; equal ones are taken once."""
+    rng = np.random.default_rng(ends)
+    lists = [
+        sorted({*rng.integers(0, 9, rng.integers(1, 7)).tolist(), 10 + end}) for end in range(ends) for _ in "a" * 300
+    ]
+    lists = sorted(lists[:150]) + [lists[at] for at in rng.permutation(len(lists))]
+    offsets = np.cumsum([0, *map(len, lists)])
+    rows = np.array([row for match in lists for row in match], np.int32)
+    for seqs in (np.arange(100), np.arange(100)[::-1].copy()):
+        found = order_matches([ListBlock(CLAUSES[3], offsets, rows, np.zeros(len(rows), np.int32))], seqs)
+        assert isinstance(found, OrderedLists)
+        ordered = [found.bound_rows[begin:end].tolist() for begin, end in pairwise(found.offsets)]
+        assert ordered == sorted(
+            map(list, {tuple(match) for match in lists}), key=lambda match: (match[-1], [seqs[row] for row in match])
+        )
+
+
 def test_fixed_and_variable_width_are_ordered_together() -> None:
     listed = ListBlock(CLAUSES[0], np.array([0, 3]), np.array([1, 2, 3], np.int32), np.array([0, 1, 1], np.int32))
     blocks: list[Block] = [listed, block_of(CLAUSES[1], [[1, 2], [1, 3], [0, 4]])]

@@ -66,7 +66,7 @@ def test_fixed_columns() -> None:
     assert table.schema == pa.schema(
         [
             ("pattern", pa.string()),
-            ("match_id", pa.string()),
+            ("match_id", pa.uuid()),
             ("start_ts", pa.timestamp("us", tz="UTC")),
             ("end_ts", pa.timestamp("us", tz="UTC")),
             ("bindings", pa.list_(pa.struct([("variable", pa.string()), ("seq", pa.int64())]))),

@@ -111,7 +111,7 @@ def test_a_match_has_its_id_and_what_was_looked_for() -> None:
     explained = cep.why(asked, EVENTS, {"a": 0, "b": 3})
     row = cep.detect(asked, EVENTS)["p"].slice(1).to_pylist()[0]
     assert [(one["variable"], one["seq"]) for one in row["bindings"]] == [("a", 0), ("b", 3)]
-    assert explained.is_match and explained.match_id == row["match_id"]
+    assert explained.is_match and explained.match_id == str(row["match_id"])
     assert "none of 1 events of the type, 1970-01-01 00:00:00.000 to 1970-01-01 00:00:03.000" in str(explained)
     assert "<td>WITHIN 5 seconds</td><td>3 of 5 s, 60%</td>" in explained._repr_html_()
 

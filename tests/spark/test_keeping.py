@@ -18,6 +18,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 import cep_pipeline as cep
+from cep_pipeline.detection.match_ids import MatchIdentity
 from cep_pipeline.patterns.pattern import Pattern
 from cep_pipeline.slices.ownership import counts_in_partitions, look_back, waits_for_later_events
 from cep_pipeline.spark import keeping
@@ -115,7 +116,7 @@ class Stream:
         return {
             "pattern_set": "set",
             "pattern": pattern.name,
-            "match_id": f"{pattern.name} {events}",
+            "match_id": MatchIdentity.of(pattern).id_of(zip("ab", events, strict=False)),
             "start_ts": events[0],
             "end_ts": events[-1],
             "bindings": [{"variable": name, "seq": seq} for name, seq in zip("ab", events, strict=False)],

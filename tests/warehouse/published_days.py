@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import uuid
 from collections.abc import Mapping, Sequence
 from datetime import UTC, date, datetime, timedelta
 from pathlib import Path
@@ -154,8 +155,18 @@ def publish_observed(
     tables.publish(day, [], [tables.draft_observed(pattern_set, day, observed, run_id=lease.run_id)], lease=lease)
 
 
+def id_named(name: str) -> uuid.UUID:
+    """An id that tells a name of at most 16 letters."""
+    return uuid.UUID(bytes=name.encode().ljust(16, b"\0"))
+
+
+def names_of(matches: pa.Table) -> list[str]:
+    """The names that the ids of matches tell."""
+    return [one.bytes.rstrip(b"\0").decode() for one in matches["match_id"].to_pylist()]
+
+
 def matches_of(pattern_set: str, day: date, ids: Sequence[str], *, pattern: str = "rise") -> pa.Table:
-    """Matches with these ids."""
+    """Matches with ids of these names."""
     start = datetime(day.year, day.month, day.day, 13, tzinfo=UTC)
     rows = [
         {
@@ -163,7 +174,7 @@ def matches_of(pattern_set: str, day: date, ids: Sequence[str], *, pattern: str 
             "final_day": day,
             "pattern": pattern,
             "pattern_version": "v1",
-            "match_id": match_id,
+            "match_id": id_named(match_id),
             "start_ts": start,
             "end_ts": start,
             "bindings": [{"variable": "a", "seq": 1}, {"variable": "b", "seq": 2}],
@@ -194,7 +205,7 @@ def publish_matches(
             version, day - timedelta(days=look_back), day, carry_in=carry_in
         )
         path = tables.matches_directory(pattern_set, day, run_id=run_id).file(0)
-        files = [write_data_file(path, matches_of(pattern_set, day, ids), MATCHES_SCHEMA)]
+        files = [write_data_file(path, matches_of(pattern_set, day, ids), tables.matches_schema)]
         return publish_match_files(
             tables,
             pattern_set,

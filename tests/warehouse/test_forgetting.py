@@ -36,6 +36,7 @@ from tests.warehouse.published_days import (
     buffers_of,
     fingerprint_of,
     matches_of,
+    names_of,
     publish_day,
     publish_events,
     publish_limited,
@@ -93,7 +94,7 @@ def assert_forgotten(tables: StreamTables) -> None:
     assert events.column("symbol").to_pylist() == ["S0", "S2", "S0", "S0", "S0"]
     assert events.column("price").to_pylist() == [1.0, 3.0, 4.0, 6.0, 8.0]
     assert [entry.events for entry in tables.days()] == [3, 1, 1]
-    assert tables.read_matches("demo").column("match_id").to_pylist() == ["d"]
+    assert names_of(tables.read_matches("demo")) == ["d"]
     assert [(entry.matches, entry.counts) for entry in tables.matches_days("demo")] == [(1, {"rise": 1})]
     assert tables.read_quarantine().column("raw").to_pylist() == ["13:01,S11,x"]
     assert tables.statistics("demo") == []
@@ -208,7 +209,7 @@ def test_a_killed_erasure_is_completed_by_the_same_command(tmp_path: Path, step:
     left = Warehouse.open(tmp_path / "w").open_stream("trades")
     seen = (
         "S1" in left.read_events().column("symbol").to_pylist(),
-        "c" in left.read_matches("demo").column("match_id").to_pylist(),
+        "c" in names_of(left.read_matches("demo")),
         "13:00,S1,x" in left.read_quarantine().column("raw").to_pylist(),
         left.statistics("demo") != [],
         left.runs()[0].error != "(erased)",

@@ -6,6 +6,7 @@ from datetime import date
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
+from uuid import UUID
 
 import numpy as np
 import pyarrow as pa
@@ -39,7 +40,7 @@ def rows() -> list[dict[str, Any]]:
                 "final_day": DAY,
                 "pattern": ("falling", "pairs", "rising")[number * 3 // ROWS],
                 "pattern_version": "v1",
-                "match_id": f"{number:032x}",
+                "match_id": UUID(int=number),
                 "start_ts": end - 5_000_000,
                 "end_ts": end,
                 "bindings": [{"variable": "a", "seq": number}, {"variable": "b", "seq": number + 1}],
@@ -56,7 +57,7 @@ def tables(tmp_path: Path, request: pytest.FixtureRequest) -> Any:
     paths = [str(tmp_path / name) for name in ("0.parquet", "1.parquet")]
     for path, part in zip(paths, (whole.slice(0, 90), whole.slice(90)), strict=True):
         pq.write_table(part, path, row_group_size=request.param, write_page_checksum=True)
-    return SimpleNamespace(matches_files=lambda pattern_set, day: paths)
+    return SimpleNamespace(matches_files=lambda pattern_set, day: paths, matches_schema=MATCHES_SCHEMA)
 
 
 NOON_US = MIDNIGHT_US + 43_200_000_000
@@ -70,7 +71,7 @@ QUERIES = [
         lambda row: row["pattern"] == "rising" and row["end_ts"] < NOON_US,
     ),
     (MatchesQuery("all", DAY, value='"step": 3'), lambda row: row["returns"] is not None and ": 3" in row["returns"]),
-    (MatchesQuery("all", DAY, value=f"{7:032x}"), lambda row: row["match_id"] == f"{7:032x}"),
+    (MatchesQuery("all", DAY, value=str(UUID(int=7))), lambda row: row["match_id"] == UUID(int=7)),
 ]
 
 
@@ -80,7 +81,7 @@ def test_pages_batches_and_counts_are_what_reading_everything_gives(
     tables: Any, query: MatchesQuery, holds: Any, limit: int
 ) -> None:
     wanted = [row["match_id"] for row in rows() if holds(row)]
-    found: list[str] = []
+    found: list[UUID] = []
     after: str | None = ""
     while after is not None:
         page = matches_page(tables, query, limit, after)
@@ -97,7 +98,7 @@ def test_pages_batches_and_counts_are_what_reading_everything_gives(
 
 def test_a_rare_value_does_not_keep_a_reader_waiting(tables: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(match_pages, "MOST_LOOKED_AT", 5)
-    query = MatchesQuery("all", DAY, value=f"{229:032x}")
+    query = MatchesQuery("all", DAY, value=str(UUID(int=229)))
     pages, after = 0, ""
     while True:
         page = matches_page(tables, query, 10, after)
@@ -105,7 +106,7 @@ def test_a_rare_value_does_not_keep_a_reader_waiting(tables: Any, monkeypatch: p
         if page.following is None:
             break
         after = page.following
-    assert page.rows["match_id"].to_pylist() == [f"{229:032x}"] and pages > 1
+    assert page.rows["match_id"].to_pylist() == [UUID(int=229)] and pages > 1
 
 
 def test_a_match_is_found_by_its_id(tables: Any) -> None:

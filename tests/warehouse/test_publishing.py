@@ -25,6 +25,7 @@ from tests.warehouse.published_days import (
     events_of,
     fingerprint_of,
     matches_of,
+    names_of,
     publish_day,
     publish_events,
     publish_match_files,
@@ -222,9 +223,9 @@ def test_the_unit_of_matches_is_pattern_set_and_day(tables: StreamTables) -> Non
     publish_matches(tables, TUESDAY, ["c"])
     publish_matches(tables, MONDAY, ["x"], pattern_set="other set/ü")
     publish_matches(tables, MONDAY, ["d"])
-    assert tables.read_matches("demo").column("match_id").to_pylist() == ["d", "c"]
-    assert tables.read_matches("demo", TUESDAY).column("match_id").to_pylist() == ["c"]
-    assert tables.read_matches("demo", limit=1).column("match_id").to_pylist() == ["d"]
+    assert names_of(tables.read_matches("demo")) == ["d", "c"]
+    assert names_of(tables.read_matches("demo", TUESDAY)) == ["c"]
+    assert names_of(tables.read_matches("demo", limit=1)) == ["d"]
     assert tables.read_matches("demo", pattern="fall").num_rows == 0
     assert tables.read_matches("other set/ü").to_pylist() == matches_of("other set/ü", MONDAY, ["x"]).to_pylist()
     assert tables.read_matches("none of them").num_rows == 0
@@ -245,8 +246,8 @@ def test_matches_of_one_pattern_are_selected_across_files(tables: StreamTables) 
     with tables.day_lease(MONDAY, run_id="run") as lease:
         fingerprint = tables.pin_events().matches_fingerprint("v1", MONDAY, MONDAY, carry_in="")
         publish_match_files(tables, "demo", MONDAY, paths, lease=lease, fingerprint=fingerprint)
-    assert tables.read_matches("demo", pattern="rise").column("match_id").to_pylist() == ["rise0", "rise1"]
-    assert tables.read_matches("demo", pattern="rise", limit=1).column("match_id").to_pylist() == ["rise0"]
+    assert names_of(tables.read_matches("demo", pattern="rise")) == ["rise0", "rise1"]
+    assert names_of(tables.read_matches("demo", pattern="rise", limit=1)) == ["rise0"]
 
 
 def test_statistics_are_replaced(tables: StreamTables) -> None:

@@ -20,6 +20,7 @@ from tests.warehouse.published_days import (
     Trades,
     buffers_of,
     everything_read,
+    names_of,
     publish_day,
     publish_everything,
     publish_limited,
@@ -39,7 +40,7 @@ def publish_version(tables: StreamTables, version: float, run_id: str) -> None:
 def version_of(tables: StreamTables) -> set[float]:
     """The versions that are read of all tables and records of Monday."""
     found = set(tables.read_events(MONDAY, MONDAY)["price"].to_pylist())
-    found |= {float(name[1:]) for name in tables.read_matches("demo", MONDAY, MONDAY)["match_id"].to_pylist()}
+    found |= {float(name[1:]) for name in names_of(tables.read_matches("demo", MONDAY, MONDAY))}
     statistics = tables.read_statistics("demo", MONDAY)
     assert statistics is not None
     return found | {statistics["rate"], tables.carry_in(TUESDAY)["last"]}

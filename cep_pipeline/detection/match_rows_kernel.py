@@ -1,0 +1,151 @@
+"""Ids, seqs and times of matches in one pass. Imported only to compile the kernels; `match_ids.py` calls them."""
+
+# mypy: disable-error-code="untyped-decorator"
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numba import carray, njit
+
+word = np.uint64
+
+
+@njit
+def mixed(value: Any, factor: Any) -> Any:
+    """Mix the bits of a word; different words stay different."""
+    value ^= value >> word(32)
+    value *= factor
+    return value ^ (value >> word(29))
+
+
+@njit
+def stirred(a: Any, b: Any, factors: Any) -> Any:
+    """Mix the two words of a state with each other; different states stay different."""
+    b ^= mixed(a, factors[0])
+    return a ^ mixed(b, factors[1]), b
+
+
+@njit
+def write_id(a: Any, b: Any, count: int, key: Any, factors: Any, bits: Any, ids: Any, match: int) -> None:
+    """Finish the state of a match of `count` events, and write it as a UUID."""
+    a, b = stirred(a ^ key[2], b ^ key[3] ^ word(count), factors)
+    a, b = stirred(a, b, factors)
+    ids[match, 0] = a & bits[0] | bits[1]
+    ids[match, 1] = b & bits[2] | bits[3]
+
+
+def describe_single_events(
+    matches: int,
+    width: int,
+    stride: int,
+    rows_at: Any,
+    events: int,
+    seqs_at: Any,
+    timestamps_at: Any,
+    positions_at: Any,
+    key_at: Any,
+    constants_at: Any,
+    ids_at: Any,
+    bound_at: Any,
+    starts_at: Any,
+    ends_at: Any,
+) -> int:
+    """Describe matches that bind one event to each of the same variables.
+
+    Parameters
+    ----------
+    matches, width, stride
+        Variable v of match m binds the event `rows[v * stride + m]`, v below `width`.
+    rows
+        int32.
+    events, seqs, timestamps
+        The number of events, and of each its seq and its time.
+    positions
+        Each variable's position in the pattern.
+    key
+        uint64 (4,): that of the statement.
+    constants
+        uint64 (6,): two factors, and for each word of an id the bits that are kept and those that are set.
+    ids, bound, starts, ends
+        Written: uint64 (n, 2), the seqs as int64 (n * width,), and the times of first and last event.
+    """
+    rows = carray(rows_at, ((width - 1) * stride + matches,))
+    seqs = carray(seqs_at, (events,))
+    timestamps = carray(timestamps_at, (events,))
+    positions = carray(positions_at, (width,))
+    # Read once: what is written in the loop might be they, for all that the compiler knows.
+    key = (key_at[0], key_at[1], key_at[2], key_at[3])
+    factors = (constants_at[0], constants_at[1])
+    bits = (constants_at[2], constants_at[3], constants_at[4], constants_at[5])
+    ids = carray(ids_at, (matches, 2))
+    bound = carray(bound_at, (matches * width,))
+    starts = carray(starts_at, (matches,))
+    ends = carray(ends_at, (matches,))
+    for match in range(matches):
+        a, b = key[0], key[1]
+        first = last = rows[match]
+        for variable in range(width):
+            row = rows[variable * stride + match]
+            first, last = min(first, row), max(last, row)
+            seq = seqs[row]
+            bound[match * width + variable] = seq
+            a, b = stirred(a ^ word(seq), b ^ word(positions[variable]), factors)
+        write_id(a, b, width, key, factors, bits, ids, match)
+        starts[match] = timestamps[first]
+        ends[match] = timestamps[last]
+    return matches
+
+
+def describe_lists(
+    matches: int,
+    offsets_at: Any,
+    rows_at: Any,
+    variables_at: Any,
+    events: int,
+    seqs_at: Any,
+    timestamps_at: Any,
+    positions_at: Any,
+    names: int,
+    key_at: Any,
+    constants_at: Any,
+    ids_at: Any,
+    bound_at: Any,
+    starts_at: Any,
+    ends_at: Any,
+) -> int:
+    """Describe matches of any width; the parameters are those of `describe_single_events`, but for these.
+
+    Parameters
+    ----------
+    offsets, rows, variables
+        Match m binds the elements `offsets[m]` to `offsets[m + 1]`, at least one: int32 rows of events, and the number
+        of the variable of each, below `names`.
+    """
+    offsets = carray(offsets_at, (matches + 1,))
+    rows = carray(rows_at, (offsets[matches],))
+    variables = carray(variables_at, (offsets[matches],))
+    seqs = carray(seqs_at, (events,))
+    timestamps = carray(timestamps_at, (events,))
+    positions = carray(positions_at, (names,))
+    # Read once: what is written in the loop might be they, for all that the compiler knows.
+    key = (key_at[0], key_at[1], key_at[2], key_at[3])
+    factors = (constants_at[0], constants_at[1])
+    bits = (constants_at[2], constants_at[3], constants_at[4], constants_at[5])
+    ids = carray(ids_at, (matches, 2))
+    bound = carray(bound_at, (offsets[matches],))
+    starts = carray(starts_at, (matches,))
+    ends = carray(ends_at, (matches,))
+    for match in range(matches):
+        a, b = key[0], key[1]
+        first = last = rows[offsets[match]]
+        for element in range(offsets[match], offsets[match + 1]):
+            row = rows[element]
+            first, last = min(first, row), max(last, row)
+            seq = seqs[row]
+            bound[element] = seq
+            a, b = stirred(a ^ word(seq), b ^ word(positions[variables[element]]), factors)
+        write_id(a, b, offsets[match + 1] - offsets[match], key, factors, bits, ids, match)
+        starts[match] = timestamps[first]
+        ends[match] = timestamps[last]
+    return matches

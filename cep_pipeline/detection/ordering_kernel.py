@@ -1,0 +1,241 @@
+"""Matches brought into the page's order. Imported only to compile the kernels; `ordering.py` calls them."""
+
+# mypy: disable-error-code="untyped-decorator"
+from __future__ import annotations
+
+from typing import Any
+
+from numba import carray, njit
+
+DIGIT_BITS = 11
+DIGITS = 6
+"""So many digits have the 63 bits of a word, and a little more."""
+VALUES = 1 << DIGIT_BITS
+SHORT = 12
+"""So few matches are sorted by insertion."""
+
+
+@njit
+def bit_length(number: Any) -> int:
+    """The bits of a number that is not negative."""
+    bits = 0
+    while number > 0:
+        number >>= 1
+        bits += 1
+    return bits
+
+
+def order_single_events(
+    width: int,
+    matches: int,
+    rows_at: Any,
+    lows_at: Any,
+    bits_at: Any,
+    counts_at: Any,
+    words_at: Any,
+    spare_at: Any,
+    ordered_at: Any,
+) -> int:
+    """Order matches that bind one event to each of the same variables, where one integer holds a match.
+
+    Relative to its last event a match spans few rows: the integer is its last row, and then the distance of each row
+    from it. Integers are sorted digit by digit, and matches are read from the sorted ones.
+
+    Parameters
+    ----------
+    width, matches, rows
+        int32 (width, matches), at least one match: the rows of each variable's events.
+    lows, bits
+        int64 (width,), for the distances of each variable.
+    counts
+        int64 (DIGITS, VALUES), zeros.
+    words, spare
+        int64 (matches,).
+    ordered
+        int32 (width, matches): written.
+
+    Returns
+    -------
+    int
+        1 where `ordered` is written; 0 where the matches are in order as they are; -1 where no integer holds a match.
+    """
+    rows = carray(rows_at, (width, matches))
+    lows, bits = carray(lows_at, (width,)), carray(bits_at, (width,))
+    counts = carray(counts_at, (DIGITS, VALUES))
+    words, spare = carray(words_at, (matches,)), carray(spare_at, (matches,))
+    ordered = carray(ordered_at, (width, matches))
+    for variable in range(width):
+        lows[variable] = 0
+    first = most = rows[0, 0]
+    for match in range(matches):
+        last = rows[0, match]
+        for variable in range(1, width):
+            last = max(last, rows[variable, match])
+        for variable in range(width):
+            lows[variable] = min(lows[variable], rows[variable, match] - last)
+        words[match] = last
+        first, most = (last, last) if match == 0 else (min(first, last), max(most, last))
+    total = bit_length(most - first)
+    for variable in range(width):
+        bits[variable] = bit_length(-lows[variable])
+        total += bits[variable]
+    if total > 63:
+        return -1
+    digits = (total + DIGIT_BITS - 1) // DIGIT_BITS
+    sorted_already = True
+    before = -1
+    for match in range(matches):
+        last = words[match]
+        word = last - first
+        for variable in range(width):
+            word = word << bits[variable] | (rows[variable, match] - last - lows[variable])
+        words[match] = word
+        sorted_already = sorted_already and before <= word
+        before = word
+        for digit in range(digits):
+            counts[digit, (word >> (DIGIT_BITS * digit)) & (VALUES - 1)] += 1
+    if sorted_already:
+        return 0
+    for digit in range(digits):
+        shift = DIGIT_BITS * digit
+        if counts[digit, (words[0] >> shift) & (VALUES - 1)] == matches:
+            continue
+        at = 0
+        for value in range(VALUES):
+            count = counts[digit, value]
+            counts[digit, value] = at
+            at += count
+        for match in range(matches):
+            word = words[match]
+            value = (word >> shift) & (VALUES - 1)
+            spare[counts[digit, value]] = word
+            counts[digit, value] += 1
+        words, spare = spare, words
+    for match in range(matches):
+        word = words[match]
+        shift = total - bit_length(most - first)
+        last = (word >> shift) + first
+        for variable in range(width):
+            shift -= bits[variable]
+            distance = (word >> shift) & ((1 << bits[variable]) - 1)
+            ordered[variable, match] = last + lows[variable] + distance
+    return 1
+
+
+@njit
+def compared(one: int, other: int, offsets: Any, keys: Any, variables: Any) -> int:
+    """Compare two matches that end with the same event: by their lists of keys, then of variables."""
+    begin, other_begin = offsets[one], offsets[other]
+    size, other_size = offsets[one + 1] - begin, offsets[other + 1] - other_begin
+    for place in range(min(size, other_size)):
+        difference = keys[begin + place] - keys[other_begin + place]
+        if difference != 0:
+            return difference
+    if size != other_size:
+        return size - other_size
+    for place in range(size):
+        difference = variables[begin + place] - variables[other_begin + place]
+        if difference != 0:
+            return difference
+    return 0
+
+
+@njit
+def sort_group(order: Any, spare: Any, begin: int, end: int, offsets: Any, keys: Any, variables: Any) -> None:
+    """Sort the matches `order[begin:end]`, which end with the same event, by merging; what is in order stays."""
+    for start in range(begin, end, SHORT):
+        for place in range(start + 1, min(start + SHORT, end)):
+            one = order[place]
+            while place > start and compared(order[place - 1], one, offsets, keys, variables) > 0:
+                order[place] = order[place - 1]
+                place -= 1
+            order[place] = one
+    size = SHORT
+    while size < end - begin:
+        for start in range(begin, end - size, 2 * size):
+            middle, stop = start + size, min(start + 2 * size, end)
+            if compared(order[middle - 1], order[middle], offsets, keys, variables) <= 0:
+                continue
+            for place in range(start, middle):
+                spare[place] = order[place]
+            left, right, place = start, middle, start
+            while left < middle and right < stop:
+                if compared(spare[left], order[right], offsets, keys, variables) <= 0:
+                    order[place] = spare[left]
+                    left += 1
+                else:
+                    order[place] = order[right]
+                    right += 1
+                place += 1
+            while left < middle:
+                order[place] = spare[left]
+                left, place = left + 1, place + 1
+        size *= 2
+
+
+def order_lists(
+    matches: int,
+    offsets_at: Any,
+    lasts_at: Any,
+    keys_at: Any,
+    variables_at: Any,
+    first: int,
+    counted: int,
+    counts_at: Any,
+    order_at: Any,
+    spare_at: Any,
+    distinct: int,
+) -> int:
+    """Order matches of any width.
+
+    Parameters
+    ----------
+    matches, offsets, keys, variables
+        Match m binds the elements `offsets[m]` to `offsets[m + 1]`: numbers (int32) by which they are compared, and
+        those of their variables.
+    lasts
+        int64 (matches,): the number of each match's last event, at least `first`.
+    counted, counts
+        int64 (counted,), zeros: the last events are less than `first + counted - 1`.
+    order
+        int64 (matches,): written.
+    spare
+        int64 (matches,).
+    distinct
+        Of matches that are equal, one only is taken.
+
+    Returns
+    -------
+    int
+        How many matches are in `order`.
+    """
+    offsets = carray(offsets_at, (matches + 1,))
+    lasts = carray(lasts_at, (matches,))
+    keys, variables = carray(keys_at, (offsets[matches],)), carray(variables_at, (offsets[matches],))
+    counts = carray(counts_at, (counted,))
+    order, spare = carray(order_at, (matches,)), carray(spare_at, (matches,))
+    for match in range(matches):
+        counts[lasts[match] - first + 1] += 1
+    for value in range(1, counted):
+        counts[value] += counts[value - 1]
+    for match in range(matches):
+        place = counts[lasts[match] - first]
+        counts[lasts[match] - first] += 1
+        order[place] = match
+    begin = 0
+    for value in range(counted - 1):
+        end = counts[value]
+        if end - begin > 1:
+            sort_group(order, spare, begin, end, offsets, keys, variables)
+        begin = end
+    if not distinct:
+        return matches
+    kept = 0
+    for place in range(matches):
+        one = order[place]
+        before = order[max(kept - 1, 0)]
+        if kept and lasts[before] == lasts[one] and compared(before, one, offsets, keys, variables) == 0:
+            continue
+        order[kept] = one
+        kept += 1
+    return kept
