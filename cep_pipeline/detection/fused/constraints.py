@@ -38,8 +38,8 @@ from cep_pipeline.slices.keys import as_floats, comparable, is_exact, largest
 from cep_pipeline.slices.order import before_is_earlier, order_bound
 from cep_pipeline.slices.partitions import positions_of
 from cep_pipeline.slices.prepared import PreparedEvents
-from cep_pipeline.slices.routines import count_before, gather, padded
-from cep_pipeline.slices.views import ANY_EVENT, ClauseCache, View, times_of, without_name
+from cep_pipeline.slices.routines import count_before, gather, padded, padded_copy
+from cep_pipeline.slices.views import ANY_EVENT, ClauseCache, View, row_values_of, rows_below, times_of, without_name
 
 
 class BoundUnit(Enum):
@@ -174,6 +174,25 @@ def range_ends(events: PreparedEvents, bound: Bound, view: View, keyed: View, ca
         return ends if view.places is None else ends[view.places]
 
     return events.derive(("ends", what, keyed.identity, candidates.identity, view.identity), make)
+
+
+def edge_rows(events: PreparedEvents, bound: Bound, view: View) -> Array:
+    """The bound as a row of the slice, for each event of the earlier level: candidates are at it or behind, or before.
+
+    It compares events that no key sorts alike. The positions of a bound are those of the stream.
+
+    Returns
+    -------
+    Array
+        float64, padded.
+    """
+    if bound.clock is BoundUnit.TIME:  # rows are sorted by time
+        below = rows_below(events, view, bound.delta)
+        key = ("rows below as floats", view.identity, bound.delta)
+        return events.derive(key, lambda: padded_copy(below, np.float64))
+    values = padded_copy(row_values_of(events, view))
+    values += bound.delta
+    return values
 
 
 @dataclass(frozen=True)

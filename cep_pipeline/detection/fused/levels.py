@@ -28,6 +28,7 @@ from cep_pipeline.detection.fused.constraints import (
     TestColumns,
     bounds_of,
     compile_conjunct,
+    edge_rows,
     range_ends,
 )
 from cep_pipeline.detection.fused.kernel import Arguments, run_shape, run_words, running_shape
@@ -44,8 +45,7 @@ from cep_pipeline.patterns.pattern import Pattern, Window
 from cep_pipeline.planning.trees import Join, OrderOrTree
 from cep_pipeline.slices.keys import Key, keyed_leaf, keys_of
 from cep_pipeline.slices.prepared import PreparedEvents
-from cep_pipeline.slices.routines import padded_copy
-from cep_pipeline.slices.views import View, clause_cache_of, row_values_of, rows_below
+from cep_pipeline.slices.views import View, clause_cache_of, row_values_of
 from cep_pipeline.statistics.node_counts import NodeCounts
 
 Place: TypeAlias = tuple[str, int, tuple[str, ...]]
@@ -410,22 +410,11 @@ class Levels:
         )
 
     def _clock_test(self, level: int, bound: Bound) -> TestedConjunct:
-        """The bound as a test of row numbers: a timestamp's bound is a row, as rows are sorted by time."""
-        earlier = self.views[bound.earlier]
+        """The bound as a test of row numbers; there are no partitions here, which a key would join."""
+        edge = self.columns.slot(
+            bound.earlier, ("edge", bound.clock, bound.delta), edge_rows(self.events, bound, self.views[bound.earlier])
+        )
         comparator = Comparator.GE if bound.low else Comparator.LT
-        if bound.clock is BoundUnit.ROW:
-            comparator = Comparator.GT if bound.low else Comparator.LT
-            edge = self._row_slot(bound.earlier)
-        elif bound.clock is BoundUnit.POSITION:  # no partitions, which a key would join: rows count positions
-            values = padded_copy(row_values_of(self.events, earlier))
-            values += bound.delta
-            edge = self.columns.slot(bound.earlier, ("position", bound.delta), values)
-        else:
-            below = rows_below(self.events, earlier, bound.delta)
-            values = self.events.derive(
-                ("rows below as floats", earlier.identity, bound.delta), lambda: padded_copy(below, np.float64)
-            )
-            edge = self.columns.slot(bound.earlier, ("rows below", bound.delta), values)
         return ((Test(comparator, self._row_slot(level), edge),),)
 
     def _row_slot(self, level: int) -> Slot:
