@@ -23,14 +23,13 @@ from cep_pipeline.detection.mechanisms import Counters, beyond_any_match, refuse
 from cep_pipeline.errors import PlanError
 from cep_pipeline.events.columns import ARROW_TYPES
 from cep_pipeline.expressions.columns import Array
-from cep_pipeline.expressions.evaluate import constants_hold
 from cep_pipeline.patterns.normal_form import Clause
 from cep_pipeline.patterns.pattern import Pattern
 from cep_pipeline.slices.blocks import MatchBlock
 from cep_pipeline.slices.order import before_is_earlier
 from cep_pipeline.slices.ownership import Finality, earliest_row, finality_of, owned_matches
 from cep_pipeline.slices.prepared import Boundary, PreparedEvents
-from cep_pipeline.slices.views import View, clause_cache_of, leaf_of, leaf_view, view_of_leaf
+from cep_pipeline.slices.views import View, clause_cache_of, leaf_of, leaf_view, may_match, view_of_leaf
 
 BLOCK_ROWS = 1 << 16
 """Matches a block, unless the caller wants another size."""
@@ -285,10 +284,9 @@ class KernelRun:
         return views
 
     def _leaf_views(self) -> list[View] | None:
-        """The levels' views in stream order; None where one is empty, or a condition without variables fails."""
+        """The levels' views in stream order; None where one is empty, or no events fulfil the conditions."""
         events, clause, cache = self.events, self.clause, self._cache
-        constants = cache.once("constants", lambda: [one for one in clause.conjuncts if not one.variables])
-        if constants and not constants_hold(constants, events):
+        if not may_match(self.pattern, clause, events):
             return None
         events.split(cache.once("types", lambda: tuple(one.event_type for one in (*clause.positive, *clause.negated))))
         views = []

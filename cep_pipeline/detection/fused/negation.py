@@ -30,6 +30,7 @@ from cep_pipeline.detection.fused.constraints import (
     compile_conjunct,
     edge_rows,
     range_ends,
+    span_bounds,
 )
 from cep_pipeline.detection.fused.kernel import Arguments
 from cep_pipeline.detection.fused.range_search import RangeSearch
@@ -37,14 +38,14 @@ from cep_pipeline.detection.fused.shape import Level, RangeResult, Shape, Slot, 
 from cep_pipeline.expressions.columns import Array
 from cep_pipeline.expressions.evaluate import conjunct_holds
 from cep_pipeline.patterns.conditions import Comparator, Conjunct
-from cep_pipeline.patterns.expressions import Element, Reference, ValueType
+from cep_pipeline.patterns.expressions import ValueType
 from cep_pipeline.patterns.normal_form import Clause
 from cep_pipeline.patterns.pattern import Pattern
-from cep_pipeline.slices.keys import Key, key_of_added, keyed_leaf
+from cep_pipeline.slices.keys import key_of_added, keyed_leaf
 from cep_pipeline.slices.order import before_is_earlier, may_be_one
 from cep_pipeline.slices.prepared import PreparedEvents
 from cep_pipeline.slices.routines import padded, padded_copy
-from cep_pipeline.slices.views import View, row_values_of
+from cep_pipeline.slices.views import View, implied_by, row_values_of, times_are_plain
 
 PAIRS_AT_ONCE = 1 << 20
 """Pairs of a partial match and an event that are evaluated together, unless one match has more."""
@@ -79,18 +80,6 @@ class Surroundings:
         return may_be_one(self.pattern, self.clause, of[name], of[other])
 
 
-def agreement_key(around: Surroundings, names: Sequence[str]) -> Key | None:
-    """The key by which the candidates of one more variable are sorted: what all events of a match agree on."""
-    if not around.clause.agree_on:
-        return None
-    return Key(
-        tuple(
-            (name, tuple(Reference(name, a, Element.ONLY, around.types[a]) for a in around.clause.agree_on))
-            for name in names
-        )
-    )
-
-
 class LevelNegation:
     """One negated variable of a clause.
 
@@ -114,6 +103,12 @@ class LevelNegation:
             and len(conjunct.variables) > 1
             and (key is None or conjunct not in key.conjuncts)
         ]
+        said = implied_by(clause, around.pattern.window, around.pattern.ties).spans
+        spans = (
+            [span for c in self.conjuncts if c in said for span in said[c]] if times_are_plain(around.events) else []
+        )
+        if spans:
+            self.conjuncts = [conjunct for conjunct in self.conjuncts if conjunct not in said]
         leaves = {**dict(zip(around.order, around.leaves, strict=True)), name: leaf}
         self._alike = (
             leaves if key is None else {other: keyed_leaf(around.events, key, other, leaves) for other in key.variables}
@@ -123,9 +118,15 @@ class LevelNegation:
         members = [level for level, other in enumerate(around.order) if other in self._alike]
         self.lows: dict[int, Array] = {}
         self.highs: dict[int, Array] = {}
-        for bound in bounds_of(clause, order, last, around.pattern.ties, around.reach, members):
-            (self.lows if bound.low else self.highs)[bound.earlier] = self._ends(bound)
+        for bound in (
+            *bounds_of(clause, order, last, around.pattern.ties, around.reach, members),
+            *span_bounds(spans, order, last, members),
+        ):
+            found, tighter = (self.lows, np.maximum) if bound.low else (self.highs, np.minimum)
+            ends = self._ends(bound)
+            found[bound.earlier] = tighter(found[bound.earlier], ends) if bound.earlier in found else ends
         needed = bounds_of(clause, order, last, around.pattern.ties, around.reach)
+        needed += tuple(span_bounds(spans, order, last, range(last)))
         self._edges = [bound for bound in needed if bound.earlier not in members]
         self.distinct = [level for level, other in enumerate(around.order) if around.overlap(name, other)]
         compared = {around.order.index(other) for c in self.conjuncts for other in c.variables if other != name}
