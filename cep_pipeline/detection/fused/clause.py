@@ -17,6 +17,7 @@ from cep_pipeline.detection.fused.levels import (
     count_levels,
     levels_over,
 )
+from cep_pipeline.detection.fused.reduction import reduced_leaves
 from cep_pipeline.detection.fused.shape import Shape
 from cep_pipeline.detection.fused.shared_work import shared_work_of
 from cep_pipeline.detection.mechanisms import Counters, beyond_any_match, refuse
@@ -140,7 +141,8 @@ class KernelRun:
         self._counters = np.zeros((len(order), 2), np.int64)
         self._leaves: list[View] | None = None
         self._levels: Levels | LaidOutLevels | None = None
-        self._prepared = False
+        self._prepared = self._reduced = False
+        self._read = 0
 
     @property
     def counts(self) -> tuple[LevelCount, ...]:
@@ -162,7 +164,9 @@ class KernelRun:
             return Tally(self.order, self._counters, (), (), alone)
         found = levels.beginning
         counted_at = () if found is None else tuple(found.counted_at(level) for level in range(found.levels))
-        return Tally(self.order, self._counters, levels.tested, levels.decided, alone, counted_at)
+        # Of events that are left because they fit, more pass than of others.
+        decided = () if self._reduced else levels.decided
+        return Tally(self.order, self._counters, levels.tested, decided, alone, counted_at)
 
     def count(self, counters: Counters) -> None:
         """Add the counts of the finished run, once somebody asks for them."""
@@ -193,12 +197,20 @@ class KernelRun:
         self._prepared = True
         if self.first_row < self.end_row:
             self._leaves = self._leaf_views()
+            self._read = 0 if self._leaves is None else len(self._leaves[0])
         if self._leaves is not None and (len(self.order) > 1 or self.clause.negated or self._as_places):
             by_view = self.first_row == 0 or self.finality is Finality.WINDOW_END or self._last_variable is not None
             first_owned = None if by_view else self.first_row
             planned = PlannedClause(self.pattern, self.clause, self.order, self.events, first_owned)
             shared = shared_work_of(self.events)
             beginning = None if shared is None else shared.beginning_of
+            if shared is None and not self._as_places:
+                reduced = reduced_leaves(planned, self._leaves)
+                self._reduced = reduced is not None
+                self._leaves = reduced or self._leaves
+                if not all(map(len, self._leaves)):
+                    self._leaves = None
+                    return
             if self.clause.negated or self._as_places:
                 self._levels = Levels(
                     planned, self._leaves, self._negated_views(), as_places=self._as_places, beginning=beginning
@@ -237,7 +249,7 @@ class KernelRun:
 
     def _begin_counts(self, leaves: list[View]) -> None:
         """The counts of the levels that are bound before the kernel runs."""
-        self._counters[0] = len(leaves[0])
+        self._counters[0] = self._read, len(leaves[0])
         if self._levels is not None and self._levels.beginning is not None:
             beginning = self._levels.beginning
             self._counters[: beginning.levels] = beginning.counts

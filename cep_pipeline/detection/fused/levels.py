@@ -204,6 +204,16 @@ class PlannedClause:
         return Reach(BoundUnit.POSITION, min(window.events - 1, len(self.events)), self.clause.partition_by)
 
     @cached_property
+    def types(self) -> dict[str, ValueType]:
+        """The type of each attribute."""
+        return {**dict(self.pattern.attributes), "timestamp": ValueType.INT64, "seq": ValueType.INT64}
+
+    @property
+    def keys(self) -> tuple[Key, ...]:
+        """The keys of the clause."""
+        return clause_cache_of(self.clause).once("keys", lambda: keys_of(self.clause, self.types))
+
+    @cached_property
     def implied(self) -> Implications:
         """The facts that follow from the clause's conditions; none about times where those could overflow."""
         found = implied_by(self.clause, self.window or self.pattern.window, self.pattern.ties)
@@ -249,9 +259,8 @@ class Levels:
         self.events = planned.events
         self.leaves = leaves
         self.levels = {name: level for level, name in enumerate(planned.order)}
-        types = {**dict(planned.pattern.attributes), "timestamp": ValueType.INT64, "seq": ValueType.INT64}
         self.cache = clause_cache_of(planned.clause)
-        self.keys = self.cache.once("keys", lambda: keys_of(planned.clause, types))
+        self.keys = planned.keys
         self.level_keys = self._choose_keys()
         self.views = [
             leaf if key is None else self._keyed(level, key)
@@ -267,7 +276,7 @@ class Levels:
             planned.reach,
             leaves,
             self.views,
-            types,
+            planned.types,
         )
         self.beginning = None if beginning is None else beginning(planned, leaves, self.views)
         self._bound_levels = 1 if self.beginning is None else self.beginning.levels
