@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import TypeVar
+from typing import TypeAlias, TypeVar
 
 import numpy as np
 import pyarrow as pa
@@ -114,6 +114,10 @@ DENSE_SPAN = 4
 """Integers that span at most this many times their number are their own codes."""
 
 
+OwnTerm: TypeAlias = tuple[str, Expression]
+"""A variable, and an expression over it alone."""
+
+
 @dataclass(frozen=True)
 class Key:
     """Terms of several variables that are equal in every match.
@@ -161,18 +165,88 @@ def keys_of(clause: Clause, types: dict[str, ValueType]) -> tuple[Key, ...]:
     return (Key(tuple(terms), conjuncts),)
 
 
+def key_of_added(
+    clause: Clause, names: Sequence[str], added: str, types: Mapping[str, ValueType], *, of_all: bool
+) -> Key | None:
+    """The key of the events of one more variable: terms of some variables that are equal to terms of it in a match.
+
+    It has as many components as any set of variables allows, and of these sets the largest.
+
+    Parameters
+    ----------
+    names
+        The variables that a match binds. What they agree on by conditions over them counts; the conditions of the added
+        variable say nothing about them.
+    added
+        A negated variable: only its events that fulfil its conditions count.
+    of_all
+        Whether the key must be one of all variables.
+
+    Returns
+    -------
+    Key or None
+        A key over `added` and at least one of `names`; its conjuncts are those that mention `added`.
+
+    Examples
+    --------
+    With `a.k = c.k AND b.k = a.k`, the events of b are sorted by k, and so are those of a and c. With `b.k = a.k` alone
+    the key joins a and b only.
+    """
+    classes = {
+        (variable, expressions[0]): key
+        for key in _equalities(conjunct for conjunct in clause.conjuncts if conjunct.variables <= set(names))
+        for variable, expressions in key.terms
+    }
+    components: dict[tuple[OwnTerm, ...], list[Conjunct]] = {}
+    for conjunct in clause.conjuncts:
+        equal = _equal_terms(conjunct)
+        if equal is None or added not in (equal[0][0], equal[1][0]):
+            continue
+        own, other = equal if equal[0][0] == added else (equal[1], equal[0])
+        if other[0] not in names:
+            continue
+        joined = classes.get(other)
+        members = (other,) if joined is None else tuple((name, terms[0]) for name, terms in joined.terms)
+        components.setdefault((own, *members), []).append(conjunct)
+    everything = frozenset(names)
+    choices = [everything] if clause.agree_on or of_all else []
+    if not of_all:
+        choices += [frozenset(name for name, _ in terms[1:]) for terms in components]
+    best: tuple[tuple[int, int], Key] | None = None
+    for members_of_key in choices:
+        wide = [terms for terms in components if members_of_key.issubset(name for name, _ in terms)]
+        measure = (len(clause.agree_on) + len(wide), len(members_of_key))
+        if not measure[0] or (best is not None and measure <= best[0]):
+            continue
+        key_terms = []
+        for name in (*(name for name in names if name in members_of_key), added):
+            agreed = tuple(Reference(name, attribute, Element.ONLY, types[attribute]) for attribute in clause.agree_on)
+            key_terms.append((name, (*agreed, *(dict(terms)[name] for terms in wide))))
+        made_true = frozenset(conjunct for terms in wide for conjunct in components[terms])
+        best = measure, Key(tuple(key_terms), made_true)
+    return None if best is None else best[1]
+
+
+def _equal_terms(conjunct: Conjunct) -> tuple[OwnTerm, OwnTerm] | None:
+    """The two terms that a conjunct equates, where each is over one variable and these are two."""
+    match conjunct.atoms:
+        case (Comparison(Comparator.EQ, left, right),):
+            ends = (variables_of(left), variables_of(right))
+            if len(ends[0]) == len(ends[1]) == 1 and ends[0] != ends[1]:
+                (first,), (second,) = ends
+                return (first, left), (second, right)
+    return None
+
+
 def _equalities(conjuncts: Iterable[Conjunct]) -> list[Key]:
     """Classes of expressions that the conjuncts make equal; of each variable the first expression."""
     classes: list[dict[str, Expression]] = []
-    members: dict[tuple[str, Expression], int] = {}
-    edges: list[tuple[Conjunct, tuple[str, Expression], tuple[str, Expression]]] = []
+    members: dict[OwnTerm, int] = {}
+    edges: list[tuple[Conjunct, OwnTerm, OwnTerm]] = []
     for conjunct in conjuncts:
-        match conjunct.atoms:
-            case (Comparison(Comparator.EQ, left, right),):
-                ends = (variables_of(left), variables_of(right))
-                if len(ends[0]) == len(ends[1]) == 1 and ends[0] != ends[1]:
-                    (first,), (second,) = ends
-                    edges.append((conjunct, (first, left), (second, right)))
+        equal = _equal_terms(conjunct)
+        if equal is not None:
+            edges.append((conjunct, *equal))
     for _, one, other in edges:
         for term in (one, other):
             if term not in members:

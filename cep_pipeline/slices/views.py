@@ -18,10 +18,12 @@ import numpy as np
 
 from cep_pipeline.errors import DataError
 from cep_pipeline.expressions.columns import Array, RowRange
-from cep_pipeline.expressions.evaluate import atom_holds, conjunct_holds
+from cep_pipeline.expressions.evaluate import atom_holds, conjunct_holds, constants_hold
 from cep_pipeline.patterns.conditions import Atom, Conjunct, expressions_of
 from cep_pipeline.patterns.expressions import Expression, Reference, ValueType, walk
+from cep_pipeline.patterns.implications import Implications, implications_of
 from cep_pipeline.patterns.normal_form import Clause
+from cep_pipeline.patterns.pattern import Pattern, Ties, Window
 from cep_pipeline.patterns.rewriting import Node, rewritten
 from cep_pipeline.slices.prepared import PreparedEvents
 from cep_pipeline.slices.routines import count_before, gather, group_rows, padded_copy
@@ -61,6 +63,20 @@ def clause_cache_of(clause: Clause) -> ClauseCache:
     while len(_caches) > MOST_CLAUSES:
         _caches.popitem(last=False)
     return made
+
+
+def implied_by(clause: Clause, window: Window, ties: Ties) -> Implications:
+    """The facts that follow from a clause's conditions within a window."""
+    key = "implied", window.time_us, ties
+    return clause_cache_of(clause).once(key, lambda: implications_of(clause, window.time_us, ties))
+
+
+def may_match(pattern: Pattern, clause: Clause, events: PreparedEvents) -> bool:
+    """Return whether a match is possible, whatever the events: no condition without variables, and no two, say no."""
+    without = clause_cache_of(clause).once("constants", lambda: [one for one in clause.conjuncts if not one.variables])
+    if without and not constants_hold(without, events):
+        return False
+    return not implied_by(clause, pattern.window, pattern.ties).contradiction
 
 
 EVENTS_AT_ONCE = 1 << 15
@@ -106,6 +122,12 @@ ANY_EVENT = "*"
 """The variable's name in the key of what was computed for an event, whatever a pattern calls it."""
 
 CLOCK_LIMIT = 2**61
+
+
+def times_are_plain(events: PreparedEvents) -> bool:
+    """Return whether no sum of two timestamps overflows."""
+    stamps = events.timestamps
+    return len(stamps) == 0 or bool(stamps[0] > -CLOCK_LIMIT and stamps[-1] < CLOCK_LIMIT)
 
 
 @dataclass(frozen=True, eq=False)
@@ -282,7 +304,7 @@ def clock_of(events: PreparedEvents) -> Array:
         The events of the slice span more than 73,000 years.
     """
     stamps = events.timestamps
-    if len(stamps) == 0 or (stamps[0] > -CLOCK_LIMIT and stamps[-1] < CLOCK_LIMIT):
+    if times_are_plain(events):
         return stamps
     if int(stamps[-1]) - int(stamps[0]) >= CLOCK_LIMIT:
         raise DataError(f"the events of a slice span from {stamps[0]} to {stamps[-1]} us, more than {CLOCK_LIMIT} us")

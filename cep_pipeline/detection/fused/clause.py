@@ -17,20 +17,20 @@ from cep_pipeline.detection.fused.levels import (
     count_levels,
     levels_over,
 )
+from cep_pipeline.detection.fused.reduction import reduced_leaves
 from cep_pipeline.detection.fused.shape import Shape
 from cep_pipeline.detection.fused.shared_work import shared_work_of
 from cep_pipeline.detection.mechanisms import Counters, beyond_any_match, refuse
 from cep_pipeline.errors import PlanError
 from cep_pipeline.events.columns import ARROW_TYPES
 from cep_pipeline.expressions.columns import Array
-from cep_pipeline.expressions.evaluate import constants_hold
 from cep_pipeline.patterns.normal_form import Clause
 from cep_pipeline.patterns.pattern import Pattern
 from cep_pipeline.slices.blocks import MatchBlock
 from cep_pipeline.slices.order import before_is_earlier
 from cep_pipeline.slices.ownership import Finality, earliest_row, finality_of, owned_matches
 from cep_pipeline.slices.prepared import Boundary, PreparedEvents
-from cep_pipeline.slices.views import View, clause_cache_of, leaf_of, leaf_view, view_of_leaf
+from cep_pipeline.slices.views import View, clause_cache_of, leaf_of, leaf_view, may_match, view_of_leaf
 
 BLOCK_ROWS = 1 << 16
 """Matches a block, unless the caller wants another size."""
@@ -141,7 +141,8 @@ class KernelRun:
         self._counters = np.zeros((len(order), 2), np.int64)
         self._leaves: list[View] | None = None
         self._levels: Levels | LaidOutLevels | None = None
-        self._prepared = False
+        self._prepared = self._reduced = False
+        self._read = 0
 
     @property
     def counts(self) -> tuple[LevelCount, ...]:
@@ -163,7 +164,9 @@ class KernelRun:
             return Tally(self.order, self._counters, (), (), alone)
         found = levels.beginning
         counted_at = () if found is None else tuple(found.counted_at(level) for level in range(found.levels))
-        return Tally(self.order, self._counters, levels.tested, levels.decided, alone, counted_at)
+        # Of events that are left because they fit, more pass than of others.
+        decided = () if self._reduced else levels.decided
+        return Tally(self.order, self._counters, levels.tested, decided, alone, counted_at)
 
     def count(self, counters: Counters) -> None:
         """Add the counts of the finished run, once somebody asks for them."""
@@ -194,12 +197,20 @@ class KernelRun:
         self._prepared = True
         if self.first_row < self.end_row:
             self._leaves = self._leaf_views()
+            self._read = 0 if self._leaves is None else len(self._leaves[0])
         if self._leaves is not None and (len(self.order) > 1 or self.clause.negated or self._as_places):
             by_view = self.first_row == 0 or self.finality is Finality.WINDOW_END or self._last_variable is not None
             first_owned = None if by_view else self.first_row
             planned = PlannedClause(self.pattern, self.clause, self.order, self.events, first_owned)
             shared = shared_work_of(self.events)
             beginning = None if shared is None else shared.beginning_of
+            if shared is None and not self._as_places:
+                reduced = reduced_leaves(planned, self._leaves)
+                self._reduced = reduced is not None
+                self._leaves = reduced or self._leaves
+                if not all(map(len, self._leaves)):
+                    self._leaves = None
+                    return
             if self.clause.negated or self._as_places:
                 self._levels = Levels(
                     planned, self._leaves, self._negated_views(), as_places=self._as_places, beginning=beginning
@@ -238,7 +249,7 @@ class KernelRun:
 
     def _begin_counts(self, leaves: list[View]) -> None:
         """The counts of the levels that are bound before the kernel runs."""
-        self._counters[0] = len(leaves[0])
+        self._counters[0] = self._read, len(leaves[0])
         if self._levels is not None and self._levels.beginning is not None:
             beginning = self._levels.beginning
             self._counters[: beginning.levels] = beginning.counts
@@ -285,10 +296,9 @@ class KernelRun:
         return views
 
     def _leaf_views(self) -> list[View] | None:
-        """The levels' views in stream order; None where one is empty, or a condition without variables fails."""
+        """The levels' views in stream order; None where one is empty, or no events fulfil the conditions."""
         events, clause, cache = self.events, self.clause, self._cache
-        constants = cache.once("constants", lambda: [one for one in clause.conjuncts if not one.variables])
-        if constants and not constants_hold(constants, events):
+        if not may_match(self.pattern, clause, events):
             return None
         events.split(cache.once("types", lambda: tuple(one.event_type for one in (*clause.positive, *clause.negated))))
         views = []

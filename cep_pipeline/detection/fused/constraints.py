@@ -10,7 +10,7 @@ residual conjunct, which `evaluate.py` decides on the partial matches.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
 from functools import cached_property, partial
@@ -32,14 +32,15 @@ from cep_pipeline.patterns.expressions import (
     ValueType,
     variables_of,
 )
+from cep_pipeline.patterns.implications import Span
 from cep_pipeline.patterns.normal_form import Clause
 from cep_pipeline.patterns.pattern import Ties
 from cep_pipeline.slices.keys import as_floats, comparable, is_exact, largest
 from cep_pipeline.slices.order import before_is_earlier, order_bound
 from cep_pipeline.slices.partitions import positions_of
 from cep_pipeline.slices.prepared import PreparedEvents
-from cep_pipeline.slices.routines import count_before, gather, padded
-from cep_pipeline.slices.views import ANY_EVENT, ClauseCache, View, times_of, without_name
+from cep_pipeline.slices.routines import count_before, gather, padded, padded_copy
+from cep_pipeline.slices.views import ANY_EVENT, ClauseCache, View, row_values_of, rows_below, times_of, without_name
 
 
 class BoundUnit(Enum):
@@ -133,6 +134,36 @@ def _side(
             yield Bound(other, low, reach.clock, delta, reach.partition_by)
 
 
+def span_bounds(spans: Iterable[Span], order: Sequence[str], level: int, members: Sequence[int]) -> Iterator[Bound]:
+    """The bounds of a level by what is said of its timestamp and those of earlier levels.
+
+    Parameters
+    ----------
+    members
+        The earlier levels that may give bounds.
+    """
+    places = {order[member]: member for member in members}
+    for span in spans:
+        if span.second == order[level] and span.first in places:
+            yield Bound(places[span.first], False, BoundUnit.TIME, span.most_us + 1)
+        if span.first == order[level] and span.second in places:
+            yield Bound(places[span.second], True, BoundUnit.TIME, -span.most_us)
+
+
+def tightest(bounds: Iterable[Bound]) -> tuple[Bound, ...]:
+    """The bounds without those that another one by the same event implies."""
+    found: dict[tuple[int, bool, BoundUnit], Bound] = {}
+    for bound in bounds:
+        key = bound.earlier, bound.low, bound.clock
+        known = found.get(key)
+        if known is None or (bound.delta > known.delta if bound.low else bound.delta < known.delta):
+            found[key] = bound
+    for (earlier, low, clock), bound in list(found.items()):
+        if clock is BoundUnit.TIME and (bound.delta > 0 if low else bound.delta <= 0):
+            found.pop((earlier, low, BoundUnit.ROW), None)  # rows are sorted by time
+    return tuple(found.values())
+
+
 def range_ends(events: PreparedEvents, bound: Bound, view: View, keyed: View, candidates: View) -> Array:
     """The place of the bound in the candidates' view, for each event of the earlier level.
 
@@ -174,6 +205,25 @@ def range_ends(events: PreparedEvents, bound: Bound, view: View, keyed: View, ca
         return ends if view.places is None else ends[view.places]
 
     return events.derive(("ends", what, keyed.identity, candidates.identity, view.identity), make)
+
+
+def edge_rows(events: PreparedEvents, bound: Bound, view: View) -> Array:
+    """The bound as a row of the slice, for each event of the earlier level: candidates are at it or behind, or before.
+
+    It compares events that no key sorts alike. The positions of a bound are those of the stream.
+
+    Returns
+    -------
+    Array
+        float64, padded.
+    """
+    if bound.clock is BoundUnit.TIME:  # rows are sorted by time
+        below = rows_below(events, view, bound.delta)
+        key = ("rows below as floats", view.identity, bound.delta)
+        return events.derive(key, lambda: padded_copy(below, np.float64))
+    values = padded_copy(row_values_of(events, view))
+    values += bound.delta
+    return values
 
 
 @dataclass(frozen=True)

@@ -28,7 +28,10 @@ from cep_pipeline.detection.fused.constraints import (
     TestColumns,
     bounds_of,
     compile_conjunct,
+    edge_rows,
     range_ends,
+    span_bounds,
+    tightest,
 )
 from cep_pipeline.detection.fused.kernel import Arguments, run_shape, run_words, running_shape
 from cep_pipeline.detection.fused.negation import LevelNegation, Surroundings
@@ -39,13 +42,13 @@ from cep_pipeline.expressions.columns import Array
 from cep_pipeline.expressions.evaluate import conjunct_holds
 from cep_pipeline.patterns.conditions import Comparator, Conjunct
 from cep_pipeline.patterns.expressions import ValueType
+from cep_pipeline.patterns.implications import Implications, compared
 from cep_pipeline.patterns.normal_form import Clause
 from cep_pipeline.patterns.pattern import Pattern, Window
 from cep_pipeline.planning.trees import Join, OrderOrTree
 from cep_pipeline.slices.keys import Key, keyed_leaf, keys_of
 from cep_pipeline.slices.prepared import PreparedEvents
-from cep_pipeline.slices.routines import padded_copy
-from cep_pipeline.slices.views import View, clause_cache_of, row_values_of, rows_below
+from cep_pipeline.slices.views import View, clause_cache_of, implied_by, row_values_of, times_are_plain
 from cep_pipeline.statistics.node_counts import NodeCounts
 
 Place: TypeAlias = tuple[str, int, tuple[str, ...]]
@@ -200,6 +203,22 @@ class PlannedClause:
         assert window.events is not None
         return Reach(BoundUnit.POSITION, min(window.events - 1, len(self.events)), self.clause.partition_by)
 
+    @cached_property
+    def types(self) -> dict[str, ValueType]:
+        """The type of each attribute."""
+        return {**dict(self.pattern.attributes), "timestamp": ValueType.INT64, "seq": ValueType.INT64}
+
+    @property
+    def keys(self) -> tuple[Key, ...]:
+        """The keys of the clause."""
+        return clause_cache_of(self.clause).once("keys", lambda: keys_of(self.clause, self.types))
+
+    @cached_property
+    def implied(self) -> Implications:
+        """The facts that follow from the clause's conditions; none about times where those could overflow."""
+        found = implied_by(self.clause, self.window or self.pattern.window, self.pattern.ties)
+        return found if times_are_plain(self.events) else Implications({}, comparisons=found.comparisons)
+
 
 FindBeginning = Callable[[PlannedClause, list[View], list[View]], Beginning | None]
 """Finds the beginning of a run that is stored, by its leaves and its views."""
@@ -240,9 +259,8 @@ class Levels:
         self.events = planned.events
         self.leaves = leaves
         self.levels = {name: level for level, name in enumerate(planned.order)}
-        types = {**dict(planned.pattern.attributes), "timestamp": ValueType.INT64, "seq": ValueType.INT64}
         self.cache = clause_cache_of(planned.clause)
-        self.keys = self.cache.once("keys", lambda: keys_of(planned.clause, types))
+        self.keys = planned.keys
         self.level_keys = self._choose_keys()
         self.views = [
             leaf if key is None else self._keyed(level, key)
@@ -258,7 +276,7 @@ class Levels:
             planned.reach,
             leaves,
             self.views,
-            types,
+            planned.types,
         )
         self.beginning = None if beginning is None else beginning(planned, leaves, self.views)
         self._bound_levels = 1 if self.beginning is None else self.beginning.levels
@@ -329,11 +347,13 @@ class Levels:
         tests: list[list[TestedConjunct]] = [[] for _ in self.views]
         residual: list[list[Conjunct]] = [[] for _ in self.views]
         self.tested: list[list[Conjunct]] = [[] for _ in self.views]
+        narrowed = {max(self.levels[span.first], self.levels[span.second]) for span in self.planned.implied.narrowed}
         for level in range(self._bound_levels, len(self.views)):
             tests[level] += self._bound(level)
             tests[level] += self._distinct(level)
-        self._other_tests = list(map(len, tests))
+        self._other_tests = [len(level_tests) + (level in narrowed) for level, level_tests in enumerate(tests)]
         made_true = {conjunct for key in self.keys for conjunct in key.conjuncts if self._made_true(conjunct, key)}
+        made_true |= self.planned.implied.spans.keys()
         for conjunct in self.planned.clause.conjuncts:
             if len(conjunct.variables) < 2 or conjunct in made_true or not conjunct.variables <= self.levels.keys():
                 continue
@@ -346,6 +366,13 @@ class Levels:
                 residual[level].append(conjunct)
             else:
                 tests[level].append(compiled)
+        for level in range(self._bound_levels, len(self.views)):
+            for conjunct in self._following(level):
+                compiled = compile_conjunct(conjunct, self.scope)
+                if compiled is not None:
+                    tests[level].append(compiled)
+                    for later in range(level, len(self.views)):  # what passes there has passed this, too
+                        self._other_tests[later] += 1
         self.negations: list[list[LevelNegation]] = [[] for _ in self.views]
         self.searches: list[Shape] = []
         for name, leaf in negated.items():
@@ -402,30 +429,54 @@ class Levels:
 
     def _bounds_of(self, level: int, member: int | None = None) -> tuple[Bound, ...]:
         planned = self.planned
-        ties, reach = planned.pattern.ties, planned.reach
-        members = None if member is None else [member]
-        return self.cache.once(
-            ("bounds", planned.order, level, ties.value, reach.clock.value, reach.size, member),
-            lambda: bounds_of(planned.clause, planned.order, level, ties, reach, members),
+        ties, reach, implied = planned.pattern.ties, planned.reach, planned.implied
+
+        def find() -> tuple[Bound, ...]:
+            members = range(level) if member is None else [member]
+            found = bounds_of(planned.clause, planned.order, level, ties, reach, members)
+            said = [span for spans in implied.spans.values() for span in spans]
+            if not said:
+                return found
+            return tightest((*found, *span_bounds((*said, *implied.narrowed), planned.order, level, members)))
+
+        window = (planned.window or planned.pattern.window).time_us
+        key = (
+            "bounds",
+            planned.order,
+            level,
+            ties.value,
+            reach.clock.value,
+            reach.size,
+            member,
+            window,
+            bool(implied.spans),
         )
+        return self.cache.once(key, find)
+
+    def _following(self, level: int) -> list[Conjunct]:
+        """The comparisons of the level that follow from conditions of which some are tested at later levels only."""
+        planned = self.planned
+        names = planned.order[: level + 1]
+
+        def find() -> list[Conjunct]:
+            follow = [
+                conjunct
+                for conjunct in planned.implied.comparisons
+                if names[-1] in conjunct.variables and conjunct.variables <= set(names)
+            ]
+            if not follow:
+                return []
+            within, _ = compared((c for c in planned.clause.conjuncts if c.variables <= set(names)), names)
+            return [conjunct for conjunct in follow if conjunct not in within]
+
+        return self.cache.once(("following", names), find)
 
     def _clock_test(self, level: int, bound: Bound) -> TestedConjunct:
-        """The bound as a test of row numbers: a timestamp's bound is a row, as rows are sorted by time."""
-        earlier = self.views[bound.earlier]
+        """The bound as a test of row numbers; there are no partitions here, which a key would join."""
+        edge = self.columns.slot(
+            bound.earlier, ("edge", bound.clock, bound.delta), edge_rows(self.events, bound, self.views[bound.earlier])
+        )
         comparator = Comparator.GE if bound.low else Comparator.LT
-        if bound.clock is BoundUnit.ROW:
-            comparator = Comparator.GT if bound.low else Comparator.LT
-            edge = self._row_slot(bound.earlier)
-        elif bound.clock is BoundUnit.POSITION:  # no partitions, which a key would join: rows count positions
-            values = padded_copy(row_values_of(self.events, earlier))
-            values += bound.delta
-            edge = self.columns.slot(bound.earlier, ("position", bound.delta), values)
-        else:
-            below = rows_below(self.events, earlier, bound.delta)
-            values = self.events.derive(
-                ("rows below as floats", earlier.identity, bound.delta), lambda: padded_copy(below, np.float64)
-            )
-            edge = self.columns.slot(bound.earlier, ("rows below", bound.delta), values)
         return ((Test(comparator, self._row_slot(level), edge),),)
 
     def _row_slot(self, level: int) -> Slot:
@@ -677,6 +728,7 @@ def levels_over(planned: PlannedClause, leaves: list[View], beginning: FindBegin
     if planned.reach.size != size:
         return Levels(planned, leaves, {}, beginning=beginning)
     key = ("layouts", planned.order, planned.pattern.ties, window.time_us, window.events, planned.first_owned is None)
+    key = (*key, times_are_plain(planned.events))
     known = clause_cache_of(planned.clause).once(key, _Known)
     if not known.plain:
         return Levels(planned, leaves, {}, beginning=beginning)

@@ -1,12 +1,14 @@
 """Negation as early range checks (docs/language.md, section 3.5).
 
 The events that could reject a match lie in an index range of the negated variable's view, between the events that are
-nearest before and after it. The match is checked at the earliest plan level where all that bounds the range or is
-compared is bound, by the cheapest of three ways:
+nearest before and after it. Where the event must equal others in something, by an equivalence test or an equality that
+is spelled out, the view is sorted by that, and the range holds only events that do. The match is checked at the
+earliest plan level where all that bounds the range or is compared is bound, by the cheapest of three ways:
 
 - as a test of two columns, where the range itself decides, or one positive event decides which events reject: the place
   of the first one behind it is searched once for each event, not for each match;
-- by a compiled search of the range for each partial match, which stops at the first event that rejects;
+- by a search of the range for each partial match, which reads up to the first event that rejects, or skips blocks of
+  events (`range_search`);
 - by evaluating the conditions on all pairs of a partial match and an event of its range, in vectors, where a condition
   cannot be compiled.
 """
@@ -26,21 +28,24 @@ from cep_pipeline.detection.fused.constraints import (
     TestColumns,
     bounds_of,
     compile_conjunct,
+    edge_rows,
     range_ends,
+    span_bounds,
 )
-from cep_pipeline.detection.fused.kernel import Arguments, search_places
+from cep_pipeline.detection.fused.kernel import Arguments
+from cep_pipeline.detection.fused.range_search import RangeSearch
 from cep_pipeline.detection.fused.shape import Level, RangeResult, Shape, Slot, Test, TestedConjunct
 from cep_pipeline.expressions.columns import Array
 from cep_pipeline.expressions.evaluate import conjunct_holds
 from cep_pipeline.patterns.conditions import Comparator, Conjunct
-from cep_pipeline.patterns.expressions import Element, Reference, ValueType
+from cep_pipeline.patterns.expressions import ValueType
 from cep_pipeline.patterns.normal_form import Clause
 from cep_pipeline.patterns.pattern import Pattern
-from cep_pipeline.slices.keys import Key, keyed_leaf
+from cep_pipeline.slices.keys import key_of_added, keyed_leaf
 from cep_pipeline.slices.order import before_is_earlier, may_be_one
 from cep_pipeline.slices.prepared import PreparedEvents
-from cep_pipeline.slices.routines import padded_copy
-from cep_pipeline.slices.views import View, row_values_of
+from cep_pipeline.slices.routines import padded, padded_copy
+from cep_pipeline.slices.views import View, implied_by, row_values_of, times_are_plain
 
 PAIRS_AT_ONCE = 1 << 20
 """Pairs of a partial match and an event that are evaluated together, unless one match has more."""
@@ -75,18 +80,6 @@ class Surroundings:
         return may_be_one(self.pattern, self.clause, of[name], of[other])
 
 
-def agreement_key(around: Surroundings, names: Sequence[str]) -> Key | None:
-    """The key by which the candidates of one more variable are sorted: what all events of a match agree on."""
-    if not around.clause.agree_on:
-        return None
-    return Key(
-        tuple(
-            (name, tuple(Reference(name, a, Element.ONLY, around.types[a]) for a in around.clause.agree_on))
-            for name in names
-        )
-    )
-
-
 class LevelNegation:
     """One negated variable of a clause.
 
@@ -99,25 +92,49 @@ class LevelNegation:
     def __init__(self, name: str, leaf: View, around: Surroundings) -> None:
         self.name, self.around = name, around
         clause = around.clause
-        self.conjuncts = [c for c in clause.conjuncts if name in c.variables and len(c.variables) > 1]
+        # Positions of events of one time are not ordered as TIES ANY orders them: no window limits the search.
+        self._loose = not before_is_earlier(around.pattern.ties) and around.reach.clock is BoundUnit.POSITION
+        of_all = self._loose or bool(around.reach.partition_by)
+        key = key_of_added(clause, around.order, name, around.types, of_all=of_all)
+        self.conjuncts = [
+            conjunct
+            for conjunct in clause.conjuncts
+            if name in conjunct.variables
+            and len(conjunct.variables) > 1
+            and (key is None or conjunct not in key.conjuncts)
+        ]
+        said = implied_by(clause, around.pattern.window, around.pattern.ties).spans
+        spans = (
+            [span for c in self.conjuncts if c in said for span in said[c]] if times_are_plain(around.events) else []
+        )
+        if spans:
+            self.conjuncts = [conjunct for conjunct in self.conjuncts if conjunct not in said]
         leaves = {**dict(zip(around.order, around.leaves, strict=True)), name: leaf}
-        self._key = agreement_key(around, (*around.order, name))
         self._alike = (
-            leaves
-            if self._key is None
-            else {other: keyed_leaf(around.events, self._key, other, leaves) for other in leaves}
+            leaves if key is None else {other: keyed_leaf(around.events, key, other, leaves) for other in key.variables}
         )
         self.view = self._alike[name]
+        order, last = (*around.order, name), len(around.order)
+        members = [level for level, other in enumerate(around.order) if other in self._alike]
         self.lows: dict[int, Array] = {}
         self.highs: dict[int, Array] = {}
-        for bound in bounds_of(clause, (*around.order, name), len(around.order), around.pattern.ties, around.reach):
-            (self.lows if bound.low else self.highs)[bound.earlier] = self._ends(bound)
+        for bound in (
+            *bounds_of(clause, order, last, around.pattern.ties, around.reach, members),
+            *span_bounds(spans, order, last, members),
+        ):
+            found, tighter = (self.lows, np.maximum) if bound.low else (self.highs, np.minimum)
+            ends = self._ends(bound)
+            found[bound.earlier] = tighter(found[bound.earlier], ends) if bound.earlier in found else ends
+        needed = bounds_of(clause, order, last, around.pattern.ties, around.reach)
+        needed += tuple(span_bounds(spans, order, last, range(last)))
+        self._edges = [bound for bound in needed if bound.earlier not in members]
         self.distinct = [level for level, other in enumerate(around.order) if around.overlap(name, other)]
         compared = {around.order.index(other) for c in self.conjuncts for other in c.variables if other != name}
-        self.depends = sorted({*self.lows, *self.highs, *self.distinct, *compared})
+        edges = {bound.earlier for bound in self._edges}
+        self.depends = sorted({*self.lows, *self.highs, *edges, *self.distinct, *compared})
         self.level = min(max(*self.depends, 1), len(around.order) - 1)
         self.shapes: list[Shape] = []
-        self._search: tuple[Shape, Arguments] | None = None
+        self._search: RangeSearch | None = None
 
     def _ends(self, bound: Bound) -> Array:
         around = self.around
@@ -130,28 +147,44 @@ class LevelNegation:
         """The check as a test at `level`, if columns of single levels decide it; the columns are added."""
         if self.distinct or len(self.around.order) == 1:
             return None
-        if not self.conjuncts:  # an event in the range rejects: it must end before it begins
+        if not self.conjuncts and not self._edges:  # an event in the range rejects: it must end before it begins
             lows, highs = self._slots(columns, "low", self.lows), self._slots(columns, "high", self.highs)
             return tuple((Test(Comparator.GE, low, high),) for low in lows for high in highs)
-        anchors = {other for conjunct in self.conjuncts for other in conjunct.variables} - {self.name}
-        # Positions of events of one time are not ordered as TIES ANY orders them: no window limits the search.
-        loose = not before_is_earlier(self.around.pattern.ties) and self.around.reach.clock is BoundUnit.POSITION
-        if len(anchors) > 1 or loose:
+        anchors = {
+            self.around.order.index(other) for c in self.conjuncts for other in c.variables if other != self.name
+        }
+        if len(anchors) > 1 or self._loose:
             return None
-        anchor = self.around.order.index(next(iter(anchors)))
-        if self.lows.keys() == {anchor}:
-            first = self._nearest(anchor, RangeResult.FIRST)
-            if first is None:
+        for forward, near, far in ((True, self.lows, self.highs), (False, self.highs, self.lows)):
+            if len(near) > 1 or not anchors <= near.keys() or any(bound.low is forward for bound in self._edges):
+                continue
+            (anchor,) = near
+            places = self._nearest(anchor, RangeResult.FIRST if forward else RangeResult.LAST)
+            if places is None:
                 return None
-            hit = columns.slot(anchor, ("rejecting", self.name), first)
-            return tuple((Test(Comparator.GE, hit, high),) for high in self._slots(columns, "high", self.highs))
-        if self.highs.keys() == {anchor}:
-            last = self._nearest(anchor, RangeResult.LAST)
-            if last is None:
-                return None
-            hit = columns.slot(anchor, ("rejecting", self.name), last)
-            return tuple((Test(Comparator.LT, hit, low),) for low in self._slots(columns, "low", self.lows))
+            comparator = Comparator.GE if forward else Comparator.LT
+            hit = columns.slot(anchor, ("rejecting", self.name), places)
+            far_ends = self._slots(columns, "high" if forward else "low", far)
+            alternatives = [(Test(comparator, hit, end),) for end in far_ends]
+            if self._edges:
+                rows = padded(len(places), np.float64)
+                rows[:] = np.where(np.isin(places, (-1, np.inf)), places, self._row_of(places))
+                hit = columns.slot(anchor, ("rejecting row", self.name), rows)
+                alternatives += [(Test(comparator, hit, self._edge_slot(columns, bound)),) for bound in self._edges]
+            return tuple(alternatives)
         return None
+
+    def _row_of(self, places: Array) -> Array:
+        """The rows of places of the view; any row for a place beyond it."""
+        if not len(self.view):
+            return np.zeros(len(places), np.int32)
+        rows: Array = self.view.rows[np.clip(places, 0, len(self.view) - 1).astype(np.int64)]
+        return rows
+
+    def _edge_slot(self, columns: TestColumns, bound: Bound, level: int | None = None) -> Slot:
+        """The column of a bound by an event that no key sorts like the view: as rows."""
+        rows = edge_rows(self.around.events, bound, self.around.views[bound.earlier])
+        return columns.slot(bound.earlier if level is None else level, ("edge", bound.clock, bound.delta), rows)
 
     def _slots(self, columns: TestColumns, side: str, ends: Mapping[int, Array]) -> list[Slot]:
         return [columns.slot(level, (side, self.name), padded_copy(array, np.float64)) for level, array in ends.items()]
@@ -165,13 +198,12 @@ class LevelNegation:
         delta = reach.size + 1 if forward else -reach.size
         limit = self._ends(Bound(anchor, not forward, reach.clock, delta, reach.partition_by))
         lows, highs = (self.lows[anchor], limit) if forward else (limit, self.highs[anchor])
-        made = self._searching([anchor], {0: lows}, {0: highs}, [], search)
+        made = self._searching([anchor], {0: lows}, {0: highs}, [], [], search)
         if made is None:
             return None
-        shape, arguments = made
-        self.shapes.append(shape)
+        self.shapes.append(made.shape)
         count = len(self.around.views[anchor])
-        places = padded_copy(search_places(shape, arguments, np.arange(count, dtype=np.int32)[np.newaxis]), np.float64)
+        places = padded_copy(made.places(np.arange(count, dtype=np.int32)[np.newaxis]), np.float64)
         if forward:
             places[places < 0] = np.inf
         return places
@@ -182,8 +214,9 @@ class LevelNegation:
         lows: Mapping[int, Array],
         highs: Mapping[int, Array],
         distinct: Iterable[int],
+        edges: Iterable[Bound],
         search: RangeResult,
-    ) -> tuple[Shape, Arguments] | None:
+    ) -> RangeSearch | None:
         """A search behind a prefix of these levels, with bounds by place in the prefix; None if not compiled."""
         around, last = self.around, len(levels)
         views = (*(around.views[level] for level in levels), self.view)
@@ -194,6 +227,10 @@ class LevelNegation:
         for place in distinct:
             ends = [columns.slot(at, ("row",), row_values_of(around.events, views[at])) for at in (last, place)]
             tests.append(((Test(Comparator.NE, *ends),),))
+        for bound in edges:
+            row = columns.slot(last, ("row",), row_values_of(around.events, self.view))
+            edge = self._edge_slot(columns, bound, levels.index(bound.earlier))
+            tests.append(((Test(Comparator.GE if bound.low else Comparator.LT, row, edge),),))
         for conjunct in self.conjuncts:
             compiled = compile_conjunct(conjunct, scope)
             if compiled is None:
@@ -216,7 +253,7 @@ class LevelNegation:
             columns=tuple(columns.arrays),
             constants=tuple(columns.constants),
         )
-        return shape, arguments
+        return RangeSearch(shape, arguments)
 
     # -- on partial matches -----------------------------------------------------------------------------------------
 
@@ -228,10 +265,11 @@ class LevelNegation:
             {place[level]: array for level, array in self.lows.items()},
             {place[level]: array for level, array in self.highs.items()},
             [place[level] for level in self.distinct],
+            self._edges,
             RangeResult.FIRST,
         )
         if self._search is not None:
-            self.shapes.append(self._search[0])
+            self.shapes.append(self._search.shape)
 
     def rejected(self, block: Array) -> Array:
         """Select the partial matches that an event rejects.
@@ -247,8 +285,7 @@ class LevelNegation:
             bool, shape (n,).
         """
         if self._search is not None:
-            found: Array = search_places(*self._search, block[self.depends]) >= 0
-            return found
+            return self._search.any(block[self.depends])
         lows = np.maximum.reduce([array[block[level]] for level, array in self.lows.items()])
         highs = np.minimum.reduce([array[block[level]] for level, array in self.highs.items()])
         rejected = np.zeros(block.shape[1], dtype=bool)
@@ -258,6 +295,11 @@ class LevelNegation:
             rows[self.name] = self.view.rows[places]
             for level in self.distinct:
                 kept &= rows[self.name] != rows[self.around.order[level]]
+            for bound in self._edges:
+                edges = edge_rows(self.around.events, bound, self.around.views[bound.earlier])[
+                    block[bound.earlier, which]
+                ]
+                kept &= (rows[self.name] >= edges) if bound.low else (rows[self.name] < edges)
             for conjunct in self.conjuncts:
                 kept[kept] = self._holds(conjunct, {name: row[kept] for name, row in rows.items()})
             rejected[which[kept]] = True

@@ -23,7 +23,7 @@ from cep_pipeline.detection.fused.shared_work import shared_work_of
 from cep_pipeline.detection.kleene.bindings import BindingRules, clause_over
 from cep_pipeline.detection.mechanisms import EVERYTHING
 from cep_pipeline.expressions.columns import Array
-from cep_pipeline.expressions.evaluate import conjunct_holds, constants_hold
+from cep_pipeline.expressions.evaluate import conjunct_holds
 from cep_pipeline.patterns.conditions import Comparator, Conjunct
 from cep_pipeline.patterns.normal_form import Clause
 from cep_pipeline.patterns.pattern import Pattern
@@ -32,7 +32,7 @@ from cep_pipeline.slices.blocks import MatchBlock
 from cep_pipeline.slices.order import may_be_one
 from cep_pipeline.slices.prepared import Boundary, PreparedEvents
 from cep_pipeline.slices.routines import padded_copy
-from cep_pipeline.slices.views import View
+from cep_pipeline.slices.views import View, may_match
 
 STREAMED, HELD = 0, 1
 """The sides of a node."""
@@ -146,7 +146,7 @@ class TreeRun:
         return (*streamed, *held, joined)
 
     def __iter__(self) -> Iterator[MatchBlock]:
-        if not constants_hold(self.clause.conjuncts, self.events):
+        if not may_match(self.pattern, self.clause, self.events):
             return
         right = self._sorted(PartialMatches.of(_names(self._sides[HELD].clause), self._blocks(HELD)))
         self._held = len(right.matches)

@@ -24,11 +24,11 @@ from cep_pipeline.detection.kleene.extension import CANDIDATES_AT_ONCE, Extensio
 from cep_pipeline.detection.mechanisms import Counters
 from cep_pipeline.errors import PlanError
 from cep_pipeline.expressions.columns import Array
-from cep_pipeline.expressions.evaluate import constants_hold
 from cep_pipeline.expressions.lists import pieces, ranges
 from cep_pipeline.planning.trees import Join, OrderOrTree, pruned
 from cep_pipeline.slices.blocks import ListBlock
 from cep_pipeline.slices.ownership import reading
+from cep_pipeline.slices.views import may_match
 
 
 class KleeneRun:
@@ -146,7 +146,7 @@ class KleeneRun:
         if any(not len(extension.leaf) for extension in self.extensions):
             return
         if not self.singles:
-            if not constants_hold(self.clause.conjuncts, self.events):
+            if not may_match(self.pattern, self.clause, self.events):
                 return
             leaf = self.extensions[0].leaf
             for start in range(0, len(leaf), BLOCK_ROWS):

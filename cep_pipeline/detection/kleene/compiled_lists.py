@@ -7,7 +7,7 @@ Elsewhere the first element is bound like a single variable, and bounds the othe
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 
@@ -27,7 +27,7 @@ from cep_pipeline.detection.fused.constraints import (
 from cep_pipeline.detection.fused.generator import MOST_FOLLOWERS
 from cep_pipeline.detection.fused.kernel import Arguments, count_lists, followers
 from cep_pipeline.detection.fused.levels import LevelCount, Levels
-from cep_pipeline.detection.fused.negation import Surroundings, agreement_key
+from cep_pipeline.detection.fused.negation import Surroundings
 from cep_pipeline.detection.fused.shape import Level, RangeResult, Shape, Slot, Test, TestedConjunct
 from cep_pipeline.detection.kleene.bindings import Bindings, clause_over
 from cep_pipeline.detection.kleene.extension import ListConditions
@@ -40,7 +40,7 @@ from cep_pipeline.patterns.normal_form import Clause
 from cep_pipeline.patterns.pattern import Pattern
 from cep_pipeline.patterns.rewriting import rewritten
 from cep_pipeline.slices.blocks import ListBlock
-from cep_pipeline.slices.keys import keyed_leaf
+from cep_pipeline.slices.keys import Key, keyed_leaf
 from cep_pipeline.slices.order import before_is_earlier
 from cep_pipeline.slices.prepared import PreparedEvents
 from cep_pipeline.slices.views import View, leaf_view, row_values_of, without_name
@@ -355,7 +355,7 @@ class CompiledLists:
             leaf = leaf_view(events, self.variable.event_type, filters, *events.rows_in(self.owned))
         around = replace(levels.around, clause=clause)
         leaves = {**dict(zip(self._run.order, levels.leaves, strict=True)), name: leaf}
-        key = agreement_key(around, (*self.singles, name))
+        key = _agreement_key(around, (*self.singles, name))
         alike = leaves if key is None else {other: keyed_leaf(events, key, other, leaves) for other in leaves}
         view = alike[name]
         lows: dict[int, Array] = {}
@@ -454,3 +454,15 @@ def _named(node: Expression, variable: str, names: dict[Element, str]) -> Expres
     if isinstance(node, Reference) and node.variable == variable:
         return replace(node, variable=names[node.element], element=Element.ONLY)
     return node
+
+
+def _agreement_key(around: Surroundings, names: Sequence[str]) -> Key | None:
+    """The key by which the candidates of one more variable are sorted: what all events of a match agree on."""
+    if not around.clause.agree_on:
+        return None
+    return Key(
+        tuple(
+            (name, tuple(Reference(name, a, Element.ONLY, around.types[a]) for a in around.clause.agree_on))
+            for name in names
+        )
+    )

@@ -31,7 +31,7 @@ from cep_pipeline.detection.nfab import run_words
 from cep_pipeline.detection.nfab.automaton import is_chain
 from cep_pipeline.detection.nfab.stream import RunEvents, sequence_of
 from cep_pipeline.expressions.columns import Array
-from cep_pipeline.expressions.evaluate import conjunct_holds, constants_hold
+from cep_pipeline.expressions.evaluate import conjunct_holds
 from cep_pipeline.patterns.conditions import Comparator, Conjunct
 from cep_pipeline.patterns.normal_form import Clause, Variable
 from cep_pipeline.patterns.pattern import Strategy
@@ -46,7 +46,7 @@ from cep_pipeline.slices.order import (
     instants_of,
 )
 from cep_pipeline.slices.prepared import PreparedEvents
-from cep_pipeline.slices.views import View, leaf_view, without_name
+from cep_pipeline.slices.views import View, leaf_view, may_match, without_name
 from cep_pipeline.statistics.node_counts import NodeCounts
 
 _OPERATORS = {
@@ -334,7 +334,7 @@ class ClauseRuns:
         self._counts = np.zeros(2 * self._nodes + 1, np.int64)
 
     def __iter__(self) -> Iterator[MatchBlock]:
-        if self.end_row == 0 or not constants_hold(self.clause.conjuncts, self.events):
+        if self.end_row == 0 or not may_match(self.pattern, self.clause, self.events):
             return
         starts = self._starts()
         for first in range(0, len(starts), RUNS_AT_ONCE):

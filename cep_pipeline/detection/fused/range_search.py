@@ -1,0 +1,360 @@
+"""Searches of ranges for an event that passes tests, in time that hardly depends on how long the ranges are.
+
+The compiled search of a range reads it up to the first event that passes. That is the fastest way to search short
+ranges, and those where many events pass. Where few pass, it reads everything, and the work grows with the window. Then
+blocks of the view are skipped by the least and the greatest value of each column in them: a block of which no event
+passes one of the tests holds none that passes all. There is a block at each place for each power of two, so that
+
+- a range is two blocks that overlap, which decide a single test at once;
+- the first event that passes one test is found in a step for each power of two;
+- several tests may need more steps. Ranges that are not decided after some are read.
+
+A test takes part whose event stands in it once, in sums and differences only: rounding keeps the order of sums, so that
+the least and the greatest value of a column decide the test for all values between, with the same arithmetic.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+
+from cep_pipeline.detection.fused.kernel import Arguments, search_places
+from cep_pipeline.detection.fused.shape import (
+    Constant,
+    Operation,
+    RangeResult,
+    Shape,
+    Slot,
+    Term,
+    Test,
+    TestedConjunct,
+    slots_of,
+)
+from cep_pipeline.detection.limits import go_on
+from cep_pipeline.expressions.columns import Array
+from cep_pipeline.patterns.conditions import Comparator
+
+READ_AT_ONCE = 8
+"""Events of a range that the compiled search reads while one number of a block is written."""
+ASKED_AS = 64
+"""Events that are read while one range is decided by its blocks."""
+MOST_SWEEPS = 32
+"""Passes over the powers of two before what is left of the ranges is read."""
+MOST_BYTES = 1 << 29
+"""Largest size of the blocks of one search; above it ranges are read."""
+_SAFE = 2.0**1000
+"""Sums of numbers up to this magnitude do not overflow."""
+
+_COMPARE = {
+    Comparator.LT: np.less,
+    Comparator.LE: np.less_equal,
+    Comparator.GT: np.greater,
+    Comparator.GE: np.greater_equal,
+}
+
+
+class RangeSearch:
+    """A search of the last level's ranges, by reading them or by blocks, whichever takes less.
+
+    Parameters
+    ----------
+    shape
+        It searches for the first event, or the last one, behind a prefix of all other levels.
+    """
+
+    def __init__(self, shape: Shape, arguments: Arguments) -> None:
+        self.shape, self.arguments = shape, arguments
+        self._last = len(shape.levels) - 1
+        tests = [_blocked(conjunct, self._last, arguments) for conjunct in shape.levels[-1].tests]
+        self._tests = [test for test in tests if test is not None]
+        self._usable = bool(tests) and len(self._tests) == len(tests)
+        self._least: dict[int, Array] = {}
+        self._greatest: dict[int, Array] = {}
+        self._powers = 0
+        self._to_read = 0
+
+    def any(self, prefix: Array) -> Array:
+        """bool, shape (n,): whether an event of the range passes the tests, for each row of the prefix."""
+        ranges = self._by_blocks(prefix)
+        if ranges is None:
+            return search_places(self.shape, self.arguments, prefix) >= 0
+        if len(self._tests) == 1 and self._tests[0].decides:
+            lows, highs = ranges
+            found = np.zeros(len(lows), np.bool_)
+            which = np.flatnonzero(lows < highs)
+            low, high = lows[which], highs[which]
+            power = _powers_of(high - low)
+            values = self._values_of(prefix[:, which])
+            found[which] = self._may(power, low, values) | self._may(power, high - (1 << power), values)
+            return found
+        return self._places(prefix, *ranges) >= 0
+
+    def places(self, prefix: Array) -> Array:
+        """int32, shape (n,): the first or last place that passes the tests for each row of the prefix, or -1."""
+        ranges = self._by_blocks(prefix)
+        if ranges is None:
+            return search_places(self.shape, self.arguments, prefix)
+        return self._places(prefix, *ranges)
+
+    def _by_blocks(self, prefix: Array) -> tuple[Array, Array] | None:
+        """The ranges, if they are to be searched by blocks, which are then there; None: they are to be read."""
+        size = self.arguments.sizes[-1]
+        if not self._usable or not prefix.shape[1] or not size:
+            return None
+        bounds = [
+            [ends[prefix[place]] for (_, place), ends in sides.items()]
+            for sides in (self.arguments.lows, self.arguments.highs)
+        ]
+        lows = np.maximum.reduce(bounds[0]).astype(np.int64)
+        highs = np.minimum.reduce(bounds[1]).astype(np.int64)
+        widths = np.maximum(highs - lows, 0)
+        longest, all_widths = int(widths.max()), int(widths.sum())
+        if all_widths <= ASKED_AS * len(widths):
+            return None
+        self._to_read += all_widths
+        powers = longest.bit_length()
+        if powers > self._powers:
+            columns = len({slot for test in self._tests for slot in test.slots}) * 2
+            numbers = columns * powers * size
+            if self._to_read < READ_AT_ONCE * numbers or numbers * 8 > MOST_BYTES:
+                return None
+            self._make_blocks(powers)
+        return lows, highs
+
+    def _make_blocks(self, powers: int) -> None:
+        for slot in {slot for test in self._tests for slot in test.slots}:
+            values = self.arguments.columns[slot][: self.arguments.sizes[-1]]
+            self._least[slot] = _blocks(values, powers, np.fmin)
+            self._greatest[slot] = _blocks(values, powers, np.fmax)
+        self._powers = powers
+
+    def _values_of(self, prefix: Array) -> dict[int, Array]:
+        """The values of the columns of earlier levels for each row of the prefix, by slot."""
+        slots = {slot for test in self._tests for slot in test.others}
+        return {slot.slot: self.arguments.columns[slot.slot][prefix[slot.level]] for slot in slots}
+
+    def _may(self, power: Array | int, start: Array, values: Mapping[int, Array]) -> Array:
+        """Whether an event of each block may pass: no event that passes is missed; of one event it is the answer."""
+        held = None
+        for test in self._tests:
+            may = test.may(power, start, values, self._least, self._greatest)
+            held = may if held is None else held & may
+        assert held is not None
+        return held
+
+    def _places(self, prefix: Array, lows: Array, highs: Array) -> Array:
+        found = np.full(len(lows), -1, np.int32)
+        forward = self.shape.search is RangeResult.FIRST
+        which = np.flatnonzero(lows < highs)
+        low, high = lows[which], highs[which]
+        values = self._values_of(prefix[:, which])
+        for _ in range(MOST_SWEEPS):
+            if not len(which):
+                return found
+            go_on()
+            for power in reversed(range(int((high - low).max()).bit_length())):
+                step = 1 << power
+                wide = np.flatnonzero(high - low >= step)
+                start = low[wide] if forward else high[wide] - step
+                skipped = wide[~self._may(power, start, {slot: value[wide] for slot, value in values.items()})]
+                if forward:
+                    low[skipped] += step
+                else:
+                    high[skipped] -= step
+            left = np.flatnonzero(low < high)
+            which, low, high = which[left], low[left], high[left]
+            values = {slot: value[left] for slot, value in values.items()}
+            at = low if forward else high - 1
+            passed = self._may(0, at, values)
+            found[which[passed]] = at[passed]
+            left = np.flatnonzero(~passed)
+            which, low, high = which[left], low[left], high[left]
+            values = {slot: value[left] for slot, value in values.items()}
+            if forward:
+                low += 1
+            else:
+                high -= 1
+        if len(which):
+            found[which] = search_places(self.shape, self.arguments, prefix[:, which])
+        return found
+
+
+class _BlockTest:
+    """A conjunct as a test of blocks: one of its alternatives may hold, each of whose tests may.
+
+    Attributes
+    ----------
+    decides
+        Whether the test of a block says that an event of it passes, not only that one may.
+    slots
+        The columns of the last level that it reads.
+    others
+        The slots of earlier levels that it reads.
+    """
+
+    def __init__(self, alternatives: Sequence[Sequence[_Compared]]) -> None:
+        self._alternatives = alternatives
+        tests = [test for alternative in alternatives for test in alternative]
+        self.decides = len(tests) == len(alternatives) and all(test.comparator is not Comparator.EQ for test in tests)
+        self.slots = frozenset(test.own.slot for test in tests)
+        self.others = frozenset(slot for test in tests for slot in test.others)
+
+    def may(
+        self,
+        power: Array | int,
+        start: Array,
+        values: Mapping[int, Array],
+        least: Mapping[int, Array],
+        greatest: Mapping[int, Array],
+    ) -> Array:
+        held = np.zeros(len(start), np.bool_)
+        for alternative in self._alternatives:
+            all_hold = np.ones(len(start), np.bool_)
+            for test in alternative:
+                ends = least[test.own.slot][power, start], greatest[test.own.slot][power, start]
+                all_hold &= test.may(ends, values)
+            held |= all_hold
+        return held
+
+
+class _Compared:
+    """One test of an event of the last level: its side, which has the event's slot once, and what that compares with.
+
+    Attributes
+    ----------
+    comparator
+        With the event's side on the left.
+    """
+
+    def __init__(self, comparator: Comparator, side: Term, other: Term, own: Slot, constants: Sequence[float]) -> None:
+        self.comparator, self._side, self._other, self.own = comparator, side, other, own
+        self._constants = constants
+        self._rising = _is_rising(side, own)
+        self.others = (slots_of(side) | slots_of(other)) - {own}
+
+    def may(self, ends: tuple[Array, Array], values: Mapping[int, Array]) -> Array:
+        """Whether a value between the ends may pass; they are NaN where a block has no value."""
+        low, high = (self._evaluated(self._side, {**values, self.own.slot: end}) for end in ends)
+        if not self._rising:
+            low, high = high, low
+        other = self._evaluated(self._other, values)
+        match self.comparator:
+            case Comparator.LT | Comparator.LE:
+                held = _COMPARE[self.comparator](low, other)
+            case Comparator.GT | Comparator.GE:
+                held = _COMPARE[self.comparator](high, other)
+            case Comparator.EQ:
+                held = (low <= other) & (other <= high)
+            case Comparator.NE:
+                held = (low < other) | (low > other) | (high < other) | (high > other)
+        return np.asarray(held)
+
+    def _evaluated(self, term: Term, values: Mapping[int, Array]) -> Array:
+        match term:
+            case Slot(_, slot):
+                return values[slot]
+            case Constant(index):
+                return np.asarray(self._constants[index], np.float64)
+            case Operation(operator, operands):
+                terms = [self._evaluated(operand, values) for operand in operands]
+                with np.errstate(all="ignore"):
+                    return np.asarray(_OPERATIONS[operator](*terms))
+
+
+_OPERATIONS = {
+    "+": np.add,
+    "-": np.subtract,
+    "*": np.multiply,
+    "/": np.divide,
+    "negative": np.negative,
+    "abs": np.abs,
+    "sqrt": np.sqrt,
+}
+
+
+def _blocked(conjunct: TestedConjunct, last: int, arguments: Arguments) -> _BlockTest | None:
+    alternatives = []
+    for alternative in conjunct:
+        tests = [_compared(test, last, arguments) for test in alternative]
+        known = [test for test in tests if test is not None]
+        if len(known) < len(tests):
+            return None
+        alternatives.append(known)
+    return _BlockTest(alternatives)
+
+
+def _compared(test: Test, last: int, arguments: Arguments) -> _Compared | None:
+    """The test as one of blocks; None where the least and the greatest value of a column do not decide it."""
+    for comparator, side, other in (
+        (test.comparator, test.left, test.right),
+        (test.comparator.mirror, test.right, test.left),
+    ):
+        own = [slot for slot in _slots_in(side) if slot.level == last]
+        if len(own) != 1 or any(slot.level == last for slot in slots_of(other)):
+            continue
+        if isinstance(side, Operation) and not (_is_sum(side, own[0]) and _is_safe(side, own[0], arguments)):
+            continue
+        return _Compared(comparator, side, other, own[0], arguments.constants)
+    return None
+
+
+def _slots_in(term: Term) -> list[Slot]:
+    """The slots of a term, each as often as it stands there."""
+    if isinstance(term, Slot):
+        return [term]
+    return [slot for operand in term.operands for slot in _slots_in(operand)] if isinstance(term, Operation) else []
+
+
+def _is_sum(term: Term, own: Slot) -> bool:
+    """Return whether sums, differences and signs alone stand above the event's slot."""
+    if not isinstance(term, Operation) or own not in slots_of(term):
+        return True
+    return term.operator in ("+", "-", "negative") and all(_is_sum(operand, own) for operand in term.operands)
+
+
+def _is_rising(term: Term, own: Slot) -> bool:
+    """Return whether a sum grows with the event's value."""
+    if not isinstance(term, Operation):
+        return True
+    place = next(place for place, operand in enumerate(term.operands) if own in slots_of(operand))
+    falls = term.operator == "negative" or (term.operator == "-" and place == 1)
+    return _is_rising(term.operands[place], own) != falls
+
+
+def _is_safe(term: Term, own: Slot, arguments: Arguments) -> bool:
+    """Return whether no sum of the event's side overflows or has no value for some events only.
+
+    An infinite value of another event makes the sum infinite, or without value, for all values of the event alike.
+    """
+    if any(isinstance(operand, Operation) and own not in slots_of(operand) for operand in _operands(term)):
+        return False  # what it computes may be of any magnitude
+    for slot in slots_of(term):
+        values = np.abs(arguments.columns[slot.slot][: arguments.sizes[slot.level]])
+        infinite = np.isinf(values)
+        if (slot == own and infinite.any()) or (values[~infinite] > _SAFE).any():
+            return False
+    return all(abs(value) <= _SAFE or value != value for value in arguments.constants)
+
+
+def _operands(term: Term) -> list[Term]:
+    if not isinstance(term, Operation):
+        return []
+    return [part for operand in term.operands for part in (operand, *_operands(operand))]
+
+
+def _blocks(values: Array, powers: int, extreme: np.ufunc) -> Array:
+    """float64, shape (powers, n): the extreme of the 2^p values from each place on; NaN where there is none."""
+    count = len(values)
+    blocks = np.full((powers, count), np.nan)
+    blocks[0] = values
+    for power in range(1, powers):
+        half = 1 << (power - 1)
+        whole = count - 2 * half + 1
+        extreme(blocks[power - 1, :whole], blocks[power - 1, half : half + whole], out=blocks[power, :whole])
+    return blocks
+
+
+def _powers_of(widths: Array) -> Array:
+    """The largest power of two that is at most each width, as an exponent; widths are positive."""
+    return np.frexp(widths.astype(np.float64))[1].astype(np.int64) - 1

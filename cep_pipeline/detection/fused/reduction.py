@@ -1,0 +1,224 @@
+"""Events that are in no match are removed before anything is enumerated (semi-joins, as Yannakakis reduces them).
+
+An event of one variable is kept only if some event of another variable fits it: lies in its range by order, window and
+spans, agrees on the key, and fulfils the comparisons of the two. Whether there is one is a search of the range, which
+is decided by the greatest and least values of blocks (`range_search`), in time that hardly depends on the window. The
+pairs of variables are gone through in the order of the plan, each later one by each earlier one, and back. Where the
+conditions form a tree along the plan, only events of partial matches that can be completed are left; elsewhere some
+others are left, too, which the kernel tests as ever.
+
+Bernstein and Chiu: Using Semi-Joins to Solve Relational Queries. JACM 28, 1981. Yannakakis: Algorithms for Acyclic
+Database Schemes. VLDB 1981.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from itertools import combinations, count
+
+import numpy as np
+
+from cep_pipeline.detection.fused.constraints import (
+    Bound,
+    BoundUnit,
+    LevelScope,
+    TestColumns,
+    bounds_of,
+    compile_conjunct,
+    range_ends,
+    span_bounds,
+    tightest,
+)
+from cep_pipeline.detection.fused.kernel import Arguments
+from cep_pipeline.detection.fused.levels import PlannedClause
+from cep_pipeline.detection.fused.range_search import RangeSearch
+from cep_pipeline.detection.fused.shape import Level, RangeResult, Shape
+from cep_pipeline.detection.limits import go_on
+from cep_pipeline.expressions.columns import Array
+from cep_pipeline.expressions.evaluate import conjunct_holds
+from cep_pipeline.patterns.conditions import Conjunct
+from cep_pipeline.slices.keys import Key, keyed_leaf
+from cep_pipeline.slices.routines import padded_copy
+from cep_pipeline.slices.views import View
+
+FEWEST_CANDIDATES = 1 << 28
+"""Fewer candidates are tested at once, in some tenths of a second."""
+CANDIDATES_AN_EVENT = 800
+"""Candidates that the kernel tests while one event is held against the events of another variable."""
+SAMPLED = 1 << 13
+"""Pairs of events that are looked at to estimate how many pass."""
+ROUNDS = 2
+"""Times that all pairs are gone through; again only while events go."""
+WORTH_AGAIN = 0.2
+"""Share of the events that a round has to remove for another one."""
+MOST_PAIRS = 6
+"""Of more pairs only those with a comparison or a key are gone through."""
+
+_numbers = count()
+
+
+@dataclass(frozen=True, eq=False)
+class _Pair:
+    """Two levels, the first of them earlier in the plan, and what their events must fulfil together.
+
+    Attributes
+    ----------
+    bounds
+        Of the second level by the first, and of the first by the second; `earlier` is 0.
+    """
+
+    levels: tuple[int, int]
+    names: tuple[str, str]
+    key: Key | None
+    conjuncts: tuple[Conjunct, ...]
+    bounds: tuple[tuple[Bound, ...], tuple[Bound, ...]]
+
+
+def reduced_leaves(planned: PlannedClause, leaves: Sequence[View]) -> list[View] | None:
+    """The leaves of a run without events that are in no match; None where the search for them does not pay.
+
+    Parameters
+    ----------
+    leaves
+        The events of each level in stream order, none of them empty.
+    """
+    events, reach = planned.events, planned.reach
+    span = events.span_us if reach.clock is BoundUnit.TIME else len(events)
+    share = min(1.0, 2 * (reach.size + 1) / (span + 1))  # of the slice, before an event and behind it
+    if len(leaves[0]) * math.prod(len(leaf) * share for leaf in leaves[1:]) < FEWEST_CANDIDATES:
+        return None
+    pairs = list(_pairs_of(planned))
+    work = 2 * sum(len(leaves[level]) for pair in pairs for level in pair.levels)
+    if _candidates(planned, pairs, leaves) < max(FEWEST_CANDIDATES, CANDIDATES_AN_EVENT * work):
+        return None
+    left = list(leaves)
+    for _ in range(ROUNDS):
+        before = sum(map(len, left))
+        for pair, forward in [*((pair, True) for pair in pairs), *((pair, False) for pair in reversed(pairs))]:
+            go_on()
+            asking = pair.levels[1 if forward else 0]
+            with events.forgetting():
+                kept = _fitting(planned, pair, left, forward=forward)
+            if not kept.all():
+                left[asking] = _part(planned, left[asking], kept)
+            if not len(left[asking]):
+                return left
+        if sum(map(len, left)) > (1 - WORTH_AGAIN) * before:
+            break
+    return left
+
+
+def _pairs_of(planned: PlannedClause) -> Iterator[_Pair]:
+    clause, order = planned.clause, planned.order
+    implied = planned.implied
+    spans = [*(span for said in implied.spans.values() for span in said), *implied.narrowed]
+    several = len(order) * (len(order) - 1) // 2 > MOST_PAIRS
+    for levels in combinations(range(len(order)), 2):
+        names = order[levels[0]], order[levels[1]]
+        key = next((key for key in planned.keys if set(names) <= set(key.variables)), None)
+        conjuncts = tuple(
+            conjunct
+            for conjunct in (*clause.conjuncts, *implied.comparisons)
+            if conjunct.variables == set(names)
+            and conjunct not in implied.spans
+            and (key is None or conjunct not in key.conjuncts)
+        )
+        if several and not conjuncts and key is None:
+            continue
+        bounds = []
+        for one, other in (names, names[::-1]):
+            found = bounds_of(clause, (one, other), 1, planned.pattern.ties, planned.reach)
+            bounds.append(tightest((*found, *span_bounds(spans, (one, other), 1, (0,)))))
+        yield _Pair(levels, names, key, conjuncts, (bounds[0], bounds[1]))
+
+
+def _ranges(planned: PlannedClause, pair: _Pair, leaves: Sequence[View], *, forward: bool) -> tuple[View, Array, Array]:
+    """The view in which one variable of a pair looks for events of the other, and its range for each event of its leaf.
+
+    Parameters
+    ----------
+    forward
+        Whether the later level looks for events of the earlier one.
+    """
+    events = planned.events
+    (searched, asking), (searched_name, asking_name) = pair.levels, pair.names
+    if not forward:
+        searched, asking, searched_name, asking_name = asking, searched, asking_name, searched_name
+    view, keyed = leaves[searched], leaves[asking]
+    if pair.key is not None:
+        views = {name: leaves[planned.order.index(name)] for name in pair.key.variables}
+        view = keyed_leaf(events, pair.key, searched_name, views)
+        keyed = keyed_leaf(events, pair.key, asking_name, views)
+    ends: dict[bool, Array] = {}
+    for bound in pair.bounds[1 if forward else 0]:
+        found = range_ends(events, bound, leaves[asking], keyed, view)
+        tighter = np.maximum if bound.low else np.minimum
+        ends[bound.low] = tighter(ends[bound.low], found) if bound.low in ends else found
+    return view, ends[True], ends[False]
+
+
+def _fitting(planned: PlannedClause, pair: _Pair, leaves: Sequence[View], *, forward: bool) -> Array:
+    """bool, one for each event of the asking level: whether an event of the other level fits it."""
+    view, lows, highs = _ranges(planned, pair, leaves, forward=forward)
+    names = pair.names if forward else pair.names[::-1]
+    asking = leaves[pair.levels[1 if forward else 0]]
+    columns = TestColumns()
+    scope = LevelScope(planned.events, {names[1]: 0, names[0]: 1}, (asking, view), columns)
+    compiled = [compile_conjunct(conjunct, scope) for conjunct in pair.conjuncts]
+    tests = tuple(test for test in compiled if test is not None)
+    if not tests:
+        return np.asarray(lows < highs)
+    shape = Shape(
+        levels=(Level(), Level((0,), (0,), tests)),
+        prefix=1,
+        slots=len(columns.arrays),
+        constants=len(columns.constants),
+        owned_slot=None,
+        as_rows=False,
+        search=RangeResult.FIRST,
+    )
+    arguments = Arguments(
+        sizes=(len(asking), len(view)),
+        rows=(asking.rows, view.rows),
+        lows={(1, 0): lows},
+        highs={(1, 0): highs},
+        columns=tuple(columns.arrays),
+        constants=tuple(columns.constants),
+    )
+    return RangeSearch(shape, arguments).any(np.arange(len(asking), dtype=np.int32)[np.newaxis])
+
+
+def _candidates(planned: PlannedClause, pairs: Sequence[_Pair], leaves: Sequence[View]) -> float:
+    """The number of candidates that the kernel would test, as far as pairs of events tell."""
+    widths: dict[int, float] = {}
+    passing = dict.fromkeys(range(len(leaves)), 1.0)
+    for pair in pairs:
+        earlier, later = pair.levels
+        view, lows, highs = _ranges(planned, pair, leaves, forward=False)
+        wide = np.maximum(highs.astype(np.int64) - lows, 0)
+        widths[later] = min(widths.get(later, np.inf), float(wide.mean()))
+        if not pair.conjuncts or not wide.any():
+            continue
+        drawn = np.random.default_rng(0)
+        which = drawn.choice(len(wide), SAMPLED, p=wide / wide.sum())
+        places = lows[which] + (drawn.random(SAMPLED) * wide[which]).astype(np.int64)
+        rows = dict(zip(pair.names, (leaves[earlier].rows[which], view.rows[places]), strict=True))
+        held = np.ones(SAMPLED, np.bool_)
+        for conjunct in pair.conjuncts:
+            held &= conjunct_holds(conjunct, planned.events, rows)
+        passing[later] *= (int(held.sum()) + 1) / (SAMPLED + 1)
+    total, partial = 0.0, float(len(leaves[0]))
+    for level in range(1, len(leaves)):
+        partial *= widths.get(level, len(leaves[level]))
+        total += partial
+        partial *= passing[level]
+    return total
+
+
+def _part(planned: PlannedClause, leaf: View, kept: Array) -> View:
+    """The events of a leaf that are kept."""
+    rows = padded_copy(leaf.rows[kept])
+    identity = planned.events.number_of(("reduced", next(_numbers)))
+    return View(identity, rows, np.array([0, len(rows)], np.int64))

@@ -1,0 +1,147 @@
+"""Events that reject, found by keys and by blocks: the same matches as the oracle's, and as a search that reads."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from cep_pipeline.detection.fused import range_search
+from cep_pipeline.detection.fused.range_search import RangeSearch
+from tests.detection.fused.running import expected, found, pattern_of, prepare, written_orders
+from tests.streams import Row, events_table, rows, stream_schema
+from tests.thoroughness import examples
+
+STRUCTURES = [
+    "SEQ(A a, ~B n, C c)",
+    "SEQ(~B n, A a, C c)",
+    "SEQ(A a, C c, ~B n)",
+    "AND(A a, ~B n, C c)",
+    "SEQ(A a, B d, ~B n, C c)",
+    "SEQ(A a, AND(~A n, C c))",
+    "SEQ(A a, ~Ev n)",
+]
+EQUALITIES = [
+    "n.id = a.id",
+    "n.id = c.id",
+    "a.id = c.id",
+    "n.x = a.y",
+    "n.s = c.s",
+    "n.x + 1 = a.x",
+    "n.y = a.y - c.y",
+    "[id]",
+]
+INEQUALITIES = [
+    "n.x > a.x + c.x",
+    "n.y <= a.y - c.y",
+    "n.x - a.x < c.x",
+    "c.y - n.y >= a.y",
+    "-n.y + a.y > c.y",
+    "n.x < a.x",
+    "n.y > c.y",
+    "n.y != a.y",
+    "n.y BETWEEN a.y AND c.y",
+    "n.x > a.x OR n.y < c.y",
+    "n.x > a.x + c.x OR n.y + a.y < c.y AND n.x < 3",
+]
+
+
+@pytest.fixture(autouse=True)
+def blocks_at_once(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """Let every search use blocks, however short its ranges are."""
+    monkeypatch.setattr(range_search, "READ_AT_ONCE", 0)
+    monkeypatch.setattr(range_search, "ASKED_AS", 0)
+    yield
+
+
+@settings(
+    max_examples=examples(150),
+    deadline=None,
+    suppress_health_check=[HealthCheck.function_scoped_fixture, *HealthCheck],
+)
+@given(
+    st.sampled_from(STRUCTURES),
+    st.lists(st.sampled_from(EQUALITIES), max_size=3, unique=True),
+    st.lists(st.sampled_from(INEQUALITIES), max_size=2, unique=True),
+    st.sampled_from(["ARRIVAL", "STRICT", "ANY"]),
+    st.sampled_from(["3 seconds", "6 EVENTS", "5 EVENTS PARTITION BY s"]),
+    rows(max_size=14),
+    st.data(),
+)
+def test_what_rejects_is_found_by_keys_and_blocks_as_by_the_oracle(
+    structure: str, equal: list[str], unequal: list[str], ties: str, window: str, stream: list[Row], data: st.DataObject
+) -> None:
+    named = [f"({one})" if " OR " in one else one for one in (*equal, *unequal)]
+    named = [one for one in named if "C c" in structure or "c." not in one]
+    where = f"WHERE {' AND '.join(named)} " if named else ""
+    pattern = pattern_of(f"PATTERN {structure} {where}WITHIN {window} TIES {ties}")
+    table = events_table(stream)
+    order = data.draw(st.permutations(written_orders(pattern)[0]))
+    assert found(pattern, prepare(pattern, table), [order], block_rows=5) == expected(pattern, table)
+
+
+NUMBERS = [-np.inf, -2.0, -0.0, 0.0, 1.0, 1.0 + 2**-52, 3.0, 1e308, np.inf, np.nan]
+
+
+def drawn_stream(seed: int, count: int, *, edges: bool) -> pa.Table:
+    random = np.random.default_rng(seed)
+    values = random.choice(NUMBERS, count) if edges else random.normal(size=count)
+    return stream_schema().table(
+        [
+            {
+                "timestamp": int(place // 3),
+                "kind": "ABBBBC"[int(random.integers(6))],
+                "x": int(random.integers(50)) if random.random() < 0.9 else None,
+                "y": float(values[place]),
+                "id": int(random.integers(3)),
+            }
+            for place in range(count)
+        ]
+    )
+
+
+@pytest.mark.parametrize(
+    ("structure", "condition"),
+    [
+        ("SEQ(A a, ~B n, C c)", "n.y > a.y + c.y"),
+        ("SEQ(A a, ~B n, C c)", "a.y - n.y >= c.y"),
+        ("SEQ(A a, ~B n, C c)", "n.y > a.y AND n.x < c.x"),
+        ("SEQ(A a, ~B n, C c)", "n.y > a.y + 2 AND n.x < a.x"),
+        ("SEQ(A a, ~B n, C c)", "(n.y < a.y - 2 OR n.x > c.x) AND n.y <= c.y"),
+        ("SEQ(A a, ~B n, C c)", "n.x = a.x + c.x AND a.id = c.id AND n.id = a.id"),
+        ("SEQ(A a, ~B n, C c)", "n.x > a.x + 45 AND n.id = a.id"),
+        ("SEQ(~B n, A a, C c)", "n.y > c.y + 2.5 AND n.x > c.x"),
+        ("AND(A a, ~B n, C c)", "n.y + a.y < c.y"),
+    ],
+)
+@pytest.mark.parametrize("edges", [False, True])
+def test_blocks_and_reading_find_the_same(
+    structure: str, condition: str, edges: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pattern = pattern_of(f"PATTERN {structure} WHERE {condition} WITHIN 100 us")
+    table = drawn_stream(7, 700, edges=edges)
+    by_blocks = found(pattern, prepare(pattern, table))
+    monkeypatch.setattr(range_search, "MOST_SWEEPS", 1)
+    few_sweeps = found(pattern, prepare(pattern, table))
+    monkeypatch.setattr(RangeSearch, "_by_blocks", lambda *_: None)
+    read = found(pattern, prepare(pattern, table))
+    assert by_blocks == few_sweeps == read
+    assert by_blocks
+
+
+def test_ranges_are_decided_by_blocks_where_that_takes_less(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Long ranges in which nothing rejects are not read."""
+    monkeypatch.undo()
+    read: list[int] = []
+    search = range_search.search_places
+    monkeypatch.setattr(
+        range_search, "search_places", lambda *asked: (read.append(asked[2].shape[1]), search(*asked))[1]
+    )
+    pattern = pattern_of("PATTERN SEQ(A a, ~B n, C c) WHERE n.x > a.x + c.x + 90 WITHIN 1 second")
+    table = drawn_stream(3, 3000, edges=False)
+    assert found(pattern, prepare(pattern, table), block_rows=100)
+    assert len(read) == 0 or sum(read) < 30_000
