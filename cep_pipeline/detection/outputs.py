@@ -71,7 +71,7 @@ class Detection:
 
     def to_count(self) -> Detection:
         """The same with the limit for matches that are listed only to be counted: single events need none."""
-        return replace(self, limit=self.limit if binds_lists(self.pattern) else None)
+        return self if self.limit is None or binds_lists(self.pattern) else replace(self, limit=None)
 
     def counted_at_once(self) -> int | None:
         """The number of matches over Kleene variables, if they need not be listed."""

@@ -254,7 +254,7 @@ def listed_to_bytes(
         int16: the variables that every match binds, where they all bind the same ones; `matches.variables` is not read.
     """
     match_offsets, event_offsets = match_offsets.astype(np.int64), event_offsets.astype(np.int64)
-    element_offsets = matches.offsets[match_offsets]
+    element_offsets = np.minimum(matches.offsets[match_offsets], len(matches.events))
     text = statement.encode()
     count = np.diff(event_offsets)
     place = next(kind for kind in _PLACES if int(count.max(initial=0)) <= np.iinfo(kind).max + 1)
