@@ -17,6 +17,7 @@ from cep_pipeline.detection import MECHANISMS
 from cep_pipeline.detection.compressed.compressing import compress_merged, count_merged
 from cep_pipeline.detection.counting.sweep import count_owned
 from cep_pipeline.detection.decimal_text import to_text
+from cep_pipeline.detection.known_events import KnownEvents, Streams, keep, known_events
 from cep_pipeline.detection.limits import Kind, LimitReached, SliceLimits, at_most_seconds
 from cep_pipeline.detection.match_events import match_events
 from cep_pipeline.detection.matches import write_matches
@@ -175,15 +176,16 @@ def detect(
     if not patterns:
         none = _matches({}, patterns, events)
         return (none, Metrics({})) if metrics else none
-    chosen = choose_mechanisms(patterns, mechanism)
+    known, chosen = known_events(patterns, events, mechanism)
     check_options(chosen, options)
     counters = Counters(wanted=metrics)
-    table = events_for(patterns, events)
-    plan = _plan_for(patterns, table, plan, chosen)
-    logger.info("detecting %s patterns in %s events by %r", len(patterns), table.num_rows, plan)
+    plan = _plan_for(patterns, known.table, plan, chosen, known)
+    logger.info("detecting %s patterns in %s events by %r", len(patterns), known.table.num_rows, plan)
     found: Tables = {}
     with explained():
-        groups = run_together(_detections(patterns, chosen, table, plan, counters, limit, options, prune=True), plan)
+        _prepare(patterns, known.table, known.prepared)
+        detections = _detections(patterns, chosen, known.prepared, plan, counters, limit, options, prune=True)
+        groups = run_together(detections, plan)
     for together in groups:
         with explained():
             if output == "count":
@@ -200,6 +202,7 @@ def detect(
             logger.debug("%s by %s: %s rows (%s)", name, chosen[name], found[name].num_rows, output)
         if progress is not None:
             progress(len(found), len(patterns))
+    keep(events, known)
     tables = _matches({one.name: found[one.name] for one in patterns}, patterns, events)
     return (tables, counters.metrics(chosen)) if metrics else tables
 
@@ -271,7 +274,7 @@ def detect_batches(
     chosen = choose_mechanisms(patterns, mechanism)
     table = events_for(patterns, events)
     plan = _plan_for(patterns, table, plan, chosen)
-    detections = _detections(patterns, chosen, table, plan, Counters(), limit, prune=True)
+    detections = _detections(patterns, chosen, _prepare(patterns, table), plan, Counters(), limit, prune=True)
     for together in run_together(detections, plan):
         listed = [one for one in together if len(together) > 1 and not one.is_read_from_buffers]
         for number, batch in batches_together(listed) if listed else ():
@@ -285,7 +288,7 @@ def detect_batches(
 def _detections(
     patterns: Sequence[Pattern],
     chosen: Mapping[str, str],
-    events: pa.Table,
+    prepared: Streams,
     plan: Plan,
     counters: Counters,
     limit: int | None = None,
@@ -297,10 +300,11 @@ def _detections(
 
     Parameters
     ----------
+    prepared
+        The events of each stream of the patterns.
     prune
         Whether these are all events, and OUTPUT is decided by their matches alone, so that mechanisms may prune.
     """
-    prepared = _prepare(patterns, events)
     found: list[Detection] = []
     for pattern in patterns:
         orders: Orders = [clause.order_or_tree for clause in plan.for_pattern(pattern.name).clauses]
@@ -402,7 +406,7 @@ def detect_slice(
     table = events_for(patterns, events, "events of the slice")
     counters = Counters()
     run = _SliceRun(owned, sink, frozenset(candidates), frozenset(counted), limits or SliceLimits({}))
-    waiting = deque(run_together(_detections(patterns, chosen, table, plan, counters), plan))
+    waiting = deque(run_together(_detections(patterns, chosen, _prepare(patterns, table), plan, counters), plan))
     limited: dict[str, Kind] = {}
     while waiting:
         together = waiting.popleft()
@@ -524,7 +528,7 @@ def count_slice(
     """
     table = events_for([pattern], events, "events of the slice")
     chosen = choose_mechanisms([pattern], mechanism)
-    [detection] = _detections([pattern], chosen, table, plan, Counters())
+    [detection] = _detections([pattern], chosen, _prepare([pattern], table), plan, Counters())
     ends = all(finality_of(pattern, clause) is Finality.LAST_EVENT for clause in pattern.clauses)
     begin, stop = detection.events.rows_in(owned)
     found = 0
@@ -683,29 +687,44 @@ def check_limit(limit: int | None) -> None:
         raise InputError(f"the limit is {limit}; it is a number of matches, 0 or more")
 
 
-def _plan_for(patterns: Sequence[Pattern], events: pa.Table, plan: Plan | None, chosen: Mapping[str, str]) -> Plan:
+def _plan_for(
+    patterns: Sequence[Pattern],
+    events: pa.Table,
+    plan: Plan | None,
+    chosen: Mapping[str, str],
+    known: KnownEvents | None = None,
+) -> Plan:
+    made, fitting = (None, None) if known is None else known.plans
+    if plan is None and made is not None:
+        return made
+    if plan is not None and plan is fitting:
+        return plan
+    is_made = plan is None
     if plan is None:
         from cep_pipeline.detection.planned import plan_for
         from cep_pipeline.statistics import estimate_statistics
 
-        plan = plan_for(patterns, estimate_statistics(patterns, events), chosen, compare=False)
+        plan = plan_for(patterns, estimate_statistics(patterns, events), chosen, compare=False, at_once=True)
     validate(plan, patterns)
+    if known is not None:
+        known.plans[0 if is_made else 1] = plan
     return plan
 
 
-def _prepare(patterns: Sequence[Pattern], events: pa.Table) -> dict[tuple[str, str | None], PreparedEvents]:
+def _prepare(patterns: Sequence[Pattern], events: pa.Table, known: Streams | None = None) -> Streams:
     """The events prepared once for all patterns (of one stream, so mostly there is one entry)."""
-    prepared: dict[tuple[str, str | None], PreparedEvents] = {}
+    prepared: Streams = {} if known is None else known
     for pattern in patterns:
         key = pattern.type_attribute, pattern.base_type
         if key not in prepared:
             prepared[key] = PreparedEvents(events, type_attribute=key[0], base_type=key[1])
     for key, slice_ in prepared.items():
         of_stream = (p for p in patterns if (p.type_attribute, p.base_type) == key)
-        slice_.split(operand.event_type for pattern in of_stream for operand in pattern.operands)
+        slice_.split({operand.event_type: None for pattern in of_stream for operand in pattern.operands})
     return prepared
 
 
 def count_table(pattern: Pattern, count: int) -> pa.Table:
     """The count output of a pattern."""
-    return pa.table({"pattern": [pattern.name], "count": [to_text(count)]}, COUNT_SCHEMA)
+    row = [pa.array([pattern.name]), pa.array([to_text(count)])]
+    return pa.Table.from_arrays(row, schema=COUNT_SCHEMA)

@@ -6,7 +6,9 @@ for the lists themselves; everything else is found by the mechanism, within the 
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterable, Iterator, Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass, replace
 
 import pyarrow as pa
@@ -69,7 +71,7 @@ class Detection:
 
     def to_count(self) -> Detection:
         """The same with the limit for matches that are listed only to be counted: single events need none."""
-        return replace(self, limit=self.limit if binds_lists(self.pattern) else None)
+        return self if self.limit is None or binds_lists(self.pattern) else replace(self, limit=None)
 
     def counted_at_once(self) -> int | None:
         """The number of matches over Kleene variables, if they need not be listed."""
@@ -214,12 +216,59 @@ def compressed_together(detections: Sequence[Detection]) -> list[pa.Table]:
         for own, blocks in zip(buffers, parts, strict=True):
             own.add(blocks)
     tables = {detection.pattern.name: own.table() for detection, own in zip(listed, buffers, strict=True)}
-    return [
-        tables[detection.pattern.name]
-        if detection.pattern.name in tables
-        else compress_merged(detection.pattern, detection.events, detection.counters)
-        for detection in detections
-    ]
+    for detection in detections:
+        if detection not in listed:
+            table = _compressed_by_listing(detection)
+            if table is None:
+                table = compress_merged(detection.pattern, detection.events, detection.counters)
+            tables[detection.pattern.name] = table
+    return [tables[detection.pattern.name] for detection in detections]
+
+
+FEW_MATCHES = 1 << 17
+"""So many matches, and `FEW_AN_EVENT` for each event, are listed to be compressed, whatever merged runs would cost."""
+FEW_AN_EVENT = 2
+FEW_S = 0.1
+"""Lists are looked for so long, whatever merged runs would cost: of very many, few may be matches."""
+LISTED_S = 40e-9
+"""Seconds to list a match and to write it to a buffer."""
+MOST_LISTED = 1 << 27
+"""Events of listed matches that buffers may hold, which take 1 to 4 bytes each."""
+
+
+def _compressed_by_listing(detection: Detection) -> pa.Table | None:
+    """The buffers of a pattern's matches, listed; None where merged runs make them sooner, or in less memory.
+
+    Nobody knows how many matches there are. So they are listed as long as that costs less than merged runs surely do.
+    """
+    pattern, events = detection.pattern, detection.events
+    few = FEW_MATCHES + FEW_AN_EVENT * len(events)
+    table = _listed_up_to(detection, few, FEW_S)
+    if table is not None:
+        return table
+    from cep_pipeline.detection.compressed.components import groups_of
+    from cep_pipeline.detection.compressed.lanes import LaneEvents
+
+    seconds = sum(LaneEvents(pattern, group, events).least_seconds() for group in groups_of(pattern))
+    most = min(int(seconds / LISTED_S), MOST_LISTED // len(pattern.operands))
+    return _listed_up_to(detection, most, seconds) if most > few or seconds > FEW_S else None
+
+
+def _listed_up_to(detection: Detection, most: int, seconds: float) -> pa.Table | None:
+    """The buffers of listed matches; None where there are more, or lists are looked for longer than so many seconds."""
+    from cep_pipeline.detection.compressed.compressing import ListedBuffers
+
+    counters = Counters()
+    buffers = ListedBuffers(detection.pattern, detection.events)
+    patience = at_most_seconds(seconds, time.process_time) if binds_lists(detection.pattern) else nullcontext()
+    try:
+        with patience:
+            for [blocks] in listed_in_parts([replace(detection, counters=counters, limit=most)]):
+                buffers.add(blocks)
+    except (TooManyMatches, NoRoom, MemoryError, LimitReached):
+        return None
+    detection.counters.take_over(counters)
+    return buffers.table()
 
 
 def batches_together(detections: Sequence[Detection]) -> Iterator[tuple[int, pa.RecordBatch]]:

@@ -1,9 +1,11 @@
 """Buffers: all matches of a pattern that end with one event, self-contained, as bytes.
 
 A buffer begins with the magic `CEPB`, the version and the kind (uint8), two zero bytes, and the length of the rest
-before it was compressed with Zstandard (uint64). The rest is, little-endian: the lengths of the two sections that
-follow, padded with zeros (uint32); the statement (UTF-8 JSON) and the attributes that RETURN reads (an Arrow IPC
-stream, or nothing); and then the events and what matches they make:
+before it was compressed (uint64). There are two versions of the rest. Numbers are little-endian.
+
+Version 1, compressed with Zstandard: the lengths of the two sections that follow, padded with zeros (uint32); the
+statement (UTF-8 JSON) and the attributes that RETURN reads (an Arrow IPC stream, or nothing); and then the events and
+what matches they make:
 
     events, edges or elements, nodes or matches       uint32 x 3
     timestamps, seqs                                  int64, of each event in stream order, less those of the one before
@@ -13,9 +15,25 @@ stream, or nothing); and then the events and what matches they make:
                                                       is the end
         events                                        int32, less that of the edge before
         variables                                     int16: its place in the pattern, -1 where the event is ignored
-    kind 1, matches listed in order
+    kind 1, matches listed in order: read, and no longer written
         lengths                                       int64, of each match
         events, variables                             int32, int16, of each element
+
+Version 2, not compressed, has matches listed in order only (kind 1), so that the buffers of all end events are written
+at once:
+
+    length of the statement, events, matches          uint32 x 3
+    events that each match binds, or 0                uint32
+    bytes of an event's place: 1, 2 or 4              uint32
+    the statement                                     UTF-8 JSON
+    timestamps, seqs                                  int64, of each event in stream order
+    lengths                                           uint32, of each match, where they are not all the same
+    variables                                         int16, of each element of any match, or of each element
+    events                                            of each element: its place among the events
+    each attribute that RETURN reads, in its order
+        presence                                      uint8, of each event: 0 for null
+        numbers                                       int64 or float64; truth as uint8
+        texts; lists as JSON text                     uint32, the length of each; then UTF-8
 """
 
 from __future__ import annotations
@@ -29,18 +47,24 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from cep_pipeline.errors import InputError
+from cep_pipeline.events.columns import ARROW_TYPES
 from cep_pipeline.expressions.columns import Array
 from cep_pipeline.guarded import brief, parse_json
+from cep_pipeline.patterns.expressions import ValueType
 from cep_pipeline.patterns.pattern import Pattern
+from cep_pipeline.slices.events_input import attributes_returned
 
 MAGIC = b"CEPB"
-VERSION = 1
+COMPRESSED, PLAIN = 1, 2
+"""The versions of a buffer."""
 GRAPH, LISTED = 0, 1
 _HEAD = struct.Struct("<4sBBxxQ")
 _SECTIONS = struct.Struct("<II")
 _SIZES = struct.Struct("<III")
+_PLAIN_SIZES = struct.Struct("<IIIII")
 _ALIGNMENT = 8
 MOST_BYTES = 1 << 34
 """A buffer that claims to be longer is damaged."""
@@ -133,25 +157,22 @@ class MatchesOfEvent:
 
     def to_bytes(self) -> bytes:
         """The buffer's bytes."""
+        matches = self.matches
+        if isinstance(matches, ListedMatches):
+            ends = (np.array([0, size]) for size in (self.events.num_rows, len(matches.offsets) - 1))
+            data: bytes = listed_to_bytes(self.statement, self.events, *ends, matches)[0].as_py()
+            return data
         statement = _padded(self.statement.encode())
         others = [name for name in self.events.column_names if name not in ("timestamp", "seq")]
         attributes = _padded(_ipc(self.events.select(others)) if others else b"")
-        matches = self.matches
-        parts: list[Array]
-        if isinstance(matches, Paths):
-            sizes = (self.events.num_rows, len(matches.sources), matches.nodes)
-            steps = (_differences(matches.targets), matches.sources - matches.targets, _differences(matches.events))
-            parts = [*steps, matches.variables]
-        else:
-            sizes = (self.events.num_rows, len(matches.events), len(matches.offsets) - 1)
-            parts = [np.diff(matches.offsets), matches.events, matches.variables]
-        kind = GRAPH if isinstance(matches, Paths) else LISTED
+        sizes = (self.events.num_rows, len(matches.sources), matches.nodes)
         clocks = [_differences(self.events.column(name).to_numpy()) for name in ("timestamp", "seq")]
-        arrays = (np.ascontiguousarray(array).tobytes() for array in clocks + parts)
+        steps = (_differences(matches.targets), matches.sources - matches.targets, _differences(matches.events))
+        arrays = (np.ascontiguousarray(array).tobytes() for array in (*clocks, *steps, matches.variables))
         sections = _SECTIONS.pack(len(statement), len(attributes))
         rest = b"".join((sections, statement, attributes, _SIZES.pack(*sizes), *arrays))
         compressed: bytes = _codec().compress(rest, asbytes=True)
-        return _HEAD.pack(MAGIC, VERSION, kind, len(rest)) + compressed
+        return _HEAD.pack(MAGIC, COMPRESSED, GRAPH, len(rest)) + compressed
 
     @classmethod
     def from_bytes(cls, data: bytes) -> MatchesOfEvent:
@@ -166,8 +187,10 @@ class MatchesOfEvent:
             magic, version, kind, size = _HEAD.unpack_from(data)
             if magic != MAGIC:
                 raise InputError("a value of the column 'buffer' is no buffer of matches: expand what was compressed")
-            if version != VERSION or kind not in (GRAPH, LISTED):
-                raise InputError(f"a buffer of matches has version {version}; this release reads version {VERSION}")
+            if version not in (COMPRESSED, PLAIN) or kind not in (GRAPH, LISTED):
+                raise InputError(f"a buffer of matches has version {version}; this release reads 1 and 2")
+            if version == PLAIN:
+                return _from_plain(data, size)
             if size > min(MOST_BYTES, len(data) * MOST_RATIO):
                 raise ValueError(f"it claims {size:,} bytes")
             data = _codec().decompress(data[_HEAD.size :], decompressed_size=size, asbytes=True)
@@ -190,8 +213,7 @@ class MatchesOfEvent:
             else:
                 offsets = np.concatenate((np.zeros(1, np.int64), np.cumsum(reader.array(np.int64, third))))
                 matches = ListedMatches(offsets, reader.array(np.int32, second), reader.array(np.int16, second))
-            if len(clocks[1]) != len(np.unique(clocks[1])) or (np.diff(clocks[0]) < 0).any():
-                raise ValueError("its events are not in the order of the stream, each once")
+            _check_clocks(*clocks)
             matches.check(events)
             if attribute_size:
                 for field, column in zip(*_columns(attributes), strict=True):
@@ -205,6 +227,123 @@ class MatchesOfEvent:
             raise InputError(f"a buffer of matches is damaged: {brief(error)}") from error
 
 
+def _check_clocks(timestamps: Array, seqs: Array) -> None:
+    if len(seqs) != len(np.unique(seqs)) or (np.diff(timestamps) < 0).any():
+        raise ValueError("its events are not in the order of the stream, each once")
+
+
+def listed_to_bytes(
+    statement: str,
+    events: pa.Table,
+    event_offsets: Array,
+    match_offsets: Array,
+    matches: ListedMatches,
+    bound: Array | None = None,
+) -> pa.Array:
+    """Many buffers of listed matches, made together: for each end event one.
+
+    Parameters
+    ----------
+    statement, events
+        As `MatchesOfEvent` has them; the events of one buffer after those of the other.
+    event_offsets, match_offsets
+        int64, shape (ends + 1,): the events and the matches of each buffer.
+    matches
+        The matches of all; `events` are places among those of the own buffer.
+    bound
+        int16: the variables that every match binds, where they all bind the same ones; `matches.variables` is not read.
+    """
+    match_offsets, event_offsets = match_offsets.astype(np.int64), event_offsets.astype(np.int64)
+    element_offsets = np.minimum(matches.offsets[match_offsets], len(matches.events))
+    text = statement.encode()
+    count = np.diff(event_offsets)
+    place = next(kind for kind in _PLACES if int(count.max(initial=0)) <= np.iinfo(kind).max + 1)
+    parts = [_spans(events.column(name).to_numpy(), event_offsets) for name in ("timestamp", "seq")]
+    if bound is None:
+        parts.append(_spans(np.diff(matches.offsets).astype(np.uint32), match_offsets))
+        parts.append(_spans(matches.variables.astype(np.int16, copy=False), element_offsets))
+    else:
+        parts.append(
+            _spans(np.tile(bound.astype(np.int16, copy=False), len(count)), np.arange(len(count) + 1) * len(bound))
+        )
+    parts.append(_spans(matches.events.astype(place), element_offsets))
+    for name in events.column_names:
+        if name not in ("timestamp", "seq"):
+            parts += _plain_column(events.column(name), event_offsets)
+    sizes = np.empty((len(count), 5), np.uint32)
+    sizes[:, 0], sizes[:, 3], sizes[:, 4] = len(text), 0 if bound is None else len(bound), np.dtype(place).itemsize
+    sizes[:, 1], sizes[:, 2] = count, np.diff(match_offsets)
+    head = np.zeros(len(count), [("magic", "S4"), ("version", "u1"), ("kind", "u1"), ("zeros", "u2"), ("size", "<u8")])
+    head["magic"], head["version"], head["kind"] = MAGIC, PLAIN, LISTED
+    head["size"] = _PLAIN_SIZES.size + len(text) + sum(pc.binary_length(part).to_numpy() for part in parts)
+    at = np.arange(len(count) + 1)
+    ahead = [_spans(head, at), _spans(sizes.reshape(-1), at * 5), pa.scalar(text, pa.large_binary())]
+    return pc.binary_join_element_wise(*ahead, *parts, pa.scalar(b"", pa.large_binary())).cast(pa.binary())
+
+
+_PLACES = (np.uint8, np.uint16, np.uint32)
+
+
+def _spans(items: Array, offsets: Array) -> pa.Array:
+    """Some of the items of an array after one another as the bytes of each span."""
+    items = np.ascontiguousarray(items)
+    buffers = [None, pa.py_buffer(offsets.astype(np.int64) * items.dtype.itemsize), pa.py_buffer(items)]
+    return pa.LargeBinaryArray.from_buffers(pa.large_binary(), len(offsets) - 1, buffers)
+
+
+def _plain_column(column: pa.ChunkedArray, offsets: Array) -> list[pa.Array]:
+    """The parts of the buffers that hold an attribute."""
+    kind = column.type.value_type if pa.types.is_dictionary(column.type) else column.type
+    presence = _spans(column.is_valid().to_numpy().astype(np.uint8), offsets)
+    if pa.types.is_boolean(kind):
+        return [presence, _spans(column.fill_null(pa.scalar(value=False)).to_numpy().astype(np.uint8), offsets)]
+    if pa.types.is_integer(kind) or pa.types.is_floating(kind):
+        wide = pa.int64() if pa.types.is_integer(kind) else pa.float64()
+        return [presence, _spans(column.cast(wide).fill_null(0).to_numpy(), offsets)]
+    if pa.types.is_nested(kind):
+        column = pa.chunked_array(
+            [[None if row is None else json.dumps(row) for row in column.to_pylist()]], pa.string()
+        )
+    texts = pa.concat_arrays(column.cast(pa.large_string()).fill_null("").chunks)
+    _, ends, data = texts.buffers()
+    bounds = np.frombuffer(ends, np.int64, len(texts) + 1, 8 * texts.offset)
+    spelled = np.frombuffer(data or b"", np.uint8)
+    return [presence, _spans(np.diff(bounds).astype(np.uint32), offsets), _spans(spelled, bounds[offsets])]
+
+
+def _from_plain(data: bytes, size: int) -> MatchesOfEvent:
+    """Read a buffer of version 2; ValueError or struct.error where it is damaged."""
+    if size != len(data) - _HEAD.size:
+        raise ValueError(f"it claims {size:,} bytes and has {len(data) - _HEAD.size:,}")
+    text, events, count, width, place = _PLAIN_SIZES.unpack_from(data, _HEAD.size)
+    reader = _Reader(data, _HEAD.size + _PLAIN_SIZES.size)
+    statement = reader.array(np.uint8, text).tobytes().decode()
+    clocks = [reader.array(np.int64, events).copy() for _ in range(2)]
+    if place not in (1, 2, 4):
+        raise ValueError(f"the place of an event has {place} bytes")
+    if width:
+        bound = reader.array(np.int16, width)
+        elements = count * width
+        offsets, variables = np.arange(count + 1, dtype=np.int64) * width, None
+    else:
+        bound = None
+        offsets = np.concatenate((np.zeros(1, np.int64), np.cumsum(reader.array(np.uint32, count), dtype=np.int64)))
+        elements = int(offsets[-1])
+        variables = reader.array(np.int16, elements)
+    places = reader.array(np.dtype(f"<u{place}"), elements).astype(np.int32)
+    matches = ListedMatches(offsets, places, np.tile(bound, count) if variables is None else variables)
+    _check_clocks(*clocks)
+    matches.check(events)
+    table = pa.table({"timestamp": clocks[0], "seq": clocks[1]})
+    pattern = pattern_of(statement)
+    kinds = dict(pattern.attributes)
+    for name in attributes_returned(pattern):
+        if name in kinds:
+            table = table.append_column(name, reader.column(kinds[name], events))
+    reader.end()
+    return MatchesOfEvent(statement, table, matches)
+
+
 class _Reader:
     def __init__(self, data: bytes, at: int) -> None:
         self.data, self.at = data, at
@@ -213,6 +352,30 @@ class _Reader:
         array = np.frombuffer(self.data, dtype, count, self.at)
         self.at += array.nbytes
         return array
+
+    def column(self, kind: ValueType, count: int) -> pa.Array:
+        """An attribute of so many events."""
+        missing = self.array(np.uint8, count) == 0
+        if kind in (ValueType.INT64, ValueType.FLOAT64):
+            return pa.array(self.array(np.dtype(kind.value), count).copy(), mask=missing)
+        if kind is ValueType.BOOL:
+            return pa.array(self.array(np.uint8, count) != 0, mask=missing)
+        lengths = self.array(np.uint32, count).astype(np.int64)
+        bounds = np.concatenate((np.zeros(1, np.int64), np.cumsum(lengths))).tolist()
+        text = self.array(np.uint8, bounds[-1]).tobytes()
+        spans = zip(bounds[:-1], bounds[1:], missing.tolist(), strict=True)
+        texts = [None if null else text[first:stop].decode() for first, stop, null in spans]
+        if kind is ValueType.STRING:
+            return pa.array(texts, pa.string())
+        lists = [
+            None if one is None else parse_json(one, "a list attribute in a buffer of matches", "text") for one in texts
+        ]
+        return pa.array(lists, ARROW_TYPES[kind])
+
+    def end(self) -> None:
+        """Raise ValueError unless all has been read."""
+        if self.at != len(self.data):
+            raise ValueError(f"it has {len(self.data) - self.at:,} bytes that belong to nothing")
 
 
 @lru_cache(maxsize=1)

@@ -21,6 +21,7 @@ from cep_pipeline.detection.compressed.buffers import (
     ListedMatches,
     MatchesOfEvent,
     Paths,
+    listed_to_bytes,
     pattern_of,
     statement_of,
 )
@@ -30,7 +31,7 @@ from cep_pipeline.detection.compressed.runs import MergedRuns, exact_sum
 from cep_pipeline.detection.decimal_text import from_text, to_text
 from cep_pipeline.detection.matches import UTC_MICROSECONDS
 from cep_pipeline.detection.mechanisms import Counters
-from cep_pipeline.detection.ordering import order_matches
+from cep_pipeline.detection.ordering import OrderedMatches, order_matches
 from cep_pipeline.errors import InputError
 from cep_pipeline.expressions.columns import Array
 from cep_pipeline.guarded import parse_json
@@ -53,6 +54,13 @@ _collect_edges = NativeKernel(
         *("int64", "int64*", "int64*", "int64", "int64*", "int64*", "int64*", "int64*"),
         *("int64", "int64*", "int64*", "int64"),
     ),
+)
+
+
+_distinct_events = NativeKernel(
+    "cep_pipeline.detection.compressed.graph_kernels",
+    "distinct_events",
+    ("int64", "int64*", "int32*", "int64", "int32*", "int32*", "int32*", "int32*", "int64*"),
 )
 
 
@@ -132,26 +140,35 @@ class ListedBuffers:
 
     def __init__(self, pattern: Pattern, events: PreparedEvents) -> None:
         self._position = {operand.variable: place for place, operand in enumerate(pattern.operands)}
-        self._writer, self._events = _Writer(pattern, events), events
+        self._writer = _Writer(pattern, events)
 
     def add(self, blocks: Iterable[Block]) -> None:
         """Add all matches of one part (`parts.many_in_parts`)."""
         found = [block for block in blocks if len(block)]
         if not found:
             return
-        ordered = order_matches(found, self._events.seqs)
+        ordered = order_matches(found, self._writer.events.seqs)
         del found
-        last = ordered.last_rows().astype(np.int64)
-        offsets, rows, variables = ordered.elements()
+        last = ordered.last_rows()
+        match_offsets = np.append(np.flatnonzero(np.append(True, last[1:] != last[:-1])), len(last)).astype(np.int64)
         places = np.array([self._position[name] for name in ordered.names], np.int16)
-        begins = np.flatnonzero(np.append(True, last[1:] != last[:-1]))
-        for first, stop in zip(begins, np.append(begins[1:], len(last)), strict=True):
-            part = slice(int(offsets[first]), int(offsets[stop]))
-            distinct, event = np.unique(rows[part], return_inverse=True)
-            matches = ListedMatches(
-                offsets[first : stop + 1] - offsets[first], event.reshape(-1).astype(np.int32), places[variables[part]]
-            )
-            self._writer.add(int(last[first]), int(stop - first), distinct.astype(np.int64), matches)
+        if isinstance(ordered, OrderedMatches) and ordered.form is None:
+            rows, bound, variables = np.ascontiguousarray(ordered.rows.T).reshape(-1), places, places[:0]
+            offsets = np.arange(len(ordered) + 1, dtype=np.int64) * len(bound)
+        else:
+            offsets, rows, numbers = ordered.elements()
+            bound, variables = None, places[numbers]
+        ends, total = len(match_offsets) - 1, len(self._writer.events)
+        own, distinct = np.empty(len(rows), np.int32), np.empty(len(rows), np.int32)
+        event_offsets, stamps, place_of = (
+            np.zeros(ends + 1, np.int64),
+            np.zeros(total, np.int32),
+            np.empty(total, np.int32),
+        )
+        element_offsets, rows = offsets[match_offsets], np.ascontiguousarray(rows, np.int32)
+        used = _distinct_events(ends, element_offsets, rows, total, stamps, place_of, own, distinct, event_offsets)
+        matches = ListedMatches(offsets, own, variables)
+        self._writer.add_listed(last[match_offsets[:-1]], distinct[:used], event_offsets, match_offsets, matches, bound)
 
     def table(self) -> pa.Table:
         """One row for all matches that end with the same event."""
@@ -220,27 +237,46 @@ class _Writer:
         self.rows: list[int] = []
         self.counts: list[str] = []
         self.buffers: list[bytes] = []
+        self.listed: list[tuple[Array, pa.Array, pa.Array]] = []
 
-    def add(self, row: int, count: int, rows: Array, matches: Paths | ListedMatches) -> None:
+    def add(self, row: int, count: int, rows: Array, matches: Paths) -> None:
         """Add the matches that end with the event `row`; `rows` are the buffer's events."""
+        self.rows.append(row)
+        self.counts.append(to_text(count))
+        self.buffers.append(MatchesOfEvent(self.statement, self._columns(rows), matches).to_bytes())
+
+    def add_listed(
+        self,
+        ends: Array,
+        rows: Array,
+        event_offsets: Array,
+        match_offsets: Array,
+        matches: ListedMatches,
+        bound: Array | None,
+    ) -> None:
+        """Add listed matches with these end events, as `listed_to_bytes` takes them; `rows` are the events."""
+        made = listed_to_bytes(self.statement, self._columns(rows), event_offsets, match_offsets, matches, bound)
+        self.listed.append((ends, pa.array(np.diff(match_offsets)).cast(pa.string()), made))
+
+    def _columns(self, rows: Array) -> pa.Table:
         columns = {"timestamp": pa.array(self.events.timestamps[rows]), "seq": pa.array(self.events.seqs[rows])}
         if self.attributes:
             taken = self.events.table.select(self.attributes).take(pa.array(rows)).combine_chunks()
             columns.update(zip(taken.column_names, taken.columns, strict=True))
-        self.rows.append(row)
-        self.counts.append(to_text(count))
-        self.buffers.append(MatchesOfEvent(self.statement, pa.table(columns), matches).to_bytes())
+        return pa.table(columns)
 
     def table(self) -> pa.Table:
         """The table, in the order of the end events."""
-        rows = np.array(self.rows, np.int64)
+        made = (np.array(self.rows, np.int64), pa.array(self.counts, pa.string()), pa.array(self.buffers, pa.binary()))
+        ends, counts, buffers = zip(made, *self.listed, strict=True)
+        rows = np.concatenate(ends)
         return pa.Table.from_arrays(
             [
                 pa.repeat(self.pattern.name, len(rows)).cast(pa.string()),
                 pa.array(self.events.seqs[rows]),
                 pa.array(self.events.timestamps[rows]).view(UTC_MICROSECONDS),
-                pa.array(self.counts, pa.string()),
-                pa.array(self.buffers, pa.binary()),
+                pa.chunked_array(counts, pa.string()),
+                pa.chunked_array(buffers, pa.binary()),
             ],
             schema=compressed_schema([self.pattern]),
         )

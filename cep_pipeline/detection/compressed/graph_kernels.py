@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from numba import carray
+from numba import carray, njit
 
 
 def collect_edges(
@@ -141,3 +141,76 @@ def useful_edges(
             else:
                 useful[edge] = 0
     return 1
+
+
+def distinct_events(
+    ends: int,
+    offsets_at: Any,
+    rows_at: Any,
+    total: int,
+    stamps_at: Any,
+    places_at: Any,
+    own_at: Any,
+    distinct_at: Any,
+    distinct_offsets_at: Any,
+) -> int:
+    """Find the events that the matches of each end bind, each once and in order; their number, of all ends.
+
+    Parameters
+    ----------
+    offsets
+        The elements of an end are those from `offsets[end]` to `offsets[end + 1]`.
+    rows
+        The event of each element.
+    stamps, places
+        Room for each event of the slice: the last end that has it, from 1, and its place among the events of that end.
+    own
+        Takes the place of each element's event among those of its end.
+    distinct, distinct_offsets
+        Take the events of the ends, and where those of each end begin.
+    """
+    offsets = carray(offsets_at, ends + 1)
+    elements = offsets[ends]
+    rows = carray(rows_at, elements)
+    stamps = carray(stamps_at, total)
+    places = carray(places_at, total)
+    own = carray(own_at, elements)
+    distinct = carray(distinct_at, elements)
+    distinct_offsets = carray(distinct_offsets_at, ends + 1)
+    used = 0
+    for end in range(ends):
+        first = used
+        for element in range(offsets[end], offsets[end + 1]):
+            row = rows[element]
+            if stamps[row] != end + 1:
+                stamps[row] = end + 1
+                distinct[used] = row
+                used += 1
+        count = used - first
+        for start in range(count // 2 - 1, -1, -1):  # a heap of the greatest row
+            _sink(distinct, first, start, count)
+        for last in range(count - 1, 0, -1):
+            distinct[first], distinct[first + last] = distinct[first + last], distinct[first]
+            _sink(distinct, first, 0, last)
+        for place in range(count):
+            places[distinct[first + place]] = place
+        for element in range(offsets[end], offsets[end + 1]):
+            own[element] = places[rows[element]]
+        distinct_offsets[end + 1] = used
+    return used
+
+
+@njit(inline="always")
+def _sink(heap: Any, first: int, start: int, count: int) -> None:
+    """Let an entry of a heap sink below those that are greater."""
+    parent = start
+    while True:
+        child = 2 * parent + 1
+        if child >= count:
+            return
+        if child + 1 < count and heap[first + child + 1] > heap[first + child]:
+            child += 1
+        if heap[first + parent] >= heap[first + child]:
+            return
+        heap[first + parent], heap[first + child] = heap[first + child], heap[first + parent]
+        parent = child

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
 from functools import cached_property, partial
 
 import numpy as np
@@ -30,7 +31,7 @@ from cep_pipeline.slices.blocks import MatchBlock
 from cep_pipeline.slices.order import before_is_earlier
 from cep_pipeline.slices.ownership import Finality, earliest_row, finality_of, owned_matches
 from cep_pipeline.slices.prepared import Boundary, PreparedEvents
-from cep_pipeline.slices.views import View, clause_cache_of, leaf_of, leaf_view, may_match, view_of_leaf
+from cep_pipeline.slices.views import ClauseCache, View, clause_cache_of, leaf_of, leaf_view, may_match, view_of_leaf
 
 BLOCK_ROWS = 1 << 16
 """Matches a block, unless the caller wants another size."""
@@ -116,6 +117,18 @@ def shapes_of(pattern: Pattern, clause: Clause, order: Sequence[str]) -> frozens
     return frozenset(shapes)
 
 
+@dataclass(eq=False)
+class _LaidOut:
+    """The levels of a plain run over a slice, kept for the next run of the same clause over it.
+
+    `cache` is kept so that no other clause's can have its id.
+    """
+
+    cache: ClauseCache
+    pattern: Pattern | None = None
+    levels: LaidOutLevels | None = None
+
+
 class KernelRun:
     """One run of a clause over a slice; see `run_clause`."""
 
@@ -195,6 +208,12 @@ class KernelRun:
         if self._prepared:
             return
         self._prepared = True
+        key = ("laid out", id(self._cache), self.order, self.first_row, self.end_row, self.finality)
+        shared = shared_work_of(self.events)
+        ready = self.events.handle(key, lambda: _LaidOut(self._cache))
+        if ready.levels is not None and shared is None and not self._as_places and ready.pattern is self.pattern:
+            self._leaves, self._levels = ready.levels.leaves, ready.levels
+            return
         if self.first_row < self.end_row:
             self._leaves = self._leaf_views()
             self._read = 0 if self._leaves is None else len(self._leaves[0])
@@ -202,7 +221,6 @@ class KernelRun:
             by_view = self.first_row == 0 or self.finality is Finality.WINDOW_END or self._last_variable is not None
             first_owned = None if by_view else self.first_row
             planned = PlannedClause(self.pattern, self.clause, self.order, self.events, first_owned)
-            shared = shared_work_of(self.events)
             beginning = None if shared is None else shared.beginning_of
             if shared is None and not self._as_places:
                 reduced = reduced_leaves(planned, self._leaves)
@@ -217,6 +235,8 @@ class KernelRun:
                 )
             else:
                 self._levels = levels_over(planned, self._leaves, beginning)
+                if isinstance(self._levels, LaidOutLevels) and shared is None:
+                    ready.pattern, ready.levels = self.pattern, self._levels
 
     @property
     def levels(self) -> Levels | None:

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import struct
 import warnings
 from dataclasses import replace
 from itertools import islice
 from unittest.mock import patch
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
@@ -14,7 +16,9 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 import cep_pipeline as cep
+from cep_pipeline.detection import outputs
 from cep_pipeline.detection.compressed import compressing, expansion
+from cep_pipeline.detection.compressed.buffers import ListedMatches, MatchesOfEvent, Paths
 from cep_pipeline.detection.compressed.expansion import StreamOrderedPaths
 from cep_pipeline.detection.matches import MANY_PATTERNS
 from cep_pipeline.detection.outputs import listed_because
@@ -42,6 +46,11 @@ class NeverInStreamOrder:
         return None
 
 
+def never_listed(*_: object) -> None:
+    """In place of listing a few matches: merged runs make all buffers."""
+    return
+
+
 def compressed(text: str, table: pa.Table) -> pa.Table:
     [found] = cep.detect(cep.parse_patterns(text, stream_schema()), table, output="compressed").values()
     return found
@@ -55,7 +64,11 @@ def test_one_by_one_and_all_at_once(statement: Statement, stream_rows: list[Row]
         [pattern] = cep.parse_patterns(statement.text, stream_schema(), params=statement.params)
     assume(listed_because(pattern) is None)
     table = events_table(stream_rows)
-    with patch.object(compressing, "EDGES_AT_ONCE", data.draw(st.sampled_from([1 << 20, 2]))):
+    listing = data.draw(st.sampled_from([outputs._listed_up_to, never_listed]))
+    with (
+        patch.object(compressing, "EDGES_AT_ONCE", data.draw(st.sampled_from([1 << 20, 2]))),
+        patch.object(outputs, "_listed_up_to", listing),
+    ):
         found = cep.detect([pattern], table, output="compressed")[pattern.name]
     with (
         patch.object(expansion, "AT_ONCE", data.draw(st.sampled_from([0, 0, 3, 1 << 17]))),
@@ -135,6 +148,61 @@ def test_buffers_outlive_a_file(tmp_path: object) -> None:
     read = cep.expand(pq.read_table(f"{tmp_path}/c.parquet")).read_all()
     assert read.equals(cep.expand(table).read_all())
     assert read.num_rows == 2**6 - 1
+
+
+def test_few_matches_are_listed_and_very_many_are_not() -> None:
+    """The page's rows are the same either way, with every type of attribute; the count of very many is not listed."""
+    text = "NAME all PATTERN {} WITHIN 1 day RETURN {}a.x AS x, c.y AS y, c.s AS s, a.f AS f, a.h AS h, c.kind AS kind"
+    rows = [
+        {"timestamp": t, "kind": kind, "x": t, "y": t / 3, "s": "é" * t, "f": t % 2 == 0, "h": [t, None]}
+        | ({"x": None, "y": None, "s": None, "f": None, "h": None} if t in (3, 7) else {})
+        for t, kind in enumerate("ABBABCCABC")
+    ]
+    events = events_table([{"seq": row["timestamp"], **row} for row in rows])
+    for structure, item in (
+        ("SEQ(A a, B b, C c)", ""),
+        ("SEQ(A a, B+ b[], C c)", "b.LEN AS n, "),
+        ("SEQ(A a, OR(B b, C d), C c)", ""),
+    ):
+        patterns = cep.parse_patterns(text.format(structure, item), stream_schema())
+        listed = cep.detect(patterns, events, output="compressed")["all"]
+        with patch.object(outputs, "_listed_up_to", never_listed):
+            merged = cep.detect(patterns, events, output="compressed")["all"]
+        kinds = [
+            {type(MatchesOfEvent.from_bytes(data).matches) for data in table.column("buffer").to_pylist()}
+            for table in (listed, merged)
+        ]
+        assert kinds == [{ListedMatches}, {Paths}]
+        assert listed.drop_columns("buffer").equals(merged.drop_columns("buffer"))
+        rows_of = [cep.expand(table).read_all() for table in (listed, merged)]
+        assert rows_of[0].equals(rows_of[1])
+        assert rows_of[0].equals(cep.detect(patterns, events)["all"])
+        assert rows_of[0].num_rows > 8
+    [graph] = compressed(SIXTY, stream(60)).column("buffer").to_pylist()
+    assert isinstance(MatchesOfEvent.from_bytes(graph).matches, Paths)
+
+
+def test_buffers_of_earlier_releases_are_read() -> None:
+    """Listed matches were compressed buffers of version 1, as they are in files that earlier releases wrote."""
+    table = compressed("NAME up PATTERN SEQ(A a, B b) WITHIN 1 day", stream(3))
+    old = []
+    for data in table.column("buffer").to_pylist():
+        buffer = MatchesOfEvent.from_bytes(data)
+        statement = buffer.statement.encode()
+        statement += b"\0" * (-len(statement) % 8)
+        listed = buffer.matches
+        assert isinstance(listed, ListedMatches)
+        sizes = (buffer.events.num_rows, len(listed.events), len(listed.offsets) - 1)
+        clocks = (buffer.events.column(name).to_numpy() for name in ("timestamp", "seq"))
+        arrays = (*(np.diff(clock, prepend=0) for clock in clocks), np.diff(listed.offsets))
+        rest = struct.pack("<II", len(statement), 0) + statement + struct.pack("<III", *sizes)
+        rest += b"".join(array.astype(np.int64).tobytes() for array in arrays)
+        rest += listed.events.astype(np.int32).tobytes() + listed.variables.astype(np.int16).tobytes()
+        compressed_rest = pa.Codec("zstd").compress(rest, asbytes=True)
+        old.append(struct.pack("<4sBBxxQ", b"CEPB", 1, 1, len(rest)) + compressed_rest)
+    earlier = table.set_column(4, "buffer", pa.array(old, pa.binary()))
+    assert cep.expand(earlier).read_all().equals(cep.expand(table).read_all())
+    assert cep.expand(earlier).read_all().num_rows == 3
 
 
 def test_matches_that_must_be_listed_are_compressed_within_the_limit() -> None:
