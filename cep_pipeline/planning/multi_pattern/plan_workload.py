@@ -13,6 +13,7 @@ from cep_pipeline.planning.multi_pattern.local_search import compile_kernels
 from cep_pipeline.planning.multi_pattern.local_zones import local_comparisons, zones_anew
 from cep_pipeline.planning.multi_pattern.members import Member, MemberId, members_of
 from cep_pipeline.planning.multi_pattern.shared_plan import share
+from cep_pipeline.planning.multi_pattern.sharing_choices import exchanges_anew, sharing_comparisons
 from cep_pipeline.planning.multi_pattern.workload import Neighbourhood, Plans, SearchOptions, SearchProgress, Workload
 from cep_pipeline.planning.orderings import ordering_over
 from cep_pipeline.planning.planned_clauses import Expectations, clause_plan, pattern_plan, summary_of
@@ -111,18 +112,29 @@ def plan_workload(
     if only is None:
         known = [member for member in members if member.id in given]
         given = zones_anew(share(known, [given[member.id] for member in known], rule), statistics, model)
+        if planner in LOCAL_SEARCHES:
+            begun = share(known, [given[member.id] for member in known], rule)
+            exchanges_anew(begun, statistics, model)
+            given = begun.plans
     workload = Workload(members, statistics, rule, given, _again(members, start, only), in_pattern_order, model)
     plans, taken = found(workload, options)
     shared = workload.shared(plans)
     searched = planner in LOCAL_SEARCHES
     decided = {
-        member.id: local_comparisons(shared, member.id, workload.statistics[member.id], model)
+        member.id: (
+            *local_comparisons(shared, member.id, workload.statistics[member.id], model),
+            *sharing_comparisons(shared, member.id, workload.local[member.id], model),
+        )
         for member in members
         if searched and member.id in workload.local
     }
     planned = {member.pattern.name for member in members if not workload.keeps_order(member)}
     search = WorkloadSearch(
-        planner, neighbourhood if searched else None, seed if searched else None, taken if searched else None
+        planner,
+        neighbourhood if searched else None,
+        seed if searched else None,
+        taken if searched else None,
+        compares_sharing=searched,
     )
 
     def written(pattern: Pattern, planned_by: str) -> PatternPlan:
