@@ -171,9 +171,9 @@ class _Run:
 
 
 CONSUMED_AT_ONCE = 1 << 16
-"""Most matches of a window, or of a shorter part, in which no event is consumed: to begin more parts takes less long."""
+"""Most matches of a window, or of a shorter part, in which no event is consumed: to begin two parts takes less time."""
 SHORTEST_CONSUMING = 0.125
-"""Parts of less than such a share of a window are cut only where their matches cannot be held: too much is read again."""
+"""Parts of less than this share of a window are cut only if their matches cannot be held: too much is read again."""
 CONSUMING_WINDOWS = 4
 """A part that has too many matches is followed by one of so many windows, or half as long a one."""
 

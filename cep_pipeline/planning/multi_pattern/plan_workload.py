@@ -15,7 +15,7 @@ from cep_pipeline.planning.multi_pattern.members import Member, MemberId, member
 from cep_pipeline.planning.multi_pattern.shared_plan import share
 from cep_pipeline.planning.multi_pattern.sharing_choices import exchanges_anew, sharing_comparisons
 from cep_pipeline.planning.multi_pattern.workload import Neighbourhood, Plans, SearchOptions, SearchProgress, Workload
-from cep_pipeline.planning.orderings import ordering_over
+from cep_pipeline.planning.orderings import Side, ordering_over
 from cep_pipeline.planning.planned_clauses import Expectations, clause_plan, pattern_plan, summary_of
 from cep_pipeline.planning.planners import LOCAL_SEARCHES, MULTI_PATTERN_PLANNERS, MultiPatternPlanner
 from cep_pipeline.planning.plans import Plan
@@ -114,7 +114,7 @@ def plan_workload(
         given = zones_anew(share(known, [given[member.id] for member in known], rule), statistics, model)
         if planner in LOCAL_SEARCHES:
             begun = share(known, [given[member.id] for member in known], rule)
-            exchanges_anew(begun, statistics, model)
+            exchanges_anew(begun, statistics, model, {} if start is None else _compared(start))
             given = begun.plans
     workload = Workload(members, statistics, rule, given, _again(members, start, only), in_pattern_order, model)
     plans, taken = found(workload, options)
@@ -178,6 +178,15 @@ def _given(members: Sequence[Member], start: Plan, rule: Sharing) -> Plans:
         if sorted(planned.order) == sorted(member.names) and (trees or planned.tree is None):
             found[member.id] = as_tree(planned.order_or_tree) if trees else planned.order
     return found
+
+
+def _compared(start: Plan) -> dict[MemberId, list[Side]]:
+    """The orders or trees of members that were rejected for what they would share."""
+    return {
+        (of.pattern, clause.clause): [one.rejected for one in clause.comparisons if one.given]
+        for of in start.patterns
+        for clause in of.clauses
+    }
 
 
 def _again(members: Sequence[Member], start: Plan | None, only: Collection[str] | None) -> set[MemberId] | None:

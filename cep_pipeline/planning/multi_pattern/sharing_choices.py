@@ -1,21 +1,23 @@
 """The comparisons that a shared plan rests on beside those of its zones: what a pattern shares, and what it does not.
 
-A member of a shared plan has an order or a tree of which other members make some parts. These cost it nothing. It could
-have another one: the cheapest by itself, or the cheapest around a part that others make and it does not use. As long as
-what the member adds to the cost of the plan stays below what it would add then, no such exchange makes the plan
-cheaper. That is a comparison of two sums over the member's own numbers, as those of other planners are, but for the
-parts that are given; so it becomes an invariant. A search that goes on from a plan begins with the exchanges that pay
-by the new statistics (`exchanges_anew`), so that the change which a violated invariant asks for is made.
+A member of a shared plan has an order or a tree of which other members make some parts. These cost it nothing. It
+could have another one, the cheapest around some part, which others make or not. As long as what the member adds to the
+cost of the plan stays below what it would add then, no such exchange makes the plan cheaper. It is a comparison of two
+sums over the member's own numbers, as those of other planners are, but for the parts that are given; so it becomes an
+invariant. A search that goes on from a plan begins with the exchanges that pay by the new statistics
+(`exchanges_anew`), so that the change which a violated invariant asks for is made.
 
 A local search exchanges more than one member at a time, and ends where it happens to be. So the invariants say that no
-single exchange of these kinds pays; they do not say that the search would find the same plan again.
+single exchange of these kinds pays. They do not say that the search would find the same plan again, nor that two
+members gain nothing by leaving a part that both use.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from itertools import combinations, permutations
+from types import MappingProxyType
 from typing import Any, NamedTuple
 
 from cep_pipeline.planning.costs import CostModel
@@ -24,7 +26,7 @@ from cep_pipeline.planning.multi_pattern.local_plans import MAX_VARIABLES, Local
 from cep_pipeline.planning.multi_pattern.members import MemberId
 from cep_pipeline.planning.multi_pattern.shared_plan import SharedPlan
 from cep_pipeline.planning.multi_pattern.workload import named_order
-from cep_pipeline.planning.orderings import DecidingComparison, Side, grains, ln_measure
+from cep_pipeline.planning.orderings import GRAIN, DecidingComparison, Side, ln_measure
 from cep_pipeline.planning.trees import Join, PositionTree, as_tree, named_tree, tree_of_positions
 
 MOST_SHARED = 3
@@ -64,7 +66,12 @@ def sharing_comparisons(
     )
 
 
-def exchanges_anew(plan: SharedPlan, statistics: Statistics, model: CostModel) -> None:
+def exchanges_anew(
+    plan: SharedPlan,
+    statistics: Statistics,
+    model: CostModel,
+    also: Mapping[MemberId, Sequence[Side]] = MappingProxyType({}),
+) -> None:
     """Give each member of a plan in turn the order or tree by which it adds least, where that is less than now.
 
     Parameters
@@ -73,18 +80,20 @@ def exchanges_anew(plan: SharedPlan, statistics: Statistics, model: CostModel) -
         The plan, which is changed.
     statistics
         Of each member its clause's numbers.
+    also
+        Orders or trees of members that are looked at, too: those that they were compared with before.
     """
     for member in list(plan.members):
         numbers = statistics[member]
         if numbers.size > MAX_VARIABLES:
             continue
-        choice = _choice(plan, member, LocalPlans(numbers, model))
+        choice = _choice(plan, member, LocalPlans(numbers, model), also.get(member, ()))
         if choice is None:
             continue
         measure, chosen, others = choice
-        costs = [grains(ln_measure(measure, one.side, numbers, model, one.given)) for one in (chosen, *others)]
+        costs = [ln_measure(measure, one.side, numbers, model, one.given) for one in (chosen, *others)]
         least = costs.index(min(costs))
-        if costs[least] < costs[0]:
+        if costs[least] < costs[0] - GRAIN:
             better, names = others[least - 1].side, numbers.names
             plan.replace(member, named_tree(better, names) if measure == "tree" else named_order(better, names))
 
@@ -96,7 +105,9 @@ class _Way(NamedTuple):
     given: tuple[Side, ...]
 
 
-def _choice(plan: SharedPlan, member: MemberId, local: LocalPlans) -> tuple[str, _Way, list[_Way]] | None:
+def _choice(
+    plan: SharedPlan, member: MemberId, local: LocalPlans, also: Sequence[Side] = ()
+) -> tuple[str, _Way, list[_Way]] | None:
     """The measure, the member's order or tree, and those that it could have with other parts of others; None: none.
 
     Of a member that makes a part within a larger window than all others who use it nothing is said: without it the part
@@ -109,7 +120,7 @@ def _choice(plan: SharedPlan, member: MemberId, local: LocalPlans) -> tuple[str,
     if of.chosen in given or of.widens:
         return None
     others = []
-    for side in dict.fromkeys(of.alternatives()):
+    for side in dict.fromkeys((*also, *of.alternatives())):
         free = of.made_by_others(side)
         if side != of.chosen and free != given and side not in free:
             others.append(_Way(side, free))
@@ -163,15 +174,13 @@ class _OfTrees(_OfMember):
         return (*self.made_by_others(left), *self.made_by_others(right))
 
     def alternatives(self) -> Iterator[PositionTree]:
-        """The cheapest tree, and the cheapest ones with a pair or a pair and another variable that others make."""
-        yield self.local.cheapest_tree()
+        """The cheapest tree with each pair of variables, and with a pair and another variable that others make."""
         places = range(self.local.size)
-        pairs: list[PositionTree] = [*combinations(places, 2)]
-        triples = [((one, two), three) for one, two in combinations(places, 2) for three in places]
-        for part in (*pairs, *(triple for triple in triples if triple[1] not in triple[0])):
-            whole = self.local.size == 3 and part not in pairs
-            if not whole and self.is_made(self.forms.position_key(part)):
-                yield self.local.cheapest_tree((part,))
+        for pair in combinations(places, 2):
+            yield self.local.cheapest_tree((pair,))
+            for other in places if self.local.size > 3 else ():
+                if other not in pair and self.is_made(self.forms.position_key((pair, other))):
+                    yield self.local.cheapest_tree(((pair, other),))
 
 
 class _OfOrders(_OfMember):
@@ -191,8 +200,5 @@ class _OfOrders(_OfMember):
         return ()
 
     def alternatives(self) -> Iterator[tuple[int, ...]]:
-        """The cheapest order, and the cheapest ones that begin with two variables as others do."""
-        yield self.local.cheapest_order()
-        for beginning in permutations(range(self.local.size), 2):
-            if self.is_made(self.forms.order_key(beginning)):
-                yield self.local.cheapest_order(beginning)
+        """The cheapest order that begins with each pair of variables."""
+        return map(self.local.cheapest_order, permutations(range(self.local.size), 2))
