@@ -68,6 +68,12 @@ class SearchSettings(Document):
         description="A local search ends after this many steps. By steps and seed it gives the same plan each time.",
         examples=[100000],
     )
+    idle_steps: int | None = Field(
+        default=None,
+        ge=1,
+        description="A local search ends when this many steps have found nothing cheaper, whatever its limits are.",
+        examples=[50000],
+    )
     seed: int | None = Field(
         default=None, ge=0, description="The seed of the random choices of a local search.", examples=[1]
     )

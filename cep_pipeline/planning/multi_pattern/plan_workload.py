@@ -42,6 +42,7 @@ def plan_workload(
     in_pattern_order: Collection[str] = (),
     progress: Callable[[SearchProgress], None] | None = None,
     recompute: bool = False,
+    idle_steps: int | None = None,
 ) -> Plan:
     """Plan all patterns together, so that they share work (MCEP).
 
@@ -77,6 +78,9 @@ def plan_workload(
         Is told what a local search has come to, some twenty times a second.
     recompute
         Let each step of a local search compute the cost of the whole plan anew: slow, for comparison.
+    idle_steps
+        A local search of connected patterns ends when so many of its steps have found nothing cheaper, if it has not
+        ended before.
 
     Raises
     ------
@@ -103,6 +107,7 @@ def plan_workload(
         seed,
         progress,
         recompute,
+        idle_steps=idle_steps,
     )
     members = members_of(patterns)
     expected = {member.id: Expectations(member.pattern, member.clause, snapshot) for member in members}
