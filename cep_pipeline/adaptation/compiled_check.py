@@ -24,18 +24,19 @@ from cep_pipeline.adaptation.verification import (
     minimal_distance,
 )
 from cep_pipeline.patterns.pattern import Pattern
+from cep_pipeline.planning.planners import invariants_a_block
 from cep_pipeline.planning.replanning import LazyPlan, SearchResult
 from cep_pipeline.planning.search.clause_search import ClauseSearchResult, KeptComparisons
 from cep_pipeline.statistics.snapshot import StatisticsSnapshot
 
 
-def found_invariants(plan: object, k: int | None) -> LazyInvariants | None:
+def found_invariants(plan: object, k: int | str | None) -> LazyInvariants | None:
     """The invariants of a plan that compiled searches have found; None for other plans."""
     if not isinstance(plan, LazyPlan) or plan.workload is not None:
         return None
     if plan.found is None or plan.found.clauses is None:
         return None
-    return LazyInvariants(plan.found, plan.found.clauses, k)
+    return LazyInvariants(plan.found, plan.found.clauses, invariants_a_block(plan.found.replanner.name, k))
 
 
 class LazyInvariants(LazySequence[Invariant]):

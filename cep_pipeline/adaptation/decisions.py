@@ -13,9 +13,10 @@ A decision function is a value; what it remembers between checks is a `DecisionS
         ...  # plan again, deploy the new plan where it is better
         state = decision.replanned(state, verdict, plan_in_use, fresh, gain=gain)
 
-A plan of many patterns together (`Plan.workload`) is checked by both: the invariants of the local plans inside it, and
-a threshold, for what is shared rests on more than they say. Such a check goes on after the first violation, and names
-all patterns that are concerned: their components are planned again, the others keep their plans.
+A plan of many patterns together (`Plan.workload`) is checked by the invariants of the local plans inside it, and by
+those of what its patterns share. Plans of earlier versions and of planners that compare nothing of the kind are checked
+by a threshold, too. Such a check goes on after the first violation, and names all patterns that are concerned: their
+components are planned again, the others keep their plans.
 """
 
 from __future__ import annotations
@@ -31,7 +32,7 @@ from typing import Any
 from cep_pipeline.adaptation import thresholds
 from cep_pipeline.adaptation.compiled_check import CompiledCheck, LazyInvariants, LazyVerifications, found_invariants
 from cep_pipeline.adaptation.distance import DistanceRule, Distances, Fixed, distance_rule
-from cep_pipeline.adaptation.invariants import Invariant, invariants_of, without_invariants
+from cep_pipeline.adaptation.invariants import Invariant, check_k, invariants_of, without_invariants
 from cep_pipeline.adaptation.thresholds import (
     Deviation,
     ThresholdCheck,
@@ -45,7 +46,7 @@ from cep_pipeline.adaptation.verification import InvariantCheck, Verification, d
 from cep_pipeline.errors import InputError
 from cep_pipeline.patterns.pattern import Pattern
 from cep_pipeline.planning.numbers.clause_questions import ClauseQuestions
-from cep_pipeline.planning.planners import keeps_order, without_invariants_because
+from cep_pipeline.planning.planners import BY_PLANNER, keeps_order, without_invariants_because
 from cep_pipeline.planning.plans import Plan
 from cep_pipeline.planning.search.clause_search import SEARCHED, load_checks
 from cep_pipeline.statistics.snapshot import StatisticsSnapshot
@@ -173,7 +174,8 @@ class DecisionState:
         if isinstance(self.invariants, LazyInvariants):  # planners that are searched by compiled code have invariants
             return [], []
         without = without_invariants(self.plan)
-        names = [pattern.name for pattern in self.patterns if pattern.name in without or self.together]
+        numbers_decide = self.plan.workload is not None and not self.plan.workload.search.compares_sharing
+        names = [pattern.name for pattern in self.patterns if pattern.name in without or numbers_decide]
         kept = [name for name in names if keeps_order(self.plan.for_pattern(name).planner)]
         return [name for name in names if name not in kept], kept
 
@@ -322,7 +324,7 @@ class InvariantBased(DecisionFunction):
     Attributes
     ----------
     k
-        Invariants a block; None: all deciding conditions.
+        Invariants a block, a number or `planner`, which is that of the planner's record; None: all deciding conditions.
     distance
         Where the minimal distances come from.
     threshold
@@ -331,15 +333,14 @@ class InvariantBased(DecisionFunction):
         Take the costs of sub-plans from when the plan was made, as the patent does; it breaks Theorem 1.
     """
 
-    k: int | None = 1
+    k: int | str | None = BY_PLANNER
     distance: DistanceRule = field(default_factory=Fixed)
     threshold: float = DEFAULT_THRESHOLD
     frozen: bool = False
 
     def __post_init__(self) -> None:
         _check_threshold(self.threshold)
-        if self.k is not None and self.k < 1:
-            raise InputError(f"k is {self.k}: a block has one invariant or more")
+        check_k(self.k)
 
     def prepare(self, planners: Collection[str]) -> None:
         if any(planner in SEARCHED for planner in planners):
@@ -375,7 +376,7 @@ class InvariantBased(DecisionFunction):
         return self.distance.after_replanning(distances, _violated(verdict), gain)
 
     def _thresholds(self, state: DecisionState, snapshot: StatisticsSnapshot) -> Verdict:
-        """Threshold checks of the patterns without invariants, of a plan of many patterns together of all.
+        """Threshold checks of the patterns without invariants, and of all where nothing compares what they share.
 
         What planning again cannot change asks for nothing.
         """

@@ -98,7 +98,8 @@ class AverageRelativeDifference:
     """The average relative difference of the first plan's invariants, kept for all plans after it.
 
     Of each block the tightest comparison counts, whatever K is: over all comparisons the mean would be ruled by those
-    that were never close, of which a skewed stream has some that differ by many orders of magnitude.
+    that were never close, of which a skewed stream has some that differ by many orders of magnitude. For the same
+    reason the distance is `LARGEST_DISTANCE` at most.
     """
 
     def begin(self, plan: Plan) -> Distances:
@@ -106,7 +107,7 @@ class AverageRelativeDifference:
 
         clauses = [clause for pattern in plan.patterns for clause in pattern.clauses]
         tightest = (one for clause in clauses for one in tightest_of_blocks(clause.comparisons))
-        return Distances(average_relative_difference(tightest))
+        return Distances(min(average_relative_difference(tightest), LARGEST_DISTANCE))
 
     def after_replanning(self, distances: Distances, violated: Iterable[Invariant], gain: float) -> Distances:
         return distances

@@ -28,10 +28,11 @@ from cep_pipeline.planning.orderings import (
     Side,
     named,
     positions_of,
+    shared_text,
     side_text,
     tightest_of_blocks,
 )
-from cep_pipeline.planning.planners import without_invariants_because
+from cep_pipeline.planning.planners import BY_PLANNER, invariants_a_block, without_invariants_because
 from cep_pipeline.planning.plans import Plan, validate
 
 
@@ -66,7 +67,8 @@ class Invariant:
     def key(self) -> str:
         """Names the question that it decides: the same for the comparison of the same sides that came out otherwise."""
         sides = sorted(map(side_text, (self.comparison.chosen, self.comparison.rejected)))
-        return f"{self.pattern}/{self.clause}/{self.comparison.measure}/{' or '.join(sides)}"
+        shared = "/shared" if self.comparison.given else ""
+        return f"{self.pattern}/{self.clause}/{self.comparison.measure}{shared}/{' or '.join(sides)}"
 
     @property
     def cost(self) -> CostModel:
@@ -86,6 +88,9 @@ def describe(invariant: Invariant, patterns: Sequence[Pattern]) -> str:
     names = [variable.name for variable in pattern.clauses[invariant.clause].positive]
     of_clause = f", clause {invariant.clause + 1}" if len(pattern.clauses) > 1 else ""
     one = invariant.comparison
+    if one.given:
+        chosen, rejected = (shared_text(side, given, names) for side, given in one.sides)
+        return f"pattern {invariant.pattern}{of_clause}, sharing: {chosen} rather than {rejected}"
     if one.measure == "tree":
         block, chosen, rejected = "join", named(one.chosen, names), named(one.rejected, names)
     else:
@@ -100,7 +105,7 @@ def _bound(order: Side, names: Sequence[str], whole: bool) -> str:
     return ", ".join(names[position] for position in (positions if whole else positions[-1:]))
 
 
-def invariants_of(plan: Plan, patterns: Sequence[Pattern], k: int | None = 1) -> tuple[Invariant, ...]:
+def invariants_of(plan: Plan, patterns: Sequence[Pattern], k: int | str | None = BY_PLANNER) -> tuple[Invariant, ...]:
     """The invariants of a plan in the order in which they are verified.
 
     They are sorted by pattern and clause in plan order, those of trees from the leaves up.
@@ -108,7 +113,8 @@ def invariants_of(plan: Plan, patterns: Sequence[Pattern], k: int | None = 1) ->
     Parameters
     ----------
     k
-        Invariants a block, the tightest ones first; None: all deciding conditions that the plan has.
+        Invariants a block, the tightest ones first: a number, or `planner` for that of the planner's record; None: all
+        deciding conditions that the plan has.
 
     Raises
     ------
@@ -122,17 +128,29 @@ def invariants_of(plan: Plan, patterns: Sequence[Pattern], k: int | None = 1) ->
     their sides exchanged. Such a plan is another one that costs the same, and is not deployed.
     `without_invariants` says which patterns have none.
     """
-    if k is not None and k < 1:
-        raise InputError(f"k is {k}: a block has one invariant or more")
+    check_k(k)
     validate(plan, patterns)
     found = []
     for pattern_plan in (plan.for_pattern(pattern.name) for pattern in patterns):
+        most = invariants_a_block(pattern_plan.planner, k)
         for clause in pattern_plan.clauses:
             found += [
                 Invariant(pattern_plan.pattern, clause.clause, one.step, one, pattern_plan.cost_model, plan.alpha)
-                for one in tightest_of_blocks(clause.comparisons, k)
+                for one in tightest_of_blocks(clause.comparisons, most)
             ]
     return tuple(found)
+
+
+def check_k(k: int | str | None) -> None:
+    """Refuse what is no number of invariants of a block.
+
+    Raises
+    ------
+    InputError
+        It is none of 1, 2, …, `planner` and None.
+    """
+    if k != BY_PLANNER and k is not None and (isinstance(k, str) or k < 1):
+        raise InputError(f"k is {k}: a block has one invariant or more; '{BY_PLANNER}' takes those of the planner")
 
 
 def without_invariants(plan: Plan) -> dict[str, str]:

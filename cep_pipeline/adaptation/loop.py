@@ -316,6 +316,8 @@ class AdaptiveDetection:
         Decide which pairs of events the statistics test, and how many a scope between two decisions.
     minimum_gain
         A new plan is deployed only if it saves more than this share of the old one's cost, on the current statistics.
+        None: only if what it saves until plans are made again, as often as so far, is more than a switch takes. Both
+        are measured by the clock, so that which plans are deployed depends on the machine; the matches never do.
     detect_events
         Detection runs when the plan is switched, at the end, and whenever so many events, and `DETECT_WINDOWS` windows,
         have come since it ran.
@@ -337,7 +339,7 @@ class AdaptiveDetection:
     window: str | int | None = None
     seed: int = 0
     max_pairs: int = PAIRS_A_CHECK
-    minimum_gain: float = 0.0
+    minimum_gain: float | None = None
     detect_events: int = DETECT_EVENTS
     clock: Callable[[], float] = time.perf_counter
     find: bool = True
@@ -352,7 +354,7 @@ class AdaptiveDetection:
             raise InputError(f"a budget of {self.budget} for decisions: it is a share of the time, above 0 and below 1")
         if self.detect_events < 1:
             raise InputError(f"detection every {self.detect_events} events: it runs over one or more")
-        if not 0 <= self.minimum_gain < 1:
+        if self.minimum_gain is not None and not 0 <= self.minimum_gain < 1:
             raise InputError(f"a minimal gain of {self.minimum_gain}: it is a share of the cost, from 0 to below 1")
         self.statistics_window()
 

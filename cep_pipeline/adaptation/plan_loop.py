@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import logging
 import time
+from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
+from statistics import median
 from typing import NamedTuple
 
 import pyarrow as pa
@@ -22,6 +24,8 @@ from cep_pipeline.planning.trees import written
 from cep_pipeline.statistics import StatisticsSnapshot
 
 logger = logging.getLogger(__name__)
+LATEST_RUNS = 32
+"""The price of a switch is that of so many of the latest runs of detection."""
 DETECT_WINDOWS = 32
 """Detection runs over at least so many windows at once while the plan stays: it reads one of them twice."""
 MOST_UNWRITTEN = 256
@@ -40,6 +44,42 @@ class _Decided(NamedTuple):
     switched: tuple[Plan, Plan] | None
 
 
+class SwitchPrice:
+    """The time that one more switch takes: a window is read by two plans, and a run of detection is begun once more.
+
+    Examples
+    --------
+    >>> price = SwitchPrice()
+    >>> for events, seconds in ((1_000, 0.003), (9_000, 0.011)):
+    ...     price.add(events, seconds)
+    >>> round(price.seconds(ahead=500), 6), round(price.of_an_event, 6)
+    (0.0025, 1e-06)
+    """
+
+    def __init__(self) -> None:
+        self._runs: deque[tuple[int, float]] = deque(maxlen=LATEST_RUNS)
+
+    def add(self, events: int, seconds: float) -> None:
+        """Note a run over so many events."""
+        self._runs.append((max(events, 1), seconds))
+
+    @property
+    def of_an_event(self) -> float:
+        """Seconds for one more event of a run."""
+        if not self._runs:
+            return 0.0
+        (fewest, least), (most, longest) = min(self._runs), max(self._runs)
+        whole = longest / most
+        return max((longest - least) / (most - fewest), 0.0) if most >= 2 * fewest else whole
+
+    def seconds(self, ahead: int) -> float:
+        """The price where so many events lie behind the switch that matches of the old plan may hold; 0: not known."""
+        if not self._runs:
+            return 0.0
+        begun = median(max(seconds - events * self.of_an_event, 0.0) for events, seconds in self._runs)
+        return begun + ahead * self.of_an_event
+
+
 class PlanLoop:
     """The loop of the patterns that follow one plan: one pattern by itself, or a component of them together.
 
@@ -54,7 +94,8 @@ class PlanLoop:
     decision
         Decides whether to make another one.
     minimum_gain
-        The share of the old plan's cost that a new one must save more than.
+        The share of the old plan's cost that a new one must save more than; None: so much that a switch is worth its
+        price.
     clock
         Seconds, by which the report says where the time went.
     find
@@ -76,7 +117,7 @@ class PlanLoop:
         output: str,
         plan_maker: PlanMaker,
         decision: DecisionFunction,
-        minimum_gain: float = 0.0,
+        minimum_gain: float | None = 0.0,
         clock: Callable[[], float] = time.perf_counter,
         *,
         find: bool = True,
@@ -97,7 +138,8 @@ class PlanLoop:
         self._done = False
         self._find = find
         self.put_off = 0
-        self._begin_of_plan = 0
+        self._begin_of_plan = self._replannings = 0
+        self._price = SwitchPrice()
         self._last_s, self._last_row = 0.0, 0
 
     @property
@@ -202,11 +244,22 @@ class PlanLoop:
         if again.gain is None:
             self.plan = again.write()
             return 0.0
-        if again.gain > self._minimum_gain:
+        self._replannings += 1
+        if again.gain > (self._gain_to_pay(row) if self._minimum_gain is None else self._minimum_gain):
             new = again.write()
             self._cut(row)
             self.plan, self._begin_of_plan = new, row
         return again.gain
+
+    def _gain_to_pay(self, row: int) -> float:
+        """The share of the cost that pays for a switch until plans are made again, as often as so far.
+
+        It is 0 as long as nothing has been detected, which tells what that takes.
+        """
+        if not self._detected:
+            return 0.0
+        saved_by_all = self.seconds.detecting / self._detected * row / self._replannings
+        return self._price.seconds(self._reading.ahead(row)) / saved_by_all if saved_by_all > 0 else 0.0
 
     @property
     def checks(self) -> Sequence[Check]:
@@ -257,7 +310,11 @@ class PlanLoop:
         done = 0
         while done < len(self._waiting) and self._reading.has_come(self._waiting[done].stop):
             if self._find:
-                find_together(self._outputs, self._waiting[done])
+                stretch, started = self._waiting[done], self._clock()
+                find_together(self._outputs, stretch)
+                self._price.add(
+                    stretch.stop - stretch.first + self._reading.ahead(stretch.stop), self._clock() - started
+                )
             done += 1
         del self._waiting[:done]
         self._counters.settle()

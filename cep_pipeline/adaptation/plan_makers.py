@@ -29,7 +29,7 @@ SEARCH_STEPS = 100_000
 """Steps of a search over all patterns of the loop, where neither steps nor a time limit are asked for."""
 DEFAULT_TOGETHER = "simulated_annealing"
 """The planner of shared plans that do not say by which one they were made."""
-SEARCH_SETTINGS = ("neighbourhood", "sharing", "time_limit_s", "steps", "seed")
+SEARCH_SETTINGS = ("neighbourhood", "sharing", "time_limit_s", "steps", "seed", "idle_steps")
 
 
 @dataclass(frozen=True)
@@ -254,5 +254,7 @@ def _checked_search(search: Mapping[str, Any]) -> dict[str, Any]:
     if "time_limit_s" not in options:
         options.setdefault("steps", SEARCH_STEPS)
     neighbourhood = Neighbourhood.of(options.get("neighbourhood", "edge"))
-    SearchOptions(neighbourhood, options.get("time_limit_s"), options.get("steps"), options.get("seed", 0))
+    idle = options.get("idle_steps")
+    limits = options.get("time_limit_s"), options.get("steps")
+    SearchOptions(neighbourhood, *limits, options.get("seed", 0), idle_steps=idle)
     return options

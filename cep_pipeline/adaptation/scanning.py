@@ -102,7 +102,9 @@ def scan_distance(
     tried: list[Tried] = []
 
     def run(distance: float) -> float:
-        found = replace(loop, decision=replace(decision, distance=Fixed(distance)))
+        # A price of switches would be timed.
+        least = 0.0 if loop.minimum_gain is None else loop.minimum_gain
+        found = replace(loop, decision=replace(decision, distance=Fixed(distance)), minimum_gain=least)
         report = _report(found, patterns, events(), plan, output)
         tries = sum(node.candidates for node in report.metrics.nodes)
         tried.append(Tried(distance, tries, report.replannings, len(report.switches)))

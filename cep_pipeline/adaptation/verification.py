@@ -21,7 +21,7 @@ from cep_pipeline.planning.costs import CostModel, SetTerm, is_linear
 from cep_pipeline.planning.numbers.clause_questions import ClauseQuestions
 from cep_pipeline.planning.numbers.clause_statistics import ClauseShape, ClauseStatistics, mask_of
 from cep_pipeline.planning.numbers.logarithms import format_ln, ln_sum
-from cep_pipeline.planning.orderings import NOTHING, DecidingComparison, Side, grains, ln_steps
+from cep_pipeline.planning.orderings import NOTHING, DecidingComparison, Side, grains, ln_steps, positions_of
 from cep_pipeline.planning.search.sums import MOST_VARIABLES, CostTerms, LogTables, SumsOfSome, ln_add, log_tables
 from cep_pipeline.planning.trees import PositionTree
 from cep_pipeline.statistics.snapshot import StatisticsSnapshot
@@ -175,16 +175,15 @@ class InvariantCheck:
         """The verifications that `verify` returns, one after the other; a caller may stop at the first violation."""
         for invariant, of in self.measured(snapshot):
             one = invariant.comparison
-            sides = (one.chosen, one.rejected)
-            if frozen:
+            if frozen and not one.given:
                 if invariant.ln_frozen is None:
                     raise InputError(f"{invariant.key}: the costs of its sub-plans were not frozen; freeze it first")
                 left, right = (
                     of.with_frozen(one.measure, side, constant)
-                    for side, constant in zip(sides, invariant.ln_frozen, strict=True)
+                    for (side, _), constant in zip(one.sides, invariant.ln_frozen, strict=True)
                 )
             else:
-                left, right = (of.of(one.measure, side) for side in sides)
+                left, right = (of.of(one.measure, side, given) for side, given in one.sides)
             minimal = minimal_distance(invariant, distance)
             yield Verification(invariant, left, right, minimal, is_violated(one, left, right, minimal))
 
@@ -350,8 +349,10 @@ class Measures:
         found = ln_steps(self._model, self.statistics, earlier, np.array([added for _, added in steps])).tolist()
         self._steps.update(zip(steps, found, strict=True))
 
-    def of(self, measure: str, side: Side) -> float:
-        """Natural logarithm of one side of a comparison, by a key of `orderings.MEASURES`."""
+    def of(self, measure: str, side: Side, given: Sequence[Side] = ()) -> float:
+        """Natural logarithm of one side of a comparison, by a key of `orderings.MEASURES`, without what is given."""
+        if given:
+            return self._beside(measure, side, given)
         if measure == "tree":
             return self._below(cast(PositionTree, side))
         order = cast(tuple[int, ...], side)
@@ -377,6 +378,14 @@ class Measures:
             return ln_sum(self._below(part) for part in cast("tuple[PositionTree, PositionTree]", side))
         return self._before(cast(tuple[int, ...], side)[:-1]) if measure == "cost" else float("-inf")
 
+    def _beside(self, measure: str, side: Side, given: Sequence[Side]) -> float:
+        if measure == "tree":
+            left, right = tree = cast("tuple[PositionTree, PositionTree]", side)
+            return ln_sum((self._own(tree), self._joins(left, given), self._joins(right, given)))
+        order, begin = cast(tuple[int, ...], side), len(positions_of(given[0]))
+        steps = (self._step(order[:length]) for length in range(begin + 1, len(order)))
+        return ln_sum((self._own_step(order), *steps))
+
     def _step(self, beginning: tuple[int, ...]) -> float:
         key = _step_of(beginning)
         if self._tables is not None:
@@ -386,11 +395,12 @@ class Measures:
         return self._steps[key]
 
     def _before(self, beginning: tuple[int, ...]) -> float:
+        return ln_add(self._own_step(beginning), self._order(beginning[:-1]))
+
+    def _own_step(self, beginning: tuple[int, ...]) -> float:
         if self._tables is not None:
-            own = self._tables.ln_own_step(*_step_of(beginning))
-        else:
-            own = self._bare.ln_step(self.statistics, beginning)
-        return ln_add(own, self._order(beginning[:-1]))
+            return self._tables.ln_own_step(*_step_of(beginning))
+        return self._bare.ln_step(self.statistics, beginning)
 
     def _order(self, order: tuple[int, ...]) -> float:
         if not order:
@@ -407,15 +417,21 @@ class Measures:
         if isinstance(tree, int):
             return float("-inf")
         left, right = tree
-        if self._tables is not None:
-            own = self._tables.ln_own(self._set(left), self._set(right), linear=is_linear(tree))
-        else:
-            own = self._bare.ln_join(self.statistics, left, right)
-        return ln_add(ln_add(own, self._joins(left)), self._joins(right))
+        return ln_add(ln_add(self._own(tree), self._joins(left)), self._joins(right))
 
-    def _joins(self, tree: PositionTree) -> float:
-        if isinstance(tree, int):
+    def _own(self, tree: tuple[PositionTree, PositionTree]) -> float:
+        left, right = tree
+        if self._tables is not None:
+            return self._tables.ln_own(self._set(left), self._set(right), linear=is_linear(tree))
+        return self._bare.ln_join(self.statistics, left, right)
+
+    def _joins(self, tree: PositionTree, given: Sequence[Side] = ()) -> float:
+        if isinstance(tree, int) or tree in given:
             return float("-inf")
+        if given:
+            left, right = tree
+            own = ln_add(self._own(tree), self._node_of(tree))
+            return ln_add(ln_add(own, self._joins(left, given)), self._joins(right, given))
         if tree not in self._trees:
             left, right = tree
             if self._tables is not None:
@@ -431,6 +447,9 @@ class Measures:
         if tree not in self._sets:
             self._sets[tree] = self._set(tree[0]) | self._set(tree[1])
         return self._sets[tree]
+
+    def _node_of(self, tree: PositionTree) -> float:
+        return self._node(tree) if self._tables is None else self._tables.node[self._set(tree)]
 
     def _node(self, tree: PositionTree) -> float:
         return self._cost.node.one(self.statistics, _positions(tree))

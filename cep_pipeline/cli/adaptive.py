@@ -47,7 +47,11 @@ adaptation_options = with_options(
         help="Of invariant: 0 or more, average_relative_difference, meta_adaptive, meta_adaptive_per_invariant; or "
         "scan, which tries 0 to 0.5 on these events first, and takes the best.  [default: 0]",
     ),
-    click.option("--k", metavar="N", help="Of invariant: so many a block, the tightest, or 'all'.  [default: 1]"),
+    click.option(
+        "--k",
+        metavar="N",
+        help="Of invariant: so many a block, the tightest, or 'all'.  [default: 'planner', 1 to 3 as its plans need]",
+    ),
     click.option(
         "--threshold",
         type=float,
@@ -68,6 +72,13 @@ adaptation_options = with_options(
         "window of the patterns where that is more]",
     ),
     click.option(
+        "--minimum-gain",
+        type=float,
+        metavar="SHARE",
+        help="Use a new plan only if it saves more than this share of the cost.  [default: so much that it saves more "
+        "time until plans are made again than a switch takes, as measured]",
+    ),
+    click.option(
         "--window", metavar="LENGTH", help="How far back statistics reach.  [default: the last two decisions]"
     ),
 )
@@ -85,7 +96,8 @@ def decision_settings(given: Mapping[str, Any]) -> dict[str, Any]:
     asked = {name: value for name, value in given.items() if name != "adapt" and value is not None}
     if not given["adapt"]:
         if asked:
-            raise InputError(f"--{next(iter(asked))} says how plans follow the stream: it goes with --adapt")
+            option = next(iter(asked)).replace("_", "-")
+            raise InputError(f"--{option} says how plans follow the stream: it goes with --adapt")
         return {}
     from cep_pipeline.adaptation import decision_function
 
@@ -94,8 +106,7 @@ def decision_settings(given: Mapping[str, Any]) -> dict[str, Any]:
     if "every" in asked:
         every = _length("every", asked.pop("every"))
         settings["every" if isinstance(every, str) else "every_events"] = every
-    if "budget" in asked:
-        settings["budget"] = asked.pop("budget")
+    settings |= {name: asked.pop(name) for name in ("budget", "minimum_gain") if name in asked}
     if "window" in asked:
         settings["window"] = _length("window", asked.pop("window"))
     if "k" in asked:
@@ -118,13 +129,14 @@ def _length(option: str, text: str) -> str | int:
     return text if events is None else events
 
 
-def _k(text: str) -> int | None:
+def _k(text: str) -> int | str | None:
     from cep_pipeline.pipeline.configuration import ALL
+    from cep_pipeline.planning.planners import BY_PLANNER
 
-    if text == ALL:
-        return None
+    if text in (ALL, BY_PLANNER):
+        return None if text == ALL else text
     if not text.isdecimal() or int(text) < 1:
-        raise InputError(f"--k {text!r}: a block has one invariant or more: write 1, 2, … or {ALL}")
+        raise InputError(f"--k {text!r}: a block has one invariant or more: write 1, 2, …, {BY_PLANNER} or {ALL}")
     return int(text)
 
 

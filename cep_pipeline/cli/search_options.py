@@ -49,6 +49,7 @@ OPTIONS = {
     "sharing": "--sharing",
     "time_limit_s": "--time-limit",
     "steps": "--steps",
+    "idle_steps": "--idle-steps",
     "seed": "--seed",
 }
 
@@ -78,9 +79,14 @@ search_options = with_options(
         type=click.IntRange(min=1),
         help="End the search after so many steps; without a time limit it finds the same plan each time.",
     ),
+    click.option(
+        "--idle-steps",
+        type=click.IntRange(min=1),
+        help="End the search when so many steps have found nothing cheaper.  [default: go on to the limit]",
+    ),
     click.option("--seed", type=click.IntRange(min=0), help="Of the search's random choices.  [default: 0]"),
 )
-"""`--neighbourhood`, `--sharing`, `--time-limit`, `--steps` and `--seed`; None where they are not given."""
+"""The options of `OPTIONS`; None where they are not given."""
 
 
 def given_options(planner: str, options: dict[str, Any]) -> dict[str, Any]:

@@ -17,6 +17,7 @@ from pydantic import ConfigDict, Field, field_validator
 from cep_pipeline.documents import Document, checked, line_at, load_document, one_of
 from cep_pipeline.errors import CepError, InputError
 from cep_pipeline.guarded import MOST_DIGITS, read_text
+from cep_pipeline.planning.planners import BY_PLANNER
 from cep_pipeline.storage import keep_free, reach_object_stores
 
 if TYPE_CHECKING:
@@ -66,6 +67,12 @@ class SearchSettings(Document):
         ge=1,
         description="A local search ends after this many steps. By steps and seed it gives the same plan each time.",
         examples=[100000],
+    )
+    idle_steps: int | None = Field(
+        default=None,
+        ge=1,
+        description="A local search ends when this many steps have found nothing cheaper, whatever its limits are.",
+        examples=[50000],
     )
     seed: int | None = Field(
         default=None, ge=0, description="The seed of the random choices of a local search.", examples=[1]
@@ -118,9 +125,13 @@ class AdaptationSettings(Document):
         examples=[0.1],
     )
     k: int | str = Field(
-        default=1,
-        json_schema_extra=one_of(also=[ALL], least=1),
-        description="For `invariant`: how many invariants of each step or join are checked, the tightest first.",
+        default=BY_PLANNER,
+        json_schema_extra=one_of(also=[BY_PLANNER, ALL], least=1),
+        description=(
+            "For `invariant`: how many invariants of each step or join are checked, the tightest first. `planner`: as "
+            "many as plans of the planner need: 3 of `dp_left_deep` and `dp_bushy`, 2 of `zstream` and "
+            "`zstream_ordered`, else 1."
+        ),
         examples=[2],
     )
     threshold: float = Field(
@@ -144,6 +155,17 @@ class AdaptationSettings(Document):
         examples=[50000],
     )
 
+    minimum_gain: float = Field(
+        default=0.05,
+        ge=0,
+        lt=1,
+        description=(
+            "A new plan becomes the current one only if it saves more than this share of the cost, and of the work "
+            "over the sample. With 0 any new plan does that costs less and does no more over the sample."
+        ),
+        examples=[0.2],
+    )
+
     @field_validator("decision")
     @classmethod
     def _known(cls, name: str) -> str:
@@ -165,14 +187,14 @@ class AdaptationSettings(Document):
     @field_validator("k")
     @classmethod
     def _positive(cls, k: int | str) -> int | str:
-        if k == ALL or (isinstance(k, int) and k >= 1):
+        if k in (ALL, BY_PLANNER) or (isinstance(k, int) and k >= 1):
             return k
-        raise ValueError(f"a block has one invariant or more: write 1, 2, … or {ALL}")
+        raise ValueError(f"a block has one invariant or more: write 1, 2, …, {BY_PLANNER} or {ALL}")
 
     @property
-    def most_invariants(self) -> int | None:
-        """Invariants a block; None: all."""
-        return self.k if isinstance(self.k, int) else None
+    def most_invariants(self) -> int | str | None:
+        """Invariants a block, as `invariants_of` takes them; None: all."""
+        return None if self.k == ALL else self.k
 
     def function(self) -> DecisionFunction:
         """The decision function with those of the settings that it has."""
@@ -187,7 +209,7 @@ class AdaptationSettings(Document):
         has = inspect.signature(DECISION_FUNCTIONS[self.decision]).parameters
         return {name: value for name, value in self.model_dump().items() if name in has}
 
-    def _k(self) -> dict[str, int | None]:
+    def _k(self) -> dict[str, int | str | None]:
         return {"k": self.most_invariants} if "k" in self.decisive() else {}
 
 

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field, replace
 from datetime import UTC, date, datetime
 from typing import TYPE_CHECKING, Any
 
-from cep_pipeline.adaptation import DecisionState, Distances, Verdict, Verification, verify
+from cep_pipeline.adaptation import DecisionState, Distances, Verdict, Verification
 from cep_pipeline.adaptation.invariants import describe
 from cep_pipeline.adaptation.thresholds import Deviation, describe_deviation
 from cep_pipeline.errors import InputError
@@ -68,8 +68,9 @@ def compared_json(
         of them, in the order of the plan, the closest ones where there are more; `verified` and `violated`: how many
         there are, and are violated; `moved`: the numbers that have moved most, as many; `numbers`: how many there are.
     """
-    distance = state.distances.of(state.invariants)
-    found = verify(state.invariants, patterns, snapshot, distance=distance)
+    found = [one for one in verdict.checks if isinstance(one, Verification)]
+    if len(found) < len(state.invariants):  # the verdict came with the first violation
+        found = [*state.check.checked(snapshot, distance=state.minimal, to_the_end=True)]
     moved = [one for one in verdict.checks if isinstance(one, Deviation)]
     tightest = min(found, key=lambda one: one.distance_to_violation, default=None)
     return {

@@ -161,6 +161,8 @@ class PlanComparison:
         What they did over a sample, the current one first; None: none was run.
     by_clock
         Whether the trials are compared by their seconds.
+    minimum_gain
+        The share that the new plan must save more than.
     """
 
     same: bool
@@ -168,6 +170,7 @@ class PlanComparison:
     ln_new: float
     trials: tuple[Trial, Trial] | None = None
     by_clock: bool = False
+    minimum_gain: float = 0.0
 
     @property
     def gain(self) -> float:
@@ -183,9 +186,19 @@ class PlanComparison:
         return 1 - new / current if current else (0.0 if not new else -1.0)
 
     @property
+    def observed_gain(self) -> float:
+        """The share that the new plan saves over the sample; by its cost where the sample tells nothing."""
+        if self.measured_gain is None or self.trials is None:
+            return self.gain
+        idle = not self.by_clock and not any(trial.work for trial in self.trials)
+        return self.gain if idle else self.measured_gain
+
+    @property
     def better(self) -> bool:
-        """True if the new plan costs less, and does no more over the sample."""
-        return not self.same and self.gain > 0 and (self.measured_gain is None or self.measured_gain >= 0)
+        """True if the new plan costs less and does no more over the sample, and saves more than the least gain."""
+        if self.same or self.gain <= 0 or self.observed_gain < 0:
+            return False
+        return not self.minimum_gain or min(self.gain, self.observed_gain) > self.minimum_gain
 
     def describe(self) -> str:
         """A sentence for people."""
@@ -195,6 +208,8 @@ class PlanComparison:
         if self.measured_gain is not None:
             measure = "time" if self.by_clock else "work"
             said += f", over a sample of the latest day it {_saved(self.measured_gain, measure)}"
+        if self.gain > 0 and self.observed_gain >= 0 and not self.better:
+            said += f"; it has to save more than {self.minimum_gain:.1%} by both (minimum_gain)"
         return said
 
     def to_json(self) -> dict[str, Any]:
@@ -206,6 +221,7 @@ class PlanComparison:
             "gain": finite(self.gain),
             "measured_gain": self.measured_gain,
             "by_clock": self.by_clock,
+            "minimum_gain": self.minimum_gain,
             "current": None if self.trials is None else self.trials[0].to_json(),
             "new": None if self.trials is None else self.trials[1].to_json(),
         }
@@ -244,12 +260,13 @@ def compare(
     ln_made = ln_cost_on(made, patterns, fresh.snapshot) if made.sharing != "none" else made.ln_cost
     if same:
         return PlanComparison(True, ln_current, ln_made)
+    least = pattern_set.adaptation.minimum_gain
     sample = sample_of_day(tables, fresh.events, fresh.day, pattern_set, pattern_set.adaptation.sample)
     if not sample:
-        return PlanComparison(False, ln_current, ln_made)
+        return PlanComparison(False, ln_current, ln_made, minimum_gain=least)
     before, now = run_plans(pattern_set, (current, made), sample)
     by_clock = _trees(current) != _trees(made)
-    return PlanComparison(False, ln_current, ln_made, (before, now), by_clock)
+    return PlanComparison(False, ln_current, ln_made, (before, now), by_clock, least)
 
 
 def _costed_as(plan: Plan, other: Plan) -> Plan:

@@ -337,7 +337,7 @@ class _Outcome:
         replaced = outcome == REPLACED
         verdict = self.verdict or function.decide(state, self.fresh.snapshot)
         plan = self.made if replaced else self.current.plan
-        gained = self.comparison.gain if replaced else 0.0
+        gained = self.comparison.observed_gain if replaced else 0.0
         return function.replanned(state, verdict, plan, self.fresh.snapshot, gain=gained).distances.to_json()
 
 

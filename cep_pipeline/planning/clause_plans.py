@@ -6,7 +6,7 @@ import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from functools import cached_property
-from typing import Any, Literal, TypeAlias
+from typing import Any, Literal, NotRequired, TypeAlias
 
 from cep_pipeline.planning.numbers.logarithms import ln_sum
 from cep_pipeline.planning.orderings import (
@@ -393,7 +393,9 @@ def forms_of_clauses() -> dict[Any, Any]:
         TestedCondition: form_of(Selectivity, {"text": str, "agreement": bool, "correction": float | None}),
     }
     side = nested(int, MOST_DEPTH)
-    forms[DecidingComparison] = form_of(DecidingComparison, {"chosen": side, "rejected": side})
+    given = NotRequired[list[list[side]]]  # type: ignore[valid-type]
+    forms[DecidingComparison] = form_of(DecidingComparison, {"chosen": side, "rejected": side, "given": given})
+    forms[WorkloadSearch] = form_of(WorkloadSearch, {"compares_sharing": NotRequired[bool]})
     forms[ClausePlan] = form_of(ClausePlan, {"order": tuple[str, ...]}, forms)
     return forms
 
@@ -457,12 +459,15 @@ class WorkloadSearch:
         A name in `MULTI_PATTERN_PLANNERS`.
     neighbourhood, seed, steps
         Of a local search: its neighbourhood, the seed of its choices, and the steps it has made.
+    compares_sharing
+        The plan has comparisons of what its patterns share; those of earlier versions and of other planners have none.
     """
 
     planner: str
     neighbourhood: str | None = None
     seed: int | None = None
     steps: int | None = None
+    compares_sharing: bool = False
 
     def __post_init__(self) -> None:
         if not self.planner or (self.steps is not None and self.steps < 0):

@@ -69,6 +69,9 @@ class DecidingComparison:
         Natural logarithms of both sides when the plan was made.
     wins_ties
         Whether the chosen side is also taken where both sides are equal.
+    given
+        Of the chosen and of the rejected side the parts that cost nothing, since other patterns pay for them: subtrees
+        of a tree, the beginning of an order. () where nothing is given.
     """
 
     step: int
@@ -78,8 +81,17 @@ class DecidingComparison:
     ln_chosen: float
     ln_rejected: float
     wins_ties: bool = True
+    given: tuple[tuple[Side, ...], ...] = ()
+
+    @property
+    def sides(self) -> tuple[tuple[Side, tuple[Side, ...]], ...]:
+        """The chosen and the rejected side, each with what is given of it."""
+        chosen, rejected = self.given or ((), ())
+        return (self.chosen, chosen), (self.rejected, rejected)
 
     def __post_init__(self) -> None:
+        if len(self.given) not in (0, 2):
+            raise ValueError("what is given of a comparison is given of both sides")
         if self.measure not in MEASURES:
             raise ValueError(f"{self.measure!r} is no measure; they are {', '.join(MEASURES)}")
         if not (math.isfinite(self.ln_chosen) and math.isfinite(self.ln_rejected)):
@@ -169,6 +181,12 @@ def named(tree: Side, names: Sequence[str]) -> str:
     return names[tree] if isinstance(tree, int) else f"({', '.join(named(part, names) for part in tree)})"
 
 
+def shared_text(side: Side, given: Sequence[Side], names: Sequence[str]) -> str:
+    """An order or a tree, and what of it other patterns make."""
+    shared = " and ".join(named(part, names) for part in given)
+    return f"{named(side, names)} with {shared} of others" if shared else f"{named(side, names)} alone"
+
+
 def joins_of(tree: PositionTree) -> Iterator[tuple[PositionTree, PositionTree]]:
     """The joins of a tree of positions, each after those below it.
 
@@ -189,9 +207,9 @@ def tightest_of_blocks(comparisons: Iterable[DecidingComparison], k: int | None 
 
     The blocks are in the order in which they were decided. All comparisons of a block have their chosen side in common.
     """
-    blocks: dict[tuple[str, int], list[DecidingComparison]] = {}
+    blocks: dict[tuple[str, int, bool], list[DecidingComparison]] = {}
     for comparison in comparisons:
-        blocks.setdefault((comparison.measure, comparison.step), []).append(comparison)
+        blocks.setdefault((comparison.measure, comparison.step, bool(comparison.given)), []).append(comparison)
     return [one for block in blocks.values() for one in sorted(block, key=_margin)[:k]]
 
 
@@ -209,12 +227,13 @@ def comparison_to_json(comparison: DecidingComparison) -> dict[str, Any]:
         "ln_chosen": comparison.ln_chosen,
         "ln_rejected": comparison.ln_rejected,
         "wins_ties": comparison.wins_ties,
+        **({"given": _lists(comparison.given)} if comparison.given else {}),
     }
 
 
 def comparison_from_json(content: Mapping[str, Any]) -> DecidingComparison:
     """Read what `comparison_to_json` wrote; ValueError where it is no comparison that decided anything."""
-    sides = {"chosen": _tuples(content["chosen"]), "rejected": _tuples(content["rejected"])}
+    sides = {name: _tuples(content[name]) for name in ("chosen", "rejected", "given") if name in content}
     return DecidingComparison(**{**content, **sides})
 
 
@@ -245,8 +264,12 @@ MOST_COMPARISONS = 24
 """Comparisons that are kept of each join of a tree, the tightest ones: all of them up to 24 splits."""
 
 
-def ln_measure(measure: str, side: Side, statistics: ClauseStatistics, cost: CostModel) -> float:
-    """Natural logarithm of one side of a comparison, by a key of `MEASURES`."""
+def ln_measure(
+    measure: str, side: Side, statistics: ClauseStatistics, cost: CostModel, given: Sequence[Side] = ()
+) -> float:
+    """Natural logarithm of one side of a comparison, by a key of `MEASURES`, without the parts that are given."""
+    if given:
+        return _ln_beside(measure, side, statistics, cost, given)
     if measure == "tree":
         return ln_below(cost, statistics, cast(PositionTree, side))
     order = cast(tuple[int, ...], side)
@@ -255,11 +278,29 @@ def ln_measure(measure: str, side: Side, statistics: ClauseStatistics, cost: Cos
     return cost.ln_step(statistics, order) if measure == "step" else ln_before(cost, statistics, order)
 
 
+def _ln_beside(measure: str, side: Side, statistics: ClauseStatistics, cost: CostModel, given: Sequence[Side]) -> float:
+    """The same where parts are given: they cost nothing."""
+    if measure == "tree":
+        top, *joins = reversed([*_joins_beside(cast(PositionTree, side), given)])
+        bare = replace(cost, node=NOTHING)
+        return ln_sum((bare.ln_join(statistics, *top), *(cost.ln_join(statistics, *join) for join in joins)))
+    order, begin = cast(tuple[int, ...], side), len(positions_of(given[0]))
+    steps = (cost.ln_step(statistics, order[:length]) for length in range(begin + 1, len(order)))
+    return ln_sum((replace(cost, node=NOTHING).ln_step(statistics, order), *steps))
+
+
+def _joins_beside(tree: PositionTree, given: Sequence[Side]) -> Iterator[tuple[PositionTree, PositionTree]]:
+    if isinstance(tree, int) or tree in given:
+        return
+    yield from _joins_beside(tree[0], given)
+    yield from _joins_beside(tree[1], given)
+    yield tree
+
+
 def holds_on(comparison: DecidingComparison, statistics: ClauseStatistics, cost: CostModel) -> bool:
     """True if the planner would still choose the same side, on these statistics."""
     return comparison.holds(
-        ln_measure(comparison.measure, comparison.chosen, statistics, cost),
-        ln_measure(comparison.measure, comparison.rejected, statistics, cost),
+        *(ln_measure(comparison.measure, side, statistics, cost, given) for side, given in comparison.sides)
     )
 
 

@@ -9,7 +9,7 @@ from functools import cached_property
 
 from cep_pipeline.errors import InputError
 from cep_pipeline.patterns.normal_form import Clause
-from cep_pipeline.patterns.pattern import Consume, Pattern
+from cep_pipeline.patterns.pattern import Pattern
 from cep_pipeline.planning.clause_plans import (
     Alternative,
     ClausePlan,
@@ -20,7 +20,7 @@ from cep_pipeline.planning.clause_plans import (
     StatisticsSummary,
     TestedCondition,
 )
-from cep_pipeline.planning.costs import CONSUME_MATCHED, LATENCY, THROUGHPUT, CostModel, cost_named, with_latency
+from cep_pipeline.planning.costs import LATENCY, THROUGHPUT, CostModel, cost_named, with_latency
 from cep_pipeline.planning.numbers.clause_questions import (
     ClauseQuestions,
     ln_planned_selectivity,
@@ -233,13 +233,11 @@ def summary_of(snapshot: StatisticsSnapshot) -> StatisticsSummary:
 
 
 def default_cost(pattern: Pattern, *, on_kernel: bool = True) -> str:
-    """The cost model that a pattern is planned by where none is asked for.
+    """The cost model that a pattern is planned by where none is asked for: that of the mechanism that runs it.
 
-    `consume_matched` where matches consume their events (JQPG section 6.2); else the model of the kernel where that
-    runs it, as it does by default, or `throughput`.
+    CONSUME changes nothing of it: it chooses among finished matches, so that there are as many partial matches with it
+    as without. `consume_matched` (JQPG section 6.2) would be right where a partial match, too, took its events away.
     """
-    if pattern.consume is Consume.MATCHED:
-        return CONSUME_MATCHED.name
     return "kernel" if on_kernel else THROUGHPUT.name
 
 

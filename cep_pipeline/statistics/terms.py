@@ -78,10 +78,22 @@ class PairCondition:
         return f"{self.scope.key}: {conjunct_key(self.conjunct)}"
 
 
+MOST_LEAVES = 1 << 14
+"""Leaves of clauses that are remembered; then they are forgotten, all together."""
+_leaves: dict[tuple[int, str], tuple[Clause, Leaf]] = {}
+"""By the clause, which is held so that no other one gets its id, and the variable: to write a key takes long."""
+
+
 def leaf_of(pattern: Pattern, clause: Clause, variable: str) -> Leaf:
     """The leaf of a variable: its type and the conjuncts that test each of its events alone."""
-    filters = (rename(conjunct, {variable: FIRST}) for conjunct in clause.conjuncts if is_filter(conjunct, variable))
-    return Leaf(clause.by_name[variable].event_type, tuple(sorted(set(filters), key=conjunct_key)))
+    known = _leaves.get((id(clause), variable))
+    if known is None:
+        own = (rename(conjunct, {variable: FIRST}) for conjunct in clause.conjuncts if is_filter(conjunct, variable))
+        filters = tuple(sorted(set(own), key=conjunct_key))
+        if len(_leaves) >= MOST_LEAVES:
+            _leaves.clear()
+        known = _leaves[id(clause), variable] = clause, Leaf(clause.by_name[variable].event_type, filters)
+    return known[1]
 
 
 def is_filter(conjunct: Conjunct, variable: str) -> bool:

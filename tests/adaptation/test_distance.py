@@ -18,6 +18,7 @@ from cep_pipeline.adaptation.distance import (
 )
 from cep_pipeline.errors import InputError
 from cep_pipeline.planning import plan
+from tests.adaptation.drifting import snapshot
 from tests.adaptation.test_invariants import ABC, CALM
 
 MADE = plan(ABC, CALM, "event_frequency")  # rates 15, 10 and 5
@@ -31,8 +32,13 @@ def test_the_average_relative_difference() -> None:
     assert average_relative_difference([]) == 0.0
     rule = AverageRelativeDifference()
     begun = rule.begin(MADE)
-    assert begun.everywhere == pytest.approx((1 + 0.5) / 2)
+    assert begun.everywhere == 0.5  # (1 + 0.5) / 2, and no more than the largest distance
     assert rule.after_replanning(begun, [FIRST], -1.0) == begun
+
+
+def test_the_average_of_close_comparisons_is_the_distance() -> None:
+    made = plan(ABC, snapshot({"A": 12.0, "B": 10.0, "C": 8.0}), "event_frequency")
+    assert AverageRelativeDifference().begin(made).everywhere == pytest.approx((0.25 + 0.2) / 2)
 
 
 def test_a_fixed_distance_stays() -> None:

@@ -67,17 +67,25 @@ def test_k_invariants_a_block_are_the_tightest_ones() -> None:
             ]
             assert differences[0] == sorted(differences[0])
             assert all(kept <= left for kept in differences[0] for left in differences[1])
-    with pytest.raises(InputError, match="one invariant or more"):
-        invariants_of(made, patterns, 0)
+    for refused in (0, "some"):
+        with pytest.raises(InputError, match="one invariant or more"):
+            invariants_of(made, patterns, refused)
+
+
+@pytest.mark.parametrize(("planner", "k"), [("greedy", 1), ("dp_left_deep", 3), ("zstream", 2), ("dp_bushy", 3)])
+def test_without_a_number_a_block_has_those_that_its_planner_needs(planner: str, k: int) -> None:
+    patterns = parse(PATTERNS[-1])
+    made = plan(patterns, snapshot(dict(zip("ABCDEF", [9.0, 3.0, 27.0, 1.0, 81.0, 2.0], strict=True))), planner)
+    assert invariants_of(made, patterns) == invariants_of(made, patterns, k) != invariants_of(made, patterns, k + 1)
 
 
 def test_trees_are_verified_from_the_leaves_up_and_greedys_invariants_before() -> None:
     patterns = parse(PATTERNS[-1])
     stats = snapshot(dict(zip("ABCDEF", [9.0, 3.0, 27.0, 1.0, 81.0, 2.0], strict=True)))
     for planner in ("zstream", "dp_bushy"):
-        blocks = [one.block for one in invariants_of(plan(patterns, stats, planner), patterns)]
+        blocks = [one.block for one in invariants_of(plan(patterns, stats, planner), patterns, 1)]
         assert blocks == sorted(blocks) and len(set(blocks)) == len(blocks)
-    found = invariants_of(plan(patterns, stats, "zstream_ordered"), patterns)
+    found = invariants_of(plan(patterns, stats, "zstream_ordered"), patterns, 1)
     measures = [one.comparison.measure for one in found]
     assert measures == ["step"] * 5 + ["tree"] * (len(found) - 5)
 
@@ -222,7 +230,7 @@ def test_frozen_costs_break_theorem_1() -> None:
     after = snapshot({"A": 0.05, "B": 1.0, "C": 0.2, "D": 0.2})
     made, again = (plan(patterns, stats, "zstream", "throughput") for stats in (before, after))
     assert same_plans(made, again)
-    found = freeze(invariants_of(made, patterns), patterns, before)
+    found = freeze(invariants_of(made, patterns, 1), patterns, before)
     assert [describe(one, patterns) for one in found] == [
         "pattern one, join 2: ((a, b), c) rather than (a, (b, c))",
         "pattern one, join 3: (((a, b), c), d) rather than ((a, b), (c, d))",
@@ -251,7 +259,7 @@ def test_explain_lists_the_invariants_by_name(planner: str) -> None:
     stats = snapshot(dict(zip("ABCDEF", [9.0, 3.0, 27.0, 1.0, 81.0, 2.0], strict=True)))
     made = plan(patterns, stats, planner, compare=False)
     text = " ".join(made.explain().split())
-    for one in invariants_of(made, patterns):
+    for one in invariants_of(made, patterns, 1):  # the tightest of each block
         assert describe(one, patterns).removeprefix("pattern one, ") in text
     for reason in without_invariants(made).values():
         assert f"invariants: none; {reason}" in text

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import random
 from collections.abc import Iterator
+from functools import partial
+from itertools import count
 
 import pyarrow as pa
 import pytest
@@ -11,7 +13,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import cep_pipeline as cep
-from cep_pipeline import detect_adaptively
 from cep_pipeline.adaptation import DECISION_FUNCTIONS, AdaptiveDetection, Distances, decision_function, loop
 from cep_pipeline.adaptation.decisions import InvariantBased, Unconditional
 from cep_pipeline.adaptation.distance import MetaAdaptive
@@ -24,6 +25,9 @@ from cep_pipeline.patterns.pattern import Pattern
 from tests.contracts.mechanisms import drawn, parsed
 from tests.streams import Row, events_table, rows, stream_schema
 from tests.thoroughness import examples
+
+detect_adaptively = partial(cep.detect_adaptively, minimum_gain=0.0)
+"""Which plans are used does not depend on the clock then."""
 
 SECOND = 1_000_000
 ABC = "NAME abc PATTERN SEQ(A a, B b, C c) WHERE a.x < c.x WITHIN 3 seconds"
@@ -170,6 +174,19 @@ def test_a_new_plan_is_used_only_where_it_is_better() -> None:
     assert report.replannings == 10
     assert not report.switches
     assert any(check.gain for check in report.checks)
+
+
+@pytest.mark.parametrize("run_s", [1e-9, 10.0])
+def test_a_switch_is_made_where_it_pays(run_s: float) -> None:
+    """By a clock that every run of detection moves on by as much, whatever it reads: that is the price of a switch."""
+    patterns, events = patterns_of(ABC), drifting(changes=12)
+    now = count()
+    settings = {"planner": "event_frequency", "decision": Unconditional(), "every_events": 50, "detect_events": 50}
+    free, always = cep.detect_adaptively(patterns, events, minimum_gain=0.0, **settings)
+    paid, seldom = cep.detect_adaptively(patterns, events, clock=lambda: run_s * next(now), **settings)
+    assert paid["abc"].equals(free["abc"])
+    assert 0 < len(seldom.switches) < len(always.switches)
+    assert all(check.gain > 0 for check in seldom.checks if check.deployed and check.gain is not None)
 
 
 def test_a_plan_that_is_not_put_in_use_has_gained_nothing(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -11,7 +11,7 @@ from cep_pipeline.adaptation.scanning import TRIES_OF_A_PLAN
 from cep_pipeline.errors import InputError
 from tests.adaptation.test_loop import ABC, drifting, in_parts, patterns_of
 
-LOOP = AdaptiveDetection(mechanism="lazy_chain_nfa", planner="event_frequency", every_events=50)
+LOOP = AdaptiveDetection(mechanism="lazy_chain_nfa", planner="event_frequency", every_events=50, minimum_gain=0.0)
 
 
 def test_the_best_distance_has_the_least_work() -> None:

@@ -32,7 +32,7 @@ def test_every_name_has_a_record_of_that_name() -> None:
         with pytest.raises(FrozenInstanceError):
             mechanism.runs_trees = True  # type: ignore[misc]
     assert [name for name, mechanism in MECHANISMS.items() if mechanism.is_columnar] == ["fused"]
-    assert [name for name, mechanism in MECHANISMS.items() if mechanism.options] == ["nfab"]
+    assert [name for name, mechanism in MECHANISMS.items() if mechanism.options] == ["lazy_tree_nfa", "nfab"]
 
 
 def test_a_record_may_stand_for_its_place() -> None:

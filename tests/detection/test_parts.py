@@ -183,3 +183,64 @@ def test_what_is_counted_later_is_counted_once() -> None:
     one.settle()
     assert not one.later
     assert one.nodes["p", 0, ("a",)].candidates == 8
+
+
+CONSUMING = [
+    "PATTERN SEQ(A a, B b) WITHIN 90 us",
+    "PATTERN AND(A a, B b, C c) WHERE a.x < b.x WITHIN 70 us",
+    "PATTERN SEQ(A a, A b, B c) WHERE a.x <= c.x WITHIN 80 us TIES ANY",
+    "PATTERN SEQ(~C n, A a, B b) WHERE n.x = a.x AND n.x = b.x WITHIN 240 us",
+    "PATTERN OR(SEQ(A a, B b), SEQ(B d, C c)) WITHIN 90 us",
+    "PATTERN SEQ(A a, B+ b[]) WITHIN 30 us",
+    "PATTERN SEQ(A a, B b) WITHIN 240 us PARTITION BY id OUTPUT NON_OVERLAP",
+]
+
+
+@pytest.mark.parametrize("mechanism", ["fused", "lazy_chain_nfa", "evaluation_tree", "eager_nfa", "nfab"])
+@pytest.mark.parametrize("text", CONSUMING)
+def test_events_that_are_consumed_on_the_way_change_no_answer(
+    text: str, mechanism: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Against the simple way: all matches in the page's order, each kept if its events are free."""
+    [pattern] = patterns_of(f"{text} CONSUME MATCHED")
+    if MECHANISMS[mechanism].unsupported_feature(pattern) is not None:
+        pytest.skip(f"{mechanism} does not run it")
+    draw = np.random.default_rng(3)
+    begun: list[int] = []
+    prepared = parts._taken
+
+    def taken(events: PreparedEvents, rows: Any) -> PreparedEvents:
+        begun.append(len(rows))
+        return prepared(events, rows)
+
+    for at_once in (1, 6):
+        monkeypatch.setattr(parts, "CONSUMED_AT_ONCE", at_once)
+        monkeypatch.setattr(parts, "SHORTEST_CONSUMING", 0)
+        monkeypatch.setattr(parts, "_taken", taken)
+        kinds = draw.choice(["A", "B", "C"], 50)
+        rows = [
+            {"timestamp": 10 * (i // 2), "kind": str(kinds[i]), "x": int(draw.integers(4)), "id": int(draw.integers(2))}
+            for i in range(50)
+        ]
+        events = events_table(rows)
+        with monkeypatch.context() as simple:
+            simple.setattr("cep_pipeline.detection.outputs.consumes_on_the_way", lambda _: False)
+            expected = cep.detect([pattern], events, mechanism=mechanism)["pattern_1"].to_pylist()
+        begun.clear()
+        assert cep.detect([pattern], events, mechanism=mechanism)["pattern_1"].to_pylist() == expected
+        assert len(expected) > 3 and len(begun) > 1  # it was cut, or nothing was tested
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "PATTERN SEQ(A a, B b) WITHIN 9 EVENTS CONSUME MATCHED",
+        "PATTERN SEQ(A a, B b) WHERE skip_till_next_match { a.x < b.x } WITHIN 9 us CONSUME MATCHED",
+        "PATTERN SEQ(A a, ~A n, B b) WITHIN 9 us CONSUME MATCHED",
+        "PATTERN SEQ(A a, ~Ev n, B b) WITHIN 9 us CONSUME MATCHED",
+        "PATTERN SEQ(A a, B b, ~C n) WITHIN 9 us CONSUME MATCHED",
+        "PATTERN SEQ(A a, B b) WITHIN 9 us OUTPUT NON_OVERLAP",
+    ],
+)
+def test_events_stay_where_more_than_matches_depends_on_them(text: str) -> None:
+    assert not parts.consumes_on_the_way(patterns_of(text)[0])

@@ -36,13 +36,22 @@ def trees(monkeypatch: pytest.MonkeyPatch) -> str:
 
 def test_each_pattern_is_planned_by_the_cost_of_what_runs_it() -> None:
     made = plan_for(PATTERNS, SNAPSHOT, CHOSEN)
-    assert [plan.cost_model for plan in made.patterns] == ["kernel", "throughput", "consume_matched"]
+    assert [plan.cost_model for plan in made.patterns] == ["kernel", "throughput", "kernel"]
     assert [plan.planner for plan in made.patterns] == ["dp_left_deep", "trivial", "dp_left_deep"]
     lazy = plan_for(PATTERNS[:1], SNAPSHOT, {"any": "lazy_chain_nfa"})
     assert lazy.cost_model == "throughput"
     asked = plan_for(PATTERNS, SNAPSHOT, CHOSEN, "greedy", "latency")
     assert asked.cost_model == "latency"
     assert asked.planner == "greedy, trivial"
+
+
+def test_consumed_events_change_no_plan() -> None:
+    """CONSUME chooses among finished matches: the work is that of the pattern without it, and so is the plan."""
+    text = "NAME p PATTERN SEQ(A a, B b, C c) WHERE a.diff < b.diff AND b.diff < c.diff WITHIN 2 seconds"
+    [any_match], [consuming] = parse(text), parse(f"{text} CONSUME MATCHED")
+    for mechanism in ("fused", "lazy_chain_nfa", "evaluation_tree"):
+        plans = [plan_for([one], SNAPSHOT, {"p": mechanism}) for one in (any_match, consuming)]
+        assert len({(plan.cost_model, plan.patterns[0].clauses[0].order) for plan in plans}) == 1
 
 
 def test_trees_are_for_mechanisms_that_run_them(trees: str) -> None:

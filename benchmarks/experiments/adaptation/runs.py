@@ -121,6 +121,7 @@ def measure(
         every=f"{every_us} us",
         seed=seed,
         max_pairs=fitted.pairs,
+        minimum_gain=0.0,  # a switch is free, as in the patent
         detect_events=1,  # and so many windows as the loop goes over at once
         clock=time.process_time,
     )

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from statistics import mean
 
 from benchmarks.experiments.cells import Figure, Row, number, rows_of
 from benchmarks.experiments.findings import geometric_mean, noise_of_runs, rank_correlation
-from benchmarks.experiments.join_plans.experiment import ANY, CONSUMED, ORDERS, WEIGHED
+from benchmarks.experiments.join_plans.experiment import ORDERS, WEIGHED
 
 EFREQ, DP_LD, ZSTREAM, DP_B = "event_frequency", "dp_left_deep", "zstream", "dp_bushy"
 II = ("ii_random", "ii_greedy")
@@ -150,13 +150,3 @@ def changes_by_alpha(rows: Sequence[Row]) -> dict[str, tuple[float, float, float
             mean(a["plan"] != b["plan"] for a, b in pairs),
         )
     return changes
-
-
-def gains_by_strategy(rows: Sequence[Row]) -> Mapping[str, float]:
-    """Strategy -> DP-LD's gain over EFREQ in the seconds of all patterns: any match, and each event in one match."""
-    gains = {}
-    for strategy in (ANY, CONSUMED):
-        pairs = pairs_of(rows_of(rows, strategy=strategy), DP_LD, EFREQ)
-        if pairs:
-            gains[strategy] = total_gain(pairs)
-    return gains

@@ -20,9 +20,7 @@ from benchmarks.experiments.findings import (
 )
 from benchmarks.experiments.join_plans.experiment import (
     ALPHA,
-    ANY,
     CHAIN,
-    CONSUMED,
     CONTIGUOUS,
     LARGE,
     ORDERS,
@@ -41,7 +39,6 @@ from benchmarks.experiments.join_plans.figures import (
     correlation_of,
     distinct_plans,
     gains_by,
-    gains_by_strategy,
     held_share,
     most_dear,
     noise_of,
@@ -88,7 +85,6 @@ def all_findings(rows: Sequence[Row]) -> list[Finding]:
         exact_search_takes_long(large, noise),
         alpha_lowers_latency(alpha),
         alpha_lowers_throughput(alpha, noise),
-        gains_shrink(strategy, noise),
         pattern_order_wins(strategy, noise),
     ]
     return said_of_noise(found)
@@ -295,20 +291,6 @@ def alpha_lowers_throughput(rows: Sequence[Row], noise: float) -> Finding:
     ours = f"{ratio_range(rates)} times, {times_as_fast(median(rates))} in the middle"
     verdict = verdict_at_most(median(rates), 1.0, noise=noise)
     return Finding(claim, paper, ours, verdict, "" if verdict is Verdict.HOLDS else reason)
-
-
-def gains_shrink(rows: Sequence[Row], noise: float) -> Finding:
-    """Figure 19: skip till next match."""
-    claim, paper = "where each event is in one match only, join algorithms gain less", "less than with any match"
-    found = gains_by_strategy(rows)
-    if len(found) < 2:
-        return not_measured(claim, paper)
-    reason = (
-        "CONSUME MATCHED is a last step behind every mechanism, which finds all matches first. So partial matches are "
-        "as many as without it, and dropping matches, which is the same for all plans, comes on top."
-    )
-    ours = f"DP-LD over EFREQ {times_as_fast(found[CONSUMED])} times, any match {times_as_fast(found[ANY])}"
-    return Finding(claim, paper, ours, verdict_at_most(found[CONSUMED] / found[ANY], 1.0, noise=noise), reason)
 
 
 def pattern_order_wins(rows: Sequence[Row], noise: float) -> Finding:

@@ -159,11 +159,6 @@ def with_strategy(drawn: Drawn, stream: JoinStream, strategy: str) -> Pattern:
     return parse_patterns(text, stream.schema)[0]
 
 
-def consuming(drawn: Drawn, stream: JoinStream) -> Pattern:
-    """The pattern with each event in one match at most."""
-    return parse_patterns(f"{drawn.text} CONSUME MATCHED", stream.schema)[0]
-
-
 def _drawn_text(random: np.random.Generator, stream: JoinStream, kind: str, size: int) -> str:
     if kind == DISJUNCTION:
         parts = [

@@ -53,7 +53,7 @@ NO_ROW = 2**31 - 1
 
 PRIOR = 8.0
 """So many tests with the share of all conjuncts are added to those of one, which may be few."""
-REGISTERS = 33
+REGISTERS = 34
 (
     VARIABLES,
     KEYS,
@@ -88,6 +88,7 @@ REGISTERS = 33
     SEARCHING,
     PEAK,
     OLDEST,
+    BY_COUNTER,
 ) = range(REGISTERS)
 """The registers: the numbers of a run (of variables, keys and events read; sets of variables are bits), the room that
-there is, where the kernel is, and what it counts of instances and cells."""
+there is, where the kernel is, what it counts of instances and cells, and whether the smallest counter is bound next."""

@@ -289,11 +289,11 @@ def give_up(a: Automaton) -> None:
 def next_variable(a: Automaton, rules: Rules, cells: Cells, state: int, first: int, last: int) -> int:
     """The variable that the instance at hand binds after a state; -1 where the state's children are still to be made.
 
-    The paper takes the type with the fewest events in the input buffer. Here its events cost what testing them costs,
-    and for each that is expected to pass, by the share that did of late, an instance with the tests of the variable
-    after it. Where all types are joined by equal conditions that is the rarest one; and a type that no condition joins
-    to what is bound, with each of whose events all others would be tested, is not taken for being slightly rarer. Lists
-    come last, since there are more of them than of events.
+    The paper takes the type with the fewest events in the input buffer, and so does `BY_COUNTER`. Else the events of a
+    type cost what testing them costs, and for each that is expected to pass, by the share that did of late, an instance
+    with the tests of the variable after it. Where all types are joined by equal conditions that is the rarest one; and
+    a type that no condition joins to what is bound, with each of whose events all others would be tested, is not taken
+    for being slightly rarer. Lists come last, since there are more of them than of events.
     """
     r = a.registers
     variables = r[c.VARIABLES]
@@ -311,9 +311,9 @@ def next_variable(a: Automaton, rules: Rules, cells: Cells, state: int, first: i
             if child < 0:
                 return -1
             amount = events_in_scope(a, rules, cells, child, variable, first, last)
-            if amount < 0:  # an event that is missing does not come any more
+            if amount < 0 and r[c.BY_COUNTER] == 0:  # an event that is missing does not come any more
                 return variable
-            a.expected[variable] = amount
+            a.expected[variable] = a.amounts[variable] if r[c.BY_COUNTER] else amount
     best, least, best_is_list = -1, 0.0, False
     for variable in range(variables):
         if bound >> variable & 1:
@@ -328,6 +328,8 @@ def next_variable(a: Automaton, rules: Rules, cells: Cells, state: int, first: i
                 following = tests if following < 0.0 else min(following, tests)
         amount = a.expected[variable]
         cost = amount * share_passed(a, share) * (1.0 + following) + (amount if share > 0 else 0.0)
+        if r[c.BY_COUNTER]:
+            cost = amount
         is_list = r[c.KLEENE] >> variable & 1 != 0
         if best < 0 or (best_is_list and not is_list) or (is_list == best_is_list and cost < least):
             best, least, best_is_list = variable, cost, is_list
@@ -375,6 +377,8 @@ def events_in_scope(a: Automaton, rules: Rules, cells: Cells, target: int, varia
 @njit(error_model="numpy")
 def root_cost(a: Automaton, root: int) -> float:
     """The cost of a window's events if instances begin with one variable: tests, and instances made."""
+    if a.registers[c.BY_COUNTER]:
+        return a.expected[root]
     variables = a.registers[c.VARIABLES]
     least = -1.0
     for second in range(variables):

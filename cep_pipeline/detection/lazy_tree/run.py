@@ -250,6 +250,8 @@ class Memory:
         Whether windows reach equally far for all keys.
     first_output_row
         The row from which on the last event of a match lies.
+    by_counter
+        Whether the variable with the fewest events in the input buffer is bound next, as in the paper.
     """
 
     def __init__(
@@ -262,6 +264,7 @@ class Memory:
         *,
         even_window: bool,
         first_output_row: int,
+        by_counter: bool = False,
     ) -> None:
         self.program, self.rules, self.stream, self.states, self.found = program, rules, stream, states, found
         width = len(program.clause.positive)
@@ -282,7 +285,7 @@ class Memory:
         r[c.KLEENE], r[c.ALL_BOUND] = sum(1 << slot for slot in kleene), (1 << width) - 1
         r[c.ROOT] = -1
         r[c.EVEN_WINDOW], r[c.OUTPUT_FROM] = even_window, first_output_row
-        r[c.SWEEP_AT] = INSTANCE_ROOM
+        r[c.SWEEP_AT], r[c.BY_COUNTER] = INSTANCE_ROOM, by_counter
 
     def words(self) -> Array:
         """int64: the addresses of all arrays as they are now, for the kernel."""
@@ -342,10 +345,12 @@ class LazyRun:
         A clause of a pattern under skip_till_any_match.
     lives, buffered
         Where the lives of instances, and of events in the input buffer, are added by `count`.
+    by_counter
+        As in `Memory`.
     """
 
-    def __init__(self, of: ClauseSlice, lives: Lives, buffered: Lives) -> None:
-        self.of, self._lives, self._buffered = of, lives, buffered
+    def __init__(self, of: ClauseSlice, lives: Lives, buffered: Lives, *, by_counter: bool = False) -> None:
+        self.of, self._lives, self._buffered, self._by_counter = of, lives, buffered, by_counter
         self._memory: Memory | None = None
 
     def __iter__(self) -> Iterator[Block]:
@@ -365,6 +370,7 @@ class LazyRun:
             found,
             even_window=of.pattern.window.time_us is not None or not of.pattern.partition_by,
             first_output_row=of.first_row if of.finality is Finality.LAST_EVENT else 0,
+            by_counter=self._by_counter,
         )
         reason = c.GOING_ON
         while reason != c.FINISHED:
@@ -403,17 +409,35 @@ def unsupported_feature(pattern: Pattern) -> str | None:
     return beyond_any_match(pattern) or too_many
 
 
-def find(pattern: Pattern, orders: Orders, events: PreparedEvents, owned: Owned, counters: Counters) -> Iterator[Block]:
-    """Find the owned matches of a pattern, in orders that the automata find by themselves, whatever the plan says."""
+SMALLEST_COUNTER = "smallest_counter"
+"""The option by which an automaton chooses as in the paper."""
+
+
+def find(
+    pattern: Pattern,
+    orders: Orders,
+    events: PreparedEvents,
+    owned: Owned,
+    counters: Counters,
+    options: frozenset[str] = frozenset(),
+) -> Iterator[Block]:
+    """Find the owned matches of a pattern, in orders that the automata find by themselves, whatever the plan says.
+
+    With the option `smallest_counter` the variable with the fewest events in the input buffer is bound next (DEBS'15,
+    section 6), without it the one that is expected to cost least. With both, an instance waits for the variable that
+    was chosen when it was made, where the paper chooses anew at each event; and the root changes only when that pays.
+    """
     MECHANISM.check(pattern)
     lives, buffered = Lives(len(events)), Lives(len(events))
 
     def start(of: ClauseSlice, _: object) -> LazyRun:
-        return LazyRun(of, lives, buffered)
+        return LazyRun(of, lives, buffered, by_counter=SMALLEST_COUNTER in options)
 
     yield from find_by_clause(pattern, [()] * len(pattern.clauses), events, owned, counters, start)
     counters.count_peak(lives.peak())
     counters.events_buffered = max(counters.events_buffered, buffered.peak())
 
 
-MECHANISM = Mechanism("lazy_tree_nfa", find, unsupported_feature=unsupported_feature, in_order=True)
+MECHANISM = Mechanism(
+    "lazy_tree_nfa", find, unsupported_feature=unsupported_feature, options=(SMALLEST_COUNTER,), in_order=True
+)

@@ -25,7 +25,14 @@ from cep_pipeline.planning.clause_plans import (
 )
 from cep_pipeline.planning.numbers.clause_questions import connected_parts
 from cep_pipeline.planning.numbers.logarithms import format_ln, format_number, from_ln, ln_sum
-from cep_pipeline.planning.orderings import DecidingComparison, Side, named, positions_of, tightest_of_blocks
+from cep_pipeline.planning.orderings import (
+    DecidingComparison,
+    Side,
+    named,
+    positions_of,
+    shared_text,
+    tightest_of_blocks,
+)
 from cep_pipeline.planning.planners import LOCAL_SEARCHES, without_invariants_because
 from cep_pipeline.planning.trees import Join, Tree, leaves_of, nodes_of, shape_of, written
 from cep_pipeline.statistics.node_counts import NodeCounts
@@ -288,6 +295,9 @@ def _names_by_position(clause: ClausePlan) -> tuple[str, ...]:
 
 def _comparison(comparison: DecidingComparison, names: Sequence[str]) -> str:
     sides = f"{format_ln(comparison.ln_chosen)} against {format_ln(comparison.ln_rejected)}"
+    if comparison.given:
+        chosen, rejected = (shared_text(side, given, names) for side, given in comparison.sides)
+        return f"sharing: {chosen} rather than {rejected}: cost of the rest {sides}"
     if comparison.measure == "tree":
         chosen, rejected = (_named(side, names) for side in (comparison.chosen, comparison.rejected))
         return f"join {comparison.step + 1}: {chosen} rather than {rejected}: cost below it {sides}"

@@ -164,6 +164,10 @@ class ClauseForms:
         """The key of a tree; the key of a variable is its leaf's."""
         return self._tree(tree_of_positions(tree, self.names)).key
 
+    def position_key(self, tree: PositionTree) -> str:
+        """The same of a tree of places in pattern order."""
+        return self._tree(tree).key
+
     def tree_nodes(self, tree: Tree) -> tuple[NodeForm, ...]:
         """The nodes of a tree, leaves too, each after those below it; sides of a join in the order of their keys."""
         found: list[NodeForm] = []

@@ -101,5 +101,6 @@ def with_part(kept: Plan, made: Plan | None, patterns: Sequence[Pattern], snapsh
     whole = replace(of, statistics=summary_of(snapshot), patterns=of_each, workload=None)
     shared = shared_plan_of(whole, patterns)
     search = kept.workload.search if of.workload is None else of.workload.search
+    search = replace(search, compares_sharing=search.compares_sharing and kept.workload.search.compares_sharing)
     statistics = member_statistics(shared.members, snapshot)
     return replace(whole, workload=workload_plan(shared, statistics, search, cost_model_of(of)))

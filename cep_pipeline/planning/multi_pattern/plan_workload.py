@@ -13,8 +13,9 @@ from cep_pipeline.planning.multi_pattern.local_search import compile_kernels
 from cep_pipeline.planning.multi_pattern.local_zones import local_comparisons, zones_anew
 from cep_pipeline.planning.multi_pattern.members import Member, MemberId, members_of
 from cep_pipeline.planning.multi_pattern.shared_plan import share
+from cep_pipeline.planning.multi_pattern.sharing_choices import exchanges_anew, sharing_comparisons
 from cep_pipeline.planning.multi_pattern.workload import Neighbourhood, Plans, SearchOptions, SearchProgress, Workload
-from cep_pipeline.planning.orderings import ordering_over
+from cep_pipeline.planning.orderings import Side, ordering_over
 from cep_pipeline.planning.planned_clauses import Expectations, clause_plan, pattern_plan, summary_of
 from cep_pipeline.planning.planners import LOCAL_SEARCHES, MULTI_PATTERN_PLANNERS, MultiPatternPlanner
 from cep_pipeline.planning.plans import Plan
@@ -41,6 +42,7 @@ def plan_workload(
     in_pattern_order: Collection[str] = (),
     progress: Callable[[SearchProgress], None] | None = None,
     recompute: bool = False,
+    idle_steps: int | None = None,
 ) -> Plan:
     """Plan all patterns together, so that they share work (MCEP).
 
@@ -76,6 +78,9 @@ def plan_workload(
         Is told what a local search has come to, some twenty times a second.
     recompute
         Let each step of a local search compute the cost of the whole plan anew: slow, for comparison.
+    idle_steps
+        A local search of connected patterns ends when so many of its steps have found nothing cheaper, if it has not
+        ended before.
 
     Raises
     ------
@@ -102,6 +107,7 @@ def plan_workload(
         seed,
         progress,
         recompute,
+        idle_steps=idle_steps,
     )
     members = members_of(patterns)
     expected = {member.id: Expectations(member.pattern, member.clause, snapshot) for member in members}
@@ -111,18 +117,29 @@ def plan_workload(
     if only is None:
         known = [member for member in members if member.id in given]
         given = zones_anew(share(known, [given[member.id] for member in known], rule), statistics, model)
+        if planner in LOCAL_SEARCHES:
+            begun = share(known, [given[member.id] for member in known], rule)
+            exchanges_anew(begun, statistics, model, {} if start is None else _compared(start))
+            given = begun.plans
     workload = Workload(members, statistics, rule, given, _again(members, start, only), in_pattern_order, model)
     plans, taken = found(workload, options)
     shared = workload.shared(plans)
     searched = planner in LOCAL_SEARCHES
     decided = {
-        member.id: local_comparisons(shared, member.id, workload.statistics[member.id], model)
+        member.id: (
+            *local_comparisons(shared, member.id, workload.statistics[member.id], model),
+            *sharing_comparisons(shared, member.id, workload.local[member.id], model),
+        )
         for member in members
         if searched and member.id in workload.local
     }
     planned = {member.pattern.name for member in members if not workload.keeps_order(member)}
     search = WorkloadSearch(
-        planner, neighbourhood if searched else None, seed if searched else None, taken if searched else None
+        planner,
+        neighbourhood if searched else None,
+        seed if searched else None,
+        taken if searched else None,
+        compares_sharing=searched,
     )
 
     def written(pattern: Pattern, planned_by: str) -> PatternPlan:
@@ -166,6 +183,15 @@ def _given(members: Sequence[Member], start: Plan, rule: Sharing) -> Plans:
         if sorted(planned.order) == sorted(member.names) and (trees or planned.tree is None):
             found[member.id] = as_tree(planned.order_or_tree) if trees else planned.order
     return found
+
+
+def _compared(start: Plan) -> dict[MemberId, list[Side]]:
+    """The orders or trees of members that were rejected for what they would share."""
+    return {
+        (of.pattern, clause.clause): [one.rejected for one in clause.comparisons if one.given]
+        for of in start.patterns
+        for clause in of.clauses
+    }
 
 
 def _again(members: Sequence[Member], start: Plan | None, only: Collection[str] | None) -> set[MemberId] | None:

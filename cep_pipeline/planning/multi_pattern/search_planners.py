@@ -9,6 +9,7 @@ import math
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from typing import TypeAlias
 
 import numpy as np
@@ -42,6 +43,10 @@ class Budget:
         Most steps at once.
     tell
         Is called between them.
+    idle
+        The budget is used up when so many steps have found nothing cheaper; None: it is not.
+    reached
+        Gives ln of the least cost so far, and the steps that were taken.
     """
 
     steps: int | None
@@ -49,6 +54,9 @@ class Budget:
     chunk: int
     tell: Callable[[], None]
     begun: float = field(default_factory=time.monotonic)
+    idle: int | None = None
+    reached: Callable[[], tuple[float, int]] | None = None
+    _cheapest: tuple[float, int] = field(default=(math.inf, 0), init=False)
     _given: int = field(default=0, init=False)
 
     @property
@@ -66,6 +74,12 @@ class Budget:
         self.tell()
         if self.seconds is not None and time.monotonic() - self.begun >= self.seconds:
             return 0
+        if self.idle is not None and self.reached is not None:
+            ln_best, steps = self.reached()
+            if ln_best < self._cheapest[0]:
+                self._cheapest = ln_best, steps
+            elif steps - self._cheapest[1] >= self.idle:
+                return 0
         if self.steps is None:
             return self.chunk
         taken = min(self.steps, self.chunk)
@@ -99,7 +113,8 @@ def search_components(workload: Workload, options: SearchOptions, search_by: Met
             seconds = max(options.time_limit_s - (time.monotonic() - begun), 0.0) * share
         own = None if steps is None else max(math.ceil(steps * share), 0)
         chunk = SLOW_CHUNK if options.recompute else CHUNK
-        search_by(search, Budget(own, seconds, chunk, progress.tell))
+        reached = partial(_reached, search)
+        search_by(search, Budget(own, seconds, chunk, progress.tell, idle=options.idle_steps, reached=reached))
         steps = None if steps is None else steps - search.steps
         left -= len(component)
     progress.tell(last=True)
@@ -111,6 +126,10 @@ def search_components(workload: Workload, options: SearchOptions, search_by: Met
     if workload.ln_cost(plans) > workload.ln_cost(workload.start):
         plans = dict(workload.start)
     return plans, sum(search.steps for search in searches)
+
+
+def _reached(search: LocalSearch) -> tuple[float, int]:
+    return search.ln_best, search.steps
 
 
 def search_of(workload: Workload, options: SearchOptions, number: int) -> LocalSearch:

@@ -240,6 +240,11 @@ class SharedPlan:
     def __getitem__(self, index: int) -> SharedNode:
         return self._nodes[index]
 
+    def node_of(self, key: str) -> SharedNode | None:
+        """The node of this key; None where no member has one."""
+        index = self._by_key.get(key)
+        return None if index is None else self._nodes[index]
+
     def widest(self, node: SharedNode) -> MemberId:
         """The sharer that a node is measured by: one with the largest window."""
         return max(node.sharers, key=lambda name: (self.members[name].window, name))

@@ -121,6 +121,9 @@ class SearchOptions:
         Whether each step computes the cost of the whole plan anew: a reference that is slow and finds the same.
     begun
         When its time began, by the monotonic clock.
+    idle_steps
+        The search of patterns that are connected ends when so many of its steps have found nothing cheaper (MCEP
+        [0167]), before its limits; None: it does not.
     """
 
     neighbourhood: Neighbourhood
@@ -130,6 +133,7 @@ class SearchOptions:
     progress: Callable[[SearchProgress], None] | None = None
     recompute: bool = False
     begun: float = field(default_factory=time.monotonic)
+    idle_steps: int | None = None
 
     def __post_init__(self) -> None:
         if self.time_limit_s is None and self.steps is None:
@@ -138,6 +142,8 @@ class SearchOptions:
             raise InputError(f"the time limit of a search is {self.time_limit_s} s: it is above 0")
         if self.steps is not None and self.steps < 1:
             raise InputError(f"a search of {self.steps} steps: it has 1 or more")
+        if self.idle_steps is not None and self.idle_steps < 1:
+            raise InputError(f"a search ends after {self.idle_steps} steps that find nothing cheaper: it is 1 or more")
         if self.seed < 0:
             raise InputError(f"the seed of a search is {self.seed}: it is 0 or more")
 

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from itertools import combinations
 from struct import Struct
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import numpy as np
 
@@ -101,7 +101,12 @@ class ClauseQuestions:
     def shape(self) -> ClauseShape:
         """The structure of the clause, which does not change with its numbers."""
         conditions = tuple((positions, equality) for positions, _, equality in self._conditions)
-        return ClauseShape(len(self._position), conditions, self._sequences, self._kleene, len(self._agreements))
+        of = len(self._position), conditions, self._sequences, self._kleene, len(self._agreements)
+        if of not in _shapes:
+            if len(_shapes) >= MOST_SHAPES:
+                _shapes.clear()
+            _shapes[of] = ClauseShape(*of)
+        return _shapes[of]
 
     def statistics(self, snapshot: StatisticsSnapshot) -> ClauseStatistics:
         """The numbers of `clause_statistics`; those of the latest snapshot are kept."""
@@ -273,6 +278,10 @@ class ClauseAnswers:
     statistics: ClauseStatistics | None = None
 
 
+MOST_SHAPES = 1 << 10
+"""Shapes that are remembered; then they are forgotten, all together."""
+_shapes: dict[Any, ClauseShape] = {}
+"""By their fields: clauses of one shape share what follows from it, the sums of their costs among them."""
 _UNKNOWN = StatisticsSnapshot()
 """What it answers are the keys of conditions, with their priors."""
 

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import math
 import time
+from collections.abc import Callable
 from itertools import pairwise
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from cep_pipeline.errors import InputError
 from cep_pipeline.language.parser import parse_patterns
 from cep_pipeline.planning.costs import INSTANCES
 from cep_pipeline.planning.multi_pattern.members import Member, members_of
@@ -26,8 +28,9 @@ from cep_pipeline.planning.multi_pattern.search_planners import (
     search_components,
     search_of,
     simulated_annealing,
+    tabu,
 )
-from cep_pipeline.planning.multi_pattern.workload import Neighbourhood, SearchOptions
+from cep_pipeline.planning.multi_pattern.workload import Neighbourhood, Plans, SearchOptions
 from tests.planning.multi_pattern.planned import alike, workload_of
 from tests.planning.multi_pattern.workloads import SCHEMA
 
@@ -79,6 +82,21 @@ def test_time_counts_from_when_the_workload_was_given(members: list[Member]) -> 
     late = SearchOptions(Neighbourhood.of("edge"), 10.0, begun=time.monotonic() - 20.0)
     plans, steps = search_components(workload, late, anneal)
     assert steps == 0 and plans == workload.start
+
+
+@pytest.mark.parametrize("search", [simulated_annealing, tabu])
+def test_a_search_ends_when_it_finds_nothing_cheaper(search: Callable[..., tuple[Plans, int]]) -> None:
+    text = """
+    NAME two PATTERN AND(D v0, A v1) WITHIN 2 seconds;
+    NAME three PATTERN AND(A v0, C v1, D v2) WITHIN 2 seconds
+    """
+    workload = workload_of(members_of(parse_patterns(text, SCHEMA)), "prefix", INSTANCES)
+    edge = Neighbourhood.of("edge")
+    found, taken = search(workload, SearchOptions(edge, None, 100_000, seed=1, idle_steps=3_000))
+    assert 3_000 <= taken < 50_000
+    assert workload.ln_cost(found) <= workload.ln_cost(workload.start)
+    with pytest.raises(InputError, match="nothing cheaper"):
+        SearchOptions(edge, None, 10, idle_steps=0)
 
 
 def test_a_budget_knows_how_much_of_it_is_used() -> None:

@@ -1,0 +1,204 @@
+"""The comparisons that a shared plan rests on beside those of its zones: what a pattern shares, and what it does not.
+
+A member of a shared plan has an order or a tree of which other members make some parts. These cost it nothing. It
+could have another one, the cheapest around some part, which others make or not. As long as what the member adds to the
+cost of the plan stays below what it would add then, no such exchange makes the plan cheaper. It is a comparison of two
+sums over the member's own numbers, as those of other planners are, but for the parts that are given; so it becomes an
+invariant. A search that goes on from a plan begins with the exchanges that pay by the new statistics
+(`exchanges_anew`), so that the change which a violated invariant asks for is made.
+
+A local search exchanges more than one member at a time, and ends where it happens to be. So the invariants say that no
+single exchange of these kinds pays. They do not say that the search would find the same plan again, nor that two
+members gain nothing by leaving a part that both use.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import combinations, permutations
+from types import MappingProxyType
+from typing import Any, NamedTuple
+
+from cep_pipeline.planning.costs import CostModel
+from cep_pipeline.planning.multi_pattern.costs import Statistics
+from cep_pipeline.planning.multi_pattern.local_plans import MAX_VARIABLES, LocalPlans
+from cep_pipeline.planning.multi_pattern.members import MemberId
+from cep_pipeline.planning.multi_pattern.shared_plan import SharedPlan
+from cep_pipeline.planning.multi_pattern.workload import named_order
+from cep_pipeline.planning.orderings import GRAIN, DecidingComparison, Side, ln_measure
+from cep_pipeline.planning.trees import Join, PositionTree, as_tree, named_tree, tree_of_positions
+
+MOST_SHARED = 3
+"""Comparisons that are kept of each member, the tightest ones."""
+
+
+def sharing_comparisons(
+    plan: SharedPlan, member: MemberId, local: LocalPlans, model: CostModel
+) -> tuple[DecidingComparison, ...]:
+    """The comparisons of a member's order or tree with others, of which other members make other parts.
+
+    Parameters
+    ----------
+    local
+        The member's cheapest orders and trees, by the numbers that the plan was made from.
+    model
+        The cost model by which it was made.
+
+    Returns
+    -------
+    tuple of DecidingComparison
+        Those that hold, the tightest first.
+    """
+    choice = _choice(plan, member, local)
+    if choice is None:
+        return ()
+    measure, chosen, others = choice
+    ln_chosen = ln_measure(measure, chosen.side, local.statistics, model, chosen.given)
+    if ln_chosen == -math.inf:  # the member adds nothing
+        return ()
+    found = [(ln_measure(measure, one.side, local.statistics, model, one.given), one) for one in others]
+    kept = sorted(((ln_cost, one) for ln_cost, one in found if ln_chosen < ln_cost), key=lambda of: of[0])
+    step = local.size - (2 if measure == "tree" else 1)
+    return tuple(
+        DecidingComparison(step, measure, chosen.side, one.side, ln_chosen, ln_cost, True, (chosen.given, one.given))
+        for ln_cost, one in kept[:MOST_SHARED]
+    )
+
+
+def exchanges_anew(
+    plan: SharedPlan,
+    statistics: Statistics,
+    model: CostModel,
+    also: Mapping[MemberId, Sequence[Side]] = MappingProxyType({}),
+) -> None:
+    """Give each member of a plan in turn the order or tree by which it adds least, where that is less than now.
+
+    Parameters
+    ----------
+    plan
+        The plan, which is changed.
+    statistics
+        Of each member its clause's numbers.
+    also
+        Orders or trees of members that are looked at, too: those that they were compared with before.
+    """
+    for member in list(plan.members):
+        numbers = statistics[member]
+        if numbers.size > MAX_VARIABLES:
+            continue
+        choice = _choice(plan, member, LocalPlans(numbers, model), also.get(member, ()))
+        if choice is None:
+            continue
+        measure, chosen, others = choice
+        costs = [ln_measure(measure, one.side, numbers, model, one.given) for one in (chosen, *others)]
+        least = costs.index(min(costs))
+        if costs[least] < costs[0] - GRAIN:
+            better, names = others[least - 1].side, numbers.names
+            plan.replace(member, named_tree(better, names) if measure == "tree" else named_order(better, names))
+
+
+class _Way(NamedTuple):
+    """An order or a tree of a member, and what others make of it."""
+
+    side: Any
+    given: tuple[Side, ...]
+
+
+def _choice(
+    plan: SharedPlan, member: MemberId, local: LocalPlans, also: Sequence[Side] = ()
+) -> tuple[str, _Way, list[_Way]] | None:
+    """The measure, the member's order or tree, and those that it could have with other parts of others; None: none.
+
+    Of a member that makes a part within a larger window than all others who use it nothing is said: without it the part
+    would cost these less than it costs now.
+    """
+    if local.size < 3:  # no part of it could be made by others, but for leaves, or all of it
+        return None
+    of = (_OfOrders if plan.sharing == "prefix" else _OfTrees)(plan, member, local)
+    given = of.made_by_others(of.chosen)
+    if of.chosen in given or of.widens:
+        return None
+    others = []
+    for side in dict.fromkeys((*also, *of.alternatives())):
+        free = of.made_by_others(side)
+        if side != of.chosen and free != given and side not in free:
+            others.append(_Way(side, free))
+    return (of.measure, _Way(of.chosen, given), others) if others else None
+
+
+class _OfMember:
+    """A member of a shared plan, and what other members make of its parts."""
+
+    measure = ""
+
+    def __init__(self, plan: SharedPlan, member: MemberId, local: LocalPlans) -> None:
+        self.plan, self.local, self._member = plan, local, plan.members[member]
+        self.forms = self._member.forms
+
+    def is_made(self, key: str) -> bool:
+        """True if other members have a node, within a window that is large enough."""
+        node = self.plan.node_of(key)
+        if node is None:
+            return False
+        others = (self.plan.members[name].window for name in node.sharers if name != self._member.id)
+        return max(others, default=-1) >= self._member.window
+
+    @property
+    def widens(self) -> bool:
+        """True if others use a node of the member, none of them within so large a window."""
+        return any(
+            node.size > 1 and len(node.sharers) > 1 and not self.is_made(node.key)
+            for node in self.plan.nodes_of(self._member.id)
+        )
+
+
+class _OfTrees(_OfMember):
+    measure = "tree"
+
+    def __init__(self, plan: SharedPlan, member: MemberId, local: LocalPlans) -> None:
+        super().__init__(plan, member, local)
+        planned = plan.plans[member]
+        self.chosen = tree_of_positions(
+            planned if isinstance(planned, str | Join) else as_tree(planned), self.forms.names
+        )
+        self.last_step = local.size - 2
+
+    def made_by_others(self, tree: Side) -> tuple[Side, ...]:
+        """The largest subtrees that others make."""
+        if isinstance(tree, int):
+            return ()
+        left, right = tree
+        if self.is_made(self.forms.position_key((left, right))):  # type: ignore[arg-type]
+            return (tree,)
+        return (*self.made_by_others(left), *self.made_by_others(right))
+
+    def alternatives(self) -> Iterator[PositionTree]:
+        """The cheapest tree with each pair of variables, and with a pair and another variable that others make."""
+        places = range(self.local.size)
+        for pair in combinations(places, 2):
+            yield self.local.cheapest_tree((pair,))
+            for other in places if self.local.size > 3 else ():
+                if other not in pair and self.is_made(self.forms.position_key((pair, other))):
+                    yield self.local.cheapest_tree(((pair, other),))
+
+
+class _OfOrders(_OfMember):
+    measure = "cost"
+
+    def __init__(self, plan: SharedPlan, member: MemberId, local: LocalPlans) -> None:
+        super().__init__(plan, member, local)
+        planned = plan.plans[member]
+        self.chosen = tuple(map(self.forms.names.index, planned if isinstance(planned, tuple) else (str(planned),)))
+
+    def made_by_others(self, order: Side) -> tuple[Side, ...]:
+        """The longest beginning that others make."""
+        assert isinstance(order, tuple)
+        for length in range(len(order), 0, -1):
+            if self.is_made(self.forms.order_key(order[:length])):  # type: ignore[arg-type]
+                return (order[:length],)
+        return ()
+
+    def alternatives(self) -> Iterator[tuple[int, ...]]:
+        """The cheapest order that begins with each pair of variables."""
+        return map(self.local.cheapest_order, permutations(range(self.local.size), 2))
