@@ -25,7 +25,7 @@ from cep_pipeline.compiled.object_code import (
     load,
     read_cached,
 )
-from cep_pipeline.compiled.shipped import Source, read_shipped, source
+from cep_pipeline.compiled.shipped import KernelSource, read_shipped, source
 
 Array = np.ndarray[Any, Any]
 
@@ -91,7 +91,7 @@ class NativeKernel:
         _ = self.function
 
     @property
-    def source(self) -> Source:
+    def source(self) -> KernelSource:
         """The source of the kernel as it is now."""
         return source(self.module, self.sources, self.name, self.arguments)
 
@@ -102,7 +102,7 @@ class NativeKernel:
         function: Callable[..., int] = self._library.function(self.name, len(self.arguments))
         return function
 
-    def _compiled(self, present: Source) -> bytes:
+    def _compiled(self, present: KernelSource) -> bytes:
         """Object code of a kernel that nobody has shipped: kept from before, or compiled by Numba now."""
         key = code_key(f"{present.text} {numba_version()}")
         code = read_cached(key)

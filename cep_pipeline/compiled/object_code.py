@@ -287,7 +287,7 @@ def _llvm_version() -> str:
 
 
 def _target_machine(level: str | None = None) -> Any:
-    """What makes code for this machine, or for all processors of Linux that LLVM calls by the name of a level."""
+    """Return the compiler for this machine, or for all processors of Linux that LLVM calls by the name of a level."""
     if level is None:
         target = host_target()
         triple, cpu, features = target.triple, target.cpu, target.features

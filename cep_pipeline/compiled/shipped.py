@@ -34,7 +34,7 @@ _PACKAGE = "cep_pipeline."
 
 
 @dataclass(frozen=True)
-class Source:
+class KernelSource:
     """The source of a kernel, as digests.
 
     Attributes
@@ -53,11 +53,11 @@ class Source:
         return _digest(*found, *self.kernel)
 
 
-def source(module: str, sources: Sequence[str], name: str, arguments: Sequence[str]) -> Source:
+def source(module: str, sources: Sequence[str], name: str, arguments: Sequence[str]) -> KernelSource:
     """Return the source of a kernel; the parameters are those of `NativeKernel`."""
     modules = (module, *sources, MAKER)
     kernel = (name, *arguments)
-    return Source(modules, kernel, _digest(*map(source_of, modules), *kernel))
+    return KernelSource(modules, kernel, _digest(*map(source_of, modules), *kernel))
 
 
 def source_of(module: str) -> str:
@@ -96,7 +96,7 @@ class ShippedCode:
     Attributes
     ----------
     text, meaning
-        Digests of the source that it was made of, as those of `Source`.
+        Digests of the source that it was made of, as those of `KernelSource`.
     made_by
         The versions of the compilers that made it.
     digests, parts
@@ -109,7 +109,7 @@ class ShippedCode:
     digests: Mapping[str, str]
     parts: Mapping[str, bytes]
 
-    def is_of(self, present: Source) -> bool:
+    def is_of(self, present: KernelSource) -> bool:
         """Return True if the source says today what it said when the code was made."""
         return self.text == present.text or self.meaning == present.meaning()
 
@@ -134,7 +134,7 @@ class ShippedCode:
         return json.dumps(head).encode() + b"\n" + b"".join(self.parts.values())
 
 
-def pack(ir: str, present: Source, made_by: str) -> ShippedCode:
+def pack(ir: str, present: KernelSource, made_by: str) -> ShippedCode:
     """Make the code of a kernel of its IR."""
     made = {LEVEL: compile_ir(ir, LEVEL), _BITCODE: bitcode_of(ir)}
     parts = {name: zlib.compress(part, 9) for name, part in made.items()}
@@ -142,7 +142,7 @@ def pack(ir: str, present: Source, made_by: str) -> ShippedCode:
     return ShippedCode(present.text, present.meaning(), made_by, digests, parts)
 
 
-def stamped(code: ShippedCode, present: Source) -> ShippedCode:
+def stamped(code: ShippedCode, present: KernelSource) -> ShippedCode:
     """Return code whose source was written anew and says the same."""
     return replace(code, text=present.text, meaning=present.meaning())
 

@@ -52,7 +52,7 @@ def module(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return file
 
 
-def source() -> shipped.Source:
+def source() -> shipped.KernelSource:
     return shipped.source("summing", (), "total", ("int64", "int64*"))
 
 
