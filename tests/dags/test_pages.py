@@ -512,20 +512,6 @@ def test_a_stream_is_read_anew_where_one_of_its_files_has_changed(tmp_path: Path
     assert [one.name for one in loaded_stream(configuration, "ticks").pattern_set("all").patterns] == ["falls"]
 
 
-def test_statistics_are_drawn_over_windows_as_long_as_these_are_few(
-    viewer: Any, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    import cep_plugin
-
-    def points() -> int:
-        html = viewer.get(f"/cep/statistics?{REAL}").text
-        return max(way.count(",") for way in re.findall('<polyline points="([^"]*)"', html))
-
-    assert points() > 3 and "over the latest 3 days" in text(viewer.get(f"/cep/statistics?{REAL}").text)
-    monkeypatch.setattr(cep_plugin, "READ_NUMBERS", 500)
-    assert points() == 3
-
-
 def test_a_limited_pattern_is_a_line_of_its_run(viewer: Any, configuration: Path) -> None:
     tables = Warehouse.open(configuration.parent / "warehouse").open_stream("trades")
     (record,) = (run for run in tables.runs() if run.run_id == "backfill__1")
