@@ -301,11 +301,11 @@ def why_not(
     Examples
     --------
     >>> import cep_pipeline as cep
-    >>> schema = cep.StreamSchema.from_dict({"type_attribute": "kind", "attributes": {"kind": "string", "x": "int64"}})
-    >>> rows = [{"timestamp": 0, "kind": "A", "x": 3}, {"timestamp": 5, "kind": "B", "x": 1}]
-    >>> [rise] = cep.parse_patterns("NAME rise PATTERN SEQ(A a, B b) WHERE a.x < b.x WITHIN 1 second", schema)
-    >>> cep.why_not(rise, schema.table(rows)).summary()
-    'rise: 0 matches in 2 events; without a.x < b.x there would be 1'
+    >>> schema = cep.StreamSchema.from_dict({"base_type": "Reading", "attributes": {"x": "int64"}})
+    >>> events = schema.table([{"timestamp": second * 1_000_000, "x": 7 - second} for second in range(3)])
+    >>> rise = "NAME rise PATTERN SEQ(Reading a, Reading b) WHERE a.x < b.x WITHIN 1 second"
+    >>> cep.why_not(cep.parse_patterns(rise, schema)[0], events).summary()
+    'rise: 0 matches in 3 events; without a.x < b.x there would be 2'
     """
     needed = [name for name in columns_needed([pattern]) if name in (table := as_table(events)).column_names]
     table = events_for([pattern], table.select(needed))

@@ -8,6 +8,7 @@ import unicodedata
 from collections.abc import Iterator
 from dataclasses import replace
 from datetime import UTC, date, datetime, timedelta
+from html import unescape
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote, urlencode
@@ -674,9 +675,9 @@ def test_a_match_is_drawn_over_the_attribute_that_is_chosen(viewer: Any, match_i
     price, size = viewer.get(address).text, viewer.get(f"{address}&attribute=size").text
     assert price.count("<circle") == size.count("<circle") > 0 and " price</text>" in price and " size</text>" in size
     shown = text(price)
-    assert "NAME " in shown and re.search(r"window used: [\d.]+ m?s of \d+ m?s \(\d+%\)", shown)
-    conditions = shown.partition("Values of the match")[2]
-    assert conditions and "not fulfilled" not in conditions and " = " in conditions
+    assert "NAME " in shown and re.search(r"WITHIN [^,]* [\d.]+ of [\d.]+ s, \d+%", shown)
+    rules = shown.partition("Seen in the match")[2]
+    assert " before " in rules and "not fulfilled" not in rules and re.search(r"\d [<>]=? \d", unescape(rules))
     assert viewer.get(f"{address}&attribute=exchange").status_code == 404
 
 
