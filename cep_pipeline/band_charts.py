@@ -19,6 +19,7 @@ TITLE_CHARACTERS = 62
 DOTTED = 100
 """The points of a panel with more of them are a line only."""
 TIMES = 6
+HALF_A_DAY_US = 43_200_000_000
 
 
 @dataclass(frozen=True)
@@ -65,6 +66,8 @@ def band_chart(
     """
     times = [_instant(point.at) for panel in panels for point in panel.points]
     first, last = min(times, default=0), max(times, default=0)
+    if first == last:  # of one instant the hours around it
+        first, last = first - HALF_A_DAY_US, last + HALF_A_DAY_US
     note = level_title if any(panel.level is not None for panel in panels) else ""
     parts = [text_at(8, 16, f"dashed: {note}", size=12)] if note else []
     top = 26.0 if note else 6.0

@@ -44,7 +44,6 @@ import cep_pipeline
 from cep_pipeline.band_charts import BandPanel, BandPoint, band_chart
 from cep_pipeline.cli.statistics_view import StatisticsView
 from cep_pipeline.cli.tables import write_batches
-from cep_pipeline.detection.match_events import condition_values, window_used
 from cep_pipeline.errors import CepError, InputError
 from cep_pipeline.events.columns import SEQ_PER_DAY
 from cep_pipeline.events.timestamps import day_bounds
@@ -68,6 +67,7 @@ from cep_pipeline.warehouse.match_pages import (
     MatchesQuery,
     events_around,
     events_of,
+    explain_match,
     find_match,
     matches_in_batches,
     matches_over_time,
@@ -552,18 +552,19 @@ def match(
     if numbers:
         shown = MatchSeries.of(tables.events_schema, pattern, attribute, loaded.schema.type_attribute)
         drawn = draw_match(found, events_around(tables, found, own, shown), shown, pattern, zone)
+    explained, unexplained = None, ""
     try:
-        conditions = [] if pattern is None else condition_values(pattern, found, own)
-    except InputError:  # the pattern has changed since the match was found
-        pattern, conditions = None, []
+        explained = None if pattern is None else explain_match(tables, found, pattern, zone)
+    except InputError as error:  # the pattern has changed since the match was found, or an event is gone
+        unexplained = str(error)
     return pages.show(
         "match.html",
         pattern_set=pattern_set,
         day=day,
         match=match_row(found, zone),
         statement=None if pattern is None else format_pattern(pattern),
-        conditions=conditions,
-        window=None if pattern is None else window_used(pattern, found),
+        rules=[] if explained is None else explained.check_rows(),
+        unexplained=unexplained,
         columns=list(kinds),
         numbers=numbers,
         attribute=shown and shown.attribute,

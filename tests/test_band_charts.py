@@ -41,5 +41,11 @@ def test_the_line_breaks_where_there_is_no_estimate() -> None:
     assert broken == band_chart(panels()[:1]).decode(), "the same chart is the same file"
 
 
+def test_one_point_stands_in_the_hours_around_it() -> None:
+    chart = ElementTree.fromstring(band_chart([BandPanel("SPY", panels()[0].points[:1])]))
+    texts = ["".join(one.itertext()) for one in chart.iter() if one.tag.endswith("text")]
+    assert texts[-4:] == [f"07 Oct {clock}" for clock in ("00:00", "06:00", "12:00", "18:00")]
+
+
 def test_pixels_are_those_of_a_png() -> None:
     assert band_chart(panels(), format="png").startswith(b"\x89PNG\r\n\x1a\n")

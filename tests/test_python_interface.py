@@ -11,7 +11,6 @@ import pyarrow as pa
 import pytest
 
 import cep_pipeline as cep
-from cep_pipeline.detection.match_events import condition_values, window_used
 from tests.warehouse.published_days import MONDAY, TUESDAY, publish_everything
 
 SCHEMA = """\
@@ -260,46 +259,6 @@ def test_a_match_is_drawn_on_the_events_it_was_found_among(schema: cep.StreamSch
         cep.detect(PATTERN, events, output="count").chart()
     with pytest.raises(cep.InputError, match="which pattern"):
         cep.detect([], events).chart()
-
-
-CONDITIONS = """\
-NAME steps
-PATTERN SEQ(A a, B+ b[], ~C c, A d)
-WHERE [venue] AND (b[i].x > b[i-1].x OR a.x = 99) AND a.x * 2 < avg(b[].x) AND c.x > a.x AND d.x IN (7, 9)
-WITHIN 10 EVENTS
-PARTITION BY account
-"""
-
-
-def test_the_conditions_of_a_match_have_the_values_of_its_events() -> None:
-    attributes = {"kind": "string", "x": "int64", "venue": "string", "account": "int64"}
-    schema = cep.StreamSchema.from_dict({"type_attribute": "kind", "attributes": attributes})
-    rows = [("A", 1), ("B", 3), ("B", 4), ("C", 0), ("B", 8), ("A", 9)]
-    events = schema.table(
-        [{"timestamp": at, "kind": kind, "x": x, "venue": "N", "account": 5} for at, (kind, x) in enumerate(rows)]
-    )
-    [pattern] = cep.parse_patterns(CONDITIONS, schema)
-    found = cep.detect(pattern, events)["steps"].to_pylist()
-    longest = max(found, key=lambda row: len(row["bindings"]))
-    assert [(one.condition, one.shown, one.holds) for one in condition_values(pattern, longest, events)] == [
-        ("PARTITION BY account", "account = 5", True),
-        ("[venue]", "venue = N", True),
-        ("(b[i].x > b[i-1].x OR a.x = 99)", "b[i].x = 4, 8; b[i-1].x = 3, 4; a.x = 1", True),
-        ("a.x * 2 < avg(b[].x)", "a.x * 2 = 2; avg(b[].x) = 5", True),
-        ("c.x > a.x", "", None),
-        ("d.x IN (7, 9)", "d.x = 9", True),
-    ]
-    assert window_used(pattern, longest) == "6 of 10 events (60%)"
-    for match in found:
-        assert all(one.holds is not False for one in condition_values(pattern, match, events))
-    place = events.column_names.index("x")
-    other = condition_values(pattern, longest, events.set_column(place, "x", pa.array([1, 3, 4, 0, 8, 2])))
-    assert [one.condition for one in other if one.holds is False] == ["d.x IN (7, 9)"]
-    erased = condition_values(pattern, longest, events.slice(1))
-    assert [one.shown for one in erased if one.values] == ["account = 5", "venue = N", "d.x = 9"]
-    [changed] = cep.parse_patterns(CONDITIONS.replace("A d", "A e").replace("d.x", "e.x"), schema)
-    with pytest.raises(cep.InputError, match="has changed since"):
-        condition_values(changed, longest, events)
 
 
 def test_notebooks_show_text_of_data_as_text(schema: cep.StreamSchema) -> None:

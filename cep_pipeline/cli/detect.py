@@ -201,8 +201,8 @@ def detect(
         took = ", ".join(f"{name} {value:.2f} s" for name, value in seconds.items())
         print_counts(console, loaded.events.num_rows, loaded.rejected, counts)
         if output == "verbose" and out != STDOUT and show:
-            for shown in _first_matches(parsed, tables, loaded, show, stream.timezone):
-                console.print(shown)
+            for first in _first_matches(parsed, tables, loaded, show, stream.timezone):
+                console.print(first)
         console.print(f"{took}; written to {'stdout' if out == STDOUT else out}")
 
 

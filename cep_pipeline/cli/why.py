@@ -5,7 +5,7 @@ from __future__ import annotations
 import uuid
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
-from datetime import date, timedelta
+from datetime import date
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -103,10 +103,8 @@ def _placed(explained: Explanation, places: EventPlaces | None) -> Explanation:
 
 def _of_warehouse(asked: Asked, match_id: str, pattern: str | None) -> tuple[Explanation, list[str]]:
     """The published match of an id."""
-    from cep_pipeline.detection.match_checks import why as explain
     from cep_pipeline.detection.match_ids import first_version_id
-    from cep_pipeline.slices.events_input import columns_needed
-    from cep_pipeline.warehouse.match_pages import events_between, find_match
+    from cep_pipeline.warehouse.match_pages import explain_match, find_match
 
     opened = asked.open()
     pattern_set = opened.pattern_sets[0]
@@ -120,12 +118,7 @@ def _of_warehouse(asked: Asked, match_id: str, pattern: str | None) -> tuple[Exp
             "are published; `cep matches --json` and `cep matches --out FILE` show ids"
         )
     [chosen] = _chosen(pattern_set.patterns, pattern or row["pattern"])
-    width = chosen.window.time_us
-    room = timedelta(days=1) if width is None else timedelta(microseconds=min(width, _LONGEST_US))
-    names = set(columns_needed([chosen]))
-    columns = pa.schema([field for field in tables.events_schema if field.name in names])
-    events = events_between(tables, columns, row["start_ts"] - room, row["end_ts"] + room)
-    explained = explain(chosen, events, _bound(row), timezone=opened.stream.schema.timezone)
+    explained = explain_match(tables, row, chosen, opened.stream.schema.timezone)
     published = uuid.UUID(str(row["match_id"]))
     notes = []
     if first_version_id(chosen, explained.bindings) == published.hex:
@@ -134,9 +127,6 @@ def _of_warehouse(asked: Asked, match_id: str, pattern: str | None) -> tuple[Exp
     elif explained.match_id != str(published):
         notes.append(f"the pattern {chosen.name!r} has changed since the match was published; these are its rules now")
     return replace(explained, match_id=str(row["match_id"])), notes
-
-
-_LONGEST_US = 400 * 86_400_000_000
 
 
 def _bound(match: dict[str, Any]) -> dict[str, list[int]]:

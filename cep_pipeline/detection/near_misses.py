@@ -35,7 +35,8 @@ from cep_pipeline.detection.match_checks import (
 from cep_pipeline.detection.output_policy import has_output_policy, policy_text
 from cep_pipeline.errors import InputError, NoRoom, TooManyMatches
 from cep_pipeline.events.columns import SEQ, SEQ_PER_DAY, TIMESTAMP
-from cep_pipeline.expressions.lists import Uses
+from cep_pipeline.expressions.columns import TableColumns
+from cep_pipeline.expressions.lists import Lists, Uses, values_compared
 from cep_pipeline.foreign_text import html_table
 from cep_pipeline.language.formatter import format_structure, format_value, format_window
 from cep_pipeline.patterns.conditions import AllOf, Between, Comparator, Comparison, Condition, Conjunct, Membership
@@ -53,6 +54,8 @@ MOST_LISTED = 1_000_000
 """Matches that are listed where a number needs the matches themselves."""
 LOOKED_AT = 20_000
 """Matches without a condition from which constants of a curve and near misses are taken: the first ones."""
+LISTS_LOOKED_AT = 1_000
+"""The same, of conditions on the elements of lists: each choice of elements has a value."""
 WIDER = 10
 """The window is widened so many times to see what it keeps out: without any window all events could be combined."""
 WINDOWS = (0.5, 2, 5, WIDER)
@@ -299,11 +302,11 @@ def why_not(
     Examples
     --------
     >>> import cep_pipeline as cep
-    >>> schema = cep.StreamSchema.from_dict({"type_attribute": "kind", "attributes": {"kind": "string", "x": "int64"}})
-    >>> rows = [{"timestamp": 0, "kind": "A", "x": 3}, {"timestamp": 5, "kind": "B", "x": 1}]
-    >>> [rise] = cep.parse_patterns("NAME rise PATTERN SEQ(A a, B b) WHERE a.x < b.x WITHIN 1 second", schema)
-    >>> cep.why_not(rise, schema.table(rows)).summary()
-    'rise: 0 matches in 2 events; without a.x < b.x there would be 1'
+    >>> schema = cep.StreamSchema.from_dict({"base_type": "Reading", "attributes": {"x": "int64"}})
+    >>> events = schema.table([{"timestamp": second * 1_000_000, "x": 7 - second} for second in range(3)])
+    >>> rise = "NAME rise PATTERN SEQ(Reading a, Reading b) WHERE a.x < b.x WITHIN 1 second"
+    >>> cep.why_not(cep.parse_patterns(rise, schema)[0], events).summary()
+    'rise: 0 matches in 3 events; without a.x < b.x there would be 2'
     """
     needed = [name for name in columns_needed([pattern]) if name in (table := as_table(events)).column_names]
     table = events_for([pattern], table.select(needed))
@@ -567,7 +570,7 @@ class _Question:
             constant = None if conjunct is None else _constant_of(conjunct)
             if conjunct is None or constant is None:
                 continue
-            values = self._values(one.changed, ReturnItem(constant.other, "value"))
+            values = self._values(one.changed, conjunct, constant)
             points = []
             for value in _quantiles(values, constant.literal.value):
                 rest = [constant.with_value(value) if other is conjunct else other for other in conjuncts]
@@ -582,11 +585,36 @@ class _Question:
         counts = [(format_window(one), self.count(replace(self.pattern, window=one))) for one in sized]
         yield Curve("WITHIN", format_window(now), tuple(counts))
 
-    def _values(self, pattern: Pattern, item: ReturnItem) -> np.ndarray:
-        """The finite values of an expression in the first matches of a pattern."""
-        rows = self._first(replace(pattern, returns=(item,)))
-        found = rows[item.name].drop_null().to_numpy() if rows is not None else np.empty(0)
+    def _values(self, pattern: Pattern, conjunct: Conjunct, constant: _Constant) -> np.ndarray:
+        """The finite values that a constant is compared with in the first matches of a pattern."""
+        if _sides(conjunct) is None:
+            found = self._values_in_lists(pattern, conjunct, constant)
+        else:
+            rows = self._first(replace(pattern, returns=(ReturnItem(constant.other, "value", named=True),)))
+            found = rows["value"].drop_null().to_numpy() if rows is not None else np.empty(0)
         return found[np.isfinite(found)] if found.dtype.kind == "f" else found
+
+    def _values_in_lists(self, pattern: Pattern, conjunct: Conjunct, constant: _Constant) -> np.ndarray:
+        """The same for the elements of lists, of which RETURN can take no value: of every choice of elements."""
+        rows = self._first(pattern)
+        if rows is None:
+            return np.empty(0)
+        bindings = rows["bindings"].slice(0, LISTS_LOOKED_AT).combine_chunks()
+        of_match = pc.list_parent_indices(bindings).to_numpy()
+        events = bindings.flatten()
+        named = events.field("variable").to_numpy(zero_copy_only=False)
+        place = pc.index_in(events.field("seq"), value_set=self.table[SEQ].combine_chunks()).to_numpy()
+        own = {name: named == name for name in conjunct.variables}
+        sizes = {name: np.bincount(of_match[mask], minlength=len(bindings)) for name, mask in own.items()}
+        bound_in = np.all([size > 0 for size in sizes.values()], axis=0)  # parts of OR may lack the variables
+        bound: dict[str, Any] = {}
+        for name, mask in own.items():
+            taken, size = place[mask & bound_in[of_match]].astype(np.int64), sizes[name][bound_in]
+            kleene = any(operand.kleene for operand in pattern.operands if operand.variable == name)
+            bound[name] = Lists(np.cumsum(size) - size, size, taken) if kleene else taken
+        _, [values] = values_compared(conjunct, TableColumns(self.table), bound, int(bound_in.sum()))
+        column = values[0] if constant.right else values[1]
+        return column.values if column.valid is None else column.values[column.valid]
 
     def _first(self, pattern: Pattern) -> pa.Table | None:
         """The first matches of a changed pattern; None where there is no time for them."""
@@ -626,7 +654,8 @@ class _Question:
         conjuncts, _ = split_condition(self.pattern.condition)
         conjunct = next((one for one in conjuncts if conjunct_text_of(one) == left_out.text), None)
         sides = None if conjunct is None or left_out.rule != "condition" else _sides(conjunct)
-        items = () if sides is None else tuple(map(ReturnItem, sides, ("left", "right")))
+        both = zip(sides or (), ("left", "right"), strict=False)
+        items = tuple(ReturnItem(side, name, named=True) for side, name in both)
         changed = replace(left_out.changed, returns=items)
         rows = self._first(changed)
         if rows is not None and rows.num_rows == LOOKED_AT:
@@ -771,29 +800,28 @@ class _Constant:
 
 
 def _constant_of(conjunct: Conjunct) -> _Constant | None:
-    """The comparison with a number that a conjunct is; None: it is none, or compares each element of a list."""
-    sides = _sides(conjunct)
-    if sides is None:
-        return None
-    comparison = conjunct.atoms[0]
-    assert isinstance(comparison, Comparison)
-    match sides:
-        case (other, Constant() as literal) if not isinstance(other, Constant):
+    """The comparison with a number that a conjunct is; None: it is none."""
+    comparison = _of_numbers(conjunct)
+    match comparison:
+        case Comparison(_, other, Constant() as literal) if not isinstance(other, Constant):
             return _Constant(comparison, literal, other, True)
-        case (Constant() as literal, other) if not isinstance(other, Constant):
+        case Comparison(_, Constant() as literal, other) if not isinstance(other, Constant):
             return _Constant(comparison, literal, other, False)
+    return None
+
+
+def _of_numbers(conjunct: Conjunct) -> Comparison | None:
+    """The comparison of numbers that a conjunct is; None: it is none."""
+    match conjunct.atoms:
+        case (Comparison(_, left, right) as one,) if left.type.is_number and right.type.is_number:
+            return one if conjunct.variables else None
     return None
 
 
 def _sides(conjunct: Conjunct) -> tuple[Any, Any] | None:
     """The two sides of a comparison of numbers that RETURN can take, so that their values can be asked for."""
-    uses = Uses.of(conjunct)
-    if len(conjunct.atoms) > 1 or uses.elements or uses.indexes or not conjunct.variables:
-        return None
-    match conjunct.atoms[0]:
-        case Comparison(_, left, right) if left.type.is_number and right.type.is_number:
-            return left, right
-    return None
+    uses, one = Uses.of(conjunct), _of_numbers(conjunct)
+    return None if one is None or uses.elements or uses.indexes else (one.left, one.right)
 
 
 def _quantiles(values: np.ndarray, current: Any) -> list[int | float]:

@@ -186,19 +186,8 @@ class StreamSchema:
     ) -> StreamSchema:
         """Make the schema that `cep stream infer` proposes for a CSV or Parquet file.
 
-        Parameters
-        ----------
-        timezone
-            The zone of times that do not say theirs, and of the stream's days.
-        name
-            Name of the stream; made from the name of the file if not given.
-        time_column, type_column
-            The columns with the time and the type; found by their values and names if not given.
-
-        Raises
-        ------
-        InputError
-            The file cannot be read, has no column of times, or has times without a zone where none is given.
+        Times that do not say their zone are in `timezone`, and need one. The name is made from that of the file, and
+        the columns with the time and the type are found by their names and values, where they are not given.
         """
         from cep_pipeline.events.inference import infer_schema
 

@@ -167,8 +167,10 @@ def holds_over_lists(conjunct: Conjunct, events: ColumnSource, bound: Bound, cou
     return holds
 
 
-def values_compared(conjunct: Conjunct, events: ColumnSource, bound: Bound) -> tuple[Array, list[tuple[Column, ...]]]:
-    """The values that a conjunct compares in one binding, for every choice of elements and indexes.
+def values_compared(
+    conjunct: Conjunct, events: ColumnSource, bound: Bound, count: int = 1
+) -> tuple[Array, list[tuple[Column, ...]]]:
+    """The values that a conjunct compares in so many bindings, for every choice of elements and indexes.
 
     Returns
     -------
@@ -177,7 +179,7 @@ def values_compared(conjunct: Conjunct, events: ColumnSource, bound: Bound) -> t
     values : list of tuple of Column
         For each atom the values of its expressions (`expressions_of`), each of length n.
     """
-    scope = _choices(Uses.of(conjunct), events, {name: bound[name] for name in conjunct.variables}, 1)
+    scope = _choices(Uses.of(conjunct), events, {name: bound[name] for name in conjunct.variables}, count)
     plain = resolved(conjunct, scope)
     values = [tuple(expression_values(one, scope, scope.rows) for one in expressions_of(atom)) for atom in plain.atoms]
     return conjunct_holds(plain, scope, scope.rows), values

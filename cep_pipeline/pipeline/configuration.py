@@ -873,7 +873,7 @@ class Configuration:
         settings = self.stream_settings(name)
         named = [settings.schema_file, *(one.file for one in settings.pattern_sets.values())]
         values = (value for one in settings.pattern_sets.values() for value in one.parameters.values())
-        named += [value[1:] for value in values if isinstance(value, str) and value.startswith("@")]
+        named += [Path(value[1:]) for value in values if isinstance(value, str) and value.startswith("@")]
         return (self.path, *(self.folder / file for file in named))
 
     def faults(self, streams: Iterable[str]) -> Iterator[tuple[str, CepError]]:

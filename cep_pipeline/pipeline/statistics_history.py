@@ -114,16 +114,18 @@ class StatisticsHistory:
         compared, said = self._compared(chosen, records)
         return StatisticsOverview(shown, self.timezone, compared, (), windows, (*notes, *unread, *said))
 
-    def of_days(self, first: date | None, last: date | None) -> StatisticsOverview:
+    def of_days(self, first: date | None, last: date | None, latest: int | None = None) -> StatisticsOverview:
         """Days one after another, the last of them in full.
 
         Parameters
         ----------
         first, last
             Both included; None: from the first, to the last that has statistics.
+        latest
+            Only so many, the latest.
         """
         found = self.tables.statistics(self.pattern_set.name, first, last)
-        known = [record for record in found if record.snapshot is not None]
+        known = [record for record in found if record.snapshot is not None][-(latest or len(found)) :]
         if not known:
             between = f"from {first} to {last}" if first or last else "of any day"
             raise no_statistics_of(self.stream, self.pattern_set, between)

@@ -26,6 +26,7 @@ from cep_pipeline.storage import (
 )
 
 if TYPE_CHECKING:
+    from cep_pipeline.detection.match_checks import Explanation
     from cep_pipeline.patterns.pattern import Pattern
     from cep_pipeline.warehouse.stream_reader import StreamReader
 
@@ -190,6 +191,37 @@ def draw_published(
     bound = events_of(tables, match)
     series = MatchSeries.of(tables.events_schema, pattern, attribute, type_attribute)
     return draw_match(match, events_around(tables, match, bound, series), series, pattern, timezone)
+
+
+def explain_match(
+    tables: StreamReader, match: Mapping[str, Any], pattern: Pattern, timezone: str = "UTC"
+) -> Explanation:
+    """Say of a published match how it fulfils each rule of a pattern, as `why` does.
+
+    Raises
+    ------
+    InputError
+        The pattern binds other variables, or an event is not published any more.
+    """
+    from cep_pipeline.detection.match_checks import why
+    from cep_pipeline.patterns.pattern import Strategy
+    from cep_pipeline.slices.events_input import columns_needed
+
+    bound: dict[str, list[int]] = {}
+    for one in match["bindings"]:
+        bound.setdefault(one["variable"], []).append(one["seq"])
+    width = pattern.window.time_us
+    any_match = pattern.strategy is Strategy.SKIP_TILL_ANY_MATCH
+    if width is not None and any_match and not any(operand.negated for operand in pattern.operands):
+        return why(pattern, events_of(tables, match), bound, timezone=timezone)  # no rule asks for other events
+    room = timedelta(days=1) if width is None else timedelta(microseconds=min(width, _LONGEST_US))
+    names = set(columns_needed([pattern]))
+    columns = pa.schema([field for field in tables.events_schema if field.name in names])
+    events = events_between(tables, columns, match["start_ts"] - room, match["end_ts"] + room)
+    return why(pattern, events, bound, timezone=timezone)
+
+
+_LONGEST_US = 400 * 86_400_000_000
 
 
 def events_between(

@@ -10,8 +10,10 @@ import pytest
 
 from cep_pipeline.cli.statistics_view import StatisticsView, sparkline
 from cep_pipeline.events.timestamps import day_bounds
-from cep_pipeline.pipeline.statistics_history import Labelled, StatisticsOverview
+from cep_pipeline.pipeline.configuration import Configuration
+from cep_pipeline.pipeline.statistics_history import Labelled, StatisticsHistory, StatisticsOverview
 from cep_pipeline.statistics import StatisticsSnapshot, WindowedStatistics
+from cep_pipeline.statistics.drift import numbers_of
 from cep_pipeline.statistics.snapshot import LeafRate, Source
 from tests.cli.command_line import cep
 from tests.pipeline.project import DAYS, Project
@@ -116,6 +118,19 @@ def test_a_chart_is_of_the_numbers_that_move_most_unless_all_are_asked_for(
     assert "the 2 of " in said and "numbers that move most; --all draws all of them" in said
     assert "that move most" not in nothing_said
     assert len(few) < len(whole)
+
+
+def test_a_page_reads_as_many_days_and_windows_as_its_bound_allows(project: Project) -> None:
+    stream = Configuration.load(project.folder / "pipeline.yaml").stream("ticks")
+    history = StatisticsHistory(project.tables(), stream, stream.pattern_set("all"))
+    whole, all_of_it = history.of_days(None, None), history.of_latest_days(42, 1_000_000)
+    assert (all_of_it.days, all_of_it.windows, all_of_it.compared) == (whole.days, whole.windows, whole.compared)
+    assert len(whole.windows) > 3
+    numbers = len(numbers_of(whole.shown.snapshot))
+    for most, of, days in ((42, 3 * numbers, 3), (2, 3 * numbers, 2), (42, 2 * numbers + 1, 2), (42, 1, 1)):
+        bounded = history.of_latest_days(most, of)
+        assert (bounded.days, bounded.windows) == (whole.days[-days:], ())
+        assert (bounded.shown, bounded.compared) == (whole.shown, whole.compared)
 
 
 def test_the_numbers_that_move_most_are_those_that_surely_move_by_the_largest_factor() -> None:

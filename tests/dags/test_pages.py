@@ -8,6 +8,7 @@ import unicodedata
 from collections.abc import Iterator
 from dataclasses import replace
 from datetime import UTC, date, datetime, timedelta
+from html import unescape
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote, urlencode
@@ -512,20 +513,6 @@ def test_a_stream_is_read_anew_where_one_of_its_files_has_changed(tmp_path: Path
     assert [one.name for one in loaded_stream(configuration, "ticks").pattern_set("all").patterns] == ["falls"]
 
 
-def test_statistics_are_drawn_over_windows_as_long_as_these_are_few(
-    viewer: Any, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    import cep_plugin
-
-    def points() -> int:
-        html = viewer.get(f"/cep/statistics?{REAL}").text
-        return max(way.count(",") for way in re.findall('<polyline points="([^"]*)"', html))
-
-    assert points() > 3 and "over the latest 3 days" in text(viewer.get(f"/cep/statistics?{REAL}").text)
-    monkeypatch.setattr(cep_plugin, "READ_NUMBERS", 500)
-    assert points() == 3
-
-
 def test_a_limited_pattern_is_a_line_of_its_run(viewer: Any, configuration: Path) -> None:
     tables = Warehouse.open(configuration.parent / "warehouse").open_stream("trades")
     (record,) = (run for run in tables.runs() if run.run_id == "backfill__1")
@@ -688,9 +675,9 @@ def test_a_match_is_drawn_over_the_attribute_that_is_chosen(viewer: Any, match_i
     price, size = viewer.get(address).text, viewer.get(f"{address}&attribute=size").text
     assert price.count("<circle") == size.count("<circle") > 0 and " price</text>" in price and " size</text>" in size
     shown = text(price)
-    assert "NAME " in shown and re.search(r"window used: [\d.]+ m?s of \d+ m?s \(\d+%\)", shown)
-    conditions = shown.partition("Values of the match")[2]
-    assert conditions and "not fulfilled" not in conditions and " = " in conditions
+    assert "NAME " in shown and re.search(r"WITHIN [^,]* [\d.]+ of [\d.]+ s, \d+%", shown)
+    rules = shown.partition("Seen in the match")[2]
+    assert " before " in rules and "not fulfilled" not in rules and re.search(r"\d [<>]=? \d", unescape(rules))
     assert viewer.get(f"{address}&attribute=exchange").status_code == 404
 
 

@@ -140,6 +140,19 @@ def test_curves_and_steps_are_counts_of_the_pattern_with_other_values() -> None:
     assert "without b.x > 11 there would be 2" in found.summary()
 
 
+@pytest.mark.parametrize("element", ["b[].x", "b[i].x", "b[i].x - b[i-1].x", "b[].x - a.x"])
+def test_constants_that_elements_of_lists_are_compared_with_have_curves(element: str) -> None:
+    rows = "A 0 x=3; B 1 x=9; B 2 x=4; B 3 x=12; C 4 x=1; A 5 x=1; B 6 x=7; C 7 x=2"
+    events = events_table(stream(rows))
+    text = f"SEQ(A a, B+ b[], C c) WHERE {element} > {{}} AND c.x > 0 WITHIN 5 seconds"
+    found = cep.why_not(pattern(text.format(5)), events)
+    [values] = [curve for curve in found.curves if curve.text == f"{element} > 5"]
+    counts = [count.matches for _, count in values.points]
+    assert len(counts) > 2 and counts == sorted(counts, reverse=True) and counts[0] > counts[-1]
+    for value, count in values.points:
+        assert count == MatchCount(cep.detect(pattern(text.format(value)), events)["p"].num_rows)
+
+
 def test_events_of_some_variables_and_times_bound_what_is_looked_at() -> None:
     asked = pattern("SEQ(A a, B b) WHERE b.x > a.x WITHIN 5 seconds")
     with_a = cep.why_not(asked, EVENTS, {"b": 1})

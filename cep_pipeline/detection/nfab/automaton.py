@@ -14,12 +14,13 @@ from dataclasses import dataclass, replace
 from enum import Enum
 from itertools import pairwise
 
-from cep_pipeline.language.formatter import format_condition, format_type, format_window
-from cep_pipeline.patterns.conditions import AnyOf, Conjunct, expressions_of
+from cep_pipeline.language.formatter import format_type, format_window
+from cep_pipeline.patterns.conditions import Conjunct, expressions_of
 from cep_pipeline.patterns.expressions import Aggregate, Element, Expression, Length, Reference, walk
 from cep_pipeline.patterns.normal_form import Clause, Variable
 from cep_pipeline.patterns.pattern import Pattern, Strategy
 from cep_pipeline.slices.order import earlier_is_before
+from cep_pipeline.statistics.terms import format_conjunct
 
 Mention = Reference | Aggregate | Length
 """A node of a conjunct that reads a variable."""
@@ -189,7 +190,7 @@ def _with_predicates(states: list[State], clause: Clause) -> list[State]:
     for state in states:
         variable = clause.by_name[state.variable]
         place = place_of[state.variable]
-        own = [(text_of(conjunct), moves) for conjunct, at, moves in placed if at == place]
+        own = [(format_conjunct(conjunct), moves) for conjunct, at, moves in placed if at == place]
         edges = []
         for edge in state.edges:
             formula: list[str] = []
@@ -279,13 +280,6 @@ def _conjoined(state: State, text: str, chosen: object) -> State:
     assert callable(chosen)
     edges = (replace(edge, formula=(*edge.formula, text)) if chosen(edge) else edge for edge in state.edges)
     return replace(state, edges=tuple(edges))
-
-
-def text_of(conjunct: Conjunct) -> str:
-    """A conjunct in the words of the language."""
-    if len(conjunct.atoms) == 1:
-        return format_condition(conjunct.atoms[0])
-    return f"({format_condition(AnyOf(conjunct.atoms))})"
 
 
 def _element(state: State, variable: Variable) -> str:
