@@ -107,7 +107,8 @@ def bench(
 
     \b
       detection   the columnar kernel on W1-W4b, W6 (100 patterns) and W7 (traffic), one core, preparation included,
-                  beside scalar C++ (where a compiler is) and DuckDB's bucketed joins (where duckdb is installed)
+                  beside scalar C++ (where a compiler is) and DuckDB's bucketed joins (where duckdb is installed); and
+                  what a user's call takes, from a file to written matches, listing and counting
       mechanisms  the mechanisms that read event by event on the workloads that they run, W5 and W5n of SASE among them
       strategies  skip_till_next_match and both contiguities without Kleene variables, beside reading the columns
       ingestion   generated raw days to published events, start-up and imports aside

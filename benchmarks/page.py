@@ -107,7 +107,7 @@ def _head(settings: Settings) -> str:
 
 
 def _detection(run: _Run) -> list[str]:
-    from benchmarks.detection import compare_detection, detection_table, duckdb_rates
+    from benchmarks.detection import calls_table, compare_detection, detection_table, duckdb_rates
 
     settings = run.settings
     comparisons = compare_detection(settings.lengths, settings.repetitions, run.streams, run.progress)
@@ -118,7 +118,13 @@ def _detection(run: _Run) -> list[str]:
         "all matches, `fused, counting` counts lists without making them. W6 is a hundred patterns, one after "
         "another over events that are split, sorted and ranged once for all; in `fused, one plan` they run by a plan "
         "of shared prefixes, and what several begin with is stored where that pays. "
-        f"{run.streams.traffic.description}\n\n{detection_table(comparisons)}"
+        f"{run.streams.traffic.description}\n\n{detection_table(comparisons)}",
+        "## Detection: what a user's call takes, on one core\n\n"
+        "Statistics and plan are part of the time: each call makes them anew. The events are an Arrow table; or a "
+        "Parquet file in memory, from which the columns that the patterns need are read, and the matches written to "
+        "Parquet files in memory. Beside it what pyarrow takes to read these columns, and to write these matches; `of "
+        "reading` and `of writing` are shares of their speeds. C++ and DuckDB count, and are as in the table above.\n\n"
+        + calls_table(comparisons),
     ]
     if duckdb_per_s:
         sections.append(

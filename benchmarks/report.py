@@ -29,6 +29,11 @@ class Timing:
         """Largest minus smallest, as a share of the median."""
         return (max(self.seconds) - min(self.seconds)) / self.median
 
+    def ratio(self, other: Timing) -> float:
+        """How many times as long as this one another takes: the median over runs that followed each other."""
+        # An engine that takes long is run fewer times.
+        return statistics.median(theirs / own for own, theirs in zip(self.seconds, other.seconds, strict=False))
+
 
 @dataclass(frozen=True)
 class Comparison:
@@ -42,8 +47,7 @@ class Comparison:
 
     def ratio(self, peer: Timing) -> float:
         """How many times as fast as the peer we are: the median of the ratios of runs that followed each other."""
-        # An engine that takes long is run fewer times.
-        return statistics.median(theirs / ours for ours, theirs in zip(self.ours.seconds, peer.seconds, strict=False))
+        return self.ours.ratio(peer)
 
 
 def machine() -> str:

@@ -170,8 +170,8 @@ def matches(
     old = sorted({final for final, _, number in counts if number and own[final] < IDS_VERSION})
     if old:
         redo = next_command("run", "--redo", stream=name, day=old[0])
-        said = f"the ids of {counted(len(old), 'day')}, of {old[0]} first, are of an older version"
-        console.print(f"{said}; `{redo}` makes new ones", soft_wrap=True)
+        said = f"{counted(len(old), 'day')} {'has' if len(old) == 1 else 'have'} ids of an older version"
+        console.print(f"{said}, the first is {old[0]}; `{redo}` makes new ones", soft_wrap=True)
     if match_id is None and any(number > limit for number in totals.values()):
         console.print(f"at most {counted(limit, 'match')} of each pattern: --limit N shows more, --count says how many")
 

@@ -13,6 +13,7 @@ from dataclasses import fields, is_dataclass
 from datetime import date
 from pathlib import Path, PurePath
 from typing import TYPE_CHECKING, Any
+from uuid import UUID
 
 import click
 from rich.console import Console
@@ -68,10 +69,10 @@ def plain_value(value: Any) -> Any:
 
 
 def _as_text(value: object) -> str:
-    """A day, a moment or a path as text."""
+    """A day, a moment, a path or an id as text."""
     if isinstance(value, date):
         return value.isoformat()
-    if isinstance(value, PurePath):
+    if isinstance(value, PurePath | UUID):
         return str(value)
     raise TypeError(f"JSON has nothing for a {type(value).__name__}")
 

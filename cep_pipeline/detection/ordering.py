@@ -30,6 +30,11 @@ _order_single_events = NativeKernel(
     "order_single_events",
     ("int64", "int64", "int32*", *("int64*",) * 5, "int32*"),
 )
+_take_lists = NativeKernel(
+    "cep_pipeline.detection.ordering_kernel",
+    "take_lists",
+    ("int64", "int64*", "int64", "int64*", "int32*", "int32*", "int64", "int64*", "int32*", "int32*"),
+)
 _order_lists = NativeKernel(
     "cep_pipeline.detection.ordering_kernel",
     "order_lists",
@@ -330,7 +335,12 @@ def order_lists(blocks: Sequence[Block], seqs: Array) -> OrderedLists:
     if len(lists) == 1:  # a clause has its variables in pattern order
         return in_order(OrderedLists(names, lists[0].offsets, lists[0].rows, lists[0].variables), seqs)
     numbers = [np.array([names.index(v.name) for v in block.clause.positive], np.int32) for block in lists]
-    variables = np.concatenate([number[block.variables] for number, block in zip(numbers, lists, strict=True)])
+    variables = np.concatenate(
+        [
+            block.variables if len(number) == len(names) else number[block.variables]
+            for number, block in zip(numbers, lists, strict=True)
+        ]
+    )
     rows = np.concatenate([block.rows for block in lists])
     lengths = np.concatenate([np.diff(block.offsets) for block in lists])
     offsets = np.concatenate((np.zeros(1, np.int64), np.cumsum(lengths)))
@@ -399,7 +409,10 @@ def _int32(*arrays: Array) -> list[Array]:
 
 
 def _taken(lists: OrderedLists, order: Array) -> OrderedLists:
-    lengths = np.diff(lists.offsets)[order]
-    offsets = np.concatenate((np.zeros(1, np.int64), np.cumsum(lengths)))
-    elements = np.repeat(lists.offsets[order] - offsets[:-1], lengths) + np.arange(int(offsets[-1]))
-    return OrderedLists(lists.names, offsets, lists.bound_rows[elements], lists.variables[elements])
+    count, matches = len(order), len(lists)
+    given = (np.ascontiguousarray(lists.offsets, np.int64), *_int32(lists.bound_rows, lists.variables))
+    elements = int(np.diff(given[0])[order].sum())
+    offsets, (rows, variables) = np.empty(count + 1, np.int64), np.empty((2, elements), np.int32)
+    order = np.ascontiguousarray(order, np.int64)
+    _take_lists(count, order, matches, *given, elements, offsets, rows, variables)
+    return OrderedLists(lists.names, offsets, rows, variables)

@@ -123,7 +123,7 @@ def order_single_events(
 
 
 @njit
-def compared(one: int, other: int, offsets: Any, keys: Any, variables: Any) -> int:
+def compared(one: int, other: int, offsets: Any, keys: Any, variables: Any) -> Any:
     """Compare two matches that end with the same event: by their lists of keys, then of variables."""
     begin, other_begin = offsets[one], offsets[other]
     size, other_size = offsets[one + 1] - begin, offsets[other + 1] - other_begin
@@ -239,3 +239,42 @@ def order_lists(
         order[kept] = one
         kept += 1
     return kept
+
+
+def take_lists(
+    count: int,
+    chosen_at: Any,
+    matches: int,
+    offsets_at: Any,
+    rows_at: Any,
+    variables_at: Any,
+    elements: int,
+    to_offsets_at: Any,
+    to_rows_at: Any,
+    to_variables_at: Any,
+) -> int:
+    """Copy chosen matches of any width, in the order in which they are chosen.
+
+    Parameters
+    ----------
+    count, chosen
+        int64 (count,): numbers of matches, which have so many `elements` together.
+    matches, offsets, rows, variables
+        Match m binds the elements `offsets[m]` to `offsets[m + 1]`: int32 rows and variables.
+    to_offsets, to_rows, to_variables
+        Written: of the chosen ones, the same.
+    """
+    chosen, offsets = carray(chosen_at, (count,)), carray(offsets_at, (matches + 1,))
+    rows, variables = carray(rows_at, (offsets[matches],)), carray(variables_at, (offsets[matches],))
+    to_offsets = carray(to_offsets_at, (count + 1,))
+    to_rows, to_variables = carray(to_rows_at, (elements,)), carray(to_variables_at, (elements,))
+    at = 0
+    to_offsets[0] = 0
+    for place in range(count):
+        match = chosen[place]
+        for element in range(offsets[match], offsets[match + 1]):
+            to_rows[at] = rows[element]
+            to_variables[at] = variables[element]
+            at += 1
+        to_offsets[place + 1] = at
+    return at

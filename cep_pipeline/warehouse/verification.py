@@ -642,7 +642,8 @@ def _check_statistics(group: pq.RowGroupMetaData, rows: pa.Table) -> None:
         name, bounds = chunk.path_in_schema, chunk.statistics
         if bounds is None or not bounds.has_min_max or name not in rows.column_names:
             continue
-        found = pc.min_max(rows.column(name)).as_py()
+        column = rows.column(name)
+        found = pc.min_max(column.cast(pa.binary(16)) if column.type == pa.uuid() else column).as_py()
         if (bounds.min, bounds.max) != (found["min"], found["max"]):
             said = f"{bounds.min} to {bounds.max}"
             raise _Damaged(f"a row group says {name} {said}, and has {found['min']} to {found['max']}")

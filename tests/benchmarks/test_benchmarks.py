@@ -9,7 +9,18 @@ from pathlib import Path
 import pytest
 
 from benchmarks import mechanisms
-from benchmarks.detection import CPP, TOGETHER, compare_detection, detection_table, duckdb_rates
+from benchmarks.detection import (
+    CALLS,
+    CPP,
+    FILE_TO_FILE,
+    LISTING,
+    TOGETHER,
+    WRITING,
+    calls_table,
+    compare_detection,
+    detection_table,
+    duckdb_rates,
+)
 from benchmarks.joins import DUCKDB_QUERIES
 from benchmarks.measure import Measurement, Progress, measure_in_turn
 from benchmarks.mechanisms import (
@@ -29,7 +40,7 @@ from benchmarks.published import (
     reference_of,
 )
 from benchmarks.report import Comparison, Timing
-from benchmarks.strategies import SLOWEST, measure_strategies, strategies_table
+from benchmarks.strategies import READING, SLOWEST, measure_strategies, strategies_table
 from benchmarks.streams import Streams
 from benchmarks.workloads import WORKLOADS
 from cep_pipeline.detection import MECHANISMS
@@ -61,10 +72,25 @@ def test_all_engines_run_side_by_side(comparisons: list[Comparison], tmp_path: P
         assert (DUCKDB in engines) == (duckdb and comparison.workload in DUCKDB_QUERIES and in_time)
         assert comparison.matches == WORKLOADS[comparison.workload].matches.get(comparison.events, comparison.matches)
     rows = cells(detection_table(comparisons))
-    assert len(rows) == sum(1 + len(comparison.peers) for comparison in comparisons)
+    assert len(rows) == sum(1 + len(comparison.peers) - len(CALLS) for comparison in comparisons)
     assert {row["engine"] for row in rows if row["workload"] == "W4"} >= {"fused", "fused, counting"}
     if duckdb:
         assert set(duckdb_rates(comparisons)) == set(DUCKDB_QUERIES)
+
+
+def test_calls_stand_beside_the_kernel_and_the_peers(comparisons: list[Comparison]) -> None:
+    rows = cells(calls_table(comparisons))
+    assert [row["call"] for row in rows] == [*CALLS] * len(comparisons)
+    assert all(row["x kernel"] and not row["wanted"] for row in rows)  # these streams are too short to be judged
+
+
+@pytest.mark.parametrize(("matches", "wanted"), [(10, "0.8 of reading: MISSED"), (2_000_000, "0.5 of writing: met")])
+def test_a_file_is_to_be_done_by_what_weighs_more(matches: int, wanted: str) -> None:
+    took = {LISTING: 0.1, READING: 1.0, WRITING: 3.0, FILE_TO_FILE: 4.0}
+    timings = [Timing(name, (took.get(name, 2.0),)) for name in (LISTING, *CALLS)]
+    row = cells(calls_table([Comparison("W1", 1_000_000, matches, timings[0], tuple(timings[1:]))]))[0]
+    assert (row["x kernel"], row["of reading"], row["of writing"]) == ("40.0", "0.25", "0.75")
+    assert row["wanted"] == wanted
 
 
 def test_bars_are_for_long_streams_and_judged_by_the_ratio() -> None:

@@ -9,14 +9,20 @@ import os
 import re
 import shutil
 import time
+from dataclasses import replace
 from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+from uuid import UUID
 
+import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
 import cep_pipeline as cep_package
+from cep_pipeline.detection.match_ids import first_version_id
+from cep_pipeline.storage import write_data_file
+from cep_pipeline.version import IDS_VERSION
 from tests.cli.command_line import CHECKOUT, Done, cep, cep_process, run_python
 from tests.pipeline.project import DAYS, MONDAY, PIPELINE, ROWS, Project, make_project, published
 
@@ -156,7 +162,7 @@ def test_matches_are_shown_counted_and_written(project: Project) -> None:
         assert f"{len(all_matches)} matches written to found{ending}" in written.output
     assert pq.read_table(project.folder / "found.parquet").to_pylist() == all_matches
     rows = [json.loads(line) for line in (project.folder / "found.json").read_text().splitlines()]
-    assert [row["match_id"] for row in rows] == [row["match_id"] for row in all_matches]
+    assert [row["match_id"] for row in rows] == [str(row["match_id"]) for row in all_matches]
     lines = (project.folder / "found.csv").read_text().splitlines()
     assert len(lines) == len(all_matches) + 1 and "match_id" in lines[0]
 
@@ -172,7 +178,7 @@ def test_a_match_shows_its_events_in_the_time_of_the_stream(project: Project) ->
     by_pattern = {name: [m for m in document["matches"] if m["pattern"] == name] for name in document["totals"]}
     assert {name: len(listed) for name, listed in by_pattern.items()} == dict.fromkeys(by_pattern, 2)
     for shown, match in zip(by_pattern["rising"], wanted, strict=False):
-        assert shown["match_id"] == match["match_id"]
+        assert shown["match_id"] == str(match["match_id"])
         assert datetime.fromisoformat(shown["end"]) == match["end_ts"]
         assert [(event["variable"], event["seq"]) for event in shown["events"]] == [
             (bound["variable"], bound["seq"]) for bound in match["bindings"]
@@ -197,7 +203,7 @@ def test_a_match_is_drawn_in_a_file_and_in_the_terminal(project: Project) -> Non
     drawn = (project.folder / "m.svg").read_text()
     assert done.output == f"match {rising[0]['match_id']} of rising is drawn in m.svg\n"
     assert drawn.count("<circle") == 3 and "2024-03-04 23:" in drawn
-    chosen = ("--match", rising[-1]["match_id"])
+    chosen = ("--match", str(rising[-1]["match_id"]))
     done = cep("matches", *chosen, "--chart", "m.html", "--attribute", "diff", "--utc", "--json", folder=project.folder)
     assert [one["match_id"] for one in json.loads(done.output)["matches"]] == [chosen[1]] and "m.html" in done.errors
     assert re.search("c: diff [0-9-]+, 2024-03-06 05:", (project.folder / "m.html").read_text())
@@ -339,7 +345,10 @@ def test_files_for_machines_are_one_document_each(project: Project) -> None:
     expanded = document(project, "expand", "c.parquet")
     assert expanded["matches"] == len(expanded["first"]) == sum(found["matches"].values())
     rows = pq.read_table(folder / "m.parquet").select(["pattern", "match_id", "bindings"]).to_pylist()
-    assert [{name: row[name] for name in ("pattern", "match_id", "bindings")} for row in expanded["first"]] == rows
+    assert [
+        {"pattern": row["pattern"], "match_id": UUID(row["match_id"]), "bindings": row["bindings"]}
+        for row in expanded["first"]
+    ] == rows
     written = document(project, "expand", "c.parquet", "--first", "1", "--out", "e.csv")
     assert (written["matches"], written["written"]) == (expanded["matches"], 1)
 
@@ -674,3 +683,36 @@ def test_a_small_run_needs_no_spark(published_project: tuple[Project, Done], tmp
         ran = [record.details["workers"] for record in project.tables().runs() if record.run_id == expected]
         assert len(ran) == 3 and all(expected in one for one in ran)
     assert published(project.tables()) == published(published_project[0].tables())
+
+
+def test_a_day_with_ids_of_an_older_version_is_told_of(project: Project) -> None:
+    tables = project.tables()
+    patterns = {one.name: one for one in project.configuration.stream("ticks").pattern_set("all").patterns}
+    found = tables.read_matches("all", MONDAY, MONDAY)
+    olds = [
+        UUID(first_version_id(patterns[row["pattern"]], [(one["variable"], one["seq"]) for one in row["bindings"]]))
+        for row in found.to_pylist()
+    ]
+    ids = pa.array([one.bytes for one in olds], pa.uuid())
+    old = found.set_column(found.schema.get_field_index("match_id"), "match_id", ids)
+    [unit] = [one for one in tables.matches_days("all") if one.final_day == MONDAY]
+    assert unit.fingerprint.ids == IDS_VERSION and olds
+    assert "older version" not in cep("matches", folder=project.folder).output
+
+    def publish(rows: pa.Table, ids_version: int) -> None:
+        path = tables.matches_directory("all", MONDAY, run_id="old").file(0)
+        files = [write_data_file(path, rows, tables.matches_schema)]
+        then = replace(unit.fingerprint, ids=ids_version)
+        draft = tables.draft_matches("all", MONDAY, files, fingerprint=then, counts=unit.counts)
+        with tables.day_lease(MONDAY, run_id="old") as lease:
+            tables.publish(MONDAY, [draft], lease=lease)
+
+    publish(old, 1)
+    shown = cep("matches", folder=project.folder).output
+    assert "1 day has ids of an older version, the first is 2024-03-04; `cep run --redo --stream ticks --day" in shown
+    for spelled in (str(olds[0]), olds[0].hex):
+        explained = json.loads(cep("why", spelled, "--json", folder=project.folder).output)
+        assert explained["is_match"] and explained["match_id"] == str(olds[0])
+        [note] = explained["notes"]
+        assert "the id is of version 1" in note and str(found["match_id"][0].as_py()) in note
+    publish(found, IDS_VERSION)

@@ -89,7 +89,7 @@ def test_tables_have_the_columns_of_the_page(mechanism: str) -> None:
     assert [tables[name].num_rows for name in ("one", "none")] == [1, 0]
     fixed = {
         "pattern": pa.string(),
-        "match_id": pa.string(),
+        "match_id": pa.uuid(),
         "start_ts": pa.timestamp("us", tz="UTC"),
         "end_ts": pa.timestamp("us", tz="UTC"),
         "bindings": pa.list_(pa.struct([("variable", pa.string()), ("seq", pa.int64())])),

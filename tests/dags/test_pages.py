@@ -656,10 +656,10 @@ def test_matches_are_chosen_and_downloaded_as_they_are_chosen(viewer: Any, confi
     address: str | None = f"/cep/matches?{chosen}"
     while address is not None:
         html = viewer.get(address).text
-        listed += re.findall(r"match_id=([0-9a-f]{32})", html)
+        listed += re.findall(r"match_id=([0-9a-f-]{36})", html)
         further = re.search(r'href="([^"]+)">Further matches', html)
         address = further and further[1].replace("&amp;", "&")
-    assert listed == published
+    assert listed == list(map(str, published))
     early = pq.read_table(pa.BufferReader(viewer.get(f"/cep/download?{chosen}&start=09:30&end=09:30:10").content))
     last = datetime(2025, 1, 6, 14, 30, 10, tzinfo=UTC)
     rows_by_end = tables.read_matches("market", day, day, pattern=pattern)["end_ts"].to_pylist()

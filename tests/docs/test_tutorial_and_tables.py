@@ -258,7 +258,7 @@ def expected(tables: dict[str, list[dict[str, Any]]]) -> dict[str, Rows]:
         ),
         "their_events": [
             (
-                match["match_id"],
+                str(match["match_id"]),
                 bound["variable"],
                 *(events[bound["seq"]][name] for name in ("timestamp", "room", "temperature")),
             )
@@ -391,8 +391,8 @@ def rows(answer: Any) -> Rows:
 def _plain_value(value: Any) -> Any:
     if isinstance(value, datetime):
         return value.astimezone(UTC)
-    if isinstance(value, bytes):  # an engine without UUIDs
-        return UUID(bytes=bytes(value))
+    if isinstance(value, bytes | UUID):  # an engine without UUIDs has bytes
+        return str(UUID(bytes=value) if isinstance(value, bytes) else value)
     if type(value).__name__ == "MonthDayNano":  # an interval of DuckDB
         return timedelta(days=value.days, microseconds=value.nanoseconds // 1000)
     return value.to_pytimedelta() if hasattr(value, "to_pytimedelta") else value

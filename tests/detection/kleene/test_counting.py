@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from unittest.mock import patch
+from uuid import UUID
 
 import pyarrow as pa
 import pytest
@@ -108,8 +109,8 @@ def test_lists_written_by_compiled_code_are_the_oracles(
         assert sorted(found) == sorted(ids_of(tables[patterns[0].name]))
 
 
-def ids_of(rows: pa.Table | pa.RecordBatch) -> list[str]:
-    ids: list[str] = rows.column("match_id").to_pylist()
+def ids_of(rows: pa.Table | pa.RecordBatch) -> list[UUID]:
+    ids: list[UUID] = rows.column("match_id").to_pylist()
     return ids
 
 
