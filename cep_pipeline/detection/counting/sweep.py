@@ -317,21 +317,36 @@ class Steps:
 
 
 def _pays(of: ClauseSlice, sweep: Sweep, views: dict[str, View]) -> bool:
-    """Return whether a sweep takes less time than to find the matches, by how many events a window holds on average."""
+    """Return whether a sweep takes less time than to find the matches."""
+    clause = of.clause
+    sizes = {one.name: len(views[one.name]) for one in clause.positive if not one.kleene}
+    groups = None if sweep.key is None else _groups(of.events, sweep.key, views)
+    if sweep.joining is not None:
+        costs = JOINING_NS * len(_orders(clause))
+    else:
+        costs = STEP_NS + STATE_NS * (len(clause.positive) + 1) ** 2
+    return candidates_of(of, groups, sizes) * CANDIDATE_NS > FIXED_NS + costs * sum(map(len, views.values()))
+
+
+def candidates_of(of: ClauseSlice, groups: int | None, sizes: dict[str, int]) -> float:
+    """About how many candidates are tested where matches are found, by what a window holds on average.
+
+    Parameters
+    ----------
+    groups
+        The number of values of a key on which the events of a match agree; None: those of what the clause agrees on.
+    sizes
+        The number of events of each single variable.
+    """
     pattern, clause, events, *_ = of
     if pattern.window.time_us is not None:
         share = pattern.window.time_us / max(events.span_us, 1)
     else:
         share = (pattern.window.events or 0) / max(len(events), 1)
-    if sweep.key is not None:
-        share /= _groups(events, sweep.key, views)
-    sizes = sorted(len(views[variable.name]) for variable in clause.positive if not variable.kleene)
-    candidates = math.prod((*sizes[:1], *(size * min(share, 1.0) for size in sizes[1:])))
-    if sweep.joining is not None:
-        costs = JOINING_NS * len(_orders(clause))
-    else:
-        costs = STEP_NS + STATE_NS * (len(clause.positive) + 1) ** 2
-    return candidates * CANDIDATE_NS > FIXED_NS + costs * sum(map(len, views.values()))
+    if groups is None:
+        groups = agreement_codes(events, clause.agree_on)[1] if clause.agree_on else 1
+    ascending = sorted(sizes.values())
+    return math.prod((*ascending[:1], *(size * min(share, 1.0) / groups for size in ascending[1:])))
 
 
 def _groups(events: PreparedEvents, key: Key, views: dict[str, View]) -> int:
