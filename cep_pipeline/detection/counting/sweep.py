@@ -179,6 +179,23 @@ def sweep_of(pattern: Pattern, clause: Clause) -> Sweep | None:
     return Sweep(key, joined, False)
 
 
+def sweeps_over(pattern: Pattern) -> bool:
+    """Return whether sweeps count the matches of all clauses of a pattern over most events.
+
+    Examples
+    --------
+    >>> import cep_pipeline as cep
+    >>> schema = cep.StreamSchema.from_dict({"type_attribute": "kind", "attributes": {"kind": "string", "x": "int64"}})
+    >>> free, joined = cep.parse_patterns(
+    ...     "PATTERN SEQ(A a, B b) WITHIN 1 day; PATTERN SEQ(A a, B b) WHERE a.x + b.x > 3 WITHIN 1 day", schema
+    ... )
+    >>> sweeps_over(free), sweeps_over(joined)
+    (True, False)
+    """
+    distinct = len({clause.positive for clause in pattern.clauses}) == len(pattern.clauses)
+    return distinct and all(sweep_of(pattern, clause) is not None for clause in pattern.clauses)
+
+
 def _of_elements(clause: Clause, conjunct: Conjunct) -> bool:
     """Return whether a conjunct over one variable is decided by one event."""
     [name] = conjunct.variables
@@ -218,8 +235,8 @@ def _orders(clause: Clause) -> list[tuple[Variable, ...]]:
 
 def count_owned(pattern: Pattern, events: PreparedEvents, owned: Owned) -> int | None:
     """The number of matches of a pattern that a slice owns, if sweeps count those of all clauses; otherwise None."""
-    if len({clause.positive for clause in pattern.clauses}) < len(pattern.clauses):
-        return None  # clauses may have bindings in common, which count once
+    if not sweeps_over(pattern):
+        return None  # equal bindings of several clauses count once
     total = 0
     for clause in pattern.clauses:
         count = count_swept(ClauseSlice(pattern, clause, events, owned, finality_of(pattern, clause)))
