@@ -19,7 +19,7 @@ from cep_pipeline.detection.fused.constraints import LevelScope, TestColumns, bo
 from cep_pipeline.detection.fused.kernel import Arguments, count_lists
 from cep_pipeline.detection.fused.levels import Levels
 from cep_pipeline.detection.fused.negation import agreement_key
-from cep_pipeline.detection.fused.shape import Level, RangeResult, Shape, Test
+from cep_pipeline.detection.fused.shape import Level, RangeResult, Shape, Test, TestedConjunct
 from cep_pipeline.detection.kleene.bindings import clause_over
 from cep_pipeline.detection.limits import go_on
 from cep_pipeline.detection.mechanisms import EVERYTHING
@@ -101,7 +101,7 @@ def _last_level(
         found, tighter = (lows, np.maximum) if bound.low else (highs, np.minimum)
         found[bound.earlier] = tighter(found[bound.earlier], ends) if bound.earlier in found else ends
     columns = TestColumns()
-    tests = []
+    tests: list[TestedConjunct] = []
     for level, other in enumerate(order[:-1]):
         if around.overlap(name, other):
             one = columns.slot(last, ("row",), row_values_of(events, view))

@@ -67,8 +67,10 @@ MOST_BITS = 4096
 CANDIDATE_NS, FIXED_NS = 1.5, 500_000.0
 """How long it takes to find matches, for each candidate; and a sweep at all."""
 STEP_NS, STATE_NS, JOINING_NS, AROUND_NS = 60.0, 4.0, 350.0, 1200.0
-"""How long a sweep takes for each event: without a comparison, and for each pair of its states; with one; with two (which
-leave some candidates out early where matches are found, so that the sweep has to be that much faster)."""
+"""How long a sweep takes for each event: without a comparison, and for each pair of its states; with one; with two.
+
+With two the sweep has to be that much faster, since the first one leaves candidates out early where matches are found.
+"""
 
 _FOLDER = "cep_pipeline.detection.counting"
 _count_states = NativeKernel(
@@ -545,7 +547,7 @@ def _in_windows(
 
 
 @dataclass(frozen=True)
-class Automaton:
+class StateSpace:
     """The states of a clause: sets of its positive variables, as bits, that may be bound before the others.
 
     Attributes
@@ -592,7 +594,7 @@ class Automaton:
         return kept + sum(1 for _ in self.open_lists(state, fits))
 
 
-def _states_of(clause: Clause, *, backwards: bool = False) -> Automaton | None:
+def _states_of(clause: Clause, *, backwards: bool = False) -> StateSpace | None:
     """The states of a clause, of its mirror image if that is asked; None where they do not say all, or are too many."""
     if backwards:
         turned = frozenset((other, one) for one, other in clause.precedence)
@@ -609,32 +611,32 @@ def _states_of(clause: Clause, *, backwards: bool = False) -> Automaton | None:
             one.kleene and not any((one.name, other.name) in clause.precedence for other in behind) for one in behind
         ):
             return None
-    automaton = Automaton(clause, (), tuple(after), tuple(before))
+    space = StateSpace(clause, (), tuple(after), tuple(before))
     found, waiting = {0}, [0]
     while waiting:
         state = waiting.pop()
-        for _, following in automaton.next_states(state, automaton.full):
+        for _, following in space.next_states(state, space.full):
             if following not in found:
                 found.add(following)
                 waiting.append(following)
         if len(found) > MOST_STATES:
             return None
-    if not any(True for _ in automaton.open_lists(automaton.full, automaton.full)):
-        found.discard(automaton.full)
-    return replace(automaton, states=tuple(sorted(found, key=lambda state: (state.bit_count(), state))))
+    if not any(True for _ in space.open_lists(space.full, space.full)):
+        found.discard(space.full)
+    return replace(space, states=tuple(sorted(found, key=lambda state: (state.bit_count(), state))))
 
 
 def _count_of_states(pattern: Pattern, clause: Clause, sweep: Sweep, steps: Steps, bits: float) -> int:
-    automaton = _states_of(clause, backwards=sweep.backwards)
-    assert automaton is not None, "`sweep_of` has looked"
+    space = _states_of(clause, backwards=sweep.backwards)
+    assert space is not None, "`sweep_of` has looked"
     kinds = np.flatnonzero(np.bincount(steps.fits, minlength=1))
     number = np.zeros(int(kinds[-1]) + 1, np.int32)
     number[kinds] = np.arange(len(kinds))
-    factors, offsets, operations = _operations(automaton, kinds.tolist())
+    factors, offsets, operations = _operations(space, kinds.tolist())
     total = np.zeros(2, np.uint64)
     widest = int((np.arange(len(steps.lefts)) - steps.lefts).max(initial=0))
     weights = np.zeros((1, len(clause.positive)), np.int64) if steps.weights is None else steps.weights
-    size = len(automaton.states)
+    size = len(space.states)
     ask_for(8 * size * widest, f"a window of {widest:,} events has a number for each state")
     front, matrices = np.empty((widest + 1, size), np.uint64), np.empty((2, size, size), np.uint64)
 
@@ -669,7 +671,7 @@ def _count_of_states(pattern: Pattern, clause: Clause, sweep: Sweep, steps: Step
     return number_of(lambda modulus: run(modulus) % modulus, _moduli(), bits + math.log2(len(steps.rows)))
 
 
-def _operations(automaton: Automaton, kinds: list[int]) -> tuple[Array, tuple[Array, Array, Array], Array]:
+def _operations(space: StateSpace, kinds: list[int]) -> tuple[Array, tuple[Array, Array, Array], Array]:
     """The matrices of the kinds of events as operations on states, in the order in which each reads what was before.
 
     Returns
@@ -682,15 +684,15 @@ def _operations(automaton: Automaton, kinds: list[int]) -> tuple[Array, tuple[Ar
     operations : Array
         int64, shape (n, 3): variable, state that is left, state that is reached; -1 for a state that is multiplied.
     """
-    states = automaton.states
+    states = space.states
     place = {state: number for number, state in enumerate(states)}
-    factors = np.array([[automaton.factor(state, kind) for state in states] for kind in kinds], np.int64)
+    factors = np.array([[space.factor(state, kind) for state in states] for kind in kinds], np.int64)
     lists: tuple[list[list[tuple[int, int, int]]], ...] = ([], [], [])
     for number, kind in enumerate(kinds):
         moves = [
             (variable, place[state], following)
             for state in states
-            for variable, following in automaton.next_states(state, kind)
+            for variable, following in space.next_states(state, kind)
         ]
         inside = [(variable, source, place[following]) for variable, source, following in moves if following in place]
         forward, backward = [], []
@@ -702,10 +704,10 @@ def _operations(automaton: Automaton, kinds: list[int]) -> tuple[Array, tuple[Ar
             scaled = factors[number, state] != 1
             forward += [(0, -1, state)] if scaled else []
             forward += [move for move in inside if move[2] == state]
-        ends = [(variable, source, -1) for variable, source, following in moves if following == automaton.full]
-        if automaton.full in place:
-            full = place[automaton.full]
-            ends += [(variable, full, -1) for variable in automaton.open_lists(automaton.full, kind)]
+        ends = [(variable, source, -1) for variable, source, following in moves if following == space.full]
+        if space.full in place:
+            full = place[space.full]
+            ends += [(variable, full, -1) for variable in space.open_lists(space.full, kind)]
         for own, moved in zip(lists, (forward, backward, ends), strict=True):
             own.append(moved)
     offsets, every, begin = [], [], 0

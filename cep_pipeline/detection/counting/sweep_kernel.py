@@ -82,7 +82,9 @@ def count_states(
     matrices_at: Any,
     total_at: Any,
 ) -> int:
-    """Count the ways through a set of states within a sliding window; `sweep.Automaton` says what the arrays hold.
+    """Count the ways through a set of states within a sliding window.
+
+    `sweep.Steps` has the events, `sweep._operations` the factors and the operations on states.
 
     A window is a queue of two stacks: of the events before a point, and of those from it on. Of each suffix of the
     first stack the ways from the start are kept, and of the whole second one the ways from each state to each. So an
