@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from cep_pipeline.detection.mechanisms import MECHANISMS, Orders, choose_mechanisms, in_pattern_order
+from cep_pipeline.detection.output_policy import has_output_policy
 from cep_pipeline.detection.outputs import listed_because
 from cep_pipeline.errors import UnsupportedPattern
 from cep_pipeline.patterns.pattern import Pattern
@@ -142,7 +143,8 @@ def runs_on(plan: Plan, patterns: Sequence[Pattern], chosen: Mapping[str, str]) 
 def explained_choice(patterns: Sequence[Pattern], mechanism: str | None = None) -> dict[str, str]:
     """Each pattern's mechanism and the reason for it, by the pattern's name; `Plan.explain` prints it.
 
-    Of a pattern with Kleene variables it also says whether its matches are counted and compressed without being listed.
+    It also says how matches are counted where that is not by finding them, and of a pattern with Kleene variables
+    whether they are listed to be counted or compressed.
 
     Raises
     ------
@@ -159,20 +161,29 @@ def explained_choice(patterns: Sequence[Pattern], mechanism: str | None = None) 
     """
     chosen = choose_mechanisms(patterns, mechanism)
     if mechanism is not None:
-        return {pattern.name: f"{mechanism}, as asked for{_on_lists(pattern)}" for pattern in patterns}
+        return {pattern.name: f"{mechanism}, as asked for{_on_counts(pattern, mechanism)}" for pattern in patterns}
     return {
-        pattern.name: f"{chosen[pattern.name]}, {_reason(pattern, chosen[pattern.name])}{_on_lists(pattern)}"
-        for pattern in patterns
+        pattern.name: f"{name}, {_reason(pattern, name)}{_on_counts(pattern, name)}"
+        for pattern, name in ((pattern, chosen[pattern.name]) for pattern in patterns)
     }
 
 
-def _on_lists(pattern: Pattern) -> str:
-    if not any(operand.kleene for operand in pattern.operands):
+def _on_counts(pattern: Pattern, mechanism: str) -> str:
+    """Say how matches are counted, where that is not by finding them, or takes lists."""
+    if any(operand.kleene for operand in pattern.operands):
+        reason = listed_because(pattern)
+        if reason is None:
+            return "; matches are counted and compressed without being listed"
+        return f"; matches are listed to be counted or compressed (within --limit), because of {reason}"
+    if not MECHANISMS[mechanism].is_columnar or has_output_policy(pattern):
         return ""
-    reason = listed_because(pattern)
-    if reason is None:
-        return "; matches are counted and compressed without being listed"
-    return f"; matches are listed to be counted or compressed (within --limit), because of {reason}"
+    from cep_pipeline.detection.counting.sweep import sweeps_over
+
+    if sweeps_over(pattern):
+        return "; many matches are counted by a sweep over the events, without being found"
+    if all(len(clause.positive) > 1 and not clause.negated for clause in pattern.clauses):
+        return "; many matches are counted without binding the last variable"
+    return ""
 
 
 def _reason(pattern: Pattern, chosen: str) -> str:

@@ -4,13 +4,15 @@ A sweep goes over the events once and keeps numbers of partial matches, by what 
 automaton. An event multiplies the numbers by a small matrix, and what a window holds is the product of the matrices of
 its events. So a count takes some steps an event; 10^12 matches cost what 10^6 cost.
 
-| pattern | how | work for N events and S states |
+| conditions that join variables | how | work for N events and S states |
 | --- | --- | --- |
-| A: no condition between variables | a queue of two stacks of matrices (`count_states`) | N S^2 |
-| B: one comparison of two variables | products of inverse matrices, in trees of sums (`count_joined`) | N S^2 log N |
+| none | a queue of two stacks of matrices (`count_states`) | N S^2 |
+| one comparison | products of inverse matrices, in trees of sums (`count_joined`) | N S^2 log N |
+| two, of one of three variables with the others | a tree of sums in which ranges grow (`count_around`) | N log N |
 
-Both take equalities that all variables share, and lists whose elements are chosen one by one. A takes any order of the
-variables, and negations; B takes a sequence, or an AND of few variables, whose orders are swept one by one.
+All take equalities that all variables share. The first two take lists whose elements are chosen one by one, and the
+first one any order of the variables, and negations. Where values are compared, each order in which the variables of an
+AND may come is swept by itself.
 
 The states are the sets of variables that the order allows to be bound: n + 1 of a sequence of n, 2^n of an AND. A list
 has a loop: each further event doubles the ways. A negated event ends the ways that it rejects. Nothing but sums and
@@ -33,7 +35,7 @@ import numpy as np
 from cep_pipeline.compiled.native import NativeKernel
 from cep_pipeline.detection.clause_runs import ClauseSlice
 from cep_pipeline.detection.limits import go_on
-from cep_pipeline.detection.mechanisms import Owned
+from cep_pipeline.detection.mechanisms import EVERYTHING, Owned
 from cep_pipeline.detection.room import ask_for
 from cep_pipeline.expressions.columns import Array
 from cep_pipeline.expressions.evaluate import constants_hold, expression_values
@@ -62,9 +64,13 @@ MOST_BITS_OF_A_WORD = 64.0
 """Bits of the largest number that is kept in one word."""
 MOST_BITS = 4096
 """Bits of the largest number that is put together of primes."""
-CANDIDATE_NS, FIXED_NS, STEP_NS, STATE_NS, JOINING_NS = 1.5, 500_000.0, 60.0, 4.0, 350.0
-"""What it takes to find matches for each candidate; and what a sweep takes at all, for each event and, squared, for the
-states of each, and for each event where a comparison is tested."""
+CANDIDATE_NS, FIXED_NS = 1.5, 500_000.0
+"""How long it takes to find matches, for each candidate; and a sweep at all."""
+STEP_NS, STATE_NS, JOINING_NS, AROUND_NS = 60.0, 4.0, 350.0, 1200.0
+"""How long a sweep takes for each event: without a comparison, and for each pair of its states; with one; with two.
+
+With two the sweep has to be that much faster, since the first one leaves candidates out early where matches are found.
+"""
 
 _FOLDER = "cep_pipeline.detection.counting"
 _count_states = NativeKernel(
@@ -110,6 +116,22 @@ _count_joined = NativeKernel(
         *("uint64*",) * 6,
     ),
 )
+_count_around_center = NativeKernel(
+    f"{_FOLDER}.sweep_kernel",
+    "count_around",
+    (
+        "int64",
+        "int64",
+        "int64*",
+        "int32*",
+        "int32*",
+        "uint8*",
+        *("int64",) * 3,
+        "int32*",
+        "int32*",
+        *("uint64*",) * 4,
+    ),
+)
 _MERSENNE = 2**61 - 1
 
 
@@ -122,13 +144,13 @@ class Sweep:
     key
         What all events of a match agree on; None: nothing.
     joining
-        The comparison of two variables that the sweep tests; None: there is none.
+        The comparisons of two variables that the sweep tests, two at most.
     backwards
         Whether the sweep goes from the last event to the first, since a negated variable has nothing after it.
     """
 
     key: Key | None
-    joining: Joining | None
+    joining: tuple[Joining, ...]
     backwards: bool
 
 
@@ -170,13 +192,40 @@ def sweep_of(pattern: Pattern, clause: Clause) -> Sweep | None:
     if backwards and any(not clause.predecessors(one.name) for one in clause.negated):
         return None
     if not joining:
-        return Sweep(key, None, backwards) if _states_of(clause, backwards=backwards) is not None else None
-    if len(joining) > 1 or clause.negated:
+        return Sweep(key, (), backwards) if _states_of(clause, backwards=backwards) is not None else None
+    joined = [_joining(clause, conjunct) for conjunct in joining[:3]]
+    known = tuple(one for one in joined if one is not None)
+    if clause.negated or len(known) < len(joined) or not _orders(clause):
         return None
-    joined = _joining(clause, joining[0])
-    if joined is None or not _orders(clause):
+    if len(known) == 1 or (len(known) == 2 and _center(clause, known) is not None):
+        return Sweep(key, known, False)
+    return None
+
+
+def _center(clause: Clause, joining: tuple[Joining, ...]) -> str | None:
+    """The one of three single variables that two comparisons join with the others, by one and the same expression."""
+    if len(clause.positive) != 3 or any(variable.kleene for variable in clause.positive):
         return None
-    return Sweep(key, joined, False)
+    one, other = (dict(zip(each.variables, each.sides, strict=True)) for each in joining)
+    shared = [name for name in one if name in other]
+    return shared[0] if len(shared) == 1 and one[shared[0]] == other[shared[0]] else None
+
+
+def sweeps_over(pattern: Pattern) -> bool:
+    """Return whether sweeps count the matches of all clauses of a pattern over most events.
+
+    Examples
+    --------
+    >>> import cep_pipeline as cep
+    >>> schema = cep.StreamSchema.from_dict({"type_attribute": "kind", "attributes": {"kind": "string", "x": "int64"}})
+    >>> free, joined = cep.parse_patterns(
+    ...     "PATTERN SEQ(A a, B b) WITHIN 1 day; PATTERN SEQ(A a, B b) WHERE a.x + b.x > 3 WITHIN 1 day", schema
+    ... )
+    >>> sweeps_over(free), sweeps_over(joined)
+    (True, False)
+    """
+    distinct = len({clause.positive for clause in pattern.clauses}) == len(pattern.clauses)
+    return distinct and all(sweep_of(pattern, clause) is not None for clause in pattern.clauses)
 
 
 def _of_elements(clause: Clause, conjunct: Conjunct) -> bool:
@@ -218,8 +267,8 @@ def _orders(clause: Clause) -> list[tuple[Variable, ...]]:
 
 def count_owned(pattern: Pattern, events: PreparedEvents, owned: Owned) -> int | None:
     """The number of matches of a pattern that a slice owns, if sweeps count those of all clauses; otherwise None."""
-    if len({clause.positive for clause in pattern.clauses}) < len(pattern.clauses):
-        return None  # clauses may have bindings in common, which count once
+    if not sweeps_over(pattern):
+        return None  # equal bindings of several clauses count once
     total = 0
     for clause in pattern.clauses:
         count = count_swept(ClauseSlice(pattern, clause, events, owned, finality_of(pattern, clause)))
@@ -233,7 +282,7 @@ def count_swept(of: ClauseSlice) -> int | None:
     """The number of matches of a clause that a slice owns; None where no sweep counts them, or none pays."""
     pattern, clause, events, owned, finality = of
     sweep = sweep_of(pattern, clause)
-    if sweep is None or (finality is not Finality.LAST_EVENT and owned != (None, None)):
+    if sweep is None or (finality is not Finality.LAST_EVENT and owned != EVERYTHING):
         return None
     constants = [conjunct for conjunct in clause.conjuncts if not conjunct.variables]
     if constants and not constants_hold(constants, events):
@@ -250,15 +299,23 @@ def count_swept(of: ClauseSlice) -> int | None:
     steps = _steps(of, sweep, views)
     if steps is None:
         return None
+    if sweep.backwards:
+        steps = steps.mirrored()
     most = steps.most(clause)
     if not all(most.values()):
         return 0
     bits = sum(float(most[one.name]) if one.kleene else math.log2(most[one.name]) + 1e-9 for one in clause.positive)
     if bits > MOST_BITS:
         return None
-    if sweep.joining is None:
+    if not sweep.joining:
         return _count_of_states(pattern, clause, sweep, steps, bits)
-    return sum(_count_chain(order, clause, sweep.joining, steps, events, bits) for order in _orders(clause))
+    if len(sweep.joining) == 1:
+        return sum(_count_chain(order, clause, sweep.joining[0], steps, events, bits) for order in _orders(clause))
+    center = _center(clause, sweep.joining)
+    behind = any(order[-1].name == center for order in _orders(clause))
+    if bits > MOST_BITS_OF_A_WORD or (behind and owned != EVERYTHING):
+        return None
+    return sum(_count_around(order, clause, sweep.joining, steps, events) for order in _orders(clause))
 
 
 def _filters(clause: Clause, variable: Variable) -> tuple[Conjunct, ...]:
@@ -289,6 +346,8 @@ class Steps:
         int32: the first step in the window that ends with each.
     counted
         uint8: whether the slice owns the matches that end with it.
+    clock, width
+        int64: the instant of each step, and the most by which those of a match differ.
     weights
         int64, shape (n, positive variables): how many events of a step fit each variable; None: each step is one event.
     """
@@ -298,7 +357,15 @@ class Steps:
     fits: Array
     lefts: Array
     counted: Array
+    clock: Array
+    width: int
     weights: Array | None = None
+
+    def mirrored(self) -> Steps:
+        """The same events from the last one to the first."""
+        turned = (self.rows[::-1], self.fits[::-1], -self.clock[::-1], self.counted[::-1])
+        weights = None if self.weights is None else self.weights[::-1]
+        return _in_windows(len(self.rows) - self.starts[::-1], *turned, weights, self.width)
 
     def number(self, place: int) -> Array:
         """int64: how many events of each step fit the variable of a place."""
@@ -317,21 +384,36 @@ class Steps:
 
 
 def _pays(of: ClauseSlice, sweep: Sweep, views: dict[str, View]) -> bool:
-    """Return whether a sweep takes less time than to find the matches, by how many events a window holds on average."""
+    """Return whether a sweep takes less time than to find the matches."""
+    clause = of.clause
+    sizes = {one.name: len(views[one.name]) for one in clause.positive if not one.kleene}
+    groups = None if sweep.key is None else _groups(of.events, sweep.key, views)
+    orders = len(_orders(clause))
+    costs = (STEP_NS + STATE_NS * (len(clause.positive) + 1) ** 2, JOINING_NS * orders, AROUND_NS * orders)
+    return candidates_of(of, groups, sizes) * CANDIDATE_NS > FIXED_NS + costs[len(sweep.joining)] * sum(
+        map(len, views.values())
+    )
+
+
+def candidates_of(of: ClauseSlice, groups: int | None, sizes: dict[str, int]) -> float:
+    """About how many candidates are tested where matches are found, by what a window holds on average.
+
+    Parameters
+    ----------
+    groups
+        The number of values of a key on which the events of a match agree; None: those of what the clause agrees on.
+    sizes
+        The number of events of each single variable.
+    """
     pattern, clause, events, *_ = of
     if pattern.window.time_us is not None:
         share = pattern.window.time_us / max(events.span_us, 1)
     else:
         share = (pattern.window.events or 0) / max(len(events), 1)
-    if sweep.key is not None:
-        share /= _groups(events, sweep.key, views)
-    sizes = sorted(len(views[variable.name]) for variable in clause.positive if not variable.kleene)
-    candidates = math.prod((*sizes[:1], *(size * min(share, 1.0) for size in sizes[1:])))
-    if sweep.joining is not None:
-        costs = JOINING_NS * len(_orders(clause))
-    else:
-        costs = STEP_NS + STATE_NS * (len(clause.positive) + 1) ** 2
-    return candidates * CANDIDATE_NS > FIXED_NS + costs * sum(map(len, views.values()))
+    if groups is None:
+        groups = agreement_codes(events, clause.agree_on)[1] if clause.agree_on else 1
+    ascending = sorted(sizes.values())
+    return math.prod((*ascending[:1], *(size * min(share, 1.0) / groups for size in ascending[1:])))
 
 
 def _groups(events: PreparedEvents, key: Key, views: dict[str, View]) -> int:
@@ -359,14 +441,14 @@ def _steps(of: ClauseSlice, sweep: Sweep, views: dict[str, View]) -> Steps | Non
         same = times[1:] == times[:-1]
         same[starts[(starts > 0) & (starts < len(rows))] - 1] = False
         if same.any():
-            apart = ties is Ties.STRICT and sweep.joining is None and pattern.window.time_us is not None
+            apart = ties is Ties.STRICT and not sweep.joining and pattern.window.time_us is not None
             begin = of.first_row
             cut = 0 < begin < len(events) and events.timestamps[begin - 1] == events.timestamps[begin]
             lists = any(variable.kleene for variable in clause.positive)
             if not apart or cut or lists or len(_orders(clause)) != 1 or not _chain(clause):
                 return None
-            return _together(starts, rows, fits, clock, counted, same, clause, instants.width, sweep)
-    return _in_windows(starts, rows, fits, clock, counted, None, instants.width, sweep)
+            return _together(starts, rows, fits, clock, counted, same, clause, instants.width)
+    return _in_windows(starts, rows, fits, clock, counted, None, instants.width)
 
 
 def _marked(size: int, views: Sequence[View]) -> tuple[Array, Array]:
@@ -434,7 +516,6 @@ def _together(
     same: Array,
     clause: Clause,
     width: int,
-    sweep: Sweep,
 ) -> Steps:
     """Steps in which the events of one timestamp, of which none is before another, are one."""
     begins = np.flatnonzero(np.append(True, ~same))
@@ -443,23 +524,13 @@ def _together(
     )
     starts = np.searchsorted(begins, starts).astype(np.int64)
     merged = np.bitwise_or.reduceat(fits, begins)
-    return _in_windows(starts, rows[begins], merged, clock[begins], counted[begins], weights, width, sweep)
+    return _in_windows(starts, rows[begins], merged, clock[begins], counted[begins], weights, width)
 
 
 def _in_windows(
-    starts: Array,
-    rows: Array,
-    fits: Array,
-    clock: Array,
-    counted: Array,
-    weights: Array | None,
-    width: int,
-    sweep: Sweep,
+    starts: Array, rows: Array, fits: Array, clock: Array, counted: Array, weights: Array | None, width: int
 ) -> Steps:
-    if sweep.backwards:
-        starts = len(rows) - starts[::-1]
-        rows, fits, clock, counted = rows[::-1], fits[::-1], -clock[::-1], counted[::-1]
-        weights = None if weights is None else weights[::-1]
+    """Steps with the first one in the window that ends with each."""
     padded = padded_copy(clock, np.int64)
     starts = np.ascontiguousarray(starts, np.int64)
     lefts = count_before(padded, starts, padded, starts, -width) if len(rows) else np.zeros(0, np.int32)
@@ -469,12 +540,14 @@ def _in_windows(
         np.ascontiguousarray(fits, np.int32),
         np.ascontiguousarray(lefts, np.int32),
         np.ascontiguousarray(counted),
+        padded,
+        width,
         None if weights is None else np.ascontiguousarray(weights),
     )
 
 
 @dataclass(frozen=True)
-class Automaton:
+class StateSpace:
     """The states of a clause: sets of its positive variables, as bits, that may be bound before the others.
 
     Attributes
@@ -521,7 +594,7 @@ class Automaton:
         return kept + sum(1 for _ in self.open_lists(state, fits))
 
 
-def _states_of(clause: Clause, *, backwards: bool = False) -> Automaton | None:
+def _states_of(clause: Clause, *, backwards: bool = False) -> StateSpace | None:
     """The states of a clause, of its mirror image if that is asked; None where they do not say all, or are too many."""
     if backwards:
         turned = frozenset((other, one) for one, other in clause.precedence)
@@ -538,32 +611,32 @@ def _states_of(clause: Clause, *, backwards: bool = False) -> Automaton | None:
             one.kleene and not any((one.name, other.name) in clause.precedence for other in behind) for one in behind
         ):
             return None
-    automaton = Automaton(clause, (), tuple(after), tuple(before))
+    space = StateSpace(clause, (), tuple(after), tuple(before))
     found, waiting = {0}, [0]
     while waiting:
         state = waiting.pop()
-        for _, following in automaton.next_states(state, automaton.full):
+        for _, following in space.next_states(state, space.full):
             if following not in found:
                 found.add(following)
                 waiting.append(following)
         if len(found) > MOST_STATES:
             return None
-    if not any(True for _ in automaton.open_lists(automaton.full, automaton.full)):
-        found.discard(automaton.full)
-    return replace(automaton, states=tuple(sorted(found, key=lambda state: (state.bit_count(), state))))
+    if not any(True for _ in space.open_lists(space.full, space.full)):
+        found.discard(space.full)
+    return replace(space, states=tuple(sorted(found, key=lambda state: (state.bit_count(), state))))
 
 
 def _count_of_states(pattern: Pattern, clause: Clause, sweep: Sweep, steps: Steps, bits: float) -> int:
-    automaton = _states_of(clause, backwards=sweep.backwards)
-    assert automaton is not None, "`sweep_of` has looked"
+    space = _states_of(clause, backwards=sweep.backwards)
+    assert space is not None, "`sweep_of` has looked"
     kinds = np.flatnonzero(np.bincount(steps.fits, minlength=1))
     number = np.zeros(int(kinds[-1]) + 1, np.int32)
     number[kinds] = np.arange(len(kinds))
-    factors, offsets, operations = _operations(automaton, kinds.tolist())
+    factors, offsets, operations = _operations(space, kinds.tolist())
     total = np.zeros(2, np.uint64)
     widest = int((np.arange(len(steps.lefts)) - steps.lefts).max(initial=0))
     weights = np.zeros((1, len(clause.positive)), np.int64) if steps.weights is None else steps.weights
-    size = len(automaton.states)
+    size = len(space.states)
     ask_for(8 * size * widest, f"a window of {widest:,} events has a number for each state")
     front, matrices = np.empty((widest + 1, size), np.uint64), np.empty((2, size, size), np.uint64)
 
@@ -598,7 +671,7 @@ def _count_of_states(pattern: Pattern, clause: Clause, sweep: Sweep, steps: Step
     return number_of(lambda modulus: run(modulus) % modulus, _moduli(), bits + math.log2(len(steps.rows)))
 
 
-def _operations(automaton: Automaton, kinds: list[int]) -> tuple[Array, tuple[Array, Array, Array], Array]:
+def _operations(space: StateSpace, kinds: list[int]) -> tuple[Array, tuple[Array, Array, Array], Array]:
     """The matrices of the kinds of events as operations on states, in the order in which each reads what was before.
 
     Returns
@@ -611,15 +684,15 @@ def _operations(automaton: Automaton, kinds: list[int]) -> tuple[Array, tuple[Ar
     operations : Array
         int64, shape (n, 3): variable, state that is left, state that is reached; -1 for a state that is multiplied.
     """
-    states = automaton.states
+    states = space.states
     place = {state: number for number, state in enumerate(states)}
-    factors = np.array([[automaton.factor(state, kind) for state in states] for kind in kinds], np.int64)
+    factors = np.array([[space.factor(state, kind) for state in states] for kind in kinds], np.int64)
     lists: tuple[list[list[tuple[int, int, int]]], ...] = ([], [], [])
     for number, kind in enumerate(kinds):
         moves = [
             (variable, place[state], following)
             for state in states
-            for variable, following in automaton.next_states(state, kind)
+            for variable, following in space.next_states(state, kind)
         ]
         inside = [(variable, source, place[following]) for variable, source, following in moves if following in place]
         forward, backward = [], []
@@ -631,10 +704,10 @@ def _operations(automaton: Automaton, kinds: list[int]) -> tuple[Array, tuple[Ar
             scaled = factors[number, state] != 1
             forward += [(0, -1, state)] if scaled else []
             forward += [move for move in inside if move[2] == state]
-        ends = [(variable, source, -1) for variable, source, following in moves if following == automaton.full]
-        if automaton.full in place:
-            full = place[automaton.full]
-            ends += [(variable, full, -1) for variable in automaton.open_lists(automaton.full, kind)]
+        ends = [(variable, source, -1) for variable, source, following in moves if following == space.full]
+        if space.full in place:
+            full = place[space.full]
+            ends += [(variable, full, -1) for variable in space.open_lists(space.full, kind)]
         for own, moved in zip(lists, (forward, backward, ends), strict=True):
             own.append(moved)
     offsets, every, begin = [], [], 0
@@ -720,6 +793,68 @@ def _count_chain(
     return number_of(lambda modulus: run(modulus) % modulus, _moduli(), bits + math.log2(len(fits)))
 
 
+def _count_around(
+    order: Sequence[Variable], clause: Clause, joining: tuple[Joining, ...], steps: Steps, events: PreparedEvents
+) -> int:
+    """The number of matches of three variables in an order, of which one is compared with both others."""
+    center = _center(clause, joining)
+    if order[-1].name == center:
+        order, steps = order[::-1], steps.mirrored()
+    first = order[0].name == center
+    center_place, other_place = (0, 1) if first else (1, 0)
+    fits: Array = np.zeros(len(steps.fits), np.int32)
+    for place, variable in enumerate(order):
+        fits |= (steps.fits >> clause.positive.index(variable) & 1) << place
+    sides = {name: side for each in joining for name, side in zip(each.variables, each.sides, strict=True)}
+    with_center = {}  # for each of the others the comparator between the center, on the left, and it
+    for each in joining:
+        turned = each.variables[0] != center
+        with_center[each.variables[0] if turned else each.variables[1]] = (
+            each.comparator.mirror if turned else each.comparator
+        )
+    members = [np.flatnonzero(fits >> place & 1) for place in range(3)]
+    columns = [
+        expression_values(without_name(sides[one.name], one.name), events, {ANY_EVENT: steps.rows[own]})
+        for one, own in zip(order, members, strict=True)
+    ]
+    values = [SortedValues(own) for own in comparable(columns)]
+    if not all(len(own.known) for own in values):
+        return 0
+    known = values[center_place].known
+    places, ranges = np.full((2, len(fits)), -1, np.int32), np.zeros((3, len(fits), 2), np.int32)
+    places[0, members[center_place]] = values[center_place].places()
+    for number, place in enumerate((other_place, 2)):
+        comparator = with_center[order[place].name]
+        ranges[number, members[place]] = values[place].ranges_in(known, comparator)
+    if not first:
+        comparator = with_center[order[0].name].mirror
+        places[1, members[0]] = values[0].places()
+        ranges[2, members[1]] = values[1].ranges_in(values[0].known, comparator)
+    leaves = 1 << (len(known) + 1).bit_length()
+    size = 1 if first else len(values[0].known)
+    total = np.zeros(2, np.uint64)
+    ask_for(16 * len(fits) + 48 * leaves, f"{len(fits):,} events have some numbers each")
+    go_on()
+    _count_around_center(
+        len(fits),
+        len(steps.starts) - 1,
+        steps.starts,
+        steps.lefts,
+        fits,
+        steps.counted,
+        int(first),
+        leaves,
+        size,
+        places,
+        ranges,
+        np.empty((3, 2 * leaves), np.uint64),
+        np.empty(size + 1, np.uint64),
+        np.empty(len(fits) + 2, np.uint64),
+        total,
+    )
+    return (int(total[1]) << 64) + int(total[0])
+
+
 class SortedValues:
     """The values of some events in order: many are looked up in order in a fraction of the time."""
 
@@ -743,8 +878,10 @@ class SortedValues:
         }
         ends = []
         for side in sides[comparator]:
-            if side in ("left", "right"):
-                ends.append(np.searchsorted(known, self.known, side))
+            if side == "left":
+                ends.append(np.searchsorted(known, self.known, "left"))
+            elif side == "right":
+                ends.append(np.searchsorted(known, self.known, "right"))
             else:
                 ends.append(np.full(len(self.known), side))
         return np.stack([self._spread(end, 0) for end in ends], axis=1)

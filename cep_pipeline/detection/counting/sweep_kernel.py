@@ -82,7 +82,9 @@ def count_states(
     matrices_at: Any,
     total_at: Any,
 ) -> int:
-    """Count the ways through a set of states within a sliding window; `sweep.Automaton` says what the arrays hold.
+    """Count the ways through a set of states within a sliding window.
+
+    `sweep.Steps` has the events, `sweep._operations` the factors and the operations on states.
 
     A window is a queue of two stacks: of the events before a point, and of those from it on. Of each suffix of the
     first stack the ways from the start are kept, and of the whole second one the ways from each state to each. So an
@@ -383,5 +385,152 @@ def count_joined(
                         product = times(to_one[step, source], from_one[step, middle], modulus)
                         values[source * between + middle] = product
                 add_at(left_tree, one_size, places[0, step], values, left_count, False, modulus)
+    total[0], total[1] = low, high
+    return 0
+
+
+@njit
+def change_point(tree: Any, counts: Any, marks: Any, leaf: int, own: Any, sign: Any) -> None:
+    """Add an event at a leaf, with its own part of its value, or take it away (a sign of 2^64 - 1)."""
+    value, node = own, leaf
+    while node > 0:
+        value += marks[node]
+        tree[node] += sign * value
+        counts[node] += sign
+        node >>= 1
+
+
+@njit
+def add_to_all(tree: Any, counts: Any, marks: Any, first: int, stop: int, change: Any) -> None:
+    """Add to the value of each event at the leaves [first, stop)."""
+    left, right = first - 1, stop
+    while left ^ right ^ 1:
+        if not left & 1:
+            marks[left + 1] += change
+            tree[left + 1] += change * counts[left + 1]
+        if right & 1:
+            marks[right - 1] += change
+            tree[right - 1] += change * counts[right - 1]
+        left >>= 1
+        right >>= 1
+        tree[left] = tree[2 * left] + tree[2 * left + 1] + marks[left] * counts[left]
+        tree[right] = tree[2 * right] + tree[2 * right + 1] + marks[right] * counts[right]
+    left >>= 1
+    while left > 0:
+        tree[left] = tree[2 * left] + tree[2 * left + 1] + marks[left] * counts[left]
+        left >>= 1
+
+
+@njit
+def sum_of_all(tree: Any, counts: Any, marks: Any, first: int, stop: int) -> Any:
+    """The sum of the values of the events at the leaves [first, stop)."""
+    left, right = first - 1, stop
+    total, on_left, on_right = _0, _0, _0
+    while left ^ right ^ 1:
+        if not left & 1:
+            total += tree[left + 1]
+            on_left += counts[left + 1]
+        if right & 1:
+            total += tree[right - 1]
+            on_right += counts[right - 1]
+        left >>= 1
+        right >>= 1
+        total += marks[left] * on_left + marks[right] * on_right
+    left >>= 1
+    while left > 0:
+        total += marks[left] * (on_left + on_right)
+        left >>= 1
+    return total
+
+
+def count_around(
+    steps: int,
+    groups: int,
+    group_starts_at: Any,
+    lefts_at: Any,
+    fits_at: Any,
+    counted_at: Any,
+    center_first: int,
+    leaves: int,
+    earlier_size: int,
+    places_at: Any,
+    ranges_at: Any,
+    numbers_at: Any,
+    earlier_at: Any,
+    own_at: Any,
+    total_at: Any,
+) -> int:
+    """Count the matches of a sequence of three variables, one of which, the center, is compared with both others.
+
+    Each event of the center in the window has a value, the number of its pairs with the variable that comes next in
+    time order, or before it; events at the leaves of a tree are ordered by what is compared. An event of one of the
+    others adds 1 to the values of a range of them, or takes 1 away as it leaves the window, and one of the last
+    variable sums a range. Sums are modulo 2^64.
+
+    The center comes first, or second: then a second tree counts the first variable. `places` are those of events of
+    the center among the leaves, and of the first variable in the other tree; `ranges` those of the others in the tree
+    of the center (the first one, then the last one in time order), and of the center in the other tree.
+    """
+    group_starts = carray(group_starts_at, groups + 1)
+    lefts = carray(lefts_at, steps)
+    fits = carray(fits_at, steps)
+    counted = carray(counted_at, steps)
+    places = carray(places_at, (2, steps))
+    ranges = carray(ranges_at, (3, steps, 2))
+    numbers = carray(numbers_at, (3, 2 * leaves))
+    earlier = carray(earlier_at, (earlier_size + 1, 1))
+    own = carray(own_at, steps + 2)
+    total = carray(total_at, 2)
+    tree, counts, marks = numbers[0], numbers[1], numbers[2]
+    numbers[:] = _0
+    earlier[:] = _0
+    sums, one = own[steps : steps + 1], own[steps + 1 : steps + 2]
+    one[0] = _1
+    less = _0 - _1
+    low, high = _0, _0
+    center = 1 if center_first else 2
+    for group in range(groups):
+        first, stop = group_starts[group], group_starts[group + 1]
+        out = first
+        for step in range(first, stop + 1):
+            left = stop if step == stop else lefts[step]
+            while out < left:
+                event = fits[out]
+                if event & center and places[0, out] >= 0:
+                    change_point(tree, counts, marks, leaves + 1 + places[0, out], own[out], less)
+                if not center_first and event & 1 and places[1, out] >= 0:
+                    begin, end = ranges[0, out, 0], ranges[0, out, 1]
+                    if end > begin:
+                        add_to_all(tree, counts, marks, leaves + 1 + begin, leaves + 1 + end, less)
+                    add_at(earlier, earlier_size, places[1, out], one, 1, True, _0)
+                out += 1
+            if step == stop:
+                break
+            event = fits[step]
+            if event & 4 and counted[step]:
+                begin, end = ranges[1, step, 0], ranges[1, step, 1]
+                if end > begin:
+                    found = sum_of_all(tree, counts, marks, leaves + 1 + begin, leaves + 1 + end)
+                    low += found
+                    if low < found:
+                        high += _1
+            if center_first:
+                if event & 2:
+                    begin, end = ranges[0, step, 0], ranges[0, step, 1]
+                    if end > begin:
+                        add_to_all(tree, counts, marks, leaves + 1 + begin, leaves + 1 + end, _1)
+                value = _0
+            elif event & 2:
+                sum_between(earlier, ranges[2, step, 0], ranges[2, step, 1], sums, 1, _0)
+                value = sums[0]
+            if event & center and places[0, step] >= 0:
+                node = leaves + 1 + places[0, step]
+                while node > 0:
+                    value -= marks[node]
+                    node >>= 1
+                own[step] = value
+                change_point(tree, counts, marks, leaves + 1 + places[0, step], value, _1)
+            if not center_first and event & 1 and places[1, step] >= 0:
+                add_at(earlier, earlier_size, places[1, step], one, 1, False, _0)
     total[0], total[1] = low, high
     return 0

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 import numpy as np
 
 from cep_pipeline.detection.clause_runs import ClauseSlice, find_by_clause
+from cep_pipeline.detection.counting.last_variable import count_without_last
 from cep_pipeline.detection.counting.sweep import count_swept
 from cep_pipeline.detection.fused.clause import KernelRun, run_clause, shapes_of
 from cep_pipeline.detection.fused.levels import LevelCount, count_levels, order_of
@@ -126,7 +127,8 @@ def find_matches(
 def count_pattern(pattern: Pattern, orders: Orders, events: PreparedEvents, counters: Counters) -> int | None:
     """Count the matches, if none has to be listed and no two clauses have bindings in common; otherwise None.
 
-    Where nobody wants the counts of nodes, a clause is counted by a sweep over the events if that pays.
+    Where nobody wants the counts of nodes, a clause is counted by a sweep over the events, or without binding its last
+    variable, if that pays.
     """
     if len({clause.positive for clause in pattern.clauses}) < len(pattern.clauses):
         return None
@@ -135,6 +137,9 @@ def count_pattern(pattern: Pattern, orders: Orders, events: PreparedEvents, coun
     for clause, plan in zip(pattern.clauses, orders, strict=True):
         of = ClauseSlice(pattern, clause, events, EVERYTHING, finality_of(pattern, clause))
         count = None if counters.wanted else count_swept(of)
+        order = order_of(plan)
+        if count is None and order is not None and not counters.wanted and not has_kleene(clause):
+            count = count_without_last(of, order)
         if count is None:
             runs.append(start(of, plan))
         else:

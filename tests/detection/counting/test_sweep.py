@@ -50,6 +50,10 @@ STRUCTURES = [
 CONDITIONS = [
     "a.x < b.x",
     "b.x >= c.x",
+    "a.x < b.x AND b.x < c.x",
+    "a.x >= b.x AND c.y < b.x",
+    "a.x <= b.x AND a.x > c.x",
+    "a.x = c.x AND c.x > b.x",
     "a.x + 1 > c.y",
     "a.x <= d.x",
     "a.x = b.x",
@@ -149,6 +153,9 @@ BLOCKS = "A" * 40 + "B" * 40 + "C" * 40
         ("SEQ(A a, B b) WITHIN 10 us", BLOCKS, sum(range(1, 11))),
         ("SEQ(A a, B b, C c) WHERE a.x < c.x WITHIN 1 day", BLOCKS, 40**3),
         ("SEQ(A a, B b, C c) WHERE a.x > b.x WITHIN 1 day", BLOCKS, 0),
+        ("SEQ(A a, B b, C c) WHERE a.x < b.x AND b.x < c.x WITHIN 1 day", BLOCKS, 40**3),
+        ("SEQ(A a, A b, A c) WHERE a.x < c.x AND b.x < c.x WITHIN 1 day", "A" * 600, comb(600, 3)),
+        ("SEQ(A a, A b, A c) WHERE a.x < b.x AND a.x < c.x WITHIN 10 us", "A" * 600, 590 * 45 + comb(10, 3)),
         ("SEQ(A a, B b) WHERE [id] WITHIN 1 day", BLOCKS, 2 * 20 * 20),
         ("AND(A a, B b, C c) WITHIN 1 day", BLOCKS[::-1], 40**3),
         ("SEQ(A a, ~B n, C c) WITHIN 1 day", BLOCKS, 0),
@@ -176,7 +183,7 @@ def test_counts_of_nodes_are_there_for_who_wants_them() -> None:
 def test_primes_are_primes() -> None:
     for most in (100, 2**31):
         found = list(islice(sweep.primes_below(most), 10))
-        odd = [number for number in range(most - 1, 1, -2) if number > most - 400]
+        odd = range(most - 1, max(1, most - 400), -2)
         assert (
             found
             == [number for number in odd if all(number % divisor for divisor in range(3, isqrt(number) + 1, 2))][:10]

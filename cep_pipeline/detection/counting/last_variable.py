@@ -1,0 +1,135 @@
+"""Matches counted over the partial matches of all variables but one: of the last one only the number is asked.
+
+Behind a partial match the candidates of the last variable are an index range. Without a condition on it the length of
+the range is the number of matches; with conditions 16 candidates are tested at a time, and nothing is written. So a
+variable that no condition joins with others is bound last.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+import numpy as np
+
+from cep_pipeline.detection.clause_runs import ClauseSlice
+from cep_pipeline.detection.counting.sweep import CANDIDATE_NS, candidates_of
+from cep_pipeline.detection.fused.clause import BLOCK_ROWS, KernelRun
+from cep_pipeline.detection.fused.constraints import LevelScope, TestColumns, bounds_of, compile_conjunct, range_ends
+from cep_pipeline.detection.fused.kernel import Arguments, count_lists
+from cep_pipeline.detection.fused.levels import Levels
+from cep_pipeline.detection.fused.negation import agreement_key
+from cep_pipeline.detection.fused.shape import Level, RangeResult, Shape, Test, TestedConjunct
+from cep_pipeline.detection.kleene.bindings import clause_over
+from cep_pipeline.detection.limits import go_on
+from cep_pipeline.detection.mechanisms import EVERYTHING
+from cep_pipeline.expressions.columns import Array
+from cep_pipeline.patterns.conditions import Comparator
+from cep_pipeline.patterns.normal_form import Clause
+from cep_pipeline.patterns.pattern import Pattern
+from cep_pipeline.slices.keys import keyed_leaf, keys_of
+from cep_pipeline.slices.prepared import PreparedEvents
+from cep_pipeline.slices.views import leaf_of, row_values_of, view_of_leaf
+
+LEAST_NS = 50e6
+"""Matches that are found in less time are found: code that counts is compiled when it is first used."""
+
+
+def count_without_last(of: ClauseSlice, plan: Sequence[str]) -> int | None:
+    """The number of matches of a clause of single variables over all events; None where they have to be found.
+
+    Parameters
+    ----------
+    plan
+        The order in which variables are bound.
+    """
+    pattern, clause, events, owned, _ = of
+    if owned != EVERYTHING or clause.negated or len(plan) < 2:
+        return None
+    order = _with_free_last(clause, plan)
+    types = dict(pattern.attributes)
+    if not clause.agree_on and any(order[-1] in key.variables for key in keys_of(clause, types)):
+        return None  # its candidates are fewer where they are sorted by what is equal
+    events.split(variable.event_type for variable in clause.positive)
+    sizes = {one.name: len(view_of_leaf(events, leaf_of(clause, one.name), 0, len(events))) for one in clause.positive}
+    if candidates_of(of, None, sizes) * CANDIDATE_NS < LEAST_NS:
+        return None
+    return _count(pattern, clause, order, events)
+
+
+def _with_free_last(clause: Clause, plan: Sequence[str]) -> tuple[str, ...]:
+    """The order of a plan, with a variable that no condition joins with others at its end, if there is one."""
+    joined = {name for conjunct in clause.conjuncts if len(conjunct.variables) > 1 for name in conjunct.variables}
+    free = [name for name in plan if name not in joined]
+    if not free:
+        return tuple(plan)
+    return (*(name for name in plan if name != free[-1]), free[-1])
+
+
+def _count(pattern: Pattern, clause: Clause, order: tuple[str, ...], events: PreparedEvents) -> int | None:
+    bound = order[:-1]
+    run = KernelRun(pattern, clause_over(clause, bound), bound, events, EVERYTHING, BLOCK_ROWS, as_places=True)
+    levels = run.levels
+    if levels is None:
+        return 0
+    prepared = _last_level(pattern, clause, order, levels, events)
+    if prepared is None:
+        return None
+    shape, arguments = prepared
+    total = 0
+    for places in run.places():
+        go_on()
+        total += int(count_lists(shape, arguments, places).sum())
+    return total
+
+
+def _last_level(
+    pattern: Pattern, clause: Clause, order: tuple[str, ...], levels: Levels, events: PreparedEvents
+) -> tuple[Shape, Arguments] | None:
+    """The shape that counts the candidates of the last variable, with its data; None where a test is not compiled."""
+    last, name = len(order) - 1, order[-1]
+    around = replace(levels.around, clause=clause)
+    leaf = view_of_leaf(events, leaf_of(clause, name), 0, len(events))
+    leaves = {**dict(zip(order[:-1], levels.leaves, strict=True)), name: leaf}
+    key = agreement_key(around, order)
+    alike = leaves if key is None else {other: keyed_leaf(events, key, other, leaves) for other in leaves}
+    view = alike[name]
+    lows: dict[int, Array] = {}
+    highs: dict[int, Array] = {}
+    for bound in bounds_of(clause, order, last, pattern.ties, around.reach):
+        ends = range_ends(events, bound, levels.views[bound.earlier], alike[order[bound.earlier]], view)
+        found, tighter = (lows, np.maximum) if bound.low else (highs, np.minimum)
+        found[bound.earlier] = tighter(found[bound.earlier], ends) if bound.earlier in found else ends
+    columns = TestColumns()
+    tests: list[TestedConjunct] = []
+    for level, other in enumerate(order[:-1]):
+        if around.overlap(name, other):
+            one = columns.slot(last, ("row",), row_values_of(events, view))
+            own = columns.slot(level, ("row",), row_values_of(events, levels.views[level]))
+            tests.append(((Test(Comparator.NE, one, own),),))
+    views = (*levels.views, view)
+    scope = LevelScope(events, {other: level for level, other in enumerate(order)}, views, columns)
+    for conjunct in clause.conjuncts:
+        if name in conjunct.variables and len(conjunct.variables) > 1:
+            compiled = compile_conjunct(conjunct, scope)
+            if compiled is None:
+                return None
+            tests.append(compiled)
+    shape = Shape(
+        levels=(*[Level()] * last, Level(tuple(lows), tuple(highs), tuple(tests))),
+        prefix=last,
+        slots=len(columns.arrays),
+        constants=len(columns.constants),
+        owned_slot=None,
+        as_rows=False,
+        search=RangeResult.SIZES,
+    )
+    arguments = Arguments(
+        sizes=tuple(map(len, views)),
+        rows=tuple(each.rows for each in views),
+        lows={(last, level): array for level, array in lows.items()},
+        highs={(last, level): array for level, array in highs.items()},
+        columns=tuple(columns.arrays),
+        constants=tuple(columns.constants),
+    )
+    return shape, arguments
