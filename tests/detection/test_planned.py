@@ -64,3 +64,19 @@ def test_a_plan_fits_mechanisms_by_kind_and_order(trees: str) -> None:
     assert order.patterns[0].clauses[0].order != ("a", "b", "c")
     assert runs_on(order, PATTERNS[:1], {"any": "lazy_chain_nfa"})
     assert not runs_on(order, PATTERNS[:1], {"any": "eager_nfa"})
+
+
+def test_what_follows_from_conditions_is_explained() -> None:
+    schema = cep.StreamSchema.from_dict({"type_attribute": "kind", "attributes": {"kind": "string", "x": "int64"}})
+    conditions = {
+        "a.x < b.x AND b.x < c.x": "; it follows that a.x < c.x",
+        "b.timestamp - a.timestamp <= 10000000 AND c.timestamp - b.timestamp <= 500000": (
+            "; it follows that c is at most 10500 ms later than a"
+        ),
+        "a.x < 3 AND a.x > 5": "; it has no matches, since no events fulfil a.x < 3 and a.x > 5",
+        "a.x < b.x": "",
+    }
+    for condition, said in conditions.items():
+        patterns = cep.parse_patterns(f"PATTERN SEQ(A a, B b, C c) WHERE {condition} WITHIN 1 hour", schema)
+        assert explained_choice(patterns)["pattern_1"] == f"fused, the fastest mechanism{said}"
+        assert explained_choice(patterns, "multitree")["pattern_1"] == "multitree, as asked for"
