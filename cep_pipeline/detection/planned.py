@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from cep_pipeline.detection.kleene.extension import ListConditions, limit_in, possible_course
 from cep_pipeline.detection.mechanisms import MECHANISMS, Orders, choose_mechanisms, in_pattern_order
 from cep_pipeline.detection.outputs import listed_because
 from cep_pipeline.errors import UnsupportedPattern
@@ -175,7 +176,19 @@ def _on_lists(pattern: Pattern) -> str:
     reason = listed_because(pattern)
     if reason is None:
         return "; matches are counted and compressed without being listed"
-    return f"; matches are listed to be counted or compressed (within --limit), because of {reason}"
+    tried = [
+        format_conjunct(conjunct)
+        for clause in pattern.clauses
+        for variable in clause.positive
+        if variable.kleene
+        for conjunct in ListConditions.of(clause, variable.name, frozenset(clause.by_name)).whole
+        if limit_in(conjunct, variable.name, possible_course) is None
+    ]
+    # A list of which no condition ends the growth may be any of 2**n.
+    all_lists = (
+        f"; for {tried[0]}, which only a whole list decides, all lists are tried: 2**n of n events" if tried else ""
+    )
+    return f"; matches are listed to be counted or compressed (within --limit), because of {reason}{all_lists}"
 
 
 def _reason(pattern: Pattern, chosen: str) -> str:

@@ -6,7 +6,7 @@ import pytest
 
 import cep_pipeline as cep
 from cep_pipeline.detection import MECHANISMS
-from cep_pipeline.detection.planned import plan_for, runs_on
+from cep_pipeline.detection.planned import explained_choice, plan_for, runs_on
 from cep_pipeline.planning.costs import CostModel
 from cep_pipeline.planning.numbers.clause_statistics import ClauseStatistics
 from cep_pipeline.planning.orderings import TreeOrdering
@@ -80,3 +80,20 @@ def test_what_follows_from_conditions_is_explained() -> None:
         patterns = cep.parse_patterns(f"PATTERN SEQ(A a, B b, C c) WHERE {condition} WITHIN 1 hour", schema)
         assert explained_choice(patterns)["pattern_1"] == f"fused, the fastest mechanism{said}"
         assert explained_choice(patterns, "multitree")["pattern_1"] == "multitree, as asked for"
+
+
+@pytest.mark.parametrize(
+    ("condition", "tried"),
+    [
+        ("sum(b[].x) < 3", False),
+        ("b.LEN = 2", False),
+        ("max(b[].x) < a.x", False),
+        ("avg(b[].x) < 3", True),
+        ("b.LEN > 2", True),
+    ],
+)
+def test_lists_that_no_condition_ends_are_explained(condition: str, tried: bool) -> None:
+    schema = cep.StreamSchema.from_dict({"type_attribute": "kind", "attributes": {"kind": "string", "x": "int64"}})
+    patterns = cep.parse_patterns(f"PATTERN SEQ(A a, B+ b[]) WHERE {condition} WITHIN 1 hour", schema)
+    said = f"; for {condition}, which only a whole list decides, all lists are tried: 2**n of n events"
+    assert explained_choice(patterns)["pattern_1"].endswith(said) is tried
