@@ -16,6 +16,7 @@ the least and the greatest value of a column decide the test for all values betw
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from functools import cached_property
 
 import numpy as np
 
@@ -35,6 +36,8 @@ from cep_pipeline.detection.limits import go_on
 from cep_pipeline.expressions.columns import Array
 from cep_pipeline.patterns.conditions import Comparator
 
+FEWEST_EVENTS = 1 << 11
+"""So many events are read before anything else is looked at."""
 READ_AT_ONCE = 8
 """Events of a range that the compiled search reads while one number of a block is written."""
 ASKED_AS = 64
@@ -66,13 +69,17 @@ class RangeSearch:
     def __init__(self, shape: Shape, arguments: Arguments) -> None:
         self.shape, self.arguments = shape, arguments
         self._last = len(shape.levels) - 1
-        tests = [_blocked(conjunct, self._last, arguments) for conjunct in shape.levels[-1].tests]
-        self._tests = [test for test in tests if test is not None]
-        self._usable = bool(tests) and len(self._tests) == len(tests)
         self._least: dict[int, Array] = {}
         self._greatest: dict[int, Array] = {}
         self._powers = 0
         self._to_read = 0
+
+    @cached_property
+    def _tests(self) -> list[_BlockTest]:
+        """The tests of blocks; none where blocks do not decide all of them."""
+        found = [_blocked(conjunct, self._last, self.arguments) for conjunct in self.shape.levels[-1].tests]
+        tests = [test for test in found if test is not None]
+        return tests if len(tests) == len(found) else []
 
     def any(self, prefix: Array) -> Array:
         """bool, shape (n,): whether an event of the range passes the tests, for each row of the prefix."""
@@ -100,7 +107,7 @@ class RangeSearch:
     def _by_blocks(self, prefix: Array) -> tuple[Array, Array] | None:
         """The ranges, if they are to be searched by blocks, which are then there; None: they are to be read."""
         size = self.arguments.sizes[-1]
-        if not self._usable or not prefix.shape[1] or not size:
+        if size <= FEWEST_EVENTS or not prefix.shape[1]:
             return None
         bounds = [
             [ends[prefix[place]] for (_, place), ends in sides.items()]
@@ -110,7 +117,7 @@ class RangeSearch:
         highs = np.minimum.reduce(bounds[1]).astype(np.int64)
         widths = np.maximum(highs - lows, 0)
         longest, all_widths = int(widths.max()), int(widths.sum())
-        if all_widths <= ASKED_AS * len(widths):
+        if all_widths <= ASKED_AS * len(widths) or not self._tests:
             return None
         self._to_read += all_widths
         powers = longest.bit_length()

@@ -55,6 +55,7 @@ def blocks_at_once(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPat
     """Let every search use blocks, however short its ranges are."""
     monkeypatch.setattr(range_search, "READ_AT_ONCE", 0)
     monkeypatch.setattr(range_search, "ASKED_AS", 0)
+    monkeypatch.setattr(range_search, "FEWEST_EVENTS", 0)
     yield
 
 
@@ -142,6 +143,6 @@ def test_ranges_are_decided_by_blocks_where_that_takes_less(monkeypatch: pytest.
         range_search, "search_places", lambda *asked: (read.append(asked[2].shape[1]), search(*asked))[1]
     )
     pattern = pattern_of("PATTERN SEQ(A a, ~B n, C c) WHERE n.x > a.x + c.x + 90 WITHIN 1 second")
-    table = drawn_stream(3, 3000, edges=False)
+    table = drawn_stream(3, 6000, edges=False)
     assert found(pattern, prepare(pattern, table), block_rows=100)
     assert len(read) == 0 or sum(read) < 30_000
