@@ -6,11 +6,13 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from cep_pipeline.detection.kleene.extension import ListConditions, limit_in, possible_course
 from cep_pipeline.detection.mechanisms import MECHANISMS, Orders, choose_mechanisms, in_pattern_order
 from cep_pipeline.detection.output_policy import has_output_policy
 from cep_pipeline.detection.outputs import listed_because
 from cep_pipeline.errors import UnsupportedPattern
-from cep_pipeline.patterns.pattern import Pattern
+from cep_pipeline.patterns.implications import Span
+from cep_pipeline.patterns.pattern import Pattern, Window
 from cep_pipeline.planning import Plan, plan_by_strategy
 from cep_pipeline.planning.costs.kernel import KERNEL
 from cep_pipeline.planning.make_plan import planner_for
@@ -19,8 +21,12 @@ from cep_pipeline.planning.planned_clauses import Expectations, default_cost
 from cep_pipeline.planning.planners import DEFAULT_PLANNER, planner_named
 from cep_pipeline.planning.replanning import Replanner
 from cep_pipeline.planning.trees import Join
+from cep_pipeline.slices.views import implied_by
 from cep_pipeline.statistics.snapshot import StatisticsSnapshot
+from cep_pipeline.statistics.terms import format_conjunct
 
+MOST_FACTS = 3
+"""Of more facts that follow from the conditions of a pattern only their number is told."""
 MOST_COMPARED = 100
 """Patterns whose other plans are made beside the chosen ones, for people to compare, unless that is asked for: it takes
 ten times as long as planning."""
@@ -143,8 +149,9 @@ def runs_on(plan: Plan, patterns: Sequence[Pattern], chosen: Mapping[str, str]) 
 def explained_choice(patterns: Sequence[Pattern], mechanism: str | None = None) -> dict[str, str]:
     """Each pattern's mechanism and the reason for it, by the pattern's name; `Plan.explain` prints it.
 
-    It also says how matches are counted where that is not by finding them, and of a pattern with Kleene variables
-    whether they are listed to be counted or compressed.
+    It also says how matches are counted where that is not by finding them; of a pattern with Kleene variables whether
+    they are listed to be counted or compressed; and of one that `fused` runs what follows from its conditions and is
+    used beside them.
 
     Raises
     ------
@@ -160,21 +167,45 @@ def explained_choice(patterns: Sequence[Pattern], mechanism: str | None = None) 
     'nfab, the fastest that runs it: no faster one runs the strategy skip_till_next_match'
     """
     chosen = choose_mechanisms(patterns, mechanism)
-    if mechanism is not None:
-        return {pattern.name: f"{mechanism}, as asked for{_on_counts(pattern, mechanism)}" for pattern in patterns}
-    return {
-        pattern.name: f"{name}, {_reason(pattern, name)}{_on_counts(pattern, name)}"
-        for pattern, name in ((pattern, chosen[pattern.name]) for pattern in patterns)
-    }
+    explained = {}
+    for pattern in patterns:
+        name = chosen[pattern.name]
+        reason = _reason(pattern, name) if mechanism is None else "as asked for"
+        implied = _implied(pattern) if name == "fused" else ""
+        explained[pattern.name] = f"{name}, {reason}{_on_counts(pattern, name)}{implied}"
+    return explained
+
+
+def _implied(pattern: Pattern) -> str:
+    """The facts that follow from the conditions of a pattern and are written in none of them."""
+    facts: dict[str, None] = {}
+    for clause in pattern.clauses:
+        found = implied_by(clause, pattern.window, pattern.ties)
+        if found.contradiction:
+            said = " and ".join(map(format_conjunct, found.contradiction))
+            where = f"clause {clause.index + 1} has" if len(pattern.clauses) > 1 else "it has"
+            facts[f"{where} no matches, since no events fulfil {said}"] = None
+            continue
+        facts.update((f"it follows that {_in_words(span)}", None) for span in found.narrowed)
+        facts.update((f"it follows that {format_conjunct(conjunct)}", None) for conjunct in found.comparisons)
+    shown = list(facts)[:MOST_FACTS]
+    more = f"; and {len(facts) - MOST_FACTS} more of this kind" if len(facts) > MOST_FACTS else ""
+    return "".join(f"; {fact}" for fact in shown) + more
+
+
+def _in_words(span: Span) -> str:
+    if span.most_us == 0:
+        return f"{span.second} is not later than {span.first}"
+    distance = Window(time_us=abs(span.most_us))
+    if span.most_us > 0:
+        return f"{span.second} is at most {distance} later than {span.first}"
+    return f"{span.second} is at least {distance} earlier than {span.first}"
 
 
 def _on_counts(pattern: Pattern, mechanism: str) -> str:
     """Say how matches are counted, where that is not by finding them, or takes lists."""
     if any(operand.kleene for operand in pattern.operands):
-        reason = listed_because(pattern)
-        if reason is None:
-            return "; matches are counted and compressed without being listed"
-        return f"; matches are listed to be counted or compressed (within --limit), because of {reason}"
+        return _on_lists(pattern)
     if not MECHANISMS[mechanism].is_columnar or has_output_policy(pattern):
         return ""
     from cep_pipeline.detection.counting.sweep import sweeps_over
@@ -184,6 +215,26 @@ def _on_counts(pattern: Pattern, mechanism: str) -> str:
     if all(len(clause.positive) > 1 and not clause.negated for clause in pattern.clauses):
         return "; many matches are counted without binding the last variable"
     return ""
+
+
+def _on_lists(pattern: Pattern) -> str:
+    """Say of a pattern with Kleene variables whether its matches are counted and compressed without being listed."""
+    reason = listed_because(pattern)
+    if reason is None:
+        return "; matches are counted and compressed without being listed"
+    tried = [
+        format_conjunct(conjunct)
+        for clause in pattern.clauses
+        for variable in clause.positive
+        if variable.kleene
+        for conjunct in ListConditions.of(clause, variable.name, frozenset(clause.by_name)).whole
+        if limit_in(conjunct, variable.name, possible_course) is None
+    ]
+    # A list of which no condition ends the growth may be any of 2**n.
+    all_lists = (
+        f"; for {tried[0]}, which only a whole list decides, all lists are tried: 2**n of n events" if tried else ""
+    )
+    return f"; matches are listed to be counted or compressed (within --limit), because of {reason}{all_lists}"
 
 
 def _reason(pattern: Pattern, chosen: str) -> str:

@@ -67,16 +67,20 @@ def clause_cache_of(clause: Clause) -> ClauseCache:
 
 def implied_by(clause: Clause, window: Window, ties: Ties) -> Implications:
     """The facts that follow from a clause's conditions within a window."""
-    key = "implied", window.time_us, ties
+    key = "implied", window.time_us, ties.value
     return clause_cache_of(clause).once(key, lambda: implications_of(clause, window.time_us, ties))
 
 
 def may_match(pattern: Pattern, clause: Clause, events: PreparedEvents) -> bool:
     """Return whether a match is possible, whatever the events: no condition without variables, and no two, say no."""
-    without = clause_cache_of(clause).once("constants", lambda: [one for one in clause.conjuncts if not one.variables])
-    if without and not constants_hold(without, events):
-        return False
-    return not implied_by(clause, pattern.window, pattern.ties).contradiction
+    window, ties = pattern.window, pattern.ties
+
+    def find() -> tuple[bool, tuple[Conjunct, ...]]:
+        contradicted = bool(implied_by(clause, window, ties).contradiction)
+        return contradicted, tuple(conjunct for conjunct in clause.conjuncts if not conjunct.variables)
+
+    contradicted, constants = clause_cache_of(clause).once(("may match", window.time_us, ties.value), find)
+    return not contradicted and (not constants or constants_hold(constants, events))
 
 
 EVENTS_AT_ONCE = 1 << 15
@@ -126,8 +130,12 @@ CLOCK_LIMIT = 2**61
 
 def times_are_plain(events: PreparedEvents) -> bool:
     """Return whether no sum of two timestamps overflows."""
-    stamps = events.timestamps
-    return len(stamps) == 0 or bool(stamps[0] > -CLOCK_LIMIT and stamps[-1] < CLOCK_LIMIT)
+
+    def look() -> bool:
+        stamps = events.timestamps
+        return len(stamps) == 0 or bool(stamps[0] > -CLOCK_LIMIT and stamps[-1] < CLOCK_LIMIT)
+
+    return events.handle("times are plain", look)
 
 
 @dataclass(frozen=True, eq=False)

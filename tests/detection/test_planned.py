@@ -6,7 +6,7 @@ import pytest
 
 import cep_pipeline as cep
 from cep_pipeline.detection import MECHANISMS
-from cep_pipeline.detection.planned import plan_for, runs_on
+from cep_pipeline.detection.planned import explained_choice, plan_for, runs_on
 from cep_pipeline.planning.costs import CostModel
 from cep_pipeline.planning.numbers.clause_statistics import ClauseStatistics
 from cep_pipeline.planning.orderings import TreeOrdering
@@ -73,3 +73,35 @@ def test_a_plan_fits_mechanisms_by_kind_and_order(trees: str) -> None:
     assert order.patterns[0].clauses[0].order != ("a", "b", "c")
     assert runs_on(order, PATTERNS[:1], {"any": "lazy_chain_nfa"})
     assert not runs_on(order, PATTERNS[:1], {"any": "eager_nfa"})
+
+
+def test_what_follows_from_conditions_is_explained() -> None:
+    schema = cep.StreamSchema.from_dict({"type_attribute": "kind", "attributes": {"kind": "string", "x": "int64"}})
+    conditions = {
+        "a.x < b.x AND b.x < c.x": "; it follows that a.x < c.x",
+        "b.timestamp - a.timestamp <= 10000000 AND c.timestamp - b.timestamp <= 500000": (
+            "; it follows that c is at most 10500 ms later than a"
+        ),
+        "a.x < 3 AND a.x > 5": "; it has no matches, since no events fulfil a.x < 3 and a.x > 5",
+        "a.x < b.x": "",
+    }
+    for condition, said in conditions.items():
+        patterns = cep.parse_patterns(f"PATTERN SEQ(A a, B b, C c) WHERE {condition} WITHIN 1 hour", schema)
+        assert explained_choice(patterns)["pattern_1"] == f"fused, the fastest mechanism{said}"
+        assert explained_choice(patterns, "multitree")["pattern_1"] == "multitree, as asked for"
+
+
+@pytest.mark.parametrize(
+    ("condition", "tried"),
+    [
+        ("sum(b[].x) < 3", False),
+        ("b.LEN = 2", False),
+        ("max(b[].x) < a.x", False),
+        ("avg(b[].x) < 3", True),
+    ],
+)
+def test_lists_that_no_condition_ends_are_explained(condition: str, tried: bool) -> None:
+    schema = cep.StreamSchema.from_dict({"type_attribute": "kind", "attributes": {"kind": "string", "x": "int64"}})
+    patterns = cep.parse_patterns(f"PATTERN SEQ(A a, B+ b[]) WHERE {condition} WITHIN 1 hour", schema)
+    said = f"; for {condition}, which only a whole list decides, all lists are tried: 2**n of n events"
+    assert explained_choice(patterns)["pattern_1"].endswith(said) is tried

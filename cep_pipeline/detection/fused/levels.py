@@ -727,8 +727,8 @@ def levels_over(planned: PlannedClause, leaves: list[View], beginning: FindBegin
     size = window.time_us if window.time_us is not None else (window.events or 0) - 1
     if planned.reach.size != size:
         return Levels(planned, leaves, {}, beginning=beginning)
-    key = ("layouts", planned.order, planned.pattern.ties, window.time_us, window.events, planned.first_owned is None)
-    key = (*key, times_are_plain(planned.events))
+    facts = planned.first_owned is None, times_are_plain(planned.events)
+    key = ("layouts", planned.order, planned.pattern.ties, window.time_us, window.events, facts)
     known = clause_cache_of(planned.clause).once(key, _Known)
     if not known.plain:
         return Levels(planned, leaves, {}, beginning=beginning)

@@ -41,11 +41,11 @@ from cep_pipeline.patterns.conditions import Comparator, Conjunct
 from cep_pipeline.patterns.expressions import ValueType
 from cep_pipeline.patterns.normal_form import Clause
 from cep_pipeline.patterns.pattern import Pattern
-from cep_pipeline.slices.keys import key_of_added, keyed_leaf
+from cep_pipeline.slices.keys import Key, key_of_added, keyed_leaf
 from cep_pipeline.slices.order import before_is_earlier, may_be_one
 from cep_pipeline.slices.prepared import PreparedEvents
 from cep_pipeline.slices.routines import padded, padded_copy
-from cep_pipeline.slices.views import View, implied_by, row_values_of, times_are_plain
+from cep_pipeline.slices.views import View, clause_cache_of, implied_by, row_values_of, times_are_plain
 
 PAIRS_AT_ONCE = 1 << 20
 """Pairs of a partial match and an event that are evaluated together, unless one match has more."""
@@ -80,6 +80,46 @@ class Surroundings:
         return may_be_one(self.pattern, self.clause, of[name], of[other])
 
 
+@dataclass(frozen=True, eq=False)
+class _RejectingBounds:
+    """The way from a clause's conditions to the events that reject, whatever the slice.
+
+    Attributes
+    ----------
+    key
+        The key by which the view is sorted.
+    conjuncts
+        The conditions that neither the key nor the bounds fulfil.
+    ranges, edges
+        The bounds by levels that the key joins, and by the others.
+    """
+
+    key: Key | None
+    conjuncts: tuple[Conjunct, ...]
+    ranges: tuple[Bound, ...]
+    edges: tuple[Bound, ...]
+
+
+def _bounds_of_rejecting(name: str, around: Surroundings, *, plain: bool) -> _RejectingBounds:
+    clause, ties, reach = around.clause, around.pattern.ties, around.reach
+    of_all = bool(reach.partition_by) or (not before_is_earlier(ties) and reach.clock is BoundUnit.POSITION)
+    key = key_of_added(clause, around.order, name, around.types, of_all=of_all)
+    made_true = frozenset[Conjunct]() if key is None else key.conjuncts
+    spans = implied_by(clause, around.pattern.window, ties).spans if plain else {}
+    own = [c for c in clause.conjuncts if name in c.variables and len(c.variables) > 1 and c not in made_true]
+    said = [span for conjunct in own for span in spans.get(conjunct, ())]
+    order, last = (*around.order, name), len(around.order)
+    members = [level for level, other in enumerate(around.order) if key is None or other in key.variables]
+    ranges = (*bounds_of(clause, order, last, ties, reach, members), *span_bounds(said, order, last, members))
+    needed = (*bounds_of(clause, order, last, ties, reach), *span_bounds(said, order, last, range(last)))
+    return _RejectingBounds(
+        key,
+        tuple(conjunct for conjunct in own if conjunct not in spans),
+        ranges,
+        tuple(bound for bound in needed if bound.earlier not in members),
+    )
+
+
 class LevelNegation:
     """One negated variable of a clause.
 
@@ -91,43 +131,24 @@ class LevelNegation:
 
     def __init__(self, name: str, leaf: View, around: Surroundings) -> None:
         self.name, self.around = name, around
-        clause = around.clause
+        ties, reach = around.pattern.ties, around.reach
         # Positions of events of one time are not ordered as TIES ANY orders them: no window limits the search.
-        self._loose = not before_is_earlier(around.pattern.ties) and around.reach.clock is BoundUnit.POSITION
-        of_all = self._loose or bool(around.reach.partition_by)
-        key = key_of_added(clause, around.order, name, around.types, of_all=of_all)
-        self.conjuncts = [
-            conjunct
-            for conjunct in clause.conjuncts
-            if name in conjunct.variables
-            and len(conjunct.variables) > 1
-            and (key is None or conjunct not in key.conjuncts)
-        ]
-        said = implied_by(clause, around.pattern.window, around.pattern.ties).spans
-        spans = (
-            [span for c in self.conjuncts if c in said for span in said[c]] if times_are_plain(around.events) else []
-        )
-        if spans:
-            self.conjuncts = [conjunct for conjunct in self.conjuncts if conjunct not in said]
+        self._loose = not before_is_earlier(ties) and reach.clock is BoundUnit.POSITION
+        plain = times_are_plain(around.events)
+        fact = "rejecting", name, around.order, ties.value, reach.clock.value, reach.size, plain
+        bounds = clause_cache_of(around.clause).once(fact, lambda: _bounds_of_rejecting(name, around, plain=plain))
+        self.conjuncts, self._edges, key = bounds.conjuncts, bounds.edges, bounds.key
         leaves = {**dict(zip(around.order, around.leaves, strict=True)), name: leaf}
         self._alike = (
             leaves if key is None else {other: keyed_leaf(around.events, key, other, leaves) for other in key.variables}
         )
         self.view = self._alike[name]
-        order, last = (*around.order, name), len(around.order)
-        members = [level for level, other in enumerate(around.order) if other in self._alike]
         self.lows: dict[int, Array] = {}
         self.highs: dict[int, Array] = {}
-        for bound in (
-            *bounds_of(clause, order, last, around.pattern.ties, around.reach, members),
-            *span_bounds(spans, order, last, members),
-        ):
+        for bound in bounds.ranges:
             found, tighter = (self.lows, np.maximum) if bound.low else (self.highs, np.minimum)
             ends = self._ends(bound)
             found[bound.earlier] = tighter(found[bound.earlier], ends) if bound.earlier in found else ends
-        needed = bounds_of(clause, order, last, around.pattern.ties, around.reach)
-        needed += tuple(span_bounds(spans, order, last, range(last)))
-        self._edges = [bound for bound in needed if bound.earlier not in members]
         self.distinct = [level for level, other in enumerate(around.order) if around.overlap(name, other)]
         compared = {around.order.index(other) for c in self.conjuncts for other in c.variables if other != name}
         edges = {bound.earlier for bound in self._edges}

@@ -7,7 +7,9 @@ passes one of the tests holds none that passes all. There is a block at each pla
 
 - a range is two blocks that overlap, which decide a single test at once;
 - the first event that passes one test is found in a step for each power of two;
-- several tests may need more steps. Ranges that are not decided after some are read.
+- of two tests one sorts the events of each aligned block, and the other one needs only the extremes of those behind a
+  place in it (a merge sort tree with the extremes of suffixes): two steps for each power of two;
+- more tests may need more steps. Ranges that are not decided after some are read.
 
 A test takes part whose event stands in it once, in sums and differences only: rounding keeps the order of sums, so that
 the least and the greatest value of a column decide the test for all values between, with the same arithmetic.
@@ -16,6 +18,7 @@ the least and the greatest value of a column decide the test for all values betw
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from functools import cached_property
 
 import numpy as np
 
@@ -35,12 +38,16 @@ from cep_pipeline.detection.limits import go_on
 from cep_pipeline.expressions.columns import Array
 from cep_pipeline.patterns.conditions import Comparator
 
+FEWEST_EVENTS = 1 << 11
+"""So many events are read before anything else is looked at."""
 READ_AT_ONCE = 8
 """Events of a range that the compiled search reads while one number of a block is written."""
 ASKED_AS = 64
 """Events that are read while one range is decided by its blocks."""
 MOST_SWEEPS = 32
 """Passes over the powers of two before what is left of the ranges is read."""
+FEW_SWEEPS = 4
+"""Passes before what is left is searched in sorted blocks, where there are two tests."""
 MOST_BYTES = 1 << 29
 """Largest size of the blocks of one search; above it ranges are read."""
 _SAFE = 2.0**1000
@@ -66,21 +73,26 @@ class RangeSearch:
     def __init__(self, shape: Shape, arguments: Arguments) -> None:
         self.shape, self.arguments = shape, arguments
         self._last = len(shape.levels) - 1
-        tests = [_blocked(conjunct, self._last, arguments) for conjunct in shape.levels[-1].tests]
-        self._tests = [test for test in tests if test is not None]
-        self._usable = bool(tests) and len(self._tests) == len(tests)
         self._least: dict[int, Array] = {}
         self._greatest: dict[int, Array] = {}
+        self._tree: _SortedBlocks | None = None
         self._powers = 0
         self._to_read = 0
+
+    @cached_property
+    def _tests(self) -> list[_BlockTest]:
+        """The tests of blocks; none where blocks do not decide all of them."""
+        found = [_blocked(conjunct, self._last, self.arguments) for conjunct in self.shape.levels[-1].tests]
+        tests = [test for test in found if test is not None]
+        return tests if len(tests) == len(found) else []
 
     def any(self, prefix: Array) -> Array:
         """bool, shape (n,): whether an event of the range passes the tests, for each row of the prefix."""
         ranges = self._by_blocks(prefix)
         if ranges is None:
             return search_places(self.shape, self.arguments, prefix) >= 0
+        lows, highs = ranges
         if len(self._tests) == 1 and self._tests[0].decides:
-            lows, highs = ranges
             found = np.zeros(len(lows), np.bool_)
             which = np.flatnonzero(lows < highs)
             low, high = lows[which], highs[which]
@@ -88,7 +100,7 @@ class RangeSearch:
             values = self._values_of(prefix[:, which])
             found[which] = self._may(power, low, values) | self._may(power, high - (1 << power), values)
             return found
-        return self._places(prefix, *ranges) >= 0
+        return self._places(prefix, lows, highs) >= 0
 
     def places(self, prefix: Array) -> Array:
         """int32, shape (n,): the first or last place that passes the tests for each row of the prefix, or -1."""
@@ -100,7 +112,7 @@ class RangeSearch:
     def _by_blocks(self, prefix: Array) -> tuple[Array, Array] | None:
         """The ranges, if they are to be searched by blocks, which are then there; None: they are to be read."""
         size = self.arguments.sizes[-1]
-        if not self._usable or not prefix.shape[1] or not size:
+        if size <= FEWEST_EVENTS or not prefix.shape[1]:
             return None
         bounds = [
             [ends[prefix[place]] for (_, place), ends in sides.items()]
@@ -110,7 +122,7 @@ class RangeSearch:
         highs = np.minimum.reduce(bounds[1]).astype(np.int64)
         widths = np.maximum(highs - lows, 0)
         longest, all_widths = int(widths.max()), int(widths.sum())
-        if all_widths <= ASKED_AS * len(widths):
+        if all_widths <= ASKED_AS * len(widths) or not self._tests:
             return None
         self._to_read += all_widths
         powers = longest.bit_length()
@@ -123,11 +135,11 @@ class RangeSearch:
         return lows, highs
 
     def _make_blocks(self, powers: int) -> None:
+        self._powers, self._tree = powers, None
         for slot in {slot for test in self._tests for slot in test.slots}:
             values = self.arguments.columns[slot][: self.arguments.sizes[-1]]
             self._least[slot] = _blocks(values, powers, np.fmin)
             self._greatest[slot] = _blocks(values, powers, np.fmax)
-        self._powers = powers
 
     def _values_of(self, prefix: Array) -> dict[int, Array]:
         """The values of the columns of earlier levels for each row of the prefix, by slot."""
@@ -149,7 +161,11 @@ class RangeSearch:
         which = np.flatnonzero(lows < highs)
         low, high = lows[which], highs[which]
         values = self._values_of(prefix[:, which])
-        for _ in range(MOST_SWEEPS):
+        pair = _sorting(self._tests)
+        sweeps = MOST_SWEEPS
+        if pair is not None:  # both of one column: the blocks that it may be in overlap
+            sweeps = 0 if pair[0].own == pair[1].own else min(FEW_SWEEPS, MOST_SWEEPS)
+        for _ in range(sweeps):
             if not len(which):
                 return found
             go_on()
@@ -175,7 +191,12 @@ class RangeSearch:
                 low += 1
             else:
                 high -= 1
-        if len(which):
+        if len(which) and pair is not None:
+            if self._tree is None:
+                columns = [self.arguments.columns[test.own.slot][: self.arguments.sizes[-1]] for test in pair]
+                self._tree = _SortedBlocks(*pair, *columns, self._powers)
+            found[which] = self._tree.found(low, high, values, forward=forward)
+        elif len(which):
             found[which] = search_places(self.shape, self.arguments, prefix[:, which])
         return found
 
@@ -194,7 +215,7 @@ class _BlockTest:
     """
 
     def __init__(self, alternatives: Sequence[Sequence[_Compared]]) -> None:
-        self._alternatives = alternatives
+        self.alternatives = alternatives
         tests = [test for alternative in alternatives for test in alternative]
         self.decides = len(tests) == len(alternatives) and all(test.comparator is not Comparator.EQ for test in tests)
         self.slots = frozenset(test.own.slot for test in tests)
@@ -209,7 +230,7 @@ class _BlockTest:
         greatest: Mapping[int, Array],
     ) -> Array:
         held = np.zeros(len(start), np.bool_)
-        for alternative in self._alternatives:
+        for alternative in self.alternatives:
             all_hold = np.ones(len(start), np.bool_)
             for test in alternative:
                 ends = least[test.own.slot][power, start], greatest[test.own.slot][power, start]
@@ -250,6 +271,15 @@ class _Compared:
                 held = (low < other) | (low > other) | (high < other) | (high > other)
         return np.asarray(held)
 
+    def compared_with(self, values: Mapping[int, Array]) -> Array:
+        """The values that the event's side is compared with."""
+        return self._evaluated(self._other, values)
+
+    @property
+    def is_plain(self) -> bool:
+        """True if the event's side is its value."""
+        return self._side == self.own
+
     def _evaluated(self, term: Term, values: Mapping[int, Array]) -> Array:
         match term:
             case Slot(_, slot):
@@ -260,6 +290,90 @@ class _Compared:
                 terms = [self._evaluated(operand, values) for operand in operands]
                 with np.errstate(all="ignore"):
                     return np.asarray(_OPERATIONS[operator](*terms))
+
+
+class _SortedBlocks:
+    """Aligned blocks of each power of two, sorted by one test's value, with extremes of the other one's from each on.
+
+    Parameters
+    ----------
+    first, second
+        The tests; the first one compares the event's value alone, by size.
+    values, others
+        Their columns.
+    """
+
+    def __init__(self, first: _Compared, second: _Compared, values: Array, others: Array, powers: int) -> None:
+        self._first, self._second, self._size = first, second, len(values)
+        self._sign = 1.0 if first.comparator in (Comparator.GT, Comparator.GE) else -1.0
+        values = self._sign * values
+        unknown = np.isnan(values)
+        self._sorted = np.unique(values[~unknown])
+        ranks = np.searchsorted(self._sorted, values)
+        others = np.where(unknown, np.nan, others)
+        places = np.arange(self._size)
+        self._keys, self._least, self._greatest = [], [], []
+        for power in range(powers):
+            keys = (places >> power) * (self._size + 1) + ranks
+            order = np.argsort(keys, kind="stable")
+            self._keys.append(keys[order])
+            self._least.append(_suffixes(others[order], power, np.fmin))
+            self._greatest.append(_suffixes(others[order], power, np.fmax))
+
+    def found(self, lows: Array, highs: Array, values: dict[int, Array], *, forward: bool) -> Array:
+        """int32: the first or last place of each range that passes, or -1."""
+        limit = self._sign * self._first.compared_with(values) + np.zeros(len(lows))
+        strict = self._first.comparator in (Comparator.GT, Comparator.LT)
+        ranks = np.searchsorted(self._sorted, limit, "right" if strict else "left")
+        best = np.full(len(lows), -1, np.int64)  # where the block begins that holds the place
+        power_of = np.zeros(len(lows), np.int64)
+        low, high = lows.copy(), np.maximum(highs, lows)
+        for power in range(len(self._keys)):
+            for side, ends in ((low, low), (high, high - 1)):
+                odd = np.flatnonzero((low < high) & (side & 1 == 1))
+                blocks = ends[odd]
+                hit = self._passes(power, blocks, ranks[odd], {slot: value[odd] for slot, value in values.items()})
+                which, start = odd[hit], blocks[hit] << power
+                nearer = (best[which] < 0) | ((start < best[which]) if forward else (start > best[which]))
+                best[which[nearer]], power_of[which[nearer]] = start[nearer], power
+                side[odd] += 1 if side is low else -1
+            low >>= 1
+            high >>= 1
+        for power in reversed(range(len(self._keys) - 1)):
+            which = np.flatnonzero((best >= 0) & (power_of > power))
+            children = (best[which] >> power) + (0 if forward else 1)
+            inside = np.flatnonzero(children << power < self._size)
+            some = {slot: value[which[inside]] for slot, value in values.items()}
+            hit = np.zeros(len(which), np.bool_)
+            hit[inside] = self._passes(power, children[inside], ranks[which[inside]], some)
+            best[which] = (children + np.where(hit, 0, 1 if forward else -1)) << power
+        return best.astype(np.int32)
+
+    def _passes(self, power: int, blocks: Array, ranks: Array, values: Mapping[int, Array]) -> Array:
+        at = np.searchsorted(self._keys[power], blocks * (self._size + 1) + ranks)
+        inside = at < np.minimum((blocks + 1) << power, self._size)
+        at = np.minimum(at, self._size - 1)
+        return inside & self._second.may((self._least[power][at], self._greatest[power][at]), values)
+
+
+def _sorting(tests: Sequence[_BlockTest]) -> tuple[_Compared, _Compared] | None:
+    """Two tests that decide together, the one that sorts first; None where there are more or others."""
+    parts = [part for test in tests for alternative in test.alternatives for part in alternative]
+    if len(parts) != 2 or any(len(test.alternatives) != 1 for test in tests):
+        return None
+    for first, second in (parts, parts[::-1]):
+        if first.is_plain and first.comparator in _COMPARE and second.comparator is not Comparator.EQ:
+            return first, second
+    return None
+
+
+def _suffixes(values: Array, power: int, extreme: np.ufunc) -> Array:
+    """The extreme of the values of each aligned block from each place on; NaN where there is none."""
+    width = 1 << power
+    padded = np.full(-(-len(values) // width) * width, np.nan)
+    padded[: len(values)] = values
+    turned = padded.reshape(-1, width)[:, ::-1]
+    return np.ascontiguousarray(extreme.accumulate(turned, axis=1)[:, ::-1]).reshape(-1)[: len(values)]
 
 
 _OPERATIONS = {

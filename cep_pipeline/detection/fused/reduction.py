@@ -84,6 +84,8 @@ def reduced_leaves(planned: PlannedClause, leaves: Sequence[View]) -> list[View]
     leaves
         The events of each level in stream order, none of them empty.
     """
+    if math.prod(map(len, leaves)) < FEWEST_CANDIDATES:
+        return None
     events, reach = planned.events, planned.reach
     span = events.span_us if reach.clock is BoundUnit.TIME else len(events)
     share = min(1.0, 2 * (reach.size + 1) / (span + 1))  # of the slice, before an event and behind it

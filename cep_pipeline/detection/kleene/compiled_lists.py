@@ -7,7 +7,7 @@ Elsewhere the first element is bound like a single variable, and bounds the othe
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from functools import partial
 
@@ -40,7 +40,7 @@ from cep_pipeline.patterns.normal_form import Clause
 from cep_pipeline.patterns.pattern import Pattern
 from cep_pipeline.patterns.rewriting import rewritten
 from cep_pipeline.slices.blocks import ListBlock
-from cep_pipeline.slices.keys import Key, keyed_leaf
+from cep_pipeline.slices.keys import key_of_added, keyed_leaf
 from cep_pipeline.slices.order import before_is_earlier
 from cep_pipeline.slices.prepared import PreparedEvents
 from cep_pipeline.slices.views import View, leaf_view, row_values_of, without_name
@@ -202,6 +202,7 @@ class CompiledLists:
         self.pattern, self.clause, self.singles, self.events, self.owned = pattern, clause, order, events, owned
         (self.variable,) = (variable for variable in clause.positive if variable.kleene)
         self.conditions = ListConditions.of(clause, self.variable.name, frozenset(order))
+        self._tested = self.conditions.elements  # those that no key fulfils
         self.anchored = not self._one_window()
         self._run = KernelRun(pattern, *self._prefix(), events, owned, BLOCK_ROWS, as_places=True)
         self.compiled = True
@@ -271,7 +272,7 @@ class CompiledLists:
         views = self._run.levels.views
         for places in self._run.places():
             lows, widths = self._ranges(places)
-            self.evaluations += int(widths.sum()) * len(self.conditions.elements)
+            self.evaluations += int(widths.sum()) * len(self._tested)
             self.evaluations += int((widths * (widths - 1) // 2).sum()) * len(self.conditions.adjacent)
             if self.anchored and not self.singles:
                 alone = views[-1].rows[places[-1]][self._first_places[places[-1]] < 0]
@@ -355,7 +356,14 @@ class CompiledLists:
             leaf = leaf_view(events, self.variable.event_type, filters, *events.rows_in(self.owned))
         around = replace(levels.around, clause=clause)
         leaves = {**dict(zip(self._run.order, levels.leaves, strict=True)), name: leaf}
-        key = _agreement_key(around, (*self.singles, name))
+        alone = {
+            conjunct: _over_elements(conjunct, name, {Element.EACH: name}) for conjunct in self.conditions.elements
+        }
+        single = [conjunct for conjunct in clause.conjuncts if conjunct.variables.issubset(self.singles)]
+        equated = replace(clause, conjuncts=(*single, *alone.values()))
+        key = key_of_added(equated, self.singles, name, around.types, of_all=True)
+        if key is not None:
+            self._tested = tuple(conjunct for conjunct, one in alone.items() if one not in key.conjuncts)
         alike = leaves if key is None else {other: keyed_leaf(events, key, other, leaves) for other in leaves}
         view = alike[name]
         lows: dict[int, Array] = {}
@@ -374,7 +382,7 @@ class CompiledLists:
         views = (*levels.views[: len(self.singles)], view, view)
         scope = LevelScope(events, {**names, earlier: last, later: last + 1}, views, columns)
         adjacent = self._compiled(self.conditions.adjacent, {Element.PREVIOUS: earlier, Element.CURRENT: later}, scope)
-        elements = self._compiled(self.conditions.elements, {Element.EACH: earlier}, scope)
+        elements = self._compiled(self._tested, {Element.EACH: earlier}, scope)
         if adjacent is None or elements is None:
             self.compiled = False
             return
@@ -454,15 +462,3 @@ def _named(node: Expression, variable: str, names: dict[Element, str]) -> Expres
     if isinstance(node, Reference) and node.variable == variable:
         return replace(node, variable=names[node.element], element=Element.ONLY)
     return node
-
-
-def _agreement_key(around: Surroundings, names: Sequence[str]) -> Key | None:
-    """The key by which the candidates of one more variable are sorted: what all events of a match agree on."""
-    if not around.clause.agree_on:
-        return None
-    return Key(
-        tuple(
-            (name, tuple(Reference(name, a, Element.ONLY, around.types[a]) for a in around.clause.agree_on))
-            for name in names
-        )
-    )

@@ -1,13 +1,14 @@
 """Partial matches extended by the lists of one Kleene variable: every non-empty sub-list of its candidates.
 
 Lists grow by one element a step, all partial matches of a piece together, depth first where they become many. A list
-that breaks a condition which every longer list would break too is not grown.
+that breaks a condition which every longer list would break too is not grown: `sum(v[].x) < 10` where no x is negative,
+`v.LEN = 3`, or `max(v[].x) <= a.x`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -15,8 +16,8 @@ from cep_pipeline.detection.kleene.bindings import BindingRules, Bindings
 from cep_pipeline.detection.limits import go_on
 from cep_pipeline.expressions.columns import Array
 from cep_pipeline.expressions.lists import Bound, Lists, Uses, holds_over_lists, pieces, ranges, take
-from cep_pipeline.patterns.conditions import Conjunct
-from cep_pipeline.patterns.expressions import Element
+from cep_pipeline.patterns.conditions import Between, Comparator, Comparison, Conjunct
+from cep_pipeline.patterns.expressions import Aggregate, Element, Length, variables_of
 from cep_pipeline.patterns.normal_form import Clause, Variable
 
 CANDIDATES_AT_ONCE = 1 << 18
@@ -63,6 +64,45 @@ class ListConditions:
             else:
                 found["whole" if variable in uses.whole else "growing"].append(conjunct)
         return cls(**{kind: tuple(conjuncts) for kind, conjuncts in found.items()})
+
+
+def limit_in(
+    conjunct: Conjunct, name: str, course_of: Callable[[Length | Aggregate], tuple[bool, bool]]
+) -> Conjunct | None:
+    """The part of a condition on a whole list that a longer list cannot make true again; None where there is none.
+
+    Parameters
+    ----------
+    course_of
+        Returns whether a value of the list never falls as it grows, and whether it never rises.
+    """
+    match conjunct.atoms:
+        case (Comparison(comparator, left, right),):
+            sides = [(left, comparator, right), (right, comparator.mirror, left)]
+        case (Between(expression, low, high, False),):
+            sides = [(expression, Comparator.LE, high), (expression, Comparator.GE, low)]
+        case _:
+            return None
+    for side, comparator, other in sides:
+        if name in variables_of(other) or not isinstance(side, Length | Aggregate) or side.variable != name:
+            continue
+        never_falls, never_rises = course_of(side)
+        if never_falls and comparator in (Comparator.LT, Comparator.LE, Comparator.EQ):
+            kept = Comparator.LT if comparator is Comparator.LT else Comparator.LE
+        elif never_rises and comparator in (Comparator.GT, Comparator.GE, Comparator.EQ):
+            kept = Comparator.GT if comparator is Comparator.GT else Comparator.GE
+        else:
+            continue
+        whole = kept is comparator and not isinstance(conjunct.atoms[0], Between)
+        return conjunct if whole else Conjunct((Comparison(kept, side, other),))
+    return None
+
+
+def possible_course(side: Length | Aggregate) -> tuple[bool, bool]:
+    """The most that can be true of a value of the list: a sum never falls, or never rises, by the signs in the data."""
+    if isinstance(side, Length) or side.function in ("count", "max"):
+        return True, False
+    return side.function == "sum", side.function in ("sum", "min")
 
 
 @dataclass(frozen=True, eq=False)
@@ -112,6 +152,28 @@ class Extension:
         for conjunct in self.conditions.leaf:
             leaf = leaf[self._holds(conjunct, {self.name: _as_lists(leaf[:, np.newaxis])}, len(leaf))]
         self.leaf = leaf
+        limits = {
+            conjunct: limit
+            for conjunct in self.conditions.whole
+            if (limit := limit_in(conjunct, self.name, self._course_of))
+        }
+        if limits:
+            growing = (*self.conditions.growing, *limits.values())
+            whole = tuple(conjunct for conjunct in self.conditions.whole if limits.get(conjunct) != conjunct)
+            self.conditions = replace(self.conditions, growing=growing, whole=whole)
+
+    def _course_of(self, side: Length | Aggregate) -> tuple[bool, bool]:
+        """Return whether a value of the list never falls, and whether it never rises, by the values of its events."""
+        never_falls, never_rises = possible_course(side)
+        if isinstance(side, Length) or side.function == "count" or not (never_falls or never_rises):
+            return never_falls, never_rises
+        column = self.rules.events.column(side.attribute)
+        if column.valid is not None and not column.valid[self.leaf].all():
+            return False, False  # a value appears with the first element that is not null
+        if side.function != "sum":
+            return never_falls, never_rises
+        values = column.values[self.leaf]
+        return not (values < 0).any(), not (values > 0).any()
 
     def extended(self, bindings: Bindings, anchors: Array | None = None) -> Iterator[Bindings]:
         """The partial matches with every list that obeys the rules and conditions, in pieces of bounded size.

@@ -32,6 +32,7 @@ def always(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(reduction, "CANDIDATES_AN_EVENT", 0)
     monkeypatch.setattr(range_search, "READ_AT_ONCE", 0)
     monkeypatch.setattr(range_search, "ASKED_AS", 0)
+    monkeypatch.setattr(range_search, "FEWEST_EVENTS", 0)
 
 
 @settings(max_examples=examples(200), deadline=None, suppress_health_check=list(HealthCheck))

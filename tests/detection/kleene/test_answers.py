@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from itertools import pairwise
 from unittest.mock import patch
 
@@ -103,6 +104,66 @@ def test_answer_is_the_oracles(text: str, stream_rows: list[Row], at_once: int) 
     ):
         found = from_tables(patterns, cep.detect(patterns, table, mechanism="fused"))
     assert comparable(found) == comparable(evaluate(patterns, table))
+
+
+LIMITS = [
+    "sum(v[].x) < 4",
+    "sum(v[].x) <= a.x",
+    "3 > sum(v[].y)",
+    "sum(v[].x) BETWEEN 2 AND 4",
+    "sum(v[].x) = 3",
+    "sum(v[].x) > -3",
+    "max(v[].y) <= 2.5",
+    "max(v[].s) = 'p'",
+    "min(v[].x) >= a.x",
+    "min(v[].y) < 2",
+    "avg(v[].x) < 2",
+    "v.LEN = 2",
+    "v.LEN < 3",
+    "count(v[].y) <= 2",
+    "last(v[].x) < 3",
+    "sum(v[].x) < v.LEN",
+]
+
+
+@settings(max_examples=examples(150), deadline=None)
+@given(
+    conditions=st.lists(st.sampled_from(LIMITS), min_size=1, max_size=2, unique=True),
+    structure=st.sampled_from(["SEQ(A a, B+ v[])", "AND(A a, Ev+ v[])", "SEQ(B+ v[], A a)"]),
+    signs=st.sampled_from([[0, 1, 2, 3], [-3, -2, -1, 0], [-2, 0, 3], [0, 1, None]]),
+    data=st.data(),
+)
+def test_lists_that_have_reached_a_limit_are_not_grown(
+    conditions: list[str], structure: str, signs: list[int | None], data: st.DataObject
+) -> None:
+    """Values that are never negative, or never positive, bound what sums of longer lists may be; others do not."""
+    stream_rows: list[Row] = [
+        {
+            "timestamp": place,
+            "kind": data.draw(st.sampled_from("ABBB")),
+            "x": data.draw(st.sampled_from(signs)),
+            "y": data.draw(st.sampled_from([0.0, 0.1, 2.5, math.nan if None in signs else 3.0])),
+            "s": data.draw(st.sampled_from(["p", "q", None] if None in signs else ["p", "q"])),
+        }
+        for place in range(data.draw(st.integers(2, 9)))
+    ]
+    text = f"PATTERN {structure} WHERE {' AND '.join(conditions)} WITHIN 1 second"
+    patterns = cep.parse_patterns(text, stream_schema())
+    table = events_table(stream_rows)
+    found = from_tables(patterns, cep.detect(patterns, table, mechanism="fused"))
+    assert comparable(found) == comparable(evaluate(patterns, table))
+
+
+@pytest.mark.parametrize(
+    ("condition", "expected"),
+    [("sum(v[].x) <= 3", 64 + 64 * 63 // 2 + 64 * 63 * 62 // 6), ("v.LEN = 2", 64 * 63 // 2), ("max(v[].x) < 1", 0)],
+)
+def test_few_lists_of_many_candidates(condition: str, expected: int) -> None:
+    """There are 2**64 lists without the condition."""
+    table = events_table([{"timestamp": place, "kind": "B", "x": 1} for place in range(64)])
+    patterns = cep.parse_patterns(f"PATTERN B+ v[] WHERE {condition} WITHIN 1 second", stream_schema())
+    counted = cep.detect(patterns, table, mechanism="fused", output="count")["pattern_1"]
+    assert counted.column("count").to_pylist() == [str(expected)]
 
 
 @pytest.mark.filterwarnings("ignore:.*constrains no clause")

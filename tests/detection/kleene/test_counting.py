@@ -41,6 +41,8 @@ CONDITIONS = [
     "(v[i].x + v[i-1].x > 2 OR v[i].s = v[i-1].s)",
     "1 = 2",
     "v.x != a.x",
+    "v.id = a.id",
+    "v.x + 1 = a.x AND v.y = a.y",
     "(v[i].x > a.x OR v[i-1].x < a.x)",
     "v[i].x % 3 < a.x + v[i-1].x",
     "corr(v.h, a.h) > 0",
