@@ -50,7 +50,7 @@ from cep_pipeline.patterns.conditions import Atom, Comparator, Comparison, Membe
 from cep_pipeline.patterns.expressions import Literal as Constant
 from cep_pipeline.patterns.expressions import Reference
 from cep_pipeline.patterns.pattern import Output, Pattern
-from cep_pipeline.planning.plans import Plan, validate
+from cep_pipeline.planning.plans import Plan, has_kernel_orders, validate
 from cep_pipeline.slices.events_input import as_table, events_for
 from cep_pipeline.slices.ownership import Finality, finality_of
 from cep_pipeline.slices.prepared import PreparedEvents
@@ -306,7 +306,9 @@ def _detections(
     """
     found: list[Detection] = []
     for pattern in patterns:
-        orders: Orders = [clause.order_or_tree for clause in plan.for_pattern(pattern.name).clauses]
+        planned = plan.for_pattern(pattern.name).clauses
+        own = MECHANISMS[chosen[pattern.name]].is_columnar
+        orders: Orders = [clause.on_kernel if own else clause.order_or_tree for clause in planned]
         if MECHANISMS[chosen[pattern.name]].in_pattern_order:  # refused even where matches are not listed
             for clause, order in zip(pattern.clauses, orders_only(chosen[pattern.name], pattern, orders), strict=True):
                 refuse_other_orders(chosen[pattern.name], pattern, clause, order)
@@ -315,7 +317,7 @@ def _detections(
         asked = (*options, PRUNE) if prune and mechanism.prunes and pattern.output is Output.NON_OVERLAP else options
         found.append(Detection(pattern, mechanism.with_options(asked), orders, of_stream, counters, limit))
     if plan.sharing != "none":
-        _share(found)
+        _share([one for one in found if not (one.mechanism.is_columnar and has_kernel_orders(plan, one.pattern))])
     return found
 
 
