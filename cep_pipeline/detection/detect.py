@@ -6,7 +6,7 @@ import logging
 import warnings
 from collections import deque
 from collections.abc import Callable, Collection, Hashable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any, Literal, overload
 
@@ -16,7 +16,7 @@ import pyarrow.compute as pc
 from cep_pipeline.detection import MECHANISMS
 from cep_pipeline.detection.compressed.compressing import compress_merged, count_merged
 from cep_pipeline.detection.decimal_text import to_text
-from cep_pipeline.detection.known_events import KnownEvents, Streams, keep, known_events
+from cep_pipeline.detection.known_events import Streams, keep, known_events
 from cep_pipeline.detection.limits import Kind, LimitReached, SliceLimits, at_most_seconds
 from cep_pipeline.detection.match_events import match_events
 from cep_pipeline.detection.matches import write_matches
@@ -178,11 +178,11 @@ def detect(
     known, chosen = known_events(patterns, events, mechanism)
     check_options(chosen, options)
     counters = Counters()
-    plan = _plan_for(patterns, known.table, plan, chosen, known)
-    logger.info("detecting %s patterns in %s events by %r", len(patterns), known.table.num_rows, plan)
     found: Tables = {}
     with explained():
         _prepare(patterns, known.table, known.prepared)
+        plan = known.plan(plan, lambda: _plan_for(patterns, known.table, known.prepared, plan, chosen))
+        logger.info("detecting %s patterns in %s events by %r", len(patterns), known.table.num_rows, plan)
         detections = _detections(patterns, chosen, known.prepared, plan, counters, limit, options, prune=True)
         groups = run_together(detections, plan)
     for together in groups:
@@ -272,8 +272,9 @@ def detect_batches(
         return
     chosen = choose_mechanisms(patterns, mechanism)
     table = events_for(patterns, events)
-    plan = _plan_for(patterns, table, plan, chosen)
-    detections = _detections(patterns, chosen, _prepare(patterns, table), plan, Counters(), limit, prune=True)
+    prepared = _prepare(patterns, table)
+    plan = _plan_for(patterns, table, prepared, plan, chosen)
+    detections = _detections(patterns, chosen, prepared, plan, Counters(), limit, prune=True)
     for together in run_together(detections, plan):
         listed = [one for one in together if len(together) > 1 and not one.is_read_from_buffers]
         for number, batch in batches_together(listed) if listed else ():
@@ -685,26 +686,24 @@ def check_limit(limit: int | None) -> None:
 
 
 def _plan_for(
-    patterns: Sequence[Pattern],
-    events: pa.Table,
-    plan: Plan | None,
-    chosen: Mapping[str, str],
-    known: KnownEvents | None = None,
+    patterns: Sequence[Pattern], table: pa.Table, prepared: Streams, plan: Plan | None, chosen: Mapping[str, str]
 ) -> Plan:
-    made, fitting = (None, None) if known is None else known.plans
-    if plan is None and made is not None:
-        return made
-    if plan is not None and plan is fitting:
-        return plan
-    is_made = plan is None
+    """The given plan, if it fits; else one that is made of the events' statistics where it pays to make one."""
     if plan is None:
-        from cep_pipeline.detection.planned import plan_for
-        from cep_pipeline.statistics import estimate_statistics
+        from cep_pipeline.detection.unplanned import need_no_plan, own_order_plan
 
-        plan = plan_for(patterns, estimate_statistics(patterns, events), chosen, compare=False, at_once=True)
+        unplanned = need_no_plan(patterns, prepared, chosen)
+        if len(unplanned) == len(patterns):
+            plan = own_order_plan(patterns)
+        else:
+            from cep_pipeline.detection.planned import plan_for
+            from cep_pipeline.statistics import estimate_statistics
+
+            names = {pattern.name for pattern in unplanned}
+            rest = [pattern for pattern in patterns if pattern.name not in names]
+            plan = plan_for(rest, estimate_statistics(rest, table), chosen, compare=False)
+            plan = replace(plan, patterns=(*plan.patterns, *own_order_plan(unplanned).patterns))
     validate(plan, patterns)
-    if known is not None:
-        known.plans[0 if is_made else 1] = plan
     return plan
 
 
