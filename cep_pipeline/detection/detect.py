@@ -6,7 +6,7 @@ import logging
 import warnings
 from collections import deque
 from collections.abc import Callable, Collection, Hashable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any, Literal, overload
 
@@ -17,7 +17,7 @@ from cep_pipeline.detection import MECHANISMS
 from cep_pipeline.detection.compressed.compressing import compress_merged, count_merged
 from cep_pipeline.detection.counting.sweep import count_owned
 from cep_pipeline.detection.decimal_text import to_text
-from cep_pipeline.detection.known_events import KnownEvents, Streams, keep, known_events
+from cep_pipeline.detection.known_events import Streams, keep, known_events
 from cep_pipeline.detection.limits import Kind, LimitReached, SliceLimits, at_most_seconds
 from cep_pipeline.detection.match_events import match_events
 from cep_pipeline.detection.matches import write_matches
@@ -51,7 +51,7 @@ from cep_pipeline.patterns.conditions import Atom, Comparator, Comparison, Membe
 from cep_pipeline.patterns.expressions import Literal as Constant
 from cep_pipeline.patterns.expressions import Reference
 from cep_pipeline.patterns.pattern import Output, Pattern
-from cep_pipeline.planning.plans import Plan, validate
+from cep_pipeline.planning.plans import Plan, has_kernel_orders, validate
 from cep_pipeline.slices.events_input import as_table, events_for
 from cep_pipeline.slices.ownership import Finality, finality_of
 from cep_pipeline.slices.prepared import PreparedEvents
@@ -179,11 +179,11 @@ def detect(
     known, chosen = known_events(patterns, events, mechanism)
     check_options(chosen, options)
     counters = Counters(wanted=metrics)
-    plan = _plan_for(patterns, known.table, plan, chosen, known)
-    logger.info("detecting %s patterns in %s events by %r", len(patterns), known.table.num_rows, plan)
     found: Tables = {}
     with explained():
         _prepare(patterns, known.table, known.prepared)
+        plan = known.plan(plan, lambda: _plan_for(patterns, known.table, known.prepared, plan, chosen))
+        logger.info("detecting %s patterns in %s events by %r", len(patterns), known.table.num_rows, plan)
         detections = _detections(patterns, chosen, known.prepared, plan, counters, limit, options, prune=True)
         groups = run_together(detections, plan)
     for together in groups:
@@ -273,8 +273,9 @@ def detect_batches(
         return
     chosen = choose_mechanisms(patterns, mechanism)
     table = events_for(patterns, events)
-    plan = _plan_for(patterns, table, plan, chosen)
-    detections = _detections(patterns, chosen, _prepare(patterns, table), plan, Counters(), limit, prune=True)
+    prepared = _prepare(patterns, table)
+    plan = _plan_for(patterns, table, prepared, plan, chosen)
+    detections = _detections(patterns, chosen, prepared, plan, Counters(), limit, prune=True)
     for together in run_together(detections, plan):
         listed = [one for one in together if len(together) > 1 and not one.is_read_from_buffers]
         for number, batch in batches_together(listed) if listed else ():
@@ -307,7 +308,9 @@ def _detections(
     """
     found: list[Detection] = []
     for pattern in patterns:
-        orders: Orders = [clause.order_or_tree for clause in plan.for_pattern(pattern.name).clauses]
+        planned = plan.for_pattern(pattern.name).clauses
+        own = MECHANISMS[chosen[pattern.name]].is_columnar
+        orders: Orders = [clause.on_kernel if own else clause.order_or_tree for clause in planned]
         if MECHANISMS[chosen[pattern.name]].in_pattern_order:  # refused even where matches are not listed
             for clause, order in zip(pattern.clauses, orders_only(chosen[pattern.name], pattern, orders), strict=True):
                 refuse_other_orders(chosen[pattern.name], pattern, clause, order)
@@ -316,7 +319,7 @@ def _detections(
         asked = (*options, PRUNE) if prune and mechanism.prunes and pattern.output is Output.NON_OVERLAP else options
         found.append(Detection(pattern, mechanism.with_options(asked), orders, of_stream, counters, limit))
     if plan.sharing != "none":
-        _share(found)
+        _share([one for one in found if not (one.mechanism.is_columnar and has_kernel_orders(plan, one.pattern))])
     return found
 
 
@@ -688,26 +691,24 @@ def check_limit(limit: int | None) -> None:
 
 
 def _plan_for(
-    patterns: Sequence[Pattern],
-    events: pa.Table,
-    plan: Plan | None,
-    chosen: Mapping[str, str],
-    known: KnownEvents | None = None,
+    patterns: Sequence[Pattern], table: pa.Table, prepared: Streams, plan: Plan | None, chosen: Mapping[str, str]
 ) -> Plan:
-    made, fitting = (None, None) if known is None else known.plans
-    if plan is None and made is not None:
-        return made
-    if plan is not None and plan is fitting:
-        return plan
-    is_made = plan is None
+    """The given plan, if it fits; else one that is made of the events' statistics where it pays to make one."""
     if plan is None:
-        from cep_pipeline.detection.planned import plan_for
-        from cep_pipeline.statistics import estimate_statistics
+        from cep_pipeline.detection.unplanned import need_no_plan, own_order_plan
 
-        plan = plan_for(patterns, estimate_statistics(patterns, events), chosen, compare=False, at_once=True)
+        unplanned = need_no_plan(patterns, prepared, chosen)
+        if len(unplanned) == len(patterns):
+            plan = own_order_plan(patterns)
+        else:
+            from cep_pipeline.detection.planned import plan_for
+            from cep_pipeline.statistics import estimate_statistics
+
+            names = {pattern.name for pattern in unplanned}
+            rest = [pattern for pattern in patterns if pattern.name not in names]
+            plan = plan_for(rest, estimate_statistics(rest, table), chosen, compare=False)
+            plan = replace(plan, patterns=(*plan.patterns, *own_order_plan(unplanned).patterns))
     validate(plan, patterns)
-    if known is not None:
-        known.plans[0 if is_made else 1] = plan
     return plan
 
 

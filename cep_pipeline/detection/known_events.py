@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import threading
 import weakref
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 import pyarrow as pa
@@ -38,8 +38,8 @@ class KnownEvents:
         The columns, split by type, and what was derived of them.
     patterns, mechanism, chosen
         The last patterns, the mechanism that was asked for, and the mechanism of each.
-    plans
-        Of the last patterns: the plan that was made for them, and a given one that was found to fit.
+    made, fitting
+        The plan that was made for the last patterns, and a given one that was found to fit.
     """
 
     table: pa.Table
@@ -47,7 +47,8 @@ class KnownEvents:
     patterns: tuple[Pattern, ...] = ()
     mechanism: str | None = None
     chosen: Mapping[str, str] = field(default_factory=dict)
-    plans: list[Plan | None] = field(default_factory=lambda: [None, None])
+    made: Plan | None = None
+    fitting: Plan | None = None
 
     def are(self, patterns: Sequence[Pattern], mechanism: str | None) -> bool:
         """Return whether these very patterns were run last, by the same mechanisms."""
@@ -60,7 +61,19 @@ class KnownEvents:
     def now(self, patterns: Sequence[Pattern], mechanism: str | None, chosen: Mapping[str, str]) -> None:
         """Remember other patterns."""
         self.patterns, self.mechanism, self.chosen = tuple(patterns), mechanism, chosen
-        self.plans = [None, None]
+        self.made = self.fitting = None
+
+    def plan(self, given: Plan | None, find: Callable[[], Plan]) -> Plan:
+        """A plan for the last patterns: the given one, or one that was or is made; `find` checks and makes plans."""
+        known = self.made if given is None else self.fitting
+        if known is not None and (given is None or given is known):
+            return known
+        found = find()
+        if given is None:
+            self.made = found
+        else:
+            self.fitting = found
+        return found
 
     def has_columns_of(self, patterns: Sequence[Pattern]) -> bool:
         """Return whether the checked columns are all that patterns need, with the types that they declare."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -14,10 +13,8 @@ from cep_pipeline.errors import UnsupportedPattern
 from cep_pipeline.patterns.implications import Span
 from cep_pipeline.patterns.pattern import Pattern, Window
 from cep_pipeline.planning import Plan, plan_by_strategy
-from cep_pipeline.planning.costs.kernel import KERNEL
 from cep_pipeline.planning.make_plan import planner_for
-from cep_pipeline.planning.orderings import ln_order_cost
-from cep_pipeline.planning.planned_clauses import Expectations, default_cost
+from cep_pipeline.planning.planned_clauses import default_cost
 from cep_pipeline.planning.planners import DEFAULT_PLANNER, planner_named
 from cep_pipeline.planning.replanning import Replanner
 from cep_pipeline.planning.trees import Join
@@ -41,7 +38,6 @@ def plan_for(
     alpha: float = 0.0,
     *,
     compare: bool | None = None,
-    at_once: bool = False,
     **options: Any,
 ) -> Plan:
     """Plan patterns for the mechanisms that were chosen for them.
@@ -52,9 +48,6 @@ def plan_for(
         As `planning.plan` takes them.
     compare
         As `planning.plan` takes it; None: for up to `MOST_COMPARED` patterns.
-    at_once
-        Whether the plan is only for the events of the statistics: then no better order is looked for where the search
-        costs more than the pattern's own order does.
     chosen
         Pattern name -> its mechanism (`choose_mechanisms`).
     planner, cost
@@ -71,41 +64,18 @@ def plan_for(
     Patterns of mechanisms that bind events in the pattern's order only are planned so, whatever the planner; where a
     planner makes trees, those of mechanisms that run orders only are planned by the default one.
     """
-    in_order = in_pattern_order(chosen)
-    if at_once and planner is None and cost is None and not alpha:
-        in_order |= {pattern.name for pattern in patterns if _needs_no_search(pattern, snapshot, chosen[pattern.name])}
     return plan_by_strategy(
         patterns,
         snapshot,
         DEFAULT_PLANNER if planner is None else planner,
         cost,
-        in_pattern_order=in_order,
+        in_pattern_order=in_pattern_order(chosen),
         orders_only={name for name, mechanism in chosen.items() if not MECHANISMS[mechanism].runs_trees},
         on_kernel={name for name, mechanism in chosen.items() if MECHANISMS[mechanism].is_columnar},
         alpha=alpha,
         compare=len(patterns) <= MOST_COMPARED if compare is None else compare,
         **options,
     )
-
-
-SEARCH_S = 2e-3
-"""Seconds that it takes to look for the order of a clause."""
-
-
-def _needs_no_search(pattern: Pattern, snapshot: StatisticsSnapshot, mechanism: str) -> bool:
-    """Return whether the events of the statistics are read by the pattern's own order before a better one is found."""
-    if not MECHANISMS[mechanism].is_columnar or default_cost(pattern) != KERNEL.name:
-        return False
-    expected = [Expectations(pattern, clause, snapshot) for clause in pattern.clauses]
-    windows = max((snapshot.events or 0) / (expected[0].events_in_window or math.inf), 1.0)
-    ns = (
-        math.exp(min(ln_order_cost(KERNEL, one.statistics, range(one.statistics.size)), _MOST_LN)) for one in expected
-    )
-    return windows * sum(ns) * 1e-9 < SEARCH_S * len(expected)
-
-
-_MOST_LN = 100.0
-"""The logarithm of more than anybody can wait for."""
 
 
 def replanner_for(

@@ -145,6 +145,10 @@ class PlacedNegation:
             )
 
 
+ON_KERNEL = "kernel"
+"""In place of a planner: the order that the columnar kernel runs where a shared plan takes more time on it."""
+
+
 @dataclass(frozen=True, slots=True)
 class Alternative:
     """Another order or tree that was considered: whose it is and what it would cost (natural logarithm)."""
@@ -225,6 +229,16 @@ class ClausePlan:
         return self.order if self.tree is None else self.tree
 
     @property
+    def kernel_orders(self) -> tuple[Alternative, ...]:
+        """The order of its own that a columnar mechanism runs, where the plan is shared and that takes less time."""
+        return tuple(other for other in self.alternatives if other.planner == ON_KERNEL)
+
+    @property
+    def on_kernel(self) -> OrderOrTree:
+        """The order or tree that a columnar mechanism runs."""
+        return self.kernel_orders[0].order if self.kernel_orders else self.order_or_tree
+
+    @property
     def order(self) -> tuple[str, ...]:
         """The positive variables in the order in which they are bound, or in that of the tree's leaves."""
         return tuple(step.variable for step in self.steps)
@@ -244,6 +258,8 @@ class ClausePlan:
         return next((other for other in self.alternatives if self._rivals(other)), None)
 
     def _rivals(self, other: Alternative) -> bool:
+        if other.planner == ON_KERNEL:
+            return False
         same_kind = (other.tree is None) == (self.tree is None)
         return same_kind and shape_of(other.order_or_tree) != shape_of(self.order_or_tree)
 

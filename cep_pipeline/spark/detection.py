@@ -87,7 +87,7 @@ def compiled_kernels(
             expected = windows * sum(exp(min(step.ln_partial_matches, _MAX_LN)) for step in own.steps)
             if expected < kernel.COMPILED_FROM / _SHAPE_SHARERS:
                 continue
-            for shape in shapes_of_plan(pattern, clause, own.order_or_tree):
+            for shape in shapes_of_plan(pattern, clause, own.on_kernel):
                 work[shape] = work.get(shape, 0.0) + expected
     return kernel.compile_shapes(shape for shape, expected in work.items() if expected >= kernel.COMPILED_FROM)
 
@@ -706,7 +706,10 @@ def _packed(job: DetectionJob) -> tuple[bytes, bytes]:
     work = job.patterns, job.plan
     if _packed_last is None or any(own is not last for own, last in zip(work, _packed_last[0], strict=True)):
         planned = tuple(
-            replace(plan, clauses=tuple(replace(clause, alternatives=(), comparisons=()) for clause in plan.clauses))
+            replace(
+                plan,
+                clauses=tuple(replace(one, alternatives=one.kernel_orders, comparisons=()) for one in plan.clauses),
+            )
             for plan in job.plan.patterns
         )
         _packed_last = work, pickle.dumps((job.patterns, replace(job.plan, patterns=planned)), protocol=5)

@@ -12,6 +12,7 @@ from typing import Protocol
 
 from cep_pipeline.errors import InputError
 from cep_pipeline.planning.clause_plans import (
+    ON_KERNEL,
     Alternative,
     ClausePlan,
     NodeUse,
@@ -324,11 +325,17 @@ def _named(side: Side, names: Sequence[str]) -> str:
 
 def _against(pattern: PatternPlan, clause: ClausePlan) -> Iterator[str]:
     own = shape_of(clause.order_or_tree)
-    same = [other.planner for other in clause.alternatives if shape_of(other.order_or_tree) == own]
+    alternatives = [other for other in clause.alternatives if other.planner != ON_KERNEL]
+    for other in clause.kernel_orders:
+        yield (
+            f"columnar mechanisms run the order {written(other.order)} instead: it takes {format_ln(other.ln_cost)} ns "
+            "a window there, and what is shared takes all patterns more time"
+        )
+    same = [other.planner for other in alternatives if shape_of(other.order_or_tree) == own]
     if same:
         yield f"the same {_kind(clause.tree)} by {', '.join(same)}"
     others: dict[Hashable, list[Alternative]] = {}
-    for other in clause.alternatives:
+    for other in alternatives:
         if shape_of(other.order_or_tree) != own:
             others.setdefault(shape_of(other.order_or_tree), []).append(other)
     rivals = 0

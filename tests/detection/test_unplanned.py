@@ -1,0 +1,64 @@
+"""Patterns that are not worth planning are run in their own order; the others are planned; the answer is the same."""
+
+from __future__ import annotations
+
+from unittest.mock import patch
+
+import pyarrow as pa
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import cep_pipeline as cep
+from cep_pipeline.detection import unplanned
+from cep_pipeline.detection.detect import _prepare
+from cep_pipeline.detection.mechanisms import choose_mechanisms
+from cep_pipeline.patterns.pattern import Pattern
+from tests.answers import comparable, from_tables
+from tests.oracle import evaluate
+from tests.pattern_strategies import ANY_MATCH_LANGUAGE, Statement, statements
+from tests.streams import Row, events_table, rows, stream_schema
+from tests.thoroughness import examples
+
+TEXT = """
+NAME rare PATTERN SEQ(C c, B b, A a) WHERE a.x > b.x WITHIN 5 seconds;
+NAME dense PATTERN AND(A a, A b, A c, A d) WHERE a.x > b.x WITHIN 1 day;
+NAME lists PATTERN SEQ(C c, B+ b[]) WITHIN 5 seconds;
+NAME steps PATTERN SEQ(C c, B b) WHERE skip_till_next_match { b.x > c.x } WITHIN 5 seconds
+"""
+
+
+def need(patterns: list[Pattern], events: pa.Table) -> list[str]:
+    chosen = choose_mechanisms(patterns)
+    return [one.name for one in unplanned.need_no_plan(patterns, _prepare(patterns, events), chosen)]
+
+
+def test_only_what_is_found_sooner_than_planned_is_not_planned() -> None:
+    patterns = cep.parse_patterns(TEXT, stream_schema())
+    kinds = ["A"] * 200 + ["B", "C", "B"]
+    events = events_table([{"timestamp": t * 1000, "seq": t, "kind": kind, "x": t} for t, kind in enumerate(kinds)])
+    assert need(patterns, events) == ["rare"]
+    assert need(patterns, events.slice(198)) == ["rare", "dense"]
+    assert need(patterns, events.slice(0, 0)) == ["rare", "dense"]
+    found = cep.detect([one for one in patterns if one.name != "dense"], events)
+    assert {name: table.num_rows for name, table in found.items()} == {"rare": 0, "lists": 1, "steps": 1}
+
+
+@settings(max_examples=examples(60), deadline=None)
+@given(
+    statement=statements(ANY_MATCH_LANGUAGE),
+    stream_rows=rows(),
+    planning_s=st.sampled_from([0.0, 1e9]),
+    output=st.sampled_from(["verbose", "count"]),
+)
+def test_the_choice_changes_no_answer(
+    statement: Statement, stream_rows: list[Row], planning_s: float, output: str
+) -> None:
+    [pattern] = cep.parse_patterns(statement.text, stream_schema(), params=statement.params)
+    table = events_table(stream_rows)
+    expected = evaluate([pattern], table)
+    with patch.object(unplanned, "PLANNING_S", planning_s), patch.object(unplanned, "STATISTICS_S", 0.0):
+        found = cep.detect([pattern], table)
+        assert comparable(from_tables([pattern], found)) == comparable(expected)
+        if output == "count" and not cep.detection.detect.has_output_policy(pattern):
+            counted = cep.detect([pattern], table, output="count")[pattern.name]
+            assert counted.column("count").to_pylist() == [str(len(expected))]
