@@ -80,6 +80,11 @@ $(BIN)/python:
 	    echo "make: $$python cannot make a virtual environment (Debian: apt-get install python3.11-venv)." >&2; exit 2; }; \
 	fi
 
+# What nearly all commands import. uv leaves the compiling of modules to their first import, which in a process that may
+# not write bytecode (PYTHONDONTWRITEBYTECODE) is each: `cep matches` would take 2.5 s instead of 1 s.
+IMPORTED := annotated_types click fastavro great_expectations llvmlite marshmallow numpy pandas py4j pyarrow pydantic \
+    pydantic_core pyiceberg pyspark rich sqlalchemy typing_extensions.py typing_inspection yaml
+
 # uv installs the lock in a fifth of pip's time. Where PATH has none, pip fetches the one that the lock names, by its hash.
 # Where that fails (no wheel for the machine, an index that only pip knows), pip installs everything.
 $(VENV)/.dependencies: requirements.lock | $(BIN)/python
@@ -96,6 +101,7 @@ $(VENV)/.dependencies: requirements.lock | $(BIN)/python
 	    $(BIN)/python -m pip --version >/dev/null 2>&1 || $(BIN)/python -m ensurepip >/dev/null; \
 	    $(PIP) install --quiet --require-hashes -r requirements.lock; \
 	fi
+	@$(BIN)/python -m compileall -q -j 0 -x '[/]tests?[/]' $(addprefix $(VENV)/lib/python3.11/site-packages/,$(IMPORTED)) || true
 	@touch $@
 
 # The package itself, editable: setuptools comes from the lock, so that nothing else is fetched to build it.
@@ -104,4 +110,5 @@ $(VENV)/.package: pyproject.toml $(VENV)/.dependencies
 	"$$uv" pip install --quiet --python $(BIN)/python --no-deps --no-build-isolation --offline --editable . 2>/dev/null || { \
 	    $(BIN)/python -m pip --version >/dev/null 2>&1 || $(BIN)/python -m ensurepip >/dev/null; \
 	    $(PIP) install --quiet --no-deps --no-build-isolation --no-index --editable .; }
+	@$(BIN)/python -m compileall -q -j 0 cep_pipeline || true
 	@touch $@

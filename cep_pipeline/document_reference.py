@@ -36,8 +36,10 @@ class _AsWritten(GenerateJsonSchema):
 def json_schema(model: type[BaseModel]) -> dict[str, Any]:
     """Make the JSON Schema of a document, for editors and for other checks outside of this package."""
     schema = model.model_json_schema(schema_generator=_AsWritten)
-    for definition in schema.get("$defs", {}).values():
-        definition.pop("title", None)
+    if "$defs" in schema:  # by name: pydantic's order depends on which models were used before
+        schema["$defs"] = dict(sorted(schema["$defs"].items()))
+        for definition in schema["$defs"].values():
+            definition.pop("title", None)
     return {"$schema": DIALECT, **schema}
 
 

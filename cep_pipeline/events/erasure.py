@@ -62,7 +62,7 @@ class Erasure:
             )
         return made
 
-    def filter(self, columns: pa.Schema) -> pc.Expression:
+    def filter(self, columns: pa.Schema) -> pa.compute.Expression:
         """Return the condition as a filter of tables with these columns."""
         return _filter(self.condition, columns)
 
@@ -119,7 +119,7 @@ def _plain(kind: pa.DataType) -> pa.DataType:
 
 
 @cache
-def _filter(condition: str, columns: pa.Schema) -> pc.Expression:
+def _filter(condition: str, columns: pa.Schema) -> pa.compute.Expression:
     # PyIceberg takes a second to import; only erasures need its conditions.
     from pyiceberg.expressions.visitors import bind
     from pyiceberg.io.pyarrow import _pyarrow_to_schema_without_ids, expression_to_pyarrow

@@ -500,6 +500,7 @@ def _load_steps() -> None:
         "pyiceberg.catalog.sql",
         "pyiceberg.io.pyarrow",
         "sqlalchemy.dialects.sqlite",
+        "fastavro",
     ):
         importlib.import_module(module)
     from cep_pipeline.events.validate import start_import

@@ -619,7 +619,7 @@ class StreamReader:
         last: date | None,
         equal: Mapping[str, str],
         *,
-        row_filter: pc.Expression | None = None,
+        row_filter: pa.compute.Expression | None = None,
         limit: int | None = None,
         columns: pa.Schema | None = None,
     ) -> pa.Table:

@@ -45,8 +45,12 @@ def run(folder: Path, program: str = PROGRAM, *arguments: str) -> list[str]:
     return result.stdout.split()
 
 
-def test_no_process_of_a_user_needs_the_compiler(tmp_path: Path) -> None:
-    assert run(tmp_path) == [str(MatchIdentity(bytes(32), ("a",)).id_of([("a", 7)])), "False"]
+OTHER_PROCESSOR = "from cep_pipeline.compiled import shipped\nshipped.runs_level = lambda: False\n"
+
+
+@pytest.mark.parametrize("before", ["", OTHER_PROCESSOR])
+def test_no_process_of_a_user_needs_numba(tmp_path: Path, before: str) -> None:
+    assert run(tmp_path, before + PROGRAM) == [str(MatchIdentity(bytes(32), ("a",)).id_of([("a", 7)])), "False"]
 
 
 def test_only_the_first_process_compiles_a_kernel_that_is_not_shipped(tmp_path: Path) -> None:
