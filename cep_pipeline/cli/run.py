@@ -127,7 +127,9 @@ def run(
         def workers() -> Workers:
             from cep_pipeline.spark.processes import LocalProcesses, local_cores
 
-            cores = None if master else local_cores(settings.master)
+            # What reaches an object store has threads of its own, and does not survive in a fork.
+            stored = "://" in chosen.data or "://" in configuration.warehouse_location
+            cores = None if master or stored else local_cores(settings.master)
             if cores is not None and pipeline_run.events_ahead() < settings.from_events:
                 processes = LocalProcesses(cores)
                 stack.callback(processes.stop)
