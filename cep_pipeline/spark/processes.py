@@ -90,17 +90,18 @@ class LocalProcesses:
     ----------
     count
         How many tasks run at a time.
+    load
+        Loads what tasks use, before the first fork.
     """
 
     count: int
+    load: Callable[[], None]
     _workers: list[_Worker] = field(default_factory=list)
     _lifeline: tuple[int, int] = field(default_factory=os.pipe)
 
     def __post_init__(self) -> None:
-        from cep_pipeline.spark.daemon import load
-
         gc.disable()
-        load()
+        self.load()
         gc.freeze()
         gc.enable()
         self._fork()
@@ -220,7 +221,8 @@ def _serve(connection: Connection, lifeline: int) -> NoReturn:
             keep_free(free)
             continue
         assert function is not None
-        connection.send_bytes(_outcome(function, *told, what))
+        task, attempt = told
+        connection.send_bytes(_outcome(function, task, attempt, what))
 
 
 def _outcome(function: Callable[[Any, int], Any], task: Any, attempt: int, what: str) -> bytes:
