@@ -125,11 +125,14 @@ def run(
 
         @cache
         def workers() -> Workers:
+            from cep_pipeline.spark.daemon import load
             from cep_pipeline.spark.processes import LocalProcesses, local_cores
 
-            cores = None if master else local_cores(settings.master)
+            # What reaches an object store has threads of its own, and does not survive in a fork.
+            stored = "://" in chosen.data or "://" in configuration.warehouse_location
+            cores = None if master or stored else local_cores(settings.master)
             if cores is not None and pipeline_run.events_ahead() < settings.from_events:
-                processes = LocalProcesses(cores)
+                processes = LocalProcesses(cores, load)
                 stack.callback(processes.stop)
                 return processes
             from cep_pipeline.spark.session import spark_session

@@ -576,7 +576,7 @@ def split_lines(text: bytes, delimiter: str, quote: str) -> Lines:
     if len(buffer) and (not len(newlines) or newlines[-1] != len(buffer) - 1):
         following, ends = np.append(following, len(buffer)), np.append(ends, len(buffer))
     starts = np.concatenate([np.zeros(1, dtype=np.int64), following[:-1]]) if len(following) else following
-    returns = np.flatnonzero(buffer == _RETURN)
+    returns = np.flatnonzero(buffer == _RETURN) if b"\r" in text else np.zeros(0, dtype=np.int64)
     odd = np.zeros(len(starts), dtype=bool)
     if len(returns):
         has_content = ends > starts
@@ -584,31 +584,40 @@ def split_lines(text: bytes, delimiter: str, quote: str) -> Lines:
         # A carriage return that ends no line.
         line = np.searchsorted(following, returns, side="right")
         odd[line[returns < ends[line]]] = True
-    delimiters = np.flatnonzero(buffer == ord(delimiter))
-    quotes = np.flatnonzero(buffer == ord(quote))
-    if len(quotes):
-        odd |= _disorderly_quotes(buffer, starts, ends, following, delimiters, quotes, ord(delimiter))
-        line = np.searchsorted(following, delimiters, side="right")
-        before = np.searchsorted(quotes, delimiters) - np.searchsorted(quotes, starts)[line]
-        line = line[before % 2 == 0]
+    if bytes((ord(quote),)) in text:
+        either = np.flatnonzero((buffer == ord(delimiter)) | (buffer == ord(quote)))
+        is_quote = buffer[either] == ord(quote)
+        quotes, delimiters = either[is_quote], either[~is_quote]
+        of_line = _counts(quotes, following)
+        earlier = np.cumsum(of_line) - of_line
+        odd |= _disorderly_quotes(buffer, starts, ends, quotes, of_line, earlier, ord(delimiter))
+        before = np.cumsum(is_quote)[~is_quote] - np.repeat(earlier, _counts(delimiters, following))
+        delimiters = delimiters[before % 2 == 0]
     else:
-        line = np.searchsorted(following, delimiters, side="right")
-    fields = np.bincount(line, minlength=len(starts)) + 1
-    return Lines(starts, ends, following, fields, ends == starts, odd)
+        delimiters = np.flatnonzero(buffer == ord(delimiter))
+    return Lines(starts, ends, following, _counts(delimiters, following) + 1, ends == starts, odd)
+
+
+def _counts(places: np.ndarray, following: np.ndarray) -> np.ndarray:
+    """The number of places, which ascend, in each line."""
+    return np.diff(np.searchsorted(places, following), prepend=0)
 
 
 def _disorderly_quotes(
     buffer: np.ndarray,
     starts: np.ndarray,
     ends: np.ndarray,
-    following: np.ndarray,
-    delimiters: np.ndarray,
     quotes: np.ndarray,
+    of_line: np.ndarray,
+    earlier: np.ndarray,
     delimiter: int,
 ) -> np.ndarray:
-    """Lines in which a quote does not open at the start of a field, close at its end, or stand doubled inside it."""
-    line = np.searchsorted(following, quotes, side="right")
-    number = np.arange(len(quotes)) - np.searchsorted(quotes, starts)[line]
+    """Lines in which a quote does not open at the start of a field, close at its end, or stand doubled inside it.
+
+    `of_line` is the number of quotes in each line, `earlier` that of those before it.
+    """
+    line = np.repeat(np.arange(len(starts)), of_line)
+    number = np.arange(len(quotes)) - earlier[line]
     opens = number % 2 == 0
     previous = buffer[np.maximum(quotes - 1, 0)]
     follower = buffer[np.minimum(quotes + 1, len(buffer) - 1)]
@@ -618,8 +627,7 @@ def _disorderly_quotes(
     ends_field = (quotes + 1 == ends[line]) | (follower == delimiter) | twin_after
     wrong = np.where(opens, ~starts_field, ~ends_field)
     disorderly = np.bincount(line[wrong], minlength=len(starts)) > 0
-    unpaired = np.bincount(line, minlength=len(starts)) % 2 == 1
-    return np.asarray(disorderly | unpaired, dtype=bool)
+    return np.asarray(disorderly | (of_line % 2 == 1), dtype=bool)
 
 
 def read_odd_records(

@@ -543,8 +543,8 @@ class SparkSettings(Document):
         ge=0,
         description="`cep run` starts Spark from so many events on. A smaller run does the same work in processes of "
         "this machine, as many as a `local` master has cores: to start Spark takes more processor time than all of its "
-        "work. 0: always Spark; so do `cep run --master` and a master that is not `local`. Events of raw files are "
-        "estimated by their size.",
+        "work. 0: always Spark; so do `cep run --master`, a master that is not `local`, and an object store. Events of "
+        "raw files are estimated by their size.",
         examples=[0],
     )
     slices_per_core: int = Field(

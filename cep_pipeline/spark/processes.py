@@ -20,6 +20,7 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from multiprocessing.connection import Connection, Pipe, wait
+from pathlib import Path
 from typing import Any, NoReturn, TypeVar, cast
 
 from cep_pipeline.errors import CepError, NoRoom
@@ -46,7 +47,17 @@ def local_cores(master: str) -> int | None:
     found = re.fullmatch(r"local(?:\[(\*|[1-9]\d*)(?:,.*)?\])?", master)
     if found is None:
         return None
-    return len(os.sched_getaffinity(0)) if found[1] == "*" else int(found[1] or 1)
+    if found[1] != "*":
+        return int(found[1] or 1)
+    cores = len(os.sched_getaffinity(0))
+    with suppress(OSError, ValueError):  # a container may have fewer: as Java sees it, and so Spark
+        allowed, period = Path("/sys/fs/cgroup/cpu.max").read_text().split()
+        cores = max(1, min(cores, int(allowed) // int(period)))
+    return min(cores, _MOST)
+
+
+_MOST = 16
+"""A small run has no work for more processes, unless somebody asks for them."""
 
 
 @dataclass(eq=False)
@@ -79,17 +90,18 @@ class LocalProcesses:
     ----------
     count
         How many tasks run at a time.
+    load
+        Loads what tasks use, before the first fork.
     """
 
     count: int
+    load: Callable[[], None]
     _workers: list[_Worker] = field(default_factory=list)
     _lifeline: tuple[int, int] = field(default_factory=os.pipe)
 
     def __post_init__(self) -> None:
-        from cep_pipeline.spark.daemon import load
-
         gc.disable()
-        load()
+        self.load()
         gc.freeze()
         gc.enable()
         self._fork()
@@ -209,7 +221,8 @@ def _serve(connection: Connection, lifeline: int) -> NoReturn:
             keep_free(free)
             continue
         assert function is not None
-        connection.send_bytes(_outcome(function, *told, what))
+        task, attempt = told
+        connection.send_bytes(_outcome(function, task, attempt, what))
 
 
 def _outcome(function: Callable[[Any, int], Any], task: Any, attempt: int, what: str) -> bytes:

@@ -11,7 +11,7 @@ from functools import partial
 from operator import itemgetter
 from pathlib import Path
 from tempfile import NamedTemporaryFile
-from typing import TYPE_CHECKING, Any, TypeVar, cast
+from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar, cast
 from uuid import uuid4
 
 from cep_pipeline.errors import CepError, NoRoom
@@ -22,7 +22,7 @@ from cep_pipeline.storage import keep_free, kept_free, object_store_properties, 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-    Workers = SparkSession | LocalProcesses
+    Workers: TypeAlias = SparkSession | LocalProcesses
     """What runs tasks: a Spark session, or processes of this machine."""
 
 logger = logging.getLogger(__name__)
@@ -47,7 +47,7 @@ def described(workers: Workers) -> str:
 
     Examples
     --------
-    >>> described(LocalProcesses(2))
+    >>> described(LocalProcesses(2, load=lambda: None))
     '2 processes of this machine'
     """
     if isinstance(workers, LocalProcesses):

@@ -53,6 +53,21 @@ def test_java_is_started_without_the_module_of_which_it_warns(tmp_path: Path, mo
     assert done.stdout == "-Dname=two words -version\n"
 
 
+def test_a_jvm_starts_from_an_archive_of_its_classes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    java = fake_java(tmp_path / "java", "21.0.1")
+    monkeypatch.setenv("CEP_CACHE_DIR", str(tmp_path / "cache"))
+    writing = dict(option.partition("=")[::2] for option in session.quick_start(str(java)).split())
+    archive = Path(writing["-XX:ArchiveClassesAtExit"])
+    assert archive.is_relative_to(tmp_path / "cache") and "-XX:SharedArchiveFile" not in writing
+    archive.touch()
+    using = dict(option.partition("=")[::2] for option in session.quick_start(str(java)).split())
+    assert using["-XX:SharedArchiveFile"] == str(archive) and "-XX:ArchiveClassesAtExit" not in using
+    os.utime(java, ns=(0, 0))  # another Java at the same place
+    assert "-XX:ArchiveClassesAtExit" in session.quick_start(str(java))
+    monkeypatch.setenv("CEP_CACHE_DIR", str(tmp_path / "two words"))
+    assert "-XX:ArchiveClassesAtExit" not in session.quick_start(str(java))
+
+
 @pytest.mark.parametrize("version", ["11.0.2", None])
 def test_an_old_or_missing_java_is_replaced_by_the_packages(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, version: str | None

@@ -17,6 +17,7 @@ import pytest
 
 import cep_pipeline as cep
 from cep_pipeline.errors import CepError, NoRoom
+from cep_pipeline.spark.daemon import load
 from cep_pipeline.spark.processes import LocalProcesses
 from cep_pipeline.spark.tasks import TaskSteps, run_tasks, task_steps
 from tests.pipeline.project import DAYS, make_project, published
@@ -27,7 +28,7 @@ if TYPE_CHECKING:
 
 @pytest.fixture(scope="module")
 def processes() -> Iterator[LocalProcesses]:
-    made = LocalProcesses(2)
+    made = LocalProcesses(2, load)
     yield made
     made.stop()
 
@@ -84,7 +85,7 @@ def test_a_task_that_breaks_down_is_tried_again_once(processes: LocalProcesses, 
 
 def test_a_lost_process_is_replaced_and_its_task_is_tried_again(processes: LocalProcesses) -> None:
     assert run_tasks(processes, partial(be_killed, 1), [0, 1, 2], what="dying") == [1, 0, 0]
-    alone = LocalProcesses(1)
+    alone = LocalProcesses(1, load)
     try:
         assert run_tasks(alone, partial(be_killed, 1), [0, 1], what="dying") == [1, 0]
         with pytest.raises(CepError, match="dying: a process of the run was killed, most likely since"):
@@ -117,7 +118,7 @@ def wait(task, attempt):
     print(os.getpid(), flush=True)
     time.sleep(600)
 
-LocalProcesses(1).run(wait, [0], what="waiting", progress=lambda done: None)
+LocalProcesses(1, lambda: None).run(wait, [0], what="waiting", progress=lambda done: None)
 """
 
 
