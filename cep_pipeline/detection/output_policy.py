@@ -186,11 +186,6 @@ class KeptMatches:
                 self._forget_consumed(self._consumed_instants >= int(ends[-1]) - self._window_us)
         return kept
 
-    @property
-    def consumed(self) -> Array:
-        """Positions of the consumed events that a later match could hold, int64."""
-        return self._consumed
-
     def rules_out(self, candidates: Candidates) -> Array:
         """Select the candidates that will not be kept, whatever is decided about others first: bool, shape (n,).
 

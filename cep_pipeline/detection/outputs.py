@@ -18,7 +18,7 @@ from cep_pipeline.detection.matches import match_batches, matches_schema
 from cep_pipeline.detection.mechanisms import EVERYTHING, Counters, Mechanism, Orders
 from cep_pipeline.detection.ordering import order_matches
 from cep_pipeline.detection.output_policy import KeptMatches, has_output_policy
-from cep_pipeline.detection.parts import consumes_on_the_way, count_blocks, many_in_parts, while_consuming
+from cep_pipeline.detection.parts import count_blocks, many_in_parts
 from cep_pipeline.detection.room import SMALL, available_bytes
 from cep_pipeline.errors import NoRoom, TooManyMatches
 from cep_pipeline.patterns.pattern import Pattern
@@ -138,14 +138,6 @@ class RowsOf:
             if detection.limit is not None and self._rows > detection.limit:
                 raise TooManyMatches(detection.pattern.name, detection.limit)
             yield batch
-
-    def while_consuming(self) -> Iterator[pa.RecordBatch]:
-        """All matches that are kept, found part by part among the events that no kept match has consumed."""
-        of, kept = self._detection, self._kept
-        assert kept is not None, "CONSUME is an output policy"
-        parts = while_consuming(of.pattern, of.mechanism, of.orders, of.events, of.counters, lambda: kept.consumed)
-        for blocks in parts:
-            yield from self.of_part(blocks)
 
 
 def first_matches(detection: Detection) -> Iterable[pa.RecordBatch]:
@@ -299,9 +291,6 @@ def batches_together(detections: Sequence[Detection]) -> Iterator[tuple[int, pa.
         for detection, count in zip(counted, count_together(unlimited), strict=True):
             detection.refuse_more(count)
     rows = [RowsOf(detection) for detection in detections]
-    if len(detections) == 1 and consumes_on_the_way(detections[0].pattern):
-        yield from ((0, batch) for batch in rows[0].while_consuming())
-        return
     for parts in listed_in_parts(detections):
         for number, blocks in enumerate(parts):
             for batch in rows[number].of_part(blocks):

@@ -4,16 +4,13 @@ The order of matches is that of their last events, so a slice may be cut between
 order, follow each other in order. Mechanisms that go event by event are run once, and what they have found is let go of
 on the way (`ArrivingMatches`). Of others it is known only when a part has been run how many matches it has; one with
 too many is given up and cut: a kernel gets that far in less time than it takes to write the matches.
-
-Under CONSUME MATCHED the events of kept matches are left out of the parts that follow (`while_consuming`), whatever the
-mechanism is. So these find matches of free events only.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import nullcontext
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import numpy as np
 
@@ -22,9 +19,9 @@ from cep_pipeline.detection.ordering import order_matches
 from cep_pipeline.detection.room import SMALL, ask_for, named
 from cep_pipeline.errors import CepError, NoRoom, TooManyMatches
 from cep_pipeline.expressions.columns import Array
-from cep_pipeline.patterns.pattern import Consume, Pattern, Strategy
+from cep_pipeline.patterns.pattern import Pattern
 from cep_pipeline.slices.blocks import Block
-from cep_pipeline.slices.ownership import earliest_row, waits_for_later_events
+from cep_pipeline.slices.ownership import waits_for_later_events
 from cep_pipeline.slices.prepared import Boundary, PreparedEvents
 
 MATCHES_AT_ONCE = 1 << 22
@@ -168,104 +165,6 @@ class _Run:
 
     def _point(self, row: int) -> Boundary:
         return int(self.events.timestamps[row]), int(self.events.seqs[row])
-
-
-CONSUMED_AT_ONCE = 1 << 16
-"""Most matches of a window, or of a shorter part, in which no event is consumed: to begin two parts takes less time."""
-SHORTEST_CONSUMING = 0.125
-"""Parts of less than this share of a window are cut only if their matches cannot be held: too much is read again."""
-CONSUMING_WINDOWS = 4
-"""A part that has too many matches is followed by one of so many windows, or half as long a one."""
-
-
-def consumes_on_the_way(pattern: Pattern) -> bool:
-    """True if consumed events may be left out of what is read on: nothing else of the pattern looks at them.
-
-    Under other strategies an event also stands between others. In a window of events it counts, and a negated variable
-    may look for it.
-    """
-    if pattern.consume is not Consume.MATCHED or pattern.strategy is not Strategy.SKIP_TILL_ANY_MATCH:
-        return False
-    if pattern.window.time_us is None or waits_for_later_events(pattern):
-        return False
-    positive = {operand.event_type for operand in pattern.operands if not operand.negated}
-    negated = {operand.event_type for operand in pattern.operands if operand.negated}
-    return not negated or not (positive & negated or pattern.base_type in positive | negated)
-
-
-def while_consuming(
-    pattern: Pattern,
-    mechanism: Mechanism,
-    orders: Orders,
-    events: PreparedEvents,
-    counters: Counters,
-    consumed: Callable[[], Array],
-) -> Iterator[list[Block]]:
-    """The matches of a pattern with CONSUME, part after part, without those that an earlier part has ruled out.
-
-    Parameters
-    ----------
-    pattern, mechanism, orders, events, counters
-        As `many_in_parts` takes them, of a pattern that `consumes_on_the_way`.
-    consumed
-        The rows of the latest events that kept matches hold: asked when the part before has been dealt with.
-
-    Notes
-    -----
-    Where a window has few matches, the events are one part, or as many as can be held. Else parts are cut until they
-    have few enough. Mechanisms that go event by event begin with short parts, as it takes them long to give one up.
-    """
-    end, window_us = len(events), pattern.window.time_us or 0
-    free = np.ones(end, np.bool_)
-    first, size = 0, end
-    if mechanism.in_order and end:
-        size = max(CONSUMING_WINDOWS * events.rows_before_time(int(events.timestamps[0]) + window_us), 1)
-    while first < end:
-        stop = min(first + size, end)
-        point: Boundary | None = None if first == 0 else (int(events.timestamps[first]), int(events.seqs[first]))
-        begin = earliest_row(pattern, events, (point, None))
-        rows = begin + np.flatnonzero(free[begin:stop])
-        whole = len(rows) == end
-        part = events if whole else _taken(events, rows)
-        counted = Counters()
-        wide = max(events.rows_before_time(int(events.timestamps[first]) + window_us) - first, 1)
-        enough = MATCHES_AT_ONCE
-        if stop - first > SHORTEST_CONSUMING * wide:
-            enough = min(CONSUMED_AT_ONCE * max((stop - first) // wide, 1), MATCHES_AT_ONCE)
-        found = _up_to(mechanism.find(pattern, orders, part, (point, None), counted), enough, stop - first > 1)
-        if found is None:
-            size = min((stop - first + 1) // 2, CONSUMING_WINDOWS * wide)
-            continue
-        if whole:
-            counters.take_over(counted)
-            yield found
-            return
-        counters.add(counted)
-        yield [replace(block, rows=rows[block.rows].astype(np.int32)) for block in found]
-        free[consumed()] = False
-        first = stop
-        if 2 * sum(map(len, found)) < enough:
-            size *= 2
-
-
-def _up_to(found: Iterable[Block], limit: int, limited: bool) -> list[Block] | None:
-    """The blocks that have matches; None as soon as there are more than the limit."""
-    blocks: list[Block] = []
-    held = 0
-    for block in found:
-        held += len(block)
-        if limited and held > limit:
-            return None
-        if len(block):
-            blocks.append(block)
-    return blocks
-
-
-def _taken(events: PreparedEvents, rows: Array) -> PreparedEvents:
-    """Some of the events."""
-    whole = len(rows) and len(rows) == rows[-1] - rows[0] + 1
-    table = events.table.slice(rows[0], len(rows)) if whole else events.table.take(rows)
-    return PreparedEvents(table, type_attribute=events.type_attribute, base_type=events.base_type)
 
 
 def count_blocks(blocks: list[Block], events: PreparedEvents) -> int:

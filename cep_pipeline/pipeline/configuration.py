@@ -129,8 +129,8 @@ class AdaptationSettings(Document):
         json_schema_extra=one_of(also=[BY_PLANNER, ALL], least=1),
         description=(
             "For `invariant`: how many invariants of each step or join are checked, the tightest first. `planner`: as "
-            "many as plans of the planner need: 3 of `dp_left_deep` and `dp_bushy`, 2 of `zstream` and "
-            "`zstream_ordered`, else 1."
+            "many as plans of the planner need: 3 of `dp_left_deep`, `dp_bushy` and shared plans, 2 of "
+            "`zstream` and `zstream_ordered`, else 1."
         ),
         examples=[2],
     )

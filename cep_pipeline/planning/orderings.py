@@ -227,7 +227,7 @@ def comparison_to_json(comparison: DecidingComparison) -> dict[str, Any]:
         "ln_chosen": comparison.ln_chosen,
         "ln_rejected": comparison.ln_rejected,
         "wins_ties": comparison.wins_ties,
-        **({"given": _lists(comparison.given)} if comparison.given else {}),
+        **({"given": [list(map(_lists, parts)) for parts in comparison.given]} if comparison.given else {}),
     }
 
 

@@ -249,9 +249,10 @@ def invariants_a_block(name: str, k: int | str | None) -> int | None:
     >>> invariants_a_block("dp_bushy", "planner"), invariants_a_block("dp_bushy", 1)
     (3, 1)
     """
-    if isinstance(k, str):
-        return PLANNERS[name].invariants_a_block if name in PLANNERS else 1
-    return k
+    if not isinstance(k, str):
+        return k
+    exact = "dp_bushy"  # by which the zones of shared plans are put together
+    return PLANNERS[name if name in PLANNERS else exact].invariants_a_block
 
 
 def keeps_order(name: str) -> bool:

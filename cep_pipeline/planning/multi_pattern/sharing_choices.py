@@ -18,7 +18,7 @@ import math
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import combinations, permutations
 from types import MappingProxyType
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, cast
 
 from cep_pipeline.planning.costs import CostModel
 from cep_pipeline.planning.multi_pattern.costs import Statistics
@@ -146,9 +146,10 @@ class _OfMember:
 
     @property
     def widens(self) -> bool:
-        """True if others use a node of the member, none of them within so large a window."""
+        """True if others use a node of the member, none of them within so large a window; any tree has all leaves."""
+        least = 1 if self.plan.sharing == "prefix" else 2
         return any(
-            node.size > 1 and len(node.sharers) > 1 and not self.is_made(node.key)
+            node.size >= least and len(node.sharers) > 1 and not self.is_made(node.key)
             for node in self.plan.nodes_of(self._member.id)
         )
 
@@ -168,8 +169,8 @@ class _OfTrees(_OfMember):
         """The largest subtrees that others make."""
         if isinstance(tree, int):
             return ()
-        left, right = tree
-        if self.is_made(self.forms.position_key((left, right))):  # type: ignore[arg-type]
+        left, right = cast("tuple[PositionTree, PositionTree]", tree)
+        if self.is_made(self.forms.position_key((left, right))):
             return (tree,)
         return (*self.made_by_others(left), *self.made_by_others(right))
 
@@ -193,10 +194,11 @@ class _OfOrders(_OfMember):
 
     def made_by_others(self, order: Side) -> tuple[Side, ...]:
         """The longest beginning that others make."""
-        assert isinstance(order, tuple)
-        for length in range(len(order), 0, -1):
-            if self.is_made(self.forms.order_key(order[:length])):  # type: ignore[arg-type]
-                return (order[:length],)
+        beginning = cast(tuple[int, ...], order)
+        while beginning:
+            if self.is_made(self.forms.order_key(beginning)):
+                return (beginning,)
+            beginning = beginning[:-1]
         return ()
 
     def alternatives(self) -> Iterator[tuple[int, ...]]:
