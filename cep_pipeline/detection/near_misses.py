@@ -271,10 +271,8 @@ def why_not(
 
     Parameters
     ----------
-    pattern
-        The pattern.
-    events
-        Events as `detect` takes them: those of the range, and all others that a window may reach.
+    pattern, events, timezone
+        As for `why`; the events are those of the range, and all others that a window may reach.
     bindings
         The expected events, by their seqs: of all variables, then each rule is asked of them; or of some, then matches
         with these events are looked for. None: any.
@@ -282,8 +280,6 @@ def why_not(
         An instant in microseconds: matches are looked for whose events are within a window of time around it.
     near
         Most near misses.
-    timezone
-        The zone in which times are written.
     seconds
         The time that all detections together may take; what is left then is noted.
     progress
