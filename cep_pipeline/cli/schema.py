@@ -81,7 +81,8 @@ _ATTRIBUTES = ("(attributes)", "as in the stream schema", "Attributes of the eve
 
 def _columns(layout: TableLayout) -> list[tuple[str, str, str]]:
     """Name, type and meaning of each column; the attributes of events are one entry."""
-    meanings = [(field.name, str(field.type), layout.meaning(field.name)) for field in layout.schema]
+    kinds = {field.name: str(field.type).replace("extension<arrow.uuid>", "uuid") for field in layout.schema}
+    meanings = [(name, kind, layout.meaning(name)) for name, kind in kinds.items()]
     return [_ATTRIBUTES if meaning is None else (name, kind, meaning) for name, kind, meaning in meanings]
 
 
