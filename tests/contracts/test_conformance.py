@@ -9,12 +9,15 @@ from __future__ import annotations
 
 from dataclasses import replace
 from functools import partial
+from unittest.mock import patch
 
 import pytest
 
 import cep_pipeline as cep
 from cep_pipeline.detection import MECHANISMS
+from cep_pipeline.detection.counting import last_variable, sweep
 from cep_pipeline.detection.mechanisms import choose_mechanisms
+from cep_pipeline.detection.output_policy import has_output_policy
 from cep_pipeline.patterns.pattern import Pattern
 from cep_pipeline.planning import PLANNERS
 from cep_pipeline.planning.trees import OrderOrTree
@@ -69,6 +72,23 @@ def check_on_mechanism(mechanism: str, case: Case) -> None:
     if len(run) > 1:
         tables = cep.detect(run, case.events, mechanism=mechanism)
         assert comparable(from_tables(run, tables)) == comparable(expected)
+
+
+@pytest.mark.parametrize("without_last", [False, True])
+def test_cases_are_counted(without_last: bool) -> None:
+    """By sweeps wherever there is one, or without the last variable where that can be done."""
+    with (
+        patch.object(sweep, "_pays", return_value=not without_last),
+        patch.object(last_variable, "LEAST_NS", -1.0 if without_last else 1e30),
+    ):
+        check_each(check_counts, [*BY_HAND, *part_of(DRAWN, int(without_last))])
+
+
+def check_counts(case: Case) -> None:
+    for statement, pattern in enumerate(case.patterns):
+        if not has_output_policy(pattern):
+            counted = cep.detect([pattern], case.events, output="count")[pattern.name]
+            assert counted["count"].to_pylist() == [str(len(expected_of(case, statement)))]
 
 
 @pytest.mark.parametrize("planner", PLANNERS)

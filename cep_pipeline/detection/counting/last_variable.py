@@ -46,14 +46,13 @@ def count_without_last(of: ClauseSlice, plan: Sequence[str]) -> int | None:
     pattern, clause, events, owned, _ = of
     if owned != EVERYTHING or clause.negated or len(plan) < 2:
         return None
-    order = _with_free_last(clause, plan)
-    types = dict(pattern.attributes)
-    if not clause.agree_on and any(order[-1] in key.variables for key in keys_of(clause, types)):
-        return None  # its candidates are fewer where they are sorted by what is equal
     events.split(variable.event_type for variable in clause.positive)
     sizes = {one.name: len(view_of_leaf(events, leaf_of(clause, one.name), 0, len(events))) for one in clause.positive}
     if candidates_of(of, None, sizes) * CANDIDATE_NS < LEAST_NS:
         return None
+    order = _with_free_last(clause, plan)
+    if not clause.agree_on and any(order[-1] in key.variables for key in keys_of(clause, dict(pattern.attributes))):
+        return None  # its candidates are fewer where they are sorted by what is equal
     return _count(pattern, clause, order, events)
 
 

@@ -50,7 +50,7 @@ from cep_pipeline.slices.order import instants_of
 from cep_pipeline.slices.ownership import Finality, finality_of
 from cep_pipeline.slices.prepared import PreparedEvents
 from cep_pipeline.slices.routines import count_before, group_rows, padded_copy
-from cep_pipeline.slices.views import ANY_EVENT, View, leaf_view, without_name
+from cep_pipeline.slices.views import ANY_EVENT, View, clause_cache_of, leaf_view, without_name
 
 MOST_STATES = 64
 """States up to which a sweep pays: an AND of six variables, a sequence of any length that anybody writes."""
@@ -281,7 +281,7 @@ def count_owned(pattern: Pattern, events: PreparedEvents, owned: Owned) -> int |
 def count_swept(of: ClauseSlice) -> int | None:
     """The number of matches of a clause that a slice owns; None where no sweep counts them, or none pays."""
     pattern, clause, events, owned, finality = of
-    sweep = sweep_of(pattern, clause)
+    sweep = clause_cache_of(clause).once(("sweep", pattern.strategy), lambda: sweep_of(pattern, clause))
     if sweep is None or (finality is not Finality.LAST_EVENT and owned != EVERYTHING):
         return None
     constants = [conjunct for conjunct in clause.conjuncts if not conjunct.variables]
@@ -326,8 +326,11 @@ def _filters(clause: Clause, variable: Variable) -> tuple[Conjunct, ...]:
             return replace(node, element=Element.ONLY)
         return node
 
-    own = (conjunct for conjunct in clause.conjuncts if conjunct.variables == {variable.name})
-    return tuple(without_name(rewritten(conjunct, single), variable.name) for conjunct in own)
+    def make() -> tuple[Conjunct, ...]:
+        own = (conjunct for conjunct in clause.conjuncts if conjunct.variables == {variable.name})
+        return tuple(without_name(rewritten(conjunct, single), variable.name) for conjunct in own)
+
+    return clause_cache_of(clause).once(("filters of elements", variable.name), make)
 
 
 @dataclass(frozen=True, eq=False)

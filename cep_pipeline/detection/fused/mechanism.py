@@ -132,26 +132,28 @@ def count_pattern(pattern: Pattern, orders: Orders, events: PreparedEvents, coun
     """
     if len({clause.positive for clause in pattern.clauses}) < len(pattern.clauses):
         return None
-    total, swept = 0, 0
-    runs: list[Run] = []
-    for clause, plan in zip(pattern.clauses, orders, strict=True):
-        of = ClauseSlice(pattern, clause, events, EVERYTHING, finality_of(pattern, clause))
-        count = None if counters.wanted else count_swept(of)
-        order = order_of(plan)
-        if count is None and order is not None and not counters.wanted and not has_kleene(clause):
-            count = count_without_last(of, order)
-        if count is None:
-            runs.append(start(of, plan))
-        else:
-            total, swept = total + count, swept + 1
-    if not swept and not any(map(has_kleene, pattern.clauses)):
+    clauses = [
+        (ClauseSlice(pattern, clause, events, EVERYTHING, finality_of(pattern, clause)), plan)
+        for clause, plan in zip(pattern.clauses, orders, strict=True)
+    ]
+    counts = [None if counters.wanted else _count_unfound(of, plan) for of, plan in clauses]
+    if all(count is None for count in counts) and not any(map(has_kleene, pattern.clauses)):
         return None  # blocks of fixed width are counted as fast
+    runs = [start(of, plan) for (of, plan), count in zip(clauses, counts, strict=True) if count is None]
     if not all(counts_at_once(run) for run in runs if isinstance(run, KleeneRun)):
         return None
+    total = sum(count for count in counts if count is not None)
     for run in runs:
         total += count_matches(run) if isinstance(run, KleeneRun) else sum(map(len, run))
         run.count(counters)
     return total
+
+
+def _count_unfound(of: ClauseSlice, plan: OrderOrTree) -> int | None:
+    """The number of matches of a clause, where they need not be found and that pays."""
+    count = count_swept(of)
+    order = None if count is not None or has_kleene(of.clause) else order_of(plan)
+    return count if order is None else count_without_last(of, order)
 
 
 MECHANISM = Mechanism(
