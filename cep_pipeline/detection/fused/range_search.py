@@ -193,8 +193,8 @@ class RangeSearch:
                 high -= 1
         if len(which) and pair is not None:
             if self._tree is None:
-                columns = [self.arguments.columns[test.own.slot][: self.arguments.sizes[-1]] for test in pair]
-                self._tree = _SortedBlocks(*pair, *columns, self._powers)
+                values_of, others = (self.arguments.columns[test.own.slot][: self.arguments.sizes[-1]] for test in pair)
+                self._tree = _SortedBlocks(pair[0], pair[1], values_of, others, self._powers)
             found[which] = self._tree.found(low, high, values, forward=forward)
         elif len(which):
             found[which] = search_places(self.shape, self.arguments, prefix[:, which])
@@ -373,7 +373,8 @@ def _suffixes(values: Array, power: int, extreme: np.ufunc) -> Array:
     padded = np.full(-(-len(values) // width) * width, np.nan)
     padded[: len(values)] = values
     turned = padded.reshape(-1, width)[:, ::-1]
-    return np.ascontiguousarray(extreme.accumulate(turned, axis=1)[:, ::-1]).reshape(-1)[: len(values)]
+    suffixes: Array = np.ascontiguousarray(extreme.accumulate(turned, axis=1)[:, ::-1])
+    return suffixes.reshape(-1)[: len(values)]
 
 
 _OPERATIONS = {
