@@ -10,7 +10,7 @@ from cep_pipeline.detection.mechanisms import MECHANISMS, Orders, choose_mechani
 from cep_pipeline.detection.output_policy import has_output_policy
 from cep_pipeline.detection.outputs import listed_because
 from cep_pipeline.errors import UnsupportedPattern
-from cep_pipeline.patterns.implications import Span
+from cep_pipeline.patterns.implications import TimeSpan
 from cep_pipeline.patterns.pattern import Pattern, Window
 from cep_pipeline.planning import Plan, plan_by_strategy
 from cep_pipeline.planning.make_plan import planner_for
@@ -163,7 +163,7 @@ def _implied(pattern: Pattern) -> str:
     return "".join(f"; {fact}" for fact in shown) + more
 
 
-def _in_words(span: Span) -> str:
+def _in_words(span: TimeSpan) -> str:
     if span.most_us == 0:
         return f"{span.second} is not later than {span.first}"
     distance = Window(time_us=abs(span.most_us))

@@ -40,7 +40,7 @@ MOST_TERMS = 64
 
 
 @dataclass(frozen=True, slots=True)
-class Span:
+class TimeSpan:
     """The timestamp of `second` minus that of `first` is at most `most_us`, which may be negative."""
 
     first: str
@@ -64,8 +64,8 @@ class Implications:
         Conjuncts that no events fulfil together; empty where none were found.
     """
 
-    spans: Mapping[Conjunct, tuple[Span, ...]]
-    narrowed: tuple[Span, ...] = ()
+    spans: Mapping[Conjunct, tuple[TimeSpan, ...]]
+    narrowed: tuple[TimeSpan, ...] = ()
     comparisons: tuple[Conjunct, ...] = ()
     contradiction: tuple[Conjunct, ...] = ()
 
@@ -88,7 +88,7 @@ def implications_of(clause: Clause, window_us: int | None, ties: Ties) -> Implic
                 spans[conjunct] = found
     comparisons, contradiction = compared(clause.conjuncts, positive)
     within = {conjunct: found for conjunct, found in spans.items() if conjunct.variables <= positive}
-    narrowed: tuple[Span, ...] = ()
+    narrowed: tuple[TimeSpan, ...] = ()
     if within and not contradiction:
         closed = _narrowed(clause, positive, within.values(), window_us, ties)
         narrowed = () if closed is None else closed
@@ -99,7 +99,7 @@ def implications_of(clause: Clause, window_us: int | None, ties: Ties) -> Implic
 # -- spans ------------------------------------------------------------------------------------------------------------
 
 
-def _spans_in(conjunct: Conjunct) -> tuple[Span, ...]:
+def _spans_in(conjunct: Conjunct) -> tuple[TimeSpan, ...]:
     """The spans that a conjunct says; nothing where it says anything else."""
     match conjunct.atoms:
         case (Comparison(comparator, left, right),):
@@ -110,7 +110,7 @@ def _spans_in(conjunct: Conjunct) -> tuple[Span, ...]:
     return ()
 
 
-def _spans_of(comparator: Comparator, left: Expression, right: Expression) -> tuple[Span, ...]:
+def _spans_of(comparator: Comparator, left: Expression, right: Expression) -> tuple[TimeSpan, ...]:
     if isinstance(left, Literal):
         comparator, left, right = comparator.mirror, right, left
     limit = right.value if isinstance(right, Literal) else 0
@@ -128,8 +128,8 @@ def _spans_of(comparator: Comparator, left: Expression, right: Expression) -> tu
     # t(second) - t(first) is compared with this number, and is whole.
     most, least = math.floor(limit) - constant, math.ceil(limit) - constant
     whole = most == least
-    at_most = Span(first, second, most if comparator is not Comparator.LT or not whole else most - 1)
-    at_least = Span(second, first, -(least if comparator is not Comparator.GT or not whole else least + 1))
+    at_most = TimeSpan(first, second, most if comparator is not Comparator.LT or not whole else most - 1)
+    at_least = TimeSpan(second, first, -(least if comparator is not Comparator.GT or not whole else least + 1))
     match comparator:
         case Comparator.LT | Comparator.LE:
             return (at_most,)
@@ -170,8 +170,8 @@ def _timestamps(expression: Expression) -> tuple[dict[str, int], int] | None:
 
 
 def _narrowed(
-    clause: Clause, names: Iterable[str], spans: Iterable[tuple[Span, ...]], window_us: int | None, ties: Ties
-) -> tuple[Span, ...] | None:
+    clause: Clause, names: Iterable[str], spans: Iterable[tuple[TimeSpan, ...]], window_us: int | None, ties: Ties
+) -> tuple[TimeSpan, ...] | None:
     """The spans that follow from others and are none of them; None where no timestamps fulfil all."""
     names = tuple(names)
     known: dict[tuple[str, str], float] = {}
@@ -186,7 +186,7 @@ def _narrowed(
     if any(closed[name, name] < 0 for name in names):
         return None
     return tuple(
-        Span(one, other, int(most))
+        TimeSpan(one, other, int(most))
         for (one, other), most in closed.items()
         if one != other and most < min(without[one, other], known[one, other])
     )

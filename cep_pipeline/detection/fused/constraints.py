@@ -32,7 +32,7 @@ from cep_pipeline.patterns.expressions import (
     ValueType,
     variables_of,
 )
-from cep_pipeline.patterns.implications import Span
+from cep_pipeline.patterns.implications import TimeSpan
 from cep_pipeline.patterns.normal_form import Clause
 from cep_pipeline.patterns.pattern import Ties
 from cep_pipeline.slices.keys import as_floats, comparable, is_exact, largest
@@ -134,7 +134,7 @@ def _side(
             yield Bound(other, low, reach.clock, delta, reach.partition_by)
 
 
-def span_bounds(spans: Iterable[Span], order: Sequence[str], level: int, members: Sequence[int]) -> Iterator[Bound]:
+def span_bounds(spans: Iterable[TimeSpan], order: Sequence[str], level: int, members: Sequence[int]) -> Iterator[Bound]:
     """The bounds of a level by what is said of its timestamp and those of earlier levels.
 
     Parameters

@@ -33,7 +33,7 @@ from cep_pipeline.detection.fused.constraints import (
     span_bounds,
 )
 from cep_pipeline.detection.fused.kernel import Arguments
-from cep_pipeline.detection.fused.range_search import RangeSearch
+from cep_pipeline.detection.fused.range_search import BlockedSearch
 from cep_pipeline.detection.fused.shape import Level, RangeResult, Shape, Slot, Test, TestedConjunct
 from cep_pipeline.expressions.columns import Array
 from cep_pipeline.expressions.evaluate import conjunct_holds
@@ -155,7 +155,7 @@ class LevelNegation:
         self.depends = sorted({*self.lows, *self.highs, *edges, *self.distinct, *compared})
         self.level = min(max(*self.depends, 1), len(around.order) - 1)
         self.shapes: list[Shape] = []
-        self._search: RangeSearch | None = None
+        self._search: BlockedSearch | None = None
 
     def _ends(self, bound: Bound) -> Array:
         around = self.around
@@ -237,7 +237,7 @@ class LevelNegation:
         distinct: Iterable[int],
         edges: Iterable[Bound],
         search: RangeResult,
-    ) -> RangeSearch | None:
+    ) -> BlockedSearch | None:
         """A search behind a prefix of these levels, with bounds by place in the prefix; None if not compiled."""
         around, last = self.around, len(levels)
         views = (*(around.views[level] for level in levels), self.view)
@@ -274,7 +274,7 @@ class LevelNegation:
             columns=tuple(columns.arrays),
             constants=tuple(columns.constants),
         )
-        return RangeSearch(shape, arguments)
+        return BlockedSearch(shape, arguments)
 
     # -- on partial matches -----------------------------------------------------------------------------------------
 

@@ -61,7 +61,7 @@ _COMPARE = {
 }
 
 
-class RangeSearch:
+class BlockedSearch:
     """A search of the last level's ranges, by reading them or by blocks, whichever takes less.
 
     Parameters
@@ -147,7 +147,7 @@ class RangeSearch:
         return {slot.slot: self.arguments.columns[slot.slot][prefix[slot.level]] for slot in slots}
 
     def _may(self, power: Array | int, start: Array, values: Mapping[int, Array]) -> Array:
-        """Whether an event of each block may pass: no event that passes is missed; of one event it is the answer."""
+        """Return whether an event of each block may pass, missing none that does; of one event it is the answer."""
         held = None
         for test in self._tests:
             may = test.may(power, start, values, self._least, self._greatest)
@@ -193,8 +193,8 @@ class RangeSearch:
                 high -= 1
         if len(which) and pair is not None:
             if self._tree is None:
-                columns = [self.arguments.columns[test.own.slot][: self.arguments.sizes[-1]] for test in pair]
-                self._tree = _SortedBlocks(*pair, *columns, self._powers)
+                values_of, others = (self.arguments.columns[test.own.slot][: self.arguments.sizes[-1]] for test in pair)
+                self._tree = _SortedBlocks(pair[0], pair[1], values_of, others, self._powers)
             found[which] = self._tree.found(low, high, values, forward=forward)
         elif len(which):
             found[which] = search_places(self.shape, self.arguments, prefix[:, which])
@@ -255,7 +255,7 @@ class _Compared:
         self.others = (slots_of(side) | slots_of(other)) - {own}
 
     def may(self, ends: tuple[Array, Array], values: Mapping[int, Array]) -> Array:
-        """Whether a value between the ends may pass; they are NaN where a block has no value."""
+        """Return whether a value between the ends may pass; they are NaN where a block has no value."""
         low, high = (self._evaluated(self._side, {**values, self.own.slot: end}) for end in ends)
         if not self._rising:
             low, high = high, low
@@ -353,7 +353,8 @@ class _SortedBlocks:
         at = np.searchsorted(self._keys[power], blocks * (self._size + 1) + ranks)
         inside = at < np.minimum((blocks + 1) << power, self._size)
         at = np.minimum(at, self._size - 1)
-        return inside & self._second.may((self._least[power][at], self._greatest[power][at]), values)
+        passes: Array = inside & self._second.may((self._least[power][at], self._greatest[power][at]), values)
+        return passes
 
 
 def _sorting(tests: Sequence[_BlockTest]) -> tuple[_Compared, _Compared] | None:
@@ -373,7 +374,8 @@ def _suffixes(values: Array, power: int, extreme: np.ufunc) -> Array:
     padded = np.full(-(-len(values) // width) * width, np.nan)
     padded[: len(values)] = values
     turned = padded.reshape(-1, width)[:, ::-1]
-    return np.ascontiguousarray(extreme.accumulate(turned, axis=1)[:, ::-1]).reshape(-1)[: len(values)]
+    suffixes: Array = np.ascontiguousarray(extreme.accumulate(turned, axis=1)[:, ::-1])
+    return suffixes.reshape(-1)[: len(values)]
 
 
 _OPERATIONS = {

@@ -33,7 +33,7 @@ from cep_pipeline.detection.fused.constraints import (
 )
 from cep_pipeline.detection.fused.kernel import Arguments
 from cep_pipeline.detection.fused.levels import PlannedClause
-from cep_pipeline.detection.fused.range_search import RangeSearch
+from cep_pipeline.detection.fused.range_search import BlockedSearch
 from cep_pipeline.detection.fused.shape import Level, RangeResult, Shape
 from cep_pipeline.detection.limits import go_on
 from cep_pipeline.expressions.columns import Array
@@ -189,7 +189,7 @@ def _fitting(planned: PlannedClause, pair: _Pair, leaves: Sequence[View], *, for
         columns=tuple(columns.arrays),
         constants=tuple(columns.constants),
     )
-    return RangeSearch(shape, arguments).any(np.arange(len(asking), dtype=np.int32)[np.newaxis])
+    return BlockedSearch(shape, arguments).any(np.arange(len(asking), dtype=np.int32)[np.newaxis])
 
 
 def _candidates(planned: PlannedClause, pairs: Sequence[_Pair], leaves: Sequence[View]) -> float:

@@ -163,13 +163,38 @@ class BindingRules:
         start, stop
             The rows from which, and before which, the candidates lie, whatever the order says.
         """
+        start, stop = self._rows_between(bindings, variable, start, stop)
+        begin = np.searchsorted(leaf, start, "left")
+        return begin, np.maximum(np.searchsorted(leaf, stop, "left"), begin)
+
+    def agreeing_places(
+        self, bindings: Bindings, variable: Variable, start: Array, stop: Array
+    ) -> tuple[Array, Array, Array]:
+        """The events of a variable's type sorted by what they agree on, and the places of the candidates in them."""
+        leaf = self.events.leaf_rows(variable.event_type)
+        if self.agreement is None:
+            return leaf, *self.places(leaf, bindings, variable, start, stop)
+        codes, size = self.agreement, len(self.events) + 1
+
+        def make() -> tuple[Array, Array]:
+            keys = codes[leaf].astype(np.int64) * size + leaf
+            order = np.argsort(keys, kind="stable")
+            return leaf[order], keys[order]
+
+        leaf, keys = self.events.derive(("agreeing", variable.event_type, self.clause.agree_on), make)
+        start, stop = self._rows_between(bindings, variable, start, stop)
+        own = codes[bindings.first].astype(np.int64) * size
+        begin = np.searchsorted(keys, own + start)
+        return leaf, begin, np.maximum(np.searchsorted(keys, own + stop), begin)
+
+    def _rows_between(self, bindings: Bindings, variable: Variable, start: Array, stop: Array) -> tuple[Array, Array]:
+        """The rows from which, and before which, a variable's event lies by order."""
         for name in bindings.bound:
             if (name, variable.name) in self.clause.precedence:
                 start = np.maximum(start, self.order.rows_after(bindings.last_of(name)))
             if (variable.name, name) in self.clause.precedence:
                 stop = np.minimum(stop, self.order.rows_ahead(bindings.first_of(name)))
-        begin = np.searchsorted(leaf, start, "left")
-        return begin, np.maximum(np.searchsorted(leaf, stop, "left"), begin)
+        return start, stop
 
     def distinct_and_agreeing(
         self, bindings: Bindings, variable: Variable, partial: Array, rows: Array, *, skip: str | None = None
@@ -214,14 +239,13 @@ def unrejected(rules: BindingRules, bindings: Bindings) -> Bindings:
 
 def _rejected(rules: BindingRules, bindings: Bindings, variable: Variable) -> Array:
     rejected = np.zeros(len(bindings), dtype=bool)
-    leaf = rules.events.leaf_rows(variable.event_type)
     begin, end = np.zeros(len(bindings), np.int64), np.full(len(bindings), len(rules.events), np.int64)
     earliest, latest = rules.rows_in_window(bindings)
     if not rules.clause.predecessors(variable.name):
         begin = earliest
     if not rules.clause.successors(variable.name):
         end = latest
-    begin, end = rules.places(leaf, bindings, variable, begin, end)
+    leaf, begin, end = rules.agreeing_places(bindings, variable, begin, end)
     conjuncts = [conjunct for conjunct in rules.clause.conjuncts if variable.name in conjunct.variables]
     for start, stop in pieces(end - begin + 1, EVENTS_AT_ONCE):
         part = bindings.between(start, stop)

@@ -11,7 +11,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from cep_pipeline.detection.fused import range_search
-from cep_pipeline.detection.fused.range_search import RangeSearch
+from cep_pipeline.detection.fused.range_search import BlockedSearch
 from tests.detection.fused.running import expected, found, pattern_of, prepare, written_orders
 from tests.streams import Row, events_table, rows, stream_schema
 from tests.thoroughness import examples
@@ -137,7 +137,7 @@ def test_blocks_and_reading_find_the_same(
     few_sweeps = found(pattern, prepare(pattern, table))
     monkeypatch.setattr(range_search, "MOST_SWEEPS", 0)
     sorted_blocks = found(pattern, prepare(pattern, table))
-    monkeypatch.setattr(RangeSearch, "_by_blocks", lambda *_: None)
+    monkeypatch.setattr(BlockedSearch, "_by_blocks", lambda *_: None)
     read = found(pattern, prepare(pattern, table))
     assert by_blocks == few_sweeps == sorted_blocks == read
     assert by_blocks
