@@ -10,6 +10,7 @@ from cep_pipeline.detection.outputs import listed_because
 from cep_pipeline.errors import UnsupportedPattern
 from cep_pipeline.patterns.pattern import Pattern
 from cep_pipeline.planning import Plan, plan_by_strategy
+from cep_pipeline.planning.costs.mechanisms import expected_work, mechanism_costs
 from cep_pipeline.planning.make_plan import planner_for
 from cep_pipeline.planning.planned_clauses import default_cost
 from cep_pipeline.planning.planners import DEFAULT_PLANNER, planner_named
@@ -109,10 +110,13 @@ def runs_on(plan: Plan, patterns: Sequence[Pattern], chosen: Mapping[str, str]) 
     )
 
 
-def explained_choice(patterns: Sequence[Pattern], mechanism: str | None = None) -> dict[str, str]:
+def explained_choice(
+    patterns: Sequence[Pattern], mechanism: str | None = None, plan: Plan | None = None
+) -> dict[str, str]:
     """Each pattern's mechanism and the reason for it, by the pattern's name; `Plan.explain` prints it.
 
     Of a pattern with Kleene variables it also says whether its matches are counted and compressed without being listed.
+    With a plan it says how long the mechanism, and the others that run it, are expected to take by that plan.
 
     Raises
     ------
@@ -129,11 +133,40 @@ def explained_choice(patterns: Sequence[Pattern], mechanism: str | None = None) 
     """
     chosen = choose_mechanisms(patterns, mechanism)
     if mechanism is not None:
-        return {pattern.name: f"{mechanism}, as asked for{_on_lists(pattern)}" for pattern in patterns}
+        reasons = {pattern.name: f"{mechanism}, as asked for" for pattern in patterns}
+    else:
+        of = ((pattern, chosen[pattern.name]) for pattern in patterns)
+        reasons = {pattern.name: f"{name}, {_reason(pattern, name)}" for pattern, name in of}
     return {
-        pattern.name: f"{chosen[pattern.name]}, {_reason(pattern, chosen[pattern.name])}{_on_lists(pattern)}"
+        pattern.name: f"{reasons[pattern.name]}{_on_lists(pattern)}{_expected(pattern, chosen[pattern.name], plan)}"
         for pattern in patterns
     }
+
+
+def _expected(pattern: Pattern, chosen: str, plan: Plan | None) -> str:
+    """The seconds that the mechanisms which run a plan are expected to take, in words."""
+    if plan is None or not plan.statistics.events:
+        return ""
+    planned = plan.for_pattern(pattern.name)
+    orders: Orders = [clause.order_or_tree for clause in planned.clauses]
+    work, costs = expected_work(planned, plan.statistics), mechanism_costs()
+    seconds = {}
+    for name in MECHANISMS:
+        if name in costs.by_mechanism and not plan_refusal(name, pattern, orders):
+            if name != chosen and MECHANISMS[name].unsupported_feature(pattern) is not None:
+                continue
+            seconds[name] = costs.expected_s(name, work) or 0.0
+    if chosen not in seconds:
+        return ""
+    own = _rounded(seconds.pop(chosen))
+    others = ", ".join(f"{name} {_rounded(took)}" for name, took in sorted(seconds.items(), key=lambda one: one[1]))
+    return f"; expected to take {own}" + (f" ({others})" if others else "")
+
+
+def _rounded(seconds: float) -> str:
+    if seconds < 1:
+        return f"{seconds * 1e3:.2g} ms" if seconds < 0.1 else f"{seconds * 1e3:.0f} ms"
+    return f"{seconds:.2g} s" if seconds < 100 else f"{seconds:,.0f} s"
 
 
 def _on_lists(pattern: Pattern) -> str:
