@@ -18,12 +18,14 @@ if TYPE_CHECKING:
 
 COLUMNS = (SpinnerColumn(), Description(), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
 BENCHMARKS = ("detection", "mechanisms", "strategies", "ingestion", "statistics")
-KERNEL_COSTS, CORNERS, WORKLOAD, SKIPPING, SCALE = "kernel-costs", "corners", "workload", "skipping", "scale"
+KERNEL_COSTS, CHOICE, CORNERS = "kernel-costs", "choice", "corners"
+WORKLOAD, SKIPPING, SCALE = "workload", "skipping", "scale"
+ON_DEMAND = KERNEL_COSTS, CHOICE, CORNERS, WORKLOAD, SKIPPING, SCALE
 WORKLOADS = ("trades", "traffic")
 
 
 @click.command()
-@click.argument("names", nargs=-1, type=click.Choice((*BENCHMARKS, KERNEL_COSTS, CORNERS, WORKLOAD, SKIPPING, SCALE)))
+@click.argument("names", nargs=-1, type=click.Choice((*BENCHMARKS, *ON_DEMAND)))
 @click.option(
     "--events",
     multiple=True,
@@ -52,7 +54,8 @@ WORKLOADS = ("trades", "traffic")
 @click.option(
     "--constants",
     type=click.Path(path_type=Path),
-    help="Write what kernel-costs measured to this JSON file; plans use it where CEP_KERNEL_COSTS names it.",
+    help="Write what kernel-costs measured to this JSON file, which plans use where CEP_KERNEL_COSTS names it; or what "
+    "choice measured of each mechanism.",
 )
 @click.option(
     "--stream",
@@ -116,6 +119,8 @@ def bench(
       kernel-costs  only when asked for: what a unit of the columnar kernel's work costs here (the cost model
                   `kernel`), and how well cost models rank orders and trees by time
       corners     only when asked for: jobs at which a database or a short program could be ahead of us, beside it
+      choice      only when asked for, in some ten minutes: what detect chooses by itself (plan, order, form of output)
+                  beside every other way, over 1 to 1,000 patterns, 1,000 to a million events, rare to dense matches
       workload    only when asked for, in some ten minutes: draws a pattern file of 1,000 patterns for a day of trades
                   and one for a month of traffic, runs each from raw files to matches in one job, and tells time, memory
                   of all processes and matches. Stopped, it goes on where it was; what is finished is only told. Each
@@ -140,8 +145,8 @@ def bench(
     from benchmarks import measure
     from benchmarks.page import Settings, make_page
 
-    if constants is not None and KERNEL_COSTS not in names:
-        raise InputError("--constants is for kernel-costs: name it")
+    if constants is not None and len({KERNEL_COSTS, CHOICE}.intersection(names)) != 1:
+        raise InputError("--constants is for kernel-costs or choice: name one of them")
     if out is not None:
         if out.suffix != ".md":
             raise InputError(f"{out}: the page is Markdown: name it .md")

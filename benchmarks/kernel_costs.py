@@ -133,7 +133,7 @@ def calibrated(found: Sequence[PatternRuns]) -> KernelCosts:
     runs = [run for pattern in found for run in pattern.runs]
     times = np.array([run.seconds for run in runs]) * 1e9
     rows = [[*run.work, 1.0] for run in runs]
-    per_unit = _positive_least_squares(np.array(rows) / times[:, None], np.ones(len(times)))[: len(UNITS)]
+    per_unit = positive_least_squares(np.array(rows) / times[:, None], np.ones(len(times)))[: len(UNITS)]
     # What costs too little to be seen among the rest still costs something.
     floor = 1e-3 * float(per_unit.max())
     constants = {name: float(f"{max(value, floor):.4g}") for name, value in zip(UNITS, per_unit, strict=True)}
@@ -317,7 +317,7 @@ def _work(
     return tuple(work[name] for name in UNITS)
 
 
-def _positive_least_squares(rows: Array, wanted: Array) -> Array:
+def positive_least_squares(rows: Array, wanted: Array) -> Array:
     """The numbers x >= 0 for which rows @ x is nearest to what is wanted (Lawson and Hanson's active sets)."""
     size = rows.shape[1]
     scale = np.linalg.norm(rows, axis=0)

@@ -20,7 +20,8 @@ if TYPE_CHECKING:
 
 BENCHMARKS = ("detection", "mechanisms", "strategies", "ingestion", "statistics")
 """What is measured unless something is asked for, in the order of the page."""
-KERNEL_COSTS, CORNERS, WORKLOAD, SKIPPING, SCALE = "kernel-costs", "corners", "workload", "skipping", "scale"
+KERNEL_COSTS, CHOICE, CORNERS = "kernel-costs", "choice", "corners"
+WORKLOAD, SKIPPING, SCALE = "workload", "skipping", "scale"
 """What is measured only when it is asked for."""
 
 
@@ -31,7 +32,7 @@ class Settings:
     Attributes
     ----------
     names
-        Of `BENCHMARKS`, `KERNEL_COSTS`, `CORNERS`, `WORKLOAD`, `SKIPPING` or `SCALE`.
+        Of `BENCHMARKS`, `KERNEL_COSTS`, `CHOICE`, `CORNERS`, `WORKLOAD`, `SKIPPING` or `SCALE`.
     lengths
         Lengths of the stock stream for the columnar kernel; the longest is that of the strategies, too.
     mechanism_length
@@ -45,7 +46,7 @@ class Settings:
     master
         Spark master of ingestion.
     constants
-        File to which the constants of the kernel's costs are written.
+        File to which the constants of the kernel's costs, or of the mechanisms', are written.
     workloads, projects
         The workloads of many patterns that are run, and the folder of their projects.
     scale, scale_folder
@@ -84,7 +85,7 @@ def make_page(settings: Settings, progress: Progress, report: Callable[[str], No
     """
     run = _Run(settings, progress, Streams(settings.data, settings.looks), report)
     sections = [_head(settings)]
-    for name in (*BENCHMARKS, KERNEL_COSTS, CORNERS, WORKLOAD, SKIPPING, SCALE):
+    for name in _SECTIONS:
         if name in settings.names:
             report(f"measuring {name}")
             sections += _SECTIONS[name](run)
@@ -94,6 +95,8 @@ def make_page(settings: Settings, progress: Progress, report: Callable[[str], No
 def _head(settings: Settings) -> str:
     if tuple(settings.names) == (WORKLOAD,):
         return f"# Many patterns in one job\n\nMade by `cep bench workload` on {machine()}."
+    if tuple(settings.names) == (CHOICE,):
+        return f"# What is chosen, and the best in hindsight\n\nMade by `cep bench choice` on {machine()}."
     if tuple(settings.names) == (SCALE,):
         return f"# Scale\n\nMade by `cep bench scale` on {machine()}."
     if tuple(settings.names) == (CORNERS,):
@@ -234,6 +237,24 @@ def _kernel_costs(run: _Run) -> list[str]:
     ]
 
 
+def _choice(run: _Run) -> list[str]:
+    from benchmarks.choice import EVENTS, calibrated, cells, choice_page, measure_cells, write_constants
+
+    settings = run.settings
+    stream, repetitions = run.streams.stock(EVENTS[-1]), min(settings.repetitions, 3)
+    costs = calibrated(stream, repetitions, run.progress)
+    found = measure_cells(stream, cells(), repetitions, run.progress)
+    if settings.constants is not None:
+        write_constants(costs, settings.constants)
+    return [
+        "Patterns of three types, `SEQ(A a, B b, C c) WHERE a.diff < b.diff AND b.diff < c.diff`, within 20 ms (rare), "
+        "300 ms (some) or 2 s (dense). Seconds of the processor on one core, the least of several runs on events that "
+        "nobody has asked about before; to estimate statistics and to make a plan counts. `chosen` is "
+        "`cep.detect(patterns, events, output=…)`; the others name a mechanism and a planner, or an order.\n\n"
+        + choice_page(found, costs)
+    ]
+
+
 def _workload(run: _Run) -> list[str]:
     from benchmarks.workload_page import measure_workloads, workload_sections
 
@@ -287,6 +308,7 @@ _SECTIONS: Mapping[str, Callable[[_Run], list[str]]] = {
     "statistics": _statistics,
     KERNEL_COSTS: _kernel_costs,
     CORNERS: _corners,
+    CHOICE: _choice,
     WORKLOAD: _workload,
     SKIPPING: _skipping,
     SCALE: _scale,

@@ -175,7 +175,7 @@ def plan(
     if as_json:
         say_json({"plan": made.to_json(), "mechanisms": chosen, "anew": anew or None})
     else:
-        say(complete(made.explain(explained_choice(patterns, mechanism), _names(made) if full else None)))
+        say(complete(made.explain(explained_choice(patterns, mechanism, made), _names(made) if full else None)))
         if anew:
             say(anew)
     if _nothing_to_search(made, patterns):

@@ -75,8 +75,9 @@ class LimitReached(CepError):
 
 
 @contextmanager
-def at_most_seconds(seconds: float, clock: Callable[[], float] = time.monotonic) -> Iterator[None]:
-    """Give up, as soon as a kernel returns, what takes longer by a clock: `LimitReached`."""
+def at_most_seconds(seconds: float, clock: Callable[[], float] | None = None) -> Iterator[None]:
+    """Give up, as soon as a kernel returns, what takes longer by a clock (None: by the wall's): `LimitReached`."""
+    clock = time.monotonic if clock is None else clock
     end = clock() + seconds
 
     def look() -> None:

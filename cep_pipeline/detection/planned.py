@@ -13,6 +13,7 @@ from cep_pipeline.errors import UnsupportedPattern
 from cep_pipeline.patterns.implications import TimeSpan
 from cep_pipeline.patterns.pattern import Pattern, Window
 from cep_pipeline.planning import Plan, plan_by_strategy
+from cep_pipeline.planning.costs.mechanisms import expected_work, mechanism_costs
 from cep_pipeline.planning.make_plan import planner_for
 from cep_pipeline.planning.planned_clauses import default_cost
 from cep_pipeline.planning.planners import DEFAULT_PLANNER, planner_named
@@ -116,12 +117,15 @@ def runs_on(plan: Plan, patterns: Sequence[Pattern], chosen: Mapping[str, str]) 
     )
 
 
-def explained_choice(patterns: Sequence[Pattern], mechanism: str | None = None) -> dict[str, str]:
+def explained_choice(
+    patterns: Sequence[Pattern], mechanism: str | None = None, plan: Plan | None = None
+) -> dict[str, str]:
     """Each pattern's mechanism and the reason for it, by the pattern's name; `Plan.explain` prints it.
 
     It also says how matches are counted where that is not by finding them; of a pattern with Kleene variables whether
     they are listed to be counted or compressed; and of one that `fused` runs what follows from its conditions and is
-    used beside them.
+    used beside them. With a plan it says how long the mechanism, and the others that run it, are expected to take by
+    that plan.
 
     Raises
     ------
@@ -142,7 +146,8 @@ def explained_choice(patterns: Sequence[Pattern], mechanism: str | None = None) 
         name = chosen[pattern.name]
         reason = _reason(pattern, name) if mechanism is None else "as asked for"
         implied = _implied(pattern) if name == "fused" else ""
-        explained[pattern.name] = f"{name}, {reason}{_on_counts(pattern, name)}{implied}"
+        told = f"{_on_counts(pattern, name)}{implied}{_expected(pattern, name, plan)}"
+        explained[pattern.name] = f"{name}, {reason}{told}"
     return explained
 
 
@@ -185,6 +190,32 @@ def _on_counts(pattern: Pattern, mechanism: str) -> str:
     if all(len(clause.positive) > 1 and not clause.negated for clause in pattern.clauses):
         return "; many matches are counted without binding the last variable"
     return ""
+
+
+def _expected(pattern: Pattern, chosen: str, plan: Plan | None) -> str:
+    """The seconds that the mechanisms which run a plan are expected to take, in words."""
+    if plan is None or not plan.statistics.events:
+        return ""
+    planned = plan.for_pattern(pattern.name)
+    orders: Orders = [clause.order_or_tree for clause in planned.clauses]
+    work, costs = expected_work(planned, plan.statistics), mechanism_costs()
+    seconds = {}
+    for name in MECHANISMS:
+        if name in costs.by_mechanism and not plan_refusal(name, pattern, orders):
+            if name != chosen and MECHANISMS[name].unsupported_feature(pattern) is not None:
+                continue
+            seconds[name] = costs.expected_s(name, work) or 0.0
+    if chosen not in seconds:
+        return ""
+    own = _rounded(seconds.pop(chosen))
+    others = ", ".join(f"{name} {_rounded(took)}" for name, took in sorted(seconds.items(), key=lambda one: one[1]))
+    return f"; expected to take {own}" + (f" ({others})" if others else "")
+
+
+def _rounded(seconds: float) -> str:
+    if seconds < 1:
+        return f"{seconds * 1e3:.2g} ms" if seconds < 0.1 else f"{seconds * 1e3:.0f} ms"
+    return f"{seconds:.2g} s" if seconds < 100 else f"{seconds:,.0f} s"
 
 
 def _on_lists(pattern: Pattern) -> str:

@@ -14,8 +14,7 @@ import numpy as np
 
 from cep_pipeline.detection.known_events import Streams
 from cep_pipeline.detection.mechanisms import MECHANISMS
-from cep_pipeline.expressions.columns import Array
-from cep_pipeline.patterns.normal_form import Clause
+from cep_pipeline.patterns.normal_form import Clause, Variable
 from cep_pipeline.patterns.pattern import Pattern, Window
 from cep_pipeline.planning.clause_plans import ClausePlan, PatternPlan, PlanStep, StatisticsSummary
 from cep_pipeline.planning.plans import Plan
@@ -25,7 +24,7 @@ PLANNING_S = 4e-3
 """Seconds that it takes to plan a pattern."""
 STATISTICS_S, STATISTICS_OF_EVENT_S = 3e-3, 1.5e-7
 """Seconds that it takes to estimate the statistics of all patterns: at least, and for each event."""
-SAMPLE = 4096
+SAMPLE = 1024
 """Events that are looked at."""
 CANDIDATE_S, PARTIAL_S = 1e-9, 6e-9
 """Seconds in which the kernel tests a candidate, and goes on with what has passed; its code may be interpreted."""
@@ -51,13 +50,13 @@ def own_order_plan(patterns: Sequence[Pattern]) -> Plan:
     return Plan(0.0, StatisticsSummary("", "", 0, None, None), tuple(planned))
 
 
-def _step(variable: object) -> PlanStep:
-    return PlanStep(variable.name, "", 0.0, None, 0.0, 1.0, (), 0.0, 0.0)  # type: ignore[attr-defined]
+def _step(variable: Variable) -> PlanStep:
+    return PlanStep(variable.name, "", 0.0, None, 0.0, 1.0, (), 0.0, 0.0)
 
 
 def need_no_plan(patterns: Sequence[Pattern], prepared: Streams, chosen: Mapping[str, str]) -> list[Pattern]:
     """The patterns that a columnar mechanism has found in their own order before they could be planned."""
-    windows: dict[tuple[int, Window], Array] = {}
+    windows: dict[tuple[int, Window, int], list[float]] = {}
     found = []
     total = max(map(len, prepared.values()), default=0)
     planning_s = PLANNING_S + (STATISTICS_S + STATISTICS_OF_EVENT_S * total) / len(patterns)
@@ -66,16 +65,17 @@ def need_no_plan(patterns: Sequence[Pattern], prepared: Streams, chosen: Mapping
         has_lists = any(operand.kleene for operand in pattern.operands)
         if has_lists or not MECHANISMS[chosen[pattern.name]].is_columnar:
             continue
-        key = id(events), pattern.window
+        size = max(len(clause.positive) for clause in pattern.clauses)
+        key = id(events), pattern.window, size
         if key not in windows:
-            windows[key] = _powers(events, pattern.window)
+            windows[key] = _powers(events, pattern.window, min(size, _MOST_VARIABLES))
         if sum(_seconds(clause, events, windows[key]) for clause in pattern.clauses) < planning_s:
             found.append(pattern)
     return found
 
 
-def _powers(events: PreparedEvents, window: Window) -> Array:
-    """For k from 0 on: the sum, over all events, of the k-th power of how many events come within a window of it."""
+def _powers(events: PreparedEvents, window: Window, size: int) -> list[float]:
+    """For each k below a size: the sum over all events of the k-th power of how many come within a window of each."""
     total = len(events)
     rows = np.arange(0, total, max(total // SAMPLE, 1))
     if window.time_us is None:
@@ -84,10 +84,14 @@ def _powers(events: PreparedEvents, window: Window) -> Array:
         stamps = events.timestamps
         after = np.searchsorted(stamps, stamps[rows] + window.time_us, "right") - rows - 1
     around = np.maximum(after, 0).astype(np.float64)
-    return np.array([float((around**power).sum()) for power in range(_MOST_VARIABLES)]) * (total / max(len(rows), 1))
+    powers, each = [], np.ones(len(rows))
+    for _ in range(size):
+        powers.append(float(each.sum()) * total / max(len(rows), 1))
+        each = each * around
+    return powers
 
 
-def _seconds(clause: Clause, events: PreparedEvents, powers: Array) -> float:
+def _seconds(clause: Clause, events: PreparedEvents, powers: Sequence[float]) -> float:
     """The time that the kernel is expected to take for a clause in its own order."""
     size = len(clause.positive)
     if size > _MOST_VARIABLES:
@@ -100,11 +104,11 @@ def _seconds(clause: Clause, events: PreparedEvents, powers: Array) -> float:
         # In a sequence events come one after another; others come before or after, and in any order.
         ordered = sum((one, variable.name) in clause.precedence for one in bound)
         share *= 2 ** (ordered == 0 and level > 0) / max(ordered, 1)
-        candidates = share * float(powers[level])
+        candidates = share * powers[level]
         bound.add(variable.name)
         share *= PASSING ** sum(
             variable.name in one.variables and one.variables <= bound and len(one.variables) > 1
             for one in clause.conjuncts
         )
-        seconds += candidates * CANDIDATE_S + share * float(powers[level]) * PARTIAL_S
+        seconds += candidates * CANDIDATE_S + share * powers[level] * PARTIAL_S
     return seconds

@@ -11,10 +11,10 @@ from benchmarks.kernel_costs import (
     BoundBy,
     PatternRuns,
     PlanRun,
-    _positive_least_squares,
     calibrated,
     kernel_costs_page,
     measured_runs,
+    positive_least_squares,
     rankings,
 )
 from benchmarks.measure import Progress
@@ -48,8 +48,8 @@ def test_the_constants_of_exact_times_are_found() -> None:
 
 def test_no_constant_is_negative() -> None:
     rows = np.array([[1.0, 1.0], [1.0, 2.0], [1.0, 3.0]])
-    assert _positive_least_squares(rows, np.array([3.0, 2.0, 1.0])) == pytest.approx([2.0, 0.0])
-    assert _positive_least_squares(rows, np.array([2.0, 3.0, 4.0])) == pytest.approx([1.0, 1.0])
+    assert positive_least_squares(rows, np.array([3.0, 2.0, 1.0])) == pytest.approx([2.0, 0.0])
+    assert positive_least_squares(rows, np.array([2.0, 3.0, 4.0])) == pytest.approx([1.0, 1.0])
 
 
 def test_plans_are_measured_and_ranked() -> None:

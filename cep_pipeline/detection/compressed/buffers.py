@@ -159,8 +159,8 @@ class MatchesOfEvent:
         """The buffer's bytes."""
         matches = self.matches
         if isinstance(matches, ListedMatches):
-            ends = (np.array([0, size]) for size in (self.events.num_rows, len(matches.offsets) - 1))
-            data: bytes = listed_to_bytes(self.statement, self.events, *ends, matches)[0].as_py()
+            events, count = np.array([0, self.events.num_rows]), np.array([0, len(matches.offsets) - 1])
+            data: bytes = listed_to_bytes(self.statement, self.events, events, count, matches)[0].as_py()
             return data
         statement = _padded(self.statement.encode())
         others = [name for name in self.events.column_names if name not in ("timestamp", "seq")]
@@ -321,17 +321,18 @@ def _from_plain(data: bytes, size: int) -> MatchesOfEvent:
     clocks = [reader.array(np.int64, events).copy() for _ in range(2)]
     if place not in (1, 2, 4):
         raise ValueError(f"the place of an event has {place} bytes")
+    if max(count, width, count * width * place) > size:
+        raise ValueError(f"it claims {count:,} matches")
     if width:
-        bound = reader.array(np.int16, width)
         elements = count * width
-        offsets, variables = np.arange(count + 1, dtype=np.int64) * width, None
+        offsets = np.arange(count + 1, dtype=np.int64) * width
+        variables = np.tile(reader.array(np.int16, width), count)
     else:
-        bound = None
         offsets = np.concatenate((np.zeros(1, np.int64), np.cumsum(reader.array(np.uint32, count), dtype=np.int64)))
         elements = int(offsets[-1])
         variables = reader.array(np.int16, elements)
     places = reader.array(np.dtype(f"<u{place}"), elements).astype(np.int32)
-    matches = ListedMatches(offsets, places, np.tile(bound, count) if variables is None else variables)
+    matches = ListedMatches(offsets, places, variables)
     _check_clocks(*clocks)
     matches.check(events)
     table = pa.table({"timestamp": clocks[0], "seq": clocks[1]})

@@ -1,5 +1,6 @@
 """Passes over the shared buffer. Imported only to compile them; `compressing.py` and `expansion.py` call them."""
 
+# mypy: disable-error-code="untyped-decorator"
 from __future__ import annotations
 
 from typing import Any

@@ -1,0 +1,47 @@
+"""The benchmark of what is chosen: all ways find the same, and what mechanisms cost is found from their times."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+from benchmarks.choice import (
+    CHOSEN,
+    OUTPUTS,
+    Cell,
+    MeasuredCell,
+    cells,
+    choice_page,
+    measure_cells,
+    write_constants,
+)
+from benchmarks.measure import Progress
+from benchmarks.stock_stream import generate_stock_stream
+from cep_pipeline.planning.costs.mechanisms import WORK, MechanismCosts
+
+
+def test_all_ways_of_a_cell_find_the_same() -> None:
+    wanted = [Cell(2, 1_000, "some", output) for output in OUTPUTS]
+    found = measure_cells(generate_stock_stream(1_000), wanted, 1, Progress())
+    assert [one.cell for one in found] == wanted
+    assert len({one.matches for one in found}) == 1 and found[0].matches > 0
+    assert all(CHOSEN not in one.others_s and one.ratio >= 1 for one in found)
+    assert set(found[2].others_s) == {"listed", "merged runs"}
+    assert "fused, own order" in found[0].others_s
+
+
+def test_the_grid_is_bounded_and_the_page_says_what_is_worst(tmp_path: Path) -> None:
+    grid = cells()
+    assert {one.patterns for one in grid} == {1, 10, 100, 1000} and max(one.events for one in grid) == 1_000_000
+    assert all(one.patterns * one.events <= 3_000_000 for one in grid)
+    measured = [
+        MeasuredCell(Cell(1, 1_000, "rare", output), 3, 0.001 * place, {"fused, own order": 0.001, "multitree": 0.004})
+        for place, output in enumerate(OUTPUTS, 1)
+    ]
+    costs = MechanismCosts({"fused": (1.0, 2.0, 3.0, 4.0)}, "here")
+    page = choice_page(measured, costs)
+    assert "| compressed | 1     | 3.00   | 3.00            | 3.00  | 1 x 1,000 rare, compressed |" in page
+    assert "4.0 ms (multitree)" in page
+    write_constants(costs, tmp_path / "costs.json")
+    content = json.loads((tmp_path / "costs.json").read_text())
+    assert content["mechanisms"]["fused"] == dict(zip(WORK, (1.0, 2.0, 3.0, 4.0), strict=True))
