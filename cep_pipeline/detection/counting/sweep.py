@@ -64,8 +64,8 @@ MOST_BITS_OF_A_WORD = 64.0
 """Bits of the largest number that is kept in one word."""
 MOST_BITS = 4096
 """Bits of the largest number that is put together of primes."""
-CANDIDATE_NS, FIXED_NS = 1.5, 500_000.0
-"""How long it takes to find matches, for each candidate; and a sweep at all."""
+CANDIDATE_NS, REJECTED_NS, FIXED_NS = 1.5, 0.4, 500_000.0
+"""How long it takes to find matches for each candidate, or where negation rejects most of them; and a sweep at all."""
 STEP_NS, STATE_NS, JOINING_NS, AROUND_NS = 60.0, 4.0, 350.0, 1200.0
 """How long a sweep takes for each event: without a comparison, and for each pair of its states; with one; with two.
 
@@ -393,7 +393,8 @@ def _pays(of: ClauseSlice, sweep: Sweep, views: dict[str, View]) -> bool:
     groups = None if sweep.key is None else _groups(of.events, sweep.key, views)
     orders = len(_orders(clause))
     costs = (STEP_NS + STATE_NS * (len(clause.positive) + 1) ** 2, JOINING_NS * orders, AROUND_NS * orders)
-    return candidates_of(of, groups, sizes) * CANDIDATE_NS > FIXED_NS + costs[len(sweep.joining)] * sum(
+    finding_ns = REJECTED_NS if clause.negated else CANDIDATE_NS
+    return candidates_of(of, groups, sizes) * finding_ns > FIXED_NS + costs[len(sweep.joining)] * sum(
         map(len, views.values())
     )
 
