@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import tempfile
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -24,6 +24,7 @@ from benchmarks.peers import (
 )
 from benchmarks.published import DUCKDB
 from benchmarks.report import Comparison, Timing, markdown_table
+from benchmarks.stock_stream import StockStream
 from benchmarks.strategies import READING
 from benchmarks.streams import Streams
 from benchmarks.workloads import STOCK, WORKLOADS, Workload
@@ -101,22 +102,60 @@ def compare_detection(
         folder = Path(name)
         peers = _Peers(compile_reference(folder), folder / "columns.bin", folder / "types.txt", duckdb_joins(), many)
         write_types(peers.types)
-        work = [(workload, events) for events in lengths for workload in RUNS if WORKLOADS[workload].stream == STOCK]
-        many_lengths = [many, *(events for events in lengths if events > many)]
-        work = [(workload, events) for workload, events in work if workload != "W6"]
-        work += [("W6", events) for events in many_lengths]
         loaded = 0
-        for workload, events in work:
-            if events != loaded:
-                stream = streams.stock(events)
-                table = stream.table()
-                stream.write_columns(peers.columns)
+        for workload, stream, table in _work(lengths, streams, many):
+            if stream is None or len(stream) != loaded:
                 _load(peers.joins, table)
-                loaded = events
-            comparisons.append(_compare(WORKLOADS[workload], table, peers, repetitions, progress))
-        readings = streams.traffic.events
-        _load(peers.joins, readings)
-        comparisons.append(_compare(WORKLOADS["W7"], readings, peers, repetitions, progress))
+            if stream is not None and len(stream) != loaded:
+                stream.write_columns(peers.columns)
+                loaded = len(stream)
+            comparisons.append(_compare(workload, table, peers, repetitions, progress))
+    return comparisons
+
+
+def _work(
+    lengths: Sequence[int], streams: Streams, many: int
+) -> Iterator[tuple[Workload, StockStream | None, pa.Table]]:
+    """The workloads with their events: of the stock stream in all lengths, and those of the traffic."""
+    work = [(workload, events) for events in lengths for workload in RUNS if WORKLOADS[workload].stream == STOCK]
+    work = [(workload, events) for workload, events in work if workload != "W6"]
+    work += [("W6", events) for events in (many, *(events for events in lengths if events > many))]
+    made: tuple[int, StockStream, pa.Table] | None = None
+    for workload, events in work:
+        if made is None or made[0] != events:
+            stream = streams.stock(events)
+            made = events, stream, stream.table()
+        yield WORKLOADS[workload], made[1], made[2]
+    yield WORKLOADS["W7"], None, streams.traffic.events
+
+
+def compare_calls(
+    lengths: Sequence[int], repetitions: int, streams: Streams, progress: Progress, *, many: int = LONGEST_MANY
+) -> list[Comparison]:
+    """Run a user's calls on every workload, beside the kernel, reading, writing and DuckDB, in processor time.
+
+    The parameters and errors are those of `compare_detection`; of each comparison `ours` is the call from a file to
+    written matches.
+    """
+    comparisons = []
+    with one_core():
+        joins = duckdb_joins()
+        before: pa.Table | None = None
+        for workload, _, events in _work(lengths, streams, many):
+            if events is not before:
+                _load(joins, events)
+                before = events
+            patterns = workload.patterns()
+            engines = _calls(patterns, events)
+            engines[LISTING] = mechanism_runner("fused", patterns, events, clock=time.process_time)
+            in_time = workload.name != "W6" or events.num_rows <= many
+            if joins is not None and workload.name in DUCKDB_QUERIES and in_time:
+                engines[DUCKDB] = partial(joins.run, workload.name, time.process_time)
+            known = workload.matches.get(events.num_rows)
+            what = f"calls of {workload.name}, {events.num_rows:,} events"
+            timings, matches = measure_in_turn(engines, repetitions, known, what, progress)
+            ours = timings.pop(FILE_TO_FILE)
+            comparisons.append(Comparison(workload.name, events.num_rows, matches, ours, tuple(timings.values())))
     return comparisons
 
 
@@ -133,7 +172,6 @@ def _compare(workload: Workload, events: pa.Table, peers: _Peers, repetitions: i
     if len(patterns) > 1:
         engines[TOGETHER] = mechanism_runner("fused", patterns, events, sharing="prefix")
     engines.update(peers.of(workload, events.num_rows))
-    engines.update(_calls(patterns, events))
     known = workload.matches.get(events.num_rows)
     timings, matches = measure_in_turn(
         engines, repetitions, known, f"{workload.name}, {events.num_rows:,} events", progress
@@ -175,13 +213,13 @@ def _calls(patterns: Sequence[Pattern], events: pa.Table) -> dict[str, Callable[
 
 
 def _timed(run: Callable[[], int]) -> Measurement:
-    start = time.perf_counter()
+    start = time.process_time()
     matches = run()
-    return Measurement(time.perf_counter() - start, matches)
+    return Measurement(time.process_time() - start, matches)
 
 
 def calls_table(comparisons: Sequence[Comparison]) -> str:
-    """What a user's calls take, as a multiple of what the kernel takes, and beside the peers, in Markdown."""
+    """Comparisons of calls: what they take as a multiple of the kernel's time, and beside others, in Markdown."""
     rows = []
     for comparison in comparisons:
         timings = {timing.engine: timing for timing in (comparison.ours, *comparison.peers)}
@@ -190,10 +228,7 @@ def calls_table(comparisons: Sequence[Comparison]) -> str:
             shares = [
                 f"{call.ratio(timings[other]):.2f}" if name == FILE_TO_FILE else "" for other in (READING, WRITING)
             ]
-            beside = [
-                times_as_fast(call.ratio(timings[other])) if other in timings and name not in (READING, WRITING) else ""
-                for other in (CPP, DUCKDB)
-            ]
+            compared = DUCKDB in timings and name not in (READING, WRITING)
             rows.append(
                 [
                     comparison.workload,
@@ -205,12 +240,12 @@ def calls_table(comparisons: Sequence[Comparison]) -> str:
                     f"{call.spread:.0%}",
                     f"{timings[LISTING].ratio(call):.1f}",
                     *shares,
-                    *beside,
+                    times_as_fast(call.ratio(timings[DUCKDB])) if compared else "",
                     _wanted(comparison, call, timings) if name == FILE_TO_FILE else "",
                 ]
             )
     header = ["workload", "events", "matches", "call", "n", "median", "spread", "x kernel"]
-    header += ["of reading", "of writing", "x as fast as C++", "x as fast as DuckDB", "wanted"]
+    header += ["of reading", "of writing", "x as fast as DuckDB", "wanted"]
     return markdown_table(header, rows)
 
 
@@ -238,8 +273,6 @@ def detection_table(comparisons: Sequence[Comparison]) -> str:
     rows = []
     for comparison in comparisons:
         for timing in (comparison.ours, *comparison.peers):
-            if timing.engine in CALLS:
-                continue
             own = timing.engine in (LISTING, COUNTING, TOGETHER)
             ratio = comparison.ratio(timing)
             judged = comparison.events >= SHORTEST_JUDGED

@@ -110,10 +110,11 @@ def _head(settings: Settings) -> str:
 
 
 def _detection(run: _Run) -> list[str]:
-    from benchmarks.detection import calls_table, compare_detection, detection_table, duckdb_rates
+    from benchmarks.detection import calls_table, compare_calls, compare_detection, detection_table, duckdb_rates
 
     settings = run.settings
     comparisons = compare_detection(settings.lengths, settings.repetitions, run.streams, run.progress)
+    calls = compare_calls(settings.lengths, settings.repetitions, run.streams, run.progress)
     duckdb_per_s = duckdb_rates(comparisons)
     sections = [
         "## Detection: the columnar kernel on one core\n\n"
@@ -126,8 +127,8 @@ def _detection(run: _Run) -> list[str]:
         "Statistics and plan are part of the time: each call makes them anew. The events are an Arrow table; or a "
         "Parquet file in memory, from which the columns that the patterns need are read, and the matches written to "
         "Parquet files in memory. Beside it what pyarrow takes to read these columns, and to write these matches; `of "
-        "reading` and `of writing` are shares of their speeds. C++ and DuckDB count, and are as in the table above.\n\n"
-        + calls_table(comparisons),
+        "reading` and `of writing` are shares of their speeds. DuckDB counts, as above. Seconds are those of the "
+        "processor.\n\n" + calls_table(calls),
     ]
     if duckdb_per_s:
         sections.append(

@@ -547,7 +547,7 @@ def id_texts(ids: pa.Array | pa.ChunkedArray) -> pa.Array | pa.ChunkedArray:
     texts = np.full((len(ids), 36), ord("-"), np.uint8)
     for place, (begin, end) in enumerate(((0, 8), (8, 12), (12, 16), (16, 20), (20, 32))):
         texts[:, begin + place : end + place] = digits[:, begin:end]
-    ends = np.arange(0, 36 * len(ids) + 1, 36, np.int64)
+    ends = np.arange(0, 36 * len(ids) + 1, 36, dtype=np.int64)
     made = pa.LargeStringArray.from_buffers(len(ids), pa.py_buffer(ends), pa.py_buffer(texts))
     return made.cast(pa.string())
 

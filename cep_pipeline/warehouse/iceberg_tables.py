@@ -70,9 +70,8 @@ def _create(catalog: WarehouseCatalog, stream: str, layout: TableLayout, locatio
     # Two processes may make the same stream at once: whoever comes second takes what is there.
     with suppress(NamespaceAlreadyExistsError, sqlalchemy.exc.IntegrityError):
         catalog.create_namespace(stream)
-    properties = (
-        _TABLE_PROPERTIES | layout.properties | {"schema.name-mapping.default": schema.name_mapping.model_dump_json()}
-    )
+    mapping = {"schema.name-mapping.default": schema.name_mapping.model_dump_json()}
+    properties = {**_TABLE_PROPERTIES, **layout.properties, **mapping}
     try:
         made = catalog.create_table(
             (stream, layout.name), schema, location, PartitionSpec(*partitions), SortOrder(*sort), properties
