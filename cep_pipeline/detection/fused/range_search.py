@@ -17,6 +17,7 @@ the least and the greatest value of a column decide the test for all values betw
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from functools import cached_property
 
@@ -35,6 +36,7 @@ from cep_pipeline.detection.fused.shape import (
     slots_of,
 )
 from cep_pipeline.detection.limits import go_on
+from cep_pipeline.detection.room import available_bytes
 from cep_pipeline.expressions.columns import Array
 from cep_pipeline.patterns.conditions import Comparator
 
@@ -48,8 +50,8 @@ MOST_SWEEPS = 32
 """Passes over the powers of two before what is left of the ranges is read."""
 FEW_SWEEPS = 4
 """Passes before what is left is searched in sorted blocks, where there are two tests."""
-MOST_BYTES = 1 << 29
-"""Largest size of the blocks of one search; above it ranges are read."""
+MOST_BYTES = 1 << 28
+"""Largest size of the blocks of one search; above it, or where memory is short, ranges are read."""
 _SAFE = 2.0**1000
 """Sums of numbers up to this magnitude do not overflow."""
 
@@ -129,7 +131,7 @@ class BlockedSearch:
         if powers > self._powers:
             columns = len({slot for test in self._tests for slot in test.slots}) * 2
             numbers = columns * powers * size
-            if self._to_read < READ_AT_ONCE * numbers or numbers * 8 > MOST_BYTES:
+            if self._to_read < READ_AT_ONCE * numbers or numbers * 8 > min(MOST_BYTES, _room()):
                 return None
             self._make_blocks(powers)
         return lows, highs
@@ -387,6 +389,12 @@ _OPERATIONS = {
     "abs": np.abs,
     "sqrt": np.sqrt,
 }
+
+
+def _room() -> float:
+    """The bytes that blocks may take of the memory at hand, as sorted ones take twice as much beside them."""
+    available = available_bytes()
+    return math.inf if available is None else available / 4
 
 
 def _blocked(conjunct: TestedConjunct, last: int, arguments: Arguments) -> _BlockTest | None:
