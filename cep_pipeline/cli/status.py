@@ -342,5 +342,7 @@ def _print_run(console: Terminal, run_id: str, found: Sequence[RunRecord]) -> No
             console.print(f"unusual: {pattern} has {one['matches']:,} matches; {usual}", highlight=False)
         if run.error:
             console.print(f"error: {run.error}", highlight=False)
+    for workers in dict.fromkeys(run.details["workers"] for run in found if "workers" in run.details):
+        console.print(f"tasks ran in: {workers}", highlight=False)
     for log in dict.fromkeys(run.details.get("log") for run in found):
         console.print(f"log: {log}" if log else "no log was kept; `log: folder:` of pipeline.yaml keeps one")

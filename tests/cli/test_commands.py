@@ -682,6 +682,7 @@ def test_a_small_run_needs_no_spark(published_project: tuple[Project, Done], tmp
         assert ("start Spark" in done.errors) == expected.startswith("Spark")
         ran = [record.details["workers"] for record in project.tables().runs() if record.run_id == expected]
         assert len(ran) == 3 and all(expected in one for one in ran)
+        assert f"tasks ran in: {ran[0]}" in cep("status", "--run", expected, folder=tmp_path).output
     assert published(project.tables()) == published(published_project[0].tables())
 
 
