@@ -89,7 +89,7 @@ def describe(invariant: Invariant, patterns: Sequence[Pattern]) -> str:
     of_clause = f", clause {invariant.clause + 1}" if len(pattern.clauses) > 1 else ""
     one = invariant.comparison
     if one.given:
-        chosen, rejected = (shared_text(side, given, names) for side, given in one.sides)
+        chosen, rejected = (shared_text(*side, names) for side in one.sides)
         return f"pattern {invariant.pattern}{of_clause}, sharing: {chosen} rather than {rejected}"
     if one.measure == "tree":
         block, chosen, rejected = "join", named(one.chosen, names), named(one.rejected, names)

@@ -180,10 +180,10 @@ class InvariantCheck:
                     raise InputError(f"{invariant.key}: the costs of its sub-plans were not frozen; freeze it first")
                 left, right = (
                     of.with_frozen(one.measure, side, constant)
-                    for (side, _), constant in zip(one.sides, invariant.ln_frozen, strict=True)
+                    for (side, *_), constant in zip(one.sides, invariant.ln_frozen, strict=True)
                 )
             else:
-                left, right = (of.of(one.measure, side, given) for side, given in one.sides)
+                left, right = (of.of(one.measure, *side) for side in one.sides)
             minimal = minimal_distance(invariant, distance)
             yield Verification(invariant, left, right, minimal, is_violated(one, left, right, minimal))
 
@@ -349,10 +349,13 @@ class Measures:
         found = ln_steps(self._model, self.statistics, earlier, np.array([added for _, added in steps])).tolist()
         self._steps.update(zip(steps, found, strict=True))
 
-    def of(self, measure: str, side: Side, given: Sequence[Side] = ()) -> float:
-        """Natural logarithm of one side of a comparison, by a key of `orderings.MEASURES`, without what is given."""
+    def of(self, measure: str, side: Side, given: Sequence[Side] = (), share: float = 0.0) -> float:
+        """Natural logarithm of one side of a comparison, by a key of `orderings.MEASURES`; of what is given a share."""
         if given:
-            return self._beside(measure, side, given)
+            beside = self._beside(measure, side, given)
+            if not share:
+                return beside
+            return ln_sum((beside, *(math.log(share) + self._part(measure, part) for part in given)))
         if measure == "tree":
             return self._below(cast(PositionTree, side))
         order = cast(tuple[int, ...], side)
@@ -385,6 +388,11 @@ class Measures:
         order, begin = cast(tuple[int, ...], side), len(positions_of(given[0]))
         steps = (self._step(order[:length]) for length in range(begin + 1, len(order)))
         return ln_sum((self._own_step(order), *steps))
+
+    def _part(self, measure: str, part: Side) -> float:
+        if measure == "cost":
+            return self._order(cast(tuple[int, ...], part))
+        return self._joins(cast(PositionTree, part))
 
     def _step(self, beginning: tuple[int, ...]) -> float:
         key = _step_of(beginning)

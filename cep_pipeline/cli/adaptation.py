@@ -78,9 +78,9 @@ def invariants(
     is changed; with --check one decision a pattern set is recorded in the table `decisions`: replan, keep, or no new
     data since the last check. Of more than 40 invariants those are shown that are closest to their violation.
 
-    A plan of all patterns together is checked by the invariants of the local plans inside it, and by a threshold on all
-    its numbers; a violation names the patterns that it concerns, and `cep replan` plans those again with what is
-    connected with them. Patterns whose planners have no invariants are checked by the threshold, too.
+    A plan of all patterns together is checked by the invariants of the local plans inside it, and by those of what its
+    patterns share; a violation names the patterns that it concerns, and `cep replan` plans those again with what is
+    connected with them. Patterns whose planners have no invariants are checked by the threshold.
 
     \b
     Examples:

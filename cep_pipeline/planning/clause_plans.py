@@ -409,8 +409,8 @@ def forms_of_clauses() -> dict[Any, Any]:
         TestedCondition: form_of(Selectivity, {"text": str, "agreement": bool, "correction": float | None}),
     }
     side = nested(int, MOST_DEPTH)
-    given = NotRequired[list[list[side]]]  # type: ignore[valid-type]
-    forms[DecidingComparison] = form_of(DecidingComparison, {"chosen": side, "rejected": side, "given": given})
+    optional = {"given": NotRequired[list[list[side]]], "share": NotRequired[float]}  # type: ignore[valid-type]
+    forms[DecidingComparison] = form_of(DecidingComparison, {"chosen": side, "rejected": side, **optional})
     forms[WorkloadSearch] = form_of(WorkloadSearch, {"compares_sharing": NotRequired[bool]})
     forms[ClausePlan] = form_of(ClausePlan, {"order": tuple[str, ...]}, forms)
     return forms

@@ -72,6 +72,8 @@ class DecidingComparison:
     given
         Of the chosen and of the rejected side the parts that cost nothing, since other patterns pay for them: subtrees
         of a tree, the beginning of an order. () where nothing is given.
+    share
+        The share of their cost that the given parts of the chosen side cost all the same.
     """
 
     step: int
@@ -82,12 +84,13 @@ class DecidingComparison:
     ln_rejected: float
     wins_ties: bool = True
     given: tuple[tuple[Side, ...], ...] = ()
+    share: float = 0.0
 
     @property
-    def sides(self) -> tuple[tuple[Side, tuple[Side, ...]], ...]:
-        """The chosen and the rejected side, each with what is given of it."""
+    def sides(self) -> tuple[tuple[Side, tuple[Side, ...], float], ...]:
+        """The chosen and the rejected side, each with what is given of it, and the share of that which it pays."""
         chosen, rejected = self.given or ((), ())
-        return (self.chosen, chosen), (self.rejected, rejected)
+        return (self.chosen, chosen, self.share), (self.rejected, rejected, 0.0)
 
     def __post_init__(self) -> None:
         if len(self.given) not in (0, 2):
@@ -181,10 +184,12 @@ def named(tree: Side, names: Sequence[str]) -> str:
     return names[tree] if isinstance(tree, int) else f"({', '.join(named(part, names) for part in tree)})"
 
 
-def shared_text(side: Side, given: Sequence[Side], names: Sequence[str]) -> str:
+def shared_text(side: Side, given: Sequence[Side], share: float, names: Sequence[str]) -> str:
     """An order or a tree, and what of it other patterns make."""
     shared = " and ".join(named(part, names) for part in given)
-    return f"{named(side, names)} with {shared} of others" if shared else f"{named(side, names)} alone"
+    if not shared:
+        return f"{named(side, names)} alone"
+    return f"{named(side, names)} with {f'{share:.0%} of ' if share else ''}{shared} of others"
 
 
 def joins_of(tree: PositionTree) -> Iterator[tuple[PositionTree, PositionTree]]:
@@ -228,6 +233,7 @@ def comparison_to_json(comparison: DecidingComparison) -> dict[str, Any]:
         "ln_rejected": comparison.ln_rejected,
         "wins_ties": comparison.wins_ties,
         **({"given": [list(map(_lists, parts)) for parts in comparison.given]} if comparison.given else {}),
+        **({"share": comparison.share} if comparison.share else {}),
     }
 
 
@@ -265,11 +271,19 @@ MOST_COMPARISONS = 24
 
 
 def ln_measure(
-    measure: str, side: Side, statistics: ClauseStatistics, cost: CostModel, given: Sequence[Side] = ()
+    measure: str,
+    side: Side,
+    statistics: ClauseStatistics,
+    cost: CostModel,
+    given: Sequence[Side] = (),
+    share: float = 0.0,
 ) -> float:
-    """Natural logarithm of one side of a comparison, by a key of `MEASURES`, without the parts that are given."""
+    """Natural logarithm of one side of a comparison, by a key of `MEASURES`; of parts that are given a share counts."""
     if given:
-        return _ln_beside(measure, side, statistics, cost, given)
+        beside = _ln_beside(measure, side, statistics, cost, given)
+        if not share:
+            return beside
+        return ln_sum((beside, *(math.log(share) + _ln_part(measure, part, statistics, cost) for part in given)))
     if measure == "tree":
         return ln_below(cost, statistics, cast(PositionTree, side))
     order = cast(tuple[int, ...], side)
@@ -289,6 +303,13 @@ def _ln_beside(measure: str, side: Side, statistics: ClauseStatistics, cost: Cos
     return ln_sum((replace(cost, node=NOTHING).ln_step(statistics, order), *steps))
 
 
+def _ln_part(measure: str, part: Side, statistics: ClauseStatistics, cost: CostModel) -> float:
+    """ln of what a subtree, or the beginning of an order, costs."""
+    if measure == "cost":
+        return ln_order_cost(cost, statistics, cast(tuple[int, ...], part))
+    return ln_sum(cost.ln_join(statistics, *join) for join in joins_of(cast(PositionTree, part)))
+
+
 def _joins_beside(tree: PositionTree, given: Sequence[Side]) -> Iterator[tuple[PositionTree, PositionTree]]:
     if isinstance(tree, int) or tree in given:
         return
@@ -300,7 +321,10 @@ def _joins_beside(tree: PositionTree, given: Sequence[Side]) -> Iterator[tuple[P
 def holds_on(comparison: DecidingComparison, statistics: ClauseStatistics, cost: CostModel) -> bool:
     """True if the planner would still choose the same side, on these statistics."""
     return comparison.holds(
-        *(ln_measure(comparison.measure, side, statistics, cost, given) for side, given in comparison.sides)
+        *(
+            ln_measure(comparison.measure, side, statistics, cost, given, share)
+            for side, given, share in comparison.sides
+        )
     )
 
 

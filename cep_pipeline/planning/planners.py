@@ -242,7 +242,7 @@ def without_invariants_because(name: str) -> str:
 
 
 def invariants_a_block(name: str, k: int | str | None) -> int | None:
-    """How many comparisons of a block are invariants of a planner's plans (None: all), where k of them are asked for.
+    """The number of comparisons of a block that are invariants of a planner's plans (None: all), where k are asked for.
 
     Examples
     --------

@@ -63,7 +63,7 @@ def test_explain_and_invariants_show_what_is_shared_and_checked(project: Driftin
     assert "found by simulated_annealing" in status and " nodes instead of " in status
     (shown,) = json.loads(cep("invariants", "--json", folder=project.folder).output)
     assert shown["invariants"] and not any(one["violated"] for one in shown["invariants"])
-    assert {one["pattern"] for one in shown["moved"]} >= {"rising", "far"}, "its numbers have a threshold, too"
+    assert not shown["moved"] and any(", sharing: " in one["says"] for one in shown["invariants"])
 
 
 def test_one_pattern_of_a_plan_is_explained_when_it_is_asked_for(project: DriftingStream) -> None:
@@ -83,12 +83,10 @@ def test_of_many_invariants_those_are_shown_that_are_closest_to_violation(
     assert "that are closest" not in whole and "that have moved most" not in whole
     monkeypatch.setattr("cep_pipeline.cli.adaptation_view.MOST_SHOWN", 1)
     (content,) = json.loads(cep("invariants", "--json", folder=project.folder).output)
-    closest, other = sorted(content["invariants"], key=lambda one: one["distance_to_violation"])
-    table, numbers = cep("invariants", folder=project.folder).output.split("the 1 of ")[1:]
-    assert table.startswith("2 invariants that are closest to violation, 0 violated")
-    assert closest["says"][:30] in table and other["says"][:30] not in table
-    moved = sorted(content["moved"], key=lambda one: -one["moved"])
-    assert numbers.startswith(f"{len(moved)} numbers that have moved most") and f"{moved[0]['moved']:.1%}" in numbers
+    closest, *others = sorted(content["invariants"], key=lambda one: one["distance_to_violation"])
+    (table,) = cep("invariants", folder=project.folder).output.split("the 1 of ")[1:]
+    assert table.startswith(f"{1 + len(others)} invariants that are closest to violation, 0 violated")
+    assert closest["says"][:30] in table and others and others[-1]["says"][:30] not in table
 
 
 def test_replan_answers_for_the_component_that_is_concerned(project: DriftingStream) -> None:

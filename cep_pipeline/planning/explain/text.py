@@ -273,7 +273,7 @@ def _invariants_of(pattern: PatternPlan, clause: ClausePlan) -> str:
     if pattern.planner in LOCAL_SEARCHES:
         if clause.comparisons:
             return "as soon as one of these comes out otherwise, what is connected with it is planned again"
-        return "none recorded here; what it shares has those of another pattern, and its numbers have a threshold"
+        return "none recorded here; what it shares has those of another pattern"
     if clause.comparisons:
         return f"as soon as one of these comes out otherwise, {pattern.planner} makes another plan"
     return f"none; {without_invariants_because(pattern.planner) or clause.note or 'there is no other way'}"
@@ -297,7 +297,7 @@ def _names_by_position(clause: ClausePlan) -> tuple[str, ...]:
 def _comparison(comparison: DecidingComparison, names: Sequence[str]) -> str:
     sides = f"{format_ln(comparison.ln_chosen)} against {format_ln(comparison.ln_rejected)}"
     if comparison.given:
-        chosen, rejected = (shared_text(side, given, names) for side, given in comparison.sides)
+        chosen, rejected = (shared_text(*side, names) for side in comparison.sides)
         return f"sharing: {chosen} rather than {rejected}: cost of the rest {sides}"
     if comparison.measure == "tree":
         chosen, rejected = (_named(side, names) for side in (comparison.chosen, comparison.rejected))

@@ -7,9 +7,12 @@ sums over the member's own numbers, as those of other planners are, but for the 
 invariant. A search that goes on from a plan begins with the exchanges that pay by the new statistics
 (`exchanges_anew`), so that the change which a violated invariant asks for is made.
 
-A local search exchanges more than one member at a time, and ends where it happens to be. So the invariants say that no
-single exchange of these kinds pays. They do not say that the search would find the same plan again, nor that two
-members gain nothing by leaving a part that both use.
+Members that use a part together could leave it together. If that pays, one of them at least adds more with its equal
+share of the part than it would add otherwise. So half of that share counts, where the comparison holds with it. It may
+come out otherwise though leaving does not pay for all of them; then the search ends where it began.
+
+A local search exchanges more than one member at a time, and ends where it happens to be. So the invariants do not say
+that it would find the same plan again.
 """
 
 from __future__ import annotations
@@ -31,6 +34,9 @@ from cep_pipeline.planning.trees import Join, PositionTree, as_tree, named_tree,
 
 MOST_SHARED = 3
 """Comparisons that are kept of each member, the tightest ones."""
+OF_EQUAL_SHARE = 0.5
+"""So much of its equal share of a part counts for each member that uses it: members are not equal, and numbers differ
+from day to day by more than that does."""
 
 
 def sharing_comparisons(
@@ -54,16 +60,17 @@ def sharing_comparisons(
     if choice is None:
         return ()
     measure, chosen, others = choice
-    ln_chosen = ln_measure(measure, chosen.side, local.statistics, model, chosen.given)
-    if ln_chosen == -math.inf:  # the member adds nothing
-        return ()
-    found = [(ln_measure(measure, one.side, local.statistics, model, one.given), one) for one in others]
-    kept = sorted(((ln_cost, one) for ln_cost, one in found if ln_chosen < ln_cost), key=lambda of: of[0])
     step = local.size - (2 if measure == "tree" else 1)
-    return tuple(
-        DecidingComparison(step, measure, chosen.side, one.side, ln_chosen, ln_cost, True, (chosen.given, one.given))
-        for ln_cost, one in kept[:MOST_SHARED]
-    )
+    found = []
+    for one in others:
+        ln_cost = ln_measure(measure, one.side, local.statistics, model, one.given)
+        for share in (OF_EQUAL_SHARE / chosen.users, 0.0) if chosen.given else (0.0,):
+            ln_chosen = ln_measure(measure, chosen.side, local.statistics, model, chosen.given, share)
+            if -math.inf < ln_chosen < ln_cost:
+                sides = measure, chosen.side, one.side, ln_chosen, ln_cost
+                found.append(DecidingComparison(step, *sides, True, (chosen.given, one.given), share))
+                break
+    return tuple(sorted(found, key=lambda one: one.ln_rejected - one.ln_chosen)[:MOST_SHARED])
 
 
 def exchanges_anew(
@@ -99,10 +106,11 @@ def exchanges_anew(
 
 
 class _Way(NamedTuple):
-    """An order or a tree of a member, and what others make of it."""
+    """An order or a tree of a member, what others make of it, and how many members use that at least."""
 
     side: Any
     given: tuple[Side, ...]
+    users: int = 1
 
 
 def _choice(
@@ -124,7 +132,7 @@ def _choice(
         free = of.made_by_others(side)
         if side != of.chosen and free != given and side not in free:
             others.append(_Way(side, free))
-    return (of.measure, _Way(of.chosen, given), others) if others else None
+    return (of.measure, _Way(of.chosen, given, of.users(given)), others) if others else None
 
 
 class _OfMember:
@@ -143,6 +151,15 @@ class _OfMember:
             return False
         others = (self.plan.members[name].window for name in node.sharers if name != self._member.id)
         return max(others, default=-1) >= self._member.window
+
+    def users(self, parts: Sequence[Side]) -> int:
+        """The number of members that use some parts, of each at least."""
+        nodes = (self.plan.node_of(self.key_of(part)) for part in parts)
+        return min((len(node.sharers) for node in nodes if node is not None), default=1)
+
+    def key_of(self, part: Side) -> str:
+        """The key of a part's node."""
+        raise NotImplementedError
 
     @property
     def widens(self) -> bool:
@@ -165,13 +182,16 @@ class _OfTrees(_OfMember):
         )
         self.last_step = local.size - 2
 
+    def key_of(self, part: Side) -> str:
+        return self.forms.position_key(cast(PositionTree, part))
+
     def made_by_others(self, tree: Side) -> tuple[Side, ...]:
         """The largest subtrees that others make."""
         if isinstance(tree, int):
             return ()
-        left, right = cast("tuple[PositionTree, PositionTree]", tree)
-        if self.is_made(self.forms.position_key((left, right))):
+        if self.is_made(self.key_of(tree)):
             return (tree,)
+        left, right = tree
         return (*self.made_by_others(left), *self.made_by_others(right))
 
     def alternatives(self) -> Iterator[PositionTree]:
@@ -192,11 +212,14 @@ class _OfOrders(_OfMember):
         planned = plan.plans[member]
         self.chosen = tuple(map(self.forms.names.index, planned if isinstance(planned, tuple) else (str(planned),)))
 
+    def key_of(self, part: Side) -> str:
+        return self.forms.order_key(cast(tuple[int, ...], part))
+
     def made_by_others(self, order: Side) -> tuple[Side, ...]:
         """The longest beginning that others make."""
         beginning = cast(tuple[int, ...], order)
         while beginning:
-            if self.is_made(self.forms.order_key(beginning)):
+            if self.is_made(self.key_of(beginning)):
                 return (beginning,)
             beginning = beginning[:-1]
         return ()
