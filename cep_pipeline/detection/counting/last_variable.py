@@ -18,7 +18,6 @@ from cep_pipeline.detection.fused.clause import BLOCK_ROWS, KernelRun
 from cep_pipeline.detection.fused.constraints import LevelScope, TestColumns, bounds_of, compile_conjunct, range_ends
 from cep_pipeline.detection.fused.kernel import Arguments, count_lists
 from cep_pipeline.detection.fused.levels import Levels
-from cep_pipeline.detection.fused.negation import agreement_key
 from cep_pipeline.detection.fused.shape import Level, RangeResult, Shape, Test, TestedConjunct
 from cep_pipeline.detection.kleene.bindings import clause_over
 from cep_pipeline.detection.limits import go_on
@@ -90,7 +89,7 @@ def _last_level(
     around = replace(levels.around, clause=clause)
     leaf = view_of_leaf(events, leaf_of(clause, name), 0, len(events))
     leaves = {**dict(zip(order[:-1], levels.leaves, strict=True)), name: leaf}
-    key = agreement_key(around, order)
+    key = next((one for one in keys_of(clause, around.types) if set(order) <= set(one.variables)), None)
     alike = leaves if key is None else {other: keyed_leaf(events, key, other, leaves) for other in leaves}
     view = alike[name]
     lows: dict[int, Array] = {}
