@@ -141,7 +141,7 @@ class Key:
         return dict(self.terms)[variable]
 
 
-def keys_of(clause: Clause, types: dict[str, ValueType]) -> tuple[Key, ...]:
+def keys_of(clause: Clause, types: Mapping[str, ValueType]) -> tuple[Key, ...]:
     """The keys of a clause: one over all variables, if there is any such equality, else all that join some of them.
 
     Parameters
