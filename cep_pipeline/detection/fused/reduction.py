@@ -49,6 +49,10 @@ CANDIDATES_AN_EVENT = 800
 """Candidates that the kernel tests while one event is held against the events of another variable."""
 SAMPLED = 1 << 13
 """Pairs of events that are looked at to estimate how many pass."""
+ASKED = 64
+"""Events of each variable that are held against the events of each other one to see how many go."""
+WORTH_IT = 0.5
+"""Share of the combinations of events that may stay at most."""
 ROUNDS = 2
 """Times that all pairs are gone through; again only while events go."""
 WORTH_AGAIN = 0.2
@@ -94,6 +98,8 @@ def reduced_leaves(planned: PlannedClause, leaves: Sequence[View]) -> list[View]
     pairs = list(_pairs_of(planned))
     work = 2 * sum(len(leaves[level]) for pair in pairs for level in pair.levels)
     if _candidates(planned, pairs, leaves) < max(FEWEST_CANDIDATES, CANDIDATES_AN_EVENT * work):
+        return None
+    if _kept_share(planned, pairs, leaves) > WORTH_IT:
         return None
     left = list(leaves)
     for _ in range(ROUNDS):
@@ -161,8 +167,10 @@ def _ranges(planned: PlannedClause, pair: _Pair, leaves: Sequence[View], *, forw
     return view, ends[True], ends[False]
 
 
-def _fitting(planned: PlannedClause, pair: _Pair, leaves: Sequence[View], *, forward: bool) -> Array:
-    """bool, one for each event of the asking level: whether an event of the other level fits it."""
+def _fitting(
+    planned: PlannedClause, pair: _Pair, leaves: Sequence[View], *, forward: bool, which: Array | None = None
+) -> Array:
+    """bool, for each event of the asking level, or some of them: whether an event of the other level fits it."""
     view, lows, highs = _ranges(planned, pair, leaves, forward=forward)
     names = pair.names if forward else pair.names[::-1]
     asking = leaves[pair.levels[1 if forward else 0]]
@@ -171,7 +179,7 @@ def _fitting(planned: PlannedClause, pair: _Pair, leaves: Sequence[View], *, for
     compiled = [compile_conjunct(conjunct, scope) for conjunct in pair.conjuncts]
     tests = tuple(test for test in compiled if test is not None)
     if not tests:
-        return np.asarray(lows < highs)
+        return np.asarray(lows < highs) if which is None else np.asarray(lows[which] < highs[which])
     shape = Shape(
         levels=(Level(), Level((0,), (0,), tests)),
         prefix=1,
@@ -189,7 +197,8 @@ def _fitting(planned: PlannedClause, pair: _Pair, leaves: Sequence[View], *, for
         columns=tuple(columns.arrays),
         constants=tuple(columns.constants),
     )
-    return BlockedSearch(shape, arguments).any(np.arange(len(asking), dtype=np.int32)[np.newaxis])
+    places = np.arange(len(asking), dtype=np.int32) if which is None else which
+    return BlockedSearch(shape, arguments).any(places[np.newaxis])
 
 
 def _candidates(planned: PlannedClause, pairs: Sequence[_Pair], leaves: Sequence[View]) -> float:
@@ -217,6 +226,19 @@ def _candidates(planned: PlannedClause, pairs: Sequence[_Pair], leaves: Sequence
         total += partial
         partial *= passing[level]
     return total
+
+
+def _kept_share(planned: PlannedClause, pairs: Sequence[_Pair], leaves: Sequence[View]) -> float:
+    """The share of all combinations of events of which each event fits some event of each other variable."""
+    kept = [1.0] * len(leaves)
+    drawn = np.random.default_rng(0)
+    for pair in pairs:
+        for forward in (True, False):
+            asking = pair.levels[1 if forward else 0]
+            which = np.sort(drawn.integers(len(leaves[asking]), size=ASKED)).astype(np.int32)
+            fits = _fitting(planned, pair, leaves, forward=forward, which=which)
+            kept[asking] = min(kept[asking], float(fits.mean()))
+    return math.prod(kept)
 
 
 def _part(planned: PlannedClause, leaf: View, kept: Array) -> View:

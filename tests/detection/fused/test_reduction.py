@@ -30,6 +30,7 @@ def always(monkeypatch: pytest.MonkeyPatch) -> None:
     """Let every run be reduced, and every search use blocks."""
     monkeypatch.setattr(reduction, "FEWEST_CANDIDATES", 0)
     monkeypatch.setattr(reduction, "CANDIDATES_AN_EVENT", 0)
+    monkeypatch.setattr(reduction, "WORTH_IT", 1)
     monkeypatch.setattr(range_search, "READ_AT_ONCE", 0)
     monkeypatch.setattr(range_search, "ASKED_AS", 0)
     monkeypatch.setattr(range_search, "FEWEST_EVENTS", 0)
@@ -90,6 +91,21 @@ def test_what_cannot_be_completed_is_not_enumerated(condition: str, monkeypatch:
     assert counts(pattern, table)[0] == matches
     assert matches
     assert 4 * tested < counts(pattern, table)[1]
+
+
+def test_runs_in_which_hardly_an_event_goes_are_not_reduced(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(reduction, "WORTH_IT", 0.5)
+    looked: list[float] = []
+    share = reduction._kept_share
+    monkeypatch.setattr(reduction, "_kept_share", lambda *asked: (looked.append(share(*asked)), looked[-1])[1])
+    reduced: list[object] = []
+    part = reduction._part
+    monkeypatch.setattr(reduction, "_part", lambda *asked: (reduced.append(asked), part(*asked))[1])
+    table = stream_schema().table(stream_of(600))
+    assert counts(pattern_of("PATTERN SEQ(A a, B b, C c) WHERE a.x < b.x WITHIN 200 us"), table)[0]
+    assert looked[0] > 0.5 and not reduced
+    assert counts(pattern_of("PATTERN SEQ(A a, B b, C c) WHERE a.x < b.x - 900 WITHIN 200 us"), table)[0]
+    assert looked[1] < 0.5 and reduced
 
 
 def test_small_runs_are_not_reduced(monkeypatch: pytest.MonkeyPatch) -> None:
