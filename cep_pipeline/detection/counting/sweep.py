@@ -137,7 +137,7 @@ _MERSENNE = 2**61 - 1
 
 @dataclass(frozen=True)
 class Sweep:
-    """How the matches of a clause are counted by a sweep.
+    """The way in which the matches of a clause are counted by a sweep.
 
     Attributes
     ----------
@@ -586,7 +586,7 @@ class StateSpace:
                 yield place, state | 1 << place
 
     def factor(self, state: int, fits: int) -> int:
-        """By how much such an event multiplies the ways that end in a state and do not leave it."""
+        """The factor by which such an event multiplies the ways that end in a state and do not leave it."""
         size = len(self.after)
         names = {variable.name: 1 << place for place, variable in enumerate(self.clause.positive)}
         kept = 1

@@ -46,7 +46,7 @@ def with_kernel_orders(plan: Plan, patterns: Sequence[Pattern], snapshot: Statis
     span_s = max(snapshot.span_s, 1e-6)
 
     def windows(size: float, *, counted: bool) -> float:
-        """How many windows pass."""
+        """The number of windows that pass."""
         return (snapshot.events / size if counted else span_s * 1e6 / size) if size else 1.0
 
     def of_node(node: SharedNode) -> float:
