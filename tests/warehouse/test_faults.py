@@ -68,7 +68,10 @@ def test_a_fault_at_each_kind_of_write_leaves_the_old_or_the_new_day(trial: Tria
 def test_a_fault_at_any_write_leaves_the_old_or_the_new_day(trial: Trial, kind: Kind) -> None:
     tried = [trial.fault(kind, number) for number in range(len(trial.writes))]
     assert [one for one in tried if one is not None and one.fault] == []
-    assert {one.left for one in tried if one is not None} == {"old", "new"}
+    left = {one.left for one in tried if one is not None}
+    # Where the clock goes back, or leases go by the clock of the database, nobody takes the lease away.
+    undisturbed = kind == "clock back" or (kind == "clock forward" and trial.place.catalog is not None)
+    assert left <= {"old", "new"} and left >= ({"new"} if undisturbed else {"old", "new"})
 
 
 def test_the_harness_sees_a_day_that_is_published_table_by_table(
