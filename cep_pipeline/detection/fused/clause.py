@@ -121,12 +121,19 @@ def shapes_of(pattern: Pattern, clause: Clause, order: Sequence[str]) -> frozens
 class _LaidOut:
     """The levels of a plain run over a slice, kept for the next run of the same clause over it.
 
-    `cache` is kept so that no other clause's can have its id.
+    Attributes
+    ----------
+    cache
+        Kept so that no other clause's can have its id.
+    read, reduced
+        The events of the first variable before events in no match were removed, and whether any were.
     """
 
     cache: ClauseCache
     pattern: Pattern | None = None
     levels: LaidOutLevels | None = None
+    read: int = 0
+    reduced: bool = False
 
 
 class KernelRun:
@@ -213,6 +220,7 @@ class KernelRun:
         ready = self.events.handle(key, lambda: _LaidOut(self._cache))
         if ready.levels is not None and shared is None and not self._as_places and ready.pattern is self.pattern:
             self._leaves, self._levels = ready.levels.leaves, ready.levels
+            self._read, self._reduced = ready.read, ready.reduced
             return
         if self.first_row < self.end_row:
             self._leaves = self._leaf_views()
@@ -237,6 +245,7 @@ class KernelRun:
                 self._levels = levels_over(planned, self._leaves, beginning)
                 if isinstance(self._levels, LaidOutLevels) and shared is None:
                     ready.pattern, ready.levels = self.pattern, self._levels
+                    ready.read, ready.reduced = self._read, self._reduced
 
     @property
     def levels(self) -> Levels | None:

@@ -56,20 +56,32 @@ def run(pattern: Pattern, events: PreparedEvents, owned: tuple[Boundary | None, 
 @pytest.mark.parametrize("text", [*PLAIN, *OTHERS])
 def test_slices_of_other_streams_are_run_by_the_layout_of_the_first(text: str, monkeypatch: pytest.MonkeyPatch) -> None:
     pattern = pattern_of(text)
-    runs = [
-        (prepare(pattern, events_table(stream(seed))), owned)
-        for seed in range(4)
-        for owned in ((None, None), ((13, 0), (27, 0)), ((27, 0), None))
-    ]
-    laid_out = [run(pattern, events, owned) for events, owned in runs]
+
+    def runs() -> list[Any]:
+        """Runs over slices of their own: a slice keeps what was laid out for it."""
+        return [
+            run(pattern, prepare(pattern, events_table(stream(seed))), owned)
+            for seed in range(4)
+            for owned in ((None, None), ((13, 0), (27, 0)), ((27, 0), None))
+        ]
+
+    laid_out = runs()
     with monkeypatch.context() as patched:
         patched.setattr(clause, "levels_over", lambda planned, leaves, beginning: Levels(planned, leaves, {}))
-        compiled = [run(pattern, events, owned) for events, owned in runs]
+        compiled = runs()
     assert [made[1:] for made in laid_out] == [made[1:] for made in compiled]
     assert sum(len(matches) for _, matches, _ in laid_out) > 20
     # One is compiled for whole streams, and one for slices of which a row number says what they own.
     assert sum(isinstance(levels, LaidOutLevels) for levels, _, _ in laid_out) >= (9 if text in PLAIN else 0)
     assert text in PLAIN or not any(isinstance(levels, LaidOutLevels) for levels, _, _ in laid_out)
+
+
+@pytest.mark.parametrize("text", PLAIN)
+def test_a_slice_that_is_run_again_has_the_same_matches_and_counts(text: str) -> None:
+    pattern = pattern_of(text)
+    events = prepare(pattern, events_table(stream(1)))
+    first, again = (run(pattern, events, (None, None))[1:] for _ in range(2))
+    assert first == again
 
 
 @pytest.mark.parametrize("text", PLAIN[:2])
