@@ -10,11 +10,13 @@ from __future__ import annotations
 
 import gc
 import logging
+import math
 import os
 import pickle
 import re
 import signal
 import threading
+import time
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
@@ -34,6 +36,8 @@ Result = TypeVar("Result")
 TRIES = 2
 """So often a task is tried; what a task itself explains is not tried again."""
 _POLL_S = 0.2
+_GRACE_S = 1.0
+"""After an error, tasks before that one may so long find one, too: the first in the order of the tasks is told."""
 
 
 def local_cores(master: str) -> int | None:
@@ -125,13 +129,20 @@ class LocalProcesses:
         waiting = deque((number, 0) for number in range(len(tasks)))
         results: dict[int, Result] = {}
         refused: dict[int, CepError] = {}
+        ends = math.inf
         try:
-            while len(results) < len(tasks) and not refused:
+            while len(results) < len(tasks) and time.monotonic() < ends:
                 if not self._workers:
                     self._fork()
                 self._hand_out(job, tasks, waiting)
                 self._take(waiting, results, refused, what)
                 progress(len(results))
+                if refused:
+                    waiting.clear()
+                    before = [
+                        one.doing for one in self._workers if one.doing is not None and one.doing[0] < min(refused)
+                    ]
+                    ends = min(ends, time.monotonic() + _GRACE_S) if before else 0
         finally:  # after an error or an interruption: a kernel does not end before its time, but its process does
             for worker in [worker for worker in self._workers if worker.doing is not None]:
                 self._workers.remove(worker)

@@ -77,17 +77,19 @@ def test_a_plan_fits_mechanisms_by_kind_and_order(trees: str) -> None:
 
 def test_what_follows_from_conditions_is_explained() -> None:
     schema = cep.StreamSchema.from_dict({"type_attribute": "kind", "attributes": {"kind": "string", "x": "int64"}})
+    swept = "many matches are counted by a sweep over the events, without being found"
     conditions = {
-        "a.x < b.x AND b.x < c.x": "; it follows that a.x < c.x",
+        "a.x < b.x AND b.x < c.x": f"{swept}; it follows that a.x < c.x",
         "b.timestamp - a.timestamp <= 10000000 AND c.timestamp - b.timestamp <= 500000": (
-            "; it follows that c is at most 10500 ms later than a"
+            "many matches are counted without binding the last variable; "
+            "it follows that c is at most 10500 ms later than a"
         ),
-        "a.x < 3 AND a.x > 5": "; it has no matches, since no events fulfil a.x < 3 and a.x > 5",
-        "a.x < b.x": "",
+        "a.x < 3 AND a.x > 5": f"{swept}; it has no matches, since no events fulfil a.x < 3 and a.x > 5",
+        "a.x < b.x": swept,
     }
     for condition, said in conditions.items():
         patterns = cep.parse_patterns(f"PATTERN SEQ(A a, B b, C c) WHERE {condition} WITHIN 1 hour", schema)
-        assert explained_choice(patterns)["pattern_1"] == f"fused, the fastest mechanism{said}"
+        assert explained_choice(patterns)["pattern_1"] == f"fused, the fastest mechanism; {said}"
         assert explained_choice(patterns, "multitree")["pattern_1"] == "multitree, as asked for"
 
 

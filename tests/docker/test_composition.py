@@ -19,6 +19,7 @@ import pyarrow.compute as pc
 import pytest
 
 from cep_pipeline.generate import generate_days
+from cep_pipeline.storage import id_texts
 from cep_pipeline.warehouse.warehouse import Warehouse
 from tests.docker.composition import CHECKOUT, Composition, make_roles
 from tests.postgresql import postgresql
@@ -53,6 +54,7 @@ def matches(location: Path, catalog: str | None = None) -> pa.Table:
     """All matches, by their ids: in the table they are in the order of slices, and more cores make more slices."""
     found = Warehouse.open(location, catalog).open_stream(STREAM).read_matches("market")
     assert set(found["final_day"].to_pylist()) == {DAY}
+    found = found.set_column(found.schema.get_field_index("match_id"), "match_id", id_texts(found["match_id"]))
     return found.sort_by([("pattern", "ascending"), ("match_id", "ascending")])
 
 
