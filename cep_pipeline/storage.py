@@ -28,9 +28,12 @@ import pyarrow.fs as pafs
 import pyarrow.parquet as pq
 
 from cep_pipeline.errors import CepError, DamagedError, InputError
+from cep_pipeline.lazy_names import late_module
 
 if TYPE_CHECKING:
     from pyiceberg.io.pyarrow import PyArrowFileIO
+
+pc = late_module("pyarrow.compute")
 
 ROW_GROUP_ROWS = 65_536
 """Rows of a row group: small enough that the bounds of a group prune a slice's reads, large enough to scan fast."""
