@@ -42,12 +42,20 @@ rounding shall decide neither a tie nor whether a comparison still holds."""
 def grains(logarithm: float) -> int:
     """The cell of a cost by its natural logarithm; planners and invariants compare costs by their cells.
 
+    The logarithm of a cost of nothing is minus infinity, and lies below all others.
+
     Examples
     --------
-    >>> grains(0.1 + 0.2) == grains(0.3), grains(0.3) < grains(0.3 + 1e-8)
-    (True, True)
+    >>> grains(0.1 + 0.2) == grains(0.3), grains(0.3) < grains(0.3 + 1e-8), grains(-math.inf) < grains(-700)
+    (True, True, True)
     """
+    if math.isinf(logarithm):
+        return int(math.copysign(_BEYOND, logarithm))
     return round(logarithm / GRAIN)
+
+
+_BEYOND = 10**30
+"""The cell of infinity; no finite cost comes near it."""
 
 
 @dataclass(frozen=True, slots=True)

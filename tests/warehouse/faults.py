@@ -34,6 +34,7 @@ from cep_pipeline.errors import BusyError, CepError
 from cep_pipeline.events.columns import QUARANTINE_SCHEMA, SEQ_PER_DAY
 from cep_pipeline.events.raw_files import RawFile
 from cep_pipeline.storage import digest_of, write_data_file
+from cep_pipeline.version import IDS_VERSION
 from cep_pipeline.warehouse.database import LEASES
 from cep_pipeline.warehouse.drafts import Drafts
 from cep_pipeline.warehouse.fingerprints import EventsFingerprint, MatchesFingerprint
@@ -182,7 +183,7 @@ def expected(version: str) -> dict[str, Any]:
     prices = list(VERSIONS[version])
     pairs = [prices[place : place + 2] for place in range(len(prices) - 1)]
     fingerprint = EventsFingerprint((RawFile(f"{MONDAY}.csv", 1, digest_of(prices)),), SCHEMA_DIGEST, digest_of({}))
-    matches = MatchesFingerprint("v1", MONDAY, {MONDAY: fingerprint.digest}, digest_of({}))
+    matches = MatchesFingerprint("v1", MONDAY, {MONDAY: fingerprint.digest}, digest_of({}), ids=IDS_VERSION)
     return {
         "events": prices,
         "matches": {digest_of(pair): pair for pair in pairs},
