@@ -375,7 +375,8 @@ def test_settings_are_checked() -> None:
 
 def test_settings_serve_many_streams() -> None:
     """A loop is a value: what one stream taught it is not there for the next."""
-    loop = AdaptiveDetection(decision=decision_function("invariant", distance="meta_adaptive"), every_events=100)
+    decision = decision_function("invariant", distance="meta_adaptive")
+    loop = AdaptiveDetection(decision=decision, every_events=100, minimum_gain=0.0)
     patterns, events = patterns_of(ABC), drifting()
     (one, first), (other, second) = loop.detect(patterns, events), loop.detect(patterns, events)
     assert one == other

@@ -39,6 +39,10 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
+EVERY_100 = ("--every", "100 events", "--minimum-gain", "0")
+"""Which plans are used does not depend on the clock then."""
+
+
 def detect(folder: Path, *arguments: str) -> Done:
     return cep("detect", *OVER, *arguments, folder=folder)
 
@@ -47,7 +51,7 @@ def detect(folder: Path, *arguments: str) -> Done:
 def test_the_matches_are_the_same_and_the_switches_are_told(folder: Path, output: str) -> None:
     ending = "csv" if output == "verbose" else "parquet"
     assert detect(folder, "--output", output, "--out", f"one.{ending}").code == 0
-    done = detect(folder, "--output", output, "--out", f"other.{ending}", "--adapt", "--every", "100 events")
+    done = detect(folder, "--output", output, "--out", f"other.{ending}", "--adapt", *EVERY_100)
     assert done.code == 0, done.errors
     written = []
     for name in ("one", "other"):
@@ -131,7 +135,7 @@ def test_a_distance_is_found_by_trying(folder: Path) -> None:
 def test_the_first_plan_may_be_a_file(folder: Path) -> None:
     """One that never fits: without a decision it stays, by decisions it is left."""
     assert cep("plan", *OVER, "--planner", "trivial", "--out", "plan.json", folder=folder).code == 0
-    given = ("--adapt", "--plan", "plan.json", "--every", "100 events", "--out", "found.parquet")
+    given = ("--adapt", "--plan", "plan.json", *EVERY_100, "--out", "found.parquet")
     stays = detect(folder, *given, "--decision", "constant_threshold", "--threshold", "1000000")
     left = detect(folder, *given, "--decision", "unconditional")
     for done, switches in ((stays, False), (left, True)):

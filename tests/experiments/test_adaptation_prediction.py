@@ -35,7 +35,7 @@ from cep_pipeline.statistics import estimate_statistics
 
 
 def permuted_loop(every_us: int) -> AdaptiveDetection:
-    return AdaptiveDetection(planner="greedy", mechanism="lazy_chain_nfa", every=f"{every_us} us")
+    return AdaptiveDetection(planner="greedy", mechanism="lazy_chain_nfa", every=f"{every_us} us", minimum_gain=0.0)
 
 
 def test_predictions_follow_the_stream() -> None:
@@ -110,7 +110,7 @@ def test_plans_that_take_turns_find_the_same_matches(structure: str, planner: st
     for name, stock in (("a", "S00"), ("b", "S05"), ("c", "S09"), ("d", "S02"), ("e", "S07")):
         typed = re.sub(rf"\b{name}\b", f'"{stock}" {name}', typed)
     (pattern,) = parse_patterns(f"PATTERN {typed} WITHIN 4 seconds", stream.schema)
-    loop = AdaptiveDetection(planner=planner, mechanism=mechanism, every="2 seconds")
+    loop = AdaptiveDetection(planner=planner, mechanism=mechanism, every="2 seconds", minimum_gain=0.0)
     following = prediction(loop, pattern, stream.events, (1,)).following
     anew = SinglePlanMaker(pattern, replanner_for(pattern, mechanism, planner))
     plans = [anew.first(snapshot) for snapshot in following]
@@ -139,7 +139,7 @@ def test_a_switch_costs_what_the_old_plan_does_in_the_window_behind() -> None:
     """Nothing, by an order that begins with what matches begin with: of that the old plan reads no more."""
     stream = permuted_rates(4_000, 4_000, seed=1)
     (pattern,) = parse_patterns('NAME p PATTERN SEQ("S00" a, "S05" b, "S09" c) WITHIN 4 seconds', stream.schema)
-    loop = AdaptiveDetection(planner="trivial", mechanism="lazy_chain_nfa", every="1 seconds")
+    loop = AdaptiveDetection(planner="trivial", mechanism="lazy_chain_nfa", every="1 seconds", minimum_gain=0.0)
     planned = cep.plan([pattern], estimate_statistics([pattern], stream.events, seed=1), planner="trivial")
     prices = {}
     for order in permutations("abc"):
