@@ -1,8 +1,8 @@
 """Matches counted over the partial matches of all variables but one: of the last one only the number is asked.
 
-Behind a partial match the candidates of the last variable are an index range. Without a condition on it the length of
-the range is the number of matches; with conditions 16 candidates are tested at a time, and nothing is written. So a
-variable that no condition joins with others is bound last.
+Behind a partial match the candidates of the last variable are an index range. Where no condition joins that variable
+with others, the length of the range is the number of matches. Where one does, the candidates have to be tested, which
+the kernel that finds matches does faster.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ import numpy as np
 from cep_pipeline.detection.clause_runs import ClauseSlice
 from cep_pipeline.detection.counting.sweep import CANDIDATE_NS, candidates_of
 from cep_pipeline.detection.fused.clause import BLOCK_ROWS, KernelRun
-from cep_pipeline.detection.fused.constraints import LevelScope, TestColumns, bounds_of, compile_conjunct, range_ends
+from cep_pipeline.detection.fused.constraints import TestColumns, bounds_of, range_ends
 from cep_pipeline.detection.fused.kernel import Arguments, count_lists
 from cep_pipeline.detection.fused.levels import Levels
 from cep_pipeline.detection.fused.shape import Level, RangeResult, Shape, Test, TestedConjunct
@@ -35,7 +35,9 @@ LEAST_NS = 50e6
 
 
 def count_without_last(of: ClauseSlice, plan: Sequence[str]) -> int | None:
-    """The number of matches of a clause of single variables over all events; None where they have to be found.
+    """The number of matches of a clause over all events, of which one variable is joined by no condition with others.
+
+    None where there is no such variable, and where the matches are found sooner.
 
     Parameters
     ----------
@@ -43,37 +45,35 @@ def count_without_last(of: ClauseSlice, plan: Sequence[str]) -> int | None:
         The order in which variables are bound.
     """
     pattern, clause, events, owned, _ = of
-    if owned != EVERYTHING or clause.negated or len(plan) < 2:
+    if owned != EVERYTHING or len(plan) < 2 or not has_free_variable(clause):
         return None
     events.split(variable.event_type for variable in clause.positive)
     sizes = {one.name: len(view_of_leaf(events, leaf_of(clause, one.name), 0, len(events))) for one in clause.positive}
     if candidates_of(of, None, sizes) * CANDIDATE_NS < LEAST_NS:
         return None
-    order = _with_free_last(clause, plan)
-    if not clause.agree_on and any(order[-1] in key.variables for key in keys_of(clause, dict(pattern.attributes))):
-        return None  # its candidates are fewer where they are sorted by what is equal
+    free = _free_variables(clause)
+    last = [name for name in plan if name in free][-1]
+    order = (*(name for name in plan if name != last), last)
     return _count(pattern, clause, order, events)
 
 
-def _with_free_last(clause: Clause, plan: Sequence[str]) -> tuple[str, ...]:
-    """The order of a plan, with a variable that no condition joins with others at its end, if there is one."""
+def has_free_variable(clause: Clause) -> bool:
+    """True if nothing is negated, and no condition joins one of the variables with others."""
+    return not clause.negated and bool(_free_variables(clause))
+
+
+def _free_variables(clause: Clause) -> set[str]:
     joined = {name for conjunct in clause.conjuncts if len(conjunct.variables) > 1 for name in conjunct.variables}
-    free = [name for name in plan if name not in joined]
-    if not free:
-        return tuple(plan)
-    return (*(name for name in plan if name != free[-1]), free[-1])
+    return {variable.name for variable in clause.positive} - joined
 
 
-def _count(pattern: Pattern, clause: Clause, order: tuple[str, ...], events: PreparedEvents) -> int | None:
+def _count(pattern: Pattern, clause: Clause, order: tuple[str, ...], events: PreparedEvents) -> int:
     bound = order[:-1]
     run = KernelRun(pattern, clause_over(clause, bound), bound, events, EVERYTHING, BLOCK_ROWS, as_places=True)
     levels = run.levels
     if levels is None:
         return 0
-    prepared = _last_level(pattern, clause, order, levels, events)
-    if prepared is None:
-        return None
-    shape, arguments = prepared
+    shape, arguments = _last_level(pattern, clause, order, levels, events)
     total = 0
     for places in run.places():
         go_on()
@@ -83,8 +83,8 @@ def _count(pattern: Pattern, clause: Clause, order: tuple[str, ...], events: Pre
 
 def _last_level(
     pattern: Pattern, clause: Clause, order: tuple[str, ...], levels: Levels, events: PreparedEvents
-) -> tuple[Shape, Arguments] | None:
-    """The shape that counts the candidates of the last variable, with its data; None where a test is not compiled."""
+) -> tuple[Shape, Arguments]:
+    """The shape that counts the candidates of the last variable, with its data."""
     last, name = len(order) - 1, order[-1]
     around = replace(levels.around, clause=clause)
     leaf = view_of_leaf(events, leaf_of(clause, name), 0, len(events))
@@ -106,13 +106,6 @@ def _last_level(
             own = columns.slot(level, ("row",), row_values_of(events, levels.views[level]))
             tests.append(((Test(Comparator.NE, one, own),),))
     views = (*levels.views, view)
-    scope = LevelScope(events, {other: level for level, other in enumerate(order)}, views, columns)
-    for conjunct in clause.conjuncts:
-        if name in conjunct.variables and len(conjunct.variables) > 1:
-            compiled = compile_conjunct(conjunct, scope)
-            if compiled is None:
-                return None
-            tests.append(compiled)
     shape = Shape(
         levels=(*[Level()] * last, Level(tuple(lows), tuple(highs), tuple(tests))),
         prefix=last,
