@@ -18,6 +18,7 @@ that it would find the same plan again.
 from __future__ import annotations
 
 import math
+from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import combinations, permutations
 from types import MappingProxyType
@@ -135,7 +136,7 @@ def _choice(
     return (of.measure, _Way(of.chosen, given, of.users(given)), others) if others else None
 
 
-class _OfMember:
+class _OfMember(ABC):
     """A member of a shared plan, and what other members make of its parts."""
 
     measure = ""
@@ -157,9 +158,9 @@ class _OfMember:
         nodes = (self.plan.node_of(self.key_of(part)) for part in parts)
         return min((len(node.sharers) for node in nodes if node is not None), default=1)
 
+    @abstractmethod
     def key_of(self, part: Side) -> str:
         """The key of a part's node."""
-        raise NotImplementedError
 
     @property
     def widens(self) -> bool:
