@@ -23,6 +23,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from benchmarks.ingestion import SCHEMA
 from benchmarks.measure import Measurement, Progress, measure_in_turn, one_core
 from benchmarks.peers import compile_reference, duckdb_joins, run_reference
 from benchmarks.processes import Watched
@@ -58,16 +59,6 @@ source: {format: parquet, path: "{day:%Y-%m-%d}.parquet"}
 
 
 DAYS = (date(2025, 1, 6), date(2025, 1, 7))
-_TRADES = """\
-name: trades
-timezone: America/New_York
-base_type: Trade
-type_attribute: symbol
-timestamp: {column: timestamp, format: iso}
-attributes: {symbol: string, price: float64, size: int64, exchange: string, suspicious: bool}
-derived: {diff: {diff: {of: price}}}
-source: {format: csv, path: "{day:%Y-%m-%d}/trades.csv.gz"}
-"""
 _MARKET = """\
 NAME financials PATTERN SEQ(SPY s, BAC b, AIG a) WHERE s.diff <= -0.05 AND b.diff <= -0.01 AND a.diff <= -0.01
 WITHIN 1 second;
@@ -78,7 +69,7 @@ WITHIN 250 ms
 """
 _PIPELINE = """\
 streams:
-  trades: {schema: trades.yaml, data: raw, pattern_sets: {market: {file: market.sase}}}
+  generated_trades: {schema: trades.yaml, data: raw, pattern_sets: {market: {file: market.sase}}}
 warehouse: {location: warehouse}
 """
 _TRADES_QUERY = """
@@ -610,7 +601,7 @@ def _run_of_days(folder: Path, events: int) -> tuple[Work, Work] | None:
 
     project = folder / "days"
     project.mkdir()
-    for file, text in (("trades.yaml", _TRADES), ("market.sase", _MARKET), ("pipeline.yaml", _PIPELINE)):
+    for file, text in (("trades.yaml", SCHEMA), ("market.sase", _MARKET), ("pipeline.yaml", _PIPELINE)):
         (project / file).write_text(text, encoding="utf-8")
     generate_days(project / "raw", DAYS, stocks=8, events_per_day=events // len(DAYS))
 
@@ -618,7 +609,7 @@ def _run_of_days(folder: Path, events: int) -> tuple[Work, Work] | None:
         warehouse = project / "warehouse"
         shutil.rmtree(warehouse, ignore_errors=True)
         used_s = _process([sys.executable, "-m", "cep_pipeline.cli", "run"], project, project / "cache").seconds
-        tables = Warehouse.open(warehouse).open_stream("trades")
+        tables = Warehouse.open(warehouse).open_stream("generated_trades")
         return Measurement(used_s, sum(unit.matches for unit in tables.matches_days()))
 
     def peer() -> int:
