@@ -195,10 +195,10 @@ class ConditionParser:
             return self._number(token.span)
         if token.kind is Kind.STRING:
             self.cursor.advance()
-            return Literal(token.value, ValueType.STRING, token.span)
+            return Literal(token.value, ValueType.STRING, span=token.span)
         if token.word in ("TRUE", "FALSE"):
             self.cursor.advance()
-            return Literal(token.word == "TRUE", ValueType.BOOL, token.span)
+            return Literal(token.word == "TRUE", ValueType.BOOL, span=token.span)
         if token.word == "NOT":
             self.cursor.advance()
             operand = self._as_condition(self._parse(_NOT))
@@ -266,7 +266,7 @@ class ConditionParser:
                 self._check_member(tested, value, token.span)
         else:
             values = self._values(tested)
-        return Membership(tested, values, name, negated, Span(tested.span.start, self.cursor.previous.span.end))
+        return Membership(tested, values, name, negated, span=Span(tested.span.start, self.cursor.previous.span.end))
 
     def _values(self, tested: Expression) -> tuple[Value, ...]:
         self.cursor.expect_symbol("(", "; IN takes a list of values in ( ), or a $parameter")
@@ -316,7 +316,7 @@ class ConditionParser:
             limit = INT64_MAX + negative
             if len(digits) > len(str(limit)) or int(digits) > limit:
                 raise self._error("this number is outside the range of int64; write it with a decimal point", span)
-            return Literal(int(sign + digits), ValueType.INT64, span)
+            return Literal(int(sign + digits), ValueType.INT64, span=span)
         # A percentage moves the exponent in the text: 57.3% is then exactly the float64 nearest to 0.573.
         mantissa, _, exponent = token.text.lower().partition("e")
         if len(exponent) > 6:
@@ -324,7 +324,7 @@ class ConditionParser:
         value = float(f"{sign}{mantissa}e{int(exponent or 0) - (2 if percent is not None else 0)}")
         if value in (float("inf"), float("-inf")):
             raise self._error("this number is outside the range of float64", span)
-        return Literal(value, ValueType.FLOAT64, span)
+        return Literal(value, ValueType.FLOAT64, span=span)
 
     def _accept_percent(self) -> Token | None:
         """Read a `%` that is percent: it is modulo if a number, a string, a name or `(` follows."""
@@ -352,7 +352,7 @@ class ConditionParser:
                 arguments.append(self._operand(_OR, name))
         end = self.cursor.expect_symbol(")")
         kind = self._by_rule(name, type_of_call, function, [argument.type for argument in arguments])
-        return Call(function, tuple(arguments), kind, Span(name.span.start, end.span.end))
+        return Call(function, tuple(arguments), kind, span=Span(name.span.start, end.span.end))
 
     def _equivalence(self) -> Equivalence:
         start = self.cursor.advance()

@@ -107,7 +107,7 @@ class StructureParser:
         self, start: Token, event_type: Token, variable: Token, *, kleene: bool = False, negated: bool = False
     ) -> EventOperand:
         span = Span(start.span.start, self.cursor.previous.span.end)
-        operand = EventOperand(event_type.value, variable.value, kleene, negated, span)
+        operand = EventOperand(event_type.value, variable.value, kleene, negated, span=span)
         self.scope.declare(variable, operand)
         return operand
 

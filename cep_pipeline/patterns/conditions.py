@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import Enum
 from functools import cached_property
 
@@ -62,12 +62,16 @@ class Comparison:
 
 @dataclass(frozen=True, slots=True)
 class Membership:
-    """`expression [NOT] IN (values)`, or `IN $parameter` with the values that the caller bound."""
+    """`expression [NOT] IN (values)`, or `IN $parameter` with the values that the caller bound.
+
+    Where a `$name` stands in the list of values, `names` has a member for each value: that name, or None.
+    """
 
     expression: Expression
     values: tuple[Value, ...]
     parameter: str | None = None
     negated: bool = False
+    names: tuple[str | None, ...] = ()
     span: Span = field(default=NOWHERE, compare=False)
 
 
@@ -79,6 +83,33 @@ class Between:
     low: Expression
     high: Expression
     negated: bool = False
+    span: Span = field(default=NOWHERE, compare=False)
+
+
+@dataclass(frozen=True, slots=True)
+class NullTest:
+    """`expression IS [NOT] NULL`: true or false, never unknown; NaN is not null."""
+
+    expression: Expression
+    negated: bool = False
+    span: Span = field(default=NOWHERE, compare=False)
+
+
+@dataclass(frozen=True, slots=True)
+class Like:
+    r"""`expression [NOT] LIKE 'text'`: `%` is any text, `_` one character; `\%`, `\_` and `\\` are these characters."""
+
+    expression: Expression
+    text: str
+    negated: bool = False
+    span: Span = field(default=NOWHERE, compare=False)
+
+
+@dataclass(frozen=True, slots=True)
+class Truth:
+    """`TRUE` as a condition, or `NOT TRUE`."""
+
+    holds: bool = True
     span: Span = field(default=NOWHERE, compare=False)
 
 
@@ -114,7 +145,7 @@ class Equivalence:
     span: Span = field(default=NOWHERE, compare=False)
 
 
-Atom = Comparison | Membership | Between
+Atom = Comparison | Membership | Between | NullTest | Like | Truth
 Condition = Atom | Not | AllOf | AnyOf | Equivalence
 
 
@@ -127,6 +158,10 @@ def expressions_of(atom: Atom) -> tuple[Expression, ...]:
             return (expression,)
         case Between(expression, low, high):
             return (expression, low, high)
+        case NullTest(expression) | Like(expression):
+            return (expression,)
+        case Truth():
+            return ()
 
 
 def negate(atom: Atom) -> Atom:
@@ -134,10 +169,10 @@ def negate(atom: Atom) -> Atom:
     match atom:
         case Comparison(comparator, left, right, span):
             return Comparison(comparator.negation, left, right, span)
-        case Membership(expression, values, parameter, negated, span):
-            return Membership(expression, values, parameter, not negated, span)
-        case Between(expression, low, high, negated, span):
-            return Between(expression, low, high, not negated, span)
+        case Truth(holds, span):
+            return Truth(not holds, span)
+        case _:
+            return replace(atom, negated=not atom.negated)
 
 
 @dataclass(frozen=True)

@@ -55,10 +55,11 @@ class Element(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Literal:
-    """A constant: int, float, bool or str."""
+    """A constant: int, float, bool or str; `parameter` names the `$name` that it was bound to, if it was."""
 
     value: int | float | bool | str
     type: ValueType
+    parameter: str | None = None
     span: Span = field(default=NOWHERE, compare=False)
 
 
@@ -119,11 +120,15 @@ class Arithmetic:
 
 @dataclass(frozen=True, slots=True)
 class Call:
-    """`abs(x)`, `sqrt(x)`, `ln(x)` or `corr(x, y)`."""
+    """A function of values, such as `abs(x)`, `corr(x, y)` or `coalesce(x, y, z)`.
+
+    `zone` is the time zone of functions that read a local clock, `time_of_day` and `day_of_week`; others have none.
+    """
 
     function: str
     arguments: tuple[Expression, ...]
     type: ValueType
+    zone: str | None = None
     span: Span = field(default=NOWHERE, compare=False)
 
 

@@ -22,7 +22,15 @@ from cep_pipeline.patterns.conditions import (
     negate,
 )
 from cep_pipeline.patterns.expressions import Span
-from cep_pipeline.patterns.structure import EventOperand, Operator, Structure, event_operands
+from cep_pipeline.patterns.structure import (
+    Composite,
+    EventOperand,
+    EventType,
+    Negation,
+    Operator,
+    Structure,
+    event_operands,
+)
 
 MAX_CLAUSES = 4096
 """Largest disjunctive normal form that is accepted (docs/language.md, section 6)."""
@@ -42,14 +50,34 @@ class NormalFormTooLarge(ValueError):
 class Variable:
     """A variable of a clause: one event operand of the pattern.
 
-    `position` is its place among all event operands of the pattern as written, from 0.
+    `position` is its place among all event operands of the pattern as written, from 0; `minimum` and `maximum` are the
+    least and the greatest number of events of a list.
     """
 
     name: str
-    event_type: str
+    event_type: EventType
     kleene: bool
     negated: bool
     position: int
+    minimum: int = 1
+    maximum: int | None = None
+
+
+@dataclass(frozen=True)
+class NegatedStructure:
+    """A negated composite or list of a clause (SIGMOD'08 section 3.1).
+
+    Attributes
+    ----------
+    name
+        Its first variable, by which the clause's `precedence` orders the structure as one negated variable.
+    clauses
+        The normal form of what is negated: a binding of all variables of one of them rejects a match. Their variables
+        are in `positive` there, and their conjuncts may mention positive variables of the clause that they stand in.
+    """
+
+    name: str
+    clauses: tuple[Clause, ...]
 
 
 @dataclass(frozen=True)
@@ -61,12 +89,12 @@ class Clause:
     index
         Place of the clause in the pattern's normal form, from 0.
     positive, negated
-        Variables in pattern order.
+        Variables in pattern order; a negated one is a single event that must not occur.
     precedence
         All pairs `(a, b)` of names, negated ones too, where every event of a comes before every event of b;
         transitively closed by construction.
     conjuncts
-        Conjuncts whose variables all belong to this clause.
+        Conjuncts whose variables are all in `positive` and `negated`.
     agree_on
         Attributes of equivalence tests and PARTITION BY, on which all events of a match agree.
     """
@@ -78,6 +106,7 @@ class Clause:
     conjuncts: tuple[Conjunct, ...]
     equivalences: tuple[str, ...]
     partition_by: tuple[str, ...]
+    negated_structures: tuple[NegatedStructure, ...] = ()
 
     @cached_property
     def by_name(self) -> dict[str, Variable]:
@@ -110,31 +139,83 @@ def normalize(
         message = f"the disjunctive normal form has more than {MAX_CLAUSES:,} clauses"
         raise NormalFormTooLarge(message, structure.span)
     variables = {
-        operand.variable: Variable(operand.variable, operand.event_type, operand.kleene, operand.negated, position)
+        operand.variable: Variable(
+            operand.variable,
+            operand.event_type,
+            operand.kleene,
+            operand.negated,
+            position,
+            operand.minimum,
+            operand.maximum,
+        )
         for position, operand in enumerate(event_operands(structure))
     }
     conjuncts, equivalences = split_condition(condition)
+    negations = {_name_of(negation): negation for negation in _negations(structure)}
     clauses = []
     for index, (names, precedence) in enumerate(_branches(structure)):
-        members = sorted((variables[name] for name in names), key=lambda variable: variable.position)
-        present = frozenset(names)
+        members = sorted((variables[name] for name in names if name not in negations), key=lambda one: one.position)
+        present = frozenset(member.name for member in members)
+        positive = tuple(member for member in members if not member.negated)
         clauses.append(
             Clause(
                 index=index,
-                positive=tuple(v for v in members if not v.negated),
-                negated=tuple(v for v in members if v.negated),
+                positive=positive,
+                negated=tuple(member for member in members if member.negated),
                 precedence=precedence,
                 conjuncts=tuple(c for c in conjuncts if c.variables <= present),
                 equivalences=equivalences,
                 partition_by=partition_by,
+                negated_structures=tuple(
+                    NegatedStructure(
+                        name,
+                        tuple(
+                            Clause(
+                                index=number,
+                                positive=tuple(sorted((variables[one] for one in own), key=lambda one: one.position)),
+                                negated=(),
+                                precedence=order,
+                                conjuncts=_conjuncts_of_negated(conjuncts, own, positive),
+                                equivalences=equivalences,
+                                partition_by=partition_by,
+                            )
+                            for number, (own, order) in enumerate(_branches(negations[name].operand))
+                        ),
+                    )
+                    for name in sorted(names, key=lambda name: variables[name].position)
+                    if name in negations
+                ),
             )
         )
     return tuple(clauses)
 
 
+def _conjuncts_of_negated(
+    conjuncts: tuple[Conjunct, ...], own: tuple[str, ...], positive: tuple[Variable, ...]
+) -> tuple[Conjunct, ...]:
+    """The conjuncts that mention a variable of a negated clause, and otherwise only positive ones."""
+    known = frozenset(own) | {variable.name for variable in positive}
+    return tuple(c for c in conjuncts if c.variables <= known and not c.variables.isdisjoint(own))
+
+
+def _negations(structure: Structure) -> Iterator[Negation]:
+    """The negated composites and lists of a structure, in the order they are written."""
+    if isinstance(structure, Negation):
+        yield structure
+    elif isinstance(structure, Composite):
+        for operand in structure.operands:
+            yield from _negations(operand)
+
+
+def _name_of(negation: Negation) -> str:
+    return next(event_operands(negation)).variable
+
+
 def count_clauses(structure: Structure) -> int:
-    """Size of the disjunctive normal form, without building it."""
+    """Size of the disjunctive normal form, without building it; a negated operand counts as one."""
     if isinstance(structure, EventOperand):
+        return 2 if structure.optional else 1
+    if isinstance(structure, Negation):
         return 1
     counts = [count_clauses(operand) for operand in structure.operands]
     if structure.operator is Operator.OR:
@@ -146,9 +227,14 @@ def count_clauses(structure: Structure) -> int:
 
 
 def _branches(structure: Structure) -> Iterator[tuple[tuple[str, ...], frozenset[tuple[str, str]]]]:
-    """Each clause as its variable names and its precedence pairs."""
+    """Each clause as its variable names and its precedence pairs; a negated operand is there by its first variable."""
     if isinstance(structure, EventOperand):
         yield (structure.variable,), frozenset()
+        if structure.optional:
+            yield (), frozenset()
+        return
+    if isinstance(structure, Negation):
+        yield (_name_of(structure),), frozenset()
         return
     if structure.operator is Operator.OR:
         for operand in structure.operands:

@@ -127,6 +127,42 @@ class ReturnItem:
     span: Span = field(default=NOWHERE, compare=False)
 
 
+@dataclass(frozen=True, slots=True)
+class SummaryAggregate:
+    """One aggregate of SUMMARIZE: `count` without an expression, or `sum`, `avg`, `min`, `max` of one."""
+
+    function: str
+    expression: Expression | None
+    name: str
+    named: bool = False
+    """True if the name was written with AS."""
+    span: Span = field(default=NOWHERE, compare=False)
+
+
+@dataclass(frozen=True, slots=True)
+class SummaryGroup:
+    """One column of GROUP BY: an expression, or `bucket(L)` of the local time at which a match ends."""
+
+    expression: Expression | None
+    bucket_us: int | None
+    name: str
+    named: bool = False
+    """True if the name was written with AS."""
+    span: Span = field(default=NOWHERE, compare=False)
+
+    def __post_init__(self) -> None:
+        if (self.expression is None) == (self.bucket_us is None):
+            raise ValueError("a group is either an expression or a bucket of time")
+
+
+@dataclass(frozen=True, slots=True)
+class Summary:
+    """SUMMARIZE: the statement gives one row a group instead of its matches."""
+
+    aggregates: tuple[SummaryAggregate, ...]
+    groups: tuple[SummaryGroup, ...] = ()
+
+
 @dataclass(frozen=True)
 class Pattern:
     """A checked statement.
@@ -137,11 +173,18 @@ class Pattern:
         Unique in its file; `pattern_<n>` where the statement gives none.
     structure, strategy, condition, window, partition_by, ties, output, consume, returns
         The clauses of the statement; `condition` is the WHERE condition as written, or None.
+    summary
+        The SUMMARIZE clause, or None where the statement gives its matches.
+    composes
+        The earlier statements whose matches the statement binds as events, in the order of the file.
     parameters
-        The values of each `$name` that the statement uses, in the order the caller gave them.
+        What each `$name` of the statement is bound to: the values of a set, in the order the caller gave them, or one
+        value.
     stream, type_attribute, base_type, attributes
         The stream's name, the attribute whose text is an event's type, the type that every event also has (or
         None), and the type of every attribute: all that detection needs to know of the stream's schema.
+    timezone
+        The zone of the stream's local time.
     source, written
         The name of the text that the statement stands in, and the statement as it stands there, for people.
     """
@@ -156,12 +199,15 @@ class Pattern:
     output: Output = Output.ALL
     consume: Consume = Consume.NONE
     returns: tuple[ReturnItem, ...] = ()
+    summary: Summary | None = None
+    composes: tuple[Pattern, ...] = ()
     named: bool = field(default=False, compare=False)
-    parameters: tuple[tuple[str, tuple[Value, ...]], ...] = ()
+    parameters: tuple[tuple[str, tuple[Value, ...] | Value], ...] = ()
     stream: str = "stream"
     type_attribute: str = "type"
     base_type: str | None = None
     attributes: tuple[tuple[str, ValueType], ...] = ()
+    timezone: str = "UTC"
     source: str = field(default="<pattern>", compare=False)
     written: str = field(default="", compare=False)
 

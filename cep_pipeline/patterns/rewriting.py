@@ -6,9 +6,9 @@ from collections.abc import Callable, Collection
 from dataclasses import replace
 from typing import Any, TypeVar
 
-from cep_pipeline.patterns.conditions import Atom, Between, Comparison, Conjunct, Membership
+from cep_pipeline.patterns.conditions import Atom, Between, Comparison, Conjunct, Like, Membership, NullTest, Truth
 from cep_pipeline.patterns.expressions import Arithmetic, Call, Expression, Negative
-from cep_pipeline.patterns.structure import Composite, EventOperand, Structure
+from cep_pipeline.patterns.structure import Composite, EventOperand, Negation, Structure
 
 Node = TypeVar("Node", bound=Expression | Atom | Conjunct)
 
@@ -43,10 +43,14 @@ def _rewritten(node: Expression | Atom | Conjunct, leaf: Callable[[Expression], 
                 low=_rewritten(low, leaf),
                 high=_rewritten(high, leaf),
             )
+        case NullTest(expression) | Like(expression):
+            return replace(node, expression=_rewritten(expression, leaf))
         case Negative(operand):
             return replace(node, operand=_rewritten(operand, leaf))
         case Call(_, arguments):
             return replace(node, arguments=tuple(_rewritten(argument, leaf) for argument in arguments))
+        case Truth():
+            return node
         case _:
             return leaf(node)
 
@@ -64,6 +68,12 @@ def restricted(structure: Structure, names: Collection[str]) -> Structure | None
     """
     if isinstance(structure, EventOperand):
         return structure if structure.variable in names else None
+    if isinstance(structure, Negation):
+        inside = restricted(structure.operand, names)
+        if inside is None:
+            return None
+        single = isinstance(inside, EventOperand) and not inside.kleene
+        return inside if single else Negation(inside, structure.span)
     kept = tuple(one for operand in structure.operands if (one := restricted(operand, names)) is not None)
     if not kept:
         return None

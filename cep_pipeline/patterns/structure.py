@@ -17,19 +17,50 @@ class Operator(Enum):
     OR = "OR"
 
 
+EventType = str | tuple[str, ...]
+"""The type of a variable: the name of one, or of several as in `(A | B) v`, as written and each once."""
+
+
 @dataclass(frozen=True, slots=True)
 class EventOperand:
-    """`type variable`, negated or under Kleene closure."""
+    """`type variable`, negated, optional, or a list of events.
 
-    event_type: str
+    Attributes
+    ----------
+    event_type
+        The type, or its alternatives.
+    variable
+        The name.
+    kleene
+        Whether the variable binds a list: `A+ v[]`, `A* v[]`, `A{n,m} v[]`, `KL(A v)`.
+    negated
+        Whether the variable has no event in a match: `~A v`, and every variable inside of a `Negation`.
+    minimum, maximum
+        Least and greatest number of events in a list; no maximum is None.
+    optional
+        Whether the pattern also matches without the variable: `A? v`, `A* v[]`.
+    """
+
+    event_type: EventType
     variable: str
     kleene: bool = False
     negated: bool = False
+    minimum: int = 1
+    maximum: int | None = None
+    optional: bool = False
     span: Span = field(default=NOWHERE, compare=False)
 
     def __post_init__(self) -> None:
-        if self.kleene and self.negated:
-            raise ValueError(f"variable {self.variable!r}: Kleene closure cannot be negated")
+        limited = self.minimum != 1 or self.maximum is not None
+        if self.minimum < 1 or (self.maximum is not None and self.maximum < self.minimum):
+            raise ValueError(f"variable {self.variable!r}: a list has no {self.minimum} to {self.maximum} events")
+        if limited and not self.kleene:
+            raise ValueError(f"variable {self.variable!r}: only a list has a number of events")
+
+    @property
+    def types(self) -> tuple[str, ...]:
+        """The alternatives of the type; mostly one."""
+        return (self.event_type,) if isinstance(self.event_type, str) else self.event_type
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,13 +76,30 @@ class Composite:
             raise ValueError(f"{self.operator.value} needs an operand")
 
 
-Structure = EventOperand | Composite
+@dataclass(frozen=True, slots=True)
+class Negation:
+    """`~` before a composite or a list, as in `~SEQ(B b, C c)` or `~K+ k[]` (SIGMOD'08 section 3.1).
+
+    A single event that must not occur is a negated `EventOperand` instead.
+    """
+
+    operand: Structure
+    span: Span = field(default=NOWHERE, compare=False)
+
+    def __post_init__(self) -> None:
+        if not all(operand.negated for operand in event_operands(self.operand)):
+            raise ValueError("the variables of a negation are negated")
+
+
+Structure = EventOperand | Composite | Negation
 
 
 def event_operands(structure: Structure) -> Iterator[EventOperand]:
     """All event operands of a structure, in the order they are written."""
     if isinstance(structure, EventOperand):
         yield structure
+    elif isinstance(structure, Negation):
+        yield from event_operands(structure.operand)
     else:
         for operand in structure.operands:
             yield from event_operands(operand)
@@ -62,7 +110,36 @@ def structure_text(structure: Structure, type_text: Callable[[str], str] = str) 
     if isinstance(structure, Composite):
         operands = ", ".join(structure_text(operand, type_text) for operand in structure.operands)
         return f"{structure.operator.value}({operands})"
-    event_type = type_text(structure.event_type)
-    if structure.kleene:
-        return f"{event_type}+ {structure.variable}[]"
-    return f"{'~' if structure.negated else ''}{event_type} {structure.variable}"
+    if isinstance(structure, Negation):
+        return f"~{_positive_text(structure.operand, type_text)}"
+    return f"{'~' if structure.negated else ''}{_operand_text(structure, type_text)}"
+
+
+def _positive_text(structure: Structure, type_text: Callable[[str], str]) -> str:
+    """A structure without the `~` of its variables, which a negation around it has."""
+    if isinstance(structure, Composite):
+        operands = ", ".join(_positive_text(operand, type_text) for operand in structure.operands)
+        return f"{structure.operator.value}({operands})"
+    if isinstance(structure, Negation):
+        raise ValueError("a negation stands inside of a negation")
+    return _operand_text(structure, type_text)
+
+
+def _operand_text(operand: EventOperand, type_text: Callable[[str], str]) -> str:
+    types = type_alternatives(operand.event_type, type_text)
+    if not operand.kleene:
+        return f"{types}{'?' if operand.optional else ''} {operand.variable}"
+    if operand.optional:
+        return f"{types}* {operand.variable}[]"
+    if operand.minimum == 1 and operand.maximum is None:
+        return f"{types}+ {operand.variable}[]"
+    most = "" if operand.maximum is None else operand.maximum
+    limits = operand.minimum if operand.minimum == operand.maximum else f"{operand.minimum},{most}"
+    return f"{types}{{{limits}}} {operand.variable}[]"
+
+
+def type_alternatives(event_type: EventType, type_text: Callable[[str], str] = str) -> str:
+    """A type, or `(A | B)` of several."""
+    if isinstance(event_type, str):
+        return type_text(event_type)
+    return f"({' | '.join(map(type_text, event_type))})"
