@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from enum import Enum
+from itertools import product
 from typing import TypeVar
 from warnings import warn
 
@@ -15,7 +17,7 @@ from cep_pipeline.events.schema import StreamSchema
 from cep_pipeline.language.checks import check_condition, check_return_item, check_strategy, check_structure
 from cep_pipeline.language.conditions import INT64_MAX, ConditionParser
 from cep_pipeline.language.formatter import format_expression
-from cep_pipeline.language.scope import Bound, Scope
+from cep_pipeline.language.scope import Bound, Scope, Swept
 from cep_pipeline.language.source import SourceText, did_you_mean
 from cep_pipeline.language.structure import StructureParser
 from cep_pipeline.language.times import NoTime, exact, length_us
@@ -49,7 +51,8 @@ def parse_patterns(
         The stream that the patterns are about.
     params
         What each `$name` stands for: one number, string or bool, or the values of a set after IN. A Python set is taken
-        in sorted order.
+        in sorted order. `Swept` values may be either: where a statement has them elsewhere than after IN, it gives one
+        pattern a value, with names such as `rise_size_300`.
     source
         Name of the text in errors, such as the file's path.
 
@@ -98,18 +101,28 @@ def parse_patterns(
             break
         number += 1
         start = cursor.index
-        statement = _Statement(cursor, schema, parameters, number, names)
-        try:
-            pattern = statement.parse()
-        except PatternError as error:
-            errors += [*statement.errors, error]
-            cursor.skip_statement(start)
-            continue
-        finally:
+        bindings: list[dict[str, Value]] = [{}]
+        for place, binding in enumerate(bindings):  # it grows where parameters have several values
+            cursor.go_back(start)
+            statement = _Statement(cursor, schema, {**parameters, **binding}, number, names, binding)
+            try:
+                pattern = statement.parse()
+            except PatternError as error:
+                errors += [*statement.errors, error]
+                cursor.skip_statement(start)
+                names.add(statement.name)
+                break
+            swept = statement.scope.swept
+            bindings += [dict(zip(swept, values, strict=True)) for values in product(*swept.values()) if swept]
+            if place == 0:
+                for warning in statement.scope.warnings:
+                    warn(warning, stacklevel=2)
+                if len(bindings) > 2:
+                    continue
             names.add(statement.name)
-        for warning in statement.scope.warnings:
-            warn(warning, stacklevel=2)
-        patterns.append(pattern)
+            patterns.append(pattern)
+            if place == 0:
+                break
     if errors:
         first, *others = errors
         raise PatternError(
@@ -140,6 +153,7 @@ class _Statement:
         parameters: Mapping[str, Bound],
         number: int,
         names: set[str],
+        sweep: Mapping[str, Value],
     ) -> None:
         self.cursor = cursor
         self.schema = schema
@@ -147,6 +161,7 @@ class _Statement:
         self.conditions = ConditionParser(cursor, self.scope)
         self.number = number
         self.names = names
+        self.suffix = "".join(f"_{name}_{_as_word(value)}" for name, value in sweep.items())
         self.name = f"pattern_{number}"
         self.errors: list[PatternError] = []
 
@@ -197,15 +212,16 @@ class _Statement:
     def _name(self) -> tuple[str, bool]:
         keyword = self.cursor.accept_word("NAME")
         if keyword is None:
-            name = f"pattern_{self.number}"
+            name = f"pattern_{self.number}{self.suffix}"
             if name in self.names:
                 message = f"an earlier statement has the name {name!r}, which this one gets by its place; name this one"
                 raise self.cursor.error(message, self.cursor.current.span)
             return name, False
         token = self._pattern_name()
-        if token.value in self.names:
-            raise self.cursor.error(f"duplicate name {token.value!r}; names are unique in a file", token.span)
-        return token.value, True
+        name = f"{token.value}{self.suffix}"
+        if name in self.names:
+            raise self.cursor.error(f"duplicate name {name!r}; names are unique in a file", token.span)
+        return name, True
 
     def _pattern_name(self) -> Token:
         """Read the word after NAME: any one, since words are reserved only as names of types and variables."""
@@ -382,6 +398,11 @@ class _Statement:
         return did_you_mean(token.text, _CLAUSE_ORDER) if token.kind is Kind.WORD else ""
 
 
+def _as_word(value: Value) -> str:
+    """A value as a part of a name."""
+    return re.sub(r"\W", "_", str(value))
+
+
 def _parameter_values(name: str, values: Iterable[Value] | Value) -> Bound:
     """What a caller binds to `$name`, as plain Python values: those of a set, or one value."""
     if isinstance(values, bytes | Mapping):
@@ -389,6 +410,8 @@ def _parameter_values(name: str, values: Iterable[Value] | Value) -> Bound:
     if isinstance(values, str) or not isinstance(values, Iterable):
         return _parameter_value(name, values)
     plain = tuple(_parameter_value(name, value) for value in values)
+    if isinstance(values, Swept):
+        return Swept(dict.fromkeys(plain))
     if isinstance(values, set | frozenset):
         return tuple(sorted(plain, key=lambda value: (type(value).__name__, value)))
     return plain
