@@ -62,6 +62,11 @@ class Variable:
     minimum: int = 1
     maximum: int | None = None
 
+    @property
+    def limited(self) -> bool:
+        """True where a list has a least number of events above 1, or a greatest one."""
+        return self.minimum > 1 or self.maximum is not None
+
 
 @dataclass(frozen=True)
 class NegatedStructure:

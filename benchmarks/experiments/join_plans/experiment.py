@@ -169,7 +169,8 @@ def measure_alpha(drawn: Drawn, stream: JoinStream, alpha: float, repetitions: i
     runs = {one.planner: PlanRun(mechanism_of(one), one.orders) for one in planned}
     measured = measure_runs(drawn.pattern, runs, stream.events, repetitions)
     last = drawn.pattern.clauses[0].positive[-1].name
-    last_events = stream.events_of(drawn.pattern.clauses[0].positive[-1].event_type)
+    last_type = drawn.pattern.clauses[0].positive[-1].event_type
+    last_events = sum(map(stream.events_of, types_of(last_type)))
     figures: dict[str, Figure] = {}
     for one in planned:
         run = measured[one.planner]

@@ -20,6 +20,7 @@ from cep_pipeline.patterns.conditions import Conjunct, Membership, expressions_o
 from cep_pipeline.patterns.expressions import Aggregate, Element, Length, Reference, ValueType, walk
 from cep_pipeline.patterns.normal_form import Clause, Variable
 from cep_pipeline.patterns.pattern import Pattern
+from cep_pipeline.patterns.structure import may_share_events
 
 _GAP = -(1 << 62)
 """Gaps are numbers that no code, slot or place is: this one and those above it."""
@@ -248,7 +249,7 @@ class ClauseConditions:
                     found[one, other] = codes.EARLIER
                 elif (second.name, first.name) in self.clause.precedence:
                     found[one, other] = codes.LATER
-                if first.event_type == second.event_type or base in (first.event_type, second.event_type):
+                if may_share_events(first.event_type, second.event_type, base):
                     found[one, other] += codes.MAY_SHARE
         return found
 
