@@ -21,6 +21,7 @@ from benchmarks.experiments.join_plans.streams import STOCKS, TRAFFIC, JoinStrea
 from benchmarks.experiments.page import Page
 from cep_pipeline.detection.compare_plans import MeasuredRun, PlanRun, measure_runs
 from cep_pipeline.errors import CepError
+from cep_pipeline.patterns.structure import types_of
 from cep_pipeline.planning import PLANNERS
 from cep_pipeline.planning.explain.compare import PlannerResult, compare_planners, makes_trees
 from cep_pipeline.statistics import estimate_statistics
