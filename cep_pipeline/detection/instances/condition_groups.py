@@ -152,18 +152,23 @@ class Chooser:
 
 @dataclass(frozen=True, eq=False)
 class TestedConjunct:
-    """A conjunct that instances are tested for, how it uses Kleene variables, and what it chooses of them."""
+    """A conjunct that instances are tested for, how it uses Kleene variables, and what it chooses of them.
+
+    `bounds` is the Kleene variable whose greatest number of events it is: a list of so many takes no further event.
+    """
 
     conjunct: Conjunct
     uses: Uses
     choosers: tuple[Chooser, ...]
+    bounds: str | None = None
 
     @classmethod
-    def of(cls, conjunct: Conjunct) -> TestedConjunct:
-        """A conjunct that mentions a variable."""
+    def of(cls, conjunct: Conjunct, clause: Clause) -> TestedConjunct:
+        """A conjunct of a clause that mentions a variable."""
         uses = Uses.of(conjunct)
         choosers = [Chooser(name, codes.ELEMENT) for name in uses.elements]
-        return cls(conjunct, uses, (*choosers, *(Chooser(name, codes.INDEX) for name in uses.indexes)))
+        bounds = next((variable.name for variable in clause.positive if variable.at_most == conjunct), None)
+        return cls(conjunct, uses, (*choosers, *(Chooser(name, codes.INDEX) for name in uses.indexes)), bounds)
 
     @cached_property
     def is_written_once(self) -> bool:
@@ -197,7 +202,7 @@ class ClauseConditions:
         self.variables: tuple[Variable, ...] = (*clause.positive, *clause.negated)
         self.slots = {variable.name: slot for slot, variable in enumerate(self.variables)}
         self.constant = tuple(conjunct for conjunct in clause.conjuncts if not conjunct.variables)
-        self.tested = tuple(map(TestedConjunct.of, joint_conjuncts(clause)))
+        self.tested = tuple(TestedConjunct.of(conjunct, clause) for conjunct in joint_conjuncts(clause))
         self.written: dict[int, WrittenConjunct] = {}
         self._filters: dict[str, tuple[Conjunct, ...]] = {}
         self._tests: dict[_Step, tuple[Test, ...]] = {}
@@ -221,7 +226,9 @@ class ClauseConditions:
         self, after: Moment, before: tuple[Moment, ...], grown: str | None, begun: str | None
     ) -> Iterator[Test]:
         for place, tested in enumerate(self.tested):
-            if not tested.is_testable(after):
+            if grown is not None and tested.bounds == grown:
+                yield place, -1
+            elif not tested.is_testable(after):
                 continue
             if not any(tested.is_testable(moment) for moment in before):
                 if begun not in tested.uses.indexes:

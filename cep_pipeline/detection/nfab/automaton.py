@@ -128,6 +128,8 @@ def tested_at(conjunct: Conjunct, clause: Clause) -> tuple[int, frozenset[Move]]
     variable = clause.positive[place]
     if not variable.kleene:
         return place, frozenset({Move.BEGIN})
+    if conjunct == variable.at_most:
+        return place, frozenset({Move.TAKE})
     own = [node for node in mentions(conjunct) if node.variable == variable.name]
     if any(map(reads_whole_list, own)):
         return place, frozenset({Move.PROCEED})

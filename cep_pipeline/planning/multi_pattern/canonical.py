@@ -123,7 +123,6 @@ class ClauseForms:
                 variable.kleene,
                 sorted({conjunct_text(conjunct, {variable.name: 0}) for conjunct in conjuncts}),
                 self._agreement if variable.kleene else [],
-                *((variable.minimum, variable.maximum) if variable.limited else ()),
             )
             for variable, conjuncts in zip(clause.positive, alone, strict=True)
         )
