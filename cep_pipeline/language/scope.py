@@ -12,6 +12,8 @@ from cep_pipeline.patterns.conditions import Value
 from cep_pipeline.patterns.expressions import Span, ValueType
 from cep_pipeline.patterns.structure import EventOperand, type_alternatives
 
+Bound = tuple[Value, ...] | Value
+"""What a `$name` stands for: a set of values, or one value."""
 MAX_VARIABLES = 256
 """Variables of a pattern."""
 
@@ -27,15 +29,18 @@ class Scope:
     attributes
         Type of everything that can be referenced, `timestamp` and `seq` too.
     parameters
-        The caller's values of each `$name`.
+        What the caller binds each `$name` to.
+    timezone
+        The zone of the stream's local time.
     """
 
     source: SourceText
     attributes: Mapping[str, ValueType]
-    parameters: Mapping[str, tuple[Value, ...]]
+    parameters: Mapping[str, Bound]
+    timezone: str = "UTC"
     variables: dict[str, EventOperand] = field(default_factory=dict)
     variable_spans: dict[str, Span] = field(default_factory=dict)
-    used_parameters: dict[str, tuple[Value, ...]] = field(default_factory=dict)
+    used_parameters: dict[str, Bound] = field(default_factory=dict)
     warnings: list[PatternWarning] = field(default_factory=list)
 
     def declare(self, name: Token, operand: EventOperand) -> None:
@@ -74,12 +79,34 @@ class Scope:
         return self.source.error(f"unknown attribute {name.value!r}{of_type}{hint}", name.span)
 
     def parameter(self, name: Token) -> tuple[Value, ...]:
-        """Values of a parameter, which then counts as used."""
-        values = self.parameters.get(name.value)
-        if values is None:
+        """Values of a parameter directly after IN, which then counts as used."""
+        values = self._bound(name)
+        if not isinstance(values, tuple):
+            raise self.source.error(
+                f"parameter '${name.value}' is bound to one value, {values!r}; IN takes a set of them: bind a list, or "
+                f"write IN (${name.value})",
+                name.span,
+            )
+        self.used_parameters[name.value] = values
+        return values
+
+    def scalar(self, name: Token) -> Value:
+        """The one value of a parameter that stands in an expression, which then counts as used."""
+        value = self._bound(name)
+        if isinstance(value, tuple):
+            raise self.source.error(
+                f"parameter '${name.value}' must be bound to one number, string or bool here, not to a set; a set "
+                f"stands directly after IN, as in v.attr IN ${name.value}",
+                name.span,
+            )
+        self.used_parameters[name.value] = value
+        return value
+
+    def _bound(self, name: Token) -> Bound:
+        bound = self.parameters.get(name.value)
+        if bound is None:
             hint = did_you_mean(name.value, self.parameters) or (
                 f"; give its values: --param {name.value}=A,B, or parameters of the pattern set in pipeline.yaml"
             )
             raise self.source.error(f"unbound parameter '${name.value}'{hint}", name.span)
-        self.used_parameters[name.value] = values
-        return values
+        return bound

@@ -55,6 +55,17 @@ TIME_UNITS_US = {
     "day": 86_400_000_000,
 }
 """Units of a time window, in microseconds."""
+UNIT_WORDS_US = {
+    **TIME_UNITS_US,
+    **{f"{unit}s": size for unit, size in TIME_UNITS_US.items() if unit not in ("us", "ms")},
+    "s": TIME_UNITS_US["second"],
+    "sec": TIME_UNITS_US["second"],
+    "m": TIME_UNITS_US["minute"],
+    "min": TIME_UNITS_US["minute"],
+    "h": TIME_UNITS_US["hour"],
+    "d": TIME_UNITS_US["day"],
+}
+"""All words for a unit of time, in microseconds; they are written in upper and lower case."""
 _LONGEST_US = 2**62
 """Half of what timestamps may span, so that a time minus a length of time stays an int64."""
 
@@ -72,8 +83,8 @@ def parse_duration_us(text: str) -> int:
     >>> parse_duration_us("20 minutes"), parse_duration_us("1.5 ms")
     (1200000000, 1500)
     """
-    match = re.fullmatch(r"\s*(\d+(?:\.\d+)?)\s*(us|ms|second|minute|hour|day)((?<!us|ms)s)?\s*", text)
-    length = round(float(match[1]) * TIME_UNITS_US[match[2]]) if match else 0
+    match = re.fullmatch(r"\s*(\d+(?:\.\d+)?)\s*([a-z]+)\s*", text)
+    length = round(float(match[1]) * UNIT_WORDS_US.get(match[2], 0)) if match else 0
     if length <= 0:
         raise InputError(f"{text!r} is no length of time; write a number and us, ms, seconds, minutes, hours or days")
     if length > _LONGEST_US:
