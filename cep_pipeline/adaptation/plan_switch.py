@@ -75,7 +75,7 @@ class Negations:
 
     @classmethod
     def of(cls, pattern: Pattern) -> Negations:
-        negated = [(clause, variable.name) for clause in pattern.clauses for variable in clause.negated]
+        negated = [(clause, name) for clause in pattern.clauses for name in clause.negations]
         leading = any(not clause.predecessors(name) for clause, name in negated)
         trailing = any(not clause.successors(name) for clause, name in negated)
         return cls(leading, trailing, bool(negated) and not before_is_earlier(pattern.ties))

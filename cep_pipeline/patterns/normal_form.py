@@ -113,6 +113,18 @@ class Clause:
         return {variable.name: variable for variable in (*self.positive, *self.negated)}
 
     @property
+    def negations(self) -> tuple[str, ...]:
+        """The names by which `precedence` orders what is negated: negated variables, and negated structures."""
+        return tuple(one.name for one in (*self.negated, *self.negated_structures))
+
+    @property
+    def read(self) -> tuple[Variable, ...]:
+        """All variables whose events decide about matches, those of negated structures last."""
+        structures = (clause for structure in self.negated_structures for clause in structure.clauses)
+        within = {variable.name: variable for clause in structures for variable in clause.positive}
+        return (*self.positive, *self.negated, *within.values())
+
+    @property
     def agree_on(self) -> tuple[str, ...]:
         return tuple(dict.fromkeys((*self.partition_by, *self.equivalences)))
 

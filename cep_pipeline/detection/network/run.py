@@ -264,6 +264,7 @@ class _Outputs:
     """
 
     def __init__(self, run: NetworkRun) -> None:
+        self._run = run
         self.by_node: dict[int, list[Output]] = {}
         self._leaving: dict[MemberId, list[Output]] = {}
         self._held: dict[Output, list[Block]] = {}
@@ -296,10 +297,14 @@ class _Outputs:
         block = output.found.drain()
         if block is None:
             return
+        member = self._run.members[output.member]
+        found: Iterable[Block] = (block,)
+        if self._run.finality is None:  # what one clause finds alone is looked at behind its run
+            found = unrejected_by_structures(member.pattern, member.clause, self._run.events, found)
         if output in self._held:
-            self._held[output].append(block)
+            self._held[output].extend(found)
         else:
-            yield output.member, block
+            yield from ((output.member, one) for one in found)
 
     def rest(self) -> Iterator[tuple[MemberId, Block]]:
         """The matches that have waited."""
