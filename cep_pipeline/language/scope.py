@@ -10,7 +10,7 @@ from cep_pipeline.language.source import PatternWarning, SourceText, did_you_mea
 from cep_pipeline.language.tokens import Token
 from cep_pipeline.patterns.conditions import Value
 from cep_pipeline.patterns.expressions import Span, ValueType
-from cep_pipeline.patterns.structure import EventOperand
+from cep_pipeline.patterns.structure import EventOperand, type_alternatives
 
 MAX_VARIABLES = 256
 """Variables of a pattern."""
@@ -69,7 +69,7 @@ class Scope:
         return kind
 
     def unknown_attribute(self, name: Token, operand: EventOperand | None = None) -> PatternError:
-        of_type = f" of type {operand.event_type}" if operand is not None else ""
+        of_type = f" of type {type_alternatives(operand.event_type)}" if operand is not None else ""
         hint = did_you_mean_of(name.value, self.attributes)
         return self.source.error(f"unknown attribute {name.value!r}{of_type}{hint}", name.span)
 

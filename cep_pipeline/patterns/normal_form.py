@@ -163,10 +163,10 @@ def normalize(
         for position, operand in enumerate(event_operands(structure))
     }
     conjuncts, equivalences = split_condition(condition)
-    negations = {_name_of(negation): negation for negation in _negations(structure)}
+    negated = {_name_of(negation): negation for negation in negations(structure)}
     clauses = []
     for index, (names, precedence) in enumerate(_branches(structure)):
-        members = sorted((variables[name] for name in names if name not in negations), key=lambda one: one.position)
+        members = sorted((variables[name] for name in names if name not in negated), key=lambda one: one.position)
         present = frozenset(member.name for member in members)
         positive = tuple(member for member in members if not member.negated)
         clauses.append(
@@ -191,11 +191,11 @@ def normalize(
                                 equivalences=equivalences,
                                 partition_by=partition_by,
                             )
-                            for number, (own, order) in enumerate(_branches(negations[name].operand))
+                            for number, (own, order) in enumerate(_branches(negated[name].operand))
                         ),
                     )
                     for name in sorted(names, key=lambda name: variables[name].position)
-                    if name in negations
+                    if name in negated
                 ),
             )
         )
@@ -210,13 +210,13 @@ def _conjuncts_of_negated(
     return tuple(c for c in conjuncts if c.variables <= known and not c.variables.isdisjoint(own))
 
 
-def _negations(structure: Structure) -> Iterator[Negation]:
+def negations(structure: Structure) -> Iterator[Negation]:
     """The negated composites and lists of a structure, in the order they are written."""
     if isinstance(structure, Negation):
         yield structure
     elif isinstance(structure, Composite):
         for operand in structure.operands:
-            yield from _negations(operand)
+            yield from negations(operand)
 
 
 def _name_of(negation: Negation) -> str:
