@@ -106,7 +106,7 @@ def opening_types(pattern: Pattern) -> frozenset[str]:
     others: set[str] = set()
     for clause in pattern.clauses:
         positive = {variable.name for variable in clause.positive}
-        for variable in (*clause.positive, *clause.negated):
+        for variable in clause.read:
             behind = {one.name for one in clause.successors(variable.name)}
             begins = variable.name in positive and not variable.kleene and positive <= {variable.name, *behind}
             (first if begins else others).add(variable.event_type)

@@ -79,6 +79,10 @@ class NegatedStructure:
     name: str
     clauses: tuple[Clause, ...]
 
+    def __str__(self) -> str:
+        names = dict.fromkeys(one.name for clause in self.clauses for one in clause.positive)
+        return f"({', '.join(names)})" if len(names) > 1 else next(iter(names))
+
 
 @dataclass(frozen=True)
 class Clause:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 
 import numpy as np
 
@@ -11,6 +11,7 @@ from cep_pipeline.detection.instances import KERNEL_SOURCES, StreamRules, compil
 from cep_pipeline.detection.instances.found import FoundMatches
 from cep_pipeline.detection.instances.term_writer import CommonTerms
 from cep_pipeline.detection.limits import go_on
+from cep_pipeline.detection.negated_structures import unrejected_by_structures
 from cep_pipeline.detection.mechanisms import EVERYTHING, Counters, Owned, conjuncts_joining
 from cep_pipeline.detection.network import codes as c
 from cep_pipeline.detection.network.memory import MOST_FOUND, Compiled, EventRows, Memory, Output
