@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
-from functools import reduce
+from functools import cached_property, reduce
 
 import numpy as np
 
@@ -37,6 +37,8 @@ from cep_pipeline.slices.views import View, clock_of, leaf_view
 
 EVENTS_A_CALL = 1 << 24
 """Candidates that are looked at before a call returns, so that a search can be interrupted."""
+RUNS_ALIKE = 4
+"""Matches that ask alike are not looked for elsewhere where so many of them come one after another."""
 NO_LIMIT = 1 << 62
 """The most events of a list that has no most."""
 FIRST_STACK, FIRST_CELLS = 1 << 8, 1 << 8
@@ -87,6 +89,30 @@ def structure_checks(pattern: Pattern, clause: Clause, events: PreparedEvents) -
         for structure in clause.negated_structures
         for negated in structure.clauses
     ]
+
+
+@dataclass(frozen=True, eq=False)
+class KnownEnds:
+    """The least row at which a binding ends that begins at an event or behind it, key after key.
+
+    Attributes
+    ----------
+    size
+        More than any row: `key * size + row` tells keys apart.
+    begins, ends
+        int64, ascending: such numbers of the events, and of the ends.
+    """
+
+    size: int
+    begins: Array
+    ends: Array
+
+    def reject(self, low: Array, high: Array, codes: Array | None) -> Array:
+        """bool: whether a binding lies between two rows, among the events of a key."""
+        base = 0 if codes is None else codes.astype(np.int64) * self.size
+        place = np.searchsorted(self.begins, base + low)
+        found = np.append(self.ends, np.iinfo(np.int64).max)[place] < base + high
+        return np.asarray(found if codes is None else found & (codes >= 0))
 
 
 @dataclass(frozen=True, eq=False)
@@ -161,6 +187,7 @@ class StructureCheck:
         self._needed = self._needed_slots()
         self._views = {variable.name: self._view(variable) for variable in negated.positive}
         self._kept: list[Array] = []
+        self._asked, self._ends = 0, None
         self._words: Array | None = None
         self._ring = CellRing(self.program, FIRST_CELLS)
         self._stack: Array = np.zeros(FIRST_STACK * at.ENTRY_WORDS, np.int64)
@@ -177,6 +204,8 @@ class StructureCheck:
         low, high = self._between(matches)
         if any(variable.kleene for variable in self.clause.positive):
             return np.asarray(self._first_ends(matches, low, high, high) < high)
+        if (known := self._known_ends(low, high)) is not None:
+            return known.reject(low, high, None if self._codes is None else self._codes[0][matches.first_of(0)])
         rejected = np.zeros(len(matches), np.bool_)
         asking = np.flatnonzero(low < high)
         if not len(asking):
@@ -224,8 +253,49 @@ class StructureCheck:
             if int(key.max()) >= NO_LIMIT // size:
                 _, key = np.unique(key, return_inverse=True)
             key = key * size + column
-        _, members, groups = np.unique(key, return_index=True, return_inverse=True)
-        return groups, members
+        # Most matches that ask alike come one after another.
+        begins = np.flatnonzero(np.concatenate((np.ones(1, np.bool_), key[1:] != key[:-1])))
+        runs = np.repeat(np.arange(len(begins)), np.diff(begins, append=len(key)))
+        if RUNS_ALIKE * len(begins) < len(key):
+            return runs, begins
+        _, members, groups = np.unique(key[begins], return_index=True, return_inverse=True)
+        return groups[runs], begins[members]
+
+    def _known_ends(self, low: Array, high: Array) -> KnownEnds | None:
+        """The row at which a binding ends for each event that may begin one, once they are worth to be known."""
+        if self._ends is None and self._begins_alone:
+            first = self._views[self.negated.positive[0].name].rows
+            self._asked += int((np.searchsorted(first, high) - np.searchsorted(first, low)).clip(0).sum())
+            if self._asked >= len(first):
+                self._ends = self._ends_of_all()
+        return self._ends
+
+    @cached_property
+    def _begins_alone(self) -> bool:
+        """True if a binding's first variable has its first event, and no event of the match says what is a binding.
+
+        Then an event begins the same bindings for all matches that it lies in.
+        """
+        first, *others = (self._slots[variable.name] for variable in self.negated.positive)
+        return (
+            before_is_earlier(self.pattern.ties)
+            and not self._needed.any()
+            and all(self._relations[first, other] & EARLIER for other in others)
+            and bool(self.clause.predecessors(self.structure.name) or self.clause.successors(self.structure.name))
+        )
+
+    def _ends_of_all(self) -> KnownEnds:
+        rows, starts, codes, _ = self._candidates(self.negated.positive[0], frozenset())
+        asking = _Matches(1, np.arange(len(rows) + 1, dtype=np.int64), rows)
+        limits = self._window.end_row_within(rows)  # bindings between events of one match lie in one window
+        words = self._search_words()
+        words[at.ANCHORED], words[at.POSITIVE] = 1, 1
+        ends = self._first_ends(asking, rows.astype(np.int64), limits, limits)
+        words[at.ANCHORED], words[at.POSITIVE] = 0, len(self.clause.positive)
+        groups = np.repeat(np.arange(len(starts) - 1), np.diff(starts))
+        size = len(self.events) + 1
+        ends_behind = np.minimum.accumulate((groups * size + ends)[::-1])[::-1]
+        return KnownEnds(size, groups * size + rows, ends_behind)
 
     def _needed_slots(self) -> Array:
         """uint8: the positive variables whose events a search looks at."""

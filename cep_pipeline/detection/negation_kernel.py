@@ -28,6 +28,7 @@ from cep_pipeline.detection.instances.searching import first_at_least, first_pas
 from cep_pipeline.detection.instances.terms import Code
 from cep_pipeline.detection.negation_words import (
     ALL_SLOTS,
+    ANCHORED,
     BEGINS,
     BOUND,
     BUDGET,
@@ -52,6 +53,7 @@ from cep_pipeline.detection.negation_words import (
     IS_LIST,
     KEY_SLOT,
     KLEENE,
+    LATEST_FIRST,
     LEAST,
     LEFT,
     LEFT_GROUP,
@@ -104,6 +106,7 @@ def search_negated(words: Any) -> int:
             if not _load(words, cells, query):
                 return RING_FULL
             words[HIGH] = highs[query]
+            words[LATEST_FIRST] = lows[query] if words[ANCHORED] else highs[query]
             _enter(words, cells, 0, 0, lows[query])
             words[DEPTH] = 0
         result = _search(words, code, cells, lows[query], enough[query])
@@ -251,7 +254,7 @@ def _bind_next(
             if place == end:
                 break
         row = rows[place]
-        if row >= high:
+        if row >= high or (at == 0 and row > words[LATEST_FIRST]):
             break
         words[BUDGET] -= 1
         taken = False
