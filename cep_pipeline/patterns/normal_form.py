@@ -101,6 +101,10 @@ class NegatedStructure:
     name: str
     clauses: tuple[Clause, ...]
 
+    def __str__(self) -> str:
+        names = dict.fromkeys(one.name for clause in self.clauses for one in clause.positive)
+        return f"({', '.join(names)})" if len(names) > 1 else next(iter(names))
+
 
 @dataclass(frozen=True)
 class Clause:
@@ -133,6 +137,18 @@ class Clause:
     @cached_property
     def by_name(self) -> dict[str, Variable]:
         return {variable.name: variable for variable in (*self.positive, *self.negated)}
+
+    @property
+    def negations(self) -> tuple[str, ...]:
+        """The names by which `precedence` orders what is negated: negated variables, and negated structures."""
+        return tuple(one.name for one in (*self.negated, *self.negated_structures))
+
+    @property
+    def read(self) -> tuple[Variable, ...]:
+        """All variables whose events decide about matches, those of negated structures last."""
+        structures = (clause for structure in self.negated_structures for clause in structure.clauses)
+        within = {variable.name: variable for clause in structures for variable in clause.positive}
+        return (*self.positive, *self.negated, *within.values())
 
     @property
     def agree_on(self) -> tuple[str, ...]:
