@@ -69,9 +69,7 @@ def unrejected_by_structures(
     return _unrejected(pattern, clause, events, found) if clause.negated_structures else found
 
 
-def _unrejected(
-    pattern: Pattern, clause: Clause, events: PreparedEvents, found: Iterable[Block]
-) -> Iterator[Block]:
+def _unrejected(pattern: Pattern, clause: Clause, events: PreparedEvents, found: Iterable[Block]) -> Iterator[Block]:
     checks: list[StructureCheck] = []
     for block in found:
         checks = checks or structure_checks(pattern, clause, events)
@@ -460,8 +458,10 @@ class StructureCheck:
             return none, none, 0, slot
         asking, own, groups = parts[0]
         for more, more_own, size in parts[1:]:
-            pairs = [np.where((a < 0) | (b < 0), -1, a.astype(np.int64) * size + b) for a, b in
-                     ((asking, more), (own, more_own))]
+            pairs = [
+                np.where((a < 0) | (b < 0), -1, a.astype(np.int64) * size + b)
+                for a, b in ((asking, more), (own, more_own))
+            ]
             together = np.concatenate(pairs)
             codes, groups = dense_codes(together, together < 0)
             asking, own = codes[: len(asking)], codes[len(asking) :]
@@ -508,5 +508,7 @@ def _equality_with(conjunct: Conjunct, variable: Variable) -> tuple[str, Express
 
 def _reads_one_event(expression: Expression) -> bool:
     """True if an expression reads attributes of one event: that of a single variable, or any element of a list."""
-    kinds = {node.element if isinstance(node, Reference) else None for node in walk(expression) if hasattr(node, "variable")}
+    kinds = {
+        node.element if isinstance(node, Reference) else None for node in walk(expression) if hasattr(node, "variable")
+    }
     return kinds in ({Element.ONLY}, {Element.EACH})
