@@ -169,7 +169,7 @@ def columns_of(pattern: Pattern) -> dict[str, None]:
     names.update(dict.fromkeys(pattern.partition_by))
     names.update(dict.fromkeys(_attributes(_expressions(pattern.condition))))
     names.update(dict.fromkeys(_equivalences(pattern.condition)))
-    names.update(dict.fromkeys(_attributes(item.expression for item in pattern.returns)))
+    names.update(dict.fromkeys(_attributes(item.expression for item in pattern.items)))
     _columns[id(pattern)] = pattern, names
     while len(_columns) > _MOST_PATTERNS:
         _columns.popitem(last=False)
@@ -178,7 +178,7 @@ def columns_of(pattern: Pattern) -> dict[str, None]:
 
 def attributes_returned(pattern: Pattern) -> tuple[str, ...]:
     """The attributes that RETURN reads, each once."""
-    return tuple(dict.fromkeys(_attributes(item.expression for item in pattern.returns)))
+    return tuple(dict.fromkeys(_attributes(item.expression for item in pattern.items)))
 
 
 def _conditions(condition: Condition | None) -> Iterator[Condition]:
