@@ -22,6 +22,8 @@ from cep_pipeline.slices.prepared import PreparedEvents
 
 UTC_MICROSECONDS = pa.timestamp("us", tz="UTC")
 BINDINGS = pa.list_(pa.struct([("variable", pa.string()), ("seq", pa.int64())]))
+COMPOSED = pa.list_(pa.struct([("variable", pa.string()), ("match_id", pa.uuid())]))
+"""The column `composed` of a pattern that composes: the composed events of the bindings, in their order."""
 FIXED_FIELDS = (
     pa.field("pattern", pa.string()),
     pa.field("match_id", pa.uuid()),
@@ -43,7 +45,8 @@ BATCH_ROWS = 1 << 17
 def matches_schema(pattern: Pattern) -> pa.Schema:
     """Columns of a table of one pattern's matches: the RETURN columns are typed."""
     returned = (pa.field(item.name, RETURN_TYPES[item.expression.type]) for item in pattern.returns)
-    return pa.schema([*FIXED_FIELDS, *returned])
+    composed = [pa.field("composed", COMPOSED)] if pattern.composes else []
+    return pa.schema([*FIXED_FIELDS, *composed, *returned])
 
 
 def write_matches(

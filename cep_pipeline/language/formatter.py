@@ -32,7 +32,17 @@ from cep_pipeline.patterns.expressions import (
     Negative,
     Reference,
 )
-from cep_pipeline.patterns.pattern import TIME_UNITS_US, Consume, Output, Pattern, ReturnItem, Strategy, Ties, Window
+from cep_pipeline.patterns.pattern import (
+    TIME_UNITS_US,
+    Consume,
+    Output,
+    Pattern,
+    ReturnItem,
+    Strategy,
+    Ties,
+    Window,
+    with_composed,
+)
 from cep_pipeline.patterns.structure import Structure, structure_text
 
 _IDENTIFIER = re.compile(r"[^\W\d]\w*")
@@ -62,7 +72,7 @@ def format_pattern(pattern: Pattern) -> str:
       AND c[].x < 5
     WITHIN 2 minutes
     """
-    lines = [match_text(pattern)]
+    lines = [_statement(pattern)]
     if pattern.output is not Output.ALL:
         lines.append(f"OUTPUT {pattern.output.value}")
     if pattern.consume is not Consume.NONE:
@@ -75,11 +85,21 @@ def format_pattern(pattern: Pattern) -> str:
 def pattern_version(pattern: Pattern) -> str:
     """Return 16 hex digits that change with the statement and the values of its parameters, not with a comment."""
     parameters = [[name, [repr(value) for value in values]] for name, values in pattern.parameters]
-    return sha256(repr([format_pattern(pattern), parameters]).encode()).hexdigest()[:16]
+    composed = [pattern_version(one) for one in pattern.composes]
+    said = [format_pattern(pattern), parameters, *([composed] if composed else [])]
+    return sha256(repr(said).encode()).hexdigest()[:16]
 
 
 def match_text(pattern: Pattern) -> str:
-    """The statement without its OUTPUT, CONSUME and RETURN clauses: all that says what a match is."""
+    """The statement without its OUTPUT, CONSUME and RETURN clauses: all that says what a match is.
+
+    Before it stand the statements that it composes, whole, since OUTPUT, CONSUME and RETURN decide about their events.
+    """
+    *composed, own = with_composed([pattern])
+    return ";\n".join([*map(format_pattern, composed), _statement(own)])
+
+
+def _statement(pattern: Pattern) -> str:
     lines = [f"NAME {pattern.name}", f"PATTERN {format_structure(pattern.structure)}"]
     if pattern.condition is not None:
         lines.append(_where(pattern.condition, pattern.strategy))

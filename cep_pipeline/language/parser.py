@@ -92,7 +92,7 @@ def parse_patterns(
     parameters = {name: _parameter_values(name, values) for name, values in (params or {}).items()}
     cursor = Cursor(SourceText(text, source))
     patterns: list[Pattern] = []
-    names: set[str] = set()
+    names: dict[str, Pattern | None] = {}
     errors: list[PatternError] = []
     number = 0
     while True:
@@ -108,9 +108,9 @@ def parse_patterns(
         except PatternError as error:
             errors += [*statement.errors, error]
             cursor.skip_statement(start)
+            names.setdefault(statement.name)
             continue
-        finally:
-            names.add(statement.name)
+        names[pattern.name] = pattern
         for warning in statement.scope.warnings:
             warn(warning, stacklevel=2)
         patterns.append(pattern)
@@ -143,11 +143,11 @@ class _Statement:
         schema: StreamSchema,
         parameters: Mapping[str, tuple[Value, ...]],
         number: int,
-        names: set[str],
+        names: Mapping[str, Pattern | None],
     ) -> None:
         self.cursor = cursor
         self.schema = schema
-        self.scope = Scope(cursor.source, schema.referable, parameters)
+        self.scope = Scope(cursor.source, schema.referable, parameters, _types_among(names, schema))
         self.conditions = ConditionParser(cursor, self.scope)
         self.number = number
         self.names = names
@@ -185,6 +185,7 @@ class _Statement:
             output=output,
             consume=consume,
             returns=returns,
+            composes=self.scope.composed,
             named=named,
             parameters=tuple(self.scope.used_parameters.items()),
             stream=self.schema.name,
@@ -325,9 +326,7 @@ class _Statement:
         names: dict[str, None] = {}
         while True:
             token = self.cursor.expect_attribute()
-            if self.scope.attribute(token) is ValueType.FLOAT64_LIST:
-                message = f"attribute {token.value!r} is a list; lists are never compared"
-                raise self.cursor.error(message, token.span)
+            self.scope.agreed_attribute(token)
             names[token.value] = None
             if not self.cursor.accept_symbol(","):
                 return tuple(names)
@@ -358,7 +357,7 @@ class _Statement:
         if named:
             token = self.cursor.expect_attribute()
             name = token.value
-            if name in FIXED_COLUMNS:
+            if name in (*FIXED_COLUMNS, *(("composed",) if self.scope.composed else ())):
                 message = f"{name!r} is a fixed column of the matches; choose another name"
                 raise self.cursor.error(message, token.span)
         else:
@@ -386,6 +385,15 @@ class _Statement:
         if token.word in ("NAME", "PATTERN"):
             return "; statements are separated by ';'"
         return did_you_mean(token.text, _CLAUSE_ORDER) if token.kind is Kind.WORD else ""
+
+
+def _types_among(names: Mapping[str, Pattern | None], schema: StreamSchema) -> Mapping[str, Pattern | None]:
+    """The written names of earlier statements that are types: those that are no types of the stream itself.
+
+    A statement that was refused is None: its name is known, and its attributes are not.
+    """
+    of_stream = {*(schema.types or ()), schema.base_type}
+    return {name: one for name, one in names.items() if name not in of_stream and (one is None or one.named)}
 
 
 def _parameter_values(name: str, values: Iterable[Value]) -> tuple[Value, ...]:

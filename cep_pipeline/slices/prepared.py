@@ -25,6 +25,10 @@ Boundary = tuple[int, int]
 MAX_ROWS = 2**31 - 64
 """Row numbers are int32; a slice that has more must be cut."""
 
+COMPOSED_MATCH = "composed match"
+"""Column of the longer stream of a composing pattern: the match that stands here as an event, or null for an event of
+the stream."""
+
 KEPT_BYTES, KEPT_SLICES = 1 << 28, 4
 """Derived arrays are kept up to this size, or up to so many times the size of the slice."""
 
