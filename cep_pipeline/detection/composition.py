@@ -16,9 +16,9 @@ columns in the longer stream; `_Columns` decides which one a variable reads.
 
 from __future__ import annotations
 
+from collections import OrderedDict
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
-
 from uuid import UUID
 
 import numpy as np
@@ -33,10 +33,8 @@ from cep_pipeline.patterns.conditions import AllOf, AnyOf, Condition, Equivalenc
 from cep_pipeline.patterns.expressions import Aggregate, Expression, Reference, ValueType
 from cep_pipeline.patterns.pattern import Pattern, Summary, shared_attributes
 from cep_pipeline.patterns.rewriting import rewritten
-from cep_pipeline.slices.prepared import COMPOSED_MATCH
+from cep_pipeline.slices.prepared import COMPOSED_MATCH, EVENT_TYPE
 
-EVENT_TYPE = "event type"
-"""Column of the longer stream: the type of an event, or the name of the statement whose match stands here."""
 WRITTEN_SEQ = "written seq"
 """Column of the longer stream: the seq of an event, and that of a match's last event."""
 
@@ -47,7 +45,18 @@ def plain_pattern(pattern: Pattern) -> Pattern:
     It has the names, the variables and the clauses of the pattern, so that a plan of the pattern is one of its own. It
     is the pattern itself where that composes nothing.
     """
-    return _Columns(pattern).plain() if pattern.composes else pattern
+    if not pattern.composes:
+        return pattern
+    known = _plain.get(id(pattern))
+    if known is None:  # an entry holds the pattern, so that no other one can have its id
+        known = _plain[id(pattern)] = pattern, _Columns(pattern).plain()
+        while len(_plain) > _MOST_PATTERNS:
+            _plain.popitem(last=False)
+    return known[1]
+
+
+_MOST_PATTERNS = 1 << 10
+_plain: OrderedDict[int, tuple[Pattern, Pattern]] = OrderedDict()
 
 
 def longer_stream(pattern: Pattern, events: pa.Table, matches: Mapping[str, pa.Table]) -> pa.Table:
@@ -148,7 +157,10 @@ class _Columns:
             summary=None if pattern.summary is None else self._summary(pattern.summary),
             composes=(),
             type_attribute=EVENT_TYPE,
-            attributes=tuple((name, kind or ValueType.STRING) for (_, kind), name in self._asked.items()),
+            attributes=(
+                (WRITTEN_SEQ, ValueType.INT64),
+                *((name, kind or ValueType.STRING) for (_, kind), name in self._asked.items()),
+            ),
         )
 
     def _summary(self, summary: Summary) -> Summary:
@@ -286,7 +298,7 @@ class _Composed:
         ends = _whole(table.column("end_ts")).cast(pa.int64())
         offsets = bindings.offsets.to_numpy()
         bound = bindings.values.field("seq").to_numpy()
-        seqs, stamps = events.column("seq").to_numpy(), events.column("timestamp").cast(pa.int64()).to_numpy()
+        seqs = events.column("seq").to_numpy()
         ids = _whole(table.column("match_id")).storage
         if not len(table):
             none = np.zeros(0, np.int64)

@@ -21,7 +21,7 @@ from cep_pipeline.language.source import SourceText, did_you_mean
 from cep_pipeline.language.structure import StructureParser
 from cep_pipeline.language.tokens import Cursor, Kind, Token
 from cep_pipeline.patterns.conditions import Condition, Value
-from cep_pipeline.patterns.expressions import NOWHERE, Span, ValueType
+from cep_pipeline.patterns.expressions import NOWHERE, Span
 from cep_pipeline.patterns.pattern import TIME_UNITS_US, Consume, Output, Pattern, ReturnItem, Strategy, Ties, Window
 from cep_pipeline.patterns.structure import Structure
 

@@ -186,7 +186,7 @@ def shared_attributes(sources: Sequence[Mapping[str, ValueType]]) -> Mapping[str
     return found
 
 
-_OF_EVERY_MATCH = {name: ValueType.INT64 for name in ("timestamp", "seq", "start_ts", "end_ts")} | {
+_OF_EVERY_MATCH = dict.fromkeys(("timestamp", "seq", "start_ts", "end_ts"), ValueType.INT64) | {
     "match_id": ValueType.STRING
 }
 

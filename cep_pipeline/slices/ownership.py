@@ -122,7 +122,7 @@ def earliest_row(pattern: Pattern, events: PreparedEvents, owned: tuple[Boundary
         return 0
     assert pattern.window.events is not None
     # Under TIES ANY a match is final behind all events of its last timestamp, of which some may be before the start.
-    return max(int(np.searchsorted(events.timestamps, start[0])) - (pattern.window.events - 1), 0)
+    return events.row_back(int(np.searchsorted(events.timestamps, start[0])), pattern.window.events - 1)
 
 
 def reading(

@@ -25,6 +25,9 @@ Boundary = tuple[int, int]
 MAX_ROWS = 2**31 - 64
 """Row numbers are int32; a slice that has more must be cut."""
 
+EVENT_TYPE = "event type"
+"""Column of the longer stream of a composing pattern: the type of an event, or the name of the statement whose match
+stands here."""
 COMPOSED_MATCH = "composed match"
 """Column of the longer stream of a composing pattern: the match that stands here as an event, or null for an event of
 the stream."""
@@ -106,6 +109,28 @@ class PreparedEvents:
         rows[:] = np.arange(len(self), dtype=np.int32)
         return rows
 
+    @cached_property
+    def of_stream(self) -> Array | None:
+        """bool, shape (n,): False for composed events, which have no base type and no positions; None: there are none.
+
+        Only the longer stream of a composing pattern has composed events (`detection.composition`).
+        """
+        if COMPOSED_MATCH not in self.table.column_names:
+            return None
+        composed = self.table.column(COMPOSED_MATCH)
+        if composed.null_count == len(composed):
+            return None
+        own: Array = composed.is_null().to_numpy()
+        return own
+
+    def row_back(self, row: int, events: int) -> int:
+        """The first row that lies at most so many events of the stream before another one."""
+        if self.of_stream is None:
+            return max(row - events, 0)
+        counted = self.derive(("events up to",), lambda: np.cumsum(self.of_stream))
+        before = int(counted[row - 1]) if row else 0
+        return int(np.searchsorted(counted, max(before - events, 0)))
+
     def column(self, name: str) -> Column:
         """The column of an attribute, or of `timestamp` or `seq`; converted on first use."""
         return self._columns.column(name)
@@ -115,7 +140,8 @@ class PreparedEvents:
         missing = [name for name in dict.fromkeys(event_types) if name not in self._leaves]
         if self.base_type in missing:
             missing.remove(self.base_type)
-            self._leaves[self.base_type] = self.every_row
+            own = self.of_stream
+            self._leaves[self.base_type] = self.every_row if own is None else padded_copy(np.flatnonzero(own), np.int32)
         if not missing:
             return
         codes, names = self._type_codes()
