@@ -23,7 +23,7 @@ from cep_pipeline.detection.room import SMALL, available_bytes
 from cep_pipeline.errors import NoRoom, TooManyMatches
 from cep_pipeline.patterns.pattern import Pattern
 from cep_pipeline.slices.blocks import Block
-from cep_pipeline.slices.prepared import PreparedEvents
+from cep_pipeline.slices.prepared import EVENT_TYPE, PreparedEvents
 
 
 def listed_because(pattern: Pattern) -> str | None:
@@ -89,7 +89,7 @@ class Detection:
     @property
     def is_read_from_buffers(self) -> bool:
         """True if rows are read from buffers of lists that need not be made: there may be more than can be listed."""
-        if self.limit is not None or has_output_policy(self.pattern):
+        if self.limit is not None or has_output_policy(self.pattern) or self.pattern.type_attribute == EVENT_TYPE:
             return False
         return binds_lists(self.pattern) and not listed_because(self.pattern)
 

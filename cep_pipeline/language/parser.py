@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from enum import Enum
-from fractions import Fraction
 from typing import TypeVar
 from warnings import warn
 
@@ -16,23 +15,19 @@ from cep_pipeline.events.schema import StreamSchema
 from cep_pipeline.language.checks import check_condition, check_return_item, check_strategy, check_structure
 from cep_pipeline.language.conditions import INT64_MAX, ConditionParser
 from cep_pipeline.language.formatter import format_expression
-from cep_pipeline.language.scope import Scope
+from cep_pipeline.language.scope import Bound, Scope
 from cep_pipeline.language.source import SourceText, did_you_mean
 from cep_pipeline.language.structure import StructureParser
+from cep_pipeline.language.times import NoTime, exact, length_us
 from cep_pipeline.language.tokens import Cursor, Kind, Token
 from cep_pipeline.patterns.conditions import Condition, Value
-from cep_pipeline.patterns.expressions import NOWHERE, Span, ValueType
-from cep_pipeline.patterns.pattern import TIME_UNITS_US, Consume, Output, Pattern, ReturnItem, Strategy, Ties, Window
+from cep_pipeline.patterns.expressions import NOWHERE, Span
+from cep_pipeline.patterns.pattern import UNIT_WORDS_US, Consume, Output, Pattern, ReturnItem, Strategy, Ties, Window
 from cep_pipeline.patterns.structure import Structure
 
 FIXED_COLUMNS = ("pattern", "match_id", "start_ts", "end_ts", "bindings")
 """Columns of the matches table that a RETURN item cannot be named like."""
 
-_UNITS = {
-    **{unit.upper(): size for unit, size in TIME_UNITS_US.items()},
-    **{f"{unit.upper()}S": size for unit, size in TIME_UNITS_US.items() if unit not in ("us", "ms")},
-}
-_SHORT_UNITS = {"s": "seconds", "sec": "seconds", "m": "minutes", "min": "minutes", "h": "hours", "d": "days"}
 _STRATEGIES = {strategy.value.upper(): strategy for strategy in Strategy}
 _CLAUSE_ORDER = ("WHERE", "WITHIN", "PARTITION", "TIES", "OUTPUT", "CONSUME", "RETURN")
 _Choice = TypeVar("_Choice", bound=Enum)
@@ -41,7 +36,7 @@ _Choice = TypeVar("_Choice", bound=Enum)
 def parse_patterns(
     text: str,
     schema: StreamSchema,
-    params: Mapping[str, Iterable[Value]] | None = None,
+    params: Mapping[str, Iterable[Value] | Value] | None = None,
     source: str = "<pattern>",
 ) -> list[Pattern]:
     """Parse and check the statements of a pattern file.
@@ -53,7 +48,8 @@ def parse_patterns(
     schema
         The stream that the patterns are about.
     params
-        The values of each `$name`; a set is taken in sorted order.
+        What each `$name` stands for: one number, string or bool, or the values of a set after IN. A Python set is taken
+        in sorted order.
     source
         Name of the text in errors, such as the file's path.
 
@@ -68,7 +64,7 @@ def parse_patterns(
         The text is wrong: the first error with its place, and in `others` those that follow. A statement is read on
         behind a wrong part of its WHERE; another error ends it, and the next statement is read.
     InputError
-        Parameters that are no collections of numbers, strings and bools.
+        Parameters that are no numbers, strings and bools, or collections of them.
 
     Warns
     -----
@@ -92,7 +88,7 @@ def parse_patterns(
     parameters = {name: _parameter_values(name, values) for name, values in (params or {}).items()}
     cursor = Cursor(SourceText(text, source))
     patterns: list[Pattern] = []
-    names: set[str] = set()
+    names: dict[str, Pattern | None] = {}
     errors: list[PatternError] = []
     number = 0
     while True:
@@ -108,9 +104,9 @@ def parse_patterns(
         except PatternError as error:
             errors += [*statement.errors, error]
             cursor.skip_statement(start)
+            names.setdefault(statement.name)
             continue
-        finally:
-            names.add(statement.name)
+        names[pattern.name] = pattern
         for warning in statement.scope.warnings:
             warn(warning, stacklevel=2)
         patterns.append(pattern)
@@ -141,13 +137,14 @@ class _Statement:
         self,
         cursor: Cursor,
         schema: StreamSchema,
-        parameters: Mapping[str, tuple[Value, ...]],
+        parameters: Mapping[str, Bound],
         number: int,
-        names: set[str],
+        names: Mapping[str, Pattern | None],
     ) -> None:
         self.cursor = cursor
         self.schema = schema
-        self.scope = Scope(cursor.source, schema.referable, parameters)
+        statements = _types_among(names, schema)
+        self.scope = Scope(cursor.source, schema.referable, parameters, schema.timezone, statements)
         self.conditions = ConditionParser(cursor, self.scope)
         self.number = number
         self.names = names
@@ -185,12 +182,14 @@ class _Statement:
             output=output,
             consume=consume,
             returns=returns,
+            composes=self.scope.composed,
             named=named,
             parameters=tuple(self.scope.used_parameters.items()),
             stream=self.schema.name,
             type_attribute=self.schema.type_attribute,
             base_type=self.schema.base_type,
             attributes=tuple(self.schema.attributes.items()),
+            timezone=self.schema.timezone,
             source=self.cursor.source.name,
             written=written,
         )
@@ -295,28 +294,25 @@ class _Statement:
             )
         self.cursor.advance()
         unit = self.cursor.current
-        if unit.word != "EVENTS" and unit.word not in _UNITS:
-            hint = did_you_mean(unit.text, [*TIME_UNITS_US, "EVENTS"]) if unit.kind is Kind.WORD else ""
-            if unit.text.lower() in _SHORT_UNITS:  # of these `us` would be the nearest
-                hint = f"; did you mean {_SHORT_UNITS[unit.text.lower()]!r}?"
+        counted = unit.word == "EVENTS"
+        if not counted and unit.text.lower() not in UNIT_WORDS_US:
+            hint = did_you_mean(unit.text, [*UNIT_WORDS_US, "EVENTS"]) if unit.kind is Kind.WORD else ""
             raise self.cursor.unexpected("a unit (us, ms, seconds, minutes, hours, days or EVENTS)", hint)
         self.cursor.advance()
         span = Span(start.span.start, unit.span.end)
-        if len(number.text) > 40:
-            raise self.cursor.error("this number is too long for a window", number.span)
-        mantissa, _, exponent = number.text.lower().partition("e")
-        if len(exponent) > 4:
-            raise self.cursor.error("the exponent of this window is out of range", number.span)
-        size = Fraction(f"{mantissa}e{exponent or 0}") * (1 if unit.word == "EVENTS" else _UNITS[unit.word])
+        try:
+            size = exact(number.text) if counted else length_us(number.text, unit.text)
+        except NoTime as error:
+            raise self.cursor.error(str(error), number.span) from None
         if negative or size <= 0:
             raise self.cursor.error("the window must be positive", span)
-        if unit.word == "EVENTS" and not number.text.isdigit():
+        if counted and not number.text.isdigit():
             raise self.cursor.error("a window in EVENTS is a whole number", number.span)
         if size.denominator != 1:
             raise self.cursor.error("the window must be a whole number of microseconds", span)
         if size > INT64_MAX:
             raise self.cursor.error("the window is longer than int64 can hold", span)
-        return Window(events=int(size)) if unit.word == "EVENTS" else Window(time_us=int(size))
+        return Window(events=int(size)) if counted else Window(time_us=int(size))
 
     def _partition_by(self) -> tuple[str, ...]:
         if not self.cursor.accept_word("PARTITION"):
@@ -325,9 +321,7 @@ class _Statement:
         names: dict[str, None] = {}
         while True:
             token = self.cursor.expect_attribute()
-            if self.scope.attribute(token) is ValueType.FLOAT64_LIST:
-                message = f"attribute {token.value!r} is a list; lists are never compared"
-                raise self.cursor.error(message, token.span)
+            self.scope.agreed_attribute(token)
             names[token.value] = None
             if not self.cursor.accept_symbol(","):
                 return tuple(names)
@@ -358,7 +352,7 @@ class _Statement:
         if named:
             token = self.cursor.expect_attribute()
             name = token.value
-            if name in FIXED_COLUMNS:
+            if name in (*FIXED_COLUMNS, *(("composed",) if self.scope.composed else ())):
                 message = f"{name!r} is a fixed column of the matches; choose another name"
                 raise self.cursor.error(message, token.span)
         else:
@@ -388,10 +382,21 @@ class _Statement:
         return did_you_mean(token.text, _CLAUSE_ORDER) if token.kind is Kind.WORD else ""
 
 
-def _parameter_values(name: str, values: Iterable[Value]) -> tuple[Value, ...]:
-    """Values that a caller binds to `$name`, as plain Python values."""
-    if isinstance(values, str | bytes | Mapping) or not isinstance(values, Iterable):
-        raise InputError(f"parameter '{name}' must be a list of values, not {values!r}")
+def _types_among(names: Mapping[str, Pattern | None], schema: StreamSchema) -> Mapping[str, Pattern | None]:
+    """The written names of earlier statements that are types: those that are no types of the stream itself.
+
+    A statement that was refused is None: its name is known, and its attributes are not.
+    """
+    of_stream = {*(schema.types or ()), schema.base_type}
+    return {name: one for name, one in names.items() if name not in of_stream and (one is None or one.named)}
+
+
+def _parameter_values(name: str, values: Iterable[Value] | Value) -> Bound:
+    """What a caller binds to `$name`, as plain Python values: those of a set, or one value."""
+    if isinstance(values, bytes | Mapping):
+        raise InputError(f"parameter '{name}' must be one value or a list of values, not {values!r}")
+    if isinstance(values, str) or not isinstance(values, Iterable):
+        return _parameter_value(name, values)
     plain = tuple(_parameter_value(name, value) for value in values)
     if isinstance(values, set | frozenset):
         return tuple(sorted(plain, key=lambda value: (type(value).__name__, value)))

@@ -46,9 +46,9 @@ def finality_of(pattern: Pattern, clause: Clause) -> Finality:
     -----
     A binding that is a match by several clauses is final at the earliest of their points.
     """
-    if any(not clause.successors(variable.name) for variable in clause.negated):
+    if any(not clause.successors(name) for name in clause.negations):
         return Finality.WINDOW_END
-    if clause.negated and not before_is_earlier(pattern.ties):
+    if clause.negations and not before_is_earlier(pattern.ties):
         return Finality.LAST_INSTANT
     return Finality.LAST_EVENT
 
@@ -121,7 +121,7 @@ def earliest_row(pattern: Pattern, events: PreparedEvents, owned: tuple[Boundary
         return 0
     assert pattern.window.events is not None
     # Under TIES ANY a match is final behind all events of its last timestamp, of which some may be before the start.
-    return max(int(np.searchsorted(events.timestamps, start[0])) - (pattern.window.events - 1), 0)
+    return events.row_back(int(np.searchsorted(events.timestamps, start[0])), pattern.window.events - 1)
 
 
 def reading(
@@ -178,7 +178,7 @@ def look_back(patterns: Iterable[Pattern]) -> LookBack:
     """
     time_us = positions = 0
     for pattern in patterns:
-        negated = [(clause, variable.name) for clause in pattern.clauses for variable in clause.negated]
+        negated = [(clause, name) for clause in pattern.clauses for name in clause.negations]
         leading = any(not clause.predecessors(name) for clause, name in negated)
         trailing = any(not clause.successors(name) for clause, name in negated)
         windows = 2 if leading and trailing else 1
