@@ -267,7 +267,8 @@ class Search:
                 stream = _stream_of(pattern, events, found)
                 written = WrittenMatches(pattern, stream)
                 [detection] = self._detections([plain_pattern(pattern)], stream)
-                batches = map(written.of, first_matches(detection))
+                batches = first_matches(detection)
+                batches = batches if pattern.summary is not None else map(written.of, batches)
             else:
                 [detection] = self._detections([pattern], events)
                 batches = first_matches(detection)
@@ -291,7 +292,7 @@ class Search:
         stream = _stream_of(pattern, events, matches)
         form = self.output
         found = self._together([plain_pattern(pattern)], stream, self._plan_of([pattern]), form)[pattern.name]
-        if form != "verbose":
+        if form != "verbose" or pattern.summary is not None:
             return found
         written = WrittenMatches(pattern, stream)
         return pa.Table.from_batches(map(written.of, found.to_batches()), matches_schema(pattern))
