@@ -21,7 +21,20 @@ from cep_pipeline.expressions.columns import Array, Column
 from cep_pipeline.expressions.lists import Bound, Lists, holds_over_lists, take, values_compared
 from cep_pipeline.foreign_text import html_table
 from cep_pipeline.language.formatter import format_condition, format_type, format_value, format_window
-from cep_pipeline.patterns.conditions import AllOf, AnyOf, Atom, Between, Comparison, Condition, Conjunct, Equivalence
+from cep_pipeline.patterns.conditions import (
+    AllOf,
+    AnyOf,
+    Atom,
+    Between,
+    Comparison,
+    Condition,
+    Conjunct,
+    Equivalence,
+    Like,
+    Membership,
+    NullTest,
+    Truth,
+)
 from cep_pipeline.patterns.normal_form import Clause, Variable, split_condition
 from cep_pipeline.patterns.pattern import Consume, Output, Pattern, Strategy
 from cep_pipeline.patterns.rewriting import restricted
@@ -510,10 +523,16 @@ def _atom_seen(atom: Atom, columns: Sequence[Column], place: int) -> str:
             return f"{sides[0]} {comparator.value} {sides[1]}"
         case Between(negated=negated):
             return f"{sides[0]} {'NOT ' if negated else ''}BETWEEN {sides[1]} AND {sides[2]}"
-        case _:
-            some = ", ".join(map(format_value, atom.values[:_SHOWN]))
-            more = f" and {len(atom.values) - _SHOWN:,} more" if len(atom.values) > _SHOWN else ""
-            return f"{sides[0]} {'NOT ' if atom.negated else ''}IN ({some}{more})"
+        case Membership(_, values, _, negated):
+            some = ", ".join(map(format_value, values[:_SHOWN]))
+            more = f" and {len(values) - _SHOWN:,} more" if len(values) > _SHOWN else ""
+            return f"{sides[0]} {'NOT ' if negated else ''}IN ({some}{more})"
+        case NullTest(negated=negated):
+            return f"{sides[0]} IS {'NOT ' if negated else ''}NULL"
+        case Like(_, text, negated):
+            return f"{sides[0]} {'NOT ' if negated else ''}LIKE {format_value(text)}"
+        case Truth():
+            return format_condition(atom)
 
 
 def _value(column: Column, place: int) -> Any:

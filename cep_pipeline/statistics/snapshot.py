@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 import math
 from statistics import NormalDist
 
-from cep_pipeline.patterns.conditions import Atom, Between, Comparator, Comparison, Membership
+from cep_pipeline.patterns.conditions import Atom, Between, Comparator, Comparison, Like, Membership, NullTest, Truth
 
 VERSION = 2
 """Version of the JSON form."""
@@ -532,4 +532,10 @@ def _prior(atom: Atom) -> float:
             share = BETWEEN
         case Membership(values=values, negated=negated):
             share = min(len(values) * EQUAL, MOST_OF_A_LIST)
+        case NullTest(negated=negated):
+            share = EQUAL
+        case Like(negated=negated):
+            share = BETWEEN
+        case Truth(holds):
+            return float(holds)
     return 1.0 - share if negated else share
