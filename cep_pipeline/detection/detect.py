@@ -51,6 +51,7 @@ from cep_pipeline.patterns.conditions import Atom, Comparator, Comparison, Membe
 from cep_pipeline.patterns.expressions import Literal as Constant
 from cep_pipeline.patterns.expressions import Reference
 from cep_pipeline.patterns.pattern import Output, Pattern
+from cep_pipeline.patterns.structure import type_alternatives, types_of
 from cep_pipeline.planning.plans import Plan, has_kernel_orders, validate
 from cep_pipeline.slices.events_input import as_table, events_for
 from cep_pipeline.slices.ownership import Finality, finality_of
@@ -594,8 +595,8 @@ def doubts_about(
     for pattern in patterns:
         for clause in pattern.clauses if types is not None else ():
             for variable in clause.positive:
-                if variable.event_type not in (*(types or ()), pattern.base_type):
-                    names = lacking.setdefault(variable.event_type, [])
+                if set(types_of(variable.event_type)).isdisjoint((*(types or ()), pattern.base_type)):
+                    names = lacking.setdefault(type_alternatives(variable.event_type), [])
                     names += [pattern.name] if pattern.name not in names else []
     if lacking:
         names = list(dict.fromkeys(name for names in lacking.values() for name in names))
@@ -721,7 +722,7 @@ def _prepare(patterns: Sequence[Pattern], events: pa.Table, known: Streams | Non
             prepared[key] = PreparedEvents(events, type_attribute=key[0], base_type=key[1])
     for key, slice_ in prepared.items():
         of_stream = (p for p in patterns if (p.type_attribute, p.base_type) == key)
-        slice_.split({operand.event_type: None for pattern in of_stream for operand in pattern.operands})
+        slice_.split(operand.event_type for pattern in of_stream for operand in pattern.operands)
     return prepared
 
 

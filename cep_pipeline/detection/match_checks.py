@@ -25,6 +25,7 @@ from cep_pipeline.patterns.conditions import AllOf, AnyOf, Atom, Between, Compar
 from cep_pipeline.patterns.normal_form import Clause, Variable, split_condition
 from cep_pipeline.patterns.pattern import Consume, Output, Pattern, Strategy
 from cep_pipeline.patterns.rewriting import restricted
+from cep_pipeline.patterns.structure import type_alternatives
 from cep_pipeline.slices.events_input import as_table, columns_of, events_for
 from cep_pipeline.slices.keys import agreement_codes
 from cep_pipeline.slices.order import StreamOrder, WindowInstants, instants_of
@@ -276,7 +277,8 @@ def negation_text(pattern: Pattern, variable: Variable) -> str:
     """Return a negated variable with the conditions that say which events it means."""
     conjuncts, _ = split_condition(pattern.condition)
     own = [conjunct_text_of(one) for one in conjuncts if variable.name in one.variables]
-    return f"~{format_type(variable.event_type)} {variable.name}{' with ' if own else ''}{' AND '.join(own)}"
+    types = type_alternatives(variable.event_type, format_type)
+    return f"~{types} {variable.name}{' with ' if own else ''}{' AND '.join(own)}"
 
 
 @dataclass(frozen=True, eq=False)
@@ -333,7 +335,7 @@ class _Rules:
             wrong = rows[~np.isin(rows, self.events.leaf_rows(variable.event_type))]
             if len(wrong):
                 kind = _value(self.events.column(self.pattern.type_attribute), int(wrong[0]))
-                text = f"{variable.name} is of type {format_type(variable.event_type)}"
+                text = f"{variable.name} is of type {type_alternatives(variable.event_type, format_type)}"
                 yield RuleCheck("type", text, False, f"{self._event(wrong[0])} is of type {_shown(kind)}")
 
     def _orders(self) -> Iterator[RuleCheck]:

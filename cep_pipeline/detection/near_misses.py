@@ -44,7 +44,7 @@ from cep_pipeline.patterns.expressions import Arithmetic, Call, Element, Referen
 from cep_pipeline.patterns.expressions import Literal as Constant
 from cep_pipeline.patterns.normal_form import split_condition
 from cep_pipeline.patterns.pattern import Consume, Output, Pattern, ReturnItem, Strategy, Window
-from cep_pipeline.patterns.structure import EventOperand, Operator, Structure
+from cep_pipeline.patterns.structure import Composite, Operator, Structure, type_alternatives
 from cep_pipeline.slices.events_input import as_table, columns_needed, events_for
 from cep_pipeline.storage import place_of_id
 
@@ -543,7 +543,7 @@ class _Question:
             for bound in steps:
                 part = part_of(self.pattern, bound)
                 added = ", ".join(
-                    f"{'no ' if name in negated else ''}{clause.by_name[name].event_type} {name}"
+                    f"{'no ' if name in negated else ''}{type_alternatives(clause.by_name[name].event_type)} {name}"
                     for name in bound
                     if name not in before
                 )
@@ -770,7 +770,7 @@ def _wider(window: Window, factor: float) -> Window:
 
 def _unordered(structure: Structure) -> Structure:
     """The structure with AND in place of SEQ."""
-    if isinstance(structure, EventOperand):
+    if not isinstance(structure, Composite):
         return structure
     operator = (
         Operator.AND if structure.operator is Operator.SEQ and len(structure.operands) > 1 else structure.operator

@@ -15,13 +15,15 @@ from cep_pipeline.patterns.conditions import (
     AllOf,
     AnyOf,
     Atom,
+    Comparator,
+    Comparison,
     Condition,
     Conjunct,
     Equivalence,
     Not,
     negate,
 )
-from cep_pipeline.patterns.expressions import Span
+from cep_pipeline.patterns.expressions import Length, Literal, Span, ValueType
 from cep_pipeline.patterns.structure import (
     Composite,
     EventOperand,
@@ -62,6 +64,25 @@ class Variable:
     minimum: int = 1
     maximum: int | None = None
 
+    @cached_property
+    def at_least(self) -> Conjunct | None:
+        """The condition `v.LEN >= minimum`; None where every list fulfils it."""
+        return None if self.minimum == 1 else _length_test(self.name, Comparator.GE, self.minimum)
+
+    @cached_property
+    def at_most(self) -> Conjunct | None:
+        """The condition `v.LEN <= maximum`; None where there is no maximum."""
+        return None if self.maximum is None else _length_test(self.name, Comparator.LE, self.maximum)
+
+    @property
+    def limits(self) -> tuple[Conjunct, ...]:
+        """The conditions that the numbers of `A{n,m} v[]` are, which the clauses with the variable have."""
+        return tuple(limit for limit in (self.at_least, self.at_most) if limit is not None)
+
+
+def _length_test(name: str, comparator: Comparator, length: int) -> Conjunct:
+    return Conjunct((Comparison(comparator, Length(name), Literal(length, ValueType.INT64)),))
+
 
 @dataclass(frozen=True)
 class NegatedStructure:
@@ -98,7 +119,7 @@ class Clause:
         All pairs `(a, b)` of names, negated ones too, where every event of a comes before every event of b;
         transitively closed by construction.
     conjuncts
-        Conjuncts whose variables are all in `positive` and `negated`.
+        Conjuncts whose variables are all in `positive` and `negated`, and the limits of lists.
     agree_on
         Attributes of equivalence tests and PARTITION BY, on which all events of a match agree.
     """
@@ -167,6 +188,9 @@ def normalize(
         for position, operand in enumerate(event_operands(structure))
     }
     conjuncts, equivalences = split_condition(condition)
+    # A number of events is a condition on the length of the list; runs take it as a bound, too.
+    limits = (limit for variable in variables.values() for limit in variable.limits)
+    conjuncts = tuple(dict.fromkeys((*conjuncts, *limits)))
     negated = {_name_of(negation): negation for negation in negations(structure)}
     clauses = []
     for index, (names, precedence) in enumerate(_branches(structure)):

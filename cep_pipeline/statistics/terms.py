@@ -19,6 +19,7 @@ from cep_pipeline.patterns.expressions import Aggregate, Element, Expression, Le
 from cep_pipeline.patterns.normal_form import Clause
 from cep_pipeline.patterns.pattern import Pattern, Ties, Window
 from cep_pipeline.patterns.rewriting import rewritten
+from cep_pipeline.patterns.structure import EventType, type_alternatives
 
 FIRST = "x"
 """Variable of a leaf, and of the first event of a pair, in keys."""
@@ -33,15 +34,16 @@ _SINGLE = frozenset({Element.ONLY, Element.EACH, Element.FIRST, Element.LAST})
 class Leaf:
     """The events that a variable can bind: those of a type that pass its unary conjuncts (over `FIRST`)."""
 
-    event_type: str
+    event_type: EventType
     filters: tuple[Conjunct, ...] = ()
 
     @cached_property
     def key(self) -> str:
         """Canonical text, such as `SPY where x.price > 10`."""
+        types = type_alternatives(self.event_type)
         if not self.filters:
-            return self.event_type
-        return f"{self.event_type} where {' and '.join(conjunct_key(conjunct) for conjunct in self.filters)}"
+            return types
+        return f"{types} where {' and '.join(conjunct_key(conjunct) for conjunct in self.filters)}"
 
 
 @dataclass(frozen=True)

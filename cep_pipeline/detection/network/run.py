@@ -18,6 +18,7 @@ from cep_pipeline.detection.network.memory import MOST_FOUND, Compiled, EventRow
 from cep_pipeline.detection.network.network import Node, network_of
 from cep_pipeline.expressions.columns import Array
 from cep_pipeline.patterns.conditions import Conjunct
+from cep_pipeline.patterns.structure import EventType
 from cep_pipeline.planning.multi_pattern import Member, MemberId, Sharing
 from cep_pipeline.planning.trees import OrderOrTree
 from cep_pipeline.slices.blocks import Block, without_earlier
@@ -237,7 +238,7 @@ class NetworkRun:
     def _negated(self, counters: Counters) -> Array:
         """int64: after each row the events that are held to reject matches, each for the longest window."""
         held = np.zeros(len(self.events), np.int64)
-        windows: dict[tuple[str, frozenset[Conjunct]], Array] = {}
+        windows: dict[tuple[EventType, frozenset[Conjunct]], Array] = {}
         for name, member in self.members.items():
             for variable in member.clause.negated:
                 filters = self._groups[name].conditions.filters(variable.name)
