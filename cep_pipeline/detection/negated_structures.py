@@ -11,7 +11,7 @@ joins them with an event that is bound before. So those between two events are f
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property, reduce
 
@@ -219,17 +219,22 @@ class StructureCheck:
         rejected[asking] = ends[groups] < high[asking]
         return rejected
 
-    def binding(self, matches: _Matches) -> dict[str, list[int]] | None:
-        """The rows of a binding that rejects the one match, by variable; None where none does."""
-        if not self.rejected(matches)[0]:
+    def binding(self, rows: Mapping[str, Array]) -> dict[str, list[int]] | None:
+        """The rows of a binding that rejects a match, by variable; None where none does.
+
+        Parameters
+        ----------
+        rows
+            The rows of the events of the match, ascending, by variable.
+        """
+        bound = [rows[variable.name] for variable in self.clause.positive]
+        begins = np.cumsum([0, *map(len, bound)])
+        match = _Matches(len(bound), begins.astype(np.int64), np.concatenate(bound).astype(np.int32))
+        low, high = self._between(match)
+        if not self.may_reject or self._first_ends(match, low, high, high)[0] >= high[0]:
             return None
-        slots = self._slot_values
-        return {
-            variable.name: self._ring.rows(int(slots[self._slots[variable.name]]))
-            if variable.kleene
-            else [int(slots[self._slots[variable.name]])]
-            for variable in self.negated.positive
-        }
+        values = {variable: int(self._values[self._slots[variable.name]]) for variable in self.negated.positive}
+        return {one.name: self._ring.rows(value) if one.kleene else [value] for one, value in values.items()}
 
     # --- which matches ask for what ---------------------------------------------------------------------------------
 
@@ -299,7 +304,7 @@ class StructureCheck:
 
     def _needed_slots(self) -> Array:
         """uint8: the positive variables whose events a search looks at."""
-        mentioned = frozenset(name for conjunct in self.negated.conjuncts for name in conjunct.variables)
+        mentioned = frozenset(name for conjunct in self.joined.conjuncts for name in conjunct.variables)
         needed = np.zeros(len(self.program.variables), np.uint8)
         for slot, variable in enumerate(self.clause.positive):
             shares = any(self._may_be_one(slot, self._slots[one.name]) for one in self.negated.positive)
@@ -354,14 +359,14 @@ class StructureCheck:
         conditions, joined = self.program.groups.conditions, self.joined
         levels, shares = self._levels()
         onset_of = order_rows(self.events, self.pattern.ties)
-        self._slot_values = np.zeros(len(self.program.variables) + 1, np.int32)
+        self._values = np.zeros(len(self.program.variables) + 1, np.int32)
         reach, onset = map(np.ascontiguousarray, onset_of)
         arrays = {
             at.LEVEL_TABLE: np.array(levels, np.int64),
             at.SHARES: np.array([*shares, 0], np.int64),
             at.NEEDED: self._needed,
             at.KLEENE: np.ascontiguousarray(conditions.kleene),
-            at.SLOTS: self._slot_values,
+            at.SLOTS: self._values,
             at.ONSET: onset,
             at.REACH: reach,
             at.RELATIONS: np.ascontiguousarray(conditions.relations),
@@ -410,7 +415,7 @@ class StructureCheck:
         if variable.kleene:
             return False
         names = {one.name for one in behind}
-        if any(variable.name in c.variables and not names.isdisjoint(c.variables) for c in self.negated.conjuncts):
+        if any(variable.name in c.variables and not names.isdisjoint(c.variables) for c in self.joined.conjuncts):
             return False
         slot = self._slots[variable.name]
         for one in behind:
@@ -445,7 +450,7 @@ class StructureCheck:
     def _keys(self, variable: Variable, bound: frozenset[str]) -> tuple[Array, Array, int, int]:
         """The keys that events ask for, the keys of a variable's events, their number, and the slot that asks."""
         joining: dict[str, list[tuple[Expression, Expression]]] = {}
-        for conjunct in self.negated.conjuncts:
+        for conjunct in self.joined.conjuncts:
             equal = _equality_with(conjunct, variable)
             if equal is not None and equal[0] in bound and not self.joined.by_name[equal[0]].kleene:
                 joining.setdefault(equal[0], []).append(equal[1:])
@@ -483,13 +488,14 @@ def joined_clause(clause: Clause, structure: NegatedStructure, negated: Clause) 
     around = {(v.name, one.name) for v in clause.predecessors(structure.name) for one in negated.positive}
     behind = {(one.name, v.name) for v in clause.successors(structure.name) for one in negated.positive}
     names = {variable.name for variable in clause.positive}
+    limits = {limit for variable in negated.positive for limit in variable.limits}  # the search counts events itself
     within = {pair for pair in clause.precedence if names.issuperset(pair)}
     return replace(
         clause,
         positive=(*clause.positive, *negated.positive),
         negated=(),
         precedence=frozenset(within | around | behind | negated.precedence),
-        conjuncts=negated.conjuncts,
+        conjuncts=tuple(conjunct for conjunct in negated.conjuncts if conjunct not in limits),
         negated_structures=(),
     )
 

@@ -100,9 +100,11 @@ class NegatedStructure:
     name: str
     clauses: tuple[Clause, ...]
 
-    def __str__(self) -> str:
-        names = dict.fromkeys(one.name for clause in self.clauses for one in clause.positive)
-        return f"({', '.join(names)})" if len(names) > 1 else next(iter(names))
+    @cached_property
+    def variables(self) -> tuple[Variable, ...]:
+        """Its variables, in pattern order."""
+        found = {variable.name: variable for clause in self.clauses for variable in clause.positive}
+        return tuple(sorted(found.values(), key=lambda variable: variable.position))
 
 
 @dataclass(frozen=True)
@@ -145,9 +147,8 @@ class Clause:
     @property
     def read(self) -> tuple[Variable, ...]:
         """All variables whose events decide about matches, those of negated structures last."""
-        structures = (clause for structure in self.negated_structures for clause in structure.clauses)
-        within = {variable.name: variable for clause in structures for variable in clause.positive}
-        return (*self.positive, *self.negated, *within.values())
+        within = (variable for structure in self.negated_structures for variable in structure.variables)
+        return (*self.positive, *self.negated, *within)
 
     @property
     def agree_on(self) -> tuple[str, ...]:
