@@ -29,10 +29,10 @@ from cep_pipeline.language.formatter import (
     format_window,
 )
 from cep_pipeline.patterns.conditions import AllOf, AnyOf, Atom, Between, Comparison, Condition, Conjunct, Equivalence
-from cep_pipeline.patterns.normal_form import Clause, NegatedStructure, Variable, negations, split_condition
+from cep_pipeline.patterns.normal_form import Clause, NegatedStructure, Variable, negation_of, split_condition
 from cep_pipeline.patterns.pattern import Consume, Output, Pattern, Strategy
 from cep_pipeline.patterns.rewriting import restricted
-from cep_pipeline.patterns.structure import event_operands, type_alternatives
+from cep_pipeline.patterns.structure import type_alternatives
 from cep_pipeline.slices.events_input import as_table, columns_of, events_for
 from cep_pipeline.slices.keys import agreement_codes
 from cep_pipeline.slices.order import StreamOrder, WindowInstants, instants_of
@@ -288,10 +288,7 @@ def negation_text(pattern: Pattern, negated: Variable | NegatedStructure) -> str
         text = f"~{type_alternatives(negated.event_type, format_type)} {negated.name}"
     else:
         names = {variable.name for variable in negated.variables}
-        written = negations(pattern.structure)
-        text = format_structure(
-            next(one for one in written if negated.name in (operand.variable for operand in event_operands(one)))
-        )
+        text = format_structure(negation_of(pattern.structure, negated))
     own = [conjunct_text_of(one) for one in conjuncts if not names.isdisjoint(one.variables)]
     return f"{text}{' with ' if own else ''}{' AND '.join(own)}"
 

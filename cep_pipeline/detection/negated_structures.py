@@ -69,9 +69,7 @@ def unrejected_by_structures(
     return _unrejected(pattern, clause, events, found) if clause.negated_structures else found
 
 
-def _unrejected(
-    pattern: Pattern, clause: Clause, events: PreparedEvents, found: Iterable[Block]
-) -> Iterator[Block]:
+def _unrejected(pattern: Pattern, clause: Clause, events: PreparedEvents, found: Iterable[Block]) -> Iterator[Block]:
     checks: list[StructureCheck] = []
     for block in found:
         checks = checks or structure_checks(pattern, clause, events)
@@ -117,7 +115,7 @@ class KnownEnds:
 
 @dataclass(frozen=True, eq=False)
 class _Matches:
-    """Matches of a clause: those of variable v of match m are `rows[begins[m * width + v] : begins[m * width + v + 1]]`.
+    """Matches of a clause: variable v of match m has `rows[begins[k] : begins[k + 1]]`, k being `m * width + v`.
 
     Attributes
     ----------
@@ -187,7 +185,8 @@ class StructureCheck:
         self._needed = self._needed_slots()
         self._views = {variable.name: self._view(variable) for variable in negated.positive}
         self._kept: list[Array] = []
-        self._asked, self._ends = 0, None
+        self._asked = 0
+        self._ends: KnownEnds | None = None
         self._words: Array | None = None
         self._ring = CellRing(self.program, FIRST_CELLS)
         self._stack: Array = np.zeros(FIRST_STACK * at.ENTRY_WORDS, np.int64)
@@ -290,7 +289,7 @@ class StructureCheck:
         )
 
     def _ends_of_all(self) -> KnownEnds:
-        rows, starts, codes, _ = self._candidates(self.negated.positive[0], frozenset())
+        rows, starts, *_ = self._candidates(self.negated.positive[0], frozenset())
         asking = _Matches(1, np.arange(len(rows) + 1, dtype=np.int64), rows)
         limits = self._window.end_row_within(rows)  # bindings between events of one match lie in one window
         words = self._search_words()
@@ -385,7 +384,8 @@ class StructureCheck:
         """The words of each variable of the structure, in its order, and the slots whose events it may not take."""
         groups, bound = self.program.groups, frozenset(variable.name for variable in self.clause.positive)
         before = Moment(bound, bound)
-        levels, shares = [], []
+        levels: list[list[int]] = []
+        shares: list[int] = []
         for place, variable in enumerate(self.negated.positive):
             name, slot = variable.name, self._slots[variable.name]
             begin = len(shares)
@@ -465,8 +465,10 @@ class StructureCheck:
             return none, none, 0, slot
         asking, own, groups = parts[0]
         for more, more_own, size in parts[1:]:
-            pairs = [np.where((a < 0) | (b < 0), -1, a.astype(np.int64) * size + b) for a, b in
-                     ((asking, more), (own, more_own))]
+            pairs = [
+                np.where((a < 0) | (b < 0), -1, a.astype(np.int64) * size + b)
+                for a, b in ((asking, more), (own, more_own))
+            ]
             together = np.concatenate(pairs)
             codes, groups = dense_codes(together, together < 0)
             asking, own = codes[: len(asking)], codes[len(asking) :]
@@ -506,13 +508,15 @@ def _equality_with(conjunct: Conjunct, variable: Variable) -> tuple[str, Express
         case (Comparison(Comparator.EQ, left, right),):
             for own, other in ((left, right), (right, left)):
                 names = variables_of(other)
-                if variables_of(own) == {variable.name} and len(names) == 1 and variable.name not in names:
-                    if _reads_one_event(own) and _reads_one_event(other):
-                        return next(iter(names)), other, own
+                joins = variables_of(own) == {variable.name} and len(names) == 1 and variable.name not in names
+                if joins and _reads_one_event(own) and _reads_one_event(other):
+                    return next(iter(names)), other, own
     return None
 
 
 def _reads_one_event(expression: Expression) -> bool:
     """True if an expression reads attributes of one event: that of a single variable, or any element of a list."""
-    kinds = {node.element if isinstance(node, Reference) else None for node in walk(expression) if hasattr(node, "variable")}
+    kinds = {
+        node.element if isinstance(node, Reference) else None for node in walk(expression) if hasattr(node, "variable")
+    }
     return kinds in ({Element.ONLY}, {Element.EACH})

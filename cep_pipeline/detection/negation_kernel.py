@@ -238,9 +238,7 @@ def _enter(words: Any, cells: Cells, depth: int, level: int, low: int) -> None:
 
 
 @njit(error_model="numpy")
-def _bind_next(
-    words: Any, code: Code, cells: Cells, levels: Any, stack: Any, slots: Any, own: int, at: int
-) -> int:
+def _bind_next(words: Any, code: Code, cells: Cells, levels: Any, stack: Any, slots: Any, own: int, at: int) -> int:
     """Bind the next candidate of an entry that fits; GO_ON where there is none, RING_FULL where it has no room."""
     rows, shares, kleene = int32_at(levels[own + LEVEL_ROWS]), int64_at(words[SHARES]), uint8_at(words[KLEENE])
     slot, is_list, before = levels[own + SLOT], levels[own + IS_LIST] != 0, stack[at + ENTRY_BEFORE]

@@ -142,7 +142,7 @@ class Clause:
     @property
     def negations(self) -> tuple[str, ...]:
         """The names by which `precedence` orders what is negated: negated variables, and negated structures."""
-        return tuple(one.name for one in (*self.negated, *self.negated_structures))
+        return (*(one.name for one in self.negated), *(one.name for one in self.negated_structures))
 
     @property
     def read(self) -> tuple[Variable, ...]:
@@ -246,6 +246,11 @@ def negations(structure: Structure) -> Iterator[Negation]:
     elif isinstance(structure, Composite):
         for operand in structure.operands:
             yield from negations(operand)
+
+
+def negation_of(structure: Structure, negated: NegatedStructure) -> Negation:
+    """The negation, as it is written in a structure, that a negated structure of a clause is the normal form of."""
+    return next(negation for negation in negations(structure) if _name_of(negation) == negated.name)
 
 
 def _name_of(negation: Negation) -> str:

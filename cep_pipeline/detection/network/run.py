@@ -11,8 +11,8 @@ from cep_pipeline.detection.instances import KERNEL_SOURCES, StreamRules, compil
 from cep_pipeline.detection.instances.found import FoundMatches
 from cep_pipeline.detection.instances.term_writer import CommonTerms
 from cep_pipeline.detection.limits import go_on
-from cep_pipeline.detection.negated_structures import unrejected_by_structures
 from cep_pipeline.detection.mechanisms import EVERYTHING, Counters, Owned, conjuncts_joining
+from cep_pipeline.detection.negated_structures import unrejected_by_structures
 from cep_pipeline.detection.network import codes as c
 from cep_pipeline.detection.network.memory import MOST_FOUND, Compiled, EventRows, Memory, Output
 from cep_pipeline.detection.network.network import Node, network_of
