@@ -46,7 +46,7 @@ def listed_because(pattern: Pattern) -> str | None:
 
 def binds_lists(pattern: Pattern) -> bool:
     """Return whether a match binds more than one event to a variable."""
-    return any(operand.kleene for operand in pattern.operands)
+    return any(operand.kleene and not operand.negated for operand in pattern.operands)
 
 
 @dataclass(frozen=True, eq=False)
@@ -100,6 +100,8 @@ class Detection:
         """True if matches are counted before they are written, because of a limit, and can be."""
         if self.limit is None or has_output_policy(self.pattern):
             return False
+        if any(clause.negated_structures for clause in self.pattern.clauses):
+            return False  # they are counted by being listed
         return not binds_lists(self.pattern) or listed_because(self.pattern) is None
 
     def refuse_more(self, count: int) -> None:

@@ -95,6 +95,11 @@ _leaves: dict[tuple[int, str], tuple[Clause, Leaf]] = {}
 """By the clause, which is held so that no other one gets its id, and the variable: to write a key takes long."""
 
 
+def clauses_read(clause: Clause) -> tuple[Clause, ...]:
+    """A clause, and those of its negated structures: all whose leaves decide about its matches."""
+    return (clause, *(negated for structure in clause.negated_structures for negated in structure.clauses))
+
+
 def leaf_of(pattern: Pattern, clause: Clause, variable: str) -> Leaf:
     """The leaf of a variable: its type and the conjuncts that test each of its events alone."""
     known = _leaves.get((id(clause), variable))
@@ -173,8 +178,9 @@ def terms_of(patterns: Iterable[Pattern]) -> tuple[list[Leaf], list[PairConditio
     conditions: dict[PairCondition, None] = {}
     for pattern in patterns:
         for clause in pattern.clauses:
-            for variable in (*clause.positive, *clause.negated):
-                leaves[leaf_of(pattern, clause, variable.name)] = None
+            for read in clauses_read(clause):
+                for variable in (*read.positive, *read.negated):
+                    leaves[leaf_of(pattern, read, variable.name)] = None
             for conjunct in positive_conjuncts(clause):
                 measured = pair_of(pattern, clause, conjunct)
                 if measured is not None:
