@@ -233,7 +233,7 @@ class _Columns:
             chunks = [*of_events.chunks, *(one.cast(kind) for one in of_composed)]
             return pa.chunked_array(chunks, kind).unify_dictionaries().take(rows)
 
-        types = events.column(self.pattern.type_attribute)
+        types = events.column(self.pattern.type_attribute).cast(pa.string())  # it may be a dictionary
         named = pc.is_in(types, value_set=pa.array(self._composed, pa.string()).cast(types.type))
         columns = {
             "timestamp": column(events.column("timestamp"), (one.ends for one in composed)),
