@@ -46,7 +46,7 @@ NAME once PATTERN SEQ(pair p, A a) WITHIN 30 hours CONSUME MATCHED;
 NAME many PATTERN SEQ(lone+ p[], C c) WITHIN 16 hours OUTPUT NON_OVERLAP CONSUME MATCHED
 """,
     "deep": """\
-NAME quiet PATTERN SEQ(A a, ~B n) WITHIN 4 hours RETURN a.x AS x, a.y AS y;
+NAME quiet PATTERN SEQ(A a, ~B n) WHERE n.x < 2 WITHIN 4 hours RETURN a.x AS x, a.y AS y;
 NAME next PATTERN SEQ(quiet q, A a, ~C n) WITHIN 9 hours OUTPUT NON_OVERLAP RETURN q.x AS x, q.start_ts AS since;
 NAME third PATTERN SEQ(next n, quiet q) WHERE n.x <= q.x AND q.timestamp >= n.since WITHIN 25 hours;
 NAME fourth PATTERN AND(third t, next n, B b) WHERE t.match_id != n.match_id WITHIN 30 hours
