@@ -21,9 +21,10 @@ from cep_pipeline.detection.output_policy import KeptMatches, has_output_policy
 from cep_pipeline.detection.parts import count_blocks, many_in_parts
 from cep_pipeline.detection.room import SMALL, available_bytes
 from cep_pipeline.errors import NoRoom, TooManyMatches
+from cep_pipeline.patterns.composing import EVENT_TYPE
 from cep_pipeline.patterns.pattern import Pattern
 from cep_pipeline.slices.blocks import Block
-from cep_pipeline.slices.prepared import EVENT_TYPE, PreparedEvents
+from cep_pipeline.slices.prepared import PreparedEvents
 
 
 def listed_because(pattern: Pattern) -> str | None:

@@ -27,7 +27,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from cep_pipeline.detection.composition import WRITTEN_SEQ, WrittenMatches, longer_stream, plain_pattern
+from cep_pipeline.detection.composition import WrittenMatches, longer_stream
 from cep_pipeline.detection.detect import detect_slice
 from cep_pipeline.detection.limits import Kind, LimitedPattern, Limits, SliceLimits, Then
 from cep_pipeline.detection.matches import RETURN_TYPES, candidates_of
@@ -35,11 +35,12 @@ from cep_pipeline.detection.mechanisms import choose_mechanisms
 from cep_pipeline.detection.output_policy import KeptMatches
 from cep_pipeline.detection.planned import plan_for
 from cep_pipeline.errors import LimitExceeded
+from cep_pipeline.patterns.composing import COMPOSED_MATCH, WRITTEN_SEQ, plain_pattern
 from cep_pipeline.patterns.expressions import ValueType
 from cep_pipeline.patterns.pattern import Pattern
 from cep_pipeline.slices.events_input import columns_needed
 from cep_pipeline.slices.ownership import LookBack, known_before, look_backs, point_before, rows_before
-from cep_pipeline.slices.prepared import COMPOSED_MATCH, Boundary
+from cep_pipeline.slices.prepared import Boundary
 from cep_pipeline.spark.keeping import CarryState, in_page_order
 from cep_pipeline.spark.slicing import RowGroup, Slice
 from cep_pipeline.spark.tasks import run_tasks
