@@ -13,13 +13,13 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from cep_pipeline.detection import MECHANISMS
-from cep_pipeline.detection.composition import plain_pattern
 from cep_pipeline.detection.mechanisms import choose_mechanisms, in_pattern_order
 from cep_pipeline.detection.planned import explained_choice, plan_for, runs_on
 from cep_pipeline.errors import BusyError, InputError, PatternError
 from cep_pipeline.events.schema import StreamSchema
 from cep_pipeline.language.formatter import format_pattern
 from cep_pipeline.language.parser import parse_patterns
+from cep_pipeline.patterns.composing import plain_pattern
 from cep_pipeline.pipeline.day_work import DayWork, Progress
 from cep_pipeline.planning import Plan
 from cep_pipeline.planning.planners import LOCAL_SEARCHES, MULTI_PATTERN_PLANNER_NAMES

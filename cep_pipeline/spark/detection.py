@@ -56,7 +56,7 @@ from cep_pipeline.storage import (
     write_data_file,
     written,
 )
-from cep_pipeline.warehouse.layout import MATCHES_SCHEMA, REPEATING_IN_MATCHES
+from cep_pipeline.warehouse.layout import MATCHES_SCHEMA, REPEATING_IN_MATCHES, without_composed
 
 if TYPE_CHECKING:
     from cep_pipeline.spark.tasks import Workers
@@ -756,7 +756,7 @@ def _detect(
         names = [pattern.name for pattern in job.patterns]
         limits.ledger = Ledger(ledger, names, part.job * len(names), tasks, place)
     patterns = tuple(pattern for pattern in job.patterns if can_pend(pattern)) if part.behind else job.patterns
-    columns = job.directory.columns or MATCHES_SCHEMA
+    columns = without_composed(job.directory.columns or MATCHES_SCHEMA)
     paths: dict[pa.Schema, str] = {}
     writers: dict[pa.Schema, pq.ParquetWriter] = {}
     constants = {

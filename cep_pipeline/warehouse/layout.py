@@ -135,6 +135,13 @@ def _schema(table: str) -> pa.Schema:
 
 
 MATCHES_SCHEMA = _schema("matches")
+
+
+def without_composed(columns: pa.Schema) -> pa.Schema:
+    """Return the columns of a file of matches of patterns that compose none; readers add a column of nulls."""
+    return columns.remove(columns.get_field_index("composed"))
+
+
 OF_MATCHES = {"cep.ids-version": str(IDS_VERSION)}
 """Property of the matches table: the version of the ids of days that are published now; records tell each day's."""
 REPEATING_IN_MATCHES = ("pattern_set", "final_day", "pattern", "pattern_version", "bindings.list.element.variable")
