@@ -127,7 +127,8 @@ def detect(
     output
         `"verbose"`: one row a match. `"compressed"`: one row for all matches of a pattern that end with the same event,
         which `expand` turns into the verbose rows. `"count"`: one row a pattern with the number of its matches, of any
-        size.
+        size. A pattern with SUMMARIZE gives its rows as `"verbose"`, its number of matches as `"count"`, and is refused
+        as `"compressed"`.
     metrics
         Whether to return what was counted beside the tables.
     limit
@@ -419,7 +420,12 @@ def detect_batches(
     prepared = _prepare(patterns, table)
     plan = _plan_for(patterns, table, prepared, plan, chosen)
     detections = _detections(patterns, chosen, prepared, plan, Counters(), limit, prune=True)
-    for together in run_together(detections, plan):
+    for run in run_together(detections, plan):
+        summarized = [one for one in run if one.pattern.summary is not None]
+        for one, table in zip(summarized, tables_together(summarized), strict=True):
+            for batch in table.to_batches():
+                yield one.pattern.name, batch
+        together = [one for one in run if one.pattern.summary is None]
         listed = [one for one in together if len(together) > 1 and not one.is_read_from_buffers]
         for number, batch in batches_together(listed) if listed else ():
             yield listed[number].pattern.name, batch
@@ -824,7 +830,7 @@ def check_output(output: str, patterns: Sequence[Pattern]) -> None:
     InputError
         It is none of `OUTPUTS`.
     UnsupportedPattern
-        OUTPUT and CONSUME ask for the matches themselves, and so does what composes them.
+        OUTPUT and CONSUME ask for the matches themselves, so does what composes them, and SUMMARIZE gives no matches.
     """
     if output not in OUTPUTS:
         raise InputError(f"there is no output {output!r}; there are: {', '.join(OUTPUTS)}")
@@ -837,6 +843,9 @@ def check_output(output: str, patterns: Sequence[Pattern]) -> None:
             if pattern.name in inside or (pattern.composes and output == "compressed"):
                 feature = f"output {output!r} with composition"
                 raise UnsupportedPattern("", feature, pattern=pattern.name, hint="use 'verbose'")
+            if output == "compressed" and pattern.summary is not None:
+                feature = "output 'compressed' with SUMMARIZE"
+                raise UnsupportedPattern("", feature, pattern=pattern.name, hint="use 'verbose', which gives its rows")
 
 
 def check_limit(limit: int | None) -> None:

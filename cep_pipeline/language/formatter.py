@@ -42,6 +42,9 @@ from cep_pipeline.patterns.pattern import (
     Pattern,
     ReturnItem,
     Strategy,
+    Summary,
+    SummaryAggregate,
+    SummaryGroup,
     Ties,
     Window,
     with_composed,
@@ -82,6 +85,8 @@ def format_pattern(pattern: Pattern) -> str:
         lines.append(f"CONSUME {pattern.consume.value}")
     if pattern.returns:
         lines.append(f"RETURN {', '.join(map(_return_item, pattern.returns))}")
+    if pattern.summary is not None:
+        lines.append(_summary(pattern.summary))
     return "\n".join(lines)
 
 
@@ -97,7 +102,7 @@ def pattern_version(pattern: Pattern) -> str:
 
 
 def match_text(pattern: Pattern) -> str:
-    """The statement without its OUTPUT, CONSUME and RETURN clauses: all that says what a match is.
+    """The statement without its OUTPUT, CONSUME, RETURN and SUMMARIZE clauses: all that says what a match is.
 
     Before it stand the statements that it composes, whole, since OUTPUT, CONSUME and RETURN decide about their events.
     """
@@ -135,6 +140,10 @@ def format_window(window: Window) -> str:
         return f"{window.events} EVENTS"
     size = window.time_us
     assert size is not None
+    return _length_of_time(size)
+
+
+def _length_of_time(size: int) -> str:
     unit = max((unit for unit, unit_us in TIME_UNITS_US.items() if size % unit_us == 0), key=TIME_UNITS_US.__getitem__)
     count = size // TIME_UNITS_US[unit]
     return f"{count} {unit}{'s' if count != 1 and unit not in ('us', 'ms') else ''}"
@@ -202,6 +211,19 @@ def _members(values: tuple[Value, ...], parameter: str | None, names: tuple[str 
     return f"({', '.join(texts)})"
 
 
+def format_aggregate(function: str, expression: Expression | None) -> str:
+    """An aggregate of SUMMARIZE, without its name; only count has no expression."""
+    return f"{function}({'*' if expression is None else format_expression(expression)})"
+
+
+def format_group(expression: Expression | None, bucket_us: int | None) -> str:
+    """A group of GROUP BY, without its name: an expression, or else a bucket of time."""
+    if expression is not None:
+        return format_expression(expression)
+    assert bucket_us is not None
+    return f"bucket({_length_of_time(bucket_us)})"
+
+
 def format_value(value: Value) -> str:
     """A constant as a literal."""
     if isinstance(value, bool):
@@ -237,5 +259,14 @@ def _where(condition: Condition, strategy: Strategy) -> str:
 
 
 def _return_item(item: ReturnItem) -> str:
-    text = format_expression(item.expression)
-    return f"{text} AS {item.name}" if item.named else text
+    return _named(format_expression(item.expression), item)
+
+
+def _summary(summary: Summary) -> str:
+    aggregates = (_named(format_aggregate(one.function, one.expression), one) for one in summary.aggregates)
+    groups = ", ".join(_named(format_group(one.expression, one.bucket_us), one) for one in summary.groups)
+    return f"SUMMARIZE {', '.join(aggregates)}" + (f" GROUP BY {groups}" if groups else "")
+
+
+def _named(text: str, column: ReturnItem | SummaryAggregate | SummaryGroup) -> str:
+    return f"{text} AS {column.name}" if column.named else text

@@ -256,9 +256,13 @@ class Pattern:
             raise ValueError(f"pattern {self.name!r}: a variable stands twice in {', '.join(variables)}")
         if all(operand.negated for operand in self.operands):
             raise ValueError(f"pattern {self.name!r} has no positive variable")
+        if self.returns and self.summary is not None:
+            raise ValueError(f"pattern {self.name!r} has both RETURN and SUMMARIZE")
         columns = [item.name for item in self.returns]
+        if self.summary is not None:
+            columns += [group.name for group in self.summary.groups] + [one.name for one in self.summary.aggregates]
         if len(set(columns)) < len(columns):
-            raise ValueError(f"pattern {self.name!r}: two RETURN items have one name in {', '.join(columns)}")
+            raise ValueError(f"pattern {self.name!r}: two columns have one name in {', '.join(columns)}")
 
     def __repr__(self) -> str:
         return f"<Pattern {self.name}: {structure_text(self.structure)} within {self.window}>"
@@ -284,6 +288,14 @@ class Pattern:
         'one, timestamp, seq, start_ts, end_ts, match_id'
         """
         return {item.name: item.expression.type for item in self.returns if item.named} | _OF_EVERY_MATCH
+
+    @cached_property
+    def items(self) -> tuple[ReturnItem, ...]:
+        """The values that are asked for of each match: those of RETURN, or those that SUMMARIZE puts together."""
+        if self.summary is None:
+            return self.returns
+        read: tuple[SummaryGroup | SummaryAggregate, ...] = (*self.summary.groups, *self.summary.aggregates)
+        return tuple(ReturnItem(one.expression, one.name) for one in read if one.expression is not None)
 
     @cached_property
     def clauses(self) -> tuple[Clause, ...]:

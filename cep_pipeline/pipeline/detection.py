@@ -25,7 +25,7 @@ from cep_pipeline.errors import DamagedError, InputError
 from cep_pipeline.events.timestamps import day_bounds
 from cep_pipeline.events.type_spells import TypeSpells
 from cep_pipeline.patterns.pattern import Pattern, Strategy
-from cep_pipeline.pipeline.configuration import PatternSet, patterns_of
+from cep_pipeline.pipeline.configuration import PatternSet
 from cep_pipeline.pipeline.day_work import SKIPPED_EVENTS, DayWork, DetectedDay, Progress
 from cep_pipeline.pipeline.plans import plan_of
 from cep_pipeline.planning import Plan
@@ -86,7 +86,7 @@ def detect_day(
 
 def independent_days(pattern_set: PatternSet) -> bool:
     """Return True if a day's matches need no result of the day before: nothing is kept, consumed or waits for it."""
-    return not any(
+    return not pattern_set.composing and not any(
         has_output_policy(pattern) or (counts_in_partitions(pattern) and can_pend(pattern))
         for pattern in pattern_set.patterns
     )
@@ -147,6 +147,8 @@ def detect_days(
             _with_kept(workers, work, own_inputs, kept, result)
             for work, own_inputs, result in zip(works, inputs, results, strict=True)
         ]
+    if pattern_set.composing:
+        results = [_with_composed(workers, works[0], inputs[0], results[0])]
     seconds, slices = time.perf_counter() - begin, sum(result.slices for result in results)
     made = []
     for work, own_inputs, prepared, result in zip(
@@ -341,6 +343,43 @@ def _with_kept(
     )
 
 
+def _with_composed(workers: Workers, work: DayWork, inputs: _DayInputs, result: DetectionResult) -> DetectionResult:
+    """Add to what was detected on a day the matches of the patterns that compose others."""
+    from cep_pipeline.spark.composing import ComposingJob, compose_day
+
+    pattern_set, events = inputs.pattern_set, inputs.events
+    composing = pattern_set.composing
+    found = compose_day(
+        workers,
+        ComposingJob(
+            pattern_set=pattern_set.name,
+            pattern_set_version=pattern_set.version,
+            final_day=work.day,
+            directory=work.tables.matches_directory(pattern_set.name, work.day, run_id=work.run_id),
+            row_groups=events.row_groups,
+            start=events.start,
+            end=work.end,
+            end_of_stream=inputs.end_of_stream,
+            mechanism=pattern_set.mechanism,
+            limits=_limits(work, pattern_set, composing),
+            then={pattern.name: pattern_set.limits_of(pattern.name).then for pattern in composing},
+        ),
+        composing,
+        result.files,
+        result.limited,
+        inputs.carry_in,
+        result.carry_out,
+    )
+    return replace(
+        result,
+        files=(*result.files, *found.files),
+        matches={**result.matches, **found.matches},
+        pending={**result.pending, **found.pending},
+        limited={**result.limited, **found.limited},
+        carry_out=found.carry_out,
+    )
+
+
 def _observed_before(work: DayWork, pattern_set: PatternSet, kept: frozenset[str]) -> Observed:
     """The part of what is recorded of a day's detection that is about patterns that are kept."""
     try:
@@ -384,11 +423,12 @@ class _PreparedDay:
 
         patterns = pattern_set.patterns
         carry_in = inputs.carry_in.part([pattern.name for pattern in patterns])
-        events = replace(inputs.events, look_back=look_back(patterns)) if kept else inputs.events
+        alone = kept or pattern_set.composing
+        events = replace(inputs.events, look_back=look_back(patterns)) if alone else inputs.events
         gathered = list(_partitioned(workers, work, patterns, events, carry_in, scratch))
         reading = DayReading.of(work, events, patterns)
         slices: list[Slice] = []
-        limits = _limits(work, pattern_set)
+        limits = _limits(work, pattern_set, patterns)
         # Without events of its own a day has no new matches, but those that waited become final.
         if reading.parts and (events.events_of(work) or any(map(can_pend, patterns))):
             slices = cut_day(workers, work, events, reading, WorkEstimate(patterns, plan, limits))
@@ -431,11 +471,11 @@ SHARE_OF_DISK = 0.5
 """The rows of one pattern may take this share of what is free, before they are compressed."""
 
 
-def _limits(work: DayWork, pattern_set: PatternSet) -> dict[str, Limits]:
-    """The limits of the patterns of a set on a day: those of the configuration, and what the disk has left."""
+def _limits(work: DayWork, pattern_set: PatternSet, patterns: Sequence[Pattern]) -> dict[str, Limits]:
+    """The limits of patterns of a set on a day: those of the configuration, and what the disk has left."""
     free = free_bytes(work.tables.warehouse.location)
     most = None if free is None else int(max(free, 0) * SHARE_OF_DISK)
-    found = {pattern.name: pattern_set.limits_of(pattern.name).limits for pattern in pattern_set.patterns}
+    found = {pattern.name: pattern_set.limits_of(pattern.name).limits for pattern in patterns}
     return {name: replace(limits, max_bytes=most) for name, limits in found.items()}
 
 
@@ -503,7 +543,7 @@ MOST_ORDERS_PUBLISHED = 64
 
 def waits_at_the_end(pattern_set: PatternSet) -> bool:
     """Return True if matches of a pattern set may wait when a day is over, so that the end of the stream matters."""
-    return any(map(can_pend, pattern_set.patterns))
+    return any(map(can_pend, pattern_set.statements))
 
 
 @contextmanager
@@ -606,20 +646,22 @@ class DayEvents:
 
 def pin_events(work: DayWork, pattern_sets: Sequence[PatternSet]) -> DayEvents:
     """Pin the day's events and the look-back before it that the longest window of the pattern sets reaches."""
-    reach = look_back(patterns_of(pattern_sets))
+    statements = [pattern for pattern_set in pattern_sets for pattern in pattern_set.statements]
+    reach = look_back(statements)
     snapshot = work.tables.pin_events()
     begun = work.day
     earlier = [day for day in snapshot.days if day < work.day]
-    if earlier and any(map(waits_for_later_events, patterns_of(pattern_sets))):
+    if earlier and any(map(waits_for_later_events, statements)):
         begun = max(earlier) + timedelta(days=1)
     start = work.day_start(begun)
     by_time = begun
     while day_bounds(by_time, work.stream.schema.timezone)[0] > start[0] - reach.time_us:
         by_time -= timedelta(days=1)
-    by_positions = snapshot.day_of_positions(begun, reach.positions)
+    composing = any(pattern.composes for pattern in statements)  # these count from the beginning of their time
+    by_positions = snapshot.day_of_positions(by_time if composing else begun, reach.positions)
     first_day = None if by_positions is None else min(by_time, by_positions)
     files = work.tables.events_files(first_day, work.day, snapshot=snapshot)
-    type_attribute = patterns_of(pattern_sets)[0].type_attribute
+    type_attribute = statements[0].type_attribute
     row_groups, summaries = read_summaries((file.path for file in files), type_attribute, work.tables.events_schema)
     return DayEvents(snapshot, first_day, start, tuple(row_groups), reach, tuple(summaries))
 

@@ -13,6 +13,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from cep_pipeline.detection import MECHANISMS
+from cep_pipeline.detection.composition import plain_pattern
 from cep_pipeline.detection.mechanisms import choose_mechanisms, in_pattern_order
 from cep_pipeline.detection.planned import explained_choice, plan_for, runs_on
 from cep_pipeline.errors import BusyError, InputError, PatternError
@@ -23,6 +24,7 @@ from cep_pipeline.pipeline.day_work import DayWork, Progress
 from cep_pipeline.planning import Plan
 from cep_pipeline.planning.planners import LOCAL_SEARCHES, MULTI_PATTERN_PLANNER_NAMES
 from cep_pipeline.planning.plans import VERSION as PLAN_VERSION
+from cep_pipeline.slices.ownership import refuse_composition_over_days
 from cep_pipeline.statistics import StatisticsSnapshot
 from cep_pipeline.warehouse.records import PlanRecord
 from cep_pipeline.warehouse.stream_tables import StreamTables
@@ -402,7 +404,11 @@ def check_runnable(pattern_sets: Sequence[PatternSet]) -> None:
     Raises
     ------
     UnsupportedPattern
-        No mechanism runs a pattern, or the one that the pattern set names does not.
+        No mechanism runs a pattern, or the one that the pattern set names does not; or one composes what has no bound
+        by which it is known.
     """
     for pattern_set in pattern_sets:
         choose_mechanisms(pattern_set.patterns, pattern_set.mechanism)
+        choose_mechanisms([plain_pattern(one) for one in pattern_set.composing], pattern_set.mechanism)
+        for pattern in pattern_set.composing:
+            refuse_composition_over_days(pattern)

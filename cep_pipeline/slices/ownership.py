@@ -11,6 +11,7 @@ from enum import IntEnum
 
 import numpy as np
 
+from cep_pipeline.errors import UnsupportedPattern
 from cep_pipeline.expressions.columns import Array
 from cep_pipeline.patterns.normal_form import Clause
 from cep_pipeline.patterns.pattern import Pattern
@@ -175,9 +176,17 @@ def look_back(patterns: Iterable[Pattern]) -> LookBack:
     The window W of the longest pattern; 2W where one negated variable has nothing before it and one has nothing after
     it: the match that ends its wait now began W ago, and what rejects it may lie W before that. They need not stand in
     one clause: bindings that two clauses share are owned once, so the slice that owns them by one asks for the other.
+
+    A pattern that composes looks back from the point before which its matches are known (`known_before`): of its
+    positions are meant those before its time.
     """
     time_us = positions = 0
     for pattern in patterns:
+        if pattern.composes:
+            waiting = _waiting(pattern)
+            time_us = max(time_us, waiting.time_us + (pattern.window.time_us or 0))
+            positions = max(positions, waiting.positions + (pattern.window.events or 1) - 1)
+            continue
         negated = [(clause, name) for clause in pattern.clauses for name in clause.negations]
         leading = any(not clause.predecessors(name) for clause, name in negated)
         trailing = any(not clause.successors(name) for clause, name in negated)
@@ -196,9 +205,87 @@ def counts_in_partitions(pattern: Pattern) -> bool:
 
 def can_pend(pattern: Pattern) -> bool:
     """Return whether matches may still wait when a day is over, for a window that reaches into the next day."""
-    return any(finality_of(pattern, clause) is Finality.WINDOW_END for clause in pattern.clauses)
+    return _can_pend_itself(pattern) or any(map(can_pend, pattern.composes))
 
 
 def waits_for_later_events(pattern: Pattern) -> bool:
     """Return whether matches become final only after their last event, as by a negated variable at the end."""
-    return any(finality_of(pattern, clause) is not Finality.LAST_EVENT for clause in pattern.clauses)
+    waits = any(finality_of(pattern, clause) is not Finality.LAST_EVENT for clause in pattern.clauses)
+    return waits or any(map(waits_for_later_events, pattern.composes))
+
+
+def known_before(pattern: Pattern, timestamps: Array, seqs: Array, point: Boundary) -> Boundary:
+    """The point up to which all matches of a pattern are known when the stream has come to a point.
+
+    Every match whose last event lies before it is final and has been decided about, and so has every match that it
+    composes. It does not depend on which matches there are, so that all days and slices agree on it: a match that waits
+    for the end of its window is taken to begin with its last event.
+
+    Parameters
+    ----------
+    timestamps, seqs
+        int64, shape (n,): the events before the point, in their order, as far as a count window may reach.
+    """
+    for composed in pattern.composes:
+        point = min(point, known_before(composed, timestamps, seqs, point))
+    if not before_is_earlier(pattern.ties):  # an event of the same time may still reject a match
+        point = point[0], -(2**63)
+    if not _can_pend_itself(pattern):
+        return point
+    if pattern.window.time_us is not None:
+        return max(point[0] - pattern.window.time_us, -(2**63)), -(2**63)
+    assert pattern.window.events is not None
+    return point_before(timestamps, seqs, point, pattern.window.events - 1)
+
+
+def point_before(timestamps: Array, seqs: Array, point: Boundary, positions: int) -> Boundary:
+    """The point of the event so many positions before a point; before everything where there are fewer events."""
+    if positions == 0:
+        return point
+    row = rows_before(timestamps, seqs, point) - positions
+    return (int(timestamps[row]), int(seqs[row])) if row >= 0 else (-(2**63), -(2**63))
+
+
+def rows_before(timestamps: Array, seqs: Array, point: Boundary) -> int:
+    """Count the sorted events before a point."""
+    first, last = (int(np.searchsorted(timestamps, point[0], side)) for side in ("left", "right"))
+    return first + int(np.searchsorted(seqs[first:last], point[1]))
+
+
+def refuse_composition_over_days(pattern: Pattern) -> None:
+    """Refuse a composing pattern whose matches have no bound in the stream by which they are known.
+
+    Raises
+    ------
+    UnsupportedPattern
+        A window counts the events of a partition, which may lie any time apart.
+    """
+    if not pattern.composes:
+        return
+    reason = ""
+    if counts_in_partitions(pattern):
+        reason = "composition by a statement that counts the events of a partition (WITHIN … EVENTS with PARTITION BY)"
+    for composed in pattern.composes:
+        if counts_in_partitions(composed) and _can_pend_itself(composed):
+            reason = (
+                f"composition of {composed.name!r}, which waits for events of a partition (WITHIN … EVENTS with "
+                "PARTITION BY, and a negation at the end)"
+            )
+    if reason:
+        hint = "give it a window of time; cep.detect and `cep detect` run it over all events at once"
+        raise UnsupportedPattern("", f"{reason} in runs day by day", pattern=pattern.name, hint=hint)
+
+
+def _can_pend_itself(pattern: Pattern) -> bool:
+    return any(finality_of(pattern, clause) is Finality.WINDOW_END for clause in pattern.clauses)
+
+
+def _waiting(pattern: Pattern) -> LookBack:
+    """The distance from a point back to that of `known_before`, at most: positions are those before its time."""
+    inside = [_waiting(composed) for composed in pattern.composes]
+    time_us = max((one.time_us for one in inside), default=0)
+    positions = max((one.positions for one in inside), default=0)
+    if _can_pend_itself(pattern):
+        time_us += pattern.window.time_us or 0
+        positions += (pattern.window.events or 1) - 1
+    return LookBack(time_us, positions)

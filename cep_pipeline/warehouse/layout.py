@@ -28,6 +28,7 @@ COMPRESSED = "compressed"
 UTC_MICROSECONDS = pa.timestamp("us", tz="UTC")
 
 BINDINGS = pa.list_(pa.struct([("variable", pa.string()), ("seq", pa.int64())]))
+COMPOSED = pa.list_(pa.struct([("variable", pa.string()), ("match_id", pa.uuid())]))
 
 
 _COLUMNS: Mapping[str, Mapping[str, tuple[pa.DataType, str]]] = {
@@ -50,6 +51,12 @@ _COLUMNS: Mapping[str, Mapping[str, tuple[pa.DataType, str]]] = {
             BINDINGS,
             "Events of the match: the variable of the pattern and the `seq` of the event, in the order of the "
             "variables in the pattern. A Kleene variable has an element for each of its events.",
+        ),
+        "composed": (
+            COMPOSED,
+            "Matches of other patterns among the events of the match: the variable and the `match_id`, in the order of "
+            "the bindings, which have the `seq` of their last event. Null where the pattern composes none, and in days "
+            "that were published before patterns could.",
         ),
         "returns": (pa.string(), "Values of the RETURN clause as a JSON object; null where the pattern has none."),
     },
