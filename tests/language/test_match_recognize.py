@@ -316,7 +316,7 @@ def test_the_patterns_of_the_page_are_the_translations(number: int) -> None:
     assert f"{one.statement}\n" == pattern
 
 
-# -- beside Flink ------------------------------------------------------------------------------------------------------
+# -- beside Flink -----------------------------------------------------------------------------------------------------
 
 FLINK = os.environ.get("CEP_FLINK_PYTHON", "")
 """A Python that has the package apache-flink, with Java in JAVA_HOME: Flink is too large to be installed for a test."""
@@ -326,8 +326,8 @@ from pyflink.table import EnvironmentSettings, TableEnvironment
 env = TableEnvironment.create(EnvironmentSettings.in_streaming_mode())
 env.get_config().set("parallelism.default", "1")
 env.execute_sql(
-    "CREATE TABLE trades (symbol STRING, seq BIGINT, ts TIMESTAMP(3), price DOUBLE, size BIGINT, WATERMARK FOR ts AS ts)"
-    f" WITH ('connector' = 'filesystem', 'path' = 'file://{sys.argv[1]}', 'format' = 'csv')"
+    "CREATE TABLE trades (symbol STRING, seq BIGINT, ts TIMESTAMP(3), price DOUBLE, size BIGINT,"
+    f" WATERMARK FOR ts AS ts) WITH ('connector' = 'filesystem', 'path' = 'file://{sys.argv[1]}', 'format' = 'csv')"
 )
 for query in json.load(sys.stdin):
     with env.execute_sql(query).collect() as rows:
