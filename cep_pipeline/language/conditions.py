@@ -566,7 +566,7 @@ def parse_reference(cursor: Cursor, scope: Scope) -> Expression:
         An unknown variable or attribute, or an index on a variable that is no Kleene variable.
     """
     name = cursor.advance()
-    operand = scope.variable(name)
+    operand = scope.variable(name, stands_alone=not (cursor.at_symbol(".") or cursor.at_symbol("[")))
     element = Element.EACH if operand.kleene else Element.ONLY
     if cursor.at_symbol("["):
         if not operand.kleene:

@@ -509,6 +509,8 @@ class _Statement:
             return f"; the clauses stand in the order {', '.join(_CLAUSE_ORDER)}, each at most once"
         if token.word in ("NAME", "PATTERN"):
             return "; statements are separated by ';'"
+        if token.word == "STRATEGY":
+            return "; a strategy stands behind WHERE, as in WHERE skip_till_next_match { a.x < b.x }"
         return did_you_mean(token.text, _CLAUSE_ORDER) if token.kind is Kind.WORD else ""
 
 

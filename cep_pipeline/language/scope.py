@@ -67,13 +67,15 @@ class Scope:
         self.variables[name.value] = operand
         self.variable_spans[name.value] = name.span
 
-    def variable(self, name: Token) -> EventOperand:
-        """The operand that declares a variable."""
+    def variable(self, name: Token, *, stands_alone: bool = False) -> EventOperand:
+        """The operand that declares a variable; a word that stands alone may have been meant as text."""
         operand = self.variables.get(name.value)
         if operand is None:
             hint = did_you_mean(name.value, self.variables)
             if not hint and name.value in self.attributes:
                 hint = f"; an attribute is written with its variable, as in {next(iter(self.variables))}.{name.value}"
+            elif stands_alone:
+                hint += f"; text is written in single quotes, as in '{name.value}'"
             raise self.source.error(f"unknown variable {name.value!r}{hint}", name.span)
         return operand
 

@@ -1,4 +1,4 @@
-"""The patterns in `docs/language.md`, `docs/patterns.md` and `docs/coming_from.md`, and the matches that each of them finds.
+"""The patterns in the pages `language`, `patterns` and `coming_from` of `docs`, and the matches of each pattern.
 
 A page holds each pattern in a fenced block named `sase`. After the block stands its result: a quoted line that begins
 with "Finds", or, where the pattern is refused, a fenced block named `text` with the message. Results are never typed:

@@ -102,6 +102,8 @@ REFUSED = [
     ("PATTERN A a WHERE $yes «WITHIN» 1 day", "a bool is tested with = TRUE"),
     ("PATTERN A a WHERE «$zzz» = 1 WITHIN 1 day", "unbound parameter '$zzz'"),
     ('PATTERN A a WHERE a.s = «"p"» WITHIN 1 day', "single quotes"),
+    ("PATTERN A a WHERE a.s = «p» WITHIN 1 day", "unknown variable 'p'; text is written in single quotes, as in 'p'"),
+    ("PATTERN A a «STRATEGY» skip_till_next_match WITHIN 1 day", "a strategy stands behind WHERE"),
     # Kleene variables
     ("PATTERN A+ a[] WHERE a[«2»].x > 1 WITHIN 1 day", "the elements are a[1], a[i], a[i-1], a[a.LEN] and a[]"),
     ("PATTERN A+ a[] WHERE a[i-«2»].x > 1 WITHIN 1 day", "only the element before"),

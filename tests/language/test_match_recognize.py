@@ -2,16 +2,23 @@
 
 from __future__ import annotations
 
+import json
+import os
 import random
 import re
+import subprocess
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from datetime import timedelta
+from pathlib import Path
 
 import pytest
 
 import cep_pipeline as cep
 from cep_pipeline.errors import InputError, PatternError
 from cep_pipeline.language.match_recognize import Translation, translate_match_recognize
+from tests.cli.command_line import CHECKOUT
+from tests.docs.pattern_pages import PAGES, Answers
 
 SCHEMA = cep.StreamSchema.from_dict(
     {
@@ -21,6 +28,10 @@ SCHEMA = cep.StreamSchema.from_dict(
         "attributes": {"symbol": "string", "price": "int64", "size": "int64"},
     }
 )
+PAGE_QUERIES: list[tuple[str, str]] = re.findall(
+    r"```sql\n([^`]*?MATCH_RECOGNIZE[^`]*?)```\n\n```sase\n(.*?)```", PAGES["coming_from"].read_text(), re.S
+)
+"""The queries of the page, each with the pattern below it."""
 WHOLE = "PARTITION BY symbol ORDER BY timestamp {after} PATTERN ({pattern}) DEFINE {define}"
 
 
@@ -294,3 +305,63 @@ def test_several_queries_have_several_names() -> None:
     assert [translation.line for translation in found] == [1, 3]
     text = "\n".join(translation.text for translation in found)
     assert [pattern.name for pattern in cep.parse_patterns(text, SCHEMA)] == ["m", "m_2"]
+
+
+@pytest.mark.parametrize("number", range(6))
+def test_the_patterns_of_the_page_are_the_translations(number: int) -> None:
+    assert len(PAGE_QUERIES) == 6
+    sql, pattern = PAGE_QUERIES[number]
+    schema = cep.StreamSchema.load(CHECKOUT / "streams" / "generated_trades.yaml")
+    (one,) = translate_match_recognize(sql, schema, "my.sql", "1 minute")
+    assert f"{one.statement}\n" == pattern
+
+
+# -- beside Flink -----------------------------------------------------------------------------------------------------
+
+FLINK = os.environ.get("CEP_FLINK_PYTHON", "")
+"""A Python that has the package apache-flink, with Java in JAVA_HOME: Flink is too large to be installed for a test."""
+FLINK_PROGRAM = """\
+import json, sys
+from pyflink.table import EnvironmentSettings, TableEnvironment
+env = TableEnvironment.create(EnvironmentSettings.in_streaming_mode())
+env.get_config().set("parallelism.default", "1")
+env.execute_sql(
+    "CREATE TABLE trades (symbol STRING, seq BIGINT, ts TIMESTAMP(3), price DOUBLE, size BIGINT,"
+    f" WATERMARK FOR ts AS ts) WITH ('connector' = 'filesystem', 'path' = 'file://{sys.argv[1]}', 'format' = 'csv')"
+)
+for query in json.load(sys.stdin):
+    with env.execute_sql(query).collect() as rows:
+        print("found", json.dumps([list(row) for row in rows]))
+"""
+
+
+@pytest.mark.skipif(not FLINK, reason="CEP_FLINK_PYTHON names no Python that has apache-flink")
+def test_flink_finds_the_same(tmp_path: Path) -> None:
+    """The queries of the page whose meaning is the same, over the generated day; Flink's window lacks its end."""
+    answers = Answers(tmp_path)
+    asked = {"T": ("a", "b", "c"), "larger": ("a", "b"), "quiet": ("a", "b")}
+    queries, translations = [], {}
+    for sql, _ in PAGE_QUERIES:
+        (one,) = translate_match_recognize(sql, answers.schema, "q.sql", "1 minute")
+        if (name := one.statement.split()[1]) in asked:
+            measures = ", ".join(f"{variable.upper()}.seq AS {variable}" for variable in asked[name])
+            chosen = re.sub(r"SELECT.*? FROM", f"SELECT {', '.join(asked[name])} FROM", sql, count=1)
+            queries.append(re.sub(r"MEASURES .*", f"MEASURES {measures}", chosen))
+            translations[name] = one
+    rows = answers.day.select(["symbol", "seq", "timestamp", "price", "size"])
+    times = rows["timestamp"].cast("timestamp[us]").to_pylist()
+    with (tmp_path / "trades.csv").open("w") as file:
+        for row, time in zip(rows.drop(["timestamp"]).to_pylist(), times, strict=True):
+            file.write(f"{row['symbol']},{row['seq']},{time:%Y-%m-%d %H:%M:%S.%f},{row['price']},{row['size']}\n")
+    (tmp_path / "program.py").write_text(FLINK_PROGRAM)
+    command = [FLINK, str(tmp_path / "program.py"), str(tmp_path / "trades.csv")]
+    done = subprocess.run(command, input=json.dumps(queries), text=True, capture_output=True, check=True)
+    found = [json.loads(line[6:]) for line in done.stdout.splitlines() if line.startswith("found ")]
+    for (name, one), theirs in zip(translations.items(), found, strict=True):
+        (pattern,) = cep.parse_patterns(one.statement, answers.schema)
+        ours = cep.detect([pattern], answers.day)[name]
+        window = timedelta(microseconds=pattern.window.time_us or 0)
+        shorter = [row for row in ours.to_pylist() if row["end_ts"] - row["start_ts"] < window]
+        bound = [{one["variable"]: one["seq"] for one in row["bindings"]} for row in shorter]
+        assert sorted([row[variable] for variable in asked[name]] for row in bound) == sorted(theirs), name
+        assert len(theirs) > 100
