@@ -475,8 +475,7 @@ class ConditionParser:
         attributes: list[str] = []
         while True:
             name = self.cursor.expect_attribute()
-            if self.scope.attribute(name) is ValueType.FLOAT64_LIST:
-                raise self._error(f"attribute {name.value!r} is a list; lists are never compared", name)
+            self.scope.agreed_attribute(name)
             attributes.append(name.value)
             if not self.cursor.accept_symbol(","):
                 end = self.cursor.expect_symbol("]")
@@ -567,7 +566,7 @@ def parse_reference(cursor: Cursor, scope: Scope) -> Expression:
         An unknown variable or attribute, or an index on a variable that is no Kleene variable.
     """
     name = cursor.advance()
-    operand = scope.variable(name)
+    operand = scope.variable(name, stands_alone=not (cursor.at_symbol(".") or cursor.at_symbol("[")))
     element = Element.EACH if operand.kleene else Element.ONLY
     if cursor.at_symbol("["):
         if not operand.kleene:
@@ -583,7 +582,7 @@ def parse_reference(cursor: Cursor, scope: Scope) -> Expression:
             end = cursor.advance()
             return Length(name.value, Span(name.span.start, end.span.end))
     attribute = cursor.expect_attribute()
-    if attribute.value not in scope.attributes and attribute.word == LENGTH and not operand.kleene:
+    if attribute.word == LENGTH and not operand.kleene and attribute.value not in scope.attributes_of(operand):
         raise cursor.error(f"{name.value!r} is no Kleene variable: it has no length", name.span)
     kind = scope.attribute(attribute, operand)
     return Reference(name.value, attribute.value, element, kind, Span(name.span.start, attribute.span.end))
@@ -629,7 +628,7 @@ def _is_length(cursor: Cursor, scope: Scope, operand: EventOperand) -> bool:
     token = cursor.current
     if not operand.kleene or token.word != LENGTH:
         return False
-    return token.text == LENGTH or token.text not in scope.attributes
+    return token.text == LENGTH or token.text not in scope.attributes_of(operand)
 
 
 def _parse_element(cursor: Cursor, variable: Token) -> Element:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
 from functools import cached_property
@@ -174,6 +175,33 @@ class Summary:
     groups: tuple[SummaryGroup, ...] = ()
 
 
+def shared_attributes(sources: Sequence[Mapping[str, ValueType]]) -> Mapping[str, ValueType]:
+    """The attributes that events of several kinds have with one type; int64 beside float64 is float64.
+
+    Examples
+    --------
+    >>> kinds = {"x": ValueType.INT64, "s": ValueType.STRING}, {"x": ValueType.FLOAT64, "s": ValueType.BOOL}
+    >>> {name: kind.value for name, kind in shared_attributes(kinds).items()}
+    {'x': 'float64'}
+    """
+    first, *others = sources
+    if not others:
+        return first
+    found = {}
+    for name in first:
+        kinds = {one.get(name) for one in sources}
+        if len(kinds) == 1:
+            found[name] = first[name]
+        elif kinds == {ValueType.INT64, ValueType.FLOAT64}:
+            found[name] = ValueType.FLOAT64
+    return found
+
+
+_OF_EVERY_MATCH = dict.fromkeys(("timestamp", "seq", "start_ts", "end_ts"), ValueType.INT64) | {
+    "match_id": ValueType.STRING
+}
+
+
 @dataclass(frozen=True)
 class Pattern:
     """A checked statement.
@@ -228,9 +256,13 @@ class Pattern:
             raise ValueError(f"pattern {self.name!r}: a variable stands twice in {', '.join(variables)}")
         if all(operand.negated for operand in self.operands):
             raise ValueError(f"pattern {self.name!r} has no positive variable")
+        if self.returns and self.summary is not None:
+            raise ValueError(f"pattern {self.name!r} has both RETURN and SUMMARIZE")
         columns = [item.name for item in self.returns]
+        if self.summary is not None:
+            columns += [group.name for group in self.summary.groups] + [one.name for one in self.summary.aggregates]
         if len(set(columns)) < len(columns):
-            raise ValueError(f"pattern {self.name!r}: two RETURN items have one name in {', '.join(columns)}")
+            raise ValueError(f"pattern {self.name!r}: two columns have one name in {', '.join(columns)}")
 
     def __repr__(self) -> str:
         return f"<Pattern {self.name}: {structure_text(self.structure)} within {self.window}>"
@@ -250,6 +282,49 @@ class Pattern:
         return [(name, list(bound) if isinstance(bound, tuple) else bound) for name, bound in self.parameters]
 
     @cached_property
+    def match_attributes(self) -> Mapping[str, ValueType]:
+        """The attributes that a match has as an event of a later statement: the RETURN columns with AS, and its own.
+
+        Examples
+        --------
+        >>> from cep_pipeline.patterns.expressions import Literal
+        >>> item = ReturnItem(Literal(1, ValueType.INT64), "one", named=True)
+        >>> ", ".join(Pattern("p", EventOperand("A", "a"), Window(events=1), returns=(item,)).match_attributes)
+        'one, timestamp, seq, start_ts, end_ts, match_id'
+        """
+        return {item.name: item.expression.type for item in self.returns if item.named} | _OF_EVERY_MATCH
+
+    @cached_property
+    def items(self) -> tuple[ReturnItem, ...]:
+        """The values that are asked for of each match: those of RETURN, or those that SUMMARIZE puts together."""
+        if self.summary is None:
+            return self.returns
+        read: tuple[SummaryGroup | SummaryAggregate, ...] = (*self.summary.groups, *self.summary.aggregates)
+        return tuple(ReturnItem(one.expression, one.name) for one in read if one.expression is not None)
+
+    @cached_property
     def clauses(self) -> tuple[Clause, ...]:
         """The disjunction of conjunctive clauses that the pattern means (JQPG section 5.4)."""
         return normalize(self.structure, self.condition, self.partition_by)
+
+
+def with_composed(patterns: Iterable[Pattern]) -> list[Pattern]:
+    """The patterns and all that they compose, each once, what is composed before what composes it.
+
+    Raises
+    ------
+    InputError
+        Two of them that differ have one name.
+    """
+    found: dict[str, Pattern] = {}
+
+    def add(pattern: Pattern) -> None:
+        for one in pattern.composes:
+            add(one)
+        known = found.setdefault(pattern.name, pattern)
+        if known is not pattern and known != pattern:
+            raise InputError(f"two patterns are called {pattern.name!r}, and they differ: names are unique")
+
+    for pattern in patterns:
+        add(pattern)
+    return list(found.values())

@@ -709,6 +709,9 @@ class PipelineSettings(Document):
 class PatternSet:
     """A parsed pattern set.
 
+    `patterns` run over the events of the stream. Those that bind matches of other patterns are `composing`, in the
+    order of the file: they run when these matches are known, and are planned then.
+
     `version` changes with any statement or parameter value; `search` has the options of planning its patterns together
     (`plan_workload`), none where the planner plans each by itself.
     """
@@ -724,13 +727,19 @@ class PatternSet:
     adaptation: AdaptationSettings = field(default_factory=AdaptationSettings)
     search: Mapping[str, Any] = field(default_factory=dict)
     limits: PatternSetLimits = field(default_factory=PatternSetLimits)
+    composing: tuple[Pattern, ...] = ()
+
+    @property
+    def statements(self) -> tuple[Pattern, ...]:
+        """All patterns, those that compose behind the others."""
+        return (*self.patterns, *self.composing)
 
     @cached_property
     def pattern_versions(self) -> dict[str, str]:
         """Pattern -> its version, which changes with its statement and its parameter values."""
         from cep_pipeline.language.formatter import pattern_version
 
-        return {pattern.name: pattern_version(pattern) for pattern in self.patterns}
+        return {pattern.name: pattern_version(pattern) for pattern in self.statements}
 
     def limits_of(self, pattern: str) -> LimitSettings:
         """The limits of a pattern of the set: its own, and for what they leave open those of the set."""
@@ -764,7 +773,7 @@ class Stream:
 
     def pattern_named(self, pattern_set: str, name: str) -> Pattern | None:
         """The pattern of this name in a pattern set; None where it is not configured any more."""
-        patterns = (one for own in self.pattern_sets if own.name == pattern_set for one in own.patterns)
+        patterns = (one for own in self.pattern_sets if own.name == pattern_set for one in own.statements)
         return next((one for one in patterns if one.name == name), None)
 
 
@@ -948,7 +957,7 @@ class Configuration:
         return PatternSet(
             name=name,
             file=file,
-            patterns=patterns,
+            patterns=tuple(pattern for pattern in patterns if not pattern.composes),
             version=sha256(content.encode()).hexdigest()[:16],
             planner=planner,
             cost=cost,
@@ -961,6 +970,7 @@ class Configuration:
             limits=PatternSetLimits(
                 **{**_set_in(self.settings.limits), **_set_in(settings.limits), "patterns": settings.limits.patterns}
             ),
+            composing=tuple(pattern for pattern in patterns if pattern.composes),
         )
 
 

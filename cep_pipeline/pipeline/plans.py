@@ -19,10 +19,12 @@ from cep_pipeline.errors import BusyError, InputError, PatternError
 from cep_pipeline.events.schema import StreamSchema
 from cep_pipeline.language.formatter import format_pattern
 from cep_pipeline.language.parser import parse_patterns
+from cep_pipeline.patterns.composing import plain_pattern
 from cep_pipeline.pipeline.day_work import DayWork, Progress
 from cep_pipeline.planning import Plan
 from cep_pipeline.planning.planners import LOCAL_SEARCHES, MULTI_PATTERN_PLANNER_NAMES
 from cep_pipeline.planning.plans import VERSION as PLAN_VERSION
+from cep_pipeline.slices.ownership import refuse_composition_over_days
 from cep_pipeline.statistics import StatisticsSnapshot
 from cep_pipeline.warehouse.records import PlanRecord
 from cep_pipeline.warehouse.stream_tables import StreamTables
@@ -403,7 +405,11 @@ def check_runnable(pattern_sets: Sequence[PatternSet]) -> None:
     Raises
     ------
     UnsupportedPattern
-        No mechanism runs a pattern, or the one that the pattern set names does not.
+        No mechanism runs a pattern, or the one that the pattern set names does not; or one composes what has no bound
+        by which it is known.
     """
     for pattern_set in pattern_sets:
         choose_mechanisms(pattern_set.patterns, pattern_set.mechanism)
+        choose_mechanisms([plain_pattern(one) for one in pattern_set.composing], pattern_set.mechanism)
+        for pattern in pattern_set.composing:
+            refuse_composition_over_days(pattern)

@@ -11,10 +11,11 @@ from typing import TYPE_CHECKING, Any
 from cep_pipeline.errors import InputError, PlanError
 from cep_pipeline.foreign_text import html_table
 from cep_pipeline.guarded import brief
+from cep_pipeline.patterns.composing import plain_pattern
 from cep_pipeline.patterns.conditions import Conjunct
 from cep_pipeline.patterns.normal_form import Clause
 from cep_pipeline.patterns.pattern import Pattern
-from cep_pipeline.statistics.terms import agreement, format_conjunct, leaf_of, order_of, pair_of, tuple_of
+from cep_pipeline.statistics.terms import agreement, clauses_read, format_conjunct, leaf_of, order_of, pair_of, tuple_of
 from cep_pipeline.statistics.versioned import check_version, digest_of
 
 if TYPE_CHECKING:
@@ -382,10 +383,11 @@ class StatisticsSnapshot:
     def covers(self, patterns: Iterable[Pattern]) -> bool:
         """True where the rates of all leaves of the patterns are known, so that they can be planned."""
         return all(
-            leaf_of(pattern, clause, variable.name).key in self.by_leaf
-            for pattern in patterns
+            leaf_of(pattern, read, variable.name).key in self.by_leaf
+            for pattern in map(plain_pattern, patterns)
             for clause in pattern.clauses
-            for variable in (*clause.positive, *clause.negated)
+            for read in clauses_read(clause)
+            for variable in (*read.positive, *read.negated)
         )
 
     def selectivity(self, pattern: Pattern, clause: Clause, conjunct: Conjunct) -> Selectivity:

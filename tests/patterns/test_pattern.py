@@ -33,7 +33,7 @@ def test_patterns_that_cannot_be() -> None:
         Pattern("p", Composite(Operator.SEQ, (A, A)), DAY)
     with pytest.raises(ValueError, match="no positive variable"):
         Pattern("p", EventOperand("A", "a", negated=True), DAY)
-    with pytest.raises(ValueError, match="two RETURN items"):
+    with pytest.raises(ValueError, match="two columns"):
         Pattern("p", A, DAY, returns=(ReturnItem(ONE, "n"), ReturnItem(ONE, "n")))
 
 

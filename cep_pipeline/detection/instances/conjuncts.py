@@ -51,6 +51,7 @@ from cep_pipeline.patterns.expressions import (
     Literal,
     ValueType,
 )
+from cep_pipeline.patterns.structure import EventType
 from cep_pipeline.slices.prepared import PreparedEvents
 
 COMPARATORS = {
@@ -101,7 +102,7 @@ class ConjunctWriter(TermWriter):
         events: PreparedEvents,
         conditions: ClauseConditions,
         common: CommonTerms | None = None,
-        event_types: Mapping[str, str] | None = None,
+        event_types: Mapping[str, EventType] | None = None,
     ) -> None:
         atoms = [atom for tested in conditions.tested for atom in tested.conjunct.atoms]
         super().__init__(events, conditions.slots, atoms, common, event_types)
