@@ -371,7 +371,8 @@ class TermWriter:
         kind = _ACCUMULATORS[key]
         lists = self._event_types.get(node.variable, node.variable)
         count, value = self.accumulators.place(lists, node.attribute, kind, values, mask)
-        term = operation(_READS[key], self._cell(node), count, value)
+        first = -1 if whole else value + 2  # the place of the first value, which only a deviation asks for
+        term = operation(_READS[key], self._cell(node), count, value, first)
         if nulls and node.type is not WHOLE and node.function != "stddev":
             term += operation(codes.NULL_COUNT, self._cell(node), count, 1)
         return term

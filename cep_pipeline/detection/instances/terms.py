@@ -181,7 +181,7 @@ def _go_on(operation: int, code: Code, cells: Cells, at: int, top: int) -> int:
     real, whole, unknown = code.real_stack, code.whole_stack, code.unknown
     if operation <= MEDIAN_OF_REALS:
         top += 1
-        _measure_list(operation, cells, code.registers[a], b, c, real, unknown, top)
+        _measure_list(operation, cells, code.registers[a], b, c, code.words[at + 4], real, unknown, top)
     elif operation < NULL_COLUMN:
         _read_clock(operation, int64_at(a), b, int64_at(c), whole, unknown, top)
     elif operation == NULL_COLUMN:
@@ -219,12 +219,15 @@ def _go_on(operation: int, code: Code, cells: Cells, at: int, top: int) -> int:
 
 
 @njit(error_model="numpy")
-def _measure_list(operation: int, cells: Cells, cell: int, b: int, c: int, real: Any, unknown: Any, top: int) -> None:
+def _measure_list(
+    operation: int, cells: Cells, cell: int, b: int, c: int, first: int, real: Any, unknown: Any, top: int
+) -> None:
     """The standard deviation of a list from what its cells sum up, or its median from its elements."""
     if operation == STANDARD_DEVIATION:
         place = cell & cells.mask
         count, sums = cells.wholes[place * cells.whole_words + b], place * cells.real_words + c
-        unknown[top] = count < 2
+        is_nan = count == 1 and first >= 0 and math.isnan(cells.reals[place * cells.real_words + first])
+        unknown[top] = count < 2 and not is_nan
         real[top] = standard_deviation(cells.reals[sums], cells.reals[sums + 1], count)
         return
     count = known_in_list(cells, cell, c)
@@ -243,7 +246,8 @@ def _measure_list(operation: int, cells: Cells, cell: int, b: int, c: int, real:
     else:
         reals = float64_at(b)
         least = ranked_in_list(cells, cell, reals, c, (count - 1) >> 1)
-        real[top] = (least + ranked_in_list(cells, cell, reals, c, count >> 1)) / 2.0
+        most = least if count & 1 else ranked_in_list(cells, cell, reals, c, count >> 1)
+        real[top] = least if count & 1 else (least + most) / 2.0
 
 
 @njit(error_model="numpy")
