@@ -76,7 +76,7 @@ class Negations:
 
     @classmethod
     def of(cls, pattern: Pattern) -> Negations:
-        negated = [(clause, variable.name) for clause in pattern.clauses for variable in clause.negated]
+        negated = [(clause, name) for clause in pattern.clauses for name in clause.negations]
         leading = any(not clause.predecessors(name) for clause, name in negated)
         trailing = any(not clause.successors(name) for clause, name in negated)
         return cls(leading, trailing, bool(negated) and not before_is_earlier(pattern.ties))
@@ -107,7 +107,7 @@ def opening_types(pattern: Pattern) -> frozenset[str]:
     others: set[str] = set()
     for clause in pattern.clauses:
         positive = {variable.name for variable in clause.positive}
-        for variable in (*clause.positive, *clause.negated):
+        for variable in clause.read:
             behind = {one.name for one in clause.successors(variable.name)}
             begins = variable.name in positive and not variable.kleene and positive <= {variable.name, *behind}
             (first if begins else others).update(types_of(variable.event_type))

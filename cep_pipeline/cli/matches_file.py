@@ -155,12 +155,15 @@ def _larger(schema: pa.Schema, batches: Iterable[pa.RecordBatch]) -> Iterator[pa
 
 
 def with_json_returns(batch: pa.RecordBatch) -> pa.RecordBatch:
-    """Rows of a pattern in the columns that those of many patterns share."""
+    """Rows of a pattern in the columns that those of many patterns share; those of SUMMARIZE are in `returns`."""
     from cep_pipeline.detection.matches import FIXED_FIELDS, MANY_PATTERNS, json_objects
 
     fixed = [field.name for field in FIXED_FIELDS]
     names = [name for name in batch.schema.names if name not in fixed]
-    columns = [batch.column(name) for name in names]
-    returns = json_objects(names, columns) if names else pa.nulls(batch.num_rows, pa.string())
-    table = pa.table([*(batch.column(name) for name in fixed), returns], [*fixed, "returns"]).cast(MANY_PATTERNS)
-    return table.combine_chunks().to_batches()[0]
+    returns = json_objects(names, [batch.column(name) for name in names]) if names else None
+    there = {name: batch.column(name) for name in fixed if name in batch.schema.names} | {"returns": returns}
+    arrays = [
+        pa.nulls(batch.num_rows, field.type) if there.get(field.name) is None else there[field.name].cast(field.type)
+        for field in MANY_PATTERNS
+    ]
+    return pa.RecordBatch.from_arrays(arrays, schema=MANY_PATTERNS)

@@ -87,7 +87,7 @@ def _opened(schema: pa.Schema, ending: str, path: Path) -> Iterator[Callable[[pa
         def write_plain(batch: pa.RecordBatch) -> None:
             if place >= 0:
                 rows = batch.column(place).to_pylist()
-                texts = [json.dumps([[*bound.values()] for bound in row]) for row in rows]
+                texts = [None if row is None else json.dumps([[*bound.values()] for bound in row]) for row in rows]
                 batch = batch.set_column(place, plain.field(place), pa.array(texts, pa.string()))
             columns = [without_formulas(id_texts(column)) for column in batch.columns]
             writer.write_batch(pa.record_batch(columns, schema=plain))

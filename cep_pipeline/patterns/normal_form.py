@@ -21,6 +21,7 @@ from cep_pipeline.patterns.conditions import (
     Conjunct,
     Equivalence,
     Not,
+    Truth,
     negate,
 )
 from cep_pipeline.patterns.expressions import Length, Literal, Span, ValueType
@@ -100,6 +101,12 @@ class NegatedStructure:
     name: str
     clauses: tuple[Clause, ...]
 
+    @cached_property
+    def variables(self) -> tuple[Variable, ...]:
+        """Its variables, in pattern order."""
+        found = {variable.name: variable for clause in self.clauses for variable in clause.positive}
+        return tuple(sorted(found.values(), key=lambda variable: variable.position))
+
 
 @dataclass(frozen=True)
 class Clause:
@@ -132,6 +139,17 @@ class Clause:
     @cached_property
     def by_name(self) -> dict[str, Variable]:
         return {variable.name: variable for variable in (*self.positive, *self.negated)}
+
+    @property
+    def negations(self) -> tuple[str, ...]:
+        """The names by which `precedence` orders what is negated: negated variables, and negated structures."""
+        return (*(one.name for one in self.negated), *(one.name for one in self.negated_structures))
+
+    @property
+    def read(self) -> tuple[Variable, ...]:
+        """All variables whose events decide about matches, those of negated structures last."""
+        within = (variable for structure in self.negated_structures for variable in structure.variables)
+        return (*self.positive, *self.negated, *within)
 
     @property
     def agree_on(self) -> tuple[str, ...]:
@@ -231,6 +249,11 @@ def negations(structure: Structure) -> Iterator[Negation]:
             yield from negations(operand)
 
 
+def negation_of(structure: Structure, negated: NegatedStructure) -> Negation:
+    """The negation, as it is written in a structure, that a negated structure of a clause is the normal form of."""
+    return next(negation for negation in negations(structure) if _name_of(negation) == negated.name)
+
+
 def _name_of(negation: Negation) -> str:
     return next(event_operands(negation)).variable
 
@@ -274,11 +297,14 @@ def _branches(structure: Structure) -> Iterator[tuple[tuple[str, ...], frozenset
         yield names, frozenset(pairs)
 
 
-def split_condition(condition: Condition | None) -> tuple[tuple[Conjunct, ...], tuple[str, ...]]:
+def split_condition(
+    condition: Condition | None, *, as_written: bool = False
+) -> tuple[tuple[Conjunct, ...], tuple[str, ...]]:
     """The conjuncts of the conjunctive normal form, and the attributes of all equivalence tests.
 
-    NOT is pushed to the comparisons and OR is distributed over AND; nothing else is rewritten. Equal conjuncts
-    are kept once.
+    NOT is pushed to the comparisons and OR is distributed over AND. Equal conjuncts are kept once. A conjunct that has
+    TRUE among its atoms is left out, since it always holds, and so is NOT TRUE beside other atoms, unless
+    `as_written` asks for them.
     """
     conjuncts: dict[Conjunct, None] = {}
     attributes: dict[str, None] = {}
@@ -287,6 +313,10 @@ def split_condition(condition: Condition | None) -> tuple[tuple[Conjunct, ...], 
             attributes.update(dict.fromkeys(part.attributes))
             continue
         for atoms in _conjunctive(part, negated=False):
+            if not as_written:
+                if any(isinstance(atom, Truth) and atom.holds for atom in atoms):
+                    continue
+                atoms = tuple(atom for atom in atoms if not isinstance(atom, Truth)) or atoms
             conjuncts[Conjunct(tuple(dict.fromkeys(atoms)), part.span)] = None
         if len(conjuncts) > MAX_CONJUNCTS:
             raise _too_many_conjuncts(part.span)
