@@ -154,9 +154,8 @@ class _Flat:
         array = column.combine_chunks()
         array = array.chunk(0) if isinstance(array, pa.ChunkedArray) else array
         offsets = np.concatenate((np.zeros(1, np.int64), np.cumsum(pc.list_value_length(array).fill_null(0))))
-        listed = array.drop_null()  # Arrow cannot flatten lists of ids with nulls among them
-        first = listed.offsets[0].as_py()
-        return cls(offsets, listed.values.slice(first, int(offsets[-1])))
+        # Arrow cannot flatten lists of ids where some are null; a list that is null has no elements in its place.
+        return cls(offsets, array.values.slice(array.offsets[0].as_py(), int(offsets[-1])))
 
     def of_variables(self, names: pa.Array) -> Array:
         """int64: a number for each element that tells its match and its variable."""
