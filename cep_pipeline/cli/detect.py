@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator, Mapping, Sequence
+from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -27,6 +28,7 @@ from cep_pipeline.cli.search_options import OPTIONS, given_options, search_optio
 from cep_pipeline.cli.sources import event_paths, patterns_over_files
 from cep_pipeline.cli.terminal import Terminal, output_console, say_json
 from cep_pipeline.errors import InputError
+from cep_pipeline.storage import rows_of
 
 if TYPE_CHECKING:
     from cep_pipeline.detection.results import Matches
@@ -37,6 +39,8 @@ if TYPE_CHECKING:
 
 SHOWN_PATTERNS, SHOWN_EVENTS = 5, 20
 """Patterns whose first matches are shown, and events of one match: a list may have thousands."""
+SHOWN_ROWS = 100
+"""Rows of a summary that are shown."""
 
 
 @click.command()
@@ -150,8 +154,8 @@ def detect(
     searching, decisive = given_options(planner, more), decision_settings(more)
     if searching and plan_file and not decisive:
         raise InputError(f"{', '.join(OPTIONS[name] for name in searching)}: nothing is searched, the plan is given")
-    _check_form(output, out, lines)
     stream, parsed = patterns_over_files(patterns, schema, parameters)
+    _check_form(output, out, lines, parsed)
     paths = event_paths(events, stream)
     check_output(output, parsed)
     chosen = choose_mechanisms(parsed, mechanism)
@@ -198,10 +202,12 @@ def detect(
         say_json({**found, "out": out, "seconds": seconds})
     else:
         took = ", ".join(f"{name} {value:.2f} s" for name, value in seconds.items())
-        print_counts(console, loaded.events.num_rows, loaded.rejected, counts)
+        print_counts(console, loaded.events.num_rows, loaded.rejected, counts, parsed if output == "verbose" else ())
         if output == "verbose" and out != STDOUT and show:
             for first in _first_matches(parsed, tables, loaded, show, stream.timezone):
                 console.print(first)
+            for rows in _summaries(parsed, tables, stream.timezone):
+                console.print(rows)
         console.print(f"{took}; written to {'stdout' if out == STDOUT else out}")
 
 
@@ -215,7 +221,8 @@ def _first_matches(
     from cep_pipeline.detection.matches import COMPOSING_PATTERNS
     from cep_pipeline.patterns.pattern import with_composed
 
-    found = [pattern for pattern in patterns if tables[pattern.name].num_rows][:SHOWN_PATTERNS]
+    listed = [pattern for pattern in patterns if pattern.summary is None]
+    found = [pattern for pattern in listed if tables[pattern.name].num_rows][:SHOWN_PATTERNS]
     for pattern in found:
         batch = tables[pattern.name].slice(0, most).combine_chunks().to_batches()[0]
         matches = opened(pa.Table.from_batches([with_json_returns(batch, COMPOSING_PATTERNS)]), [*tables.values()])
@@ -235,6 +242,21 @@ def _first_matches(
         yield from event_tables(
             matches, events, {pattern.name: tables[pattern.name].num_rows}, local_in(timezone), timezone
         )
+
+
+def _summaries(patterns: Sequence[Pattern], tables: Mapping[str, pa.Table], timezone: str) -> Iterator[Table]:
+    """Tables with the rows of patterns with SUMMARIZE, the first of very many, times in the zone of the stream."""
+    from cep_pipeline.cli.matches import cell, local_in
+
+    local = local_in(timezone)
+    for pattern in patterns:
+        if pattern.summary is not None:
+            rows = tables[pattern.name].drop_columns("pattern")
+            more = f", the first {SHOWN_ROWS} of {rows.num_rows:,}" if rows.num_rows > SHOWN_ROWS else ""
+            shown = Table(*rows.column_names, title=f"{pattern.name}{more}")
+            for row in rows_of(rows.slice(0, SHOWN_ROWS)):
+                shown.add_row(*(local(value) if isinstance(value, datetime) else cell(value) for value in row.values()))
+            yield shown
 
 
 def _read(
@@ -257,12 +279,15 @@ def _read(
     return loaded, read_s
 
 
-def _check_form(output: str, out: Path, lines: bool) -> None:
+def _check_form(output: str, out: Path, lines: bool, patterns: Sequence[Pattern]) -> None:
     """Refuse a form of output in a file that cannot hold it."""
     if output == "compressed" and out.suffix != ".parquet":
         raise InputError(f"{out}: compressed output holds binary buffers: write it to a .parquet file")
     if lines and output != "verbose":
         raise InputError(f"--lines stand beside the events of a match: --output {output} lists none; leave one out")
+    summarized = [pattern.name for pattern in patterns if pattern.summary is not None]
+    if lines and summarized:
+        raise InputError(f"--lines stand beside the events of a match: {summarized[0]!r} has SUMMARIZE and gives none")
 
 
 def types_of(events: pa.Table, type_attribute: str) -> set[str | None]:

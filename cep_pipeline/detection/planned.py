@@ -12,7 +12,7 @@ from cep_pipeline.detection.composition import longer_stream
 from cep_pipeline.detection.kleene.extension import ListConditions, limit_in, possible_course
 from cep_pipeline.detection.mechanisms import MECHANISMS, Orders, choose_mechanisms, in_pattern_order
 from cep_pipeline.detection.output_policy import has_output_policy
-from cep_pipeline.detection.outputs import listed_because
+from cep_pipeline.detection.outputs import binds_lists, listed_because
 from cep_pipeline.errors import UnsupportedPattern
 from cep_pipeline.patterns.composing import plain_pattern
 from cep_pipeline.patterns.implications import TimeSpan
@@ -225,7 +225,7 @@ def _in_words(span: TimeSpan) -> str:
 
 def _on_counts(pattern: Pattern, mechanism: str) -> str:
     """Say how matches are counted, where that is not by finding them, or takes lists."""
-    if any(operand.kleene for operand in pattern.operands):
+    if binds_lists(pattern):
         return _on_lists(pattern)
     if not MECHANISMS[mechanism].is_columnar or has_output_policy(pattern):
         return ""

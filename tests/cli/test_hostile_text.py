@@ -37,6 +37,11 @@ NAME falls PATTERN SEQ("[/b]" a, Any b) WHERE a.symbol != '[/b] [red]x' AND a.pr
 NAME any_two PATTERN SEQ(Any a, "[/b]" b, Any c) WHERE a.symbol = '[/b]' AND c.price > 0 WITHIN 2 hours
 """
 OVER_FILES = ("--patterns", "p[/b].sase", "--schema", "s.yaml", "--events", f"raw/{DAYS[0]} {FILE}.csv")
+SQL = """\
+SELECT * FROM t MATCH_RECOGNIZE (
+    ORDER BY "[/b]\x1b]0;pwned\x07 \u202egpj" MEASURES A.price AS "[red]\x1b[2J" PATTERN (A) DEFINE A AS symbol != '{}'
+) AS "[/i]\x9b31m"
+"""
 WRONG = f"{HOSTILE} no such thing"
 
 NO_UTF8 = f"no utf-8/{DAYS[0]} {FILE.partition('/')[2]}\udcff.csv"
@@ -70,6 +75,14 @@ CALLS: dict[str, list[tuple[str, ...]]] = {
         (*OVER_FILES[:-1], WRONG, "--out", "x.csv"),
         (*OVER_FILES[:-1], NO_UTF8, "--out", "x.csv"),
         ("--patterns", "wrong.sase", *OVER_FILES[2:], "--out", "x.csv"),
+    ],
+    "translate": [
+        ("q[/b].sql", "--schema", "s.yaml"),
+        ("q[/b].sql", "--out", f"q {FILE}.sase"),
+        ("q[/b].sql", "--json"),
+        ("wrong.sql", "--schema", "s.yaml"),
+        ("q[/b].sql", "--within", WRONG),
+        (WRONG, "--schema", "s.yaml"),
     ],
     "expand": [
         ("by hand.parquet",),
@@ -168,9 +181,11 @@ def folder(tmp_path_factory: pytest.TempPathFactory, spark: SparkSession) -> Ite
     (folder / "s.yaml").write_text(json.dumps(schema))
     (folder / NO_UTF8).parent.mkdir()
     shutil.copy(next((folder / "raw").rglob("*.csv")), folder / NO_UTF8)
-    for name in ("[", "adapted [", "c [", "m [", "p["):
+    for name in ("[", "adapted [", "c [", "m [", "p[", "q [", "q["):
         (folder / name).mkdir()
     (folder / "p[/b].sase").write_text(PATTERNS)
+    (folder / "q[/b].sql").write_text(SQL.format(HOSTILE))
+    (folder / "wrong.sql").write_text(SQL.replace("A.price", f'A."{HOSTILE}"'))
     (folder / "wrong.sase").write_text(f"NAME wrong PATTERN SEQ({MARKUP}{CONTROL} a) WITHIN 1 hour")
     settings = {"streams": {"ticks": stream}, "warehouse": {"location": "warehouse"}, "spark": {"slices_per_core": 2}}
     (folder / "pipeline.yaml").write_text(json.dumps(settings))
