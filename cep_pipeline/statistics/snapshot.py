@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 from cep_pipeline.errors import InputError, PlanError
 from cep_pipeline.foreign_text import html_table
 from cep_pipeline.guarded import brief
+from cep_pipeline.patterns.composing import plain_pattern
 from cep_pipeline.patterns.conditions import Conjunct
 from cep_pipeline.patterns.normal_form import Clause
 from cep_pipeline.patterns.pattern import Pattern
@@ -383,7 +384,7 @@ class StatisticsSnapshot:
         """True where the rates of all leaves of the patterns are known, so that they can be planned."""
         return all(
             leaf_of(pattern, clause, variable.name).key in self.by_leaf
-            for pattern in patterns
+            for pattern in map(plain_pattern, patterns)
             for clause in pattern.clauses
             for variable in (*clause.positive, *clause.negated)
         )
