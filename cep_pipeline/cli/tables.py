@@ -78,16 +78,20 @@ def _opened(schema: pa.Schema, ending: str, path: Path) -> Iterator[Callable[[pa
         with pq.ParquetWriter(path, schema) as writer:
             yield writer.write_batch
     elif ending == ".csv":
-        place, ids = schema.get_field_index("bindings"), schema.get_field_index("match_id")
-        plain = schema if place < 0 else schema.set(place, pa.field("bindings", pa.string()))
-        plain = plain if ids < 0 else plain.set(ids, pa.field("match_id", pa.string()))
+        lists = [place for name in ("bindings", "composed") if (place := schema.get_field_index(name)) >= 0]
+        plain, ids = schema, schema.get_field_index("match_id")
+        for place in (*lists, *([ids] if ids >= 0 else [])):
+            plain = plain.set(place, pa.field(schema.names[place], pa.string()))
         names = without_formulas(pa.array(plain.names, pa.string())).to_pylist()
         plain = pa.schema([field.with_name(name) for field, name in zip(plain, names, strict=True)])
 
         def write_plain(batch: pa.RecordBatch) -> None:
-            if place >= 0:
+            for place in lists:
                 rows = batch.column(place).to_pylist()
-                texts = [json.dumps([[*bound.values()] for bound in row]) for row in rows]
+                texts = [
+                    None if row is None else json.dumps([[*bound.values()] for bound in row], default=str)
+                    for row in rows
+                ]
                 batch = batch.set_column(place, plain.field(place), pa.array(texts, pa.string()))
             columns = [without_formulas(id_texts(column)) for column in batch.columns]
             writer.write_batch(pa.record_batch(columns, schema=plain))

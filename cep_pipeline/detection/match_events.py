@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from cep_pipeline.errors import InputError
+from cep_pipeline.storage import id_texts
 
 OF_MATCH = ("pattern", "match_id", "variable")
 """Columns that say which match a row belongs to, and which variable of its pattern binds the event."""
@@ -71,6 +73,50 @@ def match_events(matches: pa.Table, events: pa.Table, attributes: Sequence[str] 
     return pa.table(columns)
 
 
+def with_events_inside(matches: pa.Table, find: Callable[[pa.Table], pa.Table]) -> pa.Table:
+    """Return matches in whose bindings the events inside composed matches stand in place of these.
+
+    Where `r` binds a match whose pattern has the variables `a` and `b`, the new variables are `r.a` and `r.b`.
+
+    Parameters
+    ----------
+    find
+        Returns, of some matches, those that they compose: `match_id`, `bindings` and `composed`. One that it does not
+        return stays as it is, with the seq of its last event.
+    """
+    if "composed" not in matches.column_names or not pc.sum(pc.list_value_length(matches["composed"])).as_py():
+        return matches
+    inside = with_events_inside(find(matches), find)
+    ids = id_texts(inside["match_id"]).to_pylist()
+    known = dict(zip(ids, inside["bindings"].to_pylist(), strict=True))
+    rows = zip(matches["bindings"].to_pylist(), matches["composed"].to_pylist(), strict=True)
+    bindings = [_opened(bound, composed or [], known) for bound, composed in rows]
+    place = matches.schema.get_field_index("bindings")
+    return matches.set_column(place, matches.schema.field(place), pa.array(bindings, matches.schema.types[place]))
+
+
+def _opened(bound: list[Bound], composed: list[Bound], known: Mapping[str, list[Bound]]) -> list[Bound]:
+    """The bindings of a match with those of its composed matches in place of theirs.
+
+    A composed match stands behind the event that is its last one. So they are told from the end.
+    """
+    waiting, found = list(composed), list[Bound]()
+    for one in reversed(bound):
+        inner = known.get(str(waiting[-1]["match_id"])) if waiting else None
+        if waiting and waiting[-1]["variable"] == one["variable"]:
+            if inner is None:
+                waiting.pop()
+            elif max(event["seq"] for event in inner) == one["seq"]:
+                waiting.pop()
+                names = ({**event, "variable": f"{one['variable']}.{event['variable']}"} for event in reversed(inner))
+                found.extend(names)
+                continue
+        found.append(one)
+    return found[::-1]
+
+
+Bound = dict[str, Any]
+"""One element of `bindings` or `composed`."""
 _CLOCK = ("timestamp", "seq")
 
 
