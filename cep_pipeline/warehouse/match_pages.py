@@ -171,21 +171,16 @@ def opened_match(tables: StreamReader, match: Mapping[str, Any]) -> Mapping[str,
 
     A match that composes none is returned as it is.
     """
-    from cep_pipeline.detection.match_events import with_events_inside
+    from cep_pipeline.detection.match_events import opened
 
     if not match.get("composed"):
         return match
-    found: list[datetime] = [match["start_ts"]]
-
-    def composed(matches: pa.Table) -> pa.Table:
-        inside = tables.composed_matches(matches)
-        found.extend(row["start_ts"] for row in rows_of(inside.select(["start_ts"])))
-        return inside
-
     schema = tables.matches_schema
     row = pa.Table.from_pylist([{name: match[name] for name in schema.names}], schema)
-    bindings = with_events_inside(row, composed)["bindings"].to_pylist()[0]
-    return {**match, "bindings": bindings, "composed": None, "start_ts": min(found)}
+    inside = tables.composed_matches(row)
+    starts = [one["start_ts"] for table in inside for one in rows_of(table.select(["start_ts"]))]
+    bindings = opened(row, inside)["bindings"].to_pylist()[0]
+    return {**match, "bindings": bindings, "composed": None, "start_ts": min([match["start_ts"], *starts])}
 
 
 def events_of(tables: StreamReader, match: Mapping[str, Any]) -> pa.Table:

@@ -345,14 +345,24 @@ class StreamReader:
         parts.sort(key=lambda part: order.index(part.column("pattern")[0].as_py()))
         return _joined(self.matches_schema, parts)
 
-    def composed_matches(self, matches: pa.Table) -> pa.Table:
-        """Return the published matches that some published matches of a pattern set compose (`matches_schema`)."""
-        schema, only_ids = self.matches_schema, pa.schema([self.matches_schema.field("match_id")])
-        ids = pc.unique(id_texts(pc.list_flatten(matches["composed"].combine_chunks()).field("match_id")))
+    def composed_matches(self, matches: pa.Table) -> list[pa.Table]:
+        """Return the published matches inside some published matches of a pattern set, as `opened` takes them.
+
+        Notes
+        -----
+        Read are the ids of the days from the first event of the matches on.
+        """
+        from cep_pipeline.detection.match_ids import ids_from_text
+
+        listed = pc.list_flatten(matches["composed"].combine_chunks().drop_null())
+        if not len(listed):
+            return []
+        ids = pc.unique(id_texts(listed.field("match_id")))
         # They became final on the day of their last event or later, and on no later day than what composes them.
         first = pc.min(pc.list_flatten(matches["bindings"]).combine_chunks().field("seq")).as_py() // SEQ_PER_DAY
         last = max(matches["final_day"].to_pylist())
         [pattern_set] = pc.unique(matches["pattern_set"]).to_pylist()
+        schema, only_ids = self.matches_schema, pa.schema([self.matches_schema.field("match_id")])
         parts: list[pa.Table] = []
         for file in self._published("matches").files(
             "final_day", date.fromordinal(max(first, 1)), last, equal={"pattern_set": pattern_set}
@@ -364,20 +374,23 @@ class StreamReader:
                     asked = pc.is_in(id_texts(found), value_set=ids)
                     if pc.any(asked).as_py():
                         parts.append(conform(parquet.read_row_group(group, names), schema).filter(asked))
-        return _joined(schema, parts)
+        inside = _joined(schema, parts)
+        place = schema.get_field_index("match_id")
+        typed = inside.set_column(place, "match_id", ids_from_text(id_texts(inside["match_id"]).to_pylist()))
+        return [*self.composed_matches(inside), typed]
 
     def read_match_events(self, matches: pa.Table, attributes: Sequence[str] | None = None) -> pa.Table:
         """Return the events that published matches bind, a row each, as `match_events` does.
 
-        Of matches that compose others the events inside these are meant, as by `with_events_inside`.
+        Of matches that compose others these are the events inside, as by `opened`.
 
         Notes
         -----
         Read are the row groups of the events' days whose bounds of `seq` hold one of them.
         """
-        from cep_pipeline.detection.match_events import match_events, with_events_inside
+        from cep_pipeline.detection.match_events import match_events, opened
 
-        matches = with_events_inside(matches, self.composed_matches)
+        matches = opened(matches, self.composed_matches(matches))
         seqs = pc.unique(pc.list_flatten(matches.column("bindings").combine_chunks()).field("seq")).sort()
         days = np.from_dlpack(seqs) // SEQ_PER_DAY
         names = [name for name in self.events_schema.names if name != DAY]

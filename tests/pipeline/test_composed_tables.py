@@ -4,23 +4,19 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
-from datetime import date
 from pathlib import Path
 from typing import Any
 from unittest import mock
 
 import pyarrow as pa
 import pytest
-from click.testing import CliRunner
 
 import cep_pipeline as cep
-from cep_pipeline.cli import main
-from cep_pipeline.detection.match_events import match_events
-from cep_pipeline.errors import InputError, UnsupportedPattern
+from cep_pipeline.errors import InputError
 from cep_pipeline.spark.processes import LocalProcesses
 from cep_pipeline.warehouse import layout
 from cep_pipeline.warehouse.match_pages import draw_published, events_of, explain_match, find_match, opened_match
-from cep_pipeline.warehouse.verification import verify
+from tests.cli.command_line import cep as command
 from tests.pipeline.project import DAYS, MONDAY, TUESDAY, WEDNESDAY, Project, make_project
 
 PATTERNS = """\
@@ -85,9 +81,8 @@ def test_days_publish_what_one_run_finds_and_are_sound(published: Project) -> No
     assert composing == {"both", "third"}
     [of_days] = [tables.read_matches("all", TUESDAY, pattern="both")]
     assert any(row["end_ts"].day < row["final_day"].day for row in of_days.to_pylist()), "none waits over midnight"
-    assert [stale for stale in published.run()._stale(list(DAYS)).values()] == []
-    report = verify(tables.warehouse)
-    assert not report.problems
+    assert published.run()._stale(list(DAYS)) == {}
+    assert tables.warehouse.verify(deep=True).damages == ()
 
 
 def test_a_late_row_is_corrected_over_the_days_that_it_touches(processes: Any, tmp_path: Path) -> None:
@@ -130,25 +125,25 @@ def test_readers_show_the_events_inside(published: Project) -> None:
 
 
 def test_the_command_shows_the_events_inside(published: Project, tmp_path: Path) -> None:
-    config = ["--config", str(published.folder / "pipeline.yaml")]
-    shown = CliRunner().invoke(main, ["matches", *config, "--events", "--pattern", "both"])
-    assert shown.exit_code == 0, shown.output
+    folder = published.folder
+    shown = command("matches", "--events", "--pattern", "both", folder=folder)
+    assert shown.code == 0, shown.errors
     assert "r.a" in shown.output and "q.b" in shown.output
-    told = CliRunner().invoke(main, ["matches", *config, "--json", "--pattern", "both", "--limit", "1"])
-    [match] = json.loads(told.stdout)["matches"]
+    told = command("matches", "--json", "--pattern", "both", "--limit", "1", folder=folder)
+    [match] = json.loads(told.output)["matches"]
     assert [one["variable"] for one in match["composed"]] == ["r", "q"]
     assert {one["match_id"] for one in match["composed"]} <= {one for own in ids(published).values() for one in own}
-    for command in ("status", "explain", "runs"):
-        assert CliRunner().invoke(main, [command, *config]).exit_code == 0, command
+    for name in ("status", "explain", "check"):
+        assert command(name, folder=folder).code == 0, name
     for pattern, composes in (("both", True), ("rising", False)):
         out = tmp_path / f"{pattern}.csv"
-        assert CliRunner().invoke(main, ["matches", *config, "--out", str(out), "--pattern", pattern]).exit_code == 0
+        assert command("matches", "--out", out, "--pattern", pattern, folder=folder).code == 0
         assert ("composed" in out.read_text().splitlines()[0]) == composes
 
 
 def test_a_table_of_an_older_version_gets_the_column(processes: Any, tmp_path: Path) -> None:
     project = composing_project(tmp_path, processes)
-    plain = PATTERNS.split("NAME both")[0].rstrip().rstrip(";")
+    plain = PATTERNS.split("NAME both", maxsplit=1)[0].rstrip().rstrip(";")
     (tmp_path / "all.sase").write_text(plain)
     old = layout.table_layouts
     columns = layout.without_composed(layout.MATCHES_SCHEMA)
@@ -157,7 +152,7 @@ def test_a_table_of_an_older_version_gets_the_column(processes: Any, tmp_path: P
         layouts = old(events_schema)
         return {**layouts, "matches": layout.replace(layouts["matches"], schema=columns)}
 
-    with mock.patch("cep_pipeline.warehouse.store.table_layouts", older):
+    with mock.patch("cep_pipeline.warehouse.warehouse.table_layouts", older):
         project.run().run_days([MONDAY])
     assert "composed" not in project.tables()._published("matches").columns.names
     assert project.tables().read_matches("all")["composed"].null_count == project.tables().read_matches("all").num_rows
