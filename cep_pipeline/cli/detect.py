@@ -219,7 +219,6 @@ def _first_matches(
     from cep_pipeline.cli.matches_file import with_json_returns
     from cep_pipeline.detection.match_events import match_events, opened
     from cep_pipeline.detection.matches import COMPOSING_PATTERNS
-    from cep_pipeline.patterns.pattern import with_composed
 
     listed = [pattern for pattern in patterns if pattern.summary is None]
     found = [pattern for pattern in listed if tables[pattern.name].num_rows][:SHOWN_PATTERNS]
@@ -228,7 +227,7 @@ def _first_matches(
         matches = opened(pa.Table.from_batches([with_json_returns(batch, COMPOSING_PATTERNS)]), [*tables.values()])
         seqs = pc.unique(pc.list_flatten(matches.column("bindings").combine_chunks()).field("seq"))
         own = loaded.events.filter(pc.is_in(loaded.events.column("seq"), value_set=seqs))
-        read = tuple(dict.fromkeys(name for one in with_composed([pattern]) for name in attributes_read(one)))
+        read = attributes_read(pattern)
         events = events_by_match(match_events(matches, own, read), {pattern.name: read})
         for name, rows in events.items():
             if loaded.places is not None:

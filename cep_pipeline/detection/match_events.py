@@ -98,6 +98,7 @@ def opened(matches: pa.Table, others: Sequence[pa.Table]) -> pa.Table:
     -------
     pyarrow.Table
         The same rows. An event inside of a match that variable `p` binds has the variable `p.a`, where `a` binds it.
+        The column `composed` has nulls, as the bindings no longer have its matches.
     """
     if not (_composes(matches) and matches.num_rows):
         return matches
@@ -132,6 +133,8 @@ def _opened(matches: pa.Table, inside: Sequence[pa.Table]) -> pa.Table:
     offsets = np.concatenate((np.zeros(1, np.int64), np.cumsum(sizes)))[bindings.offsets]
     events = pa.StructArray.from_arrays([names, seqs], fields=list(BINDINGS.value_type))
     lists = pa.ListArray.from_arrays(pa.array(offsets.astype(np.int32)), events)
+    none = pa.nulls(len(matches), matches.schema.field("composed").type)
+    matches = matches.set_column(matches.schema.get_field_index("composed"), "composed", none)
     return matches.set_column(matches.schema.get_field_index("bindings"), "bindings", lists)
 
 
