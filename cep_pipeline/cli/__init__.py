@@ -28,6 +28,7 @@ COMMANDS = {
     "check": "cep_pipeline.cli.first_steps:check",
     "run": "cep_pipeline.cli.run:run",
     "detect": "cep_pipeline.cli.detect:detect",
+    "translate": "cep_pipeline.cli.translate:translate",
     "expand": "cep_pipeline.cli.expand:expand",
     "plan": "cep_pipeline.cli.plan:plan",
     "explain": "cep_pipeline.cli.plan:explain",

@@ -231,7 +231,7 @@ def _patterns(configuration: Configuration, stream: str, pattern_set: str) -> Ma
     """The patterns of a set that are configured now, by name."""
     if pattern_set not in configuration.stream_settings(stream).pattern_sets:
         return {}
-    return {one.name: one for one in configuration.stream(stream).pattern_set(pattern_set).patterns}
+    return {one.name: one for one in configuration.stream(stream).pattern_set(pattern_set).statements}
 
 
 def attributes_read(pattern: Pattern) -> tuple[str, ...]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import warnings
 from collections import deque
-from collections.abc import Callable, Collection, Hashable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any, Literal, overload
@@ -14,13 +14,14 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from cep_pipeline.detection import MECHANISMS
+from cep_pipeline.detection.composition import WrittenMatches, longer_stream, plain_pattern
 from cep_pipeline.detection.compressed.compressing import compress_merged, count_merged
 from cep_pipeline.detection.counting.sweep import count_owned
 from cep_pipeline.detection.decimal_text import to_text
 from cep_pipeline.detection.known_events import Streams, keep, known_events
 from cep_pipeline.detection.limits import Kind, LimitReached, SliceLimits, at_most_seconds
 from cep_pipeline.detection.match_events import match_events
-from cep_pipeline.detection.matches import write_matches
+from cep_pipeline.detection.matches import matches_schema, write_matches
 from cep_pipeline.detection.mechanisms import (
     PRUNE,
     Counters,
@@ -52,7 +53,8 @@ from cep_pipeline.errors import InputError, NoRoom, TooManyMatches, UnsupportedP
 from cep_pipeline.patterns.conditions import Atom, Comparator, Comparison, Membership
 from cep_pipeline.patterns.expressions import Literal as Constant
 from cep_pipeline.patterns.expressions import Reference
-from cep_pipeline.patterns.pattern import Output, Pattern
+from cep_pipeline.patterns.pattern import Output, Pattern, with_composed
+from cep_pipeline.patterns.structure import type_alternatives, types_of
 from cep_pipeline.planning.plans import Plan, has_kernel_orders, validate
 from cep_pipeline.slices.events_input import as_table, events_for
 from cep_pipeline.slices.ownership import Finality, finality_of
@@ -179,35 +181,174 @@ def detect(
     if not patterns:
         none = _matches({}, patterns, events)
         return (none, Metrics({})) if metrics else none
-    known, chosen = known_events(patterns, events, mechanism)
-    check_options(chosen, options)
-    counters = Counters(wanted=metrics)
-    found: Tables = {}
-    with explained():
-        _prepare(patterns, known.table, known.prepared)
-        plan = known.plan(plan, lambda: _plan_for(patterns, known.table, known.prepared, plan, chosen))
-        logger.info("detecting %s patterns in %s events by %r", len(patterns), known.table.num_rows, plan)
-        detections = _detections(patterns, chosen, known.prepared, plan, counters, limit, options, prune=True)
-        groups = run_together(detections, plan)
-    for together in groups:
-        with explained():
-            if output == "count":
-                counts = zip(together, count_together(together), strict=True)
-                own = [count_table(one.pattern, count) for one, count in counts]
-            elif output == "compressed":
-                own = compressed_together(together)
+    search = Search(plan, mechanism, output, limit, options, progress, metrics=metrics)
+    tables = _matches(search.tables(patterns, events), patterns, events)
+    return (tables, search.metrics()) if metrics else tables
+
+
+MakePlan = Callable[[Sequence[Pattern], pa.Table, Mapping[str, str]], Plan]
+"""Makes a plan for patterns over events, for the mechanism of each."""
+
+
+class Search:
+    """Patterns over a table of events, in the order in which they compose each other.
+
+    Parameters
+    ----------
+    plan, mechanism, output, limit, options, progress, metrics
+        As in `detect`.
+    make_plan
+        Plans the patterns that the plan does not have. A pattern that composes is given to it as it is run, over its
+        longer stream (`composition.plain_pattern`).
+    """
+
+    def __init__(
+        self,
+        plan: Plan | None = None,
+        mechanism: str | None = None,
+        output: str = "verbose",
+        limit: int | None = None,
+        options: Sequence[str] = (),
+        progress: Progress | None = None,
+        *,
+        metrics: bool = False,
+        make_plan: MakePlan | None = None,
+    ) -> None:
+        self.plan, self.mechanism, self.output, self.limit, self.options = plan, mechanism, output, limit, options
+        self.make_plan = make_plan
+        self.progress = progress
+        self._counters = Counters(wanted=metrics)
+        self._chosen: dict[str, str] = {}
+        self._done = self._all = 0
+
+    def metrics(self) -> Metrics:
+        """What was counted."""
+        return self._counters.metrics(self._chosen)
+
+    def tables(self, patterns: Sequence[Pattern], events: pa.Table) -> Tables:
+        """The output of each pattern, in their order."""
+        self._all = len(patterns)
+        if not any(pattern.composes for pattern in patterns):
+            found = self._together(patterns, events, self.plan, self.output)
+        else:
+            found = {}
+            whole = self._in_order(patterns)
+            inside = _composed_names(whole)
+            self._all = len(whole)
+            for form in dict.fromkeys(("verbose", self.output)):
+                own = [one for one in whole if not one.composes and (one.name in inside) == (form == "verbose")]
+                if self.output == "verbose":
+                    own = [one for one in whole if not one.composes]
+                if own:
+                    found |= self._together(own, events, self._plan_of(own), form)
+            for pattern in whole:
+                if pattern.composes:
+                    found[pattern.name] = self._composing(pattern, events, found)
+        _warn_of_doubts([one for one in patterns if not found[one.name].num_rows], events)
+        return {one.name: found[one.name] for one in patterns}
+
+    def composed(self, patterns: Sequence[Pattern], events: pa.Table) -> Tables:
+        """The matches of all that patterns compose."""
+        inside = {one.name: one for pattern in patterns for one in with_composed(pattern.composes)}
+        return self.tables(list(inside.values()), events) if inside else {}
+
+    def batches(self, patterns: Sequence[Pattern], events: pa.Table) -> Iterator[tuple[str, pa.RecordBatch]]:
+        """The rows of patterns of which some compose others, pattern after pattern, as `detect_batches` has them."""
+        whole = self._in_order(patterns)
+        inside, wanted = _composed_names(whole), {pattern.name for pattern in patterns}
+        found: Tables = {}
+        for pattern in whole:
+            if pattern.name in inside:
+                found |= (
+                    {pattern.name: self._composing(pattern, events, found)}
+                    if pattern.composes
+                    else self._together([pattern], events, self._plan_of([pattern]), "verbose")
+                )
+                batches: Iterable[pa.RecordBatch] = found[pattern.name].to_batches()
+            elif pattern.composes:
+                stream = _stream_of(pattern, events, found)
+                written = WrittenMatches(pattern, stream)
+                [detection] = self._detections([plain_pattern(pattern)], stream)
+                batches = first_matches(detection)
+                batches = batches if pattern.summary is not None else map(written.of, batches)
             else:
-                own = tables_together(together)
-        found.update(zip((detection.pattern.name for detection in together), own, strict=True))
-        _warn_of_doubts([one.pattern for one in together if not found[one.pattern.name].num_rows], events)
-        for detection in together:
-            name = detection.pattern.name
-            logger.debug("%s by %s: %s rows (%s)", name, chosen[name], found[name].num_rows, output)
-        if progress is not None:
-            progress(len(found), len(patterns))
-    keep(events, known)
-    tables = _matches({one.name: found[one.name] for one in patterns}, patterns, events)
-    return (tables, counters.metrics(chosen)) if metrics else tables
+                [detection] = self._detections([pattern], events)
+                batches = first_matches(detection)
+            if pattern.name in wanted:
+                yield from ((pattern.name, batch) for batch in batches)
+
+    def _in_order(self, patterns: Sequence[Pattern]) -> list[Pattern]:
+        """The patterns and what they compose; refused here if any of them is, before anything is detected."""
+        whole = with_composed(patterns)
+        choose_mechanisms([plain_pattern(pattern) for pattern in whole], self.mechanism)
+        return whole
+
+    def _plan_of(self, patterns: Sequence[Pattern]) -> Plan | None:
+        """The given plan, as far as it has these patterns; None where it lacks one."""
+        known = () if self.plan is None else {one.pattern for one in self.plan.patterns}
+        names = [pattern.name for pattern in patterns]
+        return self.plan.part(names) if self.plan is not None and known >= set(names) else None
+
+    def _composing(self, pattern: Pattern, events: pa.Table, matches: Tables) -> pa.Table:
+        """The output of a pattern that composes others, of which the matches are known."""
+        stream = _stream_of(pattern, events, matches)
+        form = self.output
+        found = self._together([plain_pattern(pattern)], stream, self._plan_of([pattern]), form)[pattern.name]
+        if form != "verbose" or pattern.summary is not None:
+            return found
+        written = WrittenMatches(pattern, stream)
+        return pa.Table.from_batches(map(written.of, found.to_batches()), matches_schema(pattern))
+
+    def _detections(self, patterns: Sequence[Pattern], events: pa.Table) -> list[Detection]:
+        chosen = choose_mechanisms(patterns, self.mechanism)
+        table = events_for(patterns, events)
+        prepared = _prepare(patterns, table)
+        plan = _plan_for(patterns, table, prepared, self._plan_of(patterns), chosen, self.make_plan)
+        return _detections(patterns, chosen, prepared, plan, self._counters, self.limit, prune=True)
+
+    def _together(self, patterns: Sequence[Pattern], events: pa.Table, given: Plan | None, output: str) -> Tables:
+        """The output of patterns that compose nothing."""
+        known, chosen = known_events(patterns, events, self.mechanism)
+        check_options(chosen, self.options)
+        self._chosen |= chosen
+        found: Tables = {}
+        with explained():
+            _prepare(patterns, known.table, known.prepared)
+            plan = known.plan(
+                given, lambda: _plan_for(patterns, known.table, known.prepared, given, chosen, self.make_plan)
+            )
+            logger.info("detecting %s patterns in %s events by %r", len(patterns), known.table.num_rows, plan)
+            detections = _detections(
+                patterns, chosen, known.prepared, plan, self._counters, self.limit, self.options, prune=True
+            )
+            groups = run_together(detections, plan)
+        for together in groups:
+            with explained():
+                if output == "count":
+                    counts = zip(together, count_together(together), strict=True)
+                    own = [count_table(one.pattern, count) for one, count in counts]
+                elif output == "compressed":
+                    own = compressed_together(together)
+                else:
+                    own = tables_together(together)
+            found.update(zip((detection.pattern.name for detection in together), own, strict=True))
+            for detection in together:
+                name = detection.pattern.name
+                logger.debug("%s by %s: %s rows (%s)", name, chosen[name], found[name].num_rows, output)
+            self._done += len(together)
+            if self.progress is not None:
+                self.progress(self._done, self._all)
+        keep(events, known)
+        return found
+
+
+def _composed_names(patterns: Sequence[Pattern]) -> frozenset[str]:
+    """The names of the patterns that others compose."""
+    return frozenset(one.name for pattern in patterns for one in pattern.composes)
+
+
+def _stream_of(pattern: Pattern, events: pa.Table, matches: Tables) -> pa.Table:
+    return longer_stream(pattern, events_for([pattern], events), matches)
 
 
 def _matches(tables: Tables, patterns: Sequence[Pattern], events: pa.Table) -> Matches:
@@ -273,6 +414,9 @@ def detect_batches(
     """
     check_limit(limit)
     if not patterns:
+        return
+    if any(pattern.composes for pattern in patterns):
+        yield from Search(plan, mechanism, limit=limit).batches(patterns, events)
         return
     chosen = choose_mechanisms(patterns, mechanism)
     table = events_for(patterns, events)
@@ -609,10 +753,11 @@ def doubts_about(
     found: list[str] = []
     lacking: dict[str, list[str]] = {}
     for pattern in patterns:
+        known = (*(types or ()), pattern.base_type, *(one.name for one in pattern.composes))
         for clause in pattern.clauses if types is not None else ():
             for variable in clause.positive:
-                if variable.event_type not in (*(types or ()), pattern.base_type):
-                    names = lacking.setdefault(variable.event_type, [])
+                if set(types_of(variable.event_type)).isdisjoint(known):
+                    names = lacking.setdefault(type_alternatives(variable.event_type), [])
                     names += [pattern.name] if pattern.name not in names else []
     if lacking:
         names = list(dict.fromkeys(name for names in lacking.values() for name in names))
@@ -655,12 +800,19 @@ def _texts_that_no_event_has(patterns: Sequence[Pattern], events: pa.Table) -> l
 
 
 def texts_compared(pattern: Pattern) -> list[tuple[str, str]]:
-    """The attributes that the conditions of a pattern compare for equality with text, each with the text."""
+    """The attributes of events that the conditions of a pattern compare for equality with text, each with the text."""
     atoms = (atom for clause in pattern.clauses for conjunct in clause.conjuncts for atom in conjunct.atoms)
-    return [pair for atom in atoms for pair in _texts_in(atom)]
+    composed = {one.name for one in pattern.composes}
+    bind_matches = {one.variable for one in pattern.operands if not composed.isdisjoint(one.types)}
+    return [
+        (reference.attribute, text)
+        for atom in atoms
+        for reference, text in _texts_in(atom)
+        if reference.variable not in bind_matches
+    ]
 
 
-def _texts_in(atom: Atom) -> list[tuple[str, str]]:
+def _texts_in(atom: Atom) -> list[tuple[Reference, str]]:
     match atom:
         case Comparison(Comparator.EQ | Comparator.NE, Reference() as left, Constant() as right):
             pairs: list[tuple[Reference, Any]] = [(left, right.value)]
@@ -670,7 +822,7 @@ def _texts_in(atom: Atom) -> list[tuple[str, str]]:
             pairs = [(expression, value) for value in values]
         case _:
             pairs = []
-    return [(reference.attribute, value) for reference, value in pairs if isinstance(value, str)]
+    return [(reference, value) for reference, value in pairs if isinstance(value, str)]
 
 
 def _some(names: Collection[str]) -> str:
@@ -690,14 +842,18 @@ def check_output(output: str, patterns: Sequence[Pattern]) -> None:
     InputError
         It is none of `OUTPUTS`.
     UnsupportedPattern
-        OUTPUT and CONSUME ask for the matches themselves, and SUMMARIZE gives no matches.
+        OUTPUT and CONSUME ask for the matches themselves, so does what composes them, and SUMMARIZE gives no matches.
     """
     if output not in OUTPUTS:
         raise InputError(f"there is no output {output!r}; there are: {', '.join(OUTPUTS)}")
     if output != "verbose":
+        inside = _composed_names(patterns)
         for pattern in patterns:
             if has_output_policy(pattern):
                 feature = f"output {output!r} with {policy_text(pattern)}"
+                raise UnsupportedPattern("", feature, pattern=pattern.name, hint="use 'verbose'")
+            if pattern.name in inside or (pattern.composes and output == "compressed"):
+                feature = f"output {output!r} with composition"
                 raise UnsupportedPattern("", feature, pattern=pattern.name, hint="use 'verbose'")
             if output == "compressed" and pattern.summary is not None:
                 feature = "output 'compressed' with SUMMARIZE"
@@ -711,9 +867,16 @@ def check_limit(limit: int | None) -> None:
 
 
 def _plan_for(
-    patterns: Sequence[Pattern], table: pa.Table, prepared: Streams, plan: Plan | None, chosen: Mapping[str, str]
+    patterns: Sequence[Pattern],
+    table: pa.Table,
+    prepared: Streams,
+    plan: Plan | None,
+    chosen: Mapping[str, str],
+    make_plan: MakePlan | None = None,
 ) -> Plan:
     """The given plan, if it fits; else one that is made of the events' statistics where it pays to make one."""
+    if plan is None and make_plan is not None:
+        plan = make_plan(patterns, table, chosen)
     if plan is None:
         from cep_pipeline.detection.unplanned import need_no_plan, own_order_plan
 
@@ -741,7 +904,7 @@ def _prepare(patterns: Sequence[Pattern], events: pa.Table, known: Streams | Non
             prepared[key] = PreparedEvents(events, type_attribute=key[0], base_type=key[1])
     for key, slice_ in prepared.items():
         of_stream = (p for p in patterns if (p.type_attribute, p.base_type) == key)
-        slice_.split({operand.event_type: None for pattern in of_stream for operand in pattern.operands})
+        slice_.split(operand.event_type for pattern in of_stream for operand in pattern.operands)
     return prepared
 
 

@@ -11,6 +11,7 @@ import pyarrow as pa
 
 from cep_pipeline.errors import InputError
 from cep_pipeline.expressions.columns import CLOCK_COLUMNS
+from cep_pipeline.patterns.composing import COMPOSED_MATCH, EVENT_TYPE
 from cep_pipeline.patterns.conditions import AllOf, AnyOf, Condition, Equivalence, Not, expressions_of
 from cep_pipeline.patterns.expressions import Aggregate, Expression, Reference, ValueType, walk
 from cep_pipeline.patterns.pattern import Pattern
@@ -170,6 +171,11 @@ def columns_of(pattern: Pattern) -> dict[str, None]:
     names.update(dict.fromkeys(_attributes(_expressions(pattern.condition))))
     names.update(dict.fromkeys(_equivalences(pattern.condition)))
     names.update(dict.fromkeys(_attributes(item.expression for item in pattern.items)))
+    if pattern.composes:  # of matches that are events, RETURN columns are no columns of the stream
+        own = {*dict(pattern.attributes), pattern.type_attribute}
+        names = {name: None for name in names if name in own}
+    if pattern.type_attribute == EVENT_TYPE:
+        names[COMPOSED_MATCH] = None
     _columns[id(pattern)] = pattern, names
     while len(_columns) > _MOST_PATTERNS:
         _columns.popitem(last=False)

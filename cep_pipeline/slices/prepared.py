@@ -11,6 +11,7 @@ from collections.abc import Callable, Hashable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import fields, is_dataclass
 from functools import cached_property
+from itertools import chain
 from typing import Any, TypeVar, cast
 
 import numpy as np
@@ -18,6 +19,8 @@ import pyarrow as pa
 
 from cep_pipeline.errors import DataError, InputError
 from cep_pipeline.expressions.columns import Array, Column, TableColumns
+from cep_pipeline.patterns.composing import COMPOSED_MATCH
+from cep_pipeline.patterns.structure import EventType, types_of
 from cep_pipeline.slices.routines import SPLIT_AT_ONCE, group_rows, padded, padded_copy, select_codes
 
 Boundary = tuple[int, int]
@@ -66,7 +69,7 @@ class PreparedEvents:
         self.type_attribute = type_attribute
         self.base_type = base_type
         self._columns = TableColumns(table)
-        self._leaves: dict[str, Array] = {}
+        self._leaves: dict[EventType, Array] = {}
         self._derived: OrderedDict[Hashable, Any] = OrderedDict()
         self._derived_bytes = 0
         self._handles: dict[Hashable, Any] = {}
@@ -102,16 +105,48 @@ class PreparedEvents:
         rows[:] = np.arange(len(self), dtype=np.int32)
         return rows
 
+    @cached_property
+    def of_stream(self) -> Array | None:
+        """bool, shape (n,): False for composed events, which have no base type and no positions; None: there are none.
+
+        Only the longer stream of a composing pattern has composed events (`detection.composition`).
+        """
+        if COMPOSED_MATCH not in self.table.column_names:
+            return None
+        composed = self.table.column(COMPOSED_MATCH)
+        if composed.null_count == len(composed):
+            return None
+        own: Array = composed.is_null().to_numpy()
+        return own
+
+    def row_back(self, row: int, events: int) -> int:
+        """The first row that lies at most so many events of the stream before another one."""
+        if self.of_stream is None:
+            return max(row - events, 0)
+        counted = self.derive(("events up to",), lambda: np.cumsum(self.of_stream))
+        before = int(counted[row - 1]) if row else 0
+        return int(np.searchsorted(counted, max(before - events, 0)))
+
     def column(self, name: str) -> Column:
         """The column of an attribute, or of `timestamp` or `seq`; converted on first use."""
         return self._columns.column(name)
 
-    def split(self, event_types: Iterable[str]) -> None:
+    def split(self, event_types: Iterable[EventType]) -> None:
         """Find the rows of all these types in one pass, so that `leaf_rows` need not ask for them one by one."""
-        missing = [name for name in dict.fromkeys(event_types) if name not in self._leaves]
+        asked = [event_type for event_type in dict.fromkeys(event_types) if event_type not in self._leaves]
+        missing = [name for name in dict.fromkeys(chain(*map(types_of, asked))) if name not in self._leaves]
+        self._split(missing)
+        for event_type in asked:
+            if not isinstance(event_type, str):
+                rows = np.concatenate([self._leaves[name] for name in event_type])
+                of_all = self.base_type in event_type
+                self._leaves[event_type] = self.every_row if of_all else padded_copy(np.sort(rows, kind="stable"))
+
+    def _split(self, missing: list[str]) -> None:
         if self.base_type in missing:
             missing.remove(self.base_type)
-            self._leaves[self.base_type] = self.every_row
+            own = self.of_stream
+            self._leaves[self.base_type] = self.every_row if own is None else padded_copy(np.flatnonzero(own), np.int32)
         if not missing:
             return
         codes, names = self._type_codes()
@@ -127,8 +162,11 @@ class PreparedEvents:
             code = code_of[name] + 1
             self._leaves[name] = order[starts[code] : starts[code + 1]]
 
-    def leaf_rows(self, event_type: str) -> Array:
-        """int32, ascending, with readable elements behind the end: the rows of all events of a type."""
+    def leaf_rows(self, event_type: EventType) -> Array:
+        """int32, ascending, with readable elements behind the end: the rows of all events of a type.
+
+        Those of `(A | B)` are the events that have one of the types.
+        """
         self.split((event_type,))
         return self._leaves[event_type]
 

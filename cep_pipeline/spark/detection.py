@@ -35,6 +35,7 @@ from cep_pipeline.detection.summaries.partial import PartialSummary
 from cep_pipeline.errors import LimitExceeded
 from cep_pipeline.expressions.columns import Array
 from cep_pipeline.patterns.pattern import Pattern
+from cep_pipeline.patterns.structure import EventType, types_of
 from cep_pipeline.planning.clause_plans import PlanNode, PlanStep
 from cep_pipeline.planning.plans import Plan
 from cep_pipeline.slices.events_input import columns_needed
@@ -56,7 +57,7 @@ from cep_pipeline.storage import (
     write_data_file,
     written,
 )
-from cep_pipeline.warehouse.layout import MATCHES_SCHEMA, REPEATING_IN_MATCHES
+from cep_pipeline.warehouse.layout import MATCHES_SCHEMA, REPEATING_IN_MATCHES, without_composed
 
 if TYPE_CHECKING:
     from cep_pipeline.spark.tasks import Workers
@@ -139,18 +140,18 @@ class WorkEstimate:
         for pattern in self.patterns:
             together.setdefault((pattern.window.time_us, waits_for_later_events(pattern)), []).append(pattern)
         for (window_us, waits), members in together.items():
-            steps: dict[tuple[str, ...], tuple[float, float]] = {}
+            steps: dict[tuple[EventType, ...], tuple[float, float]] = {}
             for pattern in members:
                 for clause, planned in zip(pattern.clauses, self._plan.for_pattern(pattern.name).clauses, strict=True):
                     most = self._most[pattern.name]
                     for variables, expected in planned.expected.items():
-                        types = tuple(sorted(clause.by_name[name].event_type for name in variables))
+                        types = tuple(sorted((clause.by_name[name].event_type for name in variables), key=types_of))
                         alive, tested = steps.get(types, (0.0, 0.0))
                         ln_tested = min(expected.ln_partial_matches + _ln_tests(expected), most)
                         alive += exp(min(expected.ln_partial_matches, most))
                         steps[types] = alive, tested + exp(ln_tested)
             names = {name for types in steps for name in types}
-            ratios = {name: _ratios(pieces, pieces.types.get(name, pieces.rows), window_us) for name in names}
+            ratios = {name: _ratios(pieces, _counted(pieces, name), window_us) for name in names}
             own = np.zeros(len(pieces))
             for types, (alive, tested) in steps.items():
                 share = span_us / (window_us or span_us) * _share(types, ratios)
@@ -166,7 +167,8 @@ class WorkEstimate:
 def read_pieces(workers: Workers, patterns: Sequence[Pattern], row_groups: Sequence[RowGroup]) -> Pieces:
     """Read the pieces of sorted row groups: of many events in tasks, a file each, of fewer here, which is faster."""
     first = patterns[0]
-    types = {operand.event_type for pattern in patterns for operand in pattern.operands} - {first.base_type}
+    types = {name for pattern in patterns for operand in pattern.operands for name in operand.types}
+    types.discard(first.base_type or "")
     if sum(group.rows for group in row_groups) > _ROWS_READ_HERE:
         run = partial(run_tasks, workers, what=f"{first.stream}: events by time and type")
         return Pieces.read(row_groups, first.type_attribute, types, run)
@@ -192,6 +194,13 @@ def _span_us(pieces: Pieces) -> int:
     return sum(max(group.span_us, 1) for group in pieces.row_groups) or 1
 
 
+def _counted(pieces: Pieces, event_type: EventType) -> Array:
+    """The events of a type before each piece, and before the end."""
+    names = types_of(event_type)
+    known = [pieces.types[name] for name in names if name in pieces.types]
+    return np.sum(known, axis=0) if len(known) == len(names) else pieces.rows
+
+
 def _ratios(pieces: Pieces, counted: Array, window_us: int | None) -> tuple[Array, Array]:
     """A type's share of its events that each piece holds, and its number in the window before to that on average."""
     share = np.diff(counted) / max(int(counted[-1]), 1)
@@ -201,7 +210,7 @@ def _ratios(pieces: Pieces, counted: Array, window_us: int | None) -> tuple[Arra
     return share, pieces.before(counted, window_us, whole=False) / usual
 
 
-def _share(types: Sequence[str], ratios: Mapping[str, tuple[Array, Array]]) -> Array:
+def _share(types: Sequence[EventType], ratios: Mapping[EventType, tuple[Array, Array]]) -> Array:
     """Partial matches of events of these types that each piece makes, as shares of those of an even day."""
     total = np.zeros(len(ratios[types[0]][0]))
     for last in range(len(types)):
@@ -798,7 +807,7 @@ def _detect(
         names = [pattern.name for pattern in job.patterns]
         limits.ledger = Ledger(ledger, names, part.job * len(names), tasks, place)
     patterns = tuple(pattern for pattern in job.patterns if can_pend(pattern)) if part.behind else job.patterns
-    columns = job.directory.columns or MATCHES_SCHEMA
+    columns = without_composed(job.directory.columns or MATCHES_SCHEMA)
     paths: dict[pa.Schema, str] = {}
     writers: dict[pa.Schema, pq.ParquetWriter] = {}
     constants = {

@@ -33,6 +33,7 @@ OF_PATTERN_SETS = ("matches", SUMMARIES)
 UTC_MICROSECONDS = pa.timestamp("us", tz="UTC")
 
 BINDINGS = pa.list_(pa.struct([("variable", pa.string()), ("seq", pa.int64())]))
+COMPOSED = pa.list_(pa.struct([("variable", pa.string()), ("match_id", pa.uuid())]))
 
 
 _COLUMNS: Mapping[str, Mapping[str, tuple[pa.DataType, str]]] = {
@@ -55,6 +56,12 @@ _COLUMNS: Mapping[str, Mapping[str, tuple[pa.DataType, str]]] = {
             BINDINGS,
             "Events of the match: the variable of the pattern and the `seq` of the event, in the order of the "
             "variables in the pattern. A Kleene variable has an element for each of its events.",
+        ),
+        "composed": (
+            COMPOSED,
+            "Matches of other patterns among the events of the match: the variable and the `match_id`, in the order of "
+            "the bindings, which have the `seq` of their last event. Null where the pattern composes none, and in days "
+            "that were published before patterns could.",
         ),
         "returns": (pa.string(), "Values of the RETURN clause as a JSON object; null where the pattern has none."),
     },
@@ -156,6 +163,13 @@ def _schema(table: str) -> pa.Schema:
 
 
 MATCHES_SCHEMA = _schema("matches")
+
+
+def without_composed(columns: pa.Schema) -> pa.Schema:
+    """Return the columns of a file of matches of patterns that compose none; readers add a column of nulls."""
+    return columns.remove(columns.get_field_index("composed"))
+
+
 OF_MATCHES = {"cep.ids-version": str(IDS_VERSION)}
 """Property of the matches table: the version of the ids of days that are published now; records tell each day's."""
 REPEATING_IN_MATCHES = ("pattern_set", "final_day", "pattern", "pattern_version", "bindings.list.element.variable")

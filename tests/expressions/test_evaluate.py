@@ -134,7 +134,7 @@ def bindings(draw: st.DrawFn) -> tuple[TableColumns, dict[str, np.ndarray], list
     places = st.lists(st.integers(0, len(drawn) - 1), min_size=count, max_size=count)
     chosen = {name: draw(places) for name in VARIABLES}
     events = [
-        Event(index, index, index, frozenset(), {**row, "timestamp": index, "seq": index})
+        Event(index, index, index, frozenset(), {**row, "timestamp": index, "seq": index}, index)
         for index, row in enumerate(drawn)
     ]
     oracle = [{name: (events[chosen[name][i]],) for name in VARIABLES} for i in range(count)]

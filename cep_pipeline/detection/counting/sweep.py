@@ -171,7 +171,7 @@ def sweep_of(pattern: Pattern, clause: Clause) -> Sweep | None:
     Events of one timestamp, where TIES says that they are in no order, may still ask for something else.
     """
     positive = clause.positive
-    if pattern.strategy is not Strategy.SKIP_TILL_ANY_MATCH or len(positive) < 2:
+    if pattern.strategy is not Strategy.SKIP_TILL_ANY_MATCH or len(positive) < 2 or clause.negated_structures:
         return None
     if len(positive) + len(clause.negated) > MOST_VARIABLES:
         return None

@@ -20,6 +20,7 @@ from cep_pipeline.patterns.conditions import Conjunct, Membership, expressions_o
 from cep_pipeline.patterns.expressions import Aggregate, Element, Length, Reference, ValueType, walk
 from cep_pipeline.patterns.normal_form import Clause, Variable
 from cep_pipeline.patterns.pattern import Pattern
+from cep_pipeline.patterns.structure import may_share_events
 
 _GAP = -(1 << 62)
 """Gaps are numbers that no code, slot or place is: this one and those above it."""
@@ -151,18 +152,23 @@ class Chooser:
 
 @dataclass(frozen=True, eq=False)
 class TestedConjunct:
-    """A conjunct that instances are tested for, how it uses Kleene variables, and what it chooses of them."""
+    """A conjunct that instances are tested for, how it uses Kleene variables, and what it chooses of them.
+
+    `bounds` is the Kleene variable whose greatest number of events it is: a list of so many takes no further event.
+    """
 
     conjunct: Conjunct
     uses: Uses
     choosers: tuple[Chooser, ...]
+    bounds: str | None = None
 
     @classmethod
-    def of(cls, conjunct: Conjunct) -> TestedConjunct:
-        """A conjunct that mentions a variable."""
+    def of(cls, conjunct: Conjunct, clause: Clause) -> TestedConjunct:
+        """A conjunct of a clause that mentions a variable."""
         uses = Uses.of(conjunct)
         choosers = [Chooser(name, codes.ELEMENT) for name in uses.elements]
-        return cls(conjunct, uses, (*choosers, *(Chooser(name, codes.INDEX) for name in uses.indexes)))
+        bounds = next((variable.name for variable in clause.positive if variable.at_most == conjunct), None)
+        return cls(conjunct, uses, (*choosers, *(Chooser(name, codes.INDEX) for name in uses.indexes)), bounds)
 
     @cached_property
     def is_written_once(self) -> bool:
@@ -196,7 +202,7 @@ class ClauseConditions:
         self.variables: tuple[Variable, ...] = (*clause.positive, *clause.negated)
         self.slots = {variable.name: slot for slot, variable in enumerate(self.variables)}
         self.constant = tuple(conjunct for conjunct in clause.conjuncts if not conjunct.variables)
-        self.tested = tuple(map(TestedConjunct.of, joint_conjuncts(clause)))
+        self.tested = tuple(TestedConjunct.of(conjunct, clause) for conjunct in joint_conjuncts(clause))
         self.written: dict[int, WrittenConjunct] = {}
         self._filters: dict[str, tuple[Conjunct, ...]] = {}
         self._tests: dict[_Step, tuple[Test, ...]] = {}
@@ -220,7 +226,9 @@ class ClauseConditions:
         self, after: Moment, before: tuple[Moment, ...], grown: str | None, begun: str | None
     ) -> Iterator[Test]:
         for place, tested in enumerate(self.tested):
-            if not tested.is_testable(after):
+            if grown is not None and tested.bounds == grown:
+                yield place, -1
+            elif not tested.is_testable(after):
                 continue
             if not any(tested.is_testable(moment) for moment in before):
                 if begun not in tested.uses.indexes:
@@ -248,7 +256,7 @@ class ClauseConditions:
                     found[one, other] = codes.EARLIER
                 elif (second.name, first.name) in self.clause.precedence:
                     found[one, other] = codes.LATER
-                if first.event_type == second.event_type or base in (first.event_type, second.event_type):
+                if may_share_events(first.event_type, second.event_type, base):
                     found[one, other] += codes.MAY_SHARE
         return found
 

@@ -39,6 +39,7 @@ from cep_pipeline.patterns.expressions import (
     Expression,
     ValueType,
 )
+from cep_pipeline.patterns.structure import EventType
 from cep_pipeline.slices.prepared import PreparedEvents
 
 COMPARATORS = {
@@ -89,7 +90,7 @@ class ConjunctWriter(TermWriter):
         events: PreparedEvents,
         conditions: ClauseConditions,
         common: CommonTerms | None = None,
-        event_types: Mapping[str, str] | None = None,
+        event_types: Mapping[str, EventType] | None = None,
     ) -> None:
         atoms = [atom for tested in conditions.tested for atom in tested.conjunct.atoms]
         super().__init__(events, conditions.slots, atoms, common, event_types)

@@ -36,6 +36,7 @@ from cep_pipeline.patterns.expressions import (
     Reference,
     ValueType,
 )
+from cep_pipeline.patterns.structure import EventType
 from cep_pipeline.slices.prepared import PreparedEvents
 
 _WHOLE = {"+": codes.WHOLE_PLUS, "-": codes.WHOLE_MINUS, "*": codes.WHOLE_TIMES, "%": codes.WHOLE_MODULO}
@@ -76,13 +77,13 @@ _READS = {
 class Accumulators:
     """The running aggregates that the cells of each variable keep, and how many words of a cell they take."""
 
-    entries: dict[str, list[list[int]]] = field(default_factory=dict)
+    entries: dict[EventType, list[list[int]]] = field(default_factory=dict)
     whole_words: int = 0
     real_words: int = 0
-    _places: dict[tuple[str, str, int], tuple[int, int]] = field(default_factory=dict)
-    _used: dict[str, tuple[int, int]] = field(default_factory=dict)
+    _places: dict[tuple[EventType, str, int], tuple[int, int]] = field(default_factory=dict)
+    _used: dict[EventType, tuple[int, int]] = field(default_factory=dict)
 
-    def place(self, variable: str, attribute: str, kind: int, values: int, known: int) -> tuple[int, int]:
+    def place(self, variable: EventType, attribute: str, kind: int, values: int, known: int) -> tuple[int, int]:
         """The place in a cell of the count and the value of an aggregate."""
         key = variable, attribute, kind
         if key not in self._places:
@@ -166,7 +167,7 @@ class TermWriter:
         numbers: dict[str, int],
         atoms: list[Atom],
         common: CommonTerms | None = None,
-        event_types: Mapping[str, str] | None = None,
+        event_types: Mapping[str, EventType] | None = None,
     ) -> None:
         self.events, self.numbers = events, numbers
         self._common, self._event_types = common, event_types or {}
