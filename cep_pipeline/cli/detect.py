@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -28,7 +27,6 @@ from cep_pipeline.cli.search_options import OPTIONS, given_options, search_optio
 from cep_pipeline.cli.sources import event_paths, patterns_over_files
 from cep_pipeline.cli.terminal import Terminal, output_console, say_json
 from cep_pipeline.errors import InputError
-from cep_pipeline.storage import rows_of
 
 if TYPE_CHECKING:
     from cep_pipeline.detection.results import Matches
@@ -39,8 +37,6 @@ if TYPE_CHECKING:
 
 SHOWN_PATTERNS, SHOWN_EVENTS = 5, 20
 """Patterns whose first matches are shown, and events of one match: a list may have thousands."""
-SHOWN_ROWS = 100
-"""Rows of a summary that are shown."""
 
 
 @click.command()
@@ -138,6 +134,7 @@ def detect(
     """
     from cep_pipeline.cli.matches_file import write_matches
     from cep_pipeline.cli.progress import ConsoleObserver
+    from cep_pipeline.cli.summaries import summary_table
     from cep_pipeline.cli.tables import STDOUT, check_output_file
     from cep_pipeline.detection.detect import Search, check_output
     from cep_pipeline.detection.mechanisms import choose_mechanisms
@@ -206,8 +203,10 @@ def detect(
         if output == "verbose" and out != STDOUT and show:
             for first in _first_matches(parsed, tables, loaded, show, stream.timezone):
                 console.print(first)
-            for rows in _summaries(parsed, tables, stream.timezone):
-                console.print(rows)
+            for pattern in parsed:
+                if pattern.summary is not None:
+                    rows = tables[pattern.name].drop_columns("pattern")
+                    console.print(summary_table(pattern.name, rows, stream.timezone))
         console.print(f"{took}; written to {'stdout' if out == STDOUT else out}")
 
 
@@ -241,21 +240,6 @@ def _first_matches(
         yield from event_tables(
             matches, events, {pattern.name: tables[pattern.name].num_rows}, local_in(timezone), timezone
         )
-
-
-def _summaries(patterns: Sequence[Pattern], tables: Mapping[str, pa.Table], timezone: str) -> Iterator[Table]:
-    """Tables with the rows of patterns with SUMMARIZE, the first of very many, times in the zone of the stream."""
-    from cep_pipeline.cli.matches import cell, local_in
-
-    local = local_in(timezone)
-    for pattern in patterns:
-        if pattern.summary is not None:
-            rows = tables[pattern.name].drop_columns("pattern")
-            more = f", the first {SHOWN_ROWS} of {rows.num_rows:,}" if rows.num_rows > SHOWN_ROWS else ""
-            shown = Table(*rows.column_names, title=f"{pattern.name}{more}")
-            for row in rows_of(rows.slice(0, SHOWN_ROWS)):
-                shown.add_row(*(local(value) if isinstance(value, datetime) else cell(value) for value in row.values()))
-            yield shown
 
 
 def _read(

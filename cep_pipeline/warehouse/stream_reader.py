@@ -16,7 +16,7 @@ import numpy as np
 import pyarrow as pa
 import sqlalchemy as sql
 
-from cep_pipeline.errors import CepError
+from cep_pipeline.errors import CepError, InputError
 from cep_pipeline.events.columns import DAY, SEQ, SEQ_PER_DAY, TIMESTAMP
 from cep_pipeline.events.erasure import Erasure
 from cep_pipeline.events.raw_files import RawFile
@@ -64,6 +64,7 @@ if TYPE_CHECKING:
     from pyiceberg.table import Table
     from sqlalchemy.engine import Row
 
+    from cep_pipeline.detection.summaries.partial import PartialSummary
     from cep_pipeline.patterns.pattern import Pattern
     from cep_pipeline.warehouse.store import Store
 
@@ -312,6 +313,27 @@ class StreamReader:
         row_filter = None if pattern is None else pc.field("pattern") == pattern
         of_set = {"pattern_set": pattern_set}
         return reader._read_days(SUMMARIES, "final_day", first, last, of_set, row_filter=row_filter)
+
+    def summary_of(
+        self, pattern_set: str, pattern: Pattern, first: date | None = None, last: date | None = None
+    ) -> PartialSummary:
+        """Return what SUMMARIZE of a pattern has put together over days: exactly that of one run over all of them.
+
+        Raises
+        ------
+        InputError
+            A day was detected by another SUMMARIZE of the pattern.
+        """
+        from cep_pipeline.detection.summaries.partial import PartialSummary
+
+        rows = self.read_summaries(pattern_set, first, last, pattern=pattern.name)
+        try:
+            return PartialSummary.from_json(pattern, map(json.loads, rows["partial"].to_pylist()))
+        except (KeyError, ValueError, TypeError) as error:
+            raise InputError(
+                f"stream {self.name}: days of {pattern_set} were summarized by another statement of {pattern.name}, "
+                "so that they cannot be put together: cep run --stale detects them again"
+            ) from error
 
     def summaries_of(self, pattern_set: str, day: date, patterns: Collection[str]) -> dict[str, list[dict[str, Any]]]:
         """Pattern -> the published groups of a day, as `PartialSummary.to_json`, of those patterns that have any."""
