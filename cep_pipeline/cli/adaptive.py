@@ -252,7 +252,7 @@ def refuse_nothing_left(events: int, rejected: int) -> None:
 def print_counts(
     console: Terminal, events: int, rejected: int, counts: Mapping[str, int], patterns: Sequence[Pattern] = ()
 ) -> None:
-    """Print the number of events, and of matches of each pattern; of those of `patterns` with SUMMARIZE that of rows."""
+    """Print the number of events, and of matches of each pattern, or of rows where one of `patterns` has SUMMARIZE."""
     from cep_pipeline.detection.decimal_text import grouped, to_text
 
     console.print(f"{events:,} events, {rejected:,} rows rejected")

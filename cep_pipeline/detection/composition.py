@@ -10,15 +10,13 @@ A composing pattern is run like any other, by every mechanism, over a table that
 - `WrittenMatches(pattern, stream)` turns rows of matches of the plain pattern over the longer stream into rows of the
   composing pattern: with the seqs of events, the column `composed`, and the ids that the composing pattern gives.
 
-Attributes of one name may differ in their types between the events and the matches, and so they may have several
-columns in the longer stream; `_Columns` decides which one a variable reads.
+`patterns.composing` says which columns the longer stream has.
 """
 
 from __future__ import annotations
 
-from collections import OrderedDict
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from uuid import UUID
 
 import numpy as np
@@ -27,36 +25,13 @@ import pyarrow.compute as pc
 
 from cep_pipeline.detection.match_ids import MatchIdentity, ids_array
 from cep_pipeline.detection.matches import COMPOSED
-from cep_pipeline.events.columns import ARROW_TYPES, ORDER_COLUMNS
+from cep_pipeline.events.columns import ARROW_TYPES
 from cep_pipeline.expressions.columns import Array
-from cep_pipeline.patterns.conditions import AllOf, AnyOf, Condition, Equivalence, Not
-from cep_pipeline.patterns.expressions import Aggregate, Expression, Reference, ValueType
-from cep_pipeline.patterns.pattern import Pattern, Summary, shared_attributes
-from cep_pipeline.patterns.rewriting import rewritten
-from cep_pipeline.slices.prepared import COMPOSED_MATCH, EVENT_TYPE
+from cep_pipeline.patterns.composing import COMPOSED_MATCH, EVENT_TYPE, WRITTEN_SEQ, LongerColumns, plain_pattern
+from cep_pipeline.patterns.expressions import ValueType
+from cep_pipeline.patterns.pattern import Pattern
 
-WRITTEN_SEQ = "written seq"
-"""Column of the longer stream: the seq of an event, and that of a match's last event."""
-
-
-def plain_pattern(pattern: Pattern) -> Pattern:
-    """A pattern over the longer stream that means the same: it composes nothing, and any mechanism runs it.
-
-    It has the names, the variables and the clauses of the pattern, so that a plan of the pattern is one of its own. It
-    is the pattern itself where that composes nothing.
-    """
-    if not pattern.composes:
-        return pattern
-    known = _plain.get(id(pattern))
-    if known is None:  # an entry holds the pattern, so that no other one can have its id
-        known = _plain[id(pattern)] = pattern, _Columns(pattern).plain()
-        while len(_plain) > _MOST_PATTERNS:
-            _plain.popitem(last=False)
-    return known[1]
-
-
-_MOST_PATTERNS = 1 << 10
-_plain: OrderedDict[int, tuple[Pattern, Pattern]] = OrderedDict()
+__all__ = ["WRITTEN_SEQ", "WrittenMatches", "longer_stream", "plain_pattern"]
 
 
 def longer_stream(pattern: Pattern, events: pa.Table, matches: Mapping[str, pa.Table]) -> pa.Table:
@@ -76,7 +51,41 @@ def longer_stream(pattern: Pattern, events: pa.Table, matches: Mapping[str, pa.T
         The columns that `plain_pattern(pattern)` needs, in the order of the longer stream. `seq` is the place, from 0;
         a caller that needs other places may replace the column, as long as it ascends.
     """
-    return _Columns(pattern).table(events, matches)
+    columns = LongerColumns.of(pattern)
+    composed = [_Composed.of(matches[one.name], one.match_attributes, events) for one in pattern.composes]
+    behind = np.concatenate([one.behind for one in composed])
+    order = np.argsort(behind, kind="stable")
+    rows = pa.array(np.insert(np.arange(len(events)), behind[order], len(events) + order))
+
+    def together(of_events: pa.ChunkedArray, of_composed: Iterable[pa.Array]) -> pa.ChunkedArray:
+        kind = of_events.type
+        chunks = [*of_events.chunks, *(one.cast(kind) for one in of_composed)]
+        return pa.chunked_array(chunks, kind).unify_dictionaries().take(rows)
+
+    types = events.column(pattern.type_attribute).cast(pa.string())  # it may be a dictionary
+    named = pc.is_in(types, value_set=pa.array(columns.composed, pa.string()))
+    ids = pa.chunked_array([pa.nulls(len(events), pa.binary(16))])
+    found = {
+        "timestamp": together(events.column("timestamp"), (one.ends for one in composed)),
+        "seq": pa.chunked_array([np.arange(len(rows))]),
+        WRITTEN_SEQ: together(events.column("seq"), (one.seqs for one in composed)),
+        EVENT_TYPE: together(
+            pc.if_else(named, pa.scalar(None, pa.string()), types),
+            (pa.repeat(one.name, len(own)) for one, own in zip(pattern.composes, composed, strict=True)),
+        ),
+        COMPOSED_MATCH: together(ids, (one.ids for one in composed)),
+    }
+    for (attribute, kind), name in columns.names.items():
+        if columns.stream.get(attribute) in _READ_AS[kind]:
+            own = events.column(attribute)
+        else:
+            own = pa.chunked_array([pa.nulls(len(events), ARROW_TYPES[kind or ValueType.STRING])])
+        if kind is None:
+            own = pa.chunked_array([_number_texts(own)])
+        elif not pa.types.is_dictionary(own.type):
+            own = own.cast(ARROW_TYPES[kind], safe=False)  # an int64 as float64 is the nearest one
+        found[name] = together(own, (one.values(attribute, kind) for one in composed))
+    return pa.table(found)
 
 
 class WrittenMatches:
@@ -127,137 +136,6 @@ class WrittenMatches:
                 columns[name] = pa.ListArray.from_arrays(pa.array(offsets.astype(np.int32)), written)
                 columns["composed"] = pa.ListArray.from_arrays(pa.array(before.astype(np.int32)), inside)
         return pa.RecordBatch.from_pydict(columns)
-
-
-class _Columns:
-    """The columns of the longer stream of one pattern, and which of them its variables read.
-
-    A column has the values of all kinds of events that have an attribute with its type, or with int64 where its type is
-    float64. It is called like the attribute, unless the attribute has columns of several types: then only the one with
-    the type of the stream's attribute is.
-    """
-
-    def __init__(self, pattern: Pattern) -> None:
-        self.pattern = pattern
-        self._stream: Mapping[str, ValueType] = {**dict(pattern.attributes), **ORDER_COLUMNS}
-        self._composed = {one.name: one.match_attributes for one in pattern.composes}
-        self._asked: dict[tuple[str, ValueType | None], str] = {}
-
-    def plain(self) -> Pattern:
-        """The pattern over the longer stream, for which all columns are found that it asks for."""
-        pattern = self.pattern
-        condition = None if pattern.condition is None else self._condition(pattern.condition)
-        returns = tuple(replace(item, expression=self._expression(item.expression)) for item in pattern.returns)
-        partition_by = tuple(map(self._agreed, pattern.partition_by))
-        return replace(
-            pattern,
-            condition=condition,
-            partition_by=partition_by,
-            returns=returns,
-            summary=None if pattern.summary is None else self._summary(pattern.summary),
-            composes=(),
-            type_attribute=EVENT_TYPE,
-            attributes=(
-                (WRITTEN_SEQ, ValueType.INT64),
-                *((name, kind or ValueType.STRING) for (_, kind), name in self._asked.items()),
-            ),
-        )
-
-    def _summary(self, summary: Summary) -> Summary:
-        aggregates = tuple(
-            one if one.expression is None else replace(one, expression=self._expression(one.expression))
-            for one in summary.aggregates
-        )
-        groups = tuple(
-            one if one.expression is None else replace(one, expression=self._expression(one.expression))
-            for one in summary.groups
-        )
-        return Summary(aggregates, groups)
-
-    def _condition(self, condition: Condition) -> Condition:
-        match condition:
-            case Not(operand):
-                return replace(condition, operand=self._condition(operand))
-            case AllOf(operands) | AnyOf(operands):
-                return replace(condition, operands=tuple(map(self._condition, operands)))
-            case Equivalence(attributes):
-                return replace(condition, attributes=tuple(map(self._agreed, attributes)))
-            case _:
-                return rewritten(condition, self._leaf)
-
-    def _expression(self, expression: Expression) -> Expression:
-        return rewritten(expression, self._leaf)
-
-    def _leaf(self, node: Expression) -> Expression:
-        if not isinstance(node, Reference | Aggregate):
-            return node
-        return replace(node, attribute=self._column(node.attribute, self._kind(node)))
-
-    def _kind(self, node: Reference | Aggregate) -> ValueType:
-        """The type of the attribute that a reference or an aggregate reads."""
-        [operand] = (one for one in self.pattern.operands if one.variable == node.variable)
-        sources = [self._composed.get(name, self._stream) for name in operand.types]
-        return shared_attributes(sources)[node.attribute]
-
-    def _agreed(self, attribute: str) -> str:
-        """The column of an attribute on which events agree: that of one type, or exact text of numbers of two."""
-        kinds = {attributes[attribute] for attributes in self._composed.values()}
-        own = self._stream.get(attribute)
-        if own is not None and (own in kinds or (own.is_number and all(kind.is_number for kind in kinds))):
-            kinds.add(own)
-        return self._column(attribute, kinds.pop() if len(kinds) == 1 else None)
-
-    def _column(self, attribute: str, kind: ValueType | None) -> str:
-        """The name of the column of an attribute with a type; None is the exact text of its numbers."""
-        if attribute in ORDER_COLUMNS:
-            return WRITTEN_SEQ if attribute == "seq" else attribute
-        known = self._asked.get((attribute, kind))
-        if known is None:
-            own = self._stream.get(attribute)
-            taken = any(name == attribute for name, _ in self._asked)
-            plain = kind is own if own is not None else not taken
-            known = attribute if plain else f"{attribute} ({'text' if kind is None else kind.value})"
-            self._asked[attribute, kind] = known
-        return known
-
-    def table(self, events: pa.Table, matches: Mapping[str, pa.Table]) -> pa.Table:
-        """The longer stream."""
-        self.plain()
-        composed = [_Composed.of(matches[one.name], one.match_attributes, events) for one in self.pattern.composes]
-        behind = np.concatenate([one.behind for one in composed])
-        order = np.argsort(behind, kind="stable")
-        rows = pa.array(np.insert(np.arange(len(events)), behind[order], len(events) + order))
-
-        def column(of_events: pa.ChunkedArray, of_composed: Iterable[pa.Array]) -> pa.ChunkedArray:
-            kind = of_events.type
-            chunks = [*of_events.chunks, *(one.cast(kind) for one in of_composed)]
-            return pa.chunked_array(chunks, kind).unify_dictionaries().take(rows)
-
-        types = events.column(self.pattern.type_attribute)
-        named = pc.is_in(types, value_set=pa.array(self._composed, pa.string()).cast(types.type))
-        columns = {
-            "timestamp": column(events.column("timestamp"), (one.ends for one in composed)),
-            "seq": pa.chunked_array([np.arange(len(rows))]),
-            WRITTEN_SEQ: column(events.column("seq"), (one.seqs for one in composed)),
-            EVENT_TYPE: column(
-                pc.if_else(named, pa.scalar(None, types.type), types),
-                (pa.repeat(name, len(one)) for name, one in zip(self._composed, composed, strict=True)),
-            ),
-            COMPOSED_MATCH: column(
-                pa.chunked_array([pa.nulls(len(events), pa.binary(16))]), (one.ids for one in composed)
-            ),
-        }
-        for (attribute, kind), name in self._asked.items():
-            if self._stream.get(attribute) in _READ_AS[kind]:
-                own = events.column(attribute)
-            else:
-                own = pa.chunked_array([pa.nulls(len(events), ARROW_TYPES[kind or ValueType.STRING])])
-            if kind is None:
-                own = pa.chunked_array([_number_texts(own)])
-            elif not pa.types.is_dictionary(own.type):
-                own = own.cast(ARROW_TYPES[kind])
-            columns[name] = column(own, (one.values(attribute, kind) for one in composed))
-        return pa.table(columns)
 
 
 _READ_AS: Mapping[ValueType | None, tuple[ValueType, ...]] = {
@@ -324,7 +202,7 @@ class _Composed:
         values = _whole(self.table.column(attribute))
         if attribute in ("start_ts", "end_ts"):
             values = values.cast(pa.int64())
-        return _number_texts(values) if kind is None else values.cast(ARROW_TYPES[kind])
+        return _number_texts(values) if kind is None else values.cast(ARROW_TYPES[kind], safe=False)
 
 
 def _whole(column: pa.ChunkedArray) -> pa.Array:

@@ -36,6 +36,7 @@ from cep_pipeline.detection.mechanisms import (
 from cep_pipeline.detection.output_policy import has_output_policy, policy_text
 from cep_pipeline.detection.outputs import (
     Detection,
+    SummaryOf,
     batches_together,
     binds_lists,
     compressed_together,
@@ -47,6 +48,7 @@ from cep_pipeline.detection.outputs import (
 from cep_pipeline.detection.parts import count_blocks, many_in_parts
 from cep_pipeline.detection.results import Matches, draw_among
 from cep_pipeline.detection.room import explained
+from cep_pipeline.detection.summaries.partial import PartialSummary
 from cep_pipeline.errors import InputError, NoRoom, TooManyMatches, UnsupportedPattern
 from cep_pipeline.patterns.conditions import Atom, Comparator, Comparison, Membership
 from cep_pipeline.patterns.expressions import Literal as Constant
@@ -267,7 +269,8 @@ class Search:
                 stream = _stream_of(pattern, events, found)
                 written = WrittenMatches(pattern, stream)
                 [detection] = self._detections([plain_pattern(pattern)], stream)
-                batches = map(written.of, first_matches(detection))
+                batches = first_matches(detection)
+                batches = batches if pattern.summary is not None else map(written.of, batches)
             else:
                 [detection] = self._detections([pattern], events)
                 batches = first_matches(detection)
@@ -291,7 +294,7 @@ class Search:
         stream = _stream_of(pattern, events, matches)
         form = self.output
         found = self._together([plain_pattern(pattern)], stream, self._plan_of([pattern]), form)[pattern.name]
-        if form != "verbose":
+        if form != "verbose" or pattern.summary is not None:
             return found
         written = WrittenMatches(pattern, stream)
         return pa.Table.from_batches(map(written.of, found.to_batches()), matches_schema(pattern))
@@ -503,12 +506,13 @@ class SliceResult:
     """The result of one slice: pattern name -> number of owned matches, and the counts.
 
     `limited` are the patterns that were given up, each with the limit that it reached: of these, `matches` are those
-    that had been handed on, and nothing is counted.
+    that had been handed on, and nothing is counted. `summaries` has what SUMMARIZE puts together.
     """
 
     matches: dict[str, int]
     metrics: Metrics
     limited: dict[str, Kind] = field(default_factory=dict)
+    summaries: dict[str, PartialSummary] = field(default_factory=dict)
 
 
 def detect_slice(
@@ -537,7 +541,7 @@ def detect_slice(
     sink
         Takes the matches of each pattern in the page's order, batch after batch with the schema `MANY_PATTERNS`. Which
         matches of a pattern with OUTPUT or CONSUME are kept is not for one slice to say: of such a pattern it takes
-        all, with the schema `CANDIDATES`.
+        all, with the schema `CANDIDATES`. Of another one with SUMMARIZE it takes none.
     candidates
         Names of further patterns whose matches are handed on with that schema.
     counted
@@ -575,7 +579,8 @@ def detect_slice(
             waiting.extendleft([detection] for detection in reversed(together))
         if progress is not None:
             progress(len(patterns) - sum(map(len, waiting)), len(patterns))
-    return SliceResult(run.written, counters.metrics(chosen), limited)
+    summaries = {name: of.summary for name, of in run.summaries.items() if name not in limited}
+    return SliceResult(run.written, counters.metrics(chosen), limited, summaries)
 
 
 @dataclass
@@ -592,6 +597,7 @@ class _SliceRun:
     counted: frozenset[str]
     limits: SliceLimits
     written: dict[str, int] = field(default_factory=dict)
+    summaries: dict[str, SummaryOf] = field(default_factory=dict)
     _again: dict[str, int] = field(default_factory=dict)
 
     def find(self, together: Sequence[Detection], counters: Counters) -> LimitReached | None:
@@ -613,7 +619,7 @@ class _SliceRun:
             reached = error
         for name in names:
             self._again[name] = self.written[name]
-            if name in self.counted:
+            if name in self.counted or self.summaries.pop(name, None) is not None:
                 self.written[name] = 0
         return reached
 
@@ -628,6 +634,12 @@ class _SliceRun:
                     self.written[pattern.name] += count_blocks(blocks, events)
                     continue
                 undecided = has_output_policy(pattern) or pattern.name in self.candidates
+                if pattern.summary is not None and not undecided:
+                    summary = self.summaries.setdefault(pattern.name, SummaryOf(pattern))
+                    number = summary.add(blocks, events)
+                    self.limits.added(pattern.name, number, 0)
+                    self.written[pattern.name] += number
+                    continue
                 write_matches(pattern, blocks, events, partial(self._take, pattern), candidates=undecided)
 
     def _most(self, pattern: Pattern) -> int | None:

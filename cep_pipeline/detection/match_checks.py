@@ -15,14 +15,34 @@ import pyarrow as pa
 from cep_pipeline.detection.detect import detect
 from cep_pipeline.detection.match_events import match_events
 from cep_pipeline.detection.match_ids import MatchIdentity
+from cep_pipeline.detection.negated_structures import StructureCheck
 from cep_pipeline.errors import InputError
 from cep_pipeline.events.columns import SEQ, SEQ_PER_DAY, TIMESTAMP
 from cep_pipeline.expressions.columns import Array, Column
 from cep_pipeline.expressions.lists import Bound, Lists, holds_over_lists, take, values_compared
 from cep_pipeline.foreign_text import html_table
-from cep_pipeline.language.formatter import format_condition, format_type, format_value, format_window
-from cep_pipeline.patterns.conditions import AllOf, AnyOf, Atom, Between, Comparison, Condition, Conjunct, Equivalence
-from cep_pipeline.patterns.normal_form import Clause, Variable, split_condition
+from cep_pipeline.language.formatter import (
+    format_condition,
+    format_structure,
+    format_type,
+    format_value,
+    format_window,
+)
+from cep_pipeline.patterns.conditions import (
+    AllOf,
+    AnyOf,
+    Atom,
+    Between,
+    Comparison,
+    Condition,
+    Conjunct,
+    Equivalence,
+    Like,
+    Membership,
+    NullTest,
+    Truth,
+)
+from cep_pipeline.patterns.normal_form import Clause, NegatedStructure, Variable, negation_of, split_condition
 from cep_pipeline.patterns.pattern import Consume, Output, Pattern, Strategy
 from cep_pipeline.patterns.rewriting import restricted
 from cep_pipeline.patterns.structure import type_alternatives
@@ -273,12 +293,17 @@ def conjunct_text_of(conjunct: Conjunct) -> str:
     return format_condition(conjunct.atoms[0] if len(conjunct.atoms) == 1 else AnyOf(conjunct.atoms))
 
 
-def negation_text(pattern: Pattern, variable: Variable) -> str:
-    """Return a negated variable with the conditions that say which events it means."""
+def negation_text(pattern: Pattern, negated: Variable | NegatedStructure) -> str:
+    """Return a negated variable or structure with the conditions that say which events it means."""
     conjuncts, _ = split_condition(pattern.condition)
-    own = [conjunct_text_of(one) for one in conjuncts if variable.name in one.variables]
-    types = type_alternatives(variable.event_type, format_type)
-    return f"~{types} {variable.name}{' with ' if own else ''}{' AND '.join(own)}"
+    if isinstance(negated, Variable):
+        names = {negated.name}
+        text = f"~{type_alternatives(negated.event_type, format_type)} {negated.name}"
+    else:
+        names = {variable.name for variable in negated.variables}
+        text = format_structure(negation_of(pattern.structure, negated))
+    own = [conjunct_text_of(one) for one in conjuncts if not names.isdisjoint(one.variables)]
+    return f"{text}{' with ' if own else ''}{' AND '.join(own)}"
 
 
 @dataclass(frozen=True, eq=False)
@@ -328,6 +353,8 @@ class _Rules:
                 yield self._condition(conjunct)
         for variable in self.clause.negated:
             yield self._negation(variable)
+        for structure in self.clause.negated_structures:
+            yield self._negated_structure(structure)
 
     def _types(self) -> Iterator[RuleCheck]:
         for variable in self.clause.positive:
@@ -397,6 +424,15 @@ class _Rules:
             more = f" and {len(rejecting) - 1:,} more" if len(rejecting) > 1 else ""
             return RuleCheck("negation", text, False, f"{self._event(rejecting[0])} is such an event{more}")
         return RuleCheck("negation", text, True, f"none of {len(looked_at):,} events of the type, {first} to {last}")
+
+    def _negated_structure(self, structure: NegatedStructure) -> RuleCheck:
+        text = negation_text(self.pattern, structure)
+        for negated in structure.clauses:
+            binding = StructureCheck(self.pattern, self.clause, structure, negated, self.events).binding(self.rows)
+            if binding is not None:
+                found = (f"{name} = {', '.join(map(self._event, rows))}" for name, rows in binding.items())
+                return RuleCheck("negation", text, False, f"there is {'; '.join(found)}")
+        return RuleCheck("negation", text, True, "there are no such events together")
 
     def _rejecting(self, variable: Variable) -> tuple[Array, Array, str, str]:
         """The events of a negated variable's type where it may be, those that reject the match, and the bounds."""
@@ -510,10 +546,16 @@ def _atom_seen(atom: Atom, columns: Sequence[Column], place: int) -> str:
             return f"{sides[0]} {comparator.value} {sides[1]}"
         case Between(negated=negated):
             return f"{sides[0]} {'NOT ' if negated else ''}BETWEEN {sides[1]} AND {sides[2]}"
-        case _:
-            some = ", ".join(map(format_value, atom.values[:_SHOWN]))
-            more = f" and {len(atom.values) - _SHOWN:,} more" if len(atom.values) > _SHOWN else ""
-            return f"{sides[0]} {'NOT ' if atom.negated else ''}IN ({some}{more})"
+        case Membership(_, values, _, negated):
+            some = ", ".join(map(format_value, values[:_SHOWN]))
+            more = f" and {len(values) - _SHOWN:,} more" if len(values) > _SHOWN else ""
+            return f"{sides[0]} {'NOT ' if negated else ''}IN ({some}{more})"
+        case NullTest(negated=negated):
+            return f"{sides[0]} IS {'NOT ' if negated else ''}NULL"
+        case Like(_, text, negated):
+            return f"{sides[0]} {'NOT ' if negated else ''}LIKE {format_value(text)}"
+        case Truth():
+            return format_condition(atom)
 
 
 def _value(column: Column, place: int) -> Any:

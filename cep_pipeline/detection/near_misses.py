@@ -42,7 +42,7 @@ from cep_pipeline.language.formatter import format_structure, format_value, form
 from cep_pipeline.patterns.conditions import AllOf, Between, Comparator, Comparison, Condition, Conjunct, Membership
 from cep_pipeline.patterns.expressions import Arithmetic, Call, Element, Reference, ValueType
 from cep_pipeline.patterns.expressions import Literal as Constant
-from cep_pipeline.patterns.normal_form import split_condition
+from cep_pipeline.patterns.normal_form import NegatedStructure, Variable, negation_of, split_condition
 from cep_pipeline.patterns.pattern import Consume, Output, Pattern, ReturnItem, Strategy, Window
 from cep_pipeline.patterns.structure import Composite, Operator, Structure, type_alternatives
 from cep_pipeline.slices.events_input import as_table, columns_needed, events_for
@@ -504,10 +504,12 @@ class _Question:
         """Yield each rule with the pattern without it; conditions on negated variables belong to the negation."""
         pattern = self.pattern
         conjuncts, equivalences = split_condition(pattern.condition)
-        negated = {variable.name: variable for clause in pattern.clauses for variable in clause.negated}
+        negated: dict[str, Variable | NegatedStructure] = {}
+        for clause in pattern.clauses:
+            negated.update((variable.name, variable) for variable in clause.negated)
+            negated.update((structure.name, structure) for structure in clause.negated_structures)
         for one in conjuncts:
-            applies = any(one.variables <= clause.by_name.keys() for clause in pattern.clauses)
-            if applies and not one.variables & negated.keys():
+            if any(one.variables <= {variable.name for variable in clause.positive} for clause in pattern.clauses):
                 rest = whole_condition([other for other in conjuncts if other is not one], equivalences)
                 yield "condition", conjunct_text_of(one), replace(pattern, condition=rest)
         for attribute in equivalences:
@@ -516,8 +518,14 @@ class _Question:
         if pattern.partition_by:
             yield "agreement", f"PARTITION BY {', '.join(pattern.partition_by)}", replace(pattern, partition_by=())
         names = [operand.variable for operand in pattern.operands]
-        for name, variable in negated.items():
-            yield "negation", negation_text(pattern, variable), part_of(pattern, [one for one in names if one != name])
+        for kept_out in negated.values():
+            of_it = (kept_out,) if isinstance(kept_out, Variable) else kept_out.variables
+            own = {variable.name for variable in of_it}
+            yield (
+                "negation",
+                negation_text(pattern, kept_out),
+                part_of(pattern, [one for one in names if one not in own]),
+            )
         wider = _wider(pattern.window, WIDER)
         yield (
             "window",
@@ -537,17 +545,26 @@ class _Question:
         clauses = self.pattern.clauses
         for clause in clauses[:_MOST_PARTS]:
             names = [variable.name for variable in clause.positive]
-            negated = [variable.name for variable in clause.negated]
+            negated = [variable.name for variable in clause.read[len(names) :]]
+            kept_out = [f"{type_alternatives(one.event_type)} {one.name}" for one in clause.negated]
+            kept_out += [
+                format_structure(negation_of(self.pattern.structure, one)).removeprefix("~")
+                for one in clause.negated_structures
+            ]
             steps = [names[: place + 1] for place in range(len(names))] + ([[*names, *negated]] if negated else [])
+            conjuncts = [clause.conjuncts, *(one.conjuncts for s in clause.negated_structures for one in s.clauses)]
             before: set[str] = set()
             for bound in steps:
                 part = part_of(self.pattern, bound)
                 added = ", ".join(
-                    f"{'no ' if name in negated else ''}{type_alternatives(clause.by_name[name].event_type)} {name}"
-                    for name in bound
-                    if name not in before
+                    f"{type_alternatives(clause.by_name[name].event_type)} {name}"
+                    for name in names
+                    if name in bound and name not in before
                 )
-                new = [one for one in clause.conjuncts if one.variables <= set(bound) and not one.variables <= before]
+                if len(bound) > len(names):
+                    added = ", ".join(f"no {text}" for text in kept_out)
+                asked = dict.fromkeys(one for part in conjuncts for one in part)
+                new = [one for one in asked if one.variables <= set(bound) and not one.variables <= before]
                 text = " AND ".join(map(conjunct_text_of, new))
                 before = set(bound)
                 count = self.count(part)

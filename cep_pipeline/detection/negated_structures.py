@@ -11,7 +11,7 @@ joins them with an event that is bound before. So those between two events are f
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property, reduce
 
@@ -115,7 +115,7 @@ class KnownEnds:
 
 @dataclass(frozen=True, eq=False)
 class _Matches:
-    """Matches of a clause: those of variable v of match m are `rows[begins[m * width + v] : begins[m * width + v + 1]]`.
+    """Matches of a clause: variable v of match m has `rows[begins[k] : begins[k + 1]]`, k being `m * width + v`.
 
     Attributes
     ----------
@@ -185,7 +185,8 @@ class StructureCheck:
         self._needed = self._needed_slots()
         self._views = {variable.name: self._view(variable) for variable in negated.positive}
         self._kept: list[Array] = []
-        self._asked, self._ends = 0, None
+        self._asked = 0
+        self._ends: KnownEnds | None = None
         self._words: Array | None = None
         self._ring = CellRing(self.program, FIRST_CELLS)
         self._stack: Array = np.zeros(FIRST_STACK * at.ENTRY_WORDS, np.int64)
@@ -217,17 +218,22 @@ class StructureCheck:
         rejected[asking] = ends[groups] < high[asking]
         return rejected
 
-    def binding(self, matches: _Matches) -> dict[str, list[int]] | None:
-        """The rows of a binding that rejects the one match, by variable; None where none does."""
-        if not self.rejected(matches)[0]:
+    def binding(self, rows: Mapping[str, Array]) -> dict[str, list[int]] | None:
+        """The rows of a binding that rejects a match, by variable; None where none does.
+
+        Parameters
+        ----------
+        rows
+            The rows of the events of the match, ascending, by variable.
+        """
+        bound = [rows[variable.name] for variable in self.clause.positive]
+        begins = np.cumsum([0, *map(len, bound)])
+        match = _Matches(len(bound), begins.astype(np.int64), np.concatenate(bound).astype(np.int32))
+        low, high = self._between(match)
+        if not self.may_reject or self._first_ends(match, low, high, high)[0] >= high[0]:
             return None
-        slots = self._slot_values
-        return {
-            variable.name: self._ring.rows(int(slots[self._slots[variable.name]]))
-            if variable.kleene
-            else [int(slots[self._slots[variable.name]])]
-            for variable in self.negated.positive
-        }
+        values = {variable: int(self._values[self._slots[variable.name]]) for variable in self.negated.positive}
+        return {one.name: self._ring.rows(value) if one.kleene else [value] for one, value in values.items()}
 
     # --- which matches ask for what ---------------------------------------------------------------------------------
 
@@ -283,7 +289,7 @@ class StructureCheck:
         )
 
     def _ends_of_all(self) -> KnownEnds:
-        rows, starts, codes, _ = self._candidates(self.negated.positive[0], frozenset())
+        rows, starts, *_ = self._candidates(self.negated.positive[0], frozenset())
         asking = _Matches(1, np.arange(len(rows) + 1, dtype=np.int64), rows)
         limits = self._window.end_row_within(rows)  # bindings between events of one match lie in one window
         words = self._search_words()
@@ -297,7 +303,7 @@ class StructureCheck:
 
     def _needed_slots(self) -> Array:
         """uint8: the positive variables whose events a search looks at."""
-        mentioned = frozenset(name for conjunct in self.negated.conjuncts for name in conjunct.variables)
+        mentioned = frozenset(name for conjunct in self.joined.conjuncts for name in conjunct.variables)
         needed = np.zeros(len(self.program.variables), np.uint8)
         for slot, variable in enumerate(self.clause.positive):
             shares = any(self._may_be_one(slot, self._slots[one.name]) for one in self.negated.positive)
@@ -352,14 +358,14 @@ class StructureCheck:
         conditions, joined = self.program.groups.conditions, self.joined
         levels, shares = self._levels()
         onset_of = order_rows(self.events, self.pattern.ties)
-        self._slot_values = np.zeros(len(self.program.variables) + 1, np.int32)
+        self._values = np.zeros(len(self.program.variables) + 1, np.int32)
         reach, onset = map(np.ascontiguousarray, onset_of)
         arrays = {
             at.LEVEL_TABLE: np.array(levels, np.int64),
             at.SHARES: np.array([*shares, 0], np.int64),
             at.NEEDED: self._needed,
             at.KLEENE: np.ascontiguousarray(conditions.kleene),
-            at.SLOTS: self._slot_values,
+            at.SLOTS: self._values,
             at.ONSET: onset,
             at.REACH: reach,
             at.RELATIONS: np.ascontiguousarray(conditions.relations),
@@ -378,7 +384,8 @@ class StructureCheck:
         """The words of each variable of the structure, in its order, and the slots whose events it may not take."""
         groups, bound = self.program.groups, frozenset(variable.name for variable in self.clause.positive)
         before = Moment(bound, bound)
-        levels, shares = [], []
+        levels: list[list[int]] = []
+        shares: list[int] = []
         for place, variable in enumerate(self.negated.positive):
             name, slot = variable.name, self._slots[variable.name]
             begin = len(shares)
@@ -408,7 +415,7 @@ class StructureCheck:
         if variable.kleene:
             return False
         names = {one.name for one in behind}
-        if any(variable.name in c.variables and not names.isdisjoint(c.variables) for c in self.negated.conjuncts):
+        if any(variable.name in c.variables and not names.isdisjoint(c.variables) for c in self.joined.conjuncts):
             return False
         slot = self._slots[variable.name]
         for one in behind:
@@ -443,7 +450,7 @@ class StructureCheck:
     def _keys(self, variable: Variable, bound: frozenset[str]) -> tuple[Array, Array, int, int]:
         """The keys that events ask for, the keys of a variable's events, their number, and the slot that asks."""
         joining: dict[str, list[tuple[Expression, Expression]]] = {}
-        for conjunct in self.negated.conjuncts:
+        for conjunct in self.joined.conjuncts:
             equal = _equality_with(conjunct, variable)
             if equal is not None and equal[0] in bound and not self.joined.by_name[equal[0]].kleene:
                 joining.setdefault(equal[0], []).append(equal[1:])
@@ -483,13 +490,14 @@ def joined_clause(clause: Clause, structure: NegatedStructure, negated: Clause) 
     around = {(v.name, one.name) for v in clause.predecessors(structure.name) for one in negated.positive}
     behind = {(one.name, v.name) for v in clause.successors(structure.name) for one in negated.positive}
     names = {variable.name for variable in clause.positive}
+    limits = {limit for variable in negated.positive for limit in variable.limits}  # the search counts events itself
     within = {pair for pair in clause.precedence if names.issuperset(pair)}
     return replace(
         clause,
         positive=(*clause.positive, *negated.positive),
         negated=(),
         precedence=frozenset(within | around | behind | negated.precedence),
-        conjuncts=negated.conjuncts,
+        conjuncts=tuple(conjunct for conjunct in negated.conjuncts if conjunct not in limits),
         negated_structures=(),
     )
 
@@ -500,9 +508,9 @@ def _equality_with(conjunct: Conjunct, variable: Variable) -> tuple[str, Express
         case (Comparison(Comparator.EQ, left, right),):
             for own, other in ((left, right), (right, left)):
                 names = variables_of(other)
-                if variables_of(own) == {variable.name} and len(names) == 1 and variable.name not in names:
-                    if _reads_one_event(own) and _reads_one_event(other):
-                        return next(iter(names)), other, own
+                joins = variables_of(own) == {variable.name} and len(names) == 1 and variable.name not in names
+                if joins and _reads_one_event(own) and _reads_one_event(other):
+                    return next(iter(names)), other, own
     return None
 
 

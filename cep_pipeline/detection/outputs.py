@@ -23,9 +23,10 @@ from cep_pipeline.detection.parts import count_blocks, many_in_parts
 from cep_pipeline.detection.room import SMALL, available_bytes
 from cep_pipeline.detection.summaries.partial import PartialSummary
 from cep_pipeline.errors import NoRoom, TooManyMatches
+from cep_pipeline.patterns.composing import EVENT_TYPE
 from cep_pipeline.patterns.pattern import Pattern
 from cep_pipeline.slices.blocks import Block
-from cep_pipeline.slices.prepared import EVENT_TYPE, PreparedEvents
+from cep_pipeline.slices.prepared import PreparedEvents
 
 
 def listed_because(pattern: Pattern) -> str | None:
@@ -46,7 +47,7 @@ def listed_because(pattern: Pattern) -> str | None:
 
 def binds_lists(pattern: Pattern) -> bool:
     """Return whether a match binds more than one event to a variable."""
-    return any(operand.kleene for operand in pattern.operands)
+    return any(operand.kleene and not operand.negated for operand in pattern.operands)
 
 
 @dataclass(frozen=True, eq=False)
@@ -100,6 +101,8 @@ class Detection:
         """True if matches are counted before they are written, because of a limit, and can be."""
         if self.limit is None or has_output_policy(self.pattern):
             return False
+        if any(clause.negated_structures for clause in self.pattern.clauses):
+            return False  # they are counted by being listed
         return not binds_lists(self.pattern) or listed_because(self.pattern) is None
 
     def refuse_more(self, count: int) -> None:

@@ -7,6 +7,7 @@ a change of it here is a change of every id.
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
 from hashlib import sha256
 
 from cep_pipeline.language.tokens import RESERVED
@@ -23,6 +24,7 @@ from cep_pipeline.patterns.conditions import (
     NullTest,
     Truth,
     Value,
+    expressions_of,
 )
 from cep_pipeline.patterns.expressions import (
     Aggregate,
@@ -34,7 +36,9 @@ from cep_pipeline.patterns.expressions import (
     Literal,
     Negative,
     Reference,
+    walk,
 )
+from cep_pipeline.patterns.normal_form import split_condition
 from cep_pipeline.patterns.pattern import (
     TIME_UNITS_US,
     Consume,
@@ -96,9 +100,22 @@ def pattern_version(pattern: Pattern) -> str:
         [name, [repr(value) for value in bound] if isinstance(bound, tuple) else repr(bound)]
         for name, bound in pattern.parameters
     ]
+    buckets = pattern.summary is not None and any(one.bucket_us is not None for one in pattern.summary.groups)
+    zone = [pattern.timezone] if buckets or any(map(_reads_clock, _expressions_of(pattern))) else []
     composed = [pattern_version(one) for one in pattern.composes]
-    said = [format_pattern(pattern), parameters, *([composed] if composed else [])]
+    said = [format_pattern(pattern), parameters, *zone, *([composed] if composed else [])]
     return sha256(repr(said).encode()).hexdigest()[:16]
+
+
+def _expressions_of(pattern: Pattern) -> Iterator[Expression]:
+    for conjunct in split_condition(pattern.condition)[0]:
+        for atom in conjunct.atoms:
+            yield from expressions_of(atom)
+    yield from (item.expression for item in pattern.items)
+
+
+def _reads_clock(expression: Expression) -> bool:
+    return any(isinstance(node, Call) and node.zone is not None for node in walk(expression))
 
 
 def match_text(pattern: Pattern) -> str:

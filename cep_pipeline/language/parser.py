@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from enum import Enum
+from itertools import product
 from typing import TypeVar
 from warnings import warn
 
@@ -15,7 +17,7 @@ from cep_pipeline.events.schema import StreamSchema
 from cep_pipeline.language.checks import check_condition, check_return_item, check_strategy, check_structure
 from cep_pipeline.language.conditions import INT64_MAX, ConditionParser, TypeMismatch, type_of_aggregate
 from cep_pipeline.language.formatter import format_aggregate, format_expression, format_group
-from cep_pipeline.language.scope import Bound, Scope
+from cep_pipeline.language.scope import Bound, Scope, Swept
 from cep_pipeline.language.source import SourceText, did_you_mean
 from cep_pipeline.language.structure import StructureParser
 from cep_pipeline.language.times import NoTime, exact, length_us
@@ -63,7 +65,8 @@ def parse_patterns(
         The stream that the patterns are about.
     params
         What each `$name` stands for: one number, string or bool, or the values of a set after IN. A Python set is taken
-        in sorted order.
+        in sorted order. `Swept` values may be either: where a statement has them elsewhere than after IN, it gives one
+        pattern a value, with names such as `rise_size_300`.
     source
         Name of the text in errors, such as the file's path.
 
@@ -112,18 +115,28 @@ def parse_patterns(
             break
         number += 1
         start = cursor.index
-        statement = _Statement(cursor, schema, parameters, number, names)
-        try:
-            pattern = statement.parse()
-        except PatternError as error:
-            errors += [*statement.errors, error]
-            cursor.skip_statement(start)
-            names.setdefault(statement.name)
-            continue
-        names[pattern.name] = pattern
-        for warning in statement.scope.warnings:
-            warn(warning, stacklevel=2)
-        patterns.append(pattern)
+        bindings: list[dict[str, Value]] = [{}]
+        for place, binding in enumerate(bindings):  # it grows where parameters have several values
+            cursor.go_back(start)
+            statement = _Statement(cursor, schema, {**parameters, **binding}, number, names, binding)
+            try:
+                pattern = statement.parse()
+            except PatternError as error:
+                errors += [*statement.errors, error]
+                cursor.skip_statement(start)
+                names.setdefault(statement.name)
+                break
+            swept = statement.scope.swept
+            bindings += [dict(zip(swept, values, strict=True)) for values in product(*swept.values()) if swept]
+            if place == 0:
+                for warning in statement.scope.warnings:
+                    warn(warning, stacklevel=2)
+                if len(bindings) > 2:
+                    continue
+            names[statement.name] = pattern
+            patterns.append(pattern)
+            if place == 0:
+                break
     if errors:
         first, *others = errors
         raise PatternError(
@@ -154,6 +167,7 @@ class _Statement:
         parameters: Mapping[str, Bound],
         number: int,
         names: Mapping[str, Pattern | None],
+        sweep: Mapping[str, Value],
     ) -> None:
         self.cursor = cursor
         self.schema = schema
@@ -162,6 +176,7 @@ class _Statement:
         self.conditions = ConditionParser(cursor, self.scope)
         self.number = number
         self.names = names
+        self.suffix = "".join(f"_{name}_{_as_word(value)}" for name, value in sweep.items())
         self.name = f"pattern_{number}"
         self.errors: list[PatternError] = []
 
@@ -215,15 +230,16 @@ class _Statement:
     def _name(self) -> tuple[str, bool]:
         keyword = self.cursor.accept_word("NAME")
         if keyword is None:
-            name = f"pattern_{self.number}"
+            name = f"pattern_{self.number}{self.suffix}"
             if name in self.names:
                 message = f"an earlier statement has the name {name!r}, which this one gets by its place; name this one"
                 raise self.cursor.error(message, self.cursor.current.span)
             return name, False
         token = self._pattern_name()
-        if token.value in self.names:
-            raise self.cursor.error(f"duplicate name {token.value!r}; names are unique in a file", token.span)
-        return token.value, True
+        name = f"{token.value}{self.suffix}"
+        if name in self.names:
+            raise self.cursor.error(f"duplicate name {name!r}; names are unique in a file", token.span)
+        return name, True
 
     def _pattern_name(self) -> Token:
         """Read the word after NAME: any one, since words are reserved only as names of types and variables."""
@@ -507,6 +523,11 @@ def _types_among(names: Mapping[str, Pattern | None], schema: StreamSchema) -> M
     return {name: one for name, one in names.items() if name not in of_stream and (one is None or one.named)}
 
 
+def _as_word(value: Value) -> str:
+    """A value as a part of a name."""
+    return re.sub(r"\W", "_", str(value))
+
+
 def _parameter_values(name: str, values: Iterable[Value] | Value) -> Bound:
     """What a caller binds to `$name`, as plain Python values: those of a set, or one value."""
     if isinstance(values, bytes | Mapping):
@@ -514,6 +535,8 @@ def _parameter_values(name: str, values: Iterable[Value] | Value) -> Bound:
     if isinstance(values, str) or not isinstance(values, Iterable):
         return _parameter_value(name, values)
     plain = tuple(_parameter_value(name, value) for value in values)
+    if isinstance(values, Swept):
+        return Swept(dict.fromkeys(plain))
     if isinstance(values, set | frozenset):
         return tuple(sorted(plain, key=lambda value: (type(value).__name__, value)))
     return plain

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from cep_pipeline.errors import PatternError
 from cep_pipeline.language.source import PatternWarning, SourceText, did_you_mean, did_you_mean_of
 from cep_pipeline.language.tokens import Token
 from cep_pipeline.patterns.conditions import Value
@@ -14,6 +15,12 @@ from cep_pipeline.patterns.structure import EventOperand, type_alternatives
 
 Bound = tuple[Value, ...] | Value
 """What a `$name` stands for: a set of values, or one value."""
+
+
+class Swept(tuple[Value, ...]):
+    """Values that a user wrote as text: after IN they are a set, elsewhere each of them makes a pattern of its own."""
+
+
 MAX_VARIABLES = 256
 """Variables of a pattern."""
 
@@ -44,6 +51,7 @@ class Scope:
     variables: dict[str, EventOperand] = field(default_factory=dict)
     variable_spans: dict[str, Span] = field(default_factory=dict)
     used_parameters: dict[str, Bound] = field(default_factory=dict)
+    swept: dict[str, Swept] = field(default_factory=dict)
     warnings: list[PatternWarning] = field(default_factory=list)
 
     def declare(self, name: Token, operand: EventOperand) -> None:
@@ -117,12 +125,19 @@ class Scope:
                 f"write IN (${name.value})",
                 name.span,
             )
+        if name.value in self.swept:
+            raise self._both_uses(name)
         self.used_parameters[name.value] = values
         return values
 
     def scalar(self, name: Token) -> Value:
         """The one value of a parameter that stands in an expression, which then counts as used."""
         value = self._bound(name)
+        if isinstance(value, Swept) and value:
+            if isinstance(self.used_parameters.get(name.value), tuple):
+                raise self._both_uses(name)
+            self.swept[name.value] = value
+            value = value[0]
         if isinstance(value, tuple):
             raise self.source.error(
                 f"parameter '${name.value}' must be bound to one number, string or bool here, not to a set; a set "
@@ -131,6 +146,13 @@ class Scope:
             )
         self.used_parameters[name.value] = value
         return value
+
+    def _both_uses(self, name: Token) -> PatternError:
+        return self.source.error(
+            f"parameter '${name.value}' is a set after IN and one value elsewhere in this statement; give the two uses "
+            "two names",
+            name.span,
+        )
 
     def _bound(self, name: Token) -> Bound:
         bound = self.parameters.get(name.value)

@@ -101,9 +101,11 @@ class NegatedStructure:
     name: str
     clauses: tuple[Clause, ...]
 
-    def __str__(self) -> str:
-        names = dict.fromkeys(one.name for clause in self.clauses for one in clause.positive)
-        return f"({', '.join(names)})" if len(names) > 1 else next(iter(names))
+    @cached_property
+    def variables(self) -> tuple[Variable, ...]:
+        """Its variables, in pattern order."""
+        found = {variable.name: variable for clause in self.clauses for variable in clause.positive}
+        return tuple(sorted(found.values(), key=lambda variable: variable.position))
 
 
 @dataclass(frozen=True)
@@ -141,14 +143,13 @@ class Clause:
     @property
     def negations(self) -> tuple[str, ...]:
         """The names by which `precedence` orders what is negated: negated variables, and negated structures."""
-        return tuple(one.name for one in (*self.negated, *self.negated_structures))
+        return (*(one.name for one in self.negated), *(one.name for one in self.negated_structures))
 
     @property
     def read(self) -> tuple[Variable, ...]:
         """All variables whose events decide about matches, those of negated structures last."""
-        structures = (clause for structure in self.negated_structures for clause in structure.clauses)
-        within = {variable.name: variable for clause in structures for variable in clause.positive}
-        return (*self.positive, *self.negated, *within.values())
+        within = (variable for structure in self.negated_structures for variable in structure.variables)
+        return (*self.positive, *self.negated, *within)
 
     @property
     def agree_on(self) -> tuple[str, ...]:
@@ -246,6 +247,11 @@ def negations(structure: Structure) -> Iterator[Negation]:
     elif isinstance(structure, Composite):
         for operand in structure.operands:
             yield from negations(operand)
+
+
+def negation_of(structure: Structure, negated: NegatedStructure) -> Negation:
+    """The negation, as it is written in a structure, that a negated structure of a clause is the normal form of."""
+    return next(negation for negation in negations(structure) if _name_of(negation) == negated.name)
 
 
 def _name_of(negation: Negation) -> str:

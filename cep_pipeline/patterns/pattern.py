@@ -276,6 +276,11 @@ class Pattern:
         """All event operands, negated ones too, in the order they are written (their position)."""
         return tuple(event_operands(self.structure))
 
+    @property
+    def parameters_as_json(self) -> list[tuple[str, list[Value] | Value]]:
+        """The parameters as documents have them: the values of a set as a list, or one value."""
+        return [(name, list(bound) if isinstance(bound, tuple) else bound) for name, bound in self.parameters]
+
     @cached_property
     def match_attributes(self) -> Mapping[str, ValueType]:
         """The attributes that a match has as an event of a later statement: the RETURN columns with AS, and its own.

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
 from datetime import date, timedelta
-from functools import partial
+from functools import partial, reduce
 from itertools import repeat
 from math import exp
 from typing import TYPE_CHECKING, Any
@@ -21,17 +21,25 @@ from cep_pipeline.detection.limits import Limits
 from cep_pipeline.detection.mechanisms import choose_mechanisms
 from cep_pipeline.detection.output_policy import has_output_policy
 from cep_pipeline.detection.planned import plan_for
+from cep_pipeline.detection.summaries.partial import PartialSummary
 from cep_pipeline.errors import DamagedError, InputError
 from cep_pipeline.events.timestamps import day_bounds
 from cep_pipeline.events.type_spells import TypeSpells
 from cep_pipeline.patterns.pattern import Pattern, Strategy
-from cep_pipeline.pipeline.configuration import PatternSet
+from cep_pipeline.pipeline.configuration import PatternSet, patterns_of
 from cep_pipeline.pipeline.day_work import SKIPPED_EVENTS, DayWork, DetectedDay, Progress
 from cep_pipeline.pipeline.plans import plan_of
 from cep_pipeline.planning import Plan
 from cep_pipeline.slices.candidates import Spans, final_instants
 from cep_pipeline.slices.events_input import columns_needed
-from cep_pipeline.slices.ownership import LookBack, can_pend, counts_in_partitions, look_back, waits_for_later_events
+from cep_pipeline.slices.ownership import (
+    LookBack,
+    can_pend,
+    counts_in_partitions,
+    look_back,
+    look_backs,
+    waits_for_later_events,
+)
 from cep_pipeline.slices.prepared import Boundary
 from cep_pipeline.spark.keeping import CarryState
 from cep_pipeline.spark.partitions import EarlierEvents, Gathering, PartitionedEvents
@@ -177,6 +185,7 @@ def detect_days(
                 observed.shortened(MOST_ORDERS_PUBLISHED),
                 result.limited,
                 tuple(pattern.name for pattern in pattern_set.patterns if pattern.name in kept),
+                result.summaries,
             )
         )
         for name, limited in result.limited.items():
@@ -334,12 +343,15 @@ def _with_kept(
     matches = {**result.matches, **{one: published.counts.get(one, 0) for one in kept}}
     pending = {**result.pending, **{one: number for one, number in published.pending.items() if one in kept}}
     in_order = [pattern.name for pattern in pattern_set.patterns]
+    summarized = {one.name for one in pattern_set.patterns if one.summary is not None and one.name in kept}
+    summaries = {**result.summaries, **work.tables.summaries_of(name, work.day, summarized)}
     return replace(
         result,
         files=(*result.files, *files),
         matches={one: matches[one] for one in in_order},
         carry_out=result.carry_out | carry_out,
         pending={one: pending[one] for one in in_order if one in pending},
+        summaries={one: summaries[one] for one in in_order if one in summaries},
     )
 
 
@@ -423,8 +435,7 @@ class _PreparedDay:
 
         patterns = pattern_set.patterns
         carry_in = inputs.carry_in.part([pattern.name for pattern in patterns])
-        alone = kept or pattern_set.composing
-        events = replace(inputs.events, look_back=look_back(patterns)) if alone else inputs.events
+        events = replace(inputs.events, look_back=look_back(patterns)) if kept else inputs.events
         gathered = list(_partitioned(workers, work, patterns, events, carry_in, scratch))
         reading = DayReading.of(work, events, patterns)
         slices: list[Slice] = []
@@ -514,16 +525,16 @@ def tell_of_limits(work: DayWork, pattern_set: PatternSet, plan: Plan, span_us: 
             )
 
 
-def draft_detected(work: DayWork, detected: DetectedDay) -> Draft:
-    """Make the draft of the matches of (pattern set, day), and put what detecting them has shown into the statistics.
+def draft_detected(work: DayWork, detected: DetectedDay) -> list[Draft]:
+    """Make the drafts of the matches and summaries of (pattern set, day), the matches first.
 
-    The next day's statistics are made with it.
+    What detecting them has shown is put into the statistics: the next day's are made with it.
     """
     tables, name = work.tables, detected.pattern_set
     observed = detected.observed.to_json() if detected.observed else None
     record = tables.draft_observed(name, work.day, observed, run_id=work.run_id)
     tables.drafts.statistics[name, work.day] = record
-    return tables.draft_matches(
+    matches = tables.draft_matches(
         name,
         work.day,
         detected.files,
@@ -533,6 +544,16 @@ def draft_detected(work: DayWork, detected: DetectedDay) -> Draft:
         pending=detected.pending,
         limited=detected.limited,
     )
+    [pattern_set] = (one for one in work.pattern_sets if one.name == name)
+    summaries = [
+        PartialSummary.from_json(pattern, detected.summaries[pattern.name])
+        for pattern in pattern_set.patterns
+        if pattern.name in detected.summaries
+    ]
+    drafted = tables.draft_summaries(
+        name, work.day, summaries, version=pattern_set.version, fingerprint=detected.fingerprint, run_id=work.run_id
+    )
+    return [matches, *drafted]
 
 
 KEPT_PATTERNS = "kept patterns"
@@ -647,19 +668,27 @@ class DayEvents:
 def pin_events(work: DayWork, pattern_sets: Sequence[PatternSet]) -> DayEvents:
     """Pin the day's events and the look-back before it that the longest window of the pattern sets reaches."""
     statements = [pattern for pattern_set in pattern_sets for pattern in pattern_set.statements]
-    reach = look_back(statements)
+    reach = look_back(patterns_of(pattern_sets))
     snapshot = work.tables.pin_events()
     begun = work.day
     earlier = [day for day in snapshot.days if day < work.day]
     if earlier and any(map(waits_for_later_events, statements)):
         begun = max(earlier) + timedelta(days=1)
+
+    def back(day: date | None, distance: LookBack) -> date | None:
+        """The day that lies a distance before the beginning of a day; None: before the beginning of the stream."""
+        if day is None:
+            return None
+        zone, by_time = work.stream.schema.timezone, day
+        while day_bounds(by_time, zone)[0] > day_bounds(day, zone)[0] - distance.time_us:
+            by_time -= timedelta(days=1)
+        by_positions = snapshot.day_of_positions(day, distance.positions)
+        return None if by_positions is None else min(by_time, by_positions)
+
+    first_days = [back(begun, reach)]
+    first_days += [reduce(back, look_backs(one), begun) for one in statements if one.composes]
+    first_day = None if None in first_days else min(filter(None, first_days))
     start = work.day_start(begun)
-    by_time = begun
-    while day_bounds(by_time, work.stream.schema.timezone)[0] > start[0] - reach.time_us:
-        by_time -= timedelta(days=1)
-    composing = any(pattern.composes for pattern in statements)  # these count from the beginning of their time
-    by_positions = snapshot.day_of_positions(by_time if composing else begun, reach.positions)
-    first_day = None if by_positions is None else min(by_time, by_positions)
     files = work.tables.events_files(first_day, work.day, snapshot=snapshot)
     type_attribute = statements[0].type_attribute
     row_groups, summaries = read_summaries((file.path for file in files), type_attribute, work.tables.events_schema)

@@ -13,13 +13,13 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from cep_pipeline.detection import MECHANISMS
-from cep_pipeline.detection.composition import plain_pattern
 from cep_pipeline.detection.mechanisms import choose_mechanisms, in_pattern_order
 from cep_pipeline.detection.planned import explained_choice, plan_for, runs_on
 from cep_pipeline.errors import BusyError, InputError, PatternError
 from cep_pipeline.events.schema import StreamSchema
 from cep_pipeline.language.formatter import format_pattern
 from cep_pipeline.language.parser import parse_patterns
+from cep_pipeline.patterns.composing import plain_pattern
 from cep_pipeline.pipeline.day_work import DayWork, Progress
 from cep_pipeline.planning import Plan
 from cep_pipeline.planning.planners import LOCAL_SEARCHES, MULTI_PATTERN_PLANNER_NAMES
@@ -148,7 +148,7 @@ def statements_of(patterns: Sequence[Pattern]) -> dict[str, Any]:
     return {
         one.name: {
             "statement": format_pattern(one),
-            "parameters": {name: list(values) for name, values in one.parameters},
+            "parameters": dict(one.parameters_as_json),
         }
         for one in patterns
     }
@@ -255,6 +255,7 @@ def _parse(statements: Mapping[str, Any], like: Pattern) -> list[Pattern]:
         base_type=like.base_type,
         type_attribute=like.type_attribute,
         attributes=dict(like.attributes),
+        timezone=like.timezone,
     )
     found = []
     for name, one in statements.items():

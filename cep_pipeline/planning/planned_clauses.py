@@ -8,8 +8,9 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from cep_pipeline.errors import InputError
-from cep_pipeline.patterns.normal_form import Clause
+from cep_pipeline.patterns.normal_form import Clause, NegatedStructure, negation_of
 from cep_pipeline.patterns.pattern import Pattern
+from cep_pipeline.patterns.structure import structure_text
 from cep_pipeline.planning.clause_plans import (
     Alternative,
     ClausePlan,
@@ -74,7 +75,7 @@ class Expectations:
         return (*self.nodes(tree[0]), *self.nodes(tree[1]), self._node(*map(positions_below, tree)))
 
     def negations(self, reached: Sequence[tuple[str, ...]], *, whole: bool = False) -> tuple[PlacedNegation, ...]:
-        """The points at which negated variables are asked for.
+        """The points at which negated variables, and negated composites and lists, are asked for.
 
         Parameters
         ----------
@@ -91,7 +92,25 @@ class Expectations:
             asked_with = reached[-1] if whole and not self._enclosed(variable.name) else next(enough)
             leaf, rate = leaf_of(self.pattern, self.clause, variable.name), self._rate(variable.name)
             found.append(PlacedNegation(variable.name, leaf.key, rate, between, compared, asked_with))
-        return tuple(found)
+        return (*found, *(self._negated_structure(structure) for structure in self.clause.negated_structures))
+
+    def _negated_structure(self, structure: NegatedStructure) -> PlacedNegation:
+        """A negated composite or list, which is asked of each finished match, whatever the order of the plan."""
+        leaves, compared = {}, set[str]()
+        for negated in structure.clauses:
+            compared |= {name for conjunct in negated.conjuncts for name in conjunct.variables}
+            for variable in negated.positive:
+                leaf = leaf_of(self.pattern, negated, variable.name)
+                leaves[leaf.key] = self.snapshot.rate(self.pattern, negated, variable.name).per_s
+        names = tuple(variable.name for variable in self.clause.positive)
+        return PlacedNegation(
+            structure_text(negation_of(self.pattern.structure, structure)).removeprefix("~"),
+            ", ".join(leaves),
+            sum(leaves.values()),
+            surrounding(self.pattern, self.clause, structure.name),
+            tuple(name for name in names if name in compared),
+            names,
+        )
 
     @cached_property
     def events_in_window(self) -> float | None:

@@ -11,10 +11,10 @@ import pyarrow as pa
 
 from cep_pipeline.errors import InputError
 from cep_pipeline.expressions.columns import CLOCK_COLUMNS
+from cep_pipeline.patterns.composing import COMPOSED_MATCH, EVENT_TYPE
 from cep_pipeline.patterns.conditions import AllOf, AnyOf, Condition, Equivalence, Not, expressions_of
 from cep_pipeline.patterns.expressions import Aggregate, Expression, Reference, ValueType, walk
 from cep_pipeline.patterns.pattern import Pattern
-from cep_pipeline.slices.prepared import COMPOSED_MATCH, EVENT_TYPE
 
 
 def as_table(events: Any) -> pa.Table:

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 from enum import IntEnum
+from itertools import zip_longest
 
 import numpy as np
 
@@ -177,15 +178,15 @@ def look_back(patterns: Iterable[Pattern]) -> LookBack:
     it: the match that ends its wait now began W ago, and what rejects it may lie W before that. They need not stand in
     one clause: bindings that two clauses share are owned once, so the slice that owns them by one asks for the other.
 
-    A pattern that composes looks back from the point before which its matches are known (`known_before`): of its
-    positions are meant those before its time.
+    A pattern that composes looks back from the point before which its matches are known (`look_backs`); this is the sum
+    of its distances.
     """
     time_us = positions = 0
     for pattern in patterns:
         if pattern.composes:
-            waiting = _waiting(pattern)
-            time_us = max(time_us, waiting.time_us + (pattern.window.time_us or 0))
-            positions = max(positions, waiting.positions + (pattern.window.events or 1) - 1)
+            steps = look_backs(pattern)
+            time_us = max(time_us, sum(one.time_us for one in steps))
+            positions = max(positions, sum(one.positions for one in steps))
             continue
         negated = [(clause, name) for clause in pattern.clauses for name in clause.negations]
         leading = any(not clause.predecessors(name) for clause, name in negated)
@@ -226,8 +227,7 @@ def known_before(pattern: Pattern, timestamps: Array, seqs: Array, point: Bounda
     timestamps, seqs
         int64, shape (n,): the events before the point, in their order, as far as a count window may reach.
     """
-    for composed in pattern.composes:
-        point = min(point, known_before(composed, timestamps, seqs, point))
+    point = min([point, *(known_before(one, timestamps, seqs, point) for one in pattern.composes)])
     if not before_is_earlier(pattern.ties):  # an event of the same time may still reject a match
         point = point[0], -(2**63)
     if not _can_pend_itself(pattern):
@@ -280,12 +280,33 @@ def _can_pend_itself(pattern: Pattern) -> bool:
     return any(finality_of(pattern, clause) is Finality.WINDOW_END for clause in pattern.clauses)
 
 
-def _waiting(pattern: Pattern) -> LookBack:
-    """The distance from a point back to that of `known_before`, at most: positions are those before its time."""
-    inside = [_waiting(composed) for composed in pattern.composes]
-    time_us = max((one.time_us for one in inside), default=0)
-    positions = max((one.positions for one in inside), default=0)
+def look_backs(pattern: Pattern) -> tuple[LookBack, ...]:
+    """The distances from a point back to the first event of a composing pattern's matches, one after the other.
+
+    All but the last lead to the point of `known_before`. Each of them is a time or a number of positions, or the longer
+    of both; they do not add up, since so many positions are any time.
+    """
+    length = LookBack(pattern.window.time_us or 0, (pattern.window.events or 1) - 1)
+    return _merged((*_waiting(pattern), length))
+
+
+def _waiting(pattern: Pattern) -> tuple[LookBack, ...]:
+    """The distances from a point back to that of `known_before`, at most."""
+    inside = zip_longest(*map(_waiting, pattern.composes), fillvalue=LookBack())
+    steps = [LookBack(max(one.time_us for one in row), max(one.positions for one in row)) for row in inside]
     if _can_pend_itself(pattern):
-        time_us += pattern.window.time_us or 0
-        positions += (pattern.window.events or 1) - 1
-    return LookBack(time_us, positions)
+        steps.append(LookBack(pattern.window.time_us or 0, (pattern.window.events or 1) - 1))
+    return _merged(steps)
+
+
+def _merged(steps: Iterable[LookBack]) -> tuple[LookBack, ...]:
+    """Add up times that follow one another, and positions that do."""
+    merged: list[LookBack] = []
+    for step in steps:
+        last = merged[-1] if merged else LookBack()
+        alike = not (last.positions or step.positions) or not (last.time_us or step.time_us)
+        if merged and alike:
+            merged[-1] = LookBack(last.time_us + step.time_us, last.positions + step.positions)
+        else:
+            merged.append(step)
+    return tuple(merged)

@@ -19,6 +19,7 @@ import pyarrow as pa
 
 from cep_pipeline.errors import DataError, InputError
 from cep_pipeline.expressions.columns import Array, Column, TableColumns
+from cep_pipeline.patterns.composing import COMPOSED_MATCH
 from cep_pipeline.patterns.structure import EventType, types_of
 from cep_pipeline.slices.routines import SPLIT_AT_ONCE, group_rows, padded, padded_copy, select_codes
 
@@ -26,13 +27,6 @@ Boundary = tuple[int, int]
 """A point `(timestamp in microseconds, seq)` of the stream's order."""
 MAX_ROWS = 2**31 - 64
 """Row numbers are int32; a slice that has more must be cut."""
-
-EVENT_TYPE = "event type"
-"""Column of the longer stream of a composing pattern: the type of an event, or the name of the statement whose match
-stands here."""
-COMPOSED_MATCH = "composed match"
-"""Column of the longer stream of a composing pattern: the match that stands here as an event, or null for an event of
-the stream."""
 
 KEPT_BYTES, KEPT_SLICES = 1 << 28, 4
 """Derived arrays are kept up to this size, or up to so many times the size of the slice."""

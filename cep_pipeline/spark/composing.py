@@ -15,19 +15,19 @@ last events, which is that of the days.
 from __future__ import annotations
 
 import json
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
 from datetime import date
 from functools import partial
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from cep_pipeline.detection.composition import WRITTEN_SEQ, WrittenMatches, longer_stream, plain_pattern
+from cep_pipeline.detection.composition import WrittenMatches, longer_stream
 from cep_pipeline.detection.detect import detect_slice
 from cep_pipeline.detection.limits import Kind, LimitedPattern, Limits, SliceLimits, Then
 from cep_pipeline.detection.matches import RETURN_TYPES, candidates_of
@@ -35,15 +35,15 @@ from cep_pipeline.detection.mechanisms import choose_mechanisms
 from cep_pipeline.detection.output_policy import KeptMatches
 from cep_pipeline.detection.planned import plan_for
 from cep_pipeline.errors import LimitExceeded
-from cep_pipeline.expressions.columns import Array
+from cep_pipeline.patterns.composing import COMPOSED_MATCH, WRITTEN_SEQ, plain_pattern
 from cep_pipeline.patterns.expressions import ValueType
 from cep_pipeline.patterns.pattern import Pattern
 from cep_pipeline.slices.events_input import columns_needed
-from cep_pipeline.slices.ownership import LookBack, known_before, look_back, point_before, rows_before
-from cep_pipeline.slices.prepared import COMPOSED_MATCH, Boundary
+from cep_pipeline.slices.ownership import LookBack, known_before, look_backs, point_before, rows_before
+from cep_pipeline.slices.prepared import Boundary
 from cep_pipeline.spark.keeping import CarryState, in_page_order
-from cep_pipeline.spark.slicing import RowGroup, Slice, first_read
-from cep_pipeline.spark.tasks import Workers, run_tasks
+from cep_pipeline.spark.slicing import RowGroup, Slice
+from cep_pipeline.spark.tasks import run_tasks
 from cep_pipeline.statistics import estimate_statistics
 from cep_pipeline.storage import (
     DataDirectory,
@@ -54,6 +54,9 @@ from cep_pipeline.storage import (
     written,
 )
 from cep_pipeline.warehouse.layout import MATCHES_SCHEMA, REPEATING_IN_MATCHES
+
+if TYPE_CHECKING:
+    from cep_pipeline.spark.tasks import Workers
 
 _FIRST_FILE = 50_000
 """The files of composing patterns are numbered from here on, behind those of slices."""
@@ -97,14 +100,25 @@ class ComposingJob:
 
     def read(self, pattern: Pattern) -> pa.Table:
         """Read the events of the look-back of a pattern and of the day, with the columns that it needs of events."""
-        back = look_back([pattern])
-        since = max(self.start[0] - back.time_us, -(2**63)), -(2**63)
-        first = first_read(self.row_groups, since, LookBack(positions=back.positions))
+        groups, point = self.row_groups, self.start
+        for step in look_backs(pattern):
+            first, positions = sum(group.last < point for group in groups), 0
+            while first and positions < step.positions:
+                first -= 1
+                positions += groups[first].rows
+            counted = point if not step.positions else _BEGINNING if not first else groups[first].first
+            point = min((max(point[0] - step.time_us, -(2**63)), -(2**63)), counted)
         of_events = {"timestamp", "seq", pattern.type_attribute, *dict(pattern.attributes)}
         columns = [name for name in columns_needed([pattern]) if name in of_events]
-        slice_ = Slice(since, self.end, self.row_groups[first:], LookBack(positions=back.positions))
-        events = slice_.read(columns)
+        read = tuple(group for group in groups if group.last >= point)
+        if not read:
+            return _NO_EVENTS
+        events = Slice(point, self.end, read, LookBack()).read(columns)
         return events.set_column(0, "timestamp", events["timestamp"].cast(pa.int64()))
+
+
+_BEGINNING: Boundary = (-(2**63), -(2**63))
+_NO_EVENTS = pa.table({"timestamp": pa.array([], pa.int64()), "seq": pa.array([], pa.int64())})
 
 
 @dataclass(frozen=True)
@@ -331,8 +345,6 @@ class _Composed:
 def _compose(job: ComposingJob, task: _Task, attempt: int) -> _Composed:
     """Run a composing pattern over its longer stream."""
     pattern = task.pattern
-    if not job.row_groups:
-        return _Composed(None, 0, 0, task.state, None)
     events = job.read(pattern)
     timestamps, seqs = events["timestamp"].to_numpy(), events["seq"].to_numpy()
     since, until = (known_before(pattern, timestamps, seqs, point) for point in (job.start, job.end))

@@ -50,9 +50,9 @@ from cep_pipeline.storage import (
     read_data_file,
     written,
 )
-from cep_pipeline.warehouse.layout import MATCHES_SCHEMA, REPEATING_IN_MATCHES
+from cep_pipeline.warehouse.layout import MATCHES_SCHEMA, REPEATING_IN_MATCHES, without_composed
 
-CANDIDATES_SCHEMA = pa.schema([*MATCHES_SCHEMA, *list(CANDIDATES)[len(MANY_PATTERNS) :]])
+CANDIDATES_SCHEMA = pa.schema([*without_composed(MATCHES_SCHEMA), *list(CANDIDATES)[len(MANY_PATTERNS) :]])
 """Columns of a file of candidates: those of the matches table, and what deciding about them needs."""
 _DECIDING_SCHEMA = pa.schema(
     [CANDIDATES_SCHEMA.field(name) for name in ("pattern", "end_ts", "bindings", "instants", "partition")]

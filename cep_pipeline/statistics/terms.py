@@ -15,7 +15,16 @@ from itertools import combinations
 from cep_pipeline.language.formatter import format_condition
 from cep_pipeline.patterns.conditions import AnyOf, Comparator, Comparison, Conjunct, Membership
 from cep_pipeline.patterns.conditions import expressions_of as expressions_of_atom
-from cep_pipeline.patterns.expressions import Aggregate, Element, Expression, Length, Reference, ValueType, walk
+from cep_pipeline.patterns.expressions import (
+    Aggregate,
+    Element,
+    Expression,
+    Length,
+    Literal,
+    Reference,
+    ValueType,
+    walk,
+)
 from cep_pipeline.patterns.normal_form import Clause
 from cep_pipeline.patterns.pattern import Pattern, Ties, Window
 from cep_pipeline.patterns.rewriting import rewritten
@@ -84,6 +93,11 @@ MOST_LEAVES = 1 << 14
 """Leaves of clauses that are remembered; then they are forgotten, all together."""
 _leaves: dict[tuple[int, str], tuple[Clause, Leaf]] = {}
 """By the clause, which is held so that no other one gets its id, and the variable: to write a key takes long."""
+
+
+def clauses_read(clause: Clause) -> tuple[Clause, ...]:
+    """A clause, and those of its negated structures: all whose leaves decide about its matches."""
+    return (clause, *(negated for structure in clause.negated_structures for negated in structure.clauses))
 
 
 def leaf_of(pattern: Pattern, clause: Clause, variable: str) -> Leaf:
@@ -164,8 +178,9 @@ def terms_of(patterns: Iterable[Pattern]) -> tuple[list[Leaf], list[PairConditio
     conditions: dict[PairCondition, None] = {}
     for pattern in patterns:
         for clause in pattern.clauses:
-            for variable in (*clause.positive, *clause.negated):
-                leaves[leaf_of(pattern, clause, variable.name)] = None
+            for read in clauses_read(clause):
+                for variable in (*read.positive, *read.negated):
+                    leaves[leaf_of(pattern, read, variable.name)] = None
             for conjunct in positive_conjuncts(clause):
                 measured = pair_of(pattern, clause, conjunct)
                 if measured is not None:
@@ -208,7 +223,17 @@ def conjunct_key(conjunct: Conjunct) -> str:
         for atom in conjunct.atoms
         if isinstance(atom, Membership) and atom.parameter is not None
     )
-    return format_conjunct(conjunct) + parameters
+    return format_conjunct(_with_values(conjunct)) + parameters
+
+
+def _with_values(conjunct: Conjunct) -> Conjunct:
+    """The conjunct with their values for the parameters that stand for one value."""
+
+    def bound(node: Expression) -> Expression:
+        return replace(node, parameter=None) if isinstance(node, Literal) else node
+
+    atoms = (replace(atom, names=()) if isinstance(atom, Membership) else atom for atom in conjunct.atoms)
+    return rewritten(Conjunct(tuple(atoms)), bound)
 
 
 def format_conjunct(conjunct: Conjunct) -> str:

@@ -39,7 +39,7 @@ def test_patterns_that_cannot_be() -> None:
 
 def test_places_take_no_part_in_equality() -> None:
     assert EventOperand("A", "a", span=Span(3, 6)) == A
-    assert hash(Literal(1, ValueType.INT64, Span(3, 4))) == hash(ONE)
+    assert hash(Literal(1, ValueType.INT64, span=Span(3, 4))) == hash(ONE)
     assert Literal(1.0, ValueType.FLOAT64) != ONE
 
 

@@ -25,6 +25,7 @@ from cep_pipeline.detection.mechanisms import Counters
 from cep_pipeline.errors import PlanError
 from cep_pipeline.expressions.columns import Array
 from cep_pipeline.expressions.lists import pieces, ranges
+from cep_pipeline.patterns.normal_form import Variable
 from cep_pipeline.planning.trees import Join, OrderOrTree, pruned
 from cep_pipeline.slices.blocks import ListBlock
 from cep_pipeline.slices.ownership import reading
@@ -192,7 +193,8 @@ def counts_at_once(run: KleeneRun) -> bool:
 def count_matches(run: KleeneRun) -> int:
     """The number of matches of a run that `counts_at_once` lets pass."""
     [extension] = run.extensions
-    counted = run.compiled_lists()
+    by_length = extension.variable.limits and extension.conditions.adjacent  # which compiled code does not count by
+    counted = None if by_length else run.compiled_lists()
     if counted is not None:
         total = _compiled(extension, counted)
     else:
@@ -205,7 +207,7 @@ def _compiled(extension: Extension, counted: CompiledLists) -> int:
     total = 0
     for places, found in counted.counted():
         if not counted.conditions.adjacent:
-            total += _subsets(found, anchored=counted.anchored)
+            total += _subsets(extension.variable, found, anchored=counted.anchored)
             continue
         large = np.flatnonzero(found < 0)
         if len(large):
@@ -219,7 +221,7 @@ def _behind(extension: Extension, bindings: Bindings, anchors: Array | None) -> 
     """The lists behind partial matches, by vectors over many of them."""
     sizes = extension.free_sizes(bindings, anchors)
     if sizes is not None:
-        return _subsets(sizes + (anchors is not None), anchored=anchors is not None)
+        return _subsets(extension.variable, sizes + (anchors is not None), anchored=anchors is not None)
     return sum(
         _count(extension, part)
         for candidates in extension.candidates(bindings, anchors)
@@ -232,14 +234,33 @@ def _count(extension: Extension, candidates: ListCandidates) -> int:
     if extension.conditions.adjacent:
         return _paths(extension, candidates)
     anchored = candidates.anchors is not None
-    return _subsets(np.diff(candidates.offsets) + anchored, anchored=anchored)
+    return _subsets(extension.variable, np.diff(candidates.offsets) + anchored, anchored=anchored)
 
 
-def _subsets(sizes: Array, *, anchored: bool) -> int:
-    """All non-empty sub-lists of so many candidates, or those that begin with the first one, if there is any."""
+def _subsets(variable: Variable, sizes: Array, *, anchored: bool) -> int:
+    """All lists of so many candidates, or those that begin with the first one, if there is any."""
     often = np.bincount(sizes)
+    first, most = variable.minimum - anchored, None if variable.maximum is None else variable.maximum - anchored
     some = (int(size) for size in np.flatnonzero(often) if size)
-    return sum(int(often[size]) * (2 ** (size - 1) if anchored else 2**size - 1) for size in some)
+    return sum(int(often[size]) * choices_of(size - anchored, first, most) for size in some)
+
+
+def choices_of(size: int, least: int, most: int | None) -> int:
+    """Count the ways to choose at least and at most so many of some things.
+
+    Examples
+    --------
+    >>> choices_of(5, 1, None), choices_of(5, 2, 3), choices_of(5, 0, 0), choices_of(1, 2, None)
+    (31, 20, 1, 0)
+    """
+    if most is None or most >= size:
+        return 2**size - choices_of(size, 0, least - 1) if 0 < least <= size else 2**size if least <= size else 0
+    total, one = 0, 1
+    for chosen in range(most + 1):
+        if chosen >= least:
+            total += one
+        one = one * (size - chosen) // (chosen + 1)
+    return total
 
 
 def _with_windows(extension: Extension, candidates: ListCandidates) -> Iterator[ListCandidates]:
@@ -296,19 +317,23 @@ def _path_sum(
     extension: Extension, candidates: ListCandidates, owner: Array, rows: Array, offsets: Array, dtype: type
 ) -> int:
     starts, sizes = offsets[owner], np.diff(offsets)[owner]
-    ends_with: Array = np.zeros(len(rows), dtype)
-    ends_with[starts if candidates.anchors is not None else ranges(starts, sizes)] = 1
+    variable = extension.variable
+    # By length; where there is no maximum, all lists that are long enough count as one length.
+    lengths = min(variable.maximum or variable.minimum, int(sizes.max()) + 1)
+    ends_with: Array = np.zeros((len(rows), lengths), dtype)
+    ends_with[starts if candidates.anchors is not None else ranges(starts, sizes), 0] = 1
     for step in range(1, int(sizes.max())):
         longer = sizes > step
         starts, sizes, owner = starts[longer], sizes[longer], owner[longer]
         before = ranges(starts, np.full(len(starts), step))
         here = np.repeat(starts + step, step)
         may_follow = extension.steps(candidates, np.repeat(owner, step), np.stack((rows[before], rows[here]), axis=1))
-        counted = np.where(may_follow, ends_with[before], 0).reshape(len(starts), step).sum(axis=1)
-        ends_with[starts + step] += counted
-    if dtype is object:
-        return int(sum(ends_with))
-    return _sum(ends_with)
+        counted = np.where(may_follow[:, np.newaxis], ends_with[before], 0).reshape(len(starts), step, -1).sum(axis=1)
+        ends_with[starts + step, 1:] += counted[:, :-1]
+        if variable.maximum is None:
+            ends_with[starts + step, -1] += counted[:, -1]
+    found = ends_with[:, variable.minimum - 1 :].reshape(-1)
+    return int(sum(found)) if dtype is object else _sum(found)
 
 
 def _sum(numbers: Array) -> int:

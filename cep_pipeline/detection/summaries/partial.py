@@ -7,9 +7,11 @@ is kept as the exact sum of its binary fractions, and is rounded once, when the 
 
 from __future__ import annotations
 
+import json
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from decimal import MAX_EMAX, MAX_PREC, MIN_EMIN, Decimal, localcontext
 from fractions import Fraction
 from typing import Any
 
@@ -18,10 +20,11 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from cep_pipeline.detection.decimal_text import from_text, to_text
-from cep_pipeline.detection.matches import RETURN_TYPES, UTC_MICROSECONDS
+from cep_pipeline.detection.matches import RETURN_TYPES, UTC_MICROSECONDS, json_objects
 from cep_pipeline.expressions.columns import Array
 from cep_pipeline.patterns.expressions import ValueType
 from cep_pipeline.patterns.pattern import Pattern, Summary, SummaryAggregate, SummaryGroup
+from cep_pipeline.storage import canonical_json
 
 Value = int | float | str | bool | None
 """A value of a group's column, or a least or greatest value; a bucket of time is int64 microseconds."""
@@ -34,6 +37,7 @@ _AT_ONCE = 1 << 20
 """So many halves of int64 numbers have a sum that float64 holds exactly."""
 _FIRST_US, _LAST_US = -62_135_596_800_000_000 + 86_400_000_000, 253_402_300_799_999_999 - 86_400_000_000
 """The times from 0001-01-02 to 9999-12-30, which have a local date in each zone."""
+_FIVES = 5**_FRACTION_BITS
 _NAN = float("nan")
 
 
@@ -124,6 +128,7 @@ class PartialSummary:
 
     def __init__(self, pattern: Pattern) -> None:
         self._pattern = pattern
+        self.name = pattern.name
         self._summary = _summary_of(pattern)
         self._aggregates = [one for one in self._summary.aggregates if one.expression is not None]
         self.groups: dict[tuple[Value, ...], Group] = {}
@@ -222,14 +227,18 @@ class PartialSummary:
     def to_json(self) -> list[dict[str, Any]]:
         """The groups in their order, in JSON form; equal summaries have equal forms.
 
-        Each has `groups`, its values; `matches`, their number; and `states`, of each aggregate but count the fields of
-        `Total` or `Extreme`. Numbers that may exceed int64 are text.
+        Each has `groups`, its values; `matches`, their number; and `states`, by the name of each aggregate but count:
+        `values`, how many were put together, with `total`, their exact sum, or the least or greatest `value`. Numbers
+        that may exceed int64 or float64 are decimal text.
         """
         return [
             {
                 "groups": [_to_plain(value) for value in key],
                 "matches": to_text(self.groups[key].matches),
-                "states": [_state_to_plain(state) for state in self.groups[key].states],
+                "states": {
+                    one.name: _state_to_plain(one, state)
+                    for one, state in zip(self._aggregates, self.groups[key].states, strict=True)
+                },
             }
             for key in self._ordered()
         ]
@@ -244,10 +253,34 @@ class PartialSummary:
             key = tuple(_from_plain(value, is_float) for value, is_float in zip(each["groups"], floats, strict=True))
             group = made.group(key)
             group.matches += from_text(each["matches"])
-            for one, own, plain in zip(made._aggregates, group.states, each["states"], strict=True):
-                assert one.expression is not None
-                made._add_state(one, own, _state_from_plain(own, plain, one.expression.type))
+            for one, own in zip(made._aggregates, group.states, strict=True):
+                made._add_state(one, own, _state_from_plain(one, each["states"][one.name]))
         return made
+
+    def add_rows(self, rows: pa.RecordBatch) -> None:
+        """Take matches that stand in rows, with the values of `Pattern.items` as a JSON object in `returns`."""
+        read = [json.loads(text) if text else {} for text in rows.column("returns").to_pylist()]
+        items = [
+            pa.array(
+                [_from_plain(row[item.name], item.expression.type is ValueType.FLOAT64) for row in read],
+                RETURN_TYPES[item.expression.type],
+            )
+            for item in self._pattern.items
+        ]
+        self.add_matches(rows.column("end_ts").cast(pa.int64()).to_numpy(), items)
+
+    def published(self) -> tuple[pa.Array, pa.Array, pa.Array]:
+        """The rows as the table `summaries` has them: groups, aggregates and what days are put together by, as JSON."""
+        table = self.table()
+        names = [group.name for group in self._summary.groups], [one.name for one in self._summary.aggregates]
+        groups, aggregates = (_objects(table, own) for own in names)
+        return groups, aggregates, pa.array([canonical_json(one) for one in self.to_json()], pa.string())
+
+
+def _objects(table: pa.Table, names: Sequence[str]) -> pa.Array:
+    if not names:
+        return pa.repeat("{}", table.num_rows)
+    return json_objects(names, [table.column(name).combine_chunks() for name in names])
 
 
 def bucket_starts(ends_us: Array, bucket_us: int, zone: str) -> pa.Array:
@@ -352,10 +385,9 @@ def _extremes(codes: Array, known: pa.Array, groups: int, *, greatest: bool) -> 
 
 
 def _value_of(aggregate: SummaryAggregate, state: State) -> Value:
-    assert aggregate.expression is not None
     if isinstance(state, Extreme):
         return state.value
-    is_float = aggregate.expression.type is ValueType.FLOAT64
+    is_float = _is_float(aggregate)
     total = state.sum(is_float=is_float)
     if total is None:
         return None
@@ -402,13 +434,28 @@ def _from_plain(value: Value, is_float: bool) -> Value:
     return _NAN if math.isnan(number) else number
 
 
-def _state_to_plain(state: State) -> dict[str, Value]:
+def _state_to_plain(aggregate: SummaryAggregate, state: State) -> dict[str, Value]:
     if isinstance(state, Extreme):
         return {"value": _to_plain(state.value)}
-    return {"values": to_text(state.values), "exact": to_text(state.exact), "special": _to_plain(state.special)}
+    if state.special != 0.0:
+        total = str(state.special)
+    elif _is_float(aggregate):
+        with localcontext(prec=MAX_PREC, Emin=MIN_EMIN, Emax=MAX_EMAX):
+            total = str(Decimal(state.exact * _FIVES).scaleb(-_FRACTION_BITS).normalize())
+    else:
+        total = to_text(state.exact)
+    return {"values": to_text(state.values), "total": total}
 
 
-def _state_from_plain(state: State, plain: Mapping[str, Any], kind: ValueType) -> State:
-    if isinstance(state, Extreme):
-        return Extreme(_from_plain(plain["value"], kind is ValueType.FLOAT64))
-    return Total(from_text(plain["values"]), from_text(plain["exact"]), float(plain["special"]))
+def _state_from_plain(aggregate: SummaryAggregate, plain: Mapping[str, Any]) -> State:
+    if "value" in plain:
+        return Extreme(_from_plain(plain["value"], _is_float(aggregate)))
+    values, total = from_text(plain["values"]), plain["total"]
+    if not Decimal(total).is_finite():
+        return Total(values, 0, float(total))
+    exact = Fraction(total) * (1 << _FRACTION_BITS) if _is_float(aggregate) else from_text(total)
+    return Total(values, int(exact))
+
+
+def _is_float(aggregate: SummaryAggregate) -> bool:
+    return aggregate.expression is not None and aggregate.expression.type is ValueType.FLOAT64
