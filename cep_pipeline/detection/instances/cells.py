@@ -19,7 +19,6 @@ from cep_pipeline.detection.instances.codes import (
     ACCUMULATOR_WORDS,
     BEFORE,
     BORN,
-    DISTANCES_OF_REALS,
     DISTANCES_OF_WHOLES,
     FIRST_ROW,
     GREATEST_WHOLE,
@@ -173,7 +172,7 @@ def _accumulate(cells: Cells, accumulators: Any, at: int, place: int, old: int, 
     cells.wholes[count] = before + (1 if known else 0)
     if kind == ONLY_COUNT:
         return
-    if kind in (DISTANCES_OF_WHOLES, DISTANCES_OF_REALS):
+    if kind >= DISTANCES_OF_WHOLES:
         _accumulate_distances(cells, accumulators, at, place, old, before, known, row)
         return
     if kind == SUM_WHOLES:

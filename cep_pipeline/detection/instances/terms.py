@@ -165,10 +165,7 @@ def run_terms(code: Code, cells: Cells, at: int, end: int) -> None:
                 unknown[top] = 1
             elif operation == WHOLE_NEGATIVE or whole[top] < 0:
                 whole[top] = -whole[top]
-        elif operation == CORRELATION:
-            top += 1
-            real[top] = correlation(code, at)
-        elif operation > CORRELATION:
+        elif operation >= CORRELATION:
             top = _go_on(operation, code, cells, at, top)
         else:
             top += 1
@@ -181,7 +178,10 @@ def _go_on(operation: int, code: Code, cells: Cells, at: int, top: int) -> int:
     """The operations that are seldom needed; returns the top of the stack behind them."""
     a, b, c = code.words[at + 1], code.words[at + 2], code.words[at + 3]
     real, whole, unknown = code.real_stack, code.whole_stack, code.unknown
-    if operation <= MEDIAN_OF_REALS:
+    if operation == CORRELATION:
+        top += 1
+        real[top] = correlation(code, at)
+    elif operation <= MEDIAN_OF_REALS:
         top += 1
         _measure_list(operation, cells, code.registers[a], b, c, code.words[at + 4], code.wholes, real, unknown, top)
     elif operation < NULL_COLUMN:
