@@ -15,8 +15,8 @@ from typing import Protocol
 
 import numpy as np
 
-from cep_pipeline.expressions.choice import is_exceeded
 from cep_pipeline.expressions.columns import Array, Column, ColumnSource
+from cep_pipeline.expressions.comparison import is_exceeded
 from cep_pipeline.expressions.evaluate import conjunct_holds, expression_values
 from cep_pipeline.patterns.conditions import Conjunct, expressions_of
 from cep_pipeline.patterns.expressions import (
