@@ -138,9 +138,8 @@ class PreparedEvents:
         self._split(missing)
         for event_type in asked:
             if not isinstance(event_type, str):
-                rows = np.concatenate([self._leaves[name] for name in event_type])
-                of_all = self.base_type in event_type
-                self._leaves[event_type] = self.every_row if of_all else padded_copy(np.sort(rows, kind="stable"))
+                rows = np.unique(np.concatenate([self._leaves[name] for name in event_type]))
+                self._leaves[event_type] = self.every_row if len(rows) == len(self) else padded_copy(rows)
 
     def _split(self, missing: list[str]) -> None:
         if self.base_type in missing:
