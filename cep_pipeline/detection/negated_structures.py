@@ -11,9 +11,9 @@ joins them with an event that is bound before. So those between two events are f
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property, reduce
+from functools import cached_property, partial, reduce
 
 import numpy as np
 
@@ -21,11 +21,14 @@ from cep_pipeline.compiled.native import NativeKernel
 from cep_pipeline.detection import negation_words as at
 from cep_pipeline.detection.instances import KERNEL_SOURCES, CellRing, Moment, compile_program
 from cep_pipeline.detection.instances.codes import EARLIER, LATER, MAY_SHARE
+from cep_pipeline.detection.instances.condition_groups import filters_of
 from cep_pipeline.detection.instances.event_columns import comparable_columns, of_any_event
+from cep_pipeline.detection.kleene.extension import course_among, limit_in, possible_course
 from cep_pipeline.detection.limits import go_on
 from cep_pipeline.expressions.columns import Array
+from cep_pipeline.expressions.lists import Uses
 from cep_pipeline.patterns.conditions import Comparator, Comparison, Conjunct
-from cep_pipeline.patterns.expressions import Element, Expression, Reference, variables_of, walk
+from cep_pipeline.patterns.expressions import Aggregate, Element, Expression, Length, Reference, variables_of, walk
 from cep_pipeline.patterns.normal_form import Clause, NegatedStructure, Variable
 from cep_pipeline.patterns.pattern import Pattern
 from cep_pipeline.slices.blocks import Block, MatchBlock
@@ -39,6 +42,8 @@ EVENTS_A_CALL = 1 << 24
 """Candidates that are looked at before a call returns, so that a search can be interrupted."""
 RUNS_ALIKE = 4
 """Matches that ask alike are not looked for elsewhere where so many of them come one after another."""
+MOST_SUMMED = 2.0**62
+"""Sums of int64 up to it are no null."""
 NO_LIMIT = 1 << 62
 """The most events of a list that has no most."""
 FIRST_STACK, FIRST_CELLS = 1 << 8, 1 << 8
@@ -176,6 +181,10 @@ class StructureCheck:
         self.pattern, self.clause, self.structure, self.negated = pattern, clause, structure, negated
         self.events = events
         self.joined = joined_clause(clause, structure, negated)
+        self._views = {variable.name: self._view(variable) for variable in negated.positive}
+        self._limits = {variable.name: self._limits_of(variable) for variable in negated.positive if variable.kleene}
+        implied = (limit for limits in self._limits.values() for limit in limits)
+        self.joined = replace(self.joined, conjuncts=tuple(dict.fromkeys((*self.joined.conjuncts, *implied))))
         self.program = compile_program(pattern, self.joined, events)
         self._slots = self.program.slots
         self._relations = self.program.groups.conditions.relations
@@ -183,7 +192,6 @@ class StructureCheck:
         self._window = instants_of(pattern, events)
         self._codes = agreement_codes(events, clause.agree_on) if clause.agree_on else None
         self._needed = self._needed_slots()
-        self._views = {variable.name: self._view(variable) for variable in negated.positive}
         self._kept: list[Array] = []
         self._asked = 0
         self._ends: KnownEnds | None = None
@@ -319,7 +327,7 @@ class StructureCheck:
 
     def _view(self, variable: Variable) -> View:
         """The candidates of a variable in stream order."""
-        filters = self.program.filters(variable.name)
+        filters = filters_of(self.joined, variable.name)
         return leaf_view(self.events, variable.event_type, filters, 0, len(self.events))
 
     def _first_ends(self, matches: _Matches, low: Array, high: Array, enough: Array) -> Array:
@@ -391,11 +399,15 @@ class StructureCheck:
             begin = len(shares)
             earlier = [*range(len(self.clause.positive)), *(self._slots[v.name] for v in self.negated.positive[:place])]
             shares += [other for other in earlier if self._may_be_one(other, slot)]
-            own = [groups.first_group(name, before), -1, -1]
+            own = [groups.first_group(name, before), -1, -1, -1]
             complete = Moment(before.bound | {name}, before.complete | {name})
             if variable.kleene:
                 growing = Moment(complete.bound, before.complete)
-                own = [own[0], groups.element_group(name, growing), groups.left_group(growing, (name,))]
+                own[1:] = [
+                    groups.element_group(name, growing),
+                    groups.left_group(growing, (name,)),
+                    groups.group_of(self._limits[name]),
+                ]
             rows, starts, codes, key_slot = self._candidates(variable, before.bound)
             self._kept += [rows, starts, codes]
             levels.append(
@@ -410,12 +422,16 @@ class StructureCheck:
         return levels, shares
 
     def _once(self, place: int) -> bool:
-        """True if the first event that fits a variable leaves as much to the variables behind it as any later one."""
+        """True if the first event that fits a variable leaves as much to the variables behind it as any later one.
+
+        Of a list: all events that fit, up to one, as any list that ends with that one.
+        """
         variable, behind = self.negated.positive[place], self.negated.positive[place + 1 :]
-        if variable.kleene:
-            return False
         names = {one.name for one in behind}
-        if any(variable.name in c.variables and not names.isdisjoint(c.variables) for c in self.joined.conjuncts):
+        own = [conjunct for conjunct in self.joined.conjuncts if variable.name in conjunct.variables]
+        if any(not names.isdisjoint(conjunct.variables) for conjunct in own):
+            return False
+        if variable.kleene and not self._grows_true(variable, own):
             return False
         slot = self._slots[variable.name]
         for one in behind:
@@ -423,6 +439,48 @@ class StructureCheck:
             if self._relations[slot, other] & LATER or self._may_be_one(slot, other):
                 return False
         return True
+
+    def _limits_of(self, variable: Variable) -> tuple[Conjunct, ...]:
+        """The conditions on a list that a longer list cannot make true again."""
+        bound = frozenset(self.joined.by_name)
+        own = [one for one in self.joined.conjuncts if variable.name in one.variables]
+        lists = {one.name for one in self.negated.positive if one.kleene} - {variable.name}
+        single = (one for one in own if lists.isdisjoint(one.variables) and one.variables <= bound)
+        rows = self._views[variable.name].rows
+        limits = (limit_in(one, variable.name, partial(course_among, self.events, rows)) for one in single)
+        return tuple(limit for limit in limits if limit is not None and self._is_of_earlier(limit, variable))
+
+    def _is_of_earlier(self, conjunct: Conjunct, variable: Variable) -> bool:
+        """True if a condition mentions no variable of the structure that is bound behind a variable."""
+        names = [one.name for one in self.negated.positive]
+        return conjunct.variables.isdisjoint(names[names.index(variable.name) + 1 :])
+
+    def _grows_true(self, variable: Variable, conjuncts: Sequence[Conjunct]) -> bool:
+        """True if, where a list fulfils its conditions, so do all events that may be its elements, up to its last."""
+        whole = [one for one in conjuncts if Uses.of(one).kinds[variable.name] != {Element.EACH}]
+        return (variable.maximum is None or not whole) and all(self._stays_true(one, variable) for one in whole)
+
+    def _stays_true(self, conjunct: Conjunct, variable: Variable) -> bool:
+        match conjunct.atoms:
+            case (Comparison(comparator, left, right),):
+                sides = ((left, comparator, right), (right, comparator.mirror, left))
+            case _:
+                return False
+        for side, compared, other in sides:
+            if not isinstance(side, Length | Aggregate) or variable.name in variables_of(other) or _is_prefix(side):
+                continue
+            never_falls, never_rises = possible_course(side)
+            if isinstance(side, Aggregate) and side.function != "count":
+                column, rows = self.events.column(side.attribute), self._views[variable.name].rows
+                values = column.values[rows] if column.valid is None else column.values[rows][column.valid[rows]]
+                if column.type.is_number and not np.abs(values.astype(np.float64)).sum() < MOST_SUMMED:
+                    return False  # a NaN, or more than an integer holds
+                if side.function == "sum":
+                    never_falls, never_rises = not (values < 0).any(), not (values > 0).any()
+            return (never_falls and compared in (Comparator.GT, Comparator.GE)) or (
+                never_rises and compared in (Comparator.LT, Comparator.LE)
+            )
+        return False
 
     def _candidates(self, variable: Variable, bound: frozenset[str]) -> tuple[Array, Array, Array, int]:
         """The candidates of a variable key after key, where each key begins, and the key that each event asks for.
@@ -520,3 +578,8 @@ def _reads_one_event(expression: Expression) -> bool:
         node.element if isinstance(node, Reference) else None for node in walk(expression) if hasattr(node, "variable")
     }
     return kinds in ({Element.ONLY}, {Element.EACH})
+
+
+def _is_prefix(side: Length | Aggregate) -> bool:
+    """True for an aggregate over the elements before another one."""
+    return isinstance(side, Aggregate) and side.prefix
