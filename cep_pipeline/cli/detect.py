@@ -29,9 +29,11 @@ from cep_pipeline.cli.terminal import Terminal, output_console, say_json
 from cep_pipeline.errors import InputError
 
 if TYPE_CHECKING:
+    from cep_pipeline.detection.results import Matches
     from cep_pipeline.events.event_files import LoadedEvents
     from cep_pipeline.events.schema import StreamSchema
     from cep_pipeline.patterns.pattern import Pattern
+    from cep_pipeline.planning import Plan
 
 SHOWN_PATTERNS, SHOWN_EVENTS = 5, 20
 """Patterns whose first matches are shown, and events of one match: a list may have thousands."""
@@ -132,9 +134,9 @@ def detect(
     """
     from cep_pipeline.cli.matches_file import write_matches
     from cep_pipeline.cli.progress import ConsoleObserver
+    from cep_pipeline.cli.summaries import summary_table
     from cep_pipeline.cli.tables import STDOUT, check_output_file
-    from cep_pipeline.detection.detect import check_output
-    from cep_pipeline.detection.detect import detect as find
+    from cep_pipeline.detection.detect import Search, check_output
     from cep_pipeline.detection.mechanisms import choose_mechanisms
     from cep_pipeline.detection.planned import plan_for
     from cep_pipeline.planning.costs import cost_named
@@ -149,8 +151,8 @@ def detect(
     searching, decisive = given_options(planner, more), decision_settings(more)
     if searching and plan_file and not decisive:
         raise InputError(f"{', '.join(OPTIONS[name] for name in searching)}: nothing is searched, the plan is given")
-    _check_form(output, out, lines)
     stream, parsed = patterns_over_files(patterns, schema, parameters)
+    _check_form(output, out, lines, parsed)
     paths = event_paths(events, stream)
     check_output(output, parsed)
     chosen = choose_mechanisms(parsed, mechanism)
@@ -172,24 +174,22 @@ def detect(
         return
     loaded, read_s = _read(console, stream, paths, parsed, places=lines)
     begin = time.perf_counter()
-    plan = given
+    plan, simple = given, [pattern for pattern in parsed if not pattern.composes]
     if plan is None:
         with console.status("estimating"):
-            snapshot = estimate_statistics(parsed, loaded.events)
+            snapshot = estimate_statistics(simple, loaded.events)
         with shown_search(planner) as progress:
-            plan = plan_for(parsed, snapshot, chosen, planner, cost, alpha, compare=False, **searching, **progress)
+            plan = plan_for(simple, snapshot, chosen, planner, cost, alpha, compare=False, **searching, **progress)
     planned = time.perf_counter()
+
+    def plan_over(patterns: Sequence[Pattern], table: pa.Table, mechanisms: Mapping[str, str]) -> Plan:
+        """Plan what composes others, once these are detected and its events are known."""
+        snapshot = estimate_statistics(patterns, table)
+        return plan_for(patterns, snapshot, mechanisms, planner, cost, alpha, compare=False, **searching)
+
     with ConsoleObserver(console) as observer, observer.step("detecting") as told:
-        tables = find(
-            parsed,
-            loaded.events,
-            plan=plan,
-            mechanism=mechanism,
-            output=output,
-            limit=limit,
-            options=options,
-            progress=told,
-        )
+        search = Search(plan, mechanism, output, limit, options, told, make_plan=plan_over)
+        tables = search.matches(parsed, loaded.events)
     seconds = {"read": read_s, "plan": planned - begin, "detect": time.perf_counter() - planned}
     schemas = {name: table.schema for name, table in tables.items()}
     batches = ((name, batch) for name, table in tables.items() for batch in table.to_batches())
@@ -199,25 +199,31 @@ def detect(
         say_json({**found, "out": out, "seconds": seconds})
     else:
         took = ", ".join(f"{name} {value:.2f} s" for name, value in seconds.items())
-        print_counts(console, loaded.events.num_rows, loaded.rejected, counts)
+        print_counts(console, loaded.events.num_rows, loaded.rejected, counts, parsed if output == "verbose" else ())
         if output == "verbose" and out != STDOUT and show:
             for first in _first_matches(parsed, tables, loaded, show, stream.timezone):
                 console.print(first)
+            for pattern in parsed:
+                if pattern.summary is not None:
+                    rows = tables[pattern.name].drop_columns("pattern")
+                    console.print(summary_table(pattern.name, rows, stream.timezone))
         console.print(f"{took}; written to {'stdout' if out == STDOUT else out}")
 
 
 def _first_matches(
-    patterns: Sequence[Pattern], tables: Mapping[str, pa.Table], loaded: LoadedEvents, most: int, timezone: str
+    patterns: Sequence[Pattern], tables: Matches, loaded: LoadedEvents, most: int, timezone: str
 ) -> Iterator[Table]:
     """Tables with the events of the first matches of each pattern, as `cep matches --events` shows published ones."""
     from cep_pipeline.cli.matches import attributes_read, event_tables, events_by_match, local_in
     from cep_pipeline.cli.matches_file import with_json_returns
-    from cep_pipeline.detection.match_events import match_events
+    from cep_pipeline.detection.match_events import match_events, opened
+    from cep_pipeline.detection.matches import COMPOSING_PATTERNS
 
-    found = [pattern for pattern in patterns if tables[pattern.name].num_rows][:SHOWN_PATTERNS]
+    listed = [pattern for pattern in patterns if pattern.summary is None]
+    found = [pattern for pattern in listed if tables[pattern.name].num_rows][:SHOWN_PATTERNS]
     for pattern in found:
         batch = tables[pattern.name].slice(0, most).combine_chunks().to_batches()[0]
-        matches = pa.Table.from_batches([with_json_returns(batch)])
+        matches = opened(pa.Table.from_batches([with_json_returns(batch, COMPOSING_PATTERNS)]), [*tables.values()])
         seqs = pc.unique(pc.list_flatten(matches.column("bindings").combine_chunks()).field("seq"))
         own = loaded.events.filter(pc.is_in(loaded.events.column("seq"), value_set=seqs))
         read = attributes_read(pattern)
@@ -256,12 +262,15 @@ def _read(
     return loaded, read_s
 
 
-def _check_form(output: str, out: Path, lines: bool) -> None:
+def _check_form(output: str, out: Path, lines: bool, patterns: Sequence[Pattern]) -> None:
     """Refuse a form of output in a file that cannot hold it."""
     if output == "compressed" and out.suffix != ".parquet":
         raise InputError(f"{out}: compressed output holds binary buffers: write it to a .parquet file")
     if lines and output != "verbose":
         raise InputError(f"--lines stand beside the events of a match: --output {output} lists none; leave one out")
+    summarized = [pattern.name for pattern in patterns if pattern.summary is not None]
+    if lines and summarized:
+        raise InputError(f"--lines stand beside the events of a match: {summarized[0]!r} has SUMMARIZE and gives none")
 
 
 def types_of(events: pa.Table, type_attribute: str) -> set[str | None]:

@@ -432,7 +432,7 @@ def _check_files(patterns: Sequence[Path], schema: Path | None, parameters: tupl
 
 
 def _check_project(config: Path, stream: str | None, errors: list[str], doubts: list[str]) -> str:
-    from cep_pipeline.pipeline.configuration import Configuration, patterns_of
+    from cep_pipeline.pipeline.configuration import Configuration
 
     configuration = Configuration.load(config)
     names = [stream] if stream else list(configuration.stream_names())
@@ -447,7 +447,7 @@ def _check_project(config: Path, stream: str | None, errors: list[str], doubts: 
         if name not in wrong:
             opened = configuration.stream(name)
             errors += _not_runnable(opened.pattern_sets)
-            number += len(patterns_of(opened.pattern_sets))
+            number += sum(len(one.statements) for one in opened.pattern_sets)
             _add_doubts(configuration, opened, doubts)
     return f"{counted(len(names), 'stream')}, {counted(number, 'pattern')}"
 

@@ -128,6 +128,8 @@ def matches(
         return
     if out:
         found = tables.read_matches(pattern_set, first, last, pattern=pattern)
+        if found["composed"].null_count == found.num_rows:
+            found = found.drop_columns("composed")
         written, what = (tables.read_match_events(found), "event") if events else (found, "match")
         write_table(written, out)
         output_console().print(f"{counted(written.num_rows, what)} written to {out}")
@@ -231,14 +233,15 @@ def _patterns(configuration: Configuration, stream: str, pattern_set: str) -> Ma
     """The patterns of a set that are configured now, by name."""
     if pattern_set not in configuration.stream_settings(stream).pattern_sets:
         return {}
-    return {one.name: one for one in configuration.stream(stream).pattern_set(pattern_set).patterns}
+    return {one.name: one for one in configuration.stream(stream).pattern_set(pattern_set).statements}
 
 
 def attributes_read(pattern: Pattern) -> tuple[str, ...]:
-    """The attributes that a pattern reads, the event type first."""
-    from cep_pipeline.slices.events_input import columns_of
+    """The attributes that a pattern and those that it composes read, the event type first."""
+    from cep_pipeline.patterns.pattern import with_composed
+    from cep_pipeline.slices.events_input import columns_needed
 
-    return tuple(name for name in columns_of(pattern) if name not in (TIMESTAMP, SEQ))
+    return tuple(name for name in columns_needed(with_composed([pattern])) if name not in (TIMESTAMP, SEQ))
 
 
 def _match_of(match_id: str, tables: StreamTables, pattern_set: str, days: Iterable[date]) -> pa.Table:
@@ -283,7 +286,7 @@ class _Drawn:
     def tables(self, found: pa.Table, console: Terminal) -> Iterator[Table]:
         """A table for each pattern with the series of its first matches; none of a stream without numbers."""
         from cep_pipeline.match_chart import MatchSeries, sparklines, thinned
-        from cep_pipeline.warehouse.match_pages import events_around, events_of
+        from cep_pipeline.warehouse.match_pages import events_around, events_of, opened_match
 
         schema, width = self.of_stream.events_schema, max(16, min(72, console.width - 56))
         room = MOST_DRAWN
@@ -298,6 +301,7 @@ class _Drawn:
             shown.columns[2].no_wrap = True
             for number, row in enumerate(islice(rows, min(room, MOST_OF_PATTERN)), 1):
                 room -= 1
+                row = opened_match(self.of_stream, row)
                 bound = events_of(self.of_stream, row)
                 events = thinned(events_around(self.of_stream, row, bound, series), bound["seq"].to_pylist())
                 named = [(one["variable"], one["seq"]) for one in row["bindings"]]
@@ -364,21 +368,22 @@ def event_tables(
                     "" if place else str(number),
                     event["variable"],
                     "" if event[TIMESTAMP] is None else local(event[TIMESTAMP]),
-                    *(_cell(event["attributes"][name]) for name in names),
+                    *(cell(event["attributes"][name]) for name in names),
                     *(["" if place else _returns(row["returns"])] if returned else []),
                 )
             shown.add_section()
         yield shown
 
 
-def _cell(value: Any) -> str:
+def cell(value: Any) -> str:
     """A value of an attribute; a list shows its last values, the latest of them last."""
     if isinstance(value, list):
-        return f"[{'…, ' if len(value) > 3 else ''}{', '.join(map(_cell, value[-3:]))}]"
+        return f"[{'…, ' if len(value) > 3 else ''}{', '.join(map(cell, value[-3:]))}]"
     return "" if value is None else f"{value:.10g}" if isinstance(value, float) else str(value)
 
 
 def _as_json(row: Mapping[str, Any], moment: Callable[[datetime], str], events: Any) -> dict[str, Any]:
+    composed = [{**one, "match_id": str(one["match_id"])} for one in row.get("composed") or ()]
     shown = {
         "pattern": row["pattern"],
         "match_id": str(row["match_id"]),
@@ -386,6 +391,7 @@ def _as_json(row: Mapping[str, Any], moment: Callable[[datetime], str], events: 
         "start": moment(row["start_ts"]),
         "end": moment(row["end_ts"]),
         "bindings": row["bindings"],
+        **({"composed": composed} if composed else {}),
         "returns": json.loads(row["returns"]) if row["returns"] else {},
     }
     if events is not None:

@@ -281,7 +281,7 @@ def _clock_back(day: DayOutcome) -> int:
 
 def _totals(pattern_set: PatternSet, days: Iterable[DayOutcome]) -> dict[str, int]:
     """Pattern -> its matches of all days together."""
-    totals = {pattern.name: 0 for pattern in pattern_set.patterns}
+    totals = {pattern.name: 0 for pattern in pattern_set.statements}
     for day in days:
         for name, number in day.matches.get(pattern_set.name, {}).items():
             totals[name] += number
@@ -291,7 +291,7 @@ def _totals(pattern_set: PatternSet, days: Iterable[DayOutcome]) -> dict[str, in
 def _print_left_alone(console: Terminal, pattern_set: PatternSet, outcome: RunOutcome, done: int) -> None:
     """Print which patterns were not detected again, and how many events were not read."""
     if (redone := outcome.redone(pattern_set.name)) is not None:
-        console.print(f"{pattern_set.name}: {_redone_text(*redone, len(pattern_set.patterns))}")
+        console.print(f"{pattern_set.name}: {_redone_text(*redone, len(pattern_set.statements))}")
     days, events = outcome.skipped(pattern_set.name)
     if events:
         console.print(

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import warnings
 from collections import deque
-from collections.abc import Callable, Collection, Hashable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any, Literal, overload
@@ -14,13 +14,14 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from cep_pipeline.detection import MECHANISMS
+from cep_pipeline.detection.composition import WrittenMatches, longer_stream, plain_pattern
 from cep_pipeline.detection.compressed.compressing import compress_merged, count_merged
 from cep_pipeline.detection.counting.sweep import count_owned
 from cep_pipeline.detection.decimal_text import to_text
 from cep_pipeline.detection.known_events import Streams, keep, known_events
 from cep_pipeline.detection.limits import Kind, LimitReached, SliceLimits, at_most_seconds
 from cep_pipeline.detection.match_events import match_events
-from cep_pipeline.detection.matches import write_matches
+from cep_pipeline.detection.matches import matches_schema, write_matches
 from cep_pipeline.detection.mechanisms import (
     PRUNE,
     Counters,
@@ -35,6 +36,7 @@ from cep_pipeline.detection.mechanisms import (
 from cep_pipeline.detection.output_policy import has_output_policy, policy_text
 from cep_pipeline.detection.outputs import (
     Detection,
+    SummaryOf,
     batches_together,
     binds_lists,
     compressed_together,
@@ -46,11 +48,12 @@ from cep_pipeline.detection.outputs import (
 from cep_pipeline.detection.parts import count_blocks, many_in_parts
 from cep_pipeline.detection.results import Matches, draw_among
 from cep_pipeline.detection.room import explained
+from cep_pipeline.detection.summaries.partial import PartialSummary
 from cep_pipeline.errors import InputError, NoRoom, TooManyMatches, UnsupportedPattern
 from cep_pipeline.patterns.conditions import Atom, Comparator, Comparison, Membership
 from cep_pipeline.patterns.expressions import Literal as Constant
 from cep_pipeline.patterns.expressions import Reference
-from cep_pipeline.patterns.pattern import Output, Pattern
+from cep_pipeline.patterns.pattern import Output, Pattern, with_composed
 from cep_pipeline.patterns.structure import type_alternatives, types_of
 from cep_pipeline.planning.plans import Plan, has_kernel_orders, validate
 from cep_pipeline.slices.events_input import as_table, events_for
@@ -126,7 +129,8 @@ def detect(
     output
         `"verbose"`: one row a match. `"compressed"`: one row for all matches of a pattern that end with the same event,
         which `expand` turns into the verbose rows. `"count"`: one row a pattern with the number of its matches, of any
-        size.
+        size. A pattern with SUMMARIZE gives its rows as `"verbose"`, its number of matches as `"count"`, and is refused
+        as `"compressed"`.
     metrics
         Whether to return what was counted beside the tables.
     limit
@@ -177,40 +181,185 @@ def detect(
     if not patterns:
         none = _matches({}, patterns, events)
         return (none, Metrics({})) if metrics else none
-    known, chosen = known_events(patterns, events, mechanism)
-    check_options(chosen, options)
-    counters = Counters(wanted=metrics)
-    found: Tables = {}
-    with explained():
-        _prepare(patterns, known.table, known.prepared)
-        plan = known.plan(plan, lambda: _plan_for(patterns, known.table, known.prepared, plan, chosen))
-        logger.info("detecting %s patterns in %s events by %r", len(patterns), known.table.num_rows, plan)
-        detections = _detections(patterns, chosen, known.prepared, plan, counters, limit, options, prune=True)
-        groups = run_together(detections, plan)
-    for together in groups:
-        with explained():
-            if output == "count":
-                counts = zip(together, count_together(together), strict=True)
-                own = [count_table(one.pattern, count) for one, count in counts]
-            elif output == "compressed":
-                own = compressed_together(together)
+    search = Search(plan, mechanism, output, limit, options, progress, metrics=metrics)
+    tables = search.matches(patterns, events)
+    return (tables, search.metrics()) if metrics else tables
+
+
+MakePlan = Callable[[Sequence[Pattern], pa.Table, Mapping[str, str]], Plan]
+"""Makes a plan for patterns over events, for the mechanism of each."""
+
+
+class Search:
+    """Patterns over a table of events, in the order in which they compose each other.
+
+    Parameters
+    ----------
+    plan, mechanism, output, limit, options, progress, metrics
+        As in `detect`.
+    make_plan
+        Plans the patterns that the plan does not have. A pattern that composes is given to it as it is run, over its
+        longer stream (`composition.plain_pattern`).
+    """
+
+    def __init__(
+        self,
+        plan: Plan | None = None,
+        mechanism: str | None = None,
+        output: str = "verbose",
+        limit: int | None = None,
+        options: Sequence[str] = (),
+        progress: Progress | None = None,
+        *,
+        metrics: bool = False,
+        make_plan: MakePlan | None = None,
+    ) -> None:
+        self.plan, self.mechanism, self.output, self.limit, self.options = plan, mechanism, output, limit, options
+        self.make_plan = make_plan
+        self.progress = progress
+        self._counters = Counters(wanted=metrics)
+        self._chosen: dict[str, str] = {}
+        self._inside: Tables = {}
+        self._done = self._all = 0
+
+    def metrics(self) -> Metrics:
+        """What was counted."""
+        return self._counters.metrics(self._chosen)
+
+    def tables(self, patterns: Sequence[Pattern], events: pa.Table) -> Tables:
+        """The output of each pattern, in their order."""
+        self._all = len(patterns)
+        if not any(pattern.composes for pattern in patterns):
+            found = self._together(patterns, events, self.plan, self.output)
+        else:
+            found = {}
+            whole = self._in_order(patterns)
+            inside = _composed_names(whole)
+            self._all = len(whole)
+            for form in dict.fromkeys(("verbose", self.output)):
+                own = [one for one in whole if not one.composes and (one.name in inside) == (form == "verbose")]
+                if self.output == "verbose":
+                    own = [one for one in whole if not one.composes]
+                if own:
+                    found |= self._together(own, events, self._plan_of(own), form)
+            for pattern in whole:
+                if pattern.composes:
+                    found[pattern.name] = self._composing(pattern, events, found)
+            self._inside = found
+        _warn_of_doubts([one for one in patterns if not found[one.name].num_rows], events)
+        return {one.name: found[one.name] for one in patterns}
+
+    def matches(self, patterns: Sequence[Pattern], events: pa.Table) -> Matches:
+        """The output of each pattern, which knows its events."""
+        return _matches(self.tables(patterns, events), patterns, events, self._inside)
+
+    def composed(self, patterns: Sequence[Pattern], events: pa.Table) -> Tables:
+        """The matches of all that patterns compose."""
+        inside = {one.name: one for pattern in patterns for one in with_composed(pattern.composes)}
+        return self.tables(list(inside.values()), events) if inside else {}
+
+    def batches(self, patterns: Sequence[Pattern], events: pa.Table) -> Iterator[tuple[str, pa.RecordBatch]]:
+        """The rows of patterns of which some compose others, pattern after pattern, as `detect_batches` has them."""
+        whole = self._in_order(patterns)
+        inside, wanted = _composed_names(whole), {pattern.name for pattern in patterns}
+        found: Tables = {}
+        for pattern in whole:
+            if pattern.name in inside:
+                found |= (
+                    {pattern.name: self._composing(pattern, events, found)}
+                    if pattern.composes
+                    else self._together([pattern], events, self._plan_of([pattern]), "verbose")
+                )
+                batches: Iterable[pa.RecordBatch] = found[pattern.name].to_batches()
+            elif pattern.composes:
+                stream = _stream_of(pattern, events, found)
+                written = WrittenMatches(pattern, stream)
+                [detection] = self._detections([plain_pattern(pattern)], stream)
+                batches = first_matches(detection)
+                batches = batches if pattern.summary is not None else map(written.of, batches)
             else:
-                own = tables_together(together)
-        found.update(zip((detection.pattern.name for detection in together), own, strict=True))
-        _warn_of_doubts([one.pattern for one in together if not found[one.pattern.name].num_rows], events)
-        for detection in together:
-            name = detection.pattern.name
-            logger.debug("%s by %s: %s rows (%s)", name, chosen[name], found[name].num_rows, output)
-        if progress is not None:
-            progress(len(found), len(patterns))
-    keep(events, known)
-    tables = _matches({one.name: found[one.name] for one in patterns}, patterns, events)
-    return (tables, counters.metrics(chosen)) if metrics else tables
+                [detection] = self._detections([pattern], events)
+                batches = first_matches(detection)
+            if pattern.name in wanted:
+                yield from ((pattern.name, batch) for batch in batches)
+
+    def _in_order(self, patterns: Sequence[Pattern]) -> list[Pattern]:
+        """The patterns and what they compose; refused here if any of them is, before anything is detected."""
+        whole = with_composed(patterns)
+        choose_mechanisms([plain_pattern(pattern) for pattern in whole], self.mechanism)
+        return whole
+
+    def _plan_of(self, patterns: Sequence[Pattern]) -> Plan | None:
+        """The given plan, as far as it has these patterns; None where it lacks one."""
+        known = () if self.plan is None else {one.pattern for one in self.plan.patterns}
+        names = [pattern.name for pattern in patterns]
+        return self.plan.part(names) if self.plan is not None and known >= set(names) else None
+
+    def _composing(self, pattern: Pattern, events: pa.Table, matches: Tables) -> pa.Table:
+        """The output of a pattern that composes others, of which the matches are known."""
+        stream = _stream_of(pattern, events, matches)
+        form = self.output
+        found = self._together([plain_pattern(pattern)], stream, self._plan_of([pattern]), form)[pattern.name]
+        if form != "verbose" or pattern.summary is not None:
+            return found
+        written = WrittenMatches(pattern, stream)
+        return pa.Table.from_batches(map(written.of, found.to_batches()), matches_schema(pattern))
+
+    def _detections(self, patterns: Sequence[Pattern], events: pa.Table) -> list[Detection]:
+        chosen = choose_mechanisms(patterns, self.mechanism)
+        table = events_for(patterns, events)
+        prepared = _prepare(patterns, table)
+        plan = _plan_for(patterns, table, prepared, self._plan_of(patterns), chosen, self.make_plan)
+        return _detections(patterns, chosen, prepared, plan, self._counters, self.limit, prune=True)
+
+    def _together(self, patterns: Sequence[Pattern], events: pa.Table, given: Plan | None, output: str) -> Tables:
+        """The output of patterns that compose nothing."""
+        known, chosen = known_events(patterns, events, self.mechanism)
+        check_options(chosen, self.options)
+        self._chosen |= chosen
+        found: Tables = {}
+        with explained():
+            _prepare(patterns, known.table, known.prepared)
+            plan = known.plan(
+                given, lambda: _plan_for(patterns, known.table, known.prepared, given, chosen, self.make_plan)
+            )
+            logger.info("detecting %s patterns in %s events by %r", len(patterns), known.table.num_rows, plan)
+            detections = _detections(
+                patterns, chosen, known.prepared, plan, self._counters, self.limit, self.options, prune=True
+            )
+            groups = run_together(detections, plan)
+        for together in groups:
+            with explained():
+                if output == "count":
+                    counts = zip(together, count_together(together), strict=True)
+                    own = [count_table(one.pattern, count) for one, count in counts]
+                elif output == "compressed":
+                    own = compressed_together(together)
+                else:
+                    own = tables_together(together)
+            found.update(zip((detection.pattern.name for detection in together), own, strict=True))
+            for detection in together:
+                name = detection.pattern.name
+                logger.debug("%s by %s: %s rows (%s)", name, chosen[name], found[name].num_rows, output)
+            self._done += len(together)
+            if self.progress is not None:
+                self.progress(self._done, self._all)
+        keep(events, known)
+        return found
 
 
-def _matches(tables: Tables, patterns: Sequence[Pattern], events: pa.Table) -> Matches:
+def _composed_names(patterns: Sequence[Pattern]) -> frozenset[str]:
+    """The names of the patterns that others compose."""
+    return frozenset(one.name for pattern in patterns for one in pattern.composes)
+
+
+def _stream_of(pattern: Pattern, events: pa.Table, matches: Tables) -> pa.Table:
+    return longer_stream(pattern, events_for([pattern], events), matches)
+
+
+def _matches(tables: Tables, patterns: Sequence[Pattern], events: pa.Table, inside: Tables | None = None) -> Matches:
     draw = partial(draw_among, patterns=patterns, events=events)
-    return Matches(tables, partial(match_events, events=events), draw)
+    return Matches(tables, partial(match_events, events=events), draw, inside)
 
 
 def _patterns_of(given: str | Pattern | Sequence[Pattern], events: pa.Table) -> Sequence[Pattern]:
@@ -272,12 +421,20 @@ def detect_batches(
     check_limit(limit)
     if not patterns:
         return
+    if any(pattern.composes for pattern in patterns):
+        yield from Search(plan, mechanism, limit=limit).batches(patterns, events)
+        return
     chosen = choose_mechanisms(patterns, mechanism)
     table = events_for(patterns, events)
     prepared = _prepare(patterns, table)
     plan = _plan_for(patterns, table, prepared, plan, chosen)
     detections = _detections(patterns, chosen, prepared, plan, Counters(), limit, prune=True)
-    for together in run_together(detections, plan):
+    for run in run_together(detections, plan):
+        summarized = [one for one in run if one.pattern.summary is not None]
+        for one, table in zip(summarized, tables_together(summarized), strict=True):
+            for batch in table.to_batches():
+                yield one.pattern.name, batch
+        together = [one for one in run if one.pattern.summary is None]
         listed = [one for one in together if len(together) > 1 and not one.is_read_from_buffers]
         for number, batch in batches_together(listed) if listed else ():
             yield listed[number].pattern.name, batch
@@ -355,12 +512,13 @@ class SliceResult:
     """The result of one slice: pattern name -> number of owned matches, and the counts.
 
     `limited` are the patterns that were given up, each with the limit that it reached: of these, `matches` are those
-    that had been handed on, and nothing is counted.
+    that had been handed on, and nothing is counted. `summaries` has what SUMMARIZE puts together.
     """
 
     matches: dict[str, int]
     metrics: Metrics
     limited: dict[str, Kind] = field(default_factory=dict)
+    summaries: dict[str, PartialSummary] = field(default_factory=dict)
 
 
 def detect_slice(
@@ -389,7 +547,7 @@ def detect_slice(
     sink
         Takes the matches of each pattern in the page's order, batch after batch with the schema `MANY_PATTERNS`. Which
         matches of a pattern with OUTPUT or CONSUME are kept is not for one slice to say: of such a pattern it takes
-        all, with the schema `CANDIDATES`.
+        all, with the schema `CANDIDATES`. Of another one with SUMMARIZE it takes none.
     candidates
         Names of further patterns whose matches are handed on with that schema.
     counted
@@ -427,7 +585,8 @@ def detect_slice(
             waiting.extendleft([detection] for detection in reversed(together))
         if progress is not None:
             progress(len(patterns) - sum(map(len, waiting)), len(patterns))
-    return SliceResult(run.written, counters.metrics(chosen), limited)
+    summaries = {name: of.summary for name, of in run.summaries.items() if name not in limited}
+    return SliceResult(run.written, counters.metrics(chosen), limited, summaries)
 
 
 @dataclass
@@ -444,6 +603,7 @@ class _SliceRun:
     counted: frozenset[str]
     limits: SliceLimits
     written: dict[str, int] = field(default_factory=dict)
+    summaries: dict[str, SummaryOf] = field(default_factory=dict)
     _again: dict[str, int] = field(default_factory=dict)
 
     def find(self, together: Sequence[Detection], counters: Counters) -> LimitReached | None:
@@ -465,7 +625,7 @@ class _SliceRun:
             reached = error
         for name in names:
             self._again[name] = self.written[name]
-            if name in self.counted:
+            if name in self.counted or self.summaries.pop(name, None) is not None:
                 self.written[name] = 0
         return reached
 
@@ -480,6 +640,12 @@ class _SliceRun:
                     self.written[pattern.name] += count_blocks(blocks, events)
                     continue
                 undecided = has_output_policy(pattern) or pattern.name in self.candidates
+                if pattern.summary is not None and not undecided:
+                    summary = self.summaries.setdefault(pattern.name, SummaryOf(pattern))
+                    number = summary.add(blocks, events)
+                    self.limits.added(pattern.name, number, 0)
+                    self.written[pattern.name] += number
+                    continue
                 write_matches(pattern, blocks, events, partial(self._take, pattern), candidates=undecided)
 
     def _most(self, pattern: Pattern) -> int | None:
@@ -593,9 +759,10 @@ def doubts_about(
     found: list[str] = []
     lacking: dict[str, list[str]] = {}
     for pattern in patterns:
+        known = (*(types or ()), pattern.base_type, *(one.name for one in pattern.composes))
         for clause in pattern.clauses if types is not None else ():
             for variable in clause.positive:
-                if set(types_of(variable.event_type)).isdisjoint((*(types or ()), pattern.base_type)):
+                if set(types_of(variable.event_type)).isdisjoint(known):
                     names = lacking.setdefault(type_alternatives(variable.event_type), [])
                     names += [pattern.name] if pattern.name not in names else []
     if lacking:
@@ -639,12 +806,19 @@ def _texts_that_no_event_has(patterns: Sequence[Pattern], events: pa.Table) -> l
 
 
 def texts_compared(pattern: Pattern) -> list[tuple[str, str]]:
-    """The attributes that the conditions of a pattern compare for equality with text, each with the text."""
+    """The attributes of events that the conditions of a pattern compare for equality with text, each with the text."""
     atoms = (atom for clause in pattern.clauses for conjunct in clause.conjuncts for atom in conjunct.atoms)
-    return [pair for atom in atoms for pair in _texts_in(atom)]
+    composed = {one.name for one in pattern.composes}
+    bind_matches = {one.variable for one in pattern.operands if not composed.isdisjoint(one.types)}
+    return [
+        (reference.attribute, text)
+        for atom in atoms
+        for reference, text in _texts_in(atom)
+        if reference.variable not in bind_matches
+    ]
 
 
-def _texts_in(atom: Atom) -> list[tuple[str, str]]:
+def _texts_in(atom: Atom) -> list[tuple[Reference, str]]:
     match atom:
         case Comparison(Comparator.EQ | Comparator.NE, Reference() as left, Constant() as right):
             pairs: list[tuple[Reference, Any]] = [(left, right.value)]
@@ -654,7 +828,7 @@ def _texts_in(atom: Atom) -> list[tuple[str, str]]:
             pairs = [(expression, value) for value in values]
         case _:
             pairs = []
-    return [(reference.attribute, value) for reference, value in pairs if isinstance(value, str)]
+    return [(reference, value) for reference, value in pairs if isinstance(value, str)]
 
 
 def _some(names: Collection[str]) -> str:
@@ -674,15 +848,22 @@ def check_output(output: str, patterns: Sequence[Pattern]) -> None:
     InputError
         It is none of `OUTPUTS`.
     UnsupportedPattern
-        OUTPUT and CONSUME ask for the matches themselves.
+        OUTPUT and CONSUME ask for the matches themselves, so does what composes them, and SUMMARIZE gives no matches.
     """
     if output not in OUTPUTS:
         raise InputError(f"there is no output {output!r}; there are: {', '.join(OUTPUTS)}")
     if output != "verbose":
+        inside = _composed_names(patterns)
         for pattern in patterns:
             if has_output_policy(pattern):
                 feature = f"output {output!r} with {policy_text(pattern)}"
                 raise UnsupportedPattern("", feature, pattern=pattern.name, hint="use 'verbose'")
+            if pattern.name in inside or (pattern.composes and output == "compressed"):
+                feature = f"output {output!r} with composition"
+                raise UnsupportedPattern("", feature, pattern=pattern.name, hint="use 'verbose'")
+            if output == "compressed" and pattern.summary is not None:
+                feature = "output 'compressed' with SUMMARIZE"
+                raise UnsupportedPattern("", feature, pattern=pattern.name, hint="use 'verbose', which gives its rows")
 
 
 def check_limit(limit: int | None) -> None:
@@ -692,9 +873,16 @@ def check_limit(limit: int | None) -> None:
 
 
 def _plan_for(
-    patterns: Sequence[Pattern], table: pa.Table, prepared: Streams, plan: Plan | None, chosen: Mapping[str, str]
+    patterns: Sequence[Pattern],
+    table: pa.Table,
+    prepared: Streams,
+    plan: Plan | None,
+    chosen: Mapping[str, str],
+    make_plan: MakePlan | None = None,
 ) -> Plan:
     """The given plan, if it fits; else one that is made of the events' statistics where it pays to make one."""
+    if plan is None and make_plan is not None:
+        plan = make_plan(patterns, table, chosen)
     if plan is None:
         from cep_pipeline.detection.unplanned import need_no_plan, own_order_plan
 

@@ -8,7 +8,8 @@ spaces,
 The match text is the formatted statement without its OUTPUT, CONSUME and RETURN clauses. Parameters are the sets that
 the statement uses: names and values in ascending order, so that the order in which a caller lists them is no matter.
 
-The message is the bindings of the match: for each event the position of its variable in the pattern, and its seq. They
+The message is the bindings of the match: for each event the position of its variable in the pattern, and its seq; and
+where matches of other statements are among them, the ids of these. They
 enter a state of two 64-bit words, and after each event the words are mixed with each other. That is a Feistel network:
 different states stay different, so that two matches get the same id as rarely as two random numbers are the same.
 `MatchIdentity.id_of` is the definition. Ids of many matches are made by a kernel, in one pass with the rest of their
@@ -30,10 +31,12 @@ from functools import cached_property
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from cep_pipeline.compiled.native import NativeKernel
 from cep_pipeline.detection.ordering import OrderedLists, OrderedMatches
 from cep_pipeline.expressions.columns import Array
+from cep_pipeline.patterns.conditions import Value
 from cep_pipeline.patterns.pattern import Pattern
 from cep_pipeline.version import IDS_VERSION
 
@@ -102,8 +105,11 @@ class MatchIdentity:
         text = statement_text(pattern, IDS_VERSION)
         return cls(hashlib.sha256(text.encode()).digest(), tuple(operand.variable for operand in pattern.operands))
 
-    def id_of(self, bindings: Iterable[tuple[str, int]]) -> uuid.UUID:
+    def id_of(self, bindings: Iterable[tuple[str, int]], composed: Iterable[tuple[str, uuid.UUID]] = ()) -> uuid.UUID:
         """The id of one match, from its bindings in pattern order (the definition, used by tests and for one row).
+
+        Behind the bindings come the composed events among them: each with the two words of its match's id, and with
+        the position of its variable counted on behind the last one, so that none of them looks like a binding.
 
         Examples
         --------
@@ -111,10 +117,13 @@ class MatchIdentity:
         UUID('da91ae6e-fc40-8ed3-8a86-6bf037d3d1fd')
         """
         a, b, last_a, last_b = struct.unpack("<4Q", self.digest)
-        count = 0
-        for variable, seq in bindings:
-            count += 1
-            a, b = _stirred(a ^ int(seq) & _WORD, b ^ self.variables.index(variable))
+        words = [(int(seq) & _WORD, self.variables.index(variable)) for variable, seq in bindings]
+        for variable, match_id in composed:
+            position = len(self.variables) + self.variables.index(variable)
+            words += [(word, position) for word in struct.unpack("<2Q", match_id.bytes)]
+        count = len(words)
+        for word, position in words:
+            a, b = _stirred(a ^ word, b ^ position)
         a, b = _stirred(*_stirred(a ^ last_a, b ^ last_b ^ count))
         _, _, *bits = _CONSTANTS
         return uuid.UUID(bytes=struct.pack("<2Q", a & bits[0] | bits[1], b & bits[2] | bits[3]))
@@ -148,6 +157,57 @@ class MatchIdentity:
             _describe_lists(count, *elements, *of_events, len(positions), *written, bound, starts, ends)
         return MatchRows(ids, starts, ends, offsets, bound, variables)
 
+    def ids_of(self, offsets: Array, variables: pa.Array, seqs: Array, composed: pa.Array) -> Array:
+        """The ids of matches of which some bind composed events, as `id_of` defines them.
+
+        Parameters
+        ----------
+        offsets
+            int64, shape (n + 1,): match m binds the elements from `offsets[m]` to `offsets[m + 1]`.
+        variables, seqs, composed
+            Of each element: the name of its variable, its seq, and the 16 bytes of the id of its match, or null where
+            it is an event of the stream.
+
+        Returns
+        -------
+        Array
+            uint64, shape (n, 2).
+        """
+        width = len(self.variables)
+        position = pc.index_in(variables, value_set=pa.array(self.variables)).to_numpy().astype(np.int32)
+        inside = np.flatnonzero(composed.is_valid().to_numpy(zero_copy_only=False))
+        match_of = np.repeat(np.arange(len(offsets) - 1), np.diff(offsets))
+        before = np.searchsorted(inside, offsets)  # composed events of the matches before each
+        starts = offsets + 2 * before
+        words = np.empty(int(starts[-1]), np.int64)
+        slots = np.empty(len(words), np.int32)
+        own = np.arange(len(seqs)) + 2 * before[match_of]
+        words[own], slots[own] = seqs, position
+        pairs = np.frombuffer(b"".join(composed.drop_null().to_pylist()), "<i8").reshape(-1, 2)
+        of_match = match_of[inside]
+        first = starts[of_match] + np.diff(offsets)[of_match] + 2 * (np.arange(len(inside)) - before[of_match])
+        for place in (0, 1):
+            words[first + place], slots[first + place] = pairs[:, place], width + position[inside]
+        count = len(offsets) - 1
+        ids, instants = np.empty((count, 2), np.uint64), np.empty((2, count), np.int64)
+        _describe_lists(
+            count,
+            starts,
+            np.arange(len(words), dtype=np.int32),
+            slots,
+            len(words),
+            words,
+            np.zeros(len(words), np.int64),
+            np.arange(2 * width),
+            2 * width,
+            self._key,
+            _CONSTANT_WORDS,
+            ids,
+            np.empty(len(words), np.int64),
+            *instants,
+        )
+        return ids
+
     @cached_property
     def _key(self) -> Array:
         return np.frombuffer(self.digest, "<u8").astype(np.uint64)
@@ -173,6 +233,12 @@ def ids_array(words: Array) -> pa.Array:
     return pa.ExtensionArray.from_storage(pa.uuid(), storage)
 
 
+def ids_from_text(texts: Iterable[str]) -> pa.Array:
+    """Ids that are written as text, as an Arrow array of UUIDs."""
+    written = [bytes.fromhex(text.replace("-", "")) for text in texts]
+    return pa.ExtensionArray.from_storage(pa.uuid(), pa.array(written, pa.binary(16)))
+
+
 def first_version_id(pattern: Pattern, bindings: Iterable[tuple[str, int]]) -> str:
     """The id of version 1 of a match, 32 hexadecimal digits: that of tables which were published with it."""
     bound = _canonical([[variable, int(seq)] for variable, seq in bindings])
@@ -183,10 +249,15 @@ def statement_text(pattern: Pattern, version: int) -> str:
     """The JSON text that the ids of a pattern's matches have in common; that of version 1 does not name its version."""
     from cep_pipeline.language.formatter import match_text
 
-    parameters = {name: sorted(set(map(_canonical, values))) for name, values in sorted(pattern.parameters)}
-    listed = ",".join(f"{_canonical(name)}:[{','.join(values)}]" for name, values in parameters.items())
+    bound = sorted(pattern.parameters, key=lambda one: one[0])
+    listed = ",".join(f"{_canonical(name)}:{_bound_text(values)}" for name, values in bound)
     head = [*([version] if version > 1 else []), pattern.stream, pattern.name, match_text(pattern)]
     return f"{_canonical(head)[:-1]},{{{listed}}}]"
+
+
+def _bound_text(bound: tuple[Value, ...] | Value) -> str:
+    """A parameter as JSON: a set as a list without an order, or one value."""
+    return f"[{','.join(sorted(set(map(_canonical, bound))))}]" if isinstance(bound, tuple) else _canonical(bound)
 
 
 def _canonical(value: object) -> str:

@@ -34,6 +34,8 @@ from cep_pipeline.slices.prepared import PreparedEvents
 
 UTC_MICROSECONDS = pa.timestamp("us", tz="UTC")
 BINDINGS = pa.list_(pa.struct([("variable", pa.string()), ("seq", pa.int64())]))
+COMPOSED = pa.list_(pa.struct([("variable", pa.string()), ("match_id", pa.uuid())]))
+"""The column `composed` of a pattern that composes: the composed events of the bindings, in their order."""
 FIXED_FIELDS = (
     pa.field("pattern", pa.string()),
     pa.field("match_id", pa.uuid()),
@@ -43,6 +45,8 @@ FIXED_FIELDS = (
 )
 MANY_PATTERNS = pa.schema([*FIXED_FIELDS, pa.field("returns", pa.string())])
 """Columns of a table of the matches of many patterns: RETURN as JSON text, null where the pattern has none."""
+COMPOSING_PATTERNS = MANY_PATTERNS.insert(len(FIXED_FIELDS), pa.field("composed", COMPOSED))
+"""The same where some of the patterns compose others; `composed` is null for those that do not."""
 CANDIDATES = pa.schema(
     [*MANY_PATTERNS, pa.field("instants", pa.list_(pa.int64())), pa.field("partition", pa.string())],
 )
@@ -54,8 +58,14 @@ BATCH_ROWS = 1 << 17
 
 def matches_schema(pattern: Pattern) -> pa.Schema:
     """Columns of a table of one pattern's matches: the RETURN columns are typed."""
-    returned = (pa.field(item.name, RETURN_TYPES[item.expression.type]) for item in pattern.returns)
-    return pa.schema([*FIXED_FIELDS, *returned])
+    returned = (pa.field(item.name, RETURN_TYPES[item.expression.type]) for item in pattern.items)
+    composed = [pa.field("composed", COMPOSED)] if pattern.composes else []
+    return pa.schema([*FIXED_FIELDS, *composed, *returned])
+
+
+def composes(columns: pa.Schema) -> bool:
+    """Return whether these are the columns of a pattern that composes others; a RETURN column may be named alike."""
+    return columns.get_field_index("composed") == len(FIXED_FIELDS) and columns.field("composed").type == COMPOSED
 
 
 def write_matches(
@@ -126,7 +136,7 @@ def match_batches(
         rows = identity.rows_of(part, events.timestamps, events.seqs)
         returned = return_arrays(pattern, part, events)
         if not typed:
-            names = [item.name for item in pattern.returns]
+            names = [item.name for item in pattern.items]
             returned = [json_objects(names, returned) if names else pa.nulls(len(part), pa.string())]
         columns = [
             pa.repeat(pattern.name, len(part)),
@@ -212,7 +222,7 @@ def return_arrays(pattern: Pattern, matches: OrderedMatches | OrderedLists, even
             return _array_over_lists(expression, matches, kleene, events)
         return _return_array(expression, matches, events)
 
-    return [array_of(item.expression) for item in pattern.returns]
+    return [array_of(item.expression) for item in pattern.items]
 
 
 def _return_array(expression: Expression, matches: OrderedMatches, events: PreparedEvents) -> pa.Array:
@@ -407,6 +417,8 @@ def _json_values(column: pa.Array) -> pa.Array:
         return column.cast(pa.string())
     if pa.types.is_boolean(kind):
         return pc.if_else(column, "true", "false")
+    if pa.types.is_timestamp(kind):
+        column = column.cast(pa.string())
     # Few distinct values or few rows: spelled one by one, each distinct value once.
     if pa.types.is_list(kind):
         spelled = [None if row is None else f"[{','.join(map(_json_value, row))}]" for row in column.to_pylist()]

@@ -14,6 +14,7 @@ from importlib import import_module
 from typing import Protocol
 
 from cep_pipeline.errors import InputError, PlanError, UnsupportedPattern
+from cep_pipeline.patterns.composing import plain_pattern
 from cep_pipeline.patterns.conditions import Conjunct
 from cep_pipeline.patterns.normal_form import Clause
 from cep_pipeline.patterns.pattern import Pattern, Strategy
@@ -454,8 +455,9 @@ def choose_mechanisms(patterns: Sequence[Pattern], mechanism: str | None = None)
     for pattern in patterns:
         if pattern.name in chosen:
             raise InputError(f"two patterns are named {pattern.name!r}; the tables are told apart by name: rename one")
-        chosen[pattern.name] = mechanism if mechanism is not None else _fastest(pattern)
-        MECHANISMS[chosen[pattern.name]].check(pattern)
+        run = plain_pattern(pattern)
+        chosen[pattern.name] = mechanism if mechanism is not None else _fastest(run)
+        MECHANISMS[chosen[pattern.name]].check(run)
     return chosen
 
 

@@ -62,7 +62,7 @@ def check_structure(structure: Structure, scope: Scope, statement: Span) -> None
 def check_condition(condition: Condition, structure: Structure, scope: Scope) -> None:
     """Refuse a conjunct with two negated variables; note in the scope a conjunct that constrains no clause."""
     try:
-        conjuncts, _ = split_condition(condition)
+        conjuncts, _ = split_condition(condition, as_written=True)
     except NormalFormTooLarge as error:
         raise scope.source.error(f"{error}; split the statement", error.span) from None
     choices = dict(_branch_choices(structure, {}))

@@ -175,12 +175,23 @@ class StructureParser:
             )
         else:
             self.cursor.expect_name("an event type")
+        if token.value in self.scope.statements:
+            self._check_composed(token)
+            return token
         types = self.schema.types
         if types is not None and token.value not in types and token.value != self.schema.base_type:
-            known = [*types, *([self.schema.base_type] if self.schema.base_type else [])]
+            known = [*types, *([self.schema.base_type] if self.schema.base_type else []), *self.scope.statements]
             hint = did_you_mean(token.value, known) or f"; the schema lists: {_some(known)}"
             raise self._error(f"unknown type {token.value!r}{hint}", token)
         return token
+
+    def _check_composed(self, token: Token) -> None:
+        """Refuse a statement that gives no matches to be composed."""
+        statement = self.scope.statements[token.value]
+        if statement is None:
+            raise self._error(f"the statement {token.value!r} has an error itself, which comes first", token)
+        if statement.summary is not None:
+            raise self._error(f"{token.value!r} gives groups, not matches: it cannot be composed", token)
 
     def _variable(self) -> Token:
         return self.cursor.expect_name("a variable")

@@ -21,6 +21,7 @@ from cep_pipeline.patterns.conditions import (
     Conjunct,
     Equivalence,
     Not,
+    Truth,
     negate,
 )
 from cep_pipeline.patterns.expressions import Length, Literal, Span, ValueType
@@ -296,11 +297,14 @@ def _branches(structure: Structure) -> Iterator[tuple[tuple[str, ...], frozenset
         yield names, frozenset(pairs)
 
 
-def split_condition(condition: Condition | None) -> tuple[tuple[Conjunct, ...], tuple[str, ...]]:
+def split_condition(
+    condition: Condition | None, *, as_written: bool = False
+) -> tuple[tuple[Conjunct, ...], tuple[str, ...]]:
     """The conjuncts of the conjunctive normal form, and the attributes of all equivalence tests.
 
-    NOT is pushed to the comparisons and OR is distributed over AND; nothing else is rewritten. Equal conjuncts
-    are kept once.
+    NOT is pushed to the comparisons and OR is distributed over AND. Equal conjuncts are kept once. A conjunct that has
+    TRUE among its atoms is left out, since it always holds, and so is NOT TRUE beside other atoms, unless
+    `as_written` asks for them.
     """
     conjuncts: dict[Conjunct, None] = {}
     attributes: dict[str, None] = {}
@@ -309,6 +313,10 @@ def split_condition(condition: Condition | None) -> tuple[tuple[Conjunct, ...], 
             attributes.update(dict.fromkeys(part.attributes))
             continue
         for atoms in _conjunctive(part, negated=False):
+            if not as_written:
+                if any(isinstance(atom, Truth) and atom.holds for atom in atoms):
+                    continue
+                atoms = tuple(atom for atom in atoms if not isinstance(atom, Truth)) or atoms
             conjuncts[Conjunct(tuple(dict.fromkeys(atoms)), part.span)] = None
         if len(conjuncts) > MAX_CONJUNCTS:
             raise _too_many_conjuncts(part.span)

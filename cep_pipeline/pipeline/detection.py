@@ -9,7 +9,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
 from datetime import date, timedelta
-from functools import partial
+from functools import partial, reduce
 from itertools import repeat
 from math import exp
 from typing import TYPE_CHECKING, Any
@@ -21,6 +21,7 @@ from cep_pipeline.detection.limits import Limits
 from cep_pipeline.detection.mechanisms import choose_mechanisms
 from cep_pipeline.detection.output_policy import has_output_policy
 from cep_pipeline.detection.planned import plan_for
+from cep_pipeline.detection.summaries.partial import PartialSummary
 from cep_pipeline.errors import DamagedError, InputError
 from cep_pipeline.events.timestamps import day_bounds
 from cep_pipeline.events.type_spells import TypeSpells
@@ -31,7 +32,14 @@ from cep_pipeline.pipeline.plans import plan_of
 from cep_pipeline.planning import Plan
 from cep_pipeline.slices.candidates import Spans, final_instants
 from cep_pipeline.slices.events_input import columns_needed
-from cep_pipeline.slices.ownership import LookBack, can_pend, counts_in_partitions, look_back, waits_for_later_events
+from cep_pipeline.slices.ownership import (
+    LookBack,
+    can_pend,
+    counts_in_partitions,
+    look_back,
+    look_backs,
+    waits_for_later_events,
+)
 from cep_pipeline.slices.prepared import Boundary
 from cep_pipeline.spark.keeping import CarryState
 from cep_pipeline.spark.partitions import EarlierEvents, Gathering, PartitionedEvents
@@ -86,7 +94,7 @@ def detect_day(
 
 def independent_days(pattern_set: PatternSet) -> bool:
     """Return True if a day's matches need no result of the day before: nothing is kept, consumed or waits for it."""
-    return not any(
+    return not pattern_set.composing and not any(
         has_output_policy(pattern) or (counts_in_partitions(pattern) and can_pend(pattern))
         for pattern in pattern_set.patterns
     )
@@ -147,6 +155,8 @@ def detect_days(
             _with_kept(workers, work, own_inputs, kept, result)
             for work, own_inputs, result in zip(works, inputs, results, strict=True)
         ]
+    if pattern_set.composing:
+        results = [_with_composed(workers, works[0], inputs[0], results[0])]
     seconds, slices = time.perf_counter() - begin, sum(result.slices for result in results)
     made = []
     for work, own_inputs, prepared, result in zip(
@@ -175,6 +185,7 @@ def detect_days(
                 observed.shortened(MOST_ORDERS_PUBLISHED),
                 result.limited,
                 tuple(pattern.name for pattern in pattern_set.patterns if pattern.name in kept),
+                result.summaries,
             )
         )
         for name, limited in result.limited.items():
@@ -332,12 +343,52 @@ def _with_kept(
     matches = {**result.matches, **{one: published.counts.get(one, 0) for one in kept}}
     pending = {**result.pending, **{one: number for one, number in published.pending.items() if one in kept}}
     in_order = [pattern.name for pattern in pattern_set.patterns]
+    summarized = {one.name for one in pattern_set.patterns if one.summary is not None and one.name in kept}
+    summaries = {**result.summaries, **work.tables.summaries_of(name, work.day, summarized)}
     return replace(
         result,
         files=(*result.files, *files),
         matches={one: matches[one] for one in in_order},
         carry_out=result.carry_out | carry_out,
         pending={one: pending[one] for one in in_order if one in pending},
+        summaries={one: summaries[one] for one in in_order if one in summaries},
+    )
+
+
+def _with_composed(workers: Workers, work: DayWork, inputs: _DayInputs, result: DetectionResult) -> DetectionResult:
+    """Add to what was detected on a day the matches of the patterns that compose others."""
+    from cep_pipeline.spark.composing import ComposingJob, compose_day
+
+    pattern_set, events = inputs.pattern_set, inputs.events
+    composing = pattern_set.composing
+    found = compose_day(
+        workers,
+        ComposingJob(
+            pattern_set=pattern_set.name,
+            pattern_set_version=pattern_set.version,
+            final_day=work.day,
+            directory=work.tables.matches_directory(pattern_set.name, work.day, run_id=work.run_id),
+            row_groups=events.row_groups,
+            start=events.start,
+            end=work.end,
+            end_of_stream=inputs.end_of_stream,
+            mechanism=pattern_set.mechanism,
+            limits=_limits(work, pattern_set, composing),
+            then={pattern.name: pattern_set.limits_of(pattern.name).then for pattern in composing},
+        ),
+        composing,
+        result.files,
+        result.limited,
+        inputs.carry_in,
+        result.carry_out,
+    )
+    return replace(
+        result,
+        files=(*result.files, *found.files),
+        matches={**result.matches, **found.matches},
+        pending={**result.pending, **found.pending},
+        limited={**result.limited, **found.limited},
+        carry_out=found.carry_out,
     )
 
 
@@ -388,7 +439,7 @@ class _PreparedDay:
         gathered = list(_partitioned(workers, work, patterns, events, carry_in, scratch))
         reading = DayReading.of(work, events, patterns)
         slices: list[Slice] = []
-        limits = _limits(work, pattern_set)
+        limits = _limits(work, pattern_set, patterns)
         # Without events of its own a day has no new matches, but those that waited become final.
         if reading.parts and (events.events_of(work) or any(map(can_pend, patterns))):
             slices = cut_day(workers, work, events, reading, WorkEstimate(patterns, plan, limits))
@@ -431,11 +482,11 @@ SHARE_OF_DISK = 0.5
 """The rows of one pattern may take this share of what is free, before they are compressed."""
 
 
-def _limits(work: DayWork, pattern_set: PatternSet) -> dict[str, Limits]:
-    """The limits of the patterns of a set on a day: those of the configuration, and what the disk has left."""
+def _limits(work: DayWork, pattern_set: PatternSet, patterns: Sequence[Pattern]) -> dict[str, Limits]:
+    """The limits of patterns of a set on a day: those of the configuration, and what the disk has left."""
     free = free_bytes(work.tables.warehouse.location)
     most = None if free is None else int(max(free, 0) * SHARE_OF_DISK)
-    found = {pattern.name: pattern_set.limits_of(pattern.name).limits for pattern in pattern_set.patterns}
+    found = {pattern.name: pattern_set.limits_of(pattern.name).limits for pattern in patterns}
     return {name: replace(limits, max_bytes=most) for name, limits in found.items()}
 
 
@@ -474,16 +525,16 @@ def tell_of_limits(work: DayWork, pattern_set: PatternSet, plan: Plan, span_us: 
             )
 
 
-def draft_detected(work: DayWork, detected: DetectedDay) -> Draft:
-    """Make the draft of the matches of (pattern set, day), and put what detecting them has shown into the statistics.
+def draft_detected(work: DayWork, detected: DetectedDay) -> list[Draft]:
+    """Make the drafts of the matches and summaries of (pattern set, day), the matches first.
 
-    The next day's statistics are made with it.
+    What detecting them has shown is put into the statistics: the next day's are made with it.
     """
     tables, name = work.tables, detected.pattern_set
     observed = detected.observed.to_json() if detected.observed else None
     record = tables.draft_observed(name, work.day, observed, run_id=work.run_id)
     tables.drafts.statistics[name, work.day] = record
-    return tables.draft_matches(
+    matches = tables.draft_matches(
         name,
         work.day,
         detected.files,
@@ -493,6 +544,16 @@ def draft_detected(work: DayWork, detected: DetectedDay) -> Draft:
         pending=detected.pending,
         limited=detected.limited,
     )
+    [pattern_set] = (one for one in work.pattern_sets if one.name == name)
+    summaries = [
+        PartialSummary.from_json(pattern, detected.summaries[pattern.name])
+        for pattern in pattern_set.patterns
+        if pattern.name in detected.summaries
+    ]
+    drafted = tables.draft_summaries(
+        name, work.day, summaries, version=pattern_set.version, fingerprint=detected.fingerprint, run_id=work.run_id
+    )
+    return [matches, *drafted]
 
 
 KEPT_PATTERNS = "kept patterns"
@@ -503,7 +564,7 @@ MOST_ORDERS_PUBLISHED = 64
 
 def waits_at_the_end(pattern_set: PatternSet) -> bool:
     """Return True if matches of a pattern set may wait when a day is over, so that the end of the stream matters."""
-    return any(map(can_pend, pattern_set.patterns))
+    return any(map(can_pend, pattern_set.statements))
 
 
 @contextmanager
@@ -606,20 +667,30 @@ class DayEvents:
 
 def pin_events(work: DayWork, pattern_sets: Sequence[PatternSet]) -> DayEvents:
     """Pin the day's events and the look-back before it that the longest window of the pattern sets reaches."""
+    statements = [pattern for pattern_set in pattern_sets for pattern in pattern_set.statements]
     reach = look_back(patterns_of(pattern_sets))
     snapshot = work.tables.pin_events()
     begun = work.day
     earlier = [day for day in snapshot.days if day < work.day]
-    if earlier and any(map(waits_for_later_events, patterns_of(pattern_sets))):
+    if earlier and any(map(waits_for_later_events, statements)):
         begun = max(earlier) + timedelta(days=1)
+
+    def back(day: date | None, distance: LookBack) -> date | None:
+        """The day that lies a distance before the beginning of a day; None: before the beginning of the stream."""
+        if day is None:
+            return None
+        zone, by_time = work.stream.schema.timezone, day
+        while day_bounds(by_time, zone)[0] > day_bounds(day, zone)[0] - distance.time_us:
+            by_time -= timedelta(days=1)
+        by_positions = snapshot.day_of_positions(day, distance.positions)
+        return None if by_positions is None else min(by_time, by_positions)
+
+    first_days = [back(begun, reach)]
+    first_days += [reduce(back, look_backs(one), begun) for one in statements if one.composes]
+    first_day = None if None in first_days else min(filter(None, first_days))
     start = work.day_start(begun)
-    by_time = begun
-    while day_bounds(by_time, work.stream.schema.timezone)[0] > start[0] - reach.time_us:
-        by_time -= timedelta(days=1)
-    by_positions = snapshot.day_of_positions(begun, reach.positions)
-    first_day = None if by_positions is None else min(by_time, by_positions)
     files = work.tables.events_files(first_day, work.day, snapshot=snapshot)
-    type_attribute = patterns_of(pattern_sets)[0].type_attribute
+    type_attribute = statements[0].type_attribute
     row_groups, summaries = read_summaries((file.path for file in files), type_attribute, work.tables.events_schema)
     return DayEvents(snapshot, first_day, start, tuple(row_groups), reach, tuple(summaries))
 

@@ -19,10 +19,12 @@ from cep_pipeline.errors import BusyError, InputError, PatternError
 from cep_pipeline.events.schema import StreamSchema
 from cep_pipeline.language.formatter import format_pattern
 from cep_pipeline.language.parser import parse_patterns
+from cep_pipeline.patterns.composing import plain_pattern
 from cep_pipeline.pipeline.day_work import DayWork, Progress
 from cep_pipeline.planning import Plan
 from cep_pipeline.planning.planners import LOCAL_SEARCHES, MULTI_PATTERN_PLANNER_NAMES
 from cep_pipeline.planning.plans import VERSION as PLAN_VERSION
+from cep_pipeline.slices.ownership import refuse_composition_over_days
 from cep_pipeline.statistics import StatisticsSnapshot
 from cep_pipeline.warehouse.records import PlanRecord
 from cep_pipeline.warehouse.stream_tables import StreamTables
@@ -146,7 +148,7 @@ def statements_of(patterns: Sequence[Pattern]) -> dict[str, Any]:
     return {
         one.name: {
             "statement": format_pattern(one),
-            "parameters": {name: list(values) for name, values in one.parameters},
+            "parameters": dict(one.parameters_as_json),
         }
         for one in patterns
     }
@@ -253,6 +255,7 @@ def _parse(statements: Mapping[str, Any], like: Pattern) -> list[Pattern]:
         base_type=like.base_type,
         type_attribute=like.type_attribute,
         attributes=dict(like.attributes),
+        timezone=like.timezone,
     )
     found = []
     for name, one in statements.items():
@@ -402,7 +405,11 @@ def check_runnable(pattern_sets: Sequence[PatternSet]) -> None:
     Raises
     ------
     UnsupportedPattern
-        No mechanism runs a pattern, or the one that the pattern set names does not.
+        No mechanism runs a pattern, or the one that the pattern set names does not; or one composes what has no bound
+        by which it is known.
     """
     for pattern_set in pattern_sets:
         choose_mechanisms(pattern_set.patterns, pattern_set.mechanism)
+        choose_mechanisms([plain_pattern(one) for one in pattern_set.composing], pattern_set.mechanism)
+        for pattern in pattern_set.composing:
+            refuse_composition_over_days(pattern)

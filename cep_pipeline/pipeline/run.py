@@ -267,7 +267,7 @@ class PipelineRun:
             raw_files={day: self._raw_files[day] for day in days if day in self._raw_files},
             schema=self.stream.schema.digest,
             pattern_sets={pattern_set.name: pattern_set.version for pattern_set in self.pattern_sets},
-            patterns={pattern_set.name: pattern_set.patterns for pattern_set in self.pattern_sets},
+            patterns={pattern_set.name: pattern_set.statements for pattern_set in self.pattern_sets},
             timezone=self.stream.schema.timezone,
         ):
             if stale.day in days and stale.step in self.steps:

@@ -7,6 +7,7 @@ from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 from cep_pipeline.errors import InputError, PlanError
+from cep_pipeline.patterns.composing import plain_pattern
 from cep_pipeline.patterns.pattern import Pattern, Strategy
 from cep_pipeline.planning.clause_plans import Sharing
 from cep_pipeline.planning.costs import CostModel
@@ -73,7 +74,7 @@ def plan(
     An order or a tree is over the positive variables. Negated variables are placed by the mechanism, at the earliest
     point at which all that they depend on is bound (JQPG section 5.3); the plan says where that is.
     """
-    patterns = [patterns] if isinstance(patterns, Pattern) else patterns
+    patterns = [plain_pattern(one) for one in ([patterns] if isinstance(patterns, Pattern) else patterns)]
     check_alpha(alpha)
     if planner in MULTI_PATTERN_PLANNER_NAMES:
         from cep_pipeline.planning.multi_pattern.costs import shared_cost
@@ -123,12 +124,14 @@ def plan_by_strategy(
         As `plan`; or trees are to be planned together for a mechanism that runs orders only.
     """
     if planner in MULTI_PATTERN_PLANNER_NAMES:
-        return _plan_together(patterns, snapshot, planner, cost, alpha, in_pattern_order, orders_only, options)
+        return _plan_together(
+            list(map(plain_pattern, patterns)), snapshot, planner, cost, alpha, in_pattern_order, orders_only, options
+        )
     _refuse_options(planner, options)
     planner_named(planner)
     check_alpha(alpha)
     asked = []
-    for pattern in patterns:
+    for pattern in map(plain_pattern, patterns):
         in_order = pattern.name in in_pattern_order
         name = planner_for(pattern, planner, in_pattern_order=in_order, orders_only=pattern.name in orders_only)
         kernel = on_kernel is None or pattern.name in on_kernel

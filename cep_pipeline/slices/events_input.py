@@ -11,6 +11,7 @@ import pyarrow as pa
 
 from cep_pipeline.errors import InputError
 from cep_pipeline.expressions.columns import CLOCK_COLUMNS
+from cep_pipeline.patterns.composing import COMPOSED_MATCH, EVENT_TYPE
 from cep_pipeline.patterns.conditions import AllOf, AnyOf, Condition, Equivalence, Not, expressions_of
 from cep_pipeline.patterns.expressions import Aggregate, Expression, Reference, ValueType, walk
 from cep_pipeline.patterns.pattern import Pattern
@@ -169,7 +170,12 @@ def columns_of(pattern: Pattern) -> dict[str, None]:
     names.update(dict.fromkeys(pattern.partition_by))
     names.update(dict.fromkeys(_attributes(_expressions(pattern.condition))))
     names.update(dict.fromkeys(_equivalences(pattern.condition)))
-    names.update(dict.fromkeys(_attributes(item.expression for item in pattern.returns)))
+    names.update(dict.fromkeys(_attributes(item.expression for item in pattern.items)))
+    if pattern.composes:  # of matches that are events, RETURN columns are no columns of the stream
+        own = {*dict(pattern.attributes), pattern.type_attribute}
+        names = {name: None for name in names if name in own}
+    if pattern.type_attribute == EVENT_TYPE:
+        names[COMPOSED_MATCH] = None
     _columns[id(pattern)] = pattern, names
     while len(_columns) > _MOST_PATTERNS:
         _columns.popitem(last=False)
@@ -178,7 +184,7 @@ def columns_of(pattern: Pattern) -> dict[str, None]:
 
 def attributes_returned(pattern: Pattern) -> tuple[str, ...]:
     """The attributes that RETURN reads, each once."""
-    return tuple(dict.fromkeys(_attributes(item.expression for item in pattern.returns)))
+    return tuple(dict.fromkeys(_attributes(item.expression for item in pattern.items)))
 
 
 def _conditions(condition: Condition | None) -> Iterator[Condition]:

@@ -8,9 +8,11 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 from enum import IntEnum
+from itertools import zip_longest
 
 import numpy as np
 
+from cep_pipeline.errors import UnsupportedPattern
 from cep_pipeline.expressions.columns import Array
 from cep_pipeline.patterns.normal_form import Clause
 from cep_pipeline.patterns.pattern import Pattern
@@ -121,7 +123,7 @@ def earliest_row(pattern: Pattern, events: PreparedEvents, owned: tuple[Boundary
         return 0
     assert pattern.window.events is not None
     # Under TIES ANY a match is final behind all events of its last timestamp, of which some may be before the start.
-    return max(int(np.searchsorted(events.timestamps, start[0])) - (pattern.window.events - 1), 0)
+    return events.row_back(int(np.searchsorted(events.timestamps, start[0])), pattern.window.events - 1)
 
 
 def reading(
@@ -175,9 +177,17 @@ def look_back(patterns: Iterable[Pattern]) -> LookBack:
     The window W of the longest pattern; 2W where one negated variable has nothing before it and one has nothing after
     it: the match that ends its wait now began W ago, and what rejects it may lie W before that. They need not stand in
     one clause: bindings that two clauses share are owned once, so the slice that owns them by one asks for the other.
+
+    A pattern that composes looks back from the point before which its matches are known (`look_backs`); this is the sum
+    of its distances.
     """
     time_us = positions = 0
     for pattern in patterns:
+        if pattern.composes:
+            steps = look_backs(pattern)
+            time_us = max(time_us, sum(one.time_us for one in steps))
+            positions = max(positions, sum(one.positions for one in steps))
+            continue
         negated = [(clause, name) for clause in pattern.clauses for name in clause.negations]
         leading = any(not clause.predecessors(name) for clause, name in negated)
         trailing = any(not clause.successors(name) for clause, name in negated)
@@ -196,9 +206,107 @@ def counts_in_partitions(pattern: Pattern) -> bool:
 
 def can_pend(pattern: Pattern) -> bool:
     """Return whether matches may still wait when a day is over, for a window that reaches into the next day."""
-    return any(finality_of(pattern, clause) is Finality.WINDOW_END for clause in pattern.clauses)
+    return _can_pend_itself(pattern) or any(map(can_pend, pattern.composes))
 
 
 def waits_for_later_events(pattern: Pattern) -> bool:
     """Return whether matches become final only after their last event, as by a negated variable at the end."""
-    return any(finality_of(pattern, clause) is not Finality.LAST_EVENT for clause in pattern.clauses)
+    waits = any(finality_of(pattern, clause) is not Finality.LAST_EVENT for clause in pattern.clauses)
+    return waits or any(map(waits_for_later_events, pattern.composes))
+
+
+def known_before(pattern: Pattern, timestamps: Array, seqs: Array, point: Boundary) -> Boundary:
+    """The point up to which all matches of a pattern are known when the stream has come to a point.
+
+    Every match whose last event lies before it is final and has been decided about, and so has every match that it
+    composes. It does not depend on which matches there are, so that all days and slices agree on it: a match that waits
+    for the end of its window is taken to begin with its last event.
+
+    Parameters
+    ----------
+    timestamps, seqs
+        int64, shape (n,): the events before the point, in their order, as far as a count window may reach.
+    """
+    point = min([point, *(known_before(one, timestamps, seqs, point) for one in pattern.composes)])
+    if not before_is_earlier(pattern.ties):  # an event of the same time may still reject a match
+        point = point[0], -(2**63)
+    if not _can_pend_itself(pattern):
+        return point
+    if pattern.window.time_us is not None:
+        return max(point[0] - pattern.window.time_us, -(2**63)), -(2**63)
+    assert pattern.window.events is not None
+    return point_before(timestamps, seqs, point, pattern.window.events - 1)
+
+
+def point_before(timestamps: Array, seqs: Array, point: Boundary, positions: int) -> Boundary:
+    """The point of the event so many positions before a point; before everything where there are fewer events."""
+    if positions == 0:
+        return point
+    row = rows_before(timestamps, seqs, point) - positions
+    return (int(timestamps[row]), int(seqs[row])) if row >= 0 else (-(2**63), -(2**63))
+
+
+def rows_before(timestamps: Array, seqs: Array, point: Boundary) -> int:
+    """Count the sorted events before a point."""
+    first, last = (int(np.searchsorted(timestamps, point[0], side)) for side in ("left", "right"))
+    return first + int(np.searchsorted(seqs[first:last], point[1]))
+
+
+def refuse_composition_over_days(pattern: Pattern) -> None:
+    """Refuse a composing pattern whose matches have no bound in the stream by which they are known.
+
+    Raises
+    ------
+    UnsupportedPattern
+        A window counts the events of a partition, which may lie any time apart.
+    """
+    if not pattern.composes:
+        return
+    reason = ""
+    if counts_in_partitions(pattern):
+        reason = "composition by a statement that counts the events of a partition (WITHIN … EVENTS with PARTITION BY)"
+    for composed in pattern.composes:
+        if counts_in_partitions(composed) and _can_pend_itself(composed):
+            reason = (
+                f"composition of {composed.name!r}, which waits for events of a partition (WITHIN … EVENTS with "
+                "PARTITION BY, and a negation at the end)"
+            )
+    if reason:
+        hint = "give it a window of time; cep.detect and `cep detect` run it over all events at once"
+        raise UnsupportedPattern("", f"{reason} in runs day by day", pattern=pattern.name, hint=hint)
+
+
+def _can_pend_itself(pattern: Pattern) -> bool:
+    return any(finality_of(pattern, clause) is Finality.WINDOW_END for clause in pattern.clauses)
+
+
+def look_backs(pattern: Pattern) -> tuple[LookBack, ...]:
+    """The distances from a point back to the first event of a composing pattern's matches, one after the other.
+
+    All but the last lead to the point of `known_before`. Each of them is a time or a number of positions, or the longer
+    of both; they do not add up, since so many positions are any time.
+    """
+    length = LookBack(pattern.window.time_us or 0, (pattern.window.events or 1) - 1)
+    return _merged((*_waiting(pattern), length))
+
+
+def _waiting(pattern: Pattern) -> tuple[LookBack, ...]:
+    """The distances from a point back to that of `known_before`, at most."""
+    inside = zip_longest(*map(_waiting, pattern.composes), fillvalue=LookBack())
+    steps = [LookBack(max(one.time_us for one in row), max(one.positions for one in row)) for row in inside]
+    if _can_pend_itself(pattern):
+        steps.append(LookBack(pattern.window.time_us or 0, (pattern.window.events or 1) - 1))
+    return _merged(steps)
+
+
+def _merged(steps: Iterable[LookBack]) -> tuple[LookBack, ...]:
+    """Add up times that follow one another, and positions that do."""
+    merged: list[LookBack] = []
+    for step in steps:
+        last = merged[-1] if merged else LookBack()
+        alike = not (last.positions or step.positions) or not (last.time_us or step.time_us)
+        if merged and alike:
+            merged[-1] = LookBack(last.time_us + step.time_us, last.positions + step.positions)
+        else:
+            merged.append(step)
+    return tuple(merged)

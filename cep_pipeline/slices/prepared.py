@@ -19,6 +19,7 @@ import pyarrow as pa
 
 from cep_pipeline.errors import DataError, InputError
 from cep_pipeline.expressions.columns import Array, Column, TableColumns
+from cep_pipeline.patterns.composing import COMPOSED_MATCH
 from cep_pipeline.patterns.structure import EventType, types_of
 from cep_pipeline.slices.routines import SPLIT_AT_ONCE, group_rows, padded, padded_copy, select_codes
 
@@ -104,6 +105,28 @@ class PreparedEvents:
         rows[:] = np.arange(len(self), dtype=np.int32)
         return rows
 
+    @cached_property
+    def of_stream(self) -> Array | None:
+        """bool, shape (n,): False for composed events, which have no base type and no positions; None: there are none.
+
+        Only the longer stream of a composing pattern has composed events (`detection.composition`).
+        """
+        if COMPOSED_MATCH not in self.table.column_names:
+            return None
+        composed = self.table.column(COMPOSED_MATCH)
+        if composed.null_count == len(composed):
+            return None
+        own: Array = composed.is_null().to_numpy()
+        return own
+
+    def row_back(self, row: int, events: int) -> int:
+        """The first row that lies at most so many events of the stream before another one."""
+        if self.of_stream is None:
+            return max(row - events, 0)
+        counted = self.derive(("events up to",), lambda: np.cumsum(self.of_stream))
+        before = int(counted[row - 1]) if row else 0
+        return int(np.searchsorted(counted, max(before - events, 0)))
+
     def column(self, name: str) -> Column:
         """The column of an attribute, or of `timestamp` or `seq`; converted on first use."""
         return self._columns.column(name)
@@ -122,7 +145,8 @@ class PreparedEvents:
     def _split(self, missing: list[str]) -> None:
         if self.base_type in missing:
             missing.remove(self.base_type)
-            self._leaves[self.base_type] = self.every_row
+            own = self.of_stream
+            self._leaves[self.base_type] = self.every_row if own is None else padded_copy(np.flatnonzero(own), np.int32)
         if not missing:
             return
         codes, names = self._type_codes()

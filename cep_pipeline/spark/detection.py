@@ -14,7 +14,7 @@ from datetime import date
 from functools import lru_cache, partial
 from math import exp, log
 from tempfile import NamedTemporaryFile
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pyarrow as pa
@@ -31,6 +31,7 @@ from cep_pipeline.detection.fused.shape import Shape
 from cep_pipeline.detection.limits import CELL_BYTES, Kind, Ledger, LimitedPattern, Limits, SliceLimits, Then
 from cep_pipeline.detection.mechanisms import Counters, choose_mechanisms
 from cep_pipeline.detection.output_policy import has_output_policy
+from cep_pipeline.detection.summaries.partial import PartialSummary
 from cep_pipeline.errors import LimitExceeded
 from cep_pipeline.expressions.columns import Array
 from cep_pipeline.patterns.pattern import Pattern
@@ -56,13 +57,15 @@ from cep_pipeline.storage import (
     write_data_file,
     written,
 )
-from cep_pipeline.warehouse.layout import MATCHES_SCHEMA, REPEATING_IN_MATCHES
+from cep_pipeline.warehouse.layout import MATCHES_SCHEMA, REPEATING_IN_MATCHES, without_composed
 
 if TYPE_CHECKING:
     from cep_pipeline.spark.tasks import Workers
 
 logger = logging.getLogger(__name__)
 
+Groups = list[dict[str, Any]]
+"""What SUMMARIZE has put together of some matches, as `PartialSummary.to_json`."""
 _SHAPE_SHARERS = 64
 """So many clauses that need one shape are enough to make a small one of them count."""
 _MAX_LN = 60.0
@@ -281,7 +284,8 @@ class DetectedSlice:
     `profiles` are the temporal orders of the matches that it wrote as they are to be published.
     `candidates` is the file of matches that OUTPUT and CONSUME have still to decide about; `partitions` are those that
     have matches of a pattern, where a window counts their events and the slice is the one behind the range. `limited`
-    are the patterns that were given up: what was written of them is not to be published.
+    are the patterns that were given up: what was written of them is not to be published. `summaries` has what SUMMARIZE
+    puts together, as `PartialSummary.to_json`.
     """
 
     path: str | None
@@ -292,6 +296,7 @@ class DetectedSlice:
     profiles: tuple[OrderProfile, ...]
     partitions: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     limited: Mapping[str, Kind] = field(default_factory=dict)
+    summaries: Mapping[str, Groups] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -301,7 +306,7 @@ class DetectionResult:
     `observed` is what these counts and the published matches say to the next day's statistics. `pending` are the
     matches by pattern that are not published because they, or others before them, are not final yet; `carry_out` is
     what the next day needs to know of these, and for OUTPUT and CONSUME. Of the patterns that are `limited` no match is
-    among the files.
+    among the files. `summaries` has the groups of each pattern with SUMMARIZE, which publishes no match.
     """
 
     files: tuple[str, ...]
@@ -313,6 +318,7 @@ class DetectionResult:
     carry_out: CarryState
     pending: dict[str, int] = field(default_factory=dict)
     limited: dict[str, LimitedPattern] = field(default_factory=dict)
+    summaries: dict[str, Groups] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -630,26 +636,36 @@ def _merged(workers: Workers, sliced: SlicedJob, results: list[DetectedSlice]) -
         profiles += last.profiles
         matches.update(pending)
         pending.clear()
-    kept = _keep(
-        workers,
-        replace(job, patterns=tuple(pattern for pattern in job.patterns if pattern.name not in reached)),
-        [result.candidates for result in results],
-        [slice_.end[0] for slice_ in slices if slice_.end is not None],
-        last.candidates if last is not None else None,
-        {pattern.name: matches[pattern.name] for pattern in job.patterns if has_output_policy(pattern)},
-    )
     carry_out = job.carry_in if job.carry_in is not None else CarryState(job.pattern_set_version)
-    if kept is not None:
-        files += kept.files
+    # For a limited pattern the day is as if it had not been.
+    states = {name: state for name, state in carry_out.patterns.items() if name in reached}
+    summaries = _summaries_of(job, reached, results if not job.end_of_stream or last is None else [*results, last])
+    for summarized in (False, True):
+        own = tuple(one for one in job.patterns if (one.summary is not None) is summarized and one.name not in reached)
+        kept = _keep(
+            workers,
+            replace(job, patterns=own, directory=job.candidates or job.directory)
+            if summarized
+            else replace(job, patterns=own),
+            [result.candidates for result in results],
+            [slice_.end[0] for slice_ in slices if slice_.end is not None],
+            last.candidates if last is not None else None,
+            {pattern.name: matches[pattern.name] for pattern in own if has_output_policy(pattern)},
+        )
+        if kept is None:
+            continue
+        if summarized:
+            _add_kept(workers, replace(job, patterns=own), summaries, kept.files)
+        else:
+            files += kept.files
         profiles += kept.profiles
         matches.update({name: number - matches[name] for name, number in kept.matches.items()})
         pending.update(kept.waiting)
-        # For a limited pattern the day is as if it had not been.
-        waiting = {name: state for name, state in carry_out.patterns.items() if name in reached}
-        carry_out = replace(kept.carry_out, patterns={**kept.carry_out.patterns, **waiting})
+        states |= kept.carry_out.patterns
+        carry_out = replace(kept.carry_out, patterns=states)
     return DetectionResult(
         files=tuple(files),
-        matches=dict(matches),
+        matches={**matches, **dict.fromkeys(summaries, 0)},  # none of them is among the files
         nodes=tuple(counters.nodes.values()),
         slices=len(results),
         events_read=sum(result.events for result in results),
@@ -657,7 +673,42 @@ def _merged(workers: Workers, sliced: SlicedJob, results: list[DetectedSlice]) -
         carry_out=replace(carry_out, pending=dict(last.partitions) if last is not None else {}),
         pending={name: number for name, number in pending.items() if number},
         limited=_count_limited(workers, sliced, reached, least) if reached else {},
+        summaries={name: summary.to_json() for name, summary in summaries.items()},
     )
+
+
+def _summaries_of(
+    job: DetectionJob, limited: Collection[str], results: Sequence[DetectedSlice]
+) -> dict[str, PartialSummary]:
+    """Put together what slices have found of each pattern with SUMMARIZE that has not reached a limit."""
+    found: dict[str, PartialSummary] = {}
+    for pattern in job.patterns:
+        if pattern.summary is not None and pattern.name not in limited:
+            found[pattern.name] = PartialSummary(pattern)
+            for result in results:
+                found[pattern.name].add(PartialSummary.from_json(pattern, result.summaries.get(pattern.name, ())))
+    return found
+
+
+def _add_kept(
+    workers: Workers, job: DetectionJob, summaries: Mapping[str, PartialSummary], files: Sequence[str]
+) -> None:
+    """Add the matches that OUTPUT and CONSUME have kept of patterns with SUMMARIZE, which stand in files of scratch."""
+    what = f"{job.stream}: summaries of {job.pattern_set} on {job.final_day}"
+    for found in run_tasks(workers, partial(_summarize_file, _packed(replace(job, code={}))), list(files), what=what):
+        for name, groups in found.items():
+            own = next(pattern for pattern in job.patterns if pattern.name == name)
+            summaries[name].add(PartialSummary.from_json(own, groups))
+
+
+def _summarize_file(packed: tuple[bytes, bytes], path: str, attempt: int) -> dict[str, Groups]:
+    job = _unpacked(*packed)
+    summaries = {pattern.name: PartialSummary(pattern) for pattern in job.patterns}
+    with open_parquet(path) as file:
+        for batch in file.iter_batches(columns=["pattern", "end_ts", "returns"]):
+            for name in pc.unique(batch.column("pattern")).to_pylist():
+                summaries[name].add_rows(batch.filter(pc.equal(batch.column("pattern"), name)))
+    return {name: summary.to_json() for name, summary in summaries.items()}
 
 
 def _keep(
@@ -756,7 +807,7 @@ def _detect(
         names = [pattern.name for pattern in job.patterns]
         limits.ledger = Ledger(ledger, names, part.job * len(names), tasks, place)
     patterns = tuple(pattern for pattern in job.patterns if can_pend(pattern)) if part.behind else job.patterns
-    columns = job.directory.columns or MATCHES_SCHEMA
+    columns = without_composed(job.directory.columns or MATCHES_SCHEMA)
     paths: dict[pa.Schema, str] = {}
     writers: dict[pa.Schema, pq.ParquetWriter] = {}
     constants = {
@@ -765,6 +816,7 @@ def _detect(
         "pattern_version": job.pattern_set_version,
     }
     partitions: dict[str, set[str]] = {}
+    summaries: dict[str, PartialSummary] = {}
     profiler = OutputProfiler(pattern for pattern in patterns if not has_output_policy(pattern))
     # Of what is not final only the number is asked for, and of what waits in partitions where it is.
     located = {p.name for p in patterns if part.behind and counts_in_partitions(p)}
@@ -777,6 +829,9 @@ def _detect(
                 partitions.setdefault(pattern.name, set()).update(found)
                 if pattern.name in hidden:
                     return
+            if pattern.summary is not None and not has_output_policy(pattern):
+                summaries.setdefault(pattern.name, PartialSummary(pattern)).add_rows(batch)
+                return
             profiler.add_rows(pattern.name, batch)
             undecided = has_output_policy(pattern)
             schema, directory = (CANDIDATES_SCHEMA, job.candidates) if undecided else (columns, job.directory)
@@ -823,6 +878,7 @@ def _detect(
                 if job.then.get(name) == "fail" and not part.behind:
                     raise LimitExceeded(name, job.limits[name].named(kind), str(job.final_day))
             limited.update(result.limited)
+            summaries |= result.summaries
             before += len(members)
             matches.update(result.matches)
             nodes += result.metrics.nodes
@@ -838,6 +894,7 @@ def _detect(
         profiler.profiles(),
         {name: tuple(sorted(found)) for name, found in partitions.items()},
         limited,
+        {name: summary.to_json() for name, summary in summaries.items() if name not in limited},
     )
 
 

@@ -50,9 +50,9 @@ from cep_pipeline.storage import (
     read_data_file,
     written,
 )
-from cep_pipeline.warehouse.layout import MATCHES_SCHEMA, REPEATING_IN_MATCHES
+from cep_pipeline.warehouse.layout import MATCHES_SCHEMA, REPEATING_IN_MATCHES, without_composed
 
-CANDIDATES_SCHEMA = pa.schema([*MATCHES_SCHEMA, *list(CANDIDATES)[len(MANY_PATTERNS) :]])
+CANDIDATES_SCHEMA = pa.schema([*without_composed(MATCHES_SCHEMA), *list(CANDIDATES)[len(MANY_PATTERNS) :]])
 """Columns of a file of candidates: those of the matches table, and what deciding about them needs."""
 _DECIDING_SCHEMA = pa.schema(
     [CANDIDATES_SCHEMA.field(name) for name in ("pattern", "end_ts", "bindings", "instants", "partition")]
@@ -91,7 +91,7 @@ class CandidateDecider:
         candidates
             The columns that deciding needs, any others, and whether they are not final yet, in any order.
         """
-        ordered = _in_page_order(self.pattern, candidates)
+        ordered = in_page_order(self.pattern, candidates)
         partitions = ordered["partition"].combine_chunks().dictionary_encode()
         names = [*partitions.dictionary.to_pylist(), None]
         number = partitions.indices.fill_null(len(names) - 1).to_numpy()
@@ -238,7 +238,8 @@ def _candidates(table: pa.Table) -> Any:
     return candidates_of(batches[0] if batches else pa.RecordBatch.from_pylist([], schema=table.schema))
 
 
-def _in_page_order(pattern: Pattern, table: pa.Table) -> pa.Table:
+def in_page_order(pattern: Pattern, table: pa.Table) -> pa.Table:
+    """Sort matches of a pattern that composes nothing, by their column `bindings`, into the order of the page."""
     return table.take(pa.array(_page_order(pattern, table)))
 
 
@@ -271,36 +272,48 @@ class CarryState:
     pending
         Pattern whose window counts events of a partition -> the partitions with matches that wait for later events.
         The next day reads them back, whether they occur on it or not.
+    composed
+        Pattern that another one composes -> its kept matches that a match of a later day may bind
+        (`composing.to_rows`).
     """
 
     pattern_set_version: str
     patterns: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     pending: Mapping[str, Sequence[str]] = field(default_factory=dict)
+    composed: Mapping[str, Sequence[Sequence[Any]]] = field(default_factory=dict)
 
     def to_json(self) -> dict[str, Any]:
         """The JSON form, {} where nothing is remembered, so that it is equal where it decides the same."""
-        if not self.patterns and not self.pending:
+        if not self.patterns and not self.pending and not self.composed:
             return {}
         pending = {"pending": {name: list(keys) for name, keys in self.pending.items()}} if self.pending else {}
-        return {"pattern_set_version": self.pattern_set_version, "patterns": dict(self.patterns), **pending}
+        composed = {"composed": dict(self.composed)} if self.composed else {}
+        return {"pattern_set_version": self.pattern_set_version, "patterns": dict(self.patterns), **pending, **composed}
 
     @classmethod
     def from_json(
         cls, document: Mapping[str, Any], pattern_set_version: str, unchanged: Collection[str] = ()
     ) -> CarryState:
         """Read the JSON form; of another version of the pattern set only what is about patterns that are unchanged."""
-        state = cls(pattern_set_version, document.get("patterns", {}), document.get("pending", {}))
+        remembered = (document.get(key, {}) for key in ("patterns", "pending", "composed"))
+        state = cls(pattern_set_version, *remembered)
         return state if document.get("pattern_set_version") == pattern_set_version else state.part(unchanged)
 
     def part(self, names: Collection[str]) -> CarryState:
         """Return the part that is about some patterns."""
         states = {name: state for name, state in self.patterns.items() if name in names}
         pending = {name: keys for name, keys in self.pending.items() if name in names}
-        return replace(self, patterns=states, pending=pending)
+        composed = {name: rows for name, rows in self.composed.items() if name in names}
+        return replace(self, patterns=states, pending=pending, composed=composed)
 
     def __or__(self, other: CarryState) -> CarryState:
         """Join it with what is about other patterns."""
-        return replace(self, patterns={**self.patterns, **other.patterns}, pending={**self.pending, **other.pending})
+        return replace(
+            self,
+            patterns={**self.patterns, **other.patterns},
+            pending={**self.pending, **other.pending},
+            composed={**self.composed, **other.composed},
+        )
 
     def digests(self) -> dict[str, str]:
         """Pattern -> digest of what is remembered of it, where that is anything."""
@@ -742,9 +755,9 @@ class DividedPass:
             ((_, found),) = self.whole.by_time(pattern, candidates, only=chunk)
             for own in (decisions == _KEPT, decisions == _KEPT_AT_THE_END):
                 with files.next_file() as write:
-                    for batch in _in_page_order(pattern, found.take(pa.array(rows[own]))).to_batches():
+                    for batch in in_page_order(pattern, found.take(pa.array(rows[own]))).to_batches():
                         write(pattern.name, batch)
-            held[pattern.name] = _in_page_order(pattern, found.take(pa.array(rows[decisions != _KEPT])))
+            held[pattern.name] = in_page_order(pattern, found.take(pa.array(rows[decisions != _KEPT])))
         else:
             kept = {name: self._decisions(name, chunk)[0] for name in names}
             read = dict.fromkeys(names, 0)

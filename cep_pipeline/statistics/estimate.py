@@ -11,6 +11,7 @@ import numpy as np
 import pyarrow as pa
 
 from cep_pipeline.errors import InputError
+from cep_pipeline.patterns.composing import plain_pattern
 from cep_pipeline.patterns.pattern import Pattern, Window, parse_duration_us
 from cep_pipeline.slices.prepared import Boundary, PreparedEvents
 from cep_pipeline.statistics.joint import DEPENDENT_FACTOR
@@ -155,7 +156,7 @@ def partial_statistics(
 
 def prepare(patterns: Sequence[Pattern], events: pa.Table | PreparedEvents) -> PreparedEvents:
     """The events of a slice, prepared; InputError where the patterns are of several streams, or of none."""
-    streams = {(pattern.stream, pattern.type_attribute, pattern.base_type) for pattern in patterns}
+    streams = {(one.stream, one.type_attribute, one.base_type) for one in map(plain_pattern, patterns)}
     if len(streams) != 1:
         names = ", ".join(sorted(stream for stream, _, _ in streams)) or "none"
         raise InputError(f"statistics are of one stream; the patterns are of {names}: estimate them stream by stream")

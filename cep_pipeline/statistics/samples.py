@@ -16,6 +16,7 @@ import numpy as np
 
 from cep_pipeline.expressions.evaluate import conjunct_holds
 from cep_pipeline.expressions.lists import holds_over_lists
+from cep_pipeline.patterns.composing import plain_pattern
 from cep_pipeline.patterns.conditions import Conjunct
 from cep_pipeline.patterns.pattern import Pattern, Ties
 from cep_pipeline.patterns.structure import EventType
@@ -69,7 +70,7 @@ class Terms:
     @classmethod
     def of(cls, patterns: Iterable[Pattern]) -> Terms:
         """The leaves and conditions of patterns of one stream; those of the same patterns are found once."""
-        patterns = tuple(patterns)
+        patterns = tuple(map(plain_pattern, patterns))
         # By the patterns themselves: those that are equal may differ in what keys say, as 1 and 1.0 do.
         asked = tuple(map(id, patterns))
         found = _known.get(asked)

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 from cep_pipeline.errors import InputError, PlanError
 from cep_pipeline.foreign_text import html_table
 from cep_pipeline.guarded import brief
+from cep_pipeline.patterns.composing import plain_pattern
 from cep_pipeline.patterns.conditions import Conjunct
 from cep_pipeline.patterns.normal_form import Clause
 from cep_pipeline.patterns.pattern import Pattern
@@ -22,7 +23,7 @@ if TYPE_CHECKING:
 import math
 from statistics import NormalDist
 
-from cep_pipeline.patterns.conditions import Atom, Between, Comparator, Comparison, Membership
+from cep_pipeline.patterns.conditions import Atom, Between, Comparator, Comparison, Like, Membership, NullTest, Truth
 
 VERSION = 2
 """Version of the JSON form."""
@@ -383,7 +384,7 @@ class StatisticsSnapshot:
         """True where the rates of all leaves of the patterns are known, so that they can be planned."""
         return all(
             leaf_of(pattern, read, variable.name).key in self.by_leaf
-            for pattern in patterns
+            for pattern in map(plain_pattern, patterns)
             for clause in pattern.clauses
             for read in clauses_read(clause)
             for variable in (*read.positive, *read.negated)
@@ -533,4 +534,10 @@ def _prior(atom: Atom) -> float:
             share = BETWEEN
         case Membership(values=values, negated=negated):
             share = min(len(values) * EQUAL, MOST_OF_A_LIST)
+        case NullTest(negated=negated):
+            share = EQUAL
+        case Like(negated=negated):
+            share = BETWEEN
+        case Truth(holds):
+            return float(holds)
     return 1.0 - share if negated else share

@@ -15,7 +15,16 @@ from itertools import combinations
 from cep_pipeline.language.formatter import format_condition
 from cep_pipeline.patterns.conditions import AnyOf, Comparator, Comparison, Conjunct, Membership
 from cep_pipeline.patterns.conditions import expressions_of as expressions_of_atom
-from cep_pipeline.patterns.expressions import Aggregate, Element, Expression, Length, Reference, ValueType, walk
+from cep_pipeline.patterns.expressions import (
+    Aggregate,
+    Element,
+    Expression,
+    Length,
+    Literal,
+    Reference,
+    ValueType,
+    walk,
+)
 from cep_pipeline.patterns.normal_form import Clause
 from cep_pipeline.patterns.pattern import Pattern, Ties, Window
 from cep_pipeline.patterns.rewriting import rewritten
@@ -152,13 +161,18 @@ def agreeing_attributes(pattern: Pattern, clause: Clause) -> tuple[str, ...]:
 
 
 def positive_conjuncts(clause: Clause) -> tuple[Conjunct, ...]:
-    """The conjuncts that a plan places: over positive variables only, and no part of a leaf."""
+    """The conjuncts that a plan places: over positive variables only, no part of a leaf, and no limit of a list.
+
+    The limits of `A{n,m} v[]` are in the number of lists that a plan expects.
+    """
     positive = {variable.name for variable in clause.positive}
+    limits = [limit for variable in clause.positive for limit in variable.limits]
     return tuple(
         conjunct
         for conjunct in clause.conjuncts
         if conjunct.variables
         and conjunct.variables <= positive
+        and conjunct not in limits
         and not any(is_filter(conjunct, name) for name in conjunct.variables)
     )
 
@@ -214,7 +228,17 @@ def conjunct_key(conjunct: Conjunct) -> str:
         for atom in conjunct.atoms
         if isinstance(atom, Membership) and atom.parameter is not None
     )
-    return format_conjunct(conjunct) + parameters
+    return format_conjunct(_with_values(conjunct)) + parameters
+
+
+def _with_values(conjunct: Conjunct) -> Conjunct:
+    """The conjunct with their values for the parameters that stand for one value."""
+
+    def bound(node: Expression) -> Expression:
+        return replace(node, parameter=None) if isinstance(node, Literal) else node
+
+    atoms = (replace(atom, names=()) if isinstance(atom, Membership) else atom for atom in conjunct.atoms)
+    return rewritten(Conjunct(tuple(atoms)), bound)
 
 
 def format_conjunct(conjunct: Conjunct) -> str:

@@ -25,9 +25,15 @@ SCRATCH = "scratch"
 COMPRESSED = "compressed"
 """Folder of a warehouse for what runs write on the way; not a stream."""
 
+SUMMARIES = "summaries"
+"""The table of what SUMMARIZE puts together, which is made when a stream has the first such rows."""
+OF_PATTERN_SETS = ("matches", SUMMARIES)
+"""Tables whose units are the days of a pattern set."""
+
 UTC_MICROSECONDS = pa.timestamp("us", tz="UTC")
 
 BINDINGS = pa.list_(pa.struct([("variable", pa.string()), ("seq", pa.int64())]))
+COMPOSED = pa.list_(pa.struct([("variable", pa.string()), ("match_id", pa.uuid())]))
 
 
 _COLUMNS: Mapping[str, Mapping[str, tuple[pa.DataType, str]]] = {
@@ -51,7 +57,36 @@ _COLUMNS: Mapping[str, Mapping[str, tuple[pa.DataType, str]]] = {
             "Events of the match: the variable of the pattern and the `seq` of the event, in the order of the "
             "variables in the pattern. A Kleene variable has an element for each of its events.",
         ),
+        "composed": (
+            COMPOSED,
+            "Matches of other patterns among the events of the match: the variable and the `match_id`, in the order of "
+            "the bindings, which have the `seq` of their last event. Null where the pattern composes none, and in days "
+            "that were published before patterns could.",
+        ),
         "returns": (pa.string(), "Values of the RETURN clause as a JSON object; null where the pattern has none."),
+    },
+    "summaries": {
+        "pattern_set": (pa.string(), "Name of the pattern set."),
+        "final_day": (pa.date32(), "Day on which the matches became final that the row is made of."),
+        "pattern": (pa.string(), "Name of the pattern, which has SUMMARIZE."),
+        "pattern_version": (
+            pa.string(),
+            "Version of the pattern set: it changes with any statement or parameter of the set.",
+        ),
+        "groups": (
+            pa.string(),
+            "Values of GROUP BY as a JSON object, by the names of its columns; {} without GROUP BY.",
+        ),
+        "aggregates": (
+            pa.string(),
+            "Values of the aggregates over the matches of the day, as a JSON object. count and sums of int64 are text.",
+        ),
+        "partial": (
+            pa.string(),
+            "What the rows of several days are put together from, as JSON: `groups`, the values of GROUP BY in their "
+            "order; `matches`, their number; and in `states`, by the names of the aggregates, the number of `values` "
+            "and their exact `total`, as decimal text, or the least or greatest `value`.",
+        ),
     },
     "statistics": {
         "pattern_set": (pa.string(), "Name of the pattern set."),
@@ -128,6 +163,13 @@ def _schema(table: str) -> pa.Schema:
 
 
 MATCHES_SCHEMA = _schema("matches")
+
+
+def without_composed(columns: pa.Schema) -> pa.Schema:
+    """Return the columns of a file of matches of patterns that compose none; readers add a column of nulls."""
+    return columns.remove(columns.get_field_index("composed"))
+
+
 OF_MATCHES = {"cep.ids-version": str(IDS_VERSION)}
 """Property of the matches table: the version of the ids of days that are published now; records tell each day's."""
 REPEATING_IN_MATCHES = ("pattern_set", "final_day", "pattern", "pattern_version", "bindings.list.element.variable")
@@ -176,6 +218,7 @@ def table_layouts(events_schema: pa.Schema) -> dict[str, TableLayout]:
         TableLayout("plans", _schema("plans")),
         TableLayout("decisions", _schema("decisions")),
         TableLayout("matches", MATCHES_SCHEMA, ("pattern_set", "final_day"), ("pattern",), OF_MATCHES),
+        TableLayout(SUMMARIES, _schema(SUMMARIES), ("pattern_set", "final_day"), ("pattern",)),
         TableLayout("runs", _schema("runs")),
     )
     return {layout.name: layout for layout in layouts}
@@ -197,6 +240,11 @@ def check_stream_name(name: str) -> str:
     if not _STREAM_NAME.fullmatch(name):
         raise InputError(f"stream name {name!r}: only letters, digits, '_' and '-', not beginning with a digit or '-'")
     return name
+
+
+def day_column(table: str) -> str:
+    """The column of a table by days that says the day of a row."""
+    return "final_day" if table in OF_PATTERN_SETS else DAY
 
 
 Row = dict[str, Any]

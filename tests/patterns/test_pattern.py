@@ -33,13 +33,13 @@ def test_patterns_that_cannot_be() -> None:
         Pattern("p", Composite(Operator.SEQ, (A, A)), DAY)
     with pytest.raises(ValueError, match="no positive variable"):
         Pattern("p", EventOperand("A", "a", negated=True), DAY)
-    with pytest.raises(ValueError, match="two RETURN items"):
+    with pytest.raises(ValueError, match="two columns"):
         Pattern("p", A, DAY, returns=(ReturnItem(ONE, "n"), ReturnItem(ONE, "n")))
 
 
 def test_places_take_no_part_in_equality() -> None:
     assert EventOperand("A", "a", span=Span(3, 6)) == A
-    assert hash(Literal(1, ValueType.INT64, Span(3, 4))) == hash(ONE)
+    assert hash(Literal(1, ValueType.INT64, span=Span(3, 4))) == hash(ONE)
     assert Literal(1.0, ValueType.FLOAT64) != ONE
 
 

@@ -24,6 +24,7 @@ from cep_pipeline.patterns.pattern import Pattern
 from cep_pipeline.pipeline.configuration import PatternSet, PatternSetLimits, SparkSettings
 from cep_pipeline.pipeline.day_work import DayWork, DetectedDay
 from cep_pipeline.pipeline.detection import detect_day
+from cep_pipeline.spark import composing
 from cep_pipeline.storage import DataDirectory, canonical_json, digest_of, write_data_file
 from cep_pipeline.warehouse.drafts import Drafts
 from cep_pipeline.warehouse.fingerprints import EventsFingerprint
@@ -99,16 +100,18 @@ class LocalDays:
         pattern_set = PatternSet(
             "all",
             Path("all.sase"),
-            self.patterns,
+            tuple(pattern for pattern in self.patterns if not pattern.composes),
             self.version,
             "trivial",
             "throughput",
             self.mechanism,
             limits=self.limits,
+            composing=tuple(pattern for pattern in self.patterns if pattern.composes),
         )
         spark: Any = SimpleNamespace(sparkContext=SimpleNamespace(defaultParallelism=1, master="local"))
         with (
             mock.patch("cep_pipeline.spark.detection.run_tasks", in_order),
+            mock.patch.object(composing, "run_tasks", in_order),
             mock.patch("cep_pipeline.spark.tasks.run_tasks", in_order),
             mock.patch("cep_pipeline.spark.detection.compiled_kernels", lambda *_: {}),
         ):
@@ -172,6 +175,9 @@ class LocalDays:
 
     def matches_files(self, pattern_set: str, day: date) -> list[str]:
         return sorted(self.detected[day].files)
+
+    def summaries_of(self, pattern_set: str, day: date, patterns: Container[str]) -> dict[str, list[Any]]:
+        return {name: list(found) for name, found in self.detected[day].summaries.items() if name in patterns}
 
     def is_damaged(self, pattern_set: str, day: date) -> bool:
         return False

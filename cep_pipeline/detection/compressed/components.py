@@ -196,7 +196,7 @@ class Analysis:
         events, wholes = set(), set()
         mentioned = None
         for node in mentions(atoms):
-            if isinstance(node, Aggregate) and node.function in ("sum", "avg"):
+            if isinstance(node, Aggregate) and node.function in ("sum", "avg", "stddev", "median"):
                 raise NeedsLists(f"{node.function}() over the list '{node.variable}'")
             choice = choice_of(node)
             if choice is not None:

@@ -310,7 +310,9 @@ class KernelRun:
         if not self.first_row:
             return 0
         if window.events is not None:  # of one partition, positions may lie far apart in the stream
-            return 0 if self.clause.partition_by else max(self.first_row - windows * (window.events - 1), 0)
+            return (
+                0 if self.clause.partition_by else self.events.row_back(self.first_row, windows * (window.events - 1))
+            )
         assert window.time_us is not None
         if self.first_row == len(self.events):
             return self.first_row

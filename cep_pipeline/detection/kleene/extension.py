@@ -29,6 +29,8 @@ CANDIDATES_AT_ONCE = 1 << 18
 class ListConditions:
     """The conjuncts over a Kleene variable and variables bound before it, by when they can be decided.
 
+    The limits of `A{n,m} v[]` are not among them: whoever makes lists looks at the variable for these.
+
     Attributes
     ----------
     leaf
@@ -53,8 +55,9 @@ class ListConditions:
     def of(cls, clause: Clause, variable: str, bound: frozenset[str]) -> ListConditions:
         """The conditions of a variable, where others are bound already."""
         found: dict[str, list[Conjunct]] = {kind: [] for kind in ("leaf", "elements", "adjacent", "growing", "whole")}
+        limits = clause.by_name[variable].limits
         for conjunct in clause.conjuncts:
-            if variable not in conjunct.variables or not conjunct.variables <= bound | {variable}:
+            if conjunct in limits or variable not in conjunct.variables or not conjunct.variables <= bound | {variable}:
                 continue
             uses = Uses.of(conjunct)
             kinds = uses.kinds[variable]
@@ -271,11 +274,16 @@ class Extension:
             owner = np.arange(len(candidates), dtype=np.int64)
             following, chains = candidates.offsets[:-1], candidates.anchors[:, np.newaxis]
         waiting = []
-        first = self._growing(candidates, owner, following, chains)
-        if len(first[0]):
-            yield first[0], first[2]
-            waiting.append(first)
-        while waiting:
+        grown = self._growing(candidates, owner, following, chains)
+        while True:
+            owner, following, chains = grown
+            if len(owner):
+                if self.variable.minimum <= chains.shape[1]:
+                    yield owner, chains
+                if self.variable.maximum is None or chains.shape[1] < self.variable.maximum:
+                    waiting.append(grown)
+            if not waiting:
+                return
             go_on()
             owner, following, chains = waiting.pop()
             sizes = candidates.offsets[owner + 1] - following
@@ -285,9 +293,6 @@ class Extension:
                 waiting.append((owner[rest], following[rest], chains[rest]))
                 owner, following, chains, sizes = (part[: cuts[0]] for part in (owner, following, chains, sizes))
             grown = self._grown(candidates, owner, following, chains, sizes)
-            if len(grown[0]):
-                yield grown[0], grown[2]
-                waiting.append(grown)
 
     def _grown(
         self, candidates: ListCandidates, owner: Array, following: Array, chains: Array, sizes: Array
@@ -307,7 +312,10 @@ class Extension:
     def _growing(
         self, candidates: ListCandidates, owner: Array, following: Array, chains: Array
     ) -> tuple[Array, Array, Array]:
-        """The lists whose conditions hold that do not wait for the whole list."""
+        """The lists whose conditions hold that do not wait for the whole list, and that may become long enough."""
+        if chains.shape[1] < self.variable.minimum:
+            keep = chains.shape[1] + candidates.offsets[owner + 1] - following >= self.variable.minimum
+            owner, following, chains = owner[keep], following[keep], chains[keep]
         for conjunct in self.conditions.growing:
             bound = {**take(candidates.bindings.bound, owner), self.name: _as_lists(chains)}
             keep = self._holds(conjunct, bound, len(owner))

@@ -1,0 +1,494 @@
+"""Composition on a day: patterns that bind matches of other patterns, after those matches have been found and kept.
+
+A task runs one composing pattern over its longer stream (`detection.composition`): the events of the day with the
+look-back, and the matches of what it composes. Those of the day are read from the files that the day has written, and
+those of earlier days are handed on by the carry state. Patterns that compose composing patterns come after these, level
+by level.
+
+What a pattern composes may become final a day later than its last event. So a day does not publish the matches whose
+last event is its own. It publishes those whose last event lies before the point up to which all matches are known
+(`slices.ownership.known_before`), as far as earlier days have not published them. That point depends on the windows
+alone, and so the union of the days is what one run over all days gives. OUTPUT and CONSUME decide in the order of the
+last events, which is that of the days.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass, field, replace
+from datetime import date
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+
+from cep_pipeline.detection.composition import WrittenMatches, longer_stream
+from cep_pipeline.detection.detect import detect_slice
+from cep_pipeline.detection.limits import Kind, LimitedPattern, Limits, SliceLimits, Then
+from cep_pipeline.detection.match_ids import ids_from_text
+from cep_pipeline.detection.matches import RETURN_TYPES, candidates_of
+from cep_pipeline.detection.mechanisms import choose_mechanisms
+from cep_pipeline.detection.output_policy import KeptMatches
+from cep_pipeline.detection.planned import plan_for
+from cep_pipeline.errors import LimitExceeded
+from cep_pipeline.patterns.composing import COMPOSED_MATCH, WRITTEN_SEQ, plain_pattern
+from cep_pipeline.patterns.expressions import ValueType
+from cep_pipeline.patterns.pattern import Pattern
+from cep_pipeline.slices.events_input import columns_needed
+from cep_pipeline.slices.ownership import LookBack, known_before, look_backs, point_before, rows_before
+from cep_pipeline.slices.prepared import Boundary
+from cep_pipeline.spark.keeping import CarryState, in_page_order
+from cep_pipeline.spark.slicing import RowGroup, Slice
+from cep_pipeline.spark.tasks import run_tasks
+from cep_pipeline.statistics import estimate_statistics
+from cep_pipeline.storage import (
+    DataDirectory,
+    conform,
+    id_texts,
+    open_data_file,
+    read_data_file,
+    written,
+)
+from cep_pipeline.warehouse.layout import MATCHES_SCHEMA, REPEATING_IN_MATCHES
+
+if TYPE_CHECKING:
+    from cep_pipeline.spark.tasks import Workers
+
+_FIRST_FILE = 50_000
+"""The files of composing patterns are numbered from here on, behind those of slices."""
+_READ = pa.schema([MATCHES_SCHEMA.field(name) for name in ("match_id", "start_ts", "end_ts", "bindings", "returns")])
+"""The columns of a match that a composing pattern reads."""
+
+
+@dataclass(frozen=True)
+class ComposingJob:
+    """The part that all composing patterns of a day share.
+
+    Attributes
+    ----------
+    pattern_set, pattern_set_version, final_day
+        Under what matches are published.
+    directory
+        Where their files are written.
+    row_groups
+        The events of the look-back and of the day, in stream order.
+    start, end
+        Where the days before end whose matches are published, and where the day ends.
+    end_of_stream
+        Whether the stream ends with the day, so that all matches are known.
+    mechanism
+        As `detect` takes it.
+    limits, then
+        Pattern -> its limits on the day, and what follows when it reaches one.
+    """
+
+    pattern_set: str
+    pattern_set_version: str
+    final_day: date
+    directory: DataDirectory
+    row_groups: tuple[RowGroup, ...]
+    start: Boundary
+    end: Boundary
+    end_of_stream: bool = False
+    mechanism: str | None = None
+    limits: Mapping[str, Limits] = field(default_factory=dict)
+    then: Mapping[str, Then] = field(default_factory=dict)
+
+    def read(self, pattern: Pattern) -> pa.Table:
+        """Read the events of the look-back of a pattern and of the day, with the columns that it needs of events."""
+        groups, point = self.row_groups, self.start
+        for step in look_backs(pattern):
+            first, positions = sum(group.last < point for group in groups), 0
+            while first and positions < step.positions:
+                first -= 1
+                positions += groups[first].rows
+            counted = point if not step.positions else _BEGINNING if not first else groups[first].first
+            point = min((max(point[0] - step.time_us, -(2**63)), -(2**63)), counted)
+        of_events = {"timestamp", "seq", pattern.type_attribute, *dict(pattern.attributes)}
+        columns = [name for name in columns_needed([pattern]) if name in of_events]
+        read = tuple(group for group in groups if group.last >= point)
+        if not read:
+            return _NO_EVENTS
+        events = Slice(point, self.end, read, LookBack()).read(columns)
+        return events.set_column(0, "timestamp", events["timestamp"].cast(pa.int64()))
+
+
+_BEGINNING: Boundary = (-(2**63), -(2**63))
+_NO_EVENTS = pa.table({"timestamp": pa.array([], pa.int64()), "seq": pa.array([], pa.int64())})
+
+
+@dataclass(frozen=True)
+class KnownMatches:
+    """The kept matches of a pattern that a composing one reads: those handed on by earlier days, and files of the day.
+
+    Attributes
+    ----------
+    carried
+        In JSON form (`to_rows`), in the order of the page.
+    files
+        The files that may have more of them.
+    """
+
+    pattern: Pattern
+    carried: Sequence[Sequence[Any]]
+    files: tuple[str, ...]
+
+    def rows(self, since_us: int | None = None) -> pa.Table:
+        """Read those that end at a time or later, in the order of the page."""
+        condition = pc.field("pattern") == self.pattern.name
+        if since_us is not None:
+            condition &= pc.field("end_ts") >= pa.scalar(since_us).cast(_READ.field("end_ts").type)
+        parts = [_from_rows(row for row in self.carried if since_us is None or row[2] >= since_us)]
+        parts += [read_data_file(path, _READ, condition) for path in self.files]
+        found = pa.concat_tables(parts)
+        # The matches of a composing pattern come in the order of their last events, day after day.
+        return found if self.pattern.composes else in_page_order(self.pattern, found)
+
+    def events(self, first_seq: int) -> pa.Table:
+        """Read them as `longer_stream` takes them: those whose last event is this one or a later one."""
+        found = self.rows()
+        bindings = found["bindings"].combine_chunks()
+        if len(found):
+            last = np.maximum.reduceat(bindings.flatten().field("seq").to_numpy(), bindings.offsets.to_numpy()[:-1])
+            found = found.filter(pa.array(last >= first_seq))
+        return _typed(self.pattern, found)
+
+
+def to_rows(matches: pa.Table) -> list[list[Any]]:
+    """Return matches in JSON form, a list each, as the carry state hands them on.
+
+    Examples
+    --------
+    >>> rows = [["0b51e2c4-0000-8000-8000-000000000000", 1, 2, [["a", 7], ["b", 9]], None]]
+    >>> to_rows(_from_rows(rows)) == rows
+    True
+    """
+    bindings = [[[one["variable"], one["seq"]] for one in row] for row in matches["bindings"].to_pylist()]
+    instants = [matches[name].cast(pa.int64()).to_pylist() for name in ("start_ts", "end_ts")]
+    ids, returns = id_texts(matches["match_id"]).to_pylist(), matches["returns"].to_pylist()
+    return [list(row) for row in zip(ids, *instants, bindings, returns, strict=True)]
+
+
+def _from_rows(rows: Iterable[Sequence[Any]]) -> pa.Table:
+    ids, starts, ends, bindings, returns = zip(*rows, strict=True) if (rows := list(rows)) else ((),) * 5
+    bound = [[{"variable": variable, "seq": seq} for variable, seq in row] for row in bindings]
+    columns = (
+        ids_from_text(ids),
+        *(pa.array(one, pa.int64()).cast(_READ.field("end_ts").type) for one in (starts, ends)),
+        pa.array(bound, _READ.field("bindings").type),
+        pa.array(returns, pa.string()),
+    )
+    return pa.table(columns, schema=_READ)
+
+
+def _typed(pattern: Pattern, matches: pa.Table) -> pa.Table:
+    """Matches with the RETURN columns of their pattern, which a table of many patterns has as JSON text."""
+    documents = [json.loads(text) for text in matches["returns"].to_pylist()] if pattern.returns else []
+    found = matches.drop_columns("returns")
+    for item in pattern.returns:
+        values: list[Any] = [document[item.name] for document in documents]
+        if item.expression.type is ValueType.FLOAT64:  # NaN and the infinities are text in JSON
+            values = [value if value is None else float(value) for value in values]
+        if item.expression.type is ValueType.FLOAT64_LIST:
+            values = [row if row is None else [one if one is None else float(one) for one in row] for row in values]
+        found = found.append_column(item.name, pa.array(values, RETURN_TYPES[item.expression.type]))
+    return found
+
+
+@dataclass(frozen=True)
+class ComposedDay:
+    """The outcome of the composing patterns of a day.
+
+    Attributes
+    ----------
+    files
+        Files to publish.
+    matches, pending
+        Pattern -> the number of matches that the day publishes, and of those that later days will decide about.
+    limited
+        The patterns that reached a limit, or that compose one that did.
+    carry_out
+        What the next day goes on from, of all patterns.
+    """
+
+    files: tuple[str, ...]
+    matches: Mapping[str, int]
+    pending: Mapping[str, int]
+    limited: Mapping[str, LimitedPattern]
+    carry_out: CarryState
+
+
+def compose_day(
+    workers: Workers,
+    job: ComposingJob,
+    patterns: Sequence[Pattern],
+    files: Sequence[str],
+    limited: Mapping[str, LimitedPattern],
+    carry_in: CarryState,
+    carry_out: CarryState,
+) -> ComposedDay:
+    """Find the matches of composing patterns that a day publishes.
+
+    Parameters
+    ----------
+    patterns
+        In the order of the file.
+    files
+        The files of the day with the matches of all other patterns of the set.
+    limited
+        The patterns of which the day has no matches, since they reached a limit.
+    carry_in, carry_out
+        What the day before has handed on, and what is handed on of the other patterns.
+    """
+    known: dict[str, KnownMatches] = {}
+    for composed in (one for pattern in patterns for one in pattern.composes):
+        of_day = () if composed.composes or composed.name in limited else tuple(files)
+        known[composed.name] = KnownMatches(composed, carry_in.composed.get(composed.name, ()), of_day)
+    made: dict[str, _Composed] = {}
+    stopped: dict[str, LimitedPattern] = {}
+    for members in _levels(patterns):
+        tasks: list[_Task] = []
+        for pattern in members:
+            lost = {**limited, **stopped}
+            gone = next((one.name for one in pattern.composes if one.name in lost), None)
+            if gone is None:
+                state = carry_in.patterns.get(pattern.name, {})
+                inputs = tuple(known[one.name] for one in pattern.composes)
+                tasks.append(_Task(_FIRST_FILE + len(made) + len(tasks), pattern, inputs, state))
+            else:
+                stopped[pattern.name] = replace(
+                    lost[gone], limit=f"{lost[gone].limit} of {gone}", matches=0, exact=False, files=()
+                )
+        what = f"{patterns[0].stream}: matches of patterns of {job.pattern_set} that compose, on {job.final_day}"
+        for task, result in zip(tasks, run_tasks(workers, partial(_compose, job), tasks, what=what), strict=True):
+            name = task.pattern.name
+            if result.limited is not None:
+                limits, then = job.limits[name], job.then.get(name, "count")
+                if then == "fail":
+                    raise LimitExceeded(name, limits.named(result.limited), str(job.final_day))
+                stopped[name] = LimitedPattern(limits.named(result.limited), then, result.matches)
+                continue
+            made[name] = result
+            if name in known and result.path is not None:
+                known[name] = replace(known[name], files=(result.path,))
+    states = {name: one.state for name, one in made.items() if one.state}
+    states |= {name: state for name, state in carry_in.patterns.items() if name in stopped}
+    return ComposedDay(
+        tuple(one.path for one in made.values() if one.path is not None),
+        {pattern.name: made[pattern.name].matches if pattern.name in made else 0 for pattern in patterns},
+        {name: one.pending for name, one in made.items() if one.pending},
+        stopped,
+        replace(
+            carry_out,
+            patterns={**carry_out.patterns, **states},
+            composed={
+                name: rows
+                for name, one in sorted(known.items())
+                if (rows := to_rows(one.rows(_horizon_us(one.pattern, patterns, made))))
+            },
+        ),
+    )
+
+
+def _levels(patterns: Sequence[Pattern]) -> list[list[Pattern]]:
+    """The patterns by how deeply they compose: what a pattern composes is in an earlier list."""
+
+    def depth(pattern: Pattern) -> int:
+        return 1 + max(map(depth, pattern.composes), default=-1)
+
+    deepest = max(map(depth, patterns), default=0)
+    return [[pattern for pattern in patterns if depth(pattern) == level] for level in range(1, deepest + 1)]
+
+
+def _horizon_us(pattern: Pattern, patterns: Sequence[Pattern], made: Mapping[str, _Composed]) -> int | None:
+    """The end from which on matches of a pattern may stand in a match of a later day; None: any may."""
+    users = [one.name for one in patterns if pattern.name in {inner.name for inner in one.composes}]
+    found = [made[name].horizon_us if name in made else None for name in users]
+    return None if None in found else min(one for one in found if one is not None)
+
+
+@dataclass(frozen=True)
+class _Task:
+    """One composing pattern, what it composes, and the state of its OUTPUT and CONSUME after the day before."""
+
+    number: int
+    pattern: Pattern
+    composed: tuple[KnownMatches, ...]
+    state: Mapping[str, Any]
+
+
+@dataclass(frozen=True)
+class _Composed:
+    """The result of a task.
+
+    `horizon_us` is the time of the earliest event that a match of a later day may bind; None: it may bind any.
+    """
+
+    path: str | None
+    matches: int
+    pending: int
+    state: Mapping[str, Any]
+    horizon_us: int | None
+    limited: Kind | None = None
+
+
+def _compose(job: ComposingJob, task: _Task, attempt: int) -> _Composed:
+    """Run a composing pattern over its longer stream."""
+    pattern = task.pattern
+    events = job.read(pattern)
+    timestamps, seqs = events["timestamp"].to_numpy(), events["seq"].to_numpy()
+    since, until = (known_before(pattern, timestamps, seqs, point) for point in (job.start, job.end))
+    if pattern.window.time_us is not None:
+        horizon_us = max(until[0] - pattern.window.time_us, -(2**63))
+    else:
+        assert pattern.window.events is not None
+        horizon_us = point_before(timestamps, seqs, until, pattern.window.events - 1)[0]
+    if not len(events):
+        return _Composed(None, 0, 0, task.state, horizon_us)
+    composed = {one.pattern.name: one.events(int(seqs[0])) for one in task.composed}
+    stream = longer_stream(pattern, events, composed)
+    of_day = _OfDay(job, task, stream, horizon_us, attempt)
+    places = [rows_before(stream["timestamp"].to_numpy(), stream[WRITTEN_SEQ].to_numpy(), at) for at in (since, until)]
+    with of_day:
+        limited = of_day.find(*places)
+    return replace(of_day.result(), limited=limited)
+
+
+class _OfDay:
+    """The matches of one composing pattern in its longer stream, of which a day publishes a part."""
+
+    def __init__(self, job: ComposingJob, task: _Task, stream: pa.Table, horizon_us: int, attempt: int) -> None:
+        self._job, self._task, self._stream, self._horizon_us = job, task, stream, horizon_us
+        self._attempt = attempt
+        self._plain = plain_pattern(task.pattern)
+        self._written = WrittenMatches(task.pattern, stream)
+        self._places = _Places(stream)
+        self._kept = KeptMatches(task.pattern, self._places.taken_in(task.state))
+        self._state: Mapping[str, Any] | None = None
+        self._columns = job.directory.columns or MATCHES_SCHEMA
+        self._path: str | None = None
+        self._writer: pq.ParquetWriter | None = None
+        self._found = self._kept_rows = self._pending = 0
+        self._files = ExitStack()
+
+    def __enter__(self) -> None:
+        self._files.__enter__()
+
+    def __exit__(self, *error: Any) -> None:
+        self._files.__exit__(*error)
+
+    def find(self, begin: int, stop: int) -> Kind | None:
+        """Find the matches whose last event stands at these places `[begin, stop)`, or behind where the stream ends.
+
+        Returns
+        -------
+        Kind | None
+            The limit that the pattern reached.
+        """
+        limits = self._job.limits.get(self._plain.name, Limits())
+        chosen = choose_mechanisms([self._plain], self._job.mechanism)
+        plan = plan_for([self._plain], estimate_statistics([self._plain], self._stream), chosen, compare=False)
+
+        def take(_: Pattern, batch: pa.RecordBatch) -> None:
+            bindings = batch.column("bindings")
+            offsets = bindings.offsets.to_numpy()
+            last = np.maximum.reduceat(bindings.flatten().field("seq").to_numpy(), offsets[:-1] - offsets[0])
+            first, end = (int(np.searchsorted(last, place)) for place in (begin, stop))  # they come in this order
+            self._add(batch.slice(first, end - first))
+            if end == batch.num_rows:
+                return
+            if not self._job.end_of_stream:
+                self._pending += batch.num_rows - end
+                return
+            if self._state is None:  # the next day, if there is one after all, goes on from here
+                self._state = self._state_now()
+            self._add(batch.slice(end))
+
+        most = SliceLimits({self._plain.name: replace(limits, max_matches=None)})
+        found = detect_slice(
+            [self._plain],
+            plan,
+            self._stream,
+            (None, None),
+            take,
+            self._job.mechanism,
+            candidates=[self._plain.name],
+            limits=most,
+        )
+        if limits.max_matches is not None and self._found > limits.max_matches:
+            return "max_matches"
+        return found.limited.get(self._plain.name)
+
+    def result(self) -> _Composed:
+        """The outcome, when the file is closed."""
+        state = self._state_now() if self._state is None else self._state
+        path = None if self._path is None else written(self._path)
+        return _Composed(path, self._kept_rows, self._pending, state, self._horizon_us)
+
+    def _add(self, batch: pa.RecordBatch) -> None:
+        if not batch.num_rows:
+            return
+        self._found += batch.num_rows
+        kept = batch.filter(pa.array(self._kept.keep(candidates_of(batch))))
+        if not kept.num_rows:
+            return
+        self._kept_rows += kept.num_rows
+        rows = pa.Table.from_batches([self._written.of(kept)])
+        for name in ("pattern_set", "final_day", "pattern_version"):
+            kind = self._columns.field(name).type
+            value = self._job.pattern_set_version if name == "pattern_version" else getattr(self._job, name)
+            rows = rows.append_column(name, pa.repeat(pa.scalar(value, kind), len(rows)))
+        if self._writer is None:
+            self._path = self._job.directory.file(self._task.number, self._attempt)
+            self._writer = self._files.enter_context(
+                open_data_file(self._path, self._columns, dictionaries=REPEATING_IN_MATCHES)
+            )
+        self._writer.write_table(conform(rows, self._columns))
+
+    def _state_now(self) -> Mapping[str, Any]:
+        self._kept.forget(self._horizon_us)
+        return self._places.handed_on(self._kept.to_json())
+
+
+class _Places:
+    """Names for the places of a longer stream that stay the same from day to day: a seq, and the id of a match there.
+
+    An event of the stream has null in place of the id.
+    """
+
+    def __init__(self, stream: pa.Table) -> None:
+        self._seqs = stream[WRITTEN_SEQ].to_numpy()
+        self._ids = stream[COMPOSED_MATCH]
+
+    def handed_on(self, state: Mapping[str, Any]) -> dict[str, Any]:
+        """The state of `KeptMatches.to_json` with names in the place of places."""
+        return {
+            key: {partition: [self._name(place), us] for partition, (place, us) in events.items()}
+            if key == "ends"
+            else [[self._name(place), us] for place, us in events]
+            for key, events in state.items()
+        }
+
+    def taken_in(self, state: Mapping[str, Any]) -> dict[str, Any]:
+        """The state with places again, without those before the stream, which decide about no match in it."""
+        found: dict[str, Any] = {}
+        if "ends" in state:
+            ends = {partition: (self._place(*name), us) for partition, (name, us) in state["ends"].items()}
+            found["ends"] = {partition: [place, us] for partition, (place, us) in ends.items() if place is not None}
+        if "consumed" in state:
+            consumed = [(self._place(*name), us) for name, us in state["consumed"]]
+            found["consumed"] = [[place, us] for place, us in consumed if place is not None]
+        return found
+
+    def _name(self, place: int) -> list[Any]:
+        match_id = self._ids[place].as_py()
+        return [int(self._seqs[place]), None if match_id is None else match_id.hex()]
+
+    def _place(self, seq: int, match_id: str | None) -> int | None:
+        first, end = (int(np.searchsorted(self._seqs, seq, side)) for side in ("left", "right"))
+        return next((place for place in range(first, end) if self._name(place)[1] == match_id), None)

@@ -1,0 +1,188 @@
+"""Patterns that compose others, day by day: together the days publish what one run over all of them finds."""
+
+from __future__ import annotations
+
+import json
+import random
+from collections.abc import Iterable, Sequence
+from datetime import date, timedelta
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+import cep_pipeline as cep
+from cep_pipeline.patterns.pattern import Pattern
+from cep_pipeline.pipeline.configuration import LimitSettings, PatternSetLimits
+from cep_pipeline.storage import read_data_file
+from cep_pipeline.warehouse.layout import MATCHES_SCHEMA
+from tests.pipeline.local_days import LocalDays, events_by_day
+
+SCHEMA = cep.StreamSchema.from_dict(
+    {
+        "name": "ticks",
+        "type_attribute": "kind",
+        "attributes": {"kind": "string", "x": "int64", "y": "float64", "key": "string"},
+    }
+)
+
+SETS = {
+    "plain": """\
+NAME pair PATTERN SEQ(A a, B b) WHERE a.x <= b.x WITHIN 9 hours RETURN a.x AS low, b.y AS y, a.key AS key;
+NAME twice PATTERN SEQ(pair p, C c, pair q) WHERE p.low <= q.low WITHIN 15 hours RETURN p.y + q.y AS s, c.x;
+NAME same PATTERN AND(pair p, pair q) WHERE p.match_id < q.match_id AND [key] WITHIN 11 hours
+""",
+    "trailing negation": """\
+NAME quiet PATTERN SEQ(A a, ~B n) WITHIN 8 hours RETURN a.x AS x;
+NAME after PATTERN SEQ(quiet p, C c) WHERE p.x >= c.x WITHIN 10 hours;
+NAME calm PATTERN SEQ(C c, ~quiet q, A a) WITHIN 14 hours;
+NAME ended PATTERN SEQ(quiet p, ~C c) WITHIN 7 hours
+""",
+    "kept": """\
+NAME pair PATTERN SEQ(A a, B b) WITHIN 20 hours OUTPUT NON_OVERLAP RETURN b.x AS x;
+NAME lone PATTERN SEQ(A a, ~C n) WITHIN 5 hours CONSUME MATCHED;
+NAME most PATTERN SEQ(pair p, lone q) WITHIN 30 hours OUTPUT NON_OVERLAP;
+NAME once PATTERN SEQ(pair p, A a) WITHIN 30 hours CONSUME MATCHED;
+NAME many PATTERN SEQ(lone+ p[], C c) WITHIN 16 hours OUTPUT NON_OVERLAP CONSUME MATCHED
+""",
+    "deep": """\
+NAME quiet PATTERN SEQ(A a, ~B n) WHERE n.x < 2 WITHIN 4 hours RETURN a.x AS x, a.y AS y;
+NAME next PATTERN SEQ(quiet q, A a, ~C n) WITHIN 9 hours OUTPUT NON_OVERLAP RETURN q.x AS x, q.start_ts AS since;
+NAME third PATTERN SEQ(next n, quiet q) WHERE n.x <= q.x AND q.timestamp >= n.since WITHIN 25 hours;
+NAME fourth PATTERN AND(third t, next n, B b) WHERE t.match_id != n.match_id WITHIN 30 hours
+""",
+    "other strategies": """\
+NAME pair PATTERN SEQ(A a, B b) WHERE skip_till_next_match(a, b) { a.x < 9 } WITHIN 9 hours RETURN a.key AS key;
+NAME run PATTERN SEQ(pair+ p[], C c) WHERE skip_till_next_match(p[], c) { c.x > 0 } WITHIN 30 hours;
+NAME near PATTERN SEQ(B b, pair p) WHERE strict_contiguity(b, p) { b.x >= 0 } WITHIN 9 hours;
+NAME own PATTERN SEQ(A a, pair p) WHERE partition_contiguity(a, p) { [key] } WITHIN 20 hours
+""",
+    "counted": """\
+NAME pair PATTERN SEQ(A a, B b, ~C n) WITHIN 5 EVENTS RETURN a.x AS x;
+NAME next PATTERN SEQ(pair p, A a) WITHIN 8 EVENTS RETURN a.x AS x;
+NAME wait PATTERN SEQ(next n, ~pair p) WITHIN 4 EVENTS;
+NAME timed PATTERN SEQ(B b, pair p, ~C c) WITHIN 12 hours;
+NAME last PATTERN SEQ(timed t, A a) WITHIN 6 EVENTS
+""",
+    "ties": """\
+NAME pair PATTERN AND(A a, B b) WITHIN 9 hours TIES ANY;
+NAME tied PATTERN SEQ(pair p, ~C n, A a) WITHIN 12 hours TIES ANY;
+NAME open PATTERN SEQ(~pair n, A a, pair p) WITHIN 8 hours TIES STRICT
+""",
+}
+
+
+def random_days(seed: int, count: int = 70) -> dict[date, pa.Table]:
+    drawn = random.Random(seed)
+    rows = [
+        {
+            "kind": drawn.choice("AABBC"),
+            "x": drawn.randrange(5),
+            "y": drawn.choice([0.5, 2.0, float("nan"), None]),
+            "key": drawn.choice(["k", "l", None]),
+        }
+        for _ in range(count)
+    ]
+    gaps = [drawn.choice([0, 0.5, 1, 1, 2, 4, 40 if drawn.random() < 0.2 else 3]) for _ in rows]
+    return events_by_day(SCHEMA, rows, gaps)
+
+
+def over_all_days(patterns: Sequence[Pattern], events: Iterable[pa.Table]) -> dict[str, dict[str, Any]]:
+    """Pattern -> id -> row, of one detection over all events."""
+    found = cep.detect(patterns, pa.concat_tables(events))
+    return {name: {str(row["match_id"]): row for row in found[name].to_pylist()} for name in found}
+
+
+def published(local: LocalDays) -> dict[str, list[dict[str, Any]]]:
+    """Pattern -> its published rows, day after day."""
+    found: dict[str, list[dict[str, Any]]] = {pattern.name: [] for pattern in local.patterns}
+    for _, detected in sorted(local.detected.items()):
+        for path in sorted(detected.files):
+            for row in read_data_file(path, MATCHES_SCHEMA).to_pylist():
+                found[row["pattern"]].append(row)
+    return found
+
+
+@pytest.mark.parametrize("name", SETS)
+@pytest.mark.parametrize("seed", range(2))
+def test_the_days_publish_what_one_run_finds(tmp_path: Path, name: str, seed: int) -> None:
+    patterns = cep.parse_patterns(SETS[name], SCHEMA)
+    days = random_days(seed)
+    local = LocalDays(SCHEMA, tuple(patterns), tmp_path, slices=seed + 1)
+    for day, events in days.items():
+        local.publish_events(day, events)
+        local.detect(day, end_of_stream=day == max(days))
+    expected = over_all_days(patterns, days.values())
+    for pattern in patterns:
+        rows = published(local)[pattern.name]
+        assert len({row["match_id"] for row in rows}) == len(rows)
+        assert {str(row["match_id"]) for row in rows} == set(expected[pattern.name]), pattern.name
+        for row in rows:
+            known = expected[pattern.name][str(row["match_id"])]
+            told = {one: row[one] for one in ("start_ts", "end_ts", "bindings")}
+            assert told == {one: known[one] for one in told}
+            assert row["composed"] == known.get("composed")
+            returns = json.loads(row["returns"] or "{}")
+            assert [str(value) for value in returns.values()] == [
+                "NaN" if known[one] != known[one] else str(known[one]) for one in returns
+            ]
+    assert sum(len(expected[pattern.name]) for pattern in patterns if pattern.composes) > 5
+
+
+def test_a_day_that_is_done_again_or_later_gives_the_same(tmp_path: Path) -> None:
+    patterns = cep.parse_patterns(SETS["kept"], SCHEMA)
+    days = random_days(5)
+    local = LocalDays(SCHEMA, tuple(patterns), tmp_path)
+    for day, events in days.items():
+        local.publish_events(day, events)
+    for day in days:
+        local.detect(day, end_of_stream=day == max(days))
+    whole, states = published(local), {day: found.carry_out for day, found in local.detected.items()}
+    assert any("composed" in state and "patterns" in state for state in states.values())
+    for day in days:
+        local.detect(day, end_of_stream=day == max(days), keeps_unchanged=True)
+        assert local.detected[day].carry_out == states[day]
+    assert published(local) == whole
+
+
+def test_what_a_day_composes_waits_until_it_is_known(tmp_path: Path) -> None:
+    patterns = cep.parse_patterns(SETS["deep"], SCHEMA)
+    days = random_days(4)
+    local = LocalDays(SCHEMA, tuple(patterns), tmp_path)
+    for day, events in days.items():
+        local.publish_events(day, events)
+        found = local.detect(day)
+    expected = over_all_days(patterns, days.values())
+    missing = {name: len(rows) - len(published(local)[name]) for name, rows in expected.items()}
+    assert {name: number for name, number in missing.items() if number} == found.pending == {"fourth": 30}
+    later = max(days) + timedelta(days=1)
+    local.publish_events(later, next(iter(days.values())).slice(0, 0))
+    local.detect(later, end_of_stream=True)
+    assert {name: {str(row["match_id"]) for row in rows} for name, rows in published(local).items()} == {
+        name: set(rows) for name, rows in expected.items()
+    }
+
+
+def test_a_limited_pattern_limits_what_composes_it(tmp_path: Path) -> None:
+    patterns = cep.parse_patterns(SETS["plain"], SCHEMA)
+    days = random_days(0)
+    limits = PatternSetLimits(patterns={"pair": LimitSettings(max_matches=1)})
+    local = LocalDays(SCHEMA, tuple(patterns), tmp_path, limits=limits)
+    local.publish_events(min(days), days[min(days)])
+    found = local.detect(min(days))
+    assert {name: one.limit for name, one in found.limited.items()} == {
+        "pair": "max_matches 1",
+        "twice": "max_matches 1 of pair",
+        "same": "max_matches 1 of pair",
+    }
+    of_composing = PatternSetLimits(patterns={"same": LimitSettings(max_matches=1)})
+    (tmp_path / "other").mkdir()
+    other = LocalDays(SCHEMA, tuple(patterns), tmp_path / "other", limits=of_composing)
+    for day, events in days.items():
+        other.publish_events(day, events)
+        if other.detect(day).limited:
+            break
+    assert {name: str(one) for name, one in other.detected[day].limited.items()} == {
+        "same": "stopped by its limit, max_matches 1: none of its matches is published, it has at least 4 matches"
+    }
