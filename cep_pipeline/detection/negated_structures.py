@@ -96,67 +96,96 @@ def structure_checks(pattern: Pattern, clause: Clause, events: PreparedEvents) -
 
 @dataclass(frozen=True, eq=False)
 class KnownEnds:
-    """The least row at which a binding ends that begins at an event or behind it, key after key.
+    """The least row at which a binding ends that begins at an event or behind it.
 
     Attributes
     ----------
     size
-        More than any row: `key * size + row` tells keys apart.
+        Without keys 0; otherwise more than any row: `key * size + row` tells keys apart.
     begins, ends
-        int64, ascending: such numbers of the events, and of the ends.
+        Such numbers, ascending, of the events and of the ends. Without keys the ends alone, of every row.
     """
 
     size: int
     begins: Array
     ends: Array
 
+    @classmethod
+    def of(cls, rows: Array, starts: Array, ends: Array, events: int, *, keyed: bool) -> KnownEnds:
+        """From the rows that begin bindings, key after key, where each key begins, and where the first of each ends."""
+        if not keyed:
+            of_rows = np.full(events + 1, events, np.int32)
+            of_rows[rows] = ends
+            return cls(0, rows, np.minimum.accumulate(of_rows[::-1])[::-1])
+        size = events + 1
+        base = np.repeat(np.arange(len(starts) - 1), np.diff(starts)) * size
+        behind = np.minimum.accumulate((base + ends)[::-1])[::-1]
+        return cls(size, base + rows, np.append(behind, np.iinfo(np.int64).max))
+
     def reject(self, low: Array, high: Array, codes: Array | None) -> Array:
         """bool: whether a binding lies between two rows, among the events of a key."""
-        base = 0 if codes is None else codes.astype(np.int64) * self.size
-        place = np.searchsorted(self.begins, base + low)
-        found = np.append(self.ends, np.iinfo(np.int64).max)[place] < base + high
-        return np.asarray(found if codes is None else found & (codes >= 0))
+        if codes is None:
+            return np.asarray(self.ends[low] < high)
+        base = codes.astype(np.int64) * self.size
+        found = self.ends[np.searchsorted(self.begins, base + low)] < base + high
+        return np.asarray(found & (codes >= 0))
 
 
-@dataclass(frozen=True, eq=False)
 class _Matches:
     """Matches of a clause: variable v of match m has `rows[begins[k] : begins[k + 1]]`, k being `m * width + v`.
 
-    Attributes
+    Parameters
     ----------
     width
         Number of positive variables.
     begins, rows
         int64 and int32.
+    singles
+        int32, shape (width, n), in place of these: the rows of matches whose variables bind one event each.
     """
 
-    width: int
-    begins: Array
-    rows: Array
+    def __init__(
+        self, width: int, begins: Array | None = None, rows: Array | None = None, singles: Array | None = None
+    ) -> None:
+        self.width, self._begins, self._rows, self._singles = width, begins, rows, singles
 
     @classmethod
     def of(cls, block: Block) -> _Matches:
         width = len(block.clause.positive)
         if isinstance(block, MatchBlock):
-            rows = np.ascontiguousarray(block.rows.T).reshape(-1)
-            return cls(width, np.arange(len(rows) + 1, dtype=np.int64), rows)
+            return cls(width, singles=block.rows)
         owner = np.repeat(np.arange(len(block), dtype=np.int64), np.diff(block.offsets))
         sizes = np.bincount(owner * width + block.variables, minlength=len(block) * width)
         begins = np.concatenate((np.zeros(1, np.int64), np.cumsum(sizes)))
         return cls(width, begins, np.ascontiguousarray(block.rows))
 
+    @property
+    def begins(self) -> Array:
+        if self._begins is None:
+            self._begins = np.arange(self.rows.size + 1, dtype=np.int64)
+        return self._begins
+
+    @property
+    def rows(self) -> Array:
+        if self._rows is None:
+            assert self._singles is not None
+            self._rows = np.ascontiguousarray(self._singles.T).reshape(-1)
+        return self._rows
+
     def __len__(self) -> int:
-        return (len(self.begins) - 1) // self.width
+        return (len(self.begins) - 1) // self.width if self._singles is None else int(self._singles.shape[1])
 
     def first_of(self, place: int) -> Array:
         """The first row of a variable in each match."""
-        rows: Array = self.rows[self.begins[place : -1 : self.width]]
-        return rows
+        if self._singles is not None:
+            return np.asarray(self._singles[place])
+        return np.asarray(self.rows[self.begins[place : -1 : self.width]])
 
     def last_of(self, place: int) -> Array:
         """The last row of a variable in each match."""
-        rows: Array = self.rows[self.begins[place + 1 :: self.width] - 1]
-        return rows
+        if self._singles is not None:
+            return np.asarray(self._singles[place])
+        return np.asarray(self.rows[self.begins[place + 1 :: self.width] - 1])
 
     def first(self) -> Array:
         """The first row of each match."""
@@ -168,8 +197,8 @@ class _Matches:
 
     def take(self, places: Array) -> _Matches:
         """Some of the matches, whose variables bind one event each."""
-        rows = np.ascontiguousarray(self.rows.reshape(-1, self.width)[places]).reshape(-1)
-        return _Matches(self.width, np.arange(len(rows) + 1, dtype=np.int64), rows)
+        assert self._singles is not None
+        return _Matches(self.width, singles=self._singles[:, places])
 
 
 class StructureCheck:
@@ -217,14 +246,18 @@ class StructureCheck:
         asking = np.flatnonzero(low < high)
         if not len(asking):
             return rejected
-        groups, members = self._alike(matches.take(asking), low[asking])
+        if len(asking) < len(matches):
+            rejected[asking] = self._rejected_alike(matches.take(asking), low[asking], high[asking])
+            return rejected
+        return self._rejected_alike(matches, low, high)
+
+    def _rejected_alike(self, matches: _Matches, low: Array, high: Array) -> Array:
+        groups, members = self._alike(matches, low)
         highest, least = np.full(len(members), -1, np.int64), np.full(len(members), len(self.events), np.int64)
-        np.maximum.at(highest, groups, high[asking])
-        np.minimum.at(least, groups, high[asking])
-        members = asking[members]
+        np.maximum.at(highest, groups, high)
+        np.minimum.at(least, groups, high)
         ends = self._first_ends(matches.take(members), low[members], highest, least)
-        rejected[asking] = ends[groups] < high[asking]
-        return rejected
+        return np.asarray(ends[groups] < high)
 
     def binding(self, rows: Mapping[str, Array]) -> dict[str, list[int]] | None:
         """The rows of a binding that rejects a match, by variable; None where none does.
@@ -253,11 +286,11 @@ class StructureCheck:
         before = [self._order.rows_ahead(matches.first_of(places[v.name])) for v in clause.successors(name)]
         low = reduce(np.maximum, after) if after else self._window.first_row_within(matches.last())
         high = reduce(np.minimum, before) if before else self._window.end_row_within(matches.first())
-        return low.astype(np.int64), high.astype(np.int64)
+        return low, high
 
     def _alike(self, matches: _Matches, low: Array) -> tuple[Array, Array]:
         """The group of each match whose search is the same but for its end, and one match of each group."""
-        key, size = low, len(self.events) + 1
+        key, size = low.astype(np.int64, copy=False), len(self.events) + 1
         columns = [matches.first_of(slot) for slot in np.flatnonzero(self._needed).tolist()]
         if self._codes is not None:
             columns.append(self._codes[0][matches.first_of(0)] + 1)
@@ -304,10 +337,7 @@ class StructureCheck:
         words[at.ANCHORED], words[at.POSITIVE] = 1, 1
         ends = self._first_ends(asking, rows.astype(np.int64), limits, limits)
         words[at.ANCHORED], words[at.POSITIVE] = 0, len(self.clause.positive)
-        groups = np.repeat(np.arange(len(starts) - 1), np.diff(starts))
-        size = len(self.events) + 1
-        ends_behind = np.minimum.accumulate((groups * size + ends)[::-1])[::-1]
-        return KnownEnds(size, groups * size + rows, ends_behind)
+        return KnownEnds.of(rows, starts, ends, len(self.events), keyed=self._codes is not None)
 
     def _needed_slots(self) -> Array:
         """uint8: the positive variables whose events a search looks at."""
