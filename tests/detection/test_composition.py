@@ -92,7 +92,7 @@ def test_the_longer_stream_and_its_places() -> None:
         ("SEQ(pair p, pair q) WITHIN 1 us", [[("p", 30), ("q", 30)], [("p", 50), ("q", 50)]]),
         ("SEQ(A a, ~pair p, C c) WITHIN 9 seconds", []),
         ("SEQ(C c, ~pair p, Ev e) WITHIN 9 seconds", [[("c", 40), ("e", 50)]]),
-        ("pair+ p[] WHERE p[i].x > p[i-1].x WITHIN 1 us", 
+        ("pair+ p[] WHERE p[i].x > p[i-1].x WITHIN 1 us",
          [[("p", 30)], [("p", 30)] * 2, [("p", 30)], [("p", 50)], [("p", 50)] * 2, [("p", 50)]]),
         ("SEQ(pair p, C c) WITHIN 9 seconds CONSUME MATCHED", [[("p", 30), ("c", 40)]]),
         ("SEQ(pair p, Ev e) WITHIN 9 seconds OUTPUT NON_OVERLAP", [[("p", 30), ("e", 40)], [("p", 50), ("e", 60)]]),
