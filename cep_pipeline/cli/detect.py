@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -181,12 +182,7 @@ def detect(
         with shown_search(planner) as progress:
             plan = plan_for(simple, snapshot, chosen, planner, cost, alpha, compare=False, **searching, **progress)
     planned = time.perf_counter()
-
-    def plan_over(patterns: Sequence[Pattern], table: pa.Table, mechanisms: Mapping[str, str]) -> Plan:
-        """Plan what composes others, once these are detected and its events are known."""
-        snapshot = estimate_statistics(patterns, table)
-        return plan_for(patterns, snapshot, mechanisms, planner, cost, alpha, compare=False, **searching)
-
+    plan_over = partial(_plan_over, planner=planner, cost=cost, alpha=alpha, **searching)
     with ConsoleObserver(console) as observer, observer.step("detecting") as told:
         search = Search(plan, mechanism, output, limit, options, told, make_plan=plan_over)
         tables = search.matches(parsed, loaded.events)
@@ -208,6 +204,14 @@ def detect(
                     rows = tables[pattern.name].drop_columns("pattern")
                     console.print(summary_table(pattern.name, rows, stream.timezone))
         console.print(f"{took}; written to {'stdout' if out == STDOUT else out}")
+
+
+def _plan_over(patterns: Sequence[Pattern], events: pa.Table, chosen: Mapping[str, str], **settings: Any) -> Plan:
+    """Plan what composes others, once these are detected and its events are known."""
+    from cep_pipeline.detection.planned import plan_for
+    from cep_pipeline.statistics import estimate_statistics
+
+    return plan_for(patterns, estimate_statistics(patterns, events), chosen, compare=False, **settings)
 
 
 def _first_matches(

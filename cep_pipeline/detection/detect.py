@@ -291,9 +291,10 @@ class Search:
 
     def _plan_of(self, patterns: Sequence[Pattern]) -> Plan | None:
         """The given plan, as far as it has these patterns; None where it lacks one."""
-        known = () if self.plan is None else {one.pattern for one in self.plan.patterns}
+        if self.plan is None:
+            return None
         names = [pattern.name for pattern in patterns]
-        return self.plan.part(names) if self.plan is not None and known >= set(names) else None
+        return self.plan.part(names) if {one.pattern for one in self.plan.patterns} >= set(names) else None
 
     def _composing(self, pattern: Pattern, events: pa.Table, matches: Tables) -> pa.Table:
         """The output of a pattern that composes others, of which the matches are known."""
