@@ -137,7 +137,8 @@ class PublishedStream:
         def draw(match: Mapping[str, Any], attribute: str | None, timezone: str | None) -> Drawing:
             return self._draw(tables, name, match, attribute, timezone)
 
-        return Matches(of_pattern, tables.read_match_events, draw)
+        inside = {f"inside, level {level}": one for level, one in enumerate(tables.composed_matches(found))}
+        return Matches(of_pattern, tables.read_match_events, draw, inside)
 
     def summaries(
         self, pattern_set: str | None = None, *, first: date | None = None, last: date | None = None
