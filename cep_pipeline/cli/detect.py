@@ -135,7 +135,6 @@ def detect(
     """
     from cep_pipeline.cli.matches_file import write_matches
     from cep_pipeline.cli.progress import ConsoleObserver
-    from cep_pipeline.cli.summaries import summary_table
     from cep_pipeline.cli.tables import STDOUT, check_output_file
     from cep_pipeline.detection.detect import Search, check_output
     from cep_pipeline.detection.mechanisms import choose_mechanisms
@@ -199,10 +198,6 @@ def detect(
         if output == "verbose" and out != STDOUT and show:
             for first in _first_matches(parsed, tables, loaded, show, stream.timezone):
                 console.print(first)
-            for pattern in parsed:
-                if pattern.summary is not None:
-                    rows = tables[pattern.name].drop_columns("pattern")
-                    console.print(summary_table(pattern.name, rows, stream.timezone))
         console.print(f"{took}; written to {'stdout' if out == STDOUT else out}")
 
 
@@ -217,9 +212,13 @@ def _plan_over(patterns: Sequence[Pattern], events: pa.Table, chosen: Mapping[st
 def _first_matches(
     patterns: Sequence[Pattern], tables: Matches, loaded: LoadedEvents, most: int, timezone: str
 ) -> Iterator[Table]:
-    """Tables with the events of the first matches of each pattern, as `cep matches --events` shows published ones."""
+    """Tables with the events of the first matches of each pattern, as `cep matches --events` shows published ones.
+
+    Of a pattern with SUMMARIZE its rows are shown, behind the others.
+    """
     from cep_pipeline.cli.matches import attributes_read, event_tables, events_by_match, local_in
     from cep_pipeline.cli.matches_file import with_json_returns
+    from cep_pipeline.cli.summaries import summary_table
     from cep_pipeline.detection.match_events import match_events, opened
     from cep_pipeline.detection.matches import COMPOSING_PATTERNS
 
@@ -244,6 +243,9 @@ def _first_matches(
         yield from event_tables(
             matches, events, {pattern.name: tables[pattern.name].num_rows}, local_in(timezone), timezone
         )
+    for pattern in patterns:
+        if pattern.summary is not None:
+            yield summary_table(pattern.name, tables[pattern.name].drop_columns("pattern"), timezone)
 
 
 def _read(
