@@ -245,7 +245,8 @@ class Search:
                     found |= self._together(own, events, self._plan_of(own), form)
             for pattern in whole:
                 if pattern.composes:
-                    found[pattern.name] = self._composing(pattern, events, found)
+                    form = "verbose" if pattern.name in inside else self.output
+                    found[pattern.name] = self._composing(pattern, events, found, form)
             self._inside = found
         _warn_of_doubts([one for one in patterns if not found[one.name].num_rows], events)
         return {one.name: found[one.name] for one in patterns}
@@ -267,7 +268,7 @@ class Search:
         for pattern in whole:
             if pattern.name in inside:
                 found |= (
-                    {pattern.name: self._composing(pattern, events, found)}
+                    {pattern.name: self._composing(pattern, events, found, "verbose")}
                     if pattern.composes
                     else self._together([pattern], events, self._plan_of([pattern]), "verbose")
                 )
@@ -297,10 +298,9 @@ class Search:
         names = [pattern.name for pattern in patterns]
         return self.plan.part(names) if {one.pattern for one in self.plan.patterns} >= set(names) else None
 
-    def _composing(self, pattern: Pattern, events: pa.Table, matches: Tables) -> pa.Table:
+    def _composing(self, pattern: Pattern, events: pa.Table, matches: Tables, form: str) -> pa.Table:
         """The output of a pattern that composes others, of which the matches are known."""
         stream = _stream_of(pattern, events, matches)
-        form = self.output
         found = self._together([plain_pattern(pattern)], stream, self._plan_of([pattern]), form)[pattern.name]
         if form != "verbose" or pattern.summary is not None:
             return found
