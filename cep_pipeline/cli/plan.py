@@ -346,7 +346,8 @@ def _analyzed(
     with console.status("planning"):
         made = given or plan_for(parsed, statistics_for(parsed, table), chosen)
     with console.status("detecting"):
-        output = "verbose" if any(map(has_output_policy, parsed)) else "count"
+        listed = any(has_output_policy(pattern) or pattern.composes for pattern in parsed)
+        output = "verbose" if listed else "count"
         _, metrics = detect(parsed, table, plan=made, mechanism=mechanism, output=output, metrics=True)
     return made, metrics, table.num_rows
 

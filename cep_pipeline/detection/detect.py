@@ -182,7 +182,7 @@ def detect(
         none = _matches({}, patterns, events)
         return (none, Metrics({})) if metrics else none
     search = Search(plan, mechanism, output, limit, options, progress, metrics=metrics)
-    tables = _matches(search.tables(patterns, events), patterns, events)
+    tables = search.matches(patterns, events)
     return (tables, search.metrics()) if metrics else tables
 
 
@@ -219,6 +219,7 @@ class Search:
         self.progress = progress
         self._counters = Counters(wanted=metrics)
         self._chosen: dict[str, str] = {}
+        self._inside: Tables = {}
         self._done = self._all = 0
 
     def metrics(self) -> Metrics:
@@ -244,8 +245,13 @@ class Search:
             for pattern in whole:
                 if pattern.composes:
                     found[pattern.name] = self._composing(pattern, events, found)
+            self._inside = found
         _warn_of_doubts([one for one in patterns if not found[one.name].num_rows], events)
         return {one.name: found[one.name] for one in patterns}
+
+    def matches(self, patterns: Sequence[Pattern], events: pa.Table) -> Matches:
+        """The output of each pattern, which knows its events."""
+        return _matches(self.tables(patterns, events), patterns, events, self._inside)
 
     def composed(self, patterns: Sequence[Pattern], events: pa.Table) -> Tables:
         """The matches of all that patterns compose."""
@@ -351,9 +357,9 @@ def _stream_of(pattern: Pattern, events: pa.Table, matches: Tables) -> pa.Table:
     return longer_stream(pattern, events_for([pattern], events), matches)
 
 
-def _matches(tables: Tables, patterns: Sequence[Pattern], events: pa.Table) -> Matches:
+def _matches(tables: Tables, patterns: Sequence[Pattern], events: pa.Table, inside: Tables | None = None) -> Matches:
     draw = partial(draw_among, patterns=patterns, events=events)
-    return Matches(tables, partial(match_events, events=events), draw)
+    return Matches(tables, partial(match_events, events=events), draw, inside)
 
 
 def _patterns_of(given: str | Pattern | Sequence[Pattern], events: pa.Table) -> Sequence[Pattern]:

@@ -44,7 +44,7 @@ from cep_pipeline.patterns.conditions import (
 )
 from cep_pipeline.patterns.normal_form import Clause, NegatedStructure, Variable, negation_of, split_condition
 from cep_pipeline.patterns.pattern import Consume, Output, Pattern, Strategy
-from cep_pipeline.patterns.rewriting import restricted
+from cep_pipeline.patterns.rewriting import restricted, with_operands
 from cep_pipeline.patterns.structure import type_alternatives
 from cep_pipeline.slices.events_input import as_table, columns_of, events_for
 from cep_pipeline.slices.keys import agreement_codes
@@ -277,10 +277,15 @@ def whole_condition(conjuncts: Sequence[Conjunct], equivalences: Sequence[str]) 
     return (parts[0] if len(parts) == 1 else AllOf(tuple(parts))) if parts else None
 
 
-def part_of(pattern: Pattern, names: Sequence[str]) -> Pattern:
-    """Return the pattern of some of its variables, with the conditions on them alone, before OUTPUT and CONSUME."""
+def part_of(pattern: Pattern, names: Sequence[str], *, all_bound: bool = False) -> Pattern:
+    """Return the pattern of some of its variables, with the conditions on them alone, before OUTPUT and CONSUME.
+
+    Where all of them are bound, none is optional any more.
+    """
     structure = restricted(pattern.structure, names)
     assert structure is not None, "a pattern keeps a variable"
+    if all_bound:
+        structure = with_operands(structure, lambda operand: replace(operand, optional=False))
     conjuncts, equivalences = split_condition(pattern.condition)
     condition = whole_condition([one for one in conjuncts if one.variables <= set(names)], equivalences)
     return replace(
@@ -491,7 +496,7 @@ class _Rules:
 
     def _runs(self, names: Sequence[str]) -> tuple[list[tuple[str, int]], list[set[tuple[str, int]]], int]:
         """The events of some variables, the matches of this part of the pattern up to them, and the row behind them."""
-        part = part_of(self.pattern, names)
+        part = part_of(self.pattern, names, all_bound=True)
         ours = [(name, int(self.events.seqs[row])) for name in names for row in self.rows[name]]
         start, end = int(self.matched[0]), max(int(self.rows[name][-1]) for name in names) + 1
         found = detect([part], self.events.table.slice(start, end - start))[part.name]["bindings"].to_pylist()

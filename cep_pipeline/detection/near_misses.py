@@ -44,7 +44,8 @@ from cep_pipeline.patterns.expressions import Arithmetic, Call, Element, Referen
 from cep_pipeline.patterns.expressions import Literal as Constant
 from cep_pipeline.patterns.normal_form import NegatedStructure, Variable, negation_of, split_condition
 from cep_pipeline.patterns.pattern import Consume, Output, Pattern, ReturnItem, Strategy, Window
-from cep_pipeline.patterns.structure import Composite, Operator, Structure, type_alternatives
+from cep_pipeline.patterns.rewriting import with_operands
+from cep_pipeline.patterns.structure import Composite, EventOperand, Operator, Structure, type_alternatives
 from cep_pipeline.slices.events_input import as_table, columns_needed, events_for
 from cep_pipeline.storage import place_of_id
 
@@ -512,6 +513,8 @@ class _Question:
             if any(one.variables <= {variable.name for variable in clause.positive} for clause in pattern.clauses):
                 rest = whole_condition([other for other in conjuncts if other is not one], equivalences)
                 yield "condition", conjunct_text_of(one), replace(pattern, condition=rest)
+        for text, structure in _without_limits(pattern):
+            yield "condition", text, replace(pattern, structure=structure)
         for attribute in equivalences:
             rest = whole_condition(conjuncts, [other for other in equivalences if other != attribute])
             yield "agreement", f"[{attribute}]", replace(pattern, condition=rest)
@@ -555,7 +558,7 @@ class _Question:
             conjuncts = [clause.conjuncts, *(one.conjuncts for s in clause.negated_structures for one in s.clauses)]
             before: set[str] = set()
             for bound in steps:
-                part = part_of(self.pattern, bound)
+                part = part_of(self.pattern, bound, all_bound=True)
                 added = ", ".join(
                     f"{type_alternatives(clause.by_name[name].event_type)} {name}"
                     for name in names
@@ -793,6 +796,19 @@ def _unordered(structure: Structure) -> Structure:
         Operator.AND if structure.operator is Operator.SEQ and len(structure.operands) > 1 else structure.operator
     )
     return replace(structure, operator=operator, operands=tuple(map(_unordered, structure.operands)))
+
+
+def _without_limits(pattern: Pattern) -> Iterator[tuple[str, Structure]]:
+    """Each limit of a list `A{n,m} v[]`, with the structure without it."""
+    variables = {variable.name: variable for clause in pattern.clauses for variable in clause.positive}
+    for variable in variables.values():
+        for limit in variable.limits:
+            no_limit = {"minimum": 1} if limit == variable.at_least else {"maximum": None}
+
+            def changed(one: EventOperand, name: str = variable.name, no_limit: Any = no_limit) -> EventOperand:
+                return replace(one, **no_limit) if one.variable == name else one
+
+            yield conjunct_text_of(limit), with_operands(pattern.structure, changed)
 
 
 @dataclass(frozen=True)

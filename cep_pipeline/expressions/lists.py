@@ -377,7 +377,7 @@ def running(node: Aggregate, column: Column, rows: Array, offsets: Array) -> Col
         result = _by_steps(values, valid, offsets, lambda held, new: np.where(replaces(held, new), new, held))
         return Column(column.type, result, some, column.dictionary)
     if node.function == "stddev":
-        return Column(ValueType.FLOAT64, _deviations(values, valid, counts, offsets), counts > 1)
+        return _deviations(values, valid, counts, offsets)
     if node.function == "median":
         medians = _medians_so_far if node.prefix else _medians
         return Column(ValueType.FLOAT64, medians(values, valid, offsets), some)
@@ -420,8 +420,8 @@ def _integer_sums(values: Array, offsets: Array) -> tuple[Array, Array]:
     return high + (low >> _LOW_BITS), low & (2**_LOW_BITS - 1)
 
 
-def _deviations(values: Array, valid: Array, counts: Array, offsets: Array) -> Array:
-    """The standard deviation of the elements so far, by their distances from the first one.
+def _deviations(values: Array, valid: Array, counts: Array, offsets: Array) -> Column:
+    """The standard deviation of the elements so far, by their distances from the first one; NaN of a single NaN.
 
     The sums of equal or of small whole distances are exact, and so is what they make.
     """
@@ -431,7 +431,8 @@ def _deviations(values: Array, valid: Array, counts: Array, offsets: Array) -> A
         sums = _by_steps(distances, valid, offsets, np.add)
         squares = _by_steps(distances * distances, valid, offsets, np.add)
         n = counts.astype(np.float64)
-        return np.sqrt(np.maximum(n * squares - sums * sums, 0.0) / (n * (n - 1.0)))
+        deviations = np.sqrt(np.maximum(n * squares - sums * sums, 0.0) / (n * (n - 1.0)))
+        return Column(ValueType.FLOAT64, deviations, (counts > 1) | ((counts == 1) & np.isnan(firsts)))
 
 
 def _distances(values: Array, firsts: Array) -> Array:
@@ -454,7 +455,7 @@ def _medians(values: Array, valid: Array, offsets: Array) -> Array:
     some = counts > 0
     starts = (np.cumsum(counts) - counts)[some]
     counts = counts[some]
-    medians = _middles(known[starts + (counts - 1) // 2], known[starts + counts // 2])
+    medians = _middles(known[starts + (counts - 1) // 2], known[starts + counts // 2], counts % 2 == 1)
     if known.dtype.kind == "f":
         medians[np.isnan(known[starts + counts - 1])] = np.nan
     result = np.zeros(len(values))
@@ -464,7 +465,7 @@ def _medians(values: Array, valid: Array, offsets: Array) -> Array:
 
 def _medians_so_far(values: Array, valid: Array, offsets: Array) -> Array:
     """The median of the elements up to each one."""
-    low, high = values.copy(), values.copy()
+    low, high, one = values.copy(), values.copy(), np.ones(len(values), dtype=bool)
     for start, end in pairwise(offsets.tolist()):
         known: list[float] = []
         is_nan = False
@@ -477,13 +478,14 @@ def _medians_so_far(values: Array, valid: Array, offsets: Array) -> Array:
                 low[place] = high[place] = np.nan
             elif known:
                 low[place], high[place] = known[(len(known) - 1) // 2], known[len(known) // 2]
-    return _middles(low, high)
+                one[place] = len(known) % 2 == 1
+    return _middles(low, high, one)
 
 
-def _middles(low: Array, high: Array) -> Array:
-    """float64: the mean of each two numbers, exact and then rounded."""
+def _middles(low: Array, high: Array, one: Array) -> Array:
+    """float64: the mean of each two numbers, exact and then rounded, or the first one where they are `one`."""
     with np.errstate(all="ignore"):
-        middles: Array = (low + high) / 2
+        middles: Array = np.where(one, low, (low + high) / 2).astype(np.float64)
     if low.dtype.kind != "f":
         large = np.maximum(np.abs(low.astype(np.float64)), np.abs(high.astype(np.float64))) >= _EXACT / 2
         for place in np.flatnonzero(large):

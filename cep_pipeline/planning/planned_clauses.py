@@ -24,6 +24,7 @@ from cep_pipeline.planning.clause_plans import (
 from cep_pipeline.planning.costs import LATENCY, THROUGHPUT, CostModel, cost_named, with_latency
 from cep_pipeline.planning.numbers.clause_questions import (
     ClauseQuestions,
+    ln_lists,
     ln_planned_selectivity,
     planned_events_in_window,
 )
@@ -34,11 +35,12 @@ from cep_pipeline.planning.planners import PLANNERS
 from cep_pipeline.planning.search.sums import Numbers, ln_orders, log_tables
 from cep_pipeline.planning.trees import Join, PositionTree, left_deep, named_join, positions_below
 from cep_pipeline.slices.order import before_is_earlier
-from cep_pipeline.statistics.joint import ClauseTerms
+from cep_pipeline.statistics.joint import SMALLEST, ClauseTerms
 from cep_pipeline.statistics.snapshot import Selectivity, StatisticsSnapshot
 from cep_pipeline.statistics.terms import agreeing_attributes, format_conjunct, leaf_of
 
 LN_2 = math.log(2)
+_A_LITTLE = 1.001
 
 
 @dataclass(frozen=True)
@@ -181,6 +183,11 @@ class Expectations:
         for variable in self.clause.positive:
             rate = self._questions.rate(variable.name, self.snapshot)
             events = planned_events_in_window(self.pattern, self.snapshot, rate)
+            if variable.limits:
+                some = max(events, SMALLEST)
+                more = ln_lists(variable, some * _A_LITTLE) - ln_lists(variable, some)
+                found.append(more / math.log(_A_LITTLE))
+                continue
             found.append(events * LN_2 / -math.expm1(-events * LN_2) if variable.kleene else 1.0)
         return tuple(found)
 

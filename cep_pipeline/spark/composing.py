@@ -30,6 +30,7 @@ import pyarrow.parquet as pq
 from cep_pipeline.detection.composition import WrittenMatches, longer_stream
 from cep_pipeline.detection.detect import detect_slice
 from cep_pipeline.detection.limits import Kind, LimitedPattern, Limits, SliceLimits, Then
+from cep_pipeline.detection.match_ids import ids_from_text
 from cep_pipeline.detection.matches import RETURN_TYPES, candidates_of
 from cep_pipeline.detection.mechanisms import choose_mechanisms
 from cep_pipeline.detection.output_policy import KeptMatches
@@ -177,18 +178,12 @@ def _from_rows(rows: Iterable[Sequence[Any]]) -> pa.Table:
     ids, starts, ends, bindings, returns = zip(*rows, strict=True) if (rows := list(rows)) else ((),) * 5
     bound = [[{"variable": variable, "seq": seq} for variable, seq in row] for row in bindings]
     columns = (
-        _ids(ids),
+        ids_from_text(ids),
         *(pa.array(one, pa.int64()).cast(_READ.field("end_ts").type) for one in (starts, ends)),
         pa.array(bound, _READ.field("bindings").type),
         pa.array(returns, pa.string()),
     )
     return pa.table(columns, schema=_READ)
-
-
-def _ids(texts: Iterable[str]) -> pa.Array:
-    return pa.ExtensionArray.from_storage(
-        pa.uuid(), pa.array([bytes.fromhex(text.replace("-", "")) for text in texts], pa.binary(16))
-    )
 
 
 def _typed(pattern: Pattern, matches: pa.Table) -> pa.Table:

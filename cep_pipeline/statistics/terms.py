@@ -161,13 +161,18 @@ def agreeing_attributes(pattern: Pattern, clause: Clause) -> tuple[str, ...]:
 
 
 def positive_conjuncts(clause: Clause) -> tuple[Conjunct, ...]:
-    """The conjuncts that a plan places: over positive variables only, and no part of a leaf."""
+    """The conjuncts that a plan places: over positive variables only, no part of a leaf, and no limit of a list.
+
+    The limits of `A{n,m} v[]` are in the number of lists that a plan expects.
+    """
     positive = {variable.name for variable in clause.positive}
+    limits = [limit for variable in clause.positive for limit in variable.limits]
     return tuple(
         conjunct
         for conjunct in clause.conjuncts
         if conjunct.variables
         and conjunct.variables <= positive
+        and conjunct not in limits
         and not any(is_filter(conjunct, name) for name in conjunct.variables)
     )
 

@@ -17,7 +17,7 @@ from cep_pipeline.detection.instances.event_columns import ColumnRead, EventOf, 
 from cep_pipeline.expressions.columns import Array
 from cep_pipeline.expressions.lists import Uses
 from cep_pipeline.patterns.conditions import Conjunct, Membership, expressions_of
-from cep_pipeline.patterns.expressions import Aggregate, Element, Length, Reference, ValueType, walk
+from cep_pipeline.patterns.expressions import Aggregate, Call, Element, Length, Reference, ValueType, walk
 from cep_pipeline.patterns.normal_form import Clause, Variable
 from cep_pipeline.patterns.pattern import Pattern
 from cep_pipeline.patterns.structure import may_share_events
@@ -114,6 +114,8 @@ def is_written_once(conjunct: Conjunct) -> bool:
             return False
         for node in (node for side in expressions_of(atom) for node in walk(side)):
             if isinstance(node, Length | Aggregate) or node.type not in _NUMBERS:
+                return False
+            if isinstance(node, Call) and node.zone is not None:  # it reads arrays that are no columns
                 return False
             if isinstance(node, Reference) and node.element is not Element.ONLY:
                 return False

@@ -186,15 +186,20 @@ INT64_ELEMENTS = 62
 
 
 def counts_at_once(run: KleeneRun) -> bool:
-    """Return whether the matches of a run can be counted without listing them."""
-    return run.owned == (None, None) and lists_at_once(run.clause)
+    """Return whether the matches of a run can be counted without listing them.
+
+    Lists of so many elements, of which each depends on the one before, are left to merged runs: they note how many.
+    """
+    if run.owned != (None, None) or not lists_at_once(run.clause):
+        return False
+    [extension] = run.extensions
+    return not (extension.variable.limits and extension.conditions.adjacent)
 
 
 def count_matches(run: KleeneRun) -> int:
     """The number of matches of a run that `counts_at_once` lets pass."""
     [extension] = run.extensions
-    by_length = extension.variable.limits and extension.conditions.adjacent  # which compiled code does not count by
-    counted = None if by_length else run.compiled_lists()
+    counted = run.compiled_lists()
     if counted is not None:
         total = _compiled(extension, counted)
     else:
@@ -317,23 +322,19 @@ def _path_sum(
     extension: Extension, candidates: ListCandidates, owner: Array, rows: Array, offsets: Array, dtype: type
 ) -> int:
     starts, sizes = offsets[owner], np.diff(offsets)[owner]
-    variable = extension.variable
-    # By length; where there is no maximum, all lists that are long enough count as one length.
-    lengths = min(variable.maximum or variable.minimum, int(sizes.max()) + 1)
-    ends_with: Array = np.zeros((len(rows), lengths), dtype)
-    ends_with[starts if candidates.anchors is not None else ranges(starts, sizes), 0] = 1
+    ends_with: Array = np.zeros(len(rows), dtype)
+    ends_with[starts if candidates.anchors is not None else ranges(starts, sizes)] = 1
     for step in range(1, int(sizes.max())):
         longer = sizes > step
         starts, sizes, owner = starts[longer], sizes[longer], owner[longer]
         before = ranges(starts, np.full(len(starts), step))
         here = np.repeat(starts + step, step)
         may_follow = extension.steps(candidates, np.repeat(owner, step), np.stack((rows[before], rows[here]), axis=1))
-        counted = np.where(may_follow[:, np.newaxis], ends_with[before], 0).reshape(len(starts), step, -1).sum(axis=1)
-        ends_with[starts + step, 1:] += counted[:, :-1]
-        if variable.maximum is None:
-            ends_with[starts + step, -1] += counted[:, -1]
-    found = ends_with[:, variable.minimum - 1 :].reshape(-1)
-    return int(sum(found)) if dtype is object else _sum(found)
+        counted = np.where(may_follow, ends_with[before], 0).reshape(len(starts), step).sum(axis=1)
+        ends_with[starts + step] += counted
+    if dtype is object:
+        return int(sum(ends_with))
+    return _sum(ends_with)
 
 
 def _sum(numbers: Array) -> int:

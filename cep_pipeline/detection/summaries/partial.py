@@ -116,7 +116,7 @@ State = Total | Extreme
 
 
 @dataclass
-class Group:
+class SummaryRow:
     """One row in the making: its matches, and a state for each aggregate but count."""
 
     matches: int
@@ -131,16 +131,16 @@ class PartialSummary:
         self.name = pattern.name
         self._summary = _summary_of(pattern)
         self._aggregates = [one for one in self._summary.aggregates if one.expression is not None]
-        self.groups: dict[tuple[Value, ...], Group] = {}
+        self.groups: dict[tuple[Value, ...], SummaryRow] = {}
         if not self._summary.groups:
             self.group(())
 
-    def group(self, key: tuple[Value, ...]) -> Group:
+    def group(self, key: tuple[Value, ...]) -> SummaryRow:
         """The group with these values, which begins without a match."""
         found = self.groups.get(key)
         if found is None:
             states: list[State] = [Total() if one.function in ("sum", "avg") else Extreme() for one in self._aggregates]
-            found = self.groups[key] = Group(0, states)
+            found = self.groups[key] = SummaryRow(0, states)
         return found
 
     def add_matches(self, ends_us: Array, items: Sequence[pa.Array]) -> None:
@@ -170,7 +170,7 @@ class PartialSummary:
             self._add_values(place, aggregate, codes, array, found)
 
     def _add_values(
-        self, place: int, aggregate: SummaryAggregate, codes: Array, array: pa.Array, groups: Sequence[Group]
+        self, place: int, aggregate: SummaryAggregate, codes: Array, array: pa.Array, groups: Sequence[SummaryRow]
     ) -> None:
         valid = array.is_valid().to_numpy(zero_copy_only=False)
         codes = codes[valid]
@@ -215,7 +215,7 @@ class PartialSummary:
     def _ordered(self) -> list[tuple[Value, ...]]:
         return sorted(self.groups, key=lambda key: [_rank(value) for value in key])
 
-    def _aggregated(self, group: Group) -> list[Value]:
+    def _aggregated(self, group: SummaryRow) -> list[Value]:
         states = iter(group.states)
         return [
             to_text(group.matches) if one.expression is None else _value_of(one, next(states))
@@ -253,6 +253,8 @@ class PartialSummary:
             key = tuple(_from_plain(value, is_float) for value, is_float in zip(each["groups"], floats, strict=True))
             group = made.group(key)
             group.matches += from_text(each["matches"])
+            if each["states"].keys() != {one.name for one in made._aggregates}:
+                raise ValueError(f"pattern {pattern.name!r} has other aggregates than {', '.join(each['states'])}")
             for one, own in zip(made._aggregates, group.states, strict=True):
                 made._add_state(one, own, _state_from_plain(one, each["states"][one.name]))
         return made
