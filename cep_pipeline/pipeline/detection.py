@@ -9,7 +9,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
 from datetime import date, timedelta
-from functools import partial, reduce
+from functools import partial
 from itertools import repeat
 from math import exp
 from typing import TYPE_CHECKING, Any
@@ -686,7 +686,11 @@ def pin_events(work: DayWork, pattern_sets: Sequence[PatternSet]) -> DayEvents:
         return None if by_positions is None else min(by_time, by_positions)
 
     first_days = [back(begun, reach)]
-    first_days += [reduce(back, look_backs(one), begun) for one in statements if one.composes]
+    for composing in (one for one in statements if one.composes):
+        day: date | None = begun
+        for distance in look_backs(composing):
+            day = back(day, distance)
+        first_days.append(day)
     first_day = None if None in first_days else min(filter(None, first_days))
     start = work.day_start(begun)
     files = work.tables.events_files(first_day, work.day, snapshot=snapshot)
