@@ -70,6 +70,7 @@ TEXTS = {
     "pairs": "PATTERN SEQ(Tick a, Tick b) WITHIN 2 hours SUMMARIZE count(*), avg(b.x) AS mean GROUP BY a.kind AS kind",
     "kept": "PATTERN SEQ(Tick a, Tick b) WITHIN 2 hours OUTPUT NON_OVERLAP SUMMARIZE count(*) AS n, sum(a.x) AS x",
     "matches": "PATTERN SEQ(Tick a, Tick b) WITHIN 2 hours RETURN a.kind AS kind, b.x AS x",
+    "composed": "PATTERN SEQ(matches m, Tick c) WITHIN 2 hours SUMMARIZE count(*), sum(m.x), avg(c.x) GROUP BY m.kind",
 }
 
 
@@ -96,6 +97,13 @@ def test_rows_are_published_with_their_day(project: Project) -> None:
     counts = [step.counts["summaries"] for day in outcome.days for step in day.steps if step.name == "publish"]
     assert sum(counts) == tables.read_summaries("all").num_rows
     before = tables.read_summaries("all")
+    patterns = project.configuration.stream("ticks").pattern_set("all").patterns
+    project.run(redo=True, end_of_stream=True).run_days(DAYS)
+    whole = cep.detect(patterns, tables.read_events())
+    for name in ("pairs", "kept", "composed"):
+        [pattern] = (one for one in patterns if one.name == name)
+        assert tables.summary_of("all", pattern).table().equals(whole[name])
+    assert tables.read_summaries("all").equals(before), "no match waits for the end of the stream"
 
     assert project.run().run_stale().days == (), "nothing is stale"
     project.run(redo=True).run_days([MONDAY])
