@@ -389,6 +389,7 @@ def _with_composed(workers: Workers, work: DayWork, inputs: _DayInputs, result: 
         pending={**result.pending, **found.pending},
         limited={**result.limited, **found.limited},
         carry_out=found.carry_out,
+        summaries={**result.summaries, **found.summaries},
     )
 
 
@@ -547,7 +548,7 @@ def draft_detected(work: DayWork, detected: DetectedDay) -> list[Draft]:
     [pattern_set] = (one for one in work.pattern_sets if one.name == name)
     summaries = [
         PartialSummary.from_json(pattern, detected.summaries[pattern.name])
-        for pattern in pattern_set.patterns
+        for pattern in pattern_set.statements
         if pattern.name in detected.summaries
     ]
     drafted = tables.draft_summaries(
