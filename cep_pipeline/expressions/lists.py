@@ -342,6 +342,8 @@ def _reference(
     return Reference(name, attribute, Element.ONLY, node.type)
 
 
+TINY = 1e-140
+"""The squares of distances below this may vanish in float64."""
 _LOW_BITS = 32
 _EXACT = 2**53
 """Integers up to this size are exact as float64."""
@@ -432,7 +434,30 @@ def _deviations(values: Array, valid: Array, counts: Array, offsets: Array) -> C
         squares = _by_steps(distances * distances, valid, offsets, np.add)
         n = counts.astype(np.float64)
         deviations = np.sqrt(np.maximum(n * squares - sums * sums, 0.0) / (n * (n - 1.0)))
-        return Column(ValueType.FLOAT64, deviations, (counts > 1) | ((counts == 1) & np.isnan(firsts)))
+    starts = np.repeat(offsets[:-1], np.diff(offsets))
+    if values.dtype.kind == "f":
+        extreme = ~np.isfinite(deviations) | ((sums != 0) & (np.abs(sums) < TINY))
+        for place in np.flatnonzero(extreme & (counts > 1)):
+            own = slice(starts[place], place + 1)
+            deviations[place] = _scaled_deviation(values[own][valid[own]])
+    return Column(ValueType.FLOAT64, deviations, (counts > 1) | ((counts == 1) & np.isnan(firsts)))
+
+
+def _scaled_deviation(values: Array) -> float:
+    """The standard deviation of values whose squares leave float64; NaN where one of them is NaN or infinite."""
+    largest = np.abs(values).max()
+    if not np.isfinite(largest):
+        return float("nan")
+    exponent = np.frexp(largest)[1]
+    scaled = np.ldexp(values, -exponent)
+    total = squares = 0.0
+    for distance in (scaled - scaled[0])[::-1].tolist():  # as the kernel goes through a list
+        total += distance
+        squares += distance * distance
+    n = float(len(values))
+    spread = max(n * squares - total * total, 0.0) / (n * (n - 1.0))
+    with np.errstate(over="ignore"):
+        return float(np.ldexp(np.sqrt(spread), exponent))
 
 
 def _distances(values: Array, firsts: Array) -> Array:

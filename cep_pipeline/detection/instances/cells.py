@@ -259,6 +259,30 @@ def standard_deviation(total: float, squares: float, count: int) -> float:
 
 
 @njit(error_model="numpy")
+def scaled_deviation(cells: Cells, cell: int, values: Any, known: int, first: float, count: int) -> float:
+    """The standard deviation of reals whose squares leave float64; NaN where one of them is NaN or infinite."""
+    length, mask, largest = length_of(cells, cell), uint8_at(known), 0.0
+    at = cell
+    for _ in range(length):
+        row = row_of(cells, at)
+        if known == 0 or mask[row] != 0:
+            if not math.isfinite(values[row]):
+                return math.nan
+            largest = max(largest, abs(values[row]))
+        at = cell_before(cells, at)
+    exponent = math.frexp(largest)[1]
+    total, squares, at = 0.0, 0.0, cell
+    for _ in range(length):
+        row = row_of(cells, at)
+        if known == 0 or mask[row] != 0:
+            distance = math.ldexp(values[row], -exponent) - math.ldexp(first, -exponent)
+            total += distance
+            squares += distance * distance
+        at = cell_before(cells, at)
+    return math.ldexp(standard_deviation(total, squares, count), exponent)
+
+
+@njit(error_model="numpy")
 def middle_of_wholes(low: int, high: int) -> float:
     """The mean of two int64, exact and then rounded."""
     lower = (low & LOW) + (high & LOW)

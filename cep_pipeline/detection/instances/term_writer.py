@@ -371,11 +371,17 @@ class TermWriter:
         kind = _ACCUMULATORS[key]
         lists = self._event_types.get(node.variable, node.variable)
         count, value = self.accumulators.place(lists, node.attribute, kind, values, mask)
-        first = -1 if whole else value + 2  # the place of the first value, which only a deviation asks for
-        term = operation(_READS[key], self._cell(node), count, value, first)
+        term = operation(_READS[key], self._cell(node), count, value, self._places_of(values, mask, kind))
         if nulls and node.type is not WHOLE and node.function != "stddev":
             term += operation(codes.NULL_COUNT, self._cell(node), count, 1)
         return term
+
+    def _places_of(self, values: int, known: int, kind: int) -> int:
+        """Where the constants have the column of an aggregate whose cells do not say all of it; -1 where they do."""
+        if kind != codes.DISTANCES_OF_REALS:
+            return -1
+        self.wholes += [values, known]
+        return len(self.wholes) - 2
 
     def string(self, expression: Expression, place: int, *, nulls: bool = False) -> list[int]:
         """A postfix term of a string's rank."""

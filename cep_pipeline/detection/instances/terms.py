@@ -21,6 +21,7 @@ from cep_pipeline.detection.instances.cells import (
     length_of,
     middle_of_wholes,
     ranked_in_list,
+    scaled_deviation,
     standard_deviation,
 )
 from cep_pipeline.detection.instances.codes import (
@@ -70,6 +71,7 @@ from cep_pipeline.detection.instances.codes import (
     WHOLE_SUM,
     WHOLE_TIMES,
 )
+from cep_pipeline.expressions.lists import TINY
 from cep_pipeline.expressions.local_time import CYCLE_US, DAY_US, END_US, FIRST_US, REPEATED_US
 
 LEAST = -9223372036854775808
@@ -181,7 +183,7 @@ def _go_on(operation: int, code: Code, cells: Cells, at: int, top: int) -> int:
     real, whole, unknown = code.real_stack, code.whole_stack, code.unknown
     if operation <= MEDIAN_OF_REALS:
         top += 1
-        _measure_list(operation, cells, code.registers[a], b, c, code.words[at + 4], real, unknown, top)
+        _measure_list(operation, cells, code.registers[a], b, c, code.words[at + 4], code.wholes, real, unknown, top)
     elif operation < NULL_COLUMN:
         _read_clock(operation, int64_at(a), b, int64_at(c), whole, unknown, top)
     elif operation == NULL_COLUMN:
@@ -220,27 +222,45 @@ def _go_on(operation: int, code: Code, cells: Cells, at: int, top: int) -> int:
 
 @njit(error_model="numpy")
 def _measure_list(
-    operation: int, cells: Cells, cell: int, b: int, c: int, first: int, real: Any, unknown: Any, top: int
+    operation: int,
+    cells: Cells,
+    cell: int,
+    b: int,
+    c: int,
+    constants: int,
+    wholes: Any,
+    real: Any,
+    unknown: Any,
+    top: int,
 ) -> None:
-    """The standard deviation of a list from what its cells sum up, or its median from its elements."""
+    """The standard deviation of a list from what its cells sum up, or its median from its elements.
+
+    Of reals, the constants have the addresses of the values and of the known ones.
+    """
     if operation == STANDARD_DEVIATION:
         place = cell & cells.mask
         count, sums = cells.wholes[place * cells.whole_words + b], place * cells.real_words + c
-        is_nan = count == 1 and first >= 0 and math.isnan(cells.reals[place * cells.real_words + first])
-        unknown[top] = count < 2 and not is_nan
+        unknown[top] = count < 2
         real[top] = standard_deviation(cells.reals[sums], cells.reals[sums + 1], count)
+        total = abs(cells.reals[sums])
+        if constants >= 0 and count > 0 and (not math.isfinite(real[top]) or 0.0 < total < TINY):
+            values, known, first = float64_at(wholes[constants]), wholes[constants + 1], cells.reals[sums + 2]
+            if count > 1:
+                real[top] = scaled_deviation(cells, cell, values, known, first, count)
+            else:
+                unknown[top] = not math.isnan(first)
         return
     count = known_in_list(cells, cell, c)
     unknown[top] = count == 0
     if count == 0:
         real[top] = math.nan
     elif operation == MEDIAN_OF_WHOLES:
-        wholes = int64_at(b)
-        low = ranked_in_list(cells, cell, wholes, c, (count - 1) >> 1)
+        ints = int64_at(b)
+        low = ranked_in_list(cells, cell, ints, c, (count - 1) >> 1)
         if count & 1:
             real[top] = float(low)
         else:
-            real[top] = middle_of_wholes(low, ranked_in_list(cells, cell, wholes, c, count >> 1))
+            real[top] = middle_of_wholes(low, ranked_in_list(cells, cell, ints, c, count >> 1))
     elif has_nan(cells, cell, float64_at(b), c):
         real[top] = math.nan
     else:
