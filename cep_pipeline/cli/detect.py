@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -134,7 +135,6 @@ def detect(
     """
     from cep_pipeline.cli.matches_file import write_matches
     from cep_pipeline.cli.progress import ConsoleObserver
-    from cep_pipeline.cli.summaries import summary_table
     from cep_pipeline.cli.tables import STDOUT, check_output_file
     from cep_pipeline.detection.detect import Search, check_output
     from cep_pipeline.detection.mechanisms import choose_mechanisms
@@ -174,19 +174,15 @@ def detect(
         return
     loaded, read_s = _read(console, stream, paths, parsed, places=lines)
     begin = time.perf_counter()
-    plan, simple = given, [pattern for pattern in parsed if not pattern.composes]
+    plan = given
     if plan is None:
+        simple = [pattern for pattern in parsed if not pattern.composes]
         with console.status("estimating"):
             snapshot = estimate_statistics(simple, loaded.events)
         with shown_search(planner) as progress:
             plan = plan_for(simple, snapshot, chosen, planner, cost, alpha, compare=False, **searching, **progress)
     planned = time.perf_counter()
-
-    def plan_over(patterns: Sequence[Pattern], table: pa.Table, mechanisms: Mapping[str, str]) -> Plan:
-        """Plan what composes others, once these are detected and its events are known."""
-        snapshot = estimate_statistics(patterns, table)
-        return plan_for(patterns, snapshot, mechanisms, planner, cost, alpha, compare=False, **searching)
-
+    plan_over = partial(_plan_over, planner=planner, cost=cost, alpha=alpha, **searching)
     with ConsoleObserver(console) as observer, observer.step("detecting") as told:
         search = Search(plan, mechanism, output, limit, options, told, make_plan=plan_over)
         tables = search.matches(parsed, loaded.events)
@@ -197,25 +193,33 @@ def detect(
     if as_json:
         found = {"events": loaded.events.num_rows, "rejected": loaded.rejected, "matches": counts}
         say_json({**found, "out": out, "seconds": seconds})
-    else:
-        took = ", ".join(f"{name} {value:.2f} s" for name, value in seconds.items())
-        print_counts(console, loaded.events.num_rows, loaded.rejected, counts, parsed if output == "verbose" else ())
-        if output == "verbose" and out != STDOUT and show:
-            for first in _first_matches(parsed, tables, loaded, show, stream.timezone):
-                console.print(first)
-            for pattern in parsed:
-                if pattern.summary is not None:
-                    rows = tables[pattern.name].drop_columns("pattern")
-                    console.print(summary_table(pattern.name, rows, stream.timezone))
-        console.print(f"{took}; written to {'stdout' if out == STDOUT else out}")
+        return
+    print_counts(console, loaded.events.num_rows, loaded.rejected, counts, parsed if output == "verbose" else ())
+    if output == "verbose" and out != STDOUT and show:
+        for first in _first_matches(parsed, tables, loaded, show, stream.timezone):
+            console.print(first)
+    took = ", ".join(f"{name} {value:.2f} s" for name, value in seconds.items())
+    console.print(f"{took}; written to {'stdout' if out == STDOUT else out}")
+
+
+def _plan_over(patterns: Sequence[Pattern], events: pa.Table, chosen: Mapping[str, str], **settings: Any) -> Plan:
+    """Plan what composes others, once these are detected and its events are known."""
+    from cep_pipeline.detection.planned import plan_for
+    from cep_pipeline.statistics import estimate_statistics
+
+    return plan_for(patterns, estimate_statistics(patterns, events), chosen, compare=False, **settings)
 
 
 def _first_matches(
     patterns: Sequence[Pattern], tables: Matches, loaded: LoadedEvents, most: int, timezone: str
 ) -> Iterator[Table]:
-    """Tables with the events of the first matches of each pattern, as `cep matches --events` shows published ones."""
+    """Tables with the events of the first matches of each pattern, as `cep matches --events` shows published ones.
+
+    Of a pattern with SUMMARIZE its rows are shown, behind the others.
+    """
     from cep_pipeline.cli.matches import attributes_read, event_tables, events_by_match, local_in
     from cep_pipeline.cli.matches_file import with_json_returns
+    from cep_pipeline.cli.summaries import summary_table
     from cep_pipeline.detection.match_events import match_events, opened
     from cep_pipeline.detection.matches import COMPOSING_PATTERNS
 
@@ -240,6 +244,9 @@ def _first_matches(
         yield from event_tables(
             matches, events, {pattern.name: tables[pattern.name].num_rows}, local_in(timezone), timezone
         )
+    for pattern in patterns:
+        if pattern.summary is not None:
+            yield summary_table(pattern.name, tables[pattern.name].drop_columns("pattern"), timezone)
 
 
 def _read(

@@ -142,7 +142,7 @@ def _composes(matches: pa.Table) -> bool:
     if "composed" not in matches.column_names or matches.schema.field("composed").type != COMPOSED:
         return False
     column = matches.column("composed")
-    return column.null_count < len(column)
+    return bool(column.null_count < len(column))
 
 
 @dataclass(frozen=True, eq=False)
@@ -163,7 +163,8 @@ class _Flat:
     def of_variables(self, names: pa.Array) -> Array:
         """int64: a number for each element that tells its match and its variable."""
         match = np.repeat(np.arange(len(self.offsets) - 1), np.diff(self.offsets))
-        return match * len(names) + pc.index_in(self.elements.field("variable"), value_set=names).to_numpy()
+        number: Array = pc.index_in(self.elements.field("variable"), value_set=names).to_numpy()
+        return match * len(names) + number
 
 
 def _rows_inside(bindings: _Flat, composed: _Flat, parts: _Flat, rows: Array) -> Array:

@@ -65,7 +65,8 @@ def matches_schema(pattern: Pattern) -> pa.Schema:
 
 def composes(columns: pa.Schema) -> bool:
     """Return whether these are the columns of a pattern that composes others; a RETURN column may be named alike."""
-    return columns.get_field_index("composed") == len(FIXED_FIELDS) and columns.field("composed").type == COMPOSED
+    place = columns.get_field_index("composed")
+    return place == len(FIXED_FIELDS) and bool(columns.field(place).type == COMPOSED)
 
 
 def write_matches(

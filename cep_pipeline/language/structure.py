@@ -156,9 +156,9 @@ class StructureParser:
         return self._union(tuple(names))
 
     def _union(self, names: tuple[str, ...]) -> EventType:
-        """The alternatives as one type: the base type has the events of all others."""
+        """The alternatives as one type: the base type has the events of all others, but no matches of statements."""
         if self.schema.base_type in names:
-            return self.schema.base_type
+            names = (self.schema.base_type, *(name for name in names if name in self.scope.statements))
         return names[0] if len(names) == 1 else names
 
     def _type(self) -> Token:

@@ -121,9 +121,10 @@ class PreparedEvents:
 
     def row_back(self, row: int, events: int) -> int:
         """The first row that lies at most so many events of the stream before another one."""
-        if self.of_stream is None:
+        own = self.of_stream
+        if own is None:
             return max(row - events, 0)
-        counted = self.derive(("events up to",), lambda: np.cumsum(self.of_stream))
+        counted = self.derive(("events up to",), lambda: np.cumsum(own))
         before = int(counted[row - 1]) if row else 0
         return int(np.searchsorted(counted, max(before - events, 0)))
 
@@ -138,9 +139,8 @@ class PreparedEvents:
         self._split(missing)
         for event_type in asked:
             if not isinstance(event_type, str):
-                rows = np.concatenate([self._leaves[name] for name in event_type])
-                of_all = self.base_type in event_type
-                self._leaves[event_type] = self.every_row if of_all else padded_copy(np.sort(rows, kind="stable"))
+                rows = np.unique(np.concatenate([self._leaves[name] for name in event_type]))
+                self._leaves[event_type] = self.every_row if len(rows) == len(self) else padded_copy(rows)
 
     def _split(self, missing: list[str]) -> None:
         if self.base_type in missing:

@@ -188,14 +188,14 @@ def folder(tmp_path_factory: pytest.TempPathFactory, spark: SparkSession) -> Ite
         "source": {"format": "csv", "path": f"{{day:%Y-%m-%d}} {FILE.replace('[', '[[]')}.csv"},
         "quality": {"max_rejected_share": 0.5},
     }
-    stream = {"schema": "s.yaml", "data": "raw", "pattern_sets": {"both": {"file": "set [/b].sase"}}}
+    stream = {"schema": "s.yaml", "data": "raw", "pattern_sets": {"both": {"file": "p[/b, sums].sase"}}}
     (folder / "s.yaml").write_text(json.dumps(schema))
     (folder / NO_UTF8).parent.mkdir()
     shutil.copy(next((folder / "raw").rglob("*.csv")), folder / NO_UTF8)
     for name in ("[", "adapted [", "c [", "m [", "p[", "q [", "q["):
         (folder / name).mkdir()
     (folder / "p[/b].sase").write_text(PATTERNS)
-    (folder / "set [/b].sase").write_text(f"{PATTERNS};{SUMS}")
+    (folder / "p[/b, sums].sase").write_text(f"{PATTERNS};{SUMS}")
     (folder / "q[/b].sql").write_text(SQL.format(HOSTILE))
     (folder / "wrong.sql").write_text(SQL.replace("A.price", f'A."{HOSTILE}"'))
     (folder / "wrong.sase").write_text(f"NAME wrong PATTERN SEQ({MARKUP}{CONTROL} a) WITHIN 1 hour")

@@ -25,8 +25,10 @@ def test_windows_are_positive_and_of_one_kind(time_us: int | None, events: int |
 
 
 def test_patterns_that_cannot_be() -> None:
-    with pytest.raises(ValueError, match="Kleene closure cannot be negated"):
-        EventOperand("A", "a", kleene=True, negated=True)
+    with pytest.raises(ValueError, match="a list has no 3 to 2 events"):
+        EventOperand("A", "a", kleene=True, minimum=3, maximum=2)
+    with pytest.raises(ValueError, match="only a list has a number of events"):
+        EventOperand("A", "a", minimum=2)
     with pytest.raises(ValueError, match="SEQ needs an operand"):
         Composite(Operator.SEQ, ())
     with pytest.raises(ValueError, match="stands twice"):

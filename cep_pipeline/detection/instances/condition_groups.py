@@ -6,7 +6,7 @@ conjuncts that become testable with the step. `program.py` writes the groups ove
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass, field
 from functools import cached_property
 
@@ -336,6 +336,11 @@ class ConditionGroups:
         """The group of all conjuncts that mention a negated variable and others, on a match with its event in place."""
         tested = enumerate(self.conditions.tested)
         return self._number(tuple((place, -1) for place, one in tested if name in one.conjunct.variables))
+
+    def group_of(self, conjuncts: Collection[Conjunct]) -> int:
+        """The group of some conjuncts, for instances that know all that these mention."""
+        tested = enumerate(self.conditions.tested)
+        return self._number(tuple((place, -1) for place, one in tested if one.conjunct in conjuncts))
 
     def is_empty(self, group: int) -> bool:
         """True if a group has no conjuncts."""

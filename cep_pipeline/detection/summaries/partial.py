@@ -105,10 +105,10 @@ class Extreme:
 
     def add(self, other: Extreme, *, greatest: bool) -> None:
         own, new = self.value, other.value
-        if new is None or _is_nan(own):
+        if new is None or is_nan(own):
             return
         assert own is None or type(own) is type(new)
-        if own is None or _is_nan(new) or (new > own if greatest else new < own):  # type: ignore[operator]
+        if own is None or is_nan(new) or (new > own if greatest else new < own):  # type: ignore[operator]
             self.value = new
 
 
@@ -213,7 +213,7 @@ class PartialSummary:
             yield [*key, *self._aggregated(self.groups[key])]
 
     def _ordered(self) -> list[tuple[Value, ...]]:
-        return sorted(self.groups, key=lambda key: [_rank(value) for value in key])
+        return sorted(self.groups, key=lambda key: [rank(value) for value in key])
 
     def _aggregated(self, group: SummaryRow) -> list[Value]:
         states = iter(group.states)
@@ -324,7 +324,7 @@ def _codes(column: pa.Array) -> tuple[Array, list[Value]]:
     if pa.types.is_floating(column.type):
         column = pc.add(column, 0.0)  # -0.0 is 0.0
     coded = column.dictionary_encode()
-    values: list[Value] = [_NAN if _is_nan(value) else value for value in coded.dictionary.to_pylist()]
+    values: list[Value] = [_NAN if is_nan(value) else value for value in coded.dictionary.to_pylist()]
     codes = coded.indices.fill_null(len(values)).to_numpy().astype(np.int64)
     places: dict[Value, int] = {}
     for value in (*values, None):
@@ -407,15 +407,22 @@ def _nearest(number: Fraction) -> float:
         return math.inf if number > 0 else -math.inf
 
 
-def _is_nan(value: Value) -> bool:
+def whole_units(value: Value) -> int:
+    """A number in the units of `Total.exact`: an int64 itself, a finite float64 in units of 2 ** -1074."""
+    assert isinstance(value, int | float)
+    return value if isinstance(value, int) else int(Fraction(value) * (1 << _FRACTION_BITS))
+
+
+def is_nan(value: Value) -> bool:
+    """True for NaN."""
     return isinstance(value, float) and math.isnan(value)
 
 
-def _rank(value: Value) -> tuple[int, Any]:
+def rank(value: Value) -> tuple[int, Any]:
     """A key that sorts the values of one column: ascending, then NaN, then null."""
     if value is None:
         return 2, 0
-    return (1, 0) if _is_nan(value) else (0, value)
+    return (1, 0) if is_nan(value) else (0, value)
 
 
 def _array(values: Sequence[Value], kind: pa.DataType) -> pa.Array:
