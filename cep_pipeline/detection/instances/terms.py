@@ -243,7 +243,7 @@ def _measure_list(
         unknown[top] = count < 2
         real[top] = standard_deviation(cells.reals[sums], cells.reals[sums + 1], count)
         total = abs(cells.reals[sums])
-        if constants >= 0 and count > 0 and (not math.isfinite(real[top]) or 0.0 < total < TINY):
+        if constants >= 0 and count > 0 and (math.isnan(real[top]) or math.isinf(real[top]) or 0.0 < total < TINY):
             values, known, first = float64_at(wholes[constants]), wholes[constants + 1], cells.reals[sums + 2]
             if count > 1:
                 real[top] = scaled_deviation(cells, cell, values, known, first, count)
