@@ -21,12 +21,12 @@ from tests.oracle.any_match import any_matches
 from tests.oracle.clauses import Rules, clauses_of
 from tests.oracle.events import read_events
 from tests.oracle.runs import run_matches
-from tests.pattern_strategies import WHOLE_LANGUAGE, Statement, statements
+from tests.pattern_strategies import SECOND_EDITION, Statement, statements
 from tests.streams import SECOND, TYPES, Row, cut, events_table, mostly, rows, stream_schema
 from tests.thoroughness import examples
 
 LANGUAGE = replace(
-    WHOLE_LANGUAGE, output=False, consume=False, returns=False, parameters=False, max_condition_variables=2
+    SECOND_EDITION, output=False, consume=False, returns=False, parameters=False, max_condition_variables=2
 )
 SPARSE = (*["C"] * 12, *TYPES, "rest", "rest")
 WINDOWS = st.one_of(st.sampled_from(["1 seconds", "3 seconds", "8 seconds"]), st.integers(1, 6).map("{} EVENTS".format))
