@@ -51,7 +51,7 @@ COARSENESS = st.fixed_dictionaries(
 def test_every_match_of_the_oracle_is_final_at_an_instant_that_is_left(
     data: st.DataObject, statement: Statement, window: str, stream_rows: list[Row], coarseness: dict[str, int]
 ) -> None:
-    (pattern,) = cep.parse_patterns(statement.within(window).text, stream_schema())
+    (pattern,) = cep.parse_patterns(statement.within(window).text, stream_schema(), statement.params)
     events = events_table(stream_rows)
     places = sorted(data.draw(st.sets(st.integers(1, max(events.num_rows - 1, 1)), max_size=3)))
     summaries = []
