@@ -254,6 +254,7 @@ def test_why_knows_numbers_of_events() -> None:
     assert cep.why(pattern, events, {"a": 0, "c": [1, 2]}).is_match
     short = cep.why(pattern, events, {"a": 0, "c": [1]})
     assert [(one.rule, one.text, one.seen) for one in short.failed] == [("condition", "c.LEN >= 2", "1 >= 2")]
+    assert cep.why_not(pattern, events, {"b": 5}).matches.matches == comb(4, 2) + comb(4, 3)
     not_all = cep.why_not(pattern, events)
     assert not_all.matches.matches == 2 * (comb(4, 2) + comb(4, 3))
     without = {one.text: one.without.matches for one in not_all.left_out}
