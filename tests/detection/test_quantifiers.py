@@ -188,7 +188,10 @@ def test_lists_are_counted_without_being_listed() -> None:
     assert count(f"SEQ(A a, C* c[], B b) {within}", events) == 2**300
     ascending = letters("A" + "C" * 60 + "B", x=[*range(62)])
     rising = "WHERE c[i].x > c[i-1].x"
-    assert count(f"SEQ(A a, C{{2,3}} c[], B b) {rising} {within}", ascending) == comb(60, 2) + comb(60, 3)
+    for limits, sizes in (("2,3", (2, 3)), ("40", (40,)), ("40,", range(40, 61)), ("1,60", range(1, 61)), ("61", ())):
+        expected = sum(comb(60, size) for size in sizes)
+        assert count(f"SEQ(A a, C{{{limits}}} c[], B b) {rising} {within}", ascending) == expected
+        assert count(f"C{{{limits}}} c[] {rising} {within}", ascending) == expected
     compressed = cep.detect([parsed(f"SEQ(A a, C{{2,3}} c[], C{{2}} d[]) {within}")], ascending, output="compressed")
     # Four or five of 60 events, of which the last two are d.
     assert sum(map(int, compressed["p"]["count"].to_pylist())) == comb(60, 4) + comb(60, 5)
