@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from cep_pipeline.adaptation.scanning import ScannedDistance as ScannedDistance
     from cep_pipeline.adaptation.scanning import scan_distance as scan_distance
     from cep_pipeline.detection import MECHANISMS as MECHANISMS
+    from cep_pipeline.detection.composed_statistics import estimate_statistics as estimate_statistics
     from cep_pipeline.detection.compressed.expansion import expand as expand
     from cep_pipeline.detection.detect import detect as detect
     from cep_pipeline.detection.detect import detect_batches as detect_batches
@@ -56,7 +57,6 @@ if TYPE_CHECKING:
     from cep_pipeline.planning.make_plan import plan as plan
     from cep_pipeline.planning.planners import PLANNERS as PLANNERS
     from cep_pipeline.planning.plans import Plan as Plan
-    from cep_pipeline.statistics.estimate import estimate_statistics as estimate_statistics
     from cep_pipeline.statistics.node_counts import NodeCounts as NodeCounts
     from cep_pipeline.statistics.snapshot import StatisticsSnapshot as StatisticsSnapshot
 

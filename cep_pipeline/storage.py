@@ -531,17 +531,23 @@ def in_type(column: pa.Array | pa.ChunkedArray, kind: pa.DataType) -> pa.Array |
 
 
 def id_texts(ids: pa.Array | pa.ChunkedArray) -> pa.Array | pa.ChunkedArray:
-    """Return UUIDs as text, such as `0b51e2c4-…`; text stays as it is.
+    """Return UUIDs as text, such as `0b51e2c4-…`, and those in lists of structs too; everything else stays as it is.
 
     Examples
     --------
     >>> print(id_texts(pa.array([bytes(range(16))], pa.uuid()))[0])
     00010203-0405-0607-0809-0a0b0c0d0e0f
     """
-    if ids.type != pa.uuid():
+    kind = _with_id_texts(ids.type)
+    if kind == ids.type:
         return ids
     if isinstance(ids, pa.ChunkedArray):
-        return pa.chunked_array([id_texts(chunk) for chunk in ids.chunks], pa.string())
+        return pa.chunked_array([id_texts(chunk) for chunk in ids.chunks], kind)
+    if pa.types.is_list(kind):
+        structs = ids.values
+        parts = [id_texts(structs.field(place)) for place in range(structs.type.num_fields)]
+        inside = pa.StructArray.from_arrays(parts, fields=list(kind.value_type))
+        return pa.ListArray.from_arrays(ids.offsets, inside, mask=ids.is_null() if ids.null_count else None)
     if ids.null_count:
         return pa.array([None if one is None else str(one) for one in ids.to_pylist()], pa.string())
     words = np.frombuffer(ids.storage.buffers()[1], np.uint8)[16 * ids.offset : 16 * (ids.offset + len(ids))]
@@ -552,6 +558,15 @@ def id_texts(ids: pa.Array | pa.ChunkedArray) -> pa.Array | pa.ChunkedArray:
     ends = np.arange(0, 36 * len(ids) + 1, 36, dtype=np.int64)
     made = pa.LargeStringArray.from_buffers(len(ids), pa.py_buffer(ends), pa.py_buffer(texts))
     return made.cast(pa.string())
+
+
+def _with_id_texts(kind: pa.DataType) -> pa.DataType:
+    """The type that `id_texts` makes of a type."""
+    if kind == pa.uuid():
+        return pa.string()
+    if pa.types.is_list(kind) and pa.types.is_struct(kind.value_type):
+        return pa.list_(pa.struct([field.with_type(_with_id_texts(field.type)) for field in kind.value_type]))
+    return kind
 
 
 _HEX = np.frombuffer("".join(f"{byte:02x}" for byte in range(256)).encode(), np.uint16)

@@ -72,6 +72,7 @@ from cep_pipeline.warehouse.match_pages import (
     matches_in_batches,
     matches_over_time,
     matches_page,
+    opened_match,
 )
 from cep_pipeline.warehouse.records import Decision, PlanRecord, PublishedMatches, RunRecord
 from cep_pipeline.warehouse.stream_tables import StreamTables
@@ -546,12 +547,13 @@ def match(
     if attribute is not None and attribute not in numbers:
         raise HTTPException(404, "The events have no such attribute of numbers.")
     pattern = loaded.pattern_named(pattern_set, found["pattern"])
-    own = events_of(tables, found)
+    inside = opened_match(tables, found)
+    own = events_of(tables, inside)
     by_seq = {row["seq"]: row for row in own.to_pylist()}
     drawn = shown = None
     if numbers:
         shown = MatchSeries.of(tables.events_schema, pattern, attribute, loaded.schema.type_attribute)
-        drawn = draw_match(found, events_around(tables, found, own, shown), shown, pattern, zone)
+        drawn = draw_match(inside, events_around(tables, inside, own, shown), shown, pattern, zone)
     explained, unexplained = None, ""
     try:
         explained = None if pattern is None else explain_match(tables, found, pattern, zone)
@@ -571,7 +573,7 @@ def match(
         timezone=zone,
         events=[
             (one["variable"], one["seq"] % SEQ_PER_DAY, event_row(by_seq.get(one["seq"]), zone))
-            for one in found["bindings"]
+            for one in inside["bindings"]
         ],
         match_chart="" if drawn is None else drawn.svg,
     )

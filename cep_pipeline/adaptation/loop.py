@@ -28,7 +28,7 @@ from cep_pipeline.detection import MECHANISMS
 from cep_pipeline.detection.detect import Tables, check_limit, check_output
 from cep_pipeline.detection.mechanisms import Counters, check_options, choose_mechanisms
 from cep_pipeline.detection.planned import replanner_for
-from cep_pipeline.errors import InputError
+from cep_pipeline.errors import InputError, UnsupportedPattern
 from cep_pipeline.patterns.pattern import Pattern, Window, parse_duration_us
 from cep_pipeline.planning.multi_pattern.component_plans import components_of_patterns
 from cep_pipeline.planning.plans import Plan, validate
@@ -70,6 +70,10 @@ class AdaptiveRun:
         self._settings = settings
         check_output(output, patterns)
         check_limit(limit)
+        for pattern in patterns:
+            if pattern.composes:
+                feature = "a pattern that composes others by plans that follow the stream"
+                raise UnsupportedPattern("", feature, pattern=pattern.name, hint="detect it without adapting")
         self._chosen = choose_mechanisms(patterns, settings.mechanism)
         asked = settings.planner, settings.cost, settings.alpha, settings.search
         together = planned_together(patterns, self._chosen, *asked, plan)

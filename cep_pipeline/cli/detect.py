@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from datetime import datetime
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -28,17 +28,16 @@ from cep_pipeline.cli.search_options import OPTIONS, given_options, search_optio
 from cep_pipeline.cli.sources import event_paths, patterns_over_files
 from cep_pipeline.cli.terminal import Terminal, output_console, say_json
 from cep_pipeline.errors import InputError
-from cep_pipeline.storage import rows_of
 
 if TYPE_CHECKING:
+    from cep_pipeline.detection.results import Matches
     from cep_pipeline.events.event_files import LoadedEvents
     from cep_pipeline.events.schema import StreamSchema
     from cep_pipeline.patterns.pattern import Pattern
+    from cep_pipeline.planning import Plan
 
 SHOWN_PATTERNS, SHOWN_EVENTS = 5, 20
 """Patterns whose first matches are shown, and events of one match: a list may have thousands."""
-SHOWN_ROWS = 100
-"""Rows of a summary that are shown."""
 
 
 @click.command()
@@ -137,8 +136,7 @@ def detect(
     from cep_pipeline.cli.matches_file import write_matches
     from cep_pipeline.cli.progress import ConsoleObserver
     from cep_pipeline.cli.tables import STDOUT, check_output_file
-    from cep_pipeline.detection.detect import check_output
-    from cep_pipeline.detection.detect import detect as find
+    from cep_pipeline.detection.detect import Search, check_output
     from cep_pipeline.detection.mechanisms import choose_mechanisms
     from cep_pipeline.detection.planned import plan_for
     from cep_pipeline.planning.costs import cost_named
@@ -178,22 +176,16 @@ def detect(
     begin = time.perf_counter()
     plan = given
     if plan is None:
+        simple = [pattern for pattern in parsed if not pattern.composes]
         with console.status("estimating"):
-            snapshot = estimate_statistics(parsed, loaded.events)
+            snapshot = estimate_statistics(simple, loaded.events)
         with shown_search(planner) as progress:
-            plan = plan_for(parsed, snapshot, chosen, planner, cost, alpha, compare=False, **searching, **progress)
+            plan = plan_for(simple, snapshot, chosen, planner, cost, alpha, compare=False, **searching, **progress)
     planned = time.perf_counter()
+    plan_over = partial(_plan_over, planner=planner, cost=cost, alpha=alpha, **searching)
     with ConsoleObserver(console) as observer, observer.step("detecting") as told:
-        tables = find(
-            parsed,
-            loaded.events,
-            plan=plan,
-            mechanism=mechanism,
-            output=output,
-            limit=limit,
-            options=options,
-            progress=told,
-        )
+        search = Search(plan, mechanism, output, limit, options, told, make_plan=plan_over)
+        tables = search.matches(parsed, loaded.events)
     seconds = {"read": read_s, "plan": planned - begin, "detect": time.perf_counter() - planned}
     schemas = {name: table.schema for name, table in tables.items()}
     batches = ((name, batch) for name, table in tables.items() for batch in table.to_batches())
@@ -201,30 +193,41 @@ def detect(
     if as_json:
         found = {"events": loaded.events.num_rows, "rejected": loaded.rejected, "matches": counts}
         say_json({**found, "out": out, "seconds": seconds})
-    else:
-        took = ", ".join(f"{name} {value:.2f} s" for name, value in seconds.items())
-        print_counts(console, loaded.events.num_rows, loaded.rejected, counts, parsed if output == "verbose" else ())
-        if output == "verbose" and out != STDOUT and show:
-            for first in _first_matches(parsed, tables, loaded, show, stream.timezone):
-                console.print(first)
-            for rows in _summaries(parsed, tables, stream.timezone):
-                console.print(rows)
-        console.print(f"{took}; written to {'stdout' if out == STDOUT else out}")
+        return
+    print_counts(console, loaded.events.num_rows, loaded.rejected, counts, parsed if output == "verbose" else ())
+    if output == "verbose" and out != STDOUT and show:
+        for first in _first_matches(parsed, tables, loaded, show, stream.timezone):
+            console.print(first)
+    took = ", ".join(f"{name} {value:.2f} s" for name, value in seconds.items())
+    console.print(f"{took}; written to {'stdout' if out == STDOUT else out}")
+
+
+def _plan_over(patterns: Sequence[Pattern], events: pa.Table, chosen: Mapping[str, str], **settings: Any) -> Plan:
+    """Plan what composes others, once these are detected and its events are known."""
+    from cep_pipeline.detection.planned import plan_for
+    from cep_pipeline.statistics import estimate_statistics
+
+    return plan_for(patterns, estimate_statistics(patterns, events), chosen, compare=False, **settings)
 
 
 def _first_matches(
-    patterns: Sequence[Pattern], tables: Mapping[str, pa.Table], loaded: LoadedEvents, most: int, timezone: str
+    patterns: Sequence[Pattern], tables: Matches, loaded: LoadedEvents, most: int, timezone: str
 ) -> Iterator[Table]:
-    """Tables with the events of the first matches of each pattern, as `cep matches --events` shows published ones."""
+    """Tables with the events of the first matches of each pattern, as `cep matches --events` shows published ones.
+
+    Of a pattern with SUMMARIZE its rows are shown, behind the others.
+    """
     from cep_pipeline.cli.matches import attributes_read, event_tables, events_by_match, local_in
     from cep_pipeline.cli.matches_file import with_json_returns
-    from cep_pipeline.detection.match_events import match_events
+    from cep_pipeline.cli.summaries import summary_table
+    from cep_pipeline.detection.match_events import match_events, opened
+    from cep_pipeline.detection.matches import COMPOSING_PATTERNS
 
     listed = [pattern for pattern in patterns if pattern.summary is None]
     found = [pattern for pattern in listed if tables[pattern.name].num_rows][:SHOWN_PATTERNS]
     for pattern in found:
         batch = tables[pattern.name].slice(0, most).combine_chunks().to_batches()[0]
-        matches = pa.Table.from_batches([with_json_returns(batch)])
+        matches = opened(pa.Table.from_batches([with_json_returns(batch, COMPOSING_PATTERNS)]), [*tables.values()])
         seqs = pc.unique(pc.list_flatten(matches.column("bindings").combine_chunks()).field("seq"))
         own = loaded.events.filter(pc.is_in(loaded.events.column("seq"), value_set=seqs))
         read = attributes_read(pattern)
@@ -241,21 +244,9 @@ def _first_matches(
         yield from event_tables(
             matches, events, {pattern.name: tables[pattern.name].num_rows}, local_in(timezone), timezone
         )
-
-
-def _summaries(patterns: Sequence[Pattern], tables: Mapping[str, pa.Table], timezone: str) -> Iterator[Table]:
-    """Tables with the rows of patterns with SUMMARIZE, the first of very many, times in the zone of the stream."""
-    from cep_pipeline.cli.matches import cell, local_in
-
-    local = local_in(timezone)
     for pattern in patterns:
         if pattern.summary is not None:
-            rows = tables[pattern.name].drop_columns("pattern")
-            more = f", the first {SHOWN_ROWS} of {rows.num_rows:,}" if rows.num_rows > SHOWN_ROWS else ""
-            shown = Table(*rows.column_names, title=f"{pattern.name}{more}")
-            for row in rows_of(rows.slice(0, SHOWN_ROWS)):
-                shown.add_row(*(local(value) if isinstance(value, datetime) else cell(value) for value in row.values()))
-            yield shown
+            yield summary_table(pattern.name, tables[pattern.name].drop_columns("pattern"), timezone)
 
 
 def _read(

@@ -128,6 +128,8 @@ def matches(
         return
     if out:
         found = tables.read_matches(pattern_set, first, last, pattern=pattern)
+        if found["composed"].null_count == found.num_rows:
+            found = found.drop_columns("composed")
         written, what = (tables.read_match_events(found), "event") if events else (found, "match")
         write_table(written, out)
         output_console().print(f"{counted(written.num_rows, what)} written to {out}")
@@ -235,10 +237,11 @@ def _patterns(configuration: Configuration, stream: str, pattern_set: str) -> Ma
 
 
 def attributes_read(pattern: Pattern) -> tuple[str, ...]:
-    """The attributes that a pattern reads, the event type first."""
-    from cep_pipeline.slices.events_input import columns_of
+    """The attributes that a pattern and those that it composes read, the event type first."""
+    from cep_pipeline.patterns.pattern import with_composed
+    from cep_pipeline.slices.events_input import columns_needed
 
-    return tuple(name for name in columns_of(pattern) if name not in (TIMESTAMP, SEQ))
+    return tuple(name for name in columns_needed(with_composed([pattern])) if name not in (TIMESTAMP, SEQ))
 
 
 def _match_of(match_id: str, tables: StreamTables, pattern_set: str, days: Iterable[date]) -> pa.Table:
@@ -283,7 +286,7 @@ class _Drawn:
     def tables(self, found: pa.Table, console: Terminal) -> Iterator[Table]:
         """A table for each pattern with the series of its first matches; none of a stream without numbers."""
         from cep_pipeline.match_chart import MatchSeries, sparklines, thinned
-        from cep_pipeline.warehouse.match_pages import events_around, events_of
+        from cep_pipeline.warehouse.match_pages import events_around, events_of, opened_match
 
         schema, width = self.of_stream.events_schema, max(16, min(72, console.width - 56))
         room = MOST_DRAWN
@@ -298,6 +301,7 @@ class _Drawn:
             shown.columns[2].no_wrap = True
             for number, row in enumerate(islice(rows, min(room, MOST_OF_PATTERN)), 1):
                 room -= 1
+                row = opened_match(self.of_stream, row)
                 bound = events_of(self.of_stream, row)
                 events = thinned(events_around(self.of_stream, row, bound, series), bound["seq"].to_pylist())
                 named = [(one["variable"], one["seq"]) for one in row["bindings"]]
@@ -379,6 +383,7 @@ def cell(value: Any) -> str:
 
 
 def _as_json(row: Mapping[str, Any], moment: Callable[[datetime], str], events: Any) -> dict[str, Any]:
+    composed = [{**one, "match_id": str(one["match_id"])} for one in row.get("composed") or ()]
     shown = {
         "pattern": row["pattern"],
         "match_id": str(row["match_id"]),
@@ -386,6 +391,7 @@ def _as_json(row: Mapping[str, Any], moment: Callable[[datetime], str], events: 
         "start": moment(row["start_ts"]),
         "end": moment(row["end_ts"]),
         "bindings": row["bindings"],
+        **({"composed": composed} if composed else {}),
         "returns": json.loads(row["returns"]) if row["returns"] else {},
     }
     if events is not None:

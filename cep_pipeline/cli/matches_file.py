@@ -85,7 +85,7 @@ def _write(schema: pa.Schema, batches: Iterable[pa.RecordBatch], path: Path, pla
     if places is None:
         write_batches(schema, rows, path)
         return
-    empty = pa.RecordBatch.from_pylist([], schema)
+    empty = pa.RecordBatch.from_arrays([pa.nulls(0, one.type) for one in schema], schema=schema)
     write_batches(_with_places(empty, places).schema, (_with_places(batch, places) for batch in rows), path)
 
 
@@ -124,18 +124,20 @@ def _one_after_the_other(output: str, schema: pa.Schema, files: Mapping[str, Pat
         with pa.OSFile(str(file)) as source, pa.ipc.open_stream(source) as batches:
             for batch in batches:
                 if output == "verbose":
-                    batch = with_json_returns(batch)
+                    batch = with_json_returns(batch, schema)
                 yield pa.RecordBatch.from_arrays(batch.columns, schema=schema)
 
 
 def _of_file(output: str, schemas: Mapping[str, pa.Schema]) -> pa.Schema:
     """The columns that the patterns' outputs have in one file."""
     from cep_pipeline.detection.compressed.compressing import concat_compressed
-    from cep_pipeline.detection.matches import MANY_PATTERNS
+    from cep_pipeline.detection.matches import COMPOSING_PATTERNS, MANY_PATTERNS, composes
 
     first: pa.Schema = next(iter(schemas.values()))
     if output == "verbose":
-        return first if len(schemas) == 1 else MANY_PATTERNS
+        if len(schemas) == 1:
+            return first
+        return COMPOSING_PATTERNS if any(map(composes, schemas.values())) else MANY_PATTERNS
     if output == "compressed":
         return concat_compressed([schema.empty_table() for schema in schemas.values()]).schema
     return first
@@ -154,16 +156,22 @@ def _larger(schema: pa.Schema, batches: Iterable[pa.RecordBatch]) -> Iterator[pa
     yield from pa.Table.from_batches(waiting, schema).combine_chunks().to_batches()
 
 
-def with_json_returns(batch: pa.RecordBatch) -> pa.RecordBatch:
-    """Rows of a pattern in the columns that those of many patterns share; those of SUMMARIZE are in `returns`."""
-    from cep_pipeline.detection.matches import FIXED_FIELDS, MANY_PATTERNS, json_objects
+def with_json_returns(batch: pa.RecordBatch, columns: pa.Schema) -> pa.RecordBatch:
+    """Rows of a pattern in the columns that those of many patterns share; those of SUMMARIZE are in `returns`.
 
-    fixed = [field.name for field in FIXED_FIELDS]
+    Parameters
+    ----------
+    columns
+        `MANY_PATTERNS` or `COMPOSING_PATTERNS`.
+    """
+    from cep_pipeline.detection.matches import FIXED_FIELDS, composes, json_objects
+
+    fixed = [*(field.name for field in FIXED_FIELDS), *(["composed"] if composes(batch.schema) else [])]
+    there = {name: batch.column(name) for name in fixed if name in batch.schema.names}
     names = [name for name in batch.schema.names if name not in fixed]
-    returns = json_objects(names, [batch.column(name) for name in names]) if names else None
-    there = {name: batch.column(name) for name in fixed if name in batch.schema.names} | {"returns": returns}
+    if names:
+        there["returns"] = json_objects(names, [batch.column(name) for name in names])
     arrays = [
-        pa.nulls(batch.num_rows, field.type) if there.get(field.name) is None else there[field.name].cast(field.type)
-        for field in MANY_PATTERNS
+        there[one.name].cast(one.type) if one.name in there else pa.nulls(batch.num_rows, one.type) for one in columns
     ]
-    return pa.RecordBatch.from_arrays(arrays, schema=MANY_PATTERNS)
+    return pa.RecordBatch.from_arrays(arrays, schema=columns)

@@ -48,13 +48,13 @@ class _Asked(Asked):
         return self._from_files() if self.over_files else self._from_warehouse()
 
     def _from_files(self) -> tuple[tuple[Pattern, ...], StatisticsSnapshot, Callable[[], pa.Table]]:
-        from cep_pipeline.detection.planned import statistics_for
+        from cep_pipeline.detection.composed_statistics import estimate_statistics
         from cep_pipeline.events.event_files import load_events
 
         stream, parsed = self.over_these_files()
         with Terminal(stderr=True).status("reading events"):
             events = load_events(stream, self.event_paths(stream)).events
-        return parsed, statistics_for(parsed, events), lambda: events
+        return parsed, estimate_statistics(parsed, events), lambda: events
 
     def _from_warehouse(self) -> tuple[tuple[Pattern, ...], StatisticsSnapshot, Callable[[], pa.Table]]:
         from cep_pipeline.pipeline.statistics_history import no_statistics_of
@@ -328,10 +328,11 @@ def _analyzed(
     mechanism: str | None,
 ) -> tuple[Plan, Metrics, int]:
     """A plan, what was counted when it ran over events, and the number of these events."""
+    from cep_pipeline.detection.composed_statistics import estimate_statistics
     from cep_pipeline.detection.detect import detect
     from cep_pipeline.detection.mechanisms import choose_mechanisms
     from cep_pipeline.detection.output_policy import has_output_policy
-    from cep_pipeline.detection.planned import plan_for, statistics_for
+    from cep_pipeline.detection.planned import plan_for
     from cep_pipeline.events.event_files import load_events
     from cep_pipeline.planning.plans import validate
 
@@ -344,9 +345,10 @@ def _analyzed(
     with console.status("reading events"):
         table = load_events(stream, event_paths(events, stream)).events
     with console.status("planning"):
-        made = given or plan_for(parsed, statistics_for(parsed, table), chosen)
+        made = given or plan_for(parsed, estimate_statistics(parsed, table), chosen)
     with console.status("detecting"):
-        output = "verbose" if any(map(has_output_policy, parsed)) else "count"
+        listed = any(has_output_policy(pattern) or pattern.composes for pattern in parsed)
+        output = "verbose" if listed else "count"
         _, metrics = detect(parsed, table, plan=made, mechanism=mechanism, output=output, metrics=True)
     return made, metrics, table.num_rows
 

@@ -78,16 +78,17 @@ def _opened(schema: pa.Schema, ending: str, path: Path) -> Iterator[Callable[[pa
         with pq.ParquetWriter(path, schema) as writer:
             yield writer.write_batch
     elif ending == ".csv":
-        place, ids = schema.get_field_index("bindings"), schema.get_field_index("match_id")
-        plain = schema if place < 0 else schema.set(place, pa.field("bindings", pa.string()))
-        plain = plain if ids < 0 else plain.set(ids, pa.field("match_id", pa.string()))
+        lists = [place for place, field in enumerate(schema) if _is_list_of_structs(field.type)]
+        plain, ids = schema, schema.get_field_index("match_id")
+        for place in lists if ids < 0 else (*lists, ids):
+            plain = plain.set(place, pa.field(schema.names[place], pa.string()))
         names = without_formulas(pa.array(plain.names, pa.string())).to_pylist()
         plain = pa.schema([field.with_name(name) for field, name in zip(plain, names, strict=True)])
 
         def write_plain(batch: pa.RecordBatch) -> None:
-            if place >= 0:
-                rows = batch.column(place).to_pylist()
-                texts = [None if row is None else json.dumps([[*bound.values()] for bound in row]) for row in rows]
+            for place in lists:
+                rows = id_texts(batch.column(place)).to_pylist()
+                texts = [None if row is None else json.dumps([[*one.values()] for one in row]) for row in rows]
                 batch = batch.set_column(place, plain.field(place), pa.array(texts, pa.string()))
             columns = [without_formulas(id_texts(column)) for column in batch.columns]
             writer.write_batch(pa.record_batch(columns, schema=plain))
@@ -98,11 +99,19 @@ def _opened(schema: pa.Schema, ending: str, path: Path) -> Iterator[Callable[[pa
         with path.open("w", encoding="utf-8") as file:
 
             def write_lines(batch: pa.RecordBatch) -> None:
-                for row in batch.to_pylist():
+                columns = [id_texts(column) for column in batch.columns]
+                for row in pa.record_batch(columns, batch.schema.names).to_pylist():
                     text = json.dumps(plain_value(row), default=str, ensure_ascii=False, allow_nan=False)
                     file.write(text + "\n")
 
             yield write_lines
+
+
+def _is_list_of_structs(kind: pa.DataType) -> bool:
+    """True for `bindings` and `composed`, which a line of text has as JSON."""
+    import pyarrow as pa
+
+    return bool(pa.types.is_list(kind) and pa.types.is_struct(kind.value_type))
 
 
 STDOUT = Path("-")

@@ -49,6 +49,7 @@ from cep_pipeline.detection.parts import count_blocks, many_in_parts
 from cep_pipeline.detection.results import Matches, draw_among
 from cep_pipeline.detection.room import explained
 from cep_pipeline.detection.summaries.partial import PartialSummary
+from cep_pipeline.detection.summaries.unlisted import summarize_unlisted
 from cep_pipeline.errors import InputError, NoRoom, TooManyMatches, UnsupportedPattern
 from cep_pipeline.patterns.conditions import Atom, Comparator, Comparison, Membership
 from cep_pipeline.patterns.expressions import Literal as Constant
@@ -182,7 +183,7 @@ def detect(
         none = _matches({}, patterns, events)
         return (none, Metrics({})) if metrics else none
     search = Search(plan, mechanism, output, limit, options, progress, metrics=metrics)
-    tables = _matches(search.tables(patterns, events), patterns, events)
+    tables = search.matches(patterns, events)
     return (tables, search.metrics()) if metrics else tables
 
 
@@ -219,6 +220,7 @@ class Search:
         self.progress = progress
         self._counters = Counters(wanted=metrics)
         self._chosen: dict[str, str] = {}
+        self._inside: Tables = {}
         self._done = self._all = 0
 
     def metrics(self) -> Metrics:
@@ -243,9 +245,15 @@ class Search:
                     found |= self._together(own, events, self._plan_of(own), form)
             for pattern in whole:
                 if pattern.composes:
-                    found[pattern.name] = self._composing(pattern, events, found)
+                    form = "verbose" if pattern.name in inside else self.output
+                    found[pattern.name] = self._composing(pattern, events, found, form)
+            self._inside = found
         _warn_of_doubts([one for one in patterns if not found[one.name].num_rows], events)
         return {one.name: found[one.name] for one in patterns}
+
+    def matches(self, patterns: Sequence[Pattern], events: pa.Table) -> Matches:
+        """The output of each pattern, which knows its events."""
+        return _matches(self.tables(patterns, events), patterns, events, self._inside)
 
     def composed(self, patterns: Sequence[Pattern], events: pa.Table) -> Tables:
         """The matches of all that patterns compose."""
@@ -260,7 +268,7 @@ class Search:
         for pattern in whole:
             if pattern.name in inside:
                 found |= (
-                    {pattern.name: self._composing(pattern, events, found)}
+                    {pattern.name: self._composing(pattern, events, found, "verbose")}
                     if pattern.composes
                     else self._together([pattern], events, self._plan_of([pattern]), "verbose")
                 )
@@ -285,14 +293,14 @@ class Search:
 
     def _plan_of(self, patterns: Sequence[Pattern]) -> Plan | None:
         """The given plan, as far as it has these patterns; None where it lacks one."""
-        known = () if self.plan is None else {one.pattern for one in self.plan.patterns}
+        if self.plan is None:
+            return None
         names = [pattern.name for pattern in patterns]
-        return self.plan.part(names) if self.plan is not None and known >= set(names) else None
+        return self.plan.part(names) if {one.pattern for one in self.plan.patterns} >= set(names) else None
 
-    def _composing(self, pattern: Pattern, events: pa.Table, matches: Tables) -> pa.Table:
+    def _composing(self, pattern: Pattern, events: pa.Table, matches: Tables, form: str) -> pa.Table:
         """The output of a pattern that composes others, of which the matches are known."""
         stream = _stream_of(pattern, events, matches)
-        form = self.output
         found = self._together([plain_pattern(pattern)], stream, self._plan_of([pattern]), form)[pattern.name]
         if form != "verbose" or pattern.summary is not None:
             return found
@@ -351,9 +359,9 @@ def _stream_of(pattern: Pattern, events: pa.Table, matches: Tables) -> pa.Table:
     return longer_stream(pattern, events_for([pattern], events), matches)
 
 
-def _matches(tables: Tables, patterns: Sequence[Pattern], events: pa.Table) -> Matches:
+def _matches(tables: Tables, patterns: Sequence[Pattern], events: pa.Table, inside: Tables | None = None) -> Matches:
     draw = partial(draw_among, patterns=patterns, events=events)
-    return Matches(tables, partial(match_events, events=events), draw)
+    return Matches(tables, partial(match_events, events=events), draw, inside)
 
 
 def _patterns_of(given: str | Pattern | Sequence[Pattern], events: pa.Table) -> Sequence[Pattern]:
@@ -624,6 +632,9 @@ class _SliceRun:
         return reached
 
     def _find(self, together: Sequence[Detection], counters: Counters) -> None:
+        together = [detection for detection in together if not self._summarized(detection)]
+        if not together:
+            return
         events, members = together[0].events, [detection.pattern for detection in together]
         orders = [detection.orders for detection in together]
         most = [self._most(pattern) for pattern in members]
@@ -641,6 +652,17 @@ class _SliceRun:
                     self.written[pattern.name] += number
                     continue
                 write_matches(pattern, blocks, events, partial(self._take, pattern), candidates=undecided)
+
+    def _summarized(self, detection: Detection) -> bool:
+        """Make what SUMMARIZE puts together without listing matches; False where that is not asked for, or not done."""
+        pattern = detection.pattern
+        if pattern.summary is None or pattern.name in self.candidates or pattern.name in self.counted:
+            return False
+        made = summarize_unlisted(pattern, detection.events, self.owned)
+        if made is not None:
+            self.summaries[pattern.name] = SummaryOf(pattern)
+            self.summaries[pattern.name].summary.add(made)
+        return made is not None
 
     def _most(self, pattern: Pattern) -> int | None:
         """The most matches that may be listed; those of several clauses are counted when they are written."""

@@ -213,7 +213,7 @@ def why(
     Raises
     ------
     InputError
-        An event is not there, or the variables are not those of the pattern.
+        An event is not there, or the variables are not those of the pattern; or it binds matches of other patterns.
 
     Examples
     --------
@@ -224,6 +224,7 @@ def why(
     >>> cep.why(rise, schema.table(rows), {"a": 0, "b": 1}).summary()
     'rise: these events are no match, because of: a.x < b.x (3 < 1)'
     """
+    refuse_composing(pattern)
     table = events_for([pattern], as_table(events))
     prepared = PreparedEvents(table, type_attribute=pattern.type_attribute, base_type=pattern.base_type)
     clause = _clause_of(pattern, bindings)
@@ -248,6 +249,16 @@ def why(
     shown = [name for name in columns_of(pattern) if name not in (TIMESTAMP, SEQ)]
     found = match_events(as_match, table, shown).drop_columns(["pattern", "match_id"])
     return Explanation(pattern.name, match_id, tuple(bound), found, checks, timezone)
+
+
+def refuse_composing(pattern: Pattern) -> None:
+    """Refuse a pattern whose events are matches of others, which have no seqs of their own: an InputError."""
+    if pattern.composes:
+        names = ", ".join(one.name for one in pattern.composes)
+        raise InputError(
+            f"pattern {pattern.name!r} binds matches of {names}: only a pattern that binds nothing but events is "
+            "explained; its matches tell in `composed` which matches they bind, and these can be explained"
+        )
 
 
 _BINDINGS = pa.list_(pa.struct([("variable", pa.string()), ("seq", pa.int64())]))

@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from cep_pipeline.detection.matches import BINDINGS, COMPOSED
 from cep_pipeline.errors import InputError
+from cep_pipeline.expressions.columns import Array
 
 OF_MATCH = ("pattern", "match_id", "variable")
 """Columns that say which match a row belongs to, and which variable of its pattern binds the event."""
@@ -77,3 +81,117 @@ _CLOCK = ("timestamp", "seq")
 def _free(name: str) -> str:
     """The column of an attribute, which may have the name of a column of the match."""
     return f"{name}_of_event" if name in OF_MATCH else name
+
+
+def opened(matches: pa.Table, others: Sequence[pa.Table]) -> pa.Table:
+    """Return matches with the events of the stream in place of the composed events among their bindings.
+
+    Parameters
+    ----------
+    matches
+        Matches in the verbose form.
+    others
+        Tables of matches, what is composed before what composes it. A composed event whose match is in none of them
+        stays as it is.
+
+    Returns
+    -------
+    pyarrow.Table
+        The same rows. An event inside of a match that variable `p` binds has the variable `p.a`, where `a` binds it.
+        The column `composed` has nulls, as the bindings no longer have its matches.
+    """
+    if not (_composes(matches) and matches.num_rows):
+        return matches
+    inside: list[pa.Table] = []
+    for one in others:
+        if "bindings" in one.column_names and one.num_rows:
+            inside.append(_opened(one, inside))
+    return _opened(matches, inside)
+
+
+def _opened(matches: pa.Table, inside: Sequence[pa.Table]) -> pa.Table:
+    """The matches with the bindings of other tables in place of composed events."""
+    if not (_composes(matches) and inside):
+        return matches
+    ids = pa.chunked_array([chunk.storage for one in inside for chunk in one["match_id"].chunks], pa.binary(16))
+    parts = _Flat.of(pa.chunked_array([chunk for one in inside for chunk in one["bindings"].chunks], BINDINGS))
+    bindings, composed = _Flat.of(matches.column("bindings")), _Flat.of(matches.column("composed"))
+    row = pc.index_in(composed.elements.field("match_id").storage, value_set=ids.combine_chunks())
+    row_of = _rows_inside(bindings, composed, parts, row.fill_null(-1).to_numpy())
+    starts = parts.offsets
+    known = np.flatnonzero(row_of >= 0)
+    sizes = np.ones(len(row_of), np.int64)
+    sizes[known] = starts[row_of[known] + 1] - starts[row_of[known]]
+    element = np.repeat(np.arange(len(row_of)), sizes)  # of each event, the binding that it stands for
+    place = np.arange(len(element)) - (np.cumsum(sizes) - sizes)[element]
+    of_row = row_of[element]
+    taken = pa.array(np.where(of_row >= 0, starts[of_row] + place, 0), pa.int64(), mask=of_row < 0)
+    within = parts.elements.take(taken)
+    outer, own = (bindings.elements.field(name).take(pa.array(element)) for name in ("variable", "seq"))
+    names = pc.coalesce(pc.binary_join_element_wise(outer, within.field("variable"), "."), outer)
+    seqs = pc.coalesce(within.field("seq"), own)
+    offsets = np.concatenate((np.zeros(1, np.int64), np.cumsum(sizes)))[bindings.offsets]
+    events = pa.StructArray.from_arrays([names, seqs], fields=list(BINDINGS.value_type))
+    lists = pa.ListArray.from_arrays(pa.array(offsets.astype(np.int32)), events)
+    none = pa.nulls(len(matches), matches.schema.field("composed").type)
+    matches = matches.set_column(matches.schema.get_field_index("composed"), "composed", none)
+    return matches.set_column(matches.schema.get_field_index("bindings"), "bindings", lists)
+
+
+def _composes(matches: pa.Table) -> bool:
+    if "composed" not in matches.column_names or matches.schema.field("composed").type != COMPOSED:
+        return False
+    column = matches.column("composed")
+    return bool(column.null_count < len(column))
+
+
+@dataclass(frozen=True, eq=False)
+class _Flat:
+    """A column of lists: match m has the elements from `offsets[m]` to `offsets[m + 1]`."""
+
+    offsets: Array
+    elements: pa.StructArray
+
+    @classmethod
+    def of(cls, column: pa.ChunkedArray) -> _Flat:
+        array = column.combine_chunks()
+        array = array.chunk(0) if isinstance(array, pa.ChunkedArray) else array
+        offsets = np.concatenate((np.zeros(1, np.int64), np.cumsum(pc.list_value_length(array).fill_null(0))))
+        # Arrow cannot flatten lists of ids where some are null; a list that is null has no elements in its place.
+        return cls(offsets, array.values.slice(array.offsets[0].as_py(), int(offsets[-1])))
+
+    def of_variables(self, names: pa.Array) -> Array:
+        """int64: a number for each element that tells its match and its variable."""
+        match = np.repeat(np.arange(len(self.offsets) - 1), np.diff(self.offsets))
+        number: Array = pc.index_in(self.elements.field("variable"), value_set=names).to_numpy()
+        return match * len(names) + number
+
+
+def _rows_inside(bindings: _Flat, composed: _Flat, parts: _Flat, rows: Array) -> Array:
+    """For each binding the row of `parts` with the events inside of it; -1 where it is an event, or they are not known.
+
+    Parameters
+    ----------
+    rows
+        For each composed event the row of its match in `parts`, or -1.
+    """
+    names = pc.unique(bindings.elements.field("variable"))
+    keys, own = bindings.of_variables(names), composed.of_variables(names)
+    distinct, where = np.unique(np.concatenate((keys, own)), return_inverse=True)
+    of_binding, of_composed = where[: len(keys)], where[len(keys) :]
+    size = len(distinct)
+    whole = np.bincount(of_binding, minlength=size) == np.bincount(of_composed, minlength=size)
+    found = np.full(len(keys), -1, np.int64)
+    found[whole[of_binding]] = rows[whole[of_composed]]
+    # A list of a variable of several types may have both. Behind an event stand the matches that end with it.
+    seqs, inner = bindings.elements.field("seq").to_pylist(), parts.elements.field("seq").to_numpy()
+    for group in np.unique(of_composed[~whole[of_composed]]):
+        waiting: dict[int, list[int]] = {}
+        for row in rows[of_composed == group]:
+            if row >= 0:
+                last = inner[parts.offsets[row] : parts.offsets[row + 1]].max()
+                waiting.setdefault(int(last), []).append(int(row))
+        for place in np.flatnonzero(of_binding == group)[::-1]:
+            if waiting.get(seqs[place]):
+                found[place] = waiting[seqs[place]].pop()
+    return found

@@ -233,6 +233,12 @@ def ids_array(words: Array) -> pa.Array:
     return pa.ExtensionArray.from_storage(pa.uuid(), storage)
 
 
+def ids_from_text(texts: Iterable[str]) -> pa.Array:
+    """Ids that are written as text, as an Arrow array of UUIDs."""
+    written = [bytes.fromhex(text.replace("-", "")) for text in texts]
+    return pa.ExtensionArray.from_storage(pa.uuid(), pa.array(written, pa.binary(16)))
+
+
 def first_version_id(pattern: Pattern, bindings: Iterable[tuple[str, int]]) -> str:
     """The id of version 1 of a match, 32 hexadecimal digits: that of tables which were published with it."""
     bound = _canonical([[variable, int(seq)] for variable, seq in bindings])

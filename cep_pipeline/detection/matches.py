@@ -45,6 +45,8 @@ FIXED_FIELDS = (
 )
 MANY_PATTERNS = pa.schema([*FIXED_FIELDS, pa.field("returns", pa.string())])
 """Columns of a table of the matches of many patterns: RETURN as JSON text, null where the pattern has none."""
+COMPOSING_PATTERNS = MANY_PATTERNS.insert(len(FIXED_FIELDS), pa.field("composed", COMPOSED))
+"""The same where some of the patterns compose others; `composed` is null for those that do not."""
 CANDIDATES = pa.schema(
     [*MANY_PATTERNS, pa.field("instants", pa.list_(pa.int64())), pa.field("partition", pa.string())],
 )
@@ -59,6 +61,12 @@ def matches_schema(pattern: Pattern) -> pa.Schema:
     returned = (pa.field(item.name, RETURN_TYPES[item.expression.type]) for item in pattern.items)
     composed = [pa.field("composed", COMPOSED)] if pattern.composes else []
     return pa.schema([*FIXED_FIELDS, *composed, *returned])
+
+
+def composes(columns: pa.Schema) -> bool:
+    """Return whether these are the columns of a pattern that composes others; a RETURN column may be named alike."""
+    place = columns.get_field_index("composed")
+    return place == len(FIXED_FIELDS) and bool(columns.field(place).type == COMPOSED)
 
 
 def write_matches(

@@ -29,6 +29,7 @@ from cep_pipeline.detection.match_checks import (
     event_name,
     negation_text,
     part_of,
+    refuse_composing,
     whole_condition,
     why,
 )
@@ -305,6 +306,7 @@ def why_not(
     >>> cep.why_not(cep.parse_patterns(rise, schema)[0], events).summary()
     'rise: 0 matches in 3 events; without a.x < b.x there would be 2'
     """
+    refuse_composing(pattern)
     needed = [name for name in columns_needed([pattern]) if name in (table := as_table(events)).column_names]
     table = events_for([pattern], table.select(needed))
     given = dict(bindings or {})

@@ -11,9 +11,9 @@ joins them with an event that is bound before. So those between two events are f
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property, reduce
+from functools import cached_property, partial, reduce
 
 import numpy as np
 
@@ -21,11 +21,14 @@ from cep_pipeline.compiled.native import NativeKernel
 from cep_pipeline.detection import negation_words as at
 from cep_pipeline.detection.instances import KERNEL_SOURCES, CellRing, Moment, compile_program
 from cep_pipeline.detection.instances.codes import EARLIER, LATER, MAY_SHARE
+from cep_pipeline.detection.instances.condition_groups import filters_of
 from cep_pipeline.detection.instances.event_columns import comparable_columns, of_any_event
+from cep_pipeline.detection.kleene.extension import course_among, limit_in, possible_course
 from cep_pipeline.detection.limits import go_on
 from cep_pipeline.expressions.columns import Array
+from cep_pipeline.expressions.lists import Uses
 from cep_pipeline.patterns.conditions import Comparator, Comparison, Conjunct
-from cep_pipeline.patterns.expressions import Element, Expression, Reference, variables_of, walk
+from cep_pipeline.patterns.expressions import Aggregate, Element, Expression, Length, Reference, variables_of, walk
 from cep_pipeline.patterns.normal_form import Clause, NegatedStructure, Variable
 from cep_pipeline.patterns.pattern import Pattern
 from cep_pipeline.slices.blocks import Block, MatchBlock
@@ -39,6 +42,10 @@ EVENTS_A_CALL = 1 << 24
 """Candidates that are looked at before a call returns, so that a search can be interrupted."""
 RUNS_ALIKE = 4
 """Matches that ask alike are not looked for elsewhere where so many of them come one after another."""
+DENSE_KEYS = 4
+"""Keys up to so many times their number are looked up in a table."""
+MOST_SUMMED = 2.0**62
+"""Sums of int64 up to it are no null."""
 NO_LIMIT = 1 << 62
 """The most events of a list that has no most."""
 FIRST_STACK, FIRST_CELLS = 1 << 8, 1 << 8
@@ -91,67 +98,96 @@ def structure_checks(pattern: Pattern, clause: Clause, events: PreparedEvents) -
 
 @dataclass(frozen=True, eq=False)
 class KnownEnds:
-    """The least row at which a binding ends that begins at an event or behind it, key after key.
+    """The least row at which a binding ends that begins at an event or behind it.
 
     Attributes
     ----------
     size
-        More than any row: `key * size + row` tells keys apart.
+        Without keys 0; otherwise more than any row: `key * size + row` tells keys apart.
     begins, ends
-        int64, ascending: such numbers of the events, and of the ends.
+        Such numbers, ascending, of the events and of the ends. Without keys the ends alone, of every row.
     """
 
     size: int
     begins: Array
     ends: Array
 
+    @classmethod
+    def of(cls, rows: Array, starts: Array, ends: Array, events: int, *, keyed: bool) -> KnownEnds:
+        """From the rows that begin bindings, key after key, where each key begins, and where the first of each ends."""
+        if not keyed:
+            of_rows = np.full(events + 1, events, np.int32)
+            of_rows[rows] = ends
+            return cls(0, rows, np.minimum.accumulate(of_rows[::-1])[::-1])
+        size = events + 1
+        base = np.repeat(np.arange(len(starts) - 1), np.diff(starts)) * size
+        behind = np.minimum.accumulate((base + ends)[::-1])[::-1]
+        return cls(size, base + rows, np.append(behind, np.iinfo(np.int64).max))
+
     def reject(self, low: Array, high: Array, codes: Array | None) -> Array:
         """bool: whether a binding lies between two rows, among the events of a key."""
-        base = 0 if codes is None else codes.astype(np.int64) * self.size
-        place = np.searchsorted(self.begins, base + low)
-        found = np.append(self.ends, np.iinfo(np.int64).max)[place] < base + high
-        return np.asarray(found if codes is None else found & (codes >= 0))
+        if codes is None:
+            return np.asarray(self.ends[low] < high)
+        base = codes.astype(np.int64) * self.size
+        found = self.ends[np.searchsorted(self.begins, base + low)] < base + high
+        return np.asarray(found & (codes >= 0))
 
 
-@dataclass(frozen=True, eq=False)
 class _Matches:
     """Matches of a clause: variable v of match m has `rows[begins[k] : begins[k + 1]]`, k being `m * width + v`.
 
-    Attributes
+    Parameters
     ----------
     width
         Number of positive variables.
     begins, rows
         int64 and int32.
+    singles
+        int32, shape (width, n), in place of these: the rows of matches whose variables bind one event each.
     """
 
-    width: int
-    begins: Array
-    rows: Array
+    def __init__(
+        self, width: int, begins: Array | None = None, rows: Array | None = None, singles: Array | None = None
+    ) -> None:
+        self.width, self._begins, self._rows, self._singles = width, begins, rows, singles
 
     @classmethod
     def of(cls, block: Block) -> _Matches:
         width = len(block.clause.positive)
         if isinstance(block, MatchBlock):
-            rows = np.ascontiguousarray(block.rows.T).reshape(-1)
-            return cls(width, np.arange(len(rows) + 1, dtype=np.int64), rows)
+            return cls(width, singles=block.rows)
         owner = np.repeat(np.arange(len(block), dtype=np.int64), np.diff(block.offsets))
         sizes = np.bincount(owner * width + block.variables, minlength=len(block) * width)
         begins = np.concatenate((np.zeros(1, np.int64), np.cumsum(sizes)))
         return cls(width, begins, np.ascontiguousarray(block.rows))
 
+    @property
+    def begins(self) -> Array:
+        if self._begins is None:
+            self._begins = np.arange(self.rows.size + 1, dtype=np.int64)
+        return self._begins
+
+    @property
+    def rows(self) -> Array:
+        if self._rows is None:
+            assert self._singles is not None
+            self._rows = np.ascontiguousarray(self._singles.T).reshape(-1)
+        return self._rows
+
     def __len__(self) -> int:
-        return (len(self.begins) - 1) // self.width
+        return (len(self.begins) - 1) // self.width if self._singles is None else int(self._singles.shape[1])
 
     def first_of(self, place: int) -> Array:
         """The first row of a variable in each match."""
-        rows: Array = self.rows[self.begins[place : -1 : self.width]]
-        return rows
+        if self._singles is not None:
+            return np.asarray(self._singles[place])
+        return np.asarray(self.rows[self.begins[place : -1 : self.width]])
 
     def last_of(self, place: int) -> Array:
         """The last row of a variable in each match."""
-        rows: Array = self.rows[self.begins[place + 1 :: self.width] - 1]
-        return rows
+        if self._singles is not None:
+            return np.asarray(self._singles[place])
+        return np.asarray(self.rows[self.begins[place + 1 :: self.width] - 1])
 
     def first(self) -> Array:
         """The first row of each match."""
@@ -163,8 +199,8 @@ class _Matches:
 
     def take(self, places: Array) -> _Matches:
         """Some of the matches, whose variables bind one event each."""
-        rows = np.ascontiguousarray(self.rows.reshape(-1, self.width)[places]).reshape(-1)
-        return _Matches(self.width, np.arange(len(rows) + 1, dtype=np.int64), rows)
+        assert self._singles is not None
+        return _Matches(self.width, singles=self._singles[:, places])
 
 
 class StructureCheck:
@@ -176,6 +212,10 @@ class StructureCheck:
         self.pattern, self.clause, self.structure, self.negated = pattern, clause, structure, negated
         self.events = events
         self.joined = joined_clause(clause, structure, negated)
+        self._views = {variable.name: self._view(variable) for variable in negated.positive}
+        self._limits = {variable.name: self._limits_of(variable) for variable in negated.positive if variable.kleene}
+        implied = (limit for limits in self._limits.values() for limit in limits)
+        self.joined = replace(self.joined, conjuncts=tuple(dict.fromkeys((*self.joined.conjuncts, *implied))))
         self.program = compile_program(pattern, self.joined, events)
         self._slots = self.program.slots
         self._relations = self.program.groups.conditions.relations
@@ -183,7 +223,6 @@ class StructureCheck:
         self._window = instants_of(pattern, events)
         self._codes = agreement_codes(events, clause.agree_on) if clause.agree_on else None
         self._needed = self._needed_slots()
-        self._views = {variable.name: self._view(variable) for variable in negated.positive}
         self._kept: list[Array] = []
         self._asked = 0
         self._ends: KnownEnds | None = None
@@ -209,14 +248,28 @@ class StructureCheck:
         asking = np.flatnonzero(low < high)
         if not len(asking):
             return rejected
-        groups, members = self._alike(matches.take(asking), low[asking])
-        highest, least = np.full(len(members), -1, np.int64), np.full(len(members), len(self.events), np.int64)
-        np.maximum.at(highest, groups, high[asking])
-        np.minimum.at(least, groups, high[asking])
-        members = asking[members]
+        if len(asking) < len(matches):
+            rejected[asking] = self._rejected_alike(matches.take(asking), low[asking], high[asking])
+            return rejected
+        return self._rejected_alike(matches, low, high)
+
+    def _rejected_alike(self, matches: _Matches, low: Array, high: Array) -> Array:
+        """The same where something lies between the rows: matches whose searches differ in their ends alone share one.
+
+        Most of these come one after another.
+        """
+        key = self._questions(matches, low)
+        begins = np.flatnonzero(np.concatenate((np.ones(1, np.bool_), key[1:] != key[:-1])))
+        highest, least = np.maximum.reduceat(high, begins), np.minimum.reduceat(high, begins)
+        members, of_run = begins, np.arange(len(begins))
+        if RUNS_ALIKE * len(begins) > len(key):
+            first, of_run = _firsts(key[begins])
+            members, highest_of_run, least_of_run = begins[first], highest, least
+            highest, least = highest[first], least[first]
+            np.maximum.at(highest, of_run, highest_of_run)
+            np.minimum.at(least, of_run, least_of_run)
         ends = self._first_ends(matches.take(members), low[members], highest, least)
-        rejected[asking] = ends[groups] < high[asking]
-        return rejected
+        return np.asarray(np.repeat(ends[of_run], np.diff(begins, append=len(key))) < high)
 
     def binding(self, rows: Mapping[str, Array]) -> dict[str, list[int]] | None:
         """The rows of a binding that rejects a match, by variable; None where none does.
@@ -245,25 +298,24 @@ class StructureCheck:
         before = [self._order.rows_ahead(matches.first_of(places[v.name])) for v in clause.successors(name)]
         low = reduce(np.maximum, after) if after else self._window.first_row_within(matches.last())
         high = reduce(np.minimum, before) if before else self._window.end_row_within(matches.first())
-        return low.astype(np.int64), high.astype(np.int64)
+        return low, high
 
-    def _alike(self, matches: _Matches, low: Array) -> tuple[Array, Array]:
-        """The group of each match whose search is the same but for its end, and one match of each group."""
-        key, size = low, len(self.events) + 1
+    def _questions(self, matches: _Matches, low: Array) -> Array:
+        """int64: equal for matches whose searches are the same but for their ends."""
+        size = len(self.events) + 1
         columns = [matches.first_of(slot) for slot in np.flatnonzero(self._needed).tolist()]
         if self._codes is not None:
             columns.append(self._codes[0][matches.first_of(0)] + 1)
-        for column in columns:
+        before = [self._slots[variable.name] for variable in self.clause.predecessors(self.structure.name)]
+        if not before or not self._needed[before].all():  # otherwise the events say where the search begins
+            columns.append(low)
+        key, *others = columns
+        key = key.astype(np.int64)
+        for column in others:
             if int(key.max()) >= NO_LIMIT // size:
                 _, key = np.unique(key, return_inverse=True)
             key = key * size + column
-        # Most matches that ask alike come one after another.
-        begins = np.flatnonzero(np.concatenate((np.ones(1, np.bool_), key[1:] != key[:-1])))
-        runs = np.repeat(np.arange(len(begins)), np.diff(begins, append=len(key)))
-        if RUNS_ALIKE * len(begins) < len(key):
-            return runs, begins
-        _, members, groups = np.unique(key[begins], return_index=True, return_inverse=True)
-        return groups[runs], begins[members]
+        return key
 
     def _known_ends(self, low: Array, high: Array) -> KnownEnds | None:
         """The row at which a binding ends for each event that may begin one, once they are worth to be known."""
@@ -296,10 +348,7 @@ class StructureCheck:
         words[at.ANCHORED], words[at.POSITIVE] = 1, 1
         ends = self._first_ends(asking, rows.astype(np.int64), limits, limits)
         words[at.ANCHORED], words[at.POSITIVE] = 0, len(self.clause.positive)
-        groups = np.repeat(np.arange(len(starts) - 1), np.diff(starts))
-        size = len(self.events) + 1
-        ends_behind = np.minimum.accumulate((groups * size + ends)[::-1])[::-1]
-        return KnownEnds(size, groups * size + rows, ends_behind)
+        return KnownEnds.of(rows, starts, ends, len(self.events), keyed=self._codes is not None)
 
     def _needed_slots(self) -> Array:
         """uint8: the positive variables whose events a search looks at."""
@@ -319,7 +368,7 @@ class StructureCheck:
 
     def _view(self, variable: Variable) -> View:
         """The candidates of a variable in stream order."""
-        filters = self.program.filters(variable.name)
+        filters = filters_of(self.joined, variable.name)
         return leaf_view(self.events, variable.event_type, filters, 0, len(self.events))
 
     def _first_ends(self, matches: _Matches, low: Array, high: Array, enough: Array) -> Array:
@@ -391,11 +440,15 @@ class StructureCheck:
             begin = len(shares)
             earlier = [*range(len(self.clause.positive)), *(self._slots[v.name] for v in self.negated.positive[:place])]
             shares += [other for other in earlier if self._may_be_one(other, slot)]
-            own = [groups.first_group(name, before), -1, -1]
+            own = [groups.first_group(name, before), -1, -1, -1]
             complete = Moment(before.bound | {name}, before.complete | {name})
             if variable.kleene:
                 growing = Moment(complete.bound, before.complete)
-                own = [own[0], groups.element_group(name, growing), groups.left_group(growing, (name,))]
+                own[1:] = [
+                    groups.element_group(name, growing),
+                    groups.left_group(growing, (name,)),
+                    groups.group_of(self._limits[name]),
+                ]
             rows, starts, codes, key_slot = self._candidates(variable, before.bound)
             self._kept += [rows, starts, codes]
             levels.append(
@@ -410,12 +463,16 @@ class StructureCheck:
         return levels, shares
 
     def _once(self, place: int) -> bool:
-        """True if the first event that fits a variable leaves as much to the variables behind it as any later one."""
+        """True if the first event that fits a variable leaves as much to the variables behind it as any later one.
+
+        Of a list: all events that fit, up to one, as any list that ends with that one.
+        """
         variable, behind = self.negated.positive[place], self.negated.positive[place + 1 :]
-        if variable.kleene:
-            return False
         names = {one.name for one in behind}
-        if any(variable.name in c.variables and not names.isdisjoint(c.variables) for c in self.joined.conjuncts):
+        own = [conjunct for conjunct in self.joined.conjuncts if variable.name in conjunct.variables]
+        if any(not names.isdisjoint(conjunct.variables) for conjunct in own):
+            return False
+        if variable.kleene and not self._grows_true(variable, own):
             return False
         slot = self._slots[variable.name]
         for one in behind:
@@ -423,6 +480,48 @@ class StructureCheck:
             if self._relations[slot, other] & LATER or self._may_be_one(slot, other):
                 return False
         return True
+
+    def _limits_of(self, variable: Variable) -> tuple[Conjunct, ...]:
+        """The conditions on a list that a longer list cannot make true again."""
+        bound = frozenset(self.joined.by_name)
+        own = [one for one in self.joined.conjuncts if variable.name in one.variables]
+        lists = {one.name for one in self.negated.positive if one.kleene} - {variable.name}
+        single = (one for one in own if lists.isdisjoint(one.variables) and one.variables <= bound)
+        rows = self._views[variable.name].rows
+        limits = (limit_in(one, variable.name, partial(course_among, self.events, rows)) for one in single)
+        return tuple(limit for limit in limits if limit is not None and self._is_of_earlier(limit, variable))
+
+    def _is_of_earlier(self, conjunct: Conjunct, variable: Variable) -> bool:
+        """True if a condition mentions no variable of the structure that is bound behind a variable."""
+        names = [one.name for one in self.negated.positive]
+        return conjunct.variables.isdisjoint(names[names.index(variable.name) + 1 :])
+
+    def _grows_true(self, variable: Variable, conjuncts: Sequence[Conjunct]) -> bool:
+        """True if, where a list fulfils its conditions, so do all events that may be its elements, up to its last."""
+        whole = [one for one in conjuncts if Uses.of(one).kinds[variable.name] != {Element.EACH}]
+        return (variable.maximum is None or not whole) and all(self._stays_true(one, variable) for one in whole)
+
+    def _stays_true(self, conjunct: Conjunct, variable: Variable) -> bool:
+        match conjunct.atoms:
+            case (Comparison(comparator, left, right),):
+                sides = ((left, comparator, right), (right, comparator.mirror, left))
+            case _:
+                return False
+        for side, compared, other in sides:
+            if not isinstance(side, Length | Aggregate) or variable.name in variables_of(other) or _is_prefix(side):
+                continue
+            never_falls, never_rises = possible_course(side)
+            if isinstance(side, Aggregate) and side.function != "count":
+                column, rows = self.events.column(side.attribute), self._views[variable.name].rows
+                values = column.values[rows] if column.valid is None else column.values[rows][column.valid[rows]]
+                if column.type.is_number and not np.abs(values.astype(np.float64)).sum() < MOST_SUMMED:
+                    return False  # a NaN, or more than an integer holds
+                if side.function == "sum":
+                    never_falls, never_rises = not (values < 0).any(), not (values > 0).any()
+            return (never_falls and compared in (Comparator.GT, Comparator.GE)) or (
+                never_rises and compared in (Comparator.LT, Comparator.LE)
+            )
+        return False
 
     def _candidates(self, variable: Variable, bound: frozenset[str]) -> tuple[Array, Array, Array, int]:
         """The candidates of a variable key after key, where each key begins, and the key that each event asks for.
@@ -485,6 +584,19 @@ class StructureCheck:
         return self.events.derive(("equal codes", of_any_event(asking), of_any_event(own)), make)
 
 
+def _firsts(keys: Array) -> tuple[Array, Array]:
+    """A place of each of some keys, int64 and not negative, and for each place the number of its key among these."""
+    if int(keys.max()) > DENSE_KEYS * len(keys) + 1024:
+        _, places, numbers = np.unique(keys, return_index=True, return_inverse=True)
+        return places, numbers
+    place_of = np.full(int(keys.max()) + 1, -1, np.int64)
+    place_of[keys] = np.arange(len(keys))
+    present = np.flatnonzero(place_of >= 0)
+    number_of = np.empty(len(place_of), np.int64)
+    number_of[present] = np.arange(len(present))
+    return place_of[present], number_of[keys]
+
+
 def joined_clause(clause: Clause, structure: NegatedStructure, negated: Clause) -> Clause:
     """A clause that binds the variables of a negated structure beside its own, with their order and conditions."""
     around = {(v.name, one.name) for v in clause.predecessors(structure.name) for one in negated.positive}
@@ -520,3 +632,8 @@ def _reads_one_event(expression: Expression) -> bool:
         node.element if isinstance(node, Reference) else None for node in walk(expression) if hasattr(node, "variable")
     }
     return kinds in ({Element.ONLY}, {Element.EACH})
+
+
+def _is_prefix(side: Length | Aggregate) -> bool:
+    """True for an aggregate over the elements before another one."""
+    return isinstance(side, Aggregate) and side.prefix

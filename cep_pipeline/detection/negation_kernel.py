@@ -61,6 +61,7 @@ from cep_pipeline.detection.negation_words import (
     LEVEL_TABLE,
     LEVEL_WORDS,
     LEVELS,
+    LIMIT_GROUP,
     LOWS,
     MOST,
     NEEDED,
@@ -194,7 +195,7 @@ def _search(words: Any, code: Code, cells: Cells, low: int, enough: int) -> int:
         if is_list:
             drop_newest(cells)
             slots[levels[own + SLOT]] = stack[at + ENTRY_BEFORE]
-        elif levels[own + ONCE]:
+        if levels[own + ONCE]:
             depth -= 1
             continue
         stack[at + ENTRY_STAGE] = UNBOUND
@@ -243,8 +244,9 @@ def _bind_next(words: Any, code: Code, cells: Cells, levels: Any, stack: Any, sl
     rows, shares, kleene = int32_at(levels[own + LEVEL_ROWS]), int64_at(words[SHARES]), uint8_at(words[KLEENE])
     slot, is_list, before = levels[own + SLOT], levels[own + IS_LIST] != 0, stack[at + ENTRY_BEFORE]
     group = levels[own + FIRST_GROUP] if before < 0 else levels[own + ELEMENT_GROUP]
+    limit, missing = levels[own + LIMIT_GROUP], levels[own + LEAST] - stack[at + ENTRY_LENGTH] + 1
     place, end, high = stack[at + ENTRY_PLACE], stack[at + ENTRY_END], words[HIGH]
-    while place < end:
+    while place < end and end - place >= missing:
         if group >= 0 and not is_list:
             skipped = place
             place = first_passing(rows, slots, code, group, slot, place, end)
@@ -270,7 +272,10 @@ def _bind_next(words: Any, code: Code, cells: Cells, levels: Any, stack: Any, sl
                 slots[slot] = cell
             else:
                 slots[slot] = row
-            if group < 0 or group_holds(code, cells, group, slots, 0):
+            holds = group < 0 or group_holds(code, cells, group, slots, 0)
+            if holds and limit >= 0:
+                holds = group_holds(code, cells, limit, slots, 0)
+            if holds:
                 stack[at + ENTRY_PLACE] = place + 1
                 return FINISHED
             if is_list:

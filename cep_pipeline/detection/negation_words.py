@@ -47,6 +47,7 @@ NOT_BEGUN = -1
     FIRST_GROUP,
     ELEMENT_GROUP,
     LEFT_GROUP,
+    LIMIT_GROUP,
     LEVEL_ROWS,
     GROUP_STARTS,
     CODES,
@@ -55,8 +56,12 @@ NOT_BEGUN = -1
     SHARES_END,
     ONCE,
     LEVEL_WORDS,
-) = range(15)
-"""Words of a level: the variable that it binds, its conditions, its candidates, and whether the first one decides."""
+) = range(16)
+"""Words of a level: the variable that it binds, its conditions, its candidates, and whether the first ones decide.
+
+`ONCE`: no other event has to be tried in place of the first one that fits, nor another list in place of the first ones
+that fit up to some event. `LIMIT_GROUP`: what a list that is too long already does not hold.
+"""
 
 (ENTRY_LEVEL, ENTRY_PLACE, ENTRY_END, ENTRY_STAGE, ENTRY_LENGTH, ENTRY_BEFORE, ENTRY_WORDS) = range(7)
 """Words of a bound event on the stack."""

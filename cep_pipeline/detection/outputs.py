@@ -340,12 +340,17 @@ def summaries_together(detections: Sequence[Detection]) -> list[pa.Table]:
     TooManyMatches
         They must be listed, and are more than the limit.
     """
-    patterns = [detection.pattern for detection in detections]
+    from cep_pipeline.detection.summaries.unlisted import summarize_unlisted
+
+    found = {id(one): summarize_unlisted(one.pattern, one.events, EVERYTHING) for one in detections}
+    listed = [one for one in detections if found[id(one)] is None]
+    patterns = [detection.pattern for detection in listed]
     made = [SummaryOf(one, KeptMatches(one) if has_output_policy(one) else None) for one in patterns]
-    for parts in listed_in_parts(detections):
-        for own, blocks, detection in zip(made, parts, detections, strict=True):
+    for parts in listed_in_parts(listed) if listed else ():
+        for own, blocks, detection in zip(made, parts, listed, strict=True):
             own.add(blocks, detection.events)
-    return [own.summary.table() for own in made]
+    summaries = {**found, **{id(one): own.summary for one, own in zip(listed, made, strict=True)}}
+    return [summary.table() for one in detections if (summary := summaries[id(one)]) is not None]
 
 
 SHARE_FOR_ROWS = 0.5

@@ -2,13 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import replace
-from typing import Any, TypeVar
+from collections.abc import Mapping, Sequence
+from typing import Any
 
-import pyarrow as pa
-
-from cep_pipeline.detection.composition import longer_stream
 from cep_pipeline.detection.kleene.extension import ListConditions, limit_in, possible_course
 from cep_pipeline.detection.mechanisms import MECHANISMS, Orders, choose_mechanisms, in_pattern_order
 from cep_pipeline.detection.output_policy import has_output_policy
@@ -16,7 +12,7 @@ from cep_pipeline.detection.outputs import binds_lists, listed_because
 from cep_pipeline.errors import UnsupportedPattern
 from cep_pipeline.patterns.composing import plain_pattern
 from cep_pipeline.patterns.implications import TimeSpan
-from cep_pipeline.patterns.pattern import Pattern, Window, with_composed
+from cep_pipeline.patterns.pattern import Pattern, Window
 from cep_pipeline.planning import Plan, plan_by_strategy
 from cep_pipeline.planning.costs.mechanisms import expected_work, mechanism_costs
 from cep_pipeline.planning.make_plan import planner_for
@@ -24,9 +20,7 @@ from cep_pipeline.planning.planned_clauses import default_cost
 from cep_pipeline.planning.planners import DEFAULT_PLANNER, planner_named
 from cep_pipeline.planning.replanning import Replanner
 from cep_pipeline.planning.trees import Join
-from cep_pipeline.slices.events_input import events_for
 from cep_pipeline.slices.views import implied_by
-from cep_pipeline.statistics.estimate import estimate_statistics
 from cep_pipeline.statistics.snapshot import StatisticsSnapshot
 from cep_pipeline.statistics.terms import format_conjunct
 
@@ -84,45 +78,6 @@ def plan_for(
         compare=len(patterns) <= MOST_COMPARED if compare is None else compare,
         **options,
     )
-
-
-def statistics_for(patterns: Pattern | Sequence[Pattern], events: pa.Table, **asked: Any) -> StatisticsSnapshot:
-    """`estimate_statistics` of patterns of which some may compose others: those are of their longer streams.
-
-    What is composed is detected for it. Of a leaf or a condition that several streams have, the first number stands.
-    """
-    patterns = [patterns] if isinstance(patterns, Pattern) else patterns
-    composing = [pattern for pattern in patterns if pattern.composes]
-    if not composing:
-        return estimate_statistics(patterns, events, **asked)
-    from cep_pipeline.detection.detect import Search
-
-    whole = [pattern for pattern in with_composed(patterns) if not pattern.composes]
-    matches = Search().composed(composing, events)
-    found = [estimate_statistics(whole, events, **asked)]
-    for pattern in composing:
-        stream = longer_stream(pattern, events_for([pattern], events), matches)
-        found.append(estimate_statistics(pattern, stream, **asked))
-    return replace(
-        found[0],
-        rates=_first_of([one.rates for one in found], lambda rate: rate.leaf),
-        selectivities=_first_of([one.selectivities for one in found], lambda one: one.condition),
-        joints=_first_of([one.joints for one in found], lambda joint: joint.members),
-        orders=_first_of([one.orders for one in found], lambda order: order.condition),
-        notes=tuple(dict.fromkeys(note for one in found for note in one.notes)),
-    )
-
-
-_Number = TypeVar("_Number")
-
-
-def _first_of(numbers: Iterable[Sequence[_Number]], key: Callable[[_Number], Any]) -> tuple[_Number, ...]:
-    """The numbers of several snapshots, of those of one key the first, sorted by key."""
-    found: dict[Any, _Number] = {}
-    for own in numbers:
-        for number in own:
-            found.setdefault(key(number), number)
-    return tuple(found[known] for known in sorted(found))
 
 
 def replanner_for(

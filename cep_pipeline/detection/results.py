@@ -36,6 +36,8 @@ class Matches(dict[str, pa.Table]):
         Returns the events of some matches, a row each (`match_events`).
     draw
         Draws a match, given as a row, over an attribute, in a time zone.
+    inside
+        Further tables of matches, which those of the tables compose.
     """
 
     def __init__(
@@ -43,8 +45,10 @@ class Matches(dict[str, pa.Table]):
         tables: Mapping[str, pa.Table],
         find_events: Callable[[pa.Table], pa.Table],
         draw: Callable[[Mapping[str, Any], str | None, str | None], Drawing],
+        inside: Mapping[str, pa.Table] | None = None,
     ) -> None:
         super().__init__(tables)
+        self._inside = {**(inside or {}), **tables}
         self._find_events = find_events
         self._draw = draw
 
@@ -84,6 +88,9 @@ class Matches(dict[str, pa.Table]):
     def events(self, pattern: str | None = None) -> pa.Table:
         """Return the events of the matches of one pattern, or of all, a row each.
 
+        Of a match that binds matches of other patterns these are the events inside: `p.a` is the event that variable
+        `a` has in the match that variable `p` binds.
+
         Returns
         -------
         pyarrow.Table
@@ -95,8 +102,9 @@ class Matches(dict[str, pa.Table]):
             There is no such pattern, or the matches are counted or compressed.
         """
         if pattern is None:
-            return pa.concat_tables(map(self._find_events, self._tables()), promote_options="permissive")
-        return self._find_events(self._of(pattern))
+            found = [self._find_events(self._opened(table)) for table in self._tables()]
+            return pa.concat_tables(found, promote_options="permissive")
+        return self._find_events(self._opened(self._of(pattern)))
 
     def chart(
         self,
@@ -136,7 +144,12 @@ class Matches(dict[str, pa.Table]):
         place = match if isinstance(match, int) else place_of_id(table["match_id"], match)
         if not 0 <= place < table.num_rows:
             raise InputError(f"there is no match {match!r} of this pattern; it has {table.num_rows:,} of them")
-        return self._draw(table.slice(place, 1).to_pylist()[0], attribute, timezone)
+        return self._draw(self._opened(table.slice(place, 1)).to_pylist()[0], attribute, timezone)
+
+    def _opened(self, table: pa.Table) -> pa.Table:
+        from cep_pipeline.detection.match_events import opened
+
+        return opened(table, list(self._inside.values()))
 
     def _of(self, pattern: str) -> pa.Table:
         if pattern not in self:
@@ -162,8 +175,9 @@ class Matches(dict[str, pa.Table]):
 
 
 def _with_id_texts(matches: pa.Table) -> pa.Table:
-    place = matches.schema.get_field_index("match_id")
-    return matches if place < 0 else matches.set_column(place, "match_id", id_texts(matches["match_id"]))
+    return pa.table(
+        {name: id_texts(column) for name, column in zip(matches.column_names, matches.columns, strict=True)}
+    )
 
 
 def draw_among(
@@ -186,6 +200,8 @@ def draw_among(
         elif pa.types.is_dictionary(field.type):
             read = read.set_column(place, field.name, read.column(place).cast(field.type.value_type))
     bound = read.filter(pc.field("seq").isin([one["seq"] for one in match["bindings"]]))
+    # Events inside of composed matches may come before the timestamps that the match sees.
+    match = {**match, "start_ts": min([match["start_ts"], *bound["timestamp"].to_pylist()])}
     _, _, near = series.near(match, bound)
     told = schema_told_by(events)
     return draw_match(match, read.filter(near), series, pattern, timezone or (told.timezone if told else "UTC"))

@@ -34,7 +34,7 @@ def is_exceeded(held: Array, new: Array, *, smaller: bool) -> Array:
 
 def _folded(kind: ValueType, arguments: list[Column], replaces: Callable[[Array, Array], Array]) -> Column:
     """The first argument, in whose place each next one comes where it is null, and where the rule says."""
-    count = max(map(len, arguments))
+    count = next((len(argument) for argument in arguments if len(argument) != 1), 1)
     dictionary = None
     if kind is ValueType.STRING:
         arguments, dictionary = _of_one_dictionary(arguments)

@@ -342,6 +342,8 @@ def _reference(
     return Reference(name, attribute, Element.ONLY, node.type)
 
 
+TINY = 1e-140
+"""The squares of distances below this may vanish in float64."""
 _LOW_BITS = 32
 _EXACT = 2**53
 """Integers up to this size are exact as float64."""
@@ -377,7 +379,7 @@ def running(node: Aggregate, column: Column, rows: Array, offsets: Array) -> Col
         result = _by_steps(values, valid, offsets, lambda held, new: np.where(replaces(held, new), new, held))
         return Column(column.type, result, some, column.dictionary)
     if node.function == "stddev":
-        return Column(ValueType.FLOAT64, _deviations(values, valid, counts, offsets), counts > 1)
+        return _deviations(values, valid, counts, offsets)
     if node.function == "median":
         medians = _medians_so_far if node.prefix else _medians
         return Column(ValueType.FLOAT64, medians(values, valid, offsets), some)
@@ -420,8 +422,8 @@ def _integer_sums(values: Array, offsets: Array) -> tuple[Array, Array]:
     return high + (low >> _LOW_BITS), low & (2**_LOW_BITS - 1)
 
 
-def _deviations(values: Array, valid: Array, counts: Array, offsets: Array) -> Array:
-    """The standard deviation of the elements so far, by their distances from the first one.
+def _deviations(values: Array, valid: Array, counts: Array, offsets: Array) -> Column:
+    """The standard deviation of the elements so far, by their distances from the first one; NaN of a single NaN.
 
     The sums of equal or of small whole distances are exact, and so is what they make.
     """
@@ -431,7 +433,31 @@ def _deviations(values: Array, valid: Array, counts: Array, offsets: Array) -> A
         sums = _by_steps(distances, valid, offsets, np.add)
         squares = _by_steps(distances * distances, valid, offsets, np.add)
         n = counts.astype(np.float64)
-        return np.sqrt(np.maximum(n * squares - sums * sums, 0.0) / (n * (n - 1.0)))
+        deviations = np.sqrt(np.maximum(n * squares - sums * sums, 0.0) / (n * (n - 1.0)))
+    starts = np.repeat(offsets[:-1], np.diff(offsets))
+    if values.dtype.kind == "f":
+        extreme = ~np.isfinite(deviations) | ((sums != 0) & (np.abs(sums) < TINY))
+        for place in np.flatnonzero(extreme & (counts > 1)):
+            own = slice(starts[place], place + 1)
+            deviations[place] = _scaled_deviation(values[own][valid[own]])
+    return Column(ValueType.FLOAT64, deviations, (counts > 1) | ((counts == 1) & np.isnan(firsts)))
+
+
+def _scaled_deviation(values: Array) -> float:
+    """The standard deviation of values whose squares leave float64; NaN where one of them is NaN or infinite."""
+    largest = np.abs(values).max()
+    if not np.isfinite(largest):
+        return float("nan")
+    exponent = np.frexp(largest)[1]
+    scaled = np.ldexp(values, -exponent)
+    total = squares = 0.0
+    for distance in (scaled - scaled[0])[::-1].tolist():  # as the kernel goes through a list
+        total += distance
+        squares += distance * distance
+    n = float(len(values))
+    spread = max(n * squares - total * total, 0.0) / (n * (n - 1.0))
+    with np.errstate(over="ignore"):
+        return float(np.ldexp(np.sqrt(spread), exponent))
 
 
 def _distances(values: Array, firsts: Array) -> Array:
@@ -454,7 +480,7 @@ def _medians(values: Array, valid: Array, offsets: Array) -> Array:
     some = counts > 0
     starts = (np.cumsum(counts) - counts)[some]
     counts = counts[some]
-    medians = _middles(known[starts + (counts - 1) // 2], known[starts + counts // 2])
+    medians = _middles(known[starts + (counts - 1) // 2], known[starts + counts // 2], counts % 2 == 1)
     if known.dtype.kind == "f":
         medians[np.isnan(known[starts + counts - 1])] = np.nan
     result = np.zeros(len(values))
@@ -464,7 +490,7 @@ def _medians(values: Array, valid: Array, offsets: Array) -> Array:
 
 def _medians_so_far(values: Array, valid: Array, offsets: Array) -> Array:
     """The median of the elements up to each one."""
-    low, high = values.copy(), values.copy()
+    low, high, one = values.copy(), values.copy(), np.ones(len(values), dtype=bool)
     for start, end in pairwise(offsets.tolist()):
         known: list[float] = []
         is_nan = False
@@ -477,13 +503,14 @@ def _medians_so_far(values: Array, valid: Array, offsets: Array) -> Array:
                 low[place] = high[place] = np.nan
             elif known:
                 low[place], high[place] = known[(len(known) - 1) // 2], known[len(known) // 2]
-    return _middles(low, high)
+                one[place] = len(known) % 2 == 1
+    return _middles(low, high, one)
 
 
-def _middles(low: Array, high: Array) -> Array:
-    """float64: the mean of each two numbers, exact and then rounded."""
+def _middles(low: Array, high: Array, one: Array) -> Array:
+    """float64: the mean of each two numbers, exact and then rounded, or the first one where they are `one`."""
     with np.errstate(all="ignore"):
-        middles: Array = (low + high) / 2
+        middles: Array = np.where(one, low, (low + high) / 2).astype(np.float64)
     if low.dtype.kind != "f":
         large = np.maximum(np.abs(low.astype(np.float64)), np.abs(high.astype(np.float64))) >= _EXACT / 2
         for place in np.flatnonzero(large):

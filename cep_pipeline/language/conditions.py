@@ -494,11 +494,10 @@ class ConditionParser:
     def _as_condition(self, node: Expression | Condition) -> Condition:
         if not isinstance(node, Expression):
             return node
-        written = isinstance(node, Literal) and node.parameter is None
-        if written and node.type is ValueType.BOOL and node.value:
-            return Truth(span=node.span)
         hint = "; a bool is tested with = TRUE" if node.type is ValueType.BOOL else ""
-        if written and node.type is ValueType.BOOL:
+        if isinstance(node, Literal) and node.type is ValueType.BOOL and node.parameter is None:
+            if node.value:
+                return Truth(span=node.span)
             hint = "; what never holds is written NOT TRUE"
         raise self.cursor.unexpected("a comparison (= != < <= > >= IN BETWEEN LIKE IS)", hint)
 

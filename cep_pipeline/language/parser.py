@@ -118,7 +118,8 @@ def parse_patterns(
         bindings: list[dict[str, Value]] = [{}]
         for place, binding in enumerate(bindings):  # it grows where parameters have several values
             cursor.go_back(start)
-            statement = _Statement(cursor, schema, {**parameters, **binding}, number, names, binding)
+            several = {name: value for name, value in binding.items() if len(_values_of(parameters[name])) > 1}
+            statement = _Statement(cursor, schema, {**parameters, **binding}, number, names, several)
             try:
                 pattern = statement.parse()
             except PatternError as error:
@@ -521,6 +522,10 @@ def _types_among(names: Mapping[str, Pattern | None], schema: StreamSchema) -> M
     """
     of_stream = {*(schema.types or ()), schema.base_type}
     return {name: one for name, one in names.items() if name not in of_stream and (one is None or one.named)}
+
+
+def _values_of(bound: Bound) -> tuple[Value, ...]:
+    return bound if isinstance(bound, tuple) else (bound,)
 
 
 def _as_word(value: Value) -> str:

@@ -127,8 +127,8 @@ class Scope:
             )
         if name.value in self.swept:
             raise self._both_uses(name)
-        self.used_parameters[name.value] = values
-        return values
+        self.used_parameters[name.value] = plain = tuple(values)
+        return plain
 
     def scalar(self, name: Token) -> Value:
         """The one value of a parameter that stands in an expression, which then counts as used."""

@@ -121,9 +121,10 @@ class PreparedEvents:
 
     def row_back(self, row: int, events: int) -> int:
         """The first row that lies at most so many events of the stream before another one."""
-        if self.of_stream is None:
+        own = self.of_stream
+        if own is None:
             return max(row - events, 0)
-        counted = self.derive(("events up to",), lambda: np.cumsum(self.of_stream))
+        counted = self.derive(("events up to",), lambda: np.cumsum(own))
         before = int(counted[row - 1]) if row else 0
         return int(np.searchsorted(counted, max(before - events, 0)))
 

@@ -238,7 +238,7 @@ class Forgetting:
             self._find_summaries(found, days, units)
         return found
 
-    def _find_summaries(self, found: _Found, days: set[date], units: Iterable[Row[Any]]) -> None:
+    def _find_summaries(self, found: _Found, days: set[date | None], units: Iterable[Row[Any]]) -> None:
         """Find the summaries of days that were detected over events that go, or that name an erased value."""
         read = {
             (unit.pattern_set, unit.day)

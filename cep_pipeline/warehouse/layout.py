@@ -84,8 +84,8 @@ _COLUMNS: Mapping[str, Mapping[str, tuple[pa.DataType, str]]] = {
         "partial": (
             pa.string(),
             "What the rows of several days are put together from, as JSON: `groups`, the values of GROUP BY in their "
-            "order; `matches`, their number; and in `states`, by the names of the aggregates, the number of `values` and "
-            "their exact `total`, as decimal text, or the least or greatest `value`.",
+            "order; `matches`, their number; and in `states`, by the names of the aggregates, the number of `values` "
+            "and their exact `total`, as decimal text, or the least or greatest `value`.",
         ),
     },
     "statistics": {

@@ -23,6 +23,7 @@ from cep_pipeline.storage import (
     place_of_id,
     read_data_file,
     reading_data,
+    rows_of,
 )
 
 if TYPE_CHECKING:
@@ -165,8 +166,26 @@ def find_match(tables: StreamReader, pattern_set: str, day: date, match_id: str)
     return None
 
 
+def opened_match(tables: StreamReader, match: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Return a match with the events inside the matches that it composes as its own, beginning with the first of them.
+
+    A match that composes none is returned as it is.
+    """
+    from cep_pipeline.detection.match_events import opened
+
+    if not match.get("composed"):
+        return match
+    schema = tables.matches_schema
+    row = pa.Table.from_pylist([{name: match[name] for name in schema.names}], schema)
+    inside = tables.composed_matches(row)
+    starts = [one["start_ts"] for table in inside for one in rows_of(table.select(["start_ts"]))]
+    bindings = opened(row, inside)["bindings"].to_pylist()[0]
+    return {**match, "bindings": bindings, "composed": None, "start_ts": min([match["start_ts"], *starts])}
+
+
 def events_of(tables: StreamReader, match: Mapping[str, Any]) -> pa.Table:
-    """Read the events of a match, in order of time, with all of their attributes."""
+    """Read the events of a match, in order of time, with all of their attributes (`opened_match`)."""
+    match = opened_match(tables, match)
     seqs = pa.array([one["seq"] for one in match["bindings"]], pa.int64())
     schema = pa.schema([field for field in tables.events_schema if field.name != DAY])
     return events_between(tables, schema, match["start_ts"], match["end_ts"], pc.field("seq").isin(seqs))
@@ -188,6 +207,7 @@ def draw_published(
     timezone: str = "UTC",
 ) -> Drawing:
     """Draw a match on the published events beside it; the other parameters are those of `MatchSeries.of`."""
+    match = opened_match(tables, match)
     bound = events_of(tables, match)
     series = MatchSeries.of(tables.events_schema, pattern, attribute, type_attribute)
     return draw_match(match, events_around(tables, match, bound, series), series, pattern, timezone)
@@ -201,12 +221,18 @@ def explain_match(
     Raises
     ------
     InputError
-        The pattern binds other variables, or an event is not published any more.
+        The pattern binds other variables, or an event is not published any more; or it composes matches of others.
     """
     from cep_pipeline.detection.match_checks import why
     from cep_pipeline.patterns.pattern import Strategy
     from cep_pipeline.slices.events_input import columns_needed
 
+    if pattern.composes:
+        inside = ", ".join(one.name for one in pattern.composes)
+        raise InputError(
+            f"pattern {pattern.name!r} binds matches of {inside}; only a match that binds nothing but events is "
+            "explained. `cep matches --events` shows the events inside of it"
+        )
     bound: dict[str, list[int]] = {}
     for one in match["bindings"]:
         bound.setdefault(one["variable"], []).append(one["seq"])

@@ -16,13 +16,13 @@ import numpy as np
 import pyarrow as pa
 import sqlalchemy as sql
 
-from cep_pipeline.errors import CepError
+from cep_pipeline.errors import CepError, InputError
 from cep_pipeline.events.columns import DAY, SEQ, SEQ_PER_DAY, TIMESTAMP
 from cep_pipeline.events.erasure import Erasure
 from cep_pipeline.events.raw_files import RawFile
 from cep_pipeline.events.timestamps import day_bounds
 from cep_pipeline.lazy_names import late_module
-from cep_pipeline.storage import conform, names_in_file, open_parquet, read_data_file, rows_of
+from cep_pipeline.storage import conform, id_texts, names_in_file, open_parquet, read_data_file, rows_of
 from cep_pipeline.warehouse.changes import ReadBefore
 from cep_pipeline.warehouse.database import CURRENT_PLANS
 from cep_pipeline.warehouse.drafts import Drafts
@@ -64,6 +64,7 @@ if TYPE_CHECKING:
     from pyiceberg.table import Table
     from sqlalchemy.engine import Row
 
+    from cep_pipeline.detection.summaries.partial import PartialSummary
     from cep_pipeline.patterns.pattern import Pattern
     from cep_pipeline.warehouse.store import Store
 
@@ -313,6 +314,27 @@ class StreamReader:
         of_set = {"pattern_set": pattern_set}
         return reader._read_days(SUMMARIES, "final_day", first, last, of_set, row_filter=row_filter)
 
+    def summary_of(
+        self, pattern_set: str, pattern: Pattern, first: date | None = None, last: date | None = None
+    ) -> PartialSummary:
+        """Return what SUMMARIZE of a pattern has put together over days: exactly that of one run over all of them.
+
+        Raises
+        ------
+        InputError
+            A day was detected by another SUMMARIZE of the pattern.
+        """
+        from cep_pipeline.detection.summaries.partial import PartialSummary
+
+        rows = self.read_summaries(pattern_set, first, last, pattern=pattern.name)
+        try:
+            return PartialSummary.from_json(pattern, map(json.loads, rows["partial"].to_pylist()))
+        except (KeyError, ValueError, TypeError) as error:
+            raise InputError(
+                f"stream {self.name}: days of {pattern_set} were summarized by another statement of {pattern.name}, "
+                "so that they cannot be put together: cep run --stale detects them again"
+            ) from error
+
     def summaries_of(self, pattern_set: str, day: date, patterns: Collection[str]) -> dict[str, list[dict[str, Any]]]:
         """Pattern -> the published groups of a day, as `PartialSummary.to_json`, of those patterns that have any."""
         found: dict[str, list[dict[str, Any]]] = {}
@@ -373,15 +395,52 @@ class StreamReader:
         parts.sort(key=lambda part: order.index(part.column("pattern")[0].as_py()))
         return _joined(self.matches_schema, parts)
 
+    def composed_matches(self, matches: pa.Table) -> list[pa.Table]:
+        """Return the published matches inside some published matches of a pattern set, as `opened` takes them.
+
+        Notes
+        -----
+        Read are the ids of the days from the first event of the matches on.
+        """
+        from cep_pipeline.detection.match_ids import ids_from_text
+
+        listed = pc.list_flatten(matches["composed"].combine_chunks().drop_null())
+        if not len(listed):
+            return []
+        ids = pc.unique(id_texts(listed.field("match_id")))
+        # They became final on the day of their last event or later, and on no later day than what composes them.
+        first = pc.min(pc.list_flatten(matches["bindings"]).combine_chunks().field("seq")).as_py() // SEQ_PER_DAY
+        last = max(matches["final_day"].to_pylist())
+        [pattern_set] = pc.unique(matches["pattern_set"]).to_pylist()
+        schema, only_ids = self.matches_schema, pa.schema([self.matches_schema.field("match_id")])
+        parts: list[pa.Table] = []
+        for file in self._published("matches").files(
+            "final_day", date.fromordinal(max(first, 1)), last, equal={"pattern_set": pattern_set}
+        ):
+            with open_parquet(file.file_path) as parquet:
+                names = list(names_in_file(schema, parquet.schema_arrow.names).values())
+                for group in range(parquet.num_row_groups):
+                    found = conform(parquet.read_row_group(group, ["match_id"]), only_ids)["match_id"]
+                    asked = pc.is_in(id_texts(found), value_set=ids)
+                    if pc.any(asked).as_py():
+                        parts.append(conform(parquet.read_row_group(group, names), schema).filter(asked))
+        inside = _joined(schema, parts)
+        place = schema.get_field_index("match_id")
+        typed = inside.set_column(place, "match_id", ids_from_text(id_texts(inside["match_id"]).to_pylist()))
+        return [*self.composed_matches(inside), typed]
+
     def read_match_events(self, matches: pa.Table, attributes: Sequence[str] | None = None) -> pa.Table:
         """Return the events that published matches bind, a row each, as `match_events` does.
+
+        Of matches that compose others these are the events inside, as by `opened`.
 
         Notes
         -----
         Read are the row groups of the events' days whose bounds of `seq` hold one of them.
         """
-        from cep_pipeline.detection.match_events import match_events
+        from cep_pipeline.detection.match_events import match_events, opened
 
+        matches = opened(matches, self.composed_matches(matches))
         seqs = pc.unique(pc.list_flatten(matches.column("bindings").combine_chunks()).field("seq")).sort()
         days = np.from_dlpack(seqs) // SEQ_PER_DAY
         names = [name for name in self.events_schema.names if name != DAY]

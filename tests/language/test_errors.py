@@ -14,6 +14,8 @@ from cep_pipeline.patterns.expressions import Span
 from tests.language import schemas
 from tests.language.schemas import SCHEMA, parse_one
 
+PAIR = "NAME pair PATTERN SEQ(A a, B b) WITHIN 1 day RETURN a.x AS x, b.y, b.x AS t, a.x AS s;"
+
 # The text, with what must be underlined between « and », and a part of the message.
 REFUSED = [
     # Lexical
@@ -194,6 +196,18 @@ REFUSED = [
     ("PATTERN A a WITHIN 1 day RETURN a.x AS «match_id»", "a fixed column"),
     ("PATTERN A a WITHIN 1 day RETURN «a».x > 1", "needs a value here, not a condition"),
     ("PATTERN A a WITHIN 1 day RETURN a.x AS p, «»", "expected a condition or a value"),
+    # Composition
+    (f"{PAIR} PATTERN pair p WHERE p.«y» > 1 WITHIN 1 day", "unknown attribute 'y' of type pair; there are: x, t, s"),
+    (f"{PAIR} PATTERN pair p WHERE p.«xx» > 1 WITHIN 1 day", "did you mean 'x'?"),
+    (f"{PAIR} PATTERN (pair | A) p WHERE p.«y» > 1 WITHIN 1 day", "unknown attribute 'y' of type (pair | A)"),
+    (f"{PAIR} PATTERN (pair | A) p WHERE p.«s» > 1 WITHIN 1 day", "unknown attribute 's'"),
+    (f"{PAIR} PATTERN SEQ(pair p, C c) WHERE [x, «id»] WITHIN 1 day", "unknown attribute 'id' of type pair"),
+    (f"{PAIR} PATTERN SEQ(C c, ~pair p) WITHIN 1 day PARTITION BY «id»", "unknown attribute 'id' of type pair"),
+    (f"{PAIR} PATTERN SEQ(C c, pair p) WITHIN 1 day PARTITION BY «s»", "different types of 's'"),
+    (f"{PAIR} PATTERN SEQ(C c, pair p) WHERE p.x «=» c.s WITHIN 1 day", "cannot compare"),
+    (f"{PAIR} PATTERN pair p WITHIN 1 day RETURN p.x AS «composed»", "is a fixed column"),
+    ("NAME n PATTERN A a WITHIN 1 day SUMMARIZE count(*); PATTERN «n» m WITHIN 1 day", "it cannot be composed"),
+    ("NAME a PATTERN a v WHERE v.«y1» = 1 WITHIN 1 day", "unknown attribute 'y1' of type a"),
 ]
 
 
@@ -213,6 +227,28 @@ def test_refused_with_the_place_underlined(marked: str, message: str) -> None:
     assert shown[place:].startswith(visible[: len(shown) - place])
     assert set(carets) == {"^"}
     assert len(carets) == max(1, min(end - start, len(shown) - place - shown[place:].endswith("…")))
+
+
+def test_statements_are_types_of_later_ones_only() -> None:
+    schema = StreamSchema.from_dict({"type_attribute": "kind", "attributes": {"kind": "string"}, "types": ["A", "B"]})
+    with pytest.raises(PatternError) as raised:
+        parse_patterns(
+            "NAME one PATTERN two t WITHIN 1 day;\n"
+            "NAME two PATTERN A a WITHIN 1 day;\n"
+            "NAME three PATTERN three t WITHIN 1 day;\n"
+            "NAME four PATTERN SEQ(two a, one b) WITHIN 1 day;\n"
+            "PATTERN A a WITHIN 1 day;\n"
+            "PATTERN pattern_5 a WITHIN 1 day",
+            schema,
+        )
+    errors = [raised.value, *raised.value.others]
+    assert [(error.line, error.column) for error in errors] == [(1, 18), (3, 20), (4, 30), (6, 9)]
+    assert [error.message.partition(";")[0] for error in errors] == [
+        "unknown type 'two'",
+        "unknown type 'three'",
+        "the statement 'one' has an error itself, which comes first",
+        "unknown type 'pattern_5'",
+    ]
 
 
 def test_error_says_all_and_survives_pickling() -> None:

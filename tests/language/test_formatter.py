@@ -15,7 +15,9 @@ from cep_pipeline.language.formatter import (
     format_value,
     format_window,
     match_text,
+    pattern_version,
 )
+from cep_pipeline.language.parser import parse_patterns
 from cep_pipeline.patterns.conditions import (
     AllOf,
     AnyOf,
@@ -43,7 +45,7 @@ from cep_pipeline.patterns.expressions import (
     ValueType,
 )
 from cep_pipeline.patterns.pattern import Window
-from tests.language.schemas import parse_one
+from tests.language.schemas import SCHEMA, parse_one
 
 INT, FLOAT = ValueType.INT64, ValueType.FLOAT64
 
@@ -276,3 +278,20 @@ def test_equivalence_alone_and_values() -> None:
         "'o''clock'",
         "-0.0",
     ]
+
+
+def test_files_of_statements_that_compose_each_other() -> None:
+    """What a statement composes is not part of its text, and is part of what tells its matches and versions."""
+    pair = "NAME pair PATTERN SEQ(A a, B b) WITHIN 1 day RETURN a.x AS x"
+    other = "NAME other PATTERN pair p WITHIN 1 day OUTPUT NON_OVERLAP"
+    last = "NAME last PATTERN SEQ(other o, ~pair p, (pair | A)+ v[]) WHERE v[1].x > 1 WITHIN 1 day"
+    parsed = parse_patterns(f"{pair}; {other}; {last}", SCHEMA)
+    again = parse_patterns(";\n".join(map(format_pattern, parsed)), SCHEMA)
+    assert again == parsed
+    assert [[one.name for one in pattern.composes] for pattern in again] == [[], ["pair"], ["pair", "other"]]
+    assert match_text(parsed[2]) == ";\n".join(map(format_pattern, parsed))
+    for changed in (f"{pair}, b.x AS z; {other}; {last}", f"{pair}; {other.replace('1', '2')}; {last}"):
+        one = parse_patterns(changed, SCHEMA)[2]
+        assert format_pattern(one) == format_pattern(parsed[2])
+        assert match_text(one) != match_text(parsed[2])
+        assert pattern_version(one) != pattern_version(parsed[2])

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import random
 from collections.abc import Iterable, Sequence
-from datetime import date
+from datetime import date, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +14,7 @@ import pytest
 
 import cep_pipeline as cep
 from cep_pipeline.patterns.pattern import Pattern
+from cep_pipeline.pipeline.configuration import LimitSettings, PatternSetLimits
 from cep_pipeline.storage import read_data_file
 from cep_pipeline.warehouse.layout import MATCHES_SCHEMA
 from tests.pipeline.local_days import LocalDays, events_by_day
@@ -127,3 +128,61 @@ def test_the_days_publish_what_one_run_finds(tmp_path: Path, name: str, seed: in
                 "NaN" if known[one] != known[one] else str(known[one]) for one in returns
             ]
     assert sum(len(expected[pattern.name]) for pattern in patterns if pattern.composes) > 5
+
+
+def test_a_day_that_is_done_again_or_later_gives_the_same(tmp_path: Path) -> None:
+    patterns = cep.parse_patterns(SETS["kept"], SCHEMA)
+    days = random_days(5)
+    local = LocalDays(SCHEMA, tuple(patterns), tmp_path)
+    for day, events in days.items():
+        local.publish_events(day, events)
+    for day in days:
+        local.detect(day, end_of_stream=day == max(days))
+    whole, states = published(local), {day: found.carry_out for day, found in local.detected.items()}
+    assert any("composed" in state and "patterns" in state for state in states.values())
+    for day in days:
+        local.detect(day, end_of_stream=day == max(days), keeps_unchanged=True)
+        assert local.detected[day].carry_out == states[day]
+    assert published(local) == whole
+
+
+def test_what_a_day_composes_waits_until_it_is_known(tmp_path: Path) -> None:
+    patterns = cep.parse_patterns(SETS["deep"], SCHEMA)
+    days = random_days(4)
+    local = LocalDays(SCHEMA, tuple(patterns), tmp_path)
+    for day, events in days.items():
+        local.publish_events(day, events)
+        found = local.detect(day)
+    expected = over_all_days(patterns, days.values())
+    missing = {name: len(rows) - len(published(local)[name]) for name, rows in expected.items()}
+    assert {name: number for name, number in missing.items() if number} == found.pending == {"fourth": 30}
+    later = max(days) + timedelta(days=1)
+    local.publish_events(later, next(iter(days.values())).slice(0, 0))
+    local.detect(later, end_of_stream=True)
+    assert {name: {str(row["match_id"]) for row in rows} for name, rows in published(local).items()} == {
+        name: set(rows) for name, rows in expected.items()
+    }
+
+
+def test_a_limited_pattern_limits_what_composes_it(tmp_path: Path) -> None:
+    patterns = cep.parse_patterns(SETS["plain"], SCHEMA)
+    days = random_days(0)
+    limits = PatternSetLimits(patterns={"pair": LimitSettings(max_matches=1)})
+    local = LocalDays(SCHEMA, tuple(patterns), tmp_path, limits=limits)
+    local.publish_events(min(days), days[min(days)])
+    found = local.detect(min(days))
+    assert {name: one.limit for name, one in found.limited.items()} == {
+        "pair": "max_matches 1",
+        "twice": "max_matches 1 of pair",
+        "same": "max_matches 1 of pair",
+    }
+    of_composing = PatternSetLimits(patterns={"same": LimitSettings(max_matches=1)})
+    (tmp_path / "other").mkdir()
+    other = LocalDays(SCHEMA, tuple(patterns), tmp_path / "other", limits=of_composing)
+    for day, events in days.items():
+        other.publish_events(day, events)
+        if other.detect(day).limited:
+            break
+    assert {name: str(one) for name, one in other.detected[day].limited.items()} == {
+        "same": "stopped by its limit, max_matches 1: none of its matches is published, it has at least 4 matches"
+    }

@@ -6,7 +6,7 @@ conjuncts that become testable with the step. `program.py` writes the groups ove
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass, field
 from functools import cached_property
 
@@ -17,7 +17,7 @@ from cep_pipeline.detection.instances.event_columns import ColumnRead, EventOf, 
 from cep_pipeline.expressions.columns import Array
 from cep_pipeline.expressions.lists import Uses
 from cep_pipeline.patterns.conditions import Conjunct, Membership, expressions_of
-from cep_pipeline.patterns.expressions import Aggregate, Element, Length, Reference, ValueType, walk
+from cep_pipeline.patterns.expressions import Aggregate, Call, Element, Length, Reference, ValueType, walk
 from cep_pipeline.patterns.normal_form import Clause, Variable
 from cep_pipeline.patterns.pattern import Pattern
 from cep_pipeline.patterns.structure import may_share_events
@@ -114,6 +114,8 @@ def is_written_once(conjunct: Conjunct) -> bool:
             return False
         for node in (node for side in expressions_of(atom) for node in walk(side)):
             if isinstance(node, Length | Aggregate) or node.type not in _NUMBERS:
+                return False
+            if isinstance(node, Call) and node.zone is not None:  # it reads arrays that are no columns
                 return False
             if isinstance(node, Reference) and node.element is not Element.ONLY:
                 return False
@@ -334,6 +336,11 @@ class ConditionGroups:
         """The group of all conjuncts that mention a negated variable and others, on a match with its event in place."""
         tested = enumerate(self.conditions.tested)
         return self._number(tuple((place, -1) for place, one in tested if name in one.conjunct.variables))
+
+    def group_of(self, conjuncts: Collection[Conjunct]) -> int:
+        """The group of some conjuncts, for instances that know all that these mention."""
+        tested = enumerate(self.conditions.tested)
+        return self._number(tuple((place, -1) for place, one in tested if one.conjunct in conjuncts))
 
     def is_empty(self, group: int) -> bool:
         """True if a group has no conjuncts."""

@@ -19,6 +19,7 @@ from cep_pipeline.expressions.lists import Bound, Lists, Uses, holds_over_lists,
 from cep_pipeline.patterns.conditions import Between, Comparator, Comparison, Conjunct
 from cep_pipeline.patterns.expressions import Aggregate, Element, Length, variables_of
 from cep_pipeline.patterns.normal_form import Clause, Variable
+from cep_pipeline.slices.prepared import PreparedEvents
 
 CANDIDATES_AT_ONCE = 1 << 18
 """Candidates of partial matches, or next elements of lists, that are held at once."""
@@ -108,6 +109,20 @@ def possible_course(side: Length | Aggregate) -> tuple[bool, bool]:
     return side.function == "sum", side.function in ("sum", "min")
 
 
+def course_among(events: PreparedEvents, leaf: Array, side: Length | Aggregate) -> tuple[bool, bool]:
+    """Return whether a value of a list never falls, and whether it never rises, by the values of its candidates."""
+    never_falls, never_rises = possible_course(side)
+    if isinstance(side, Length) or side.function == "count" or not (never_falls or never_rises):
+        return never_falls, never_rises
+    column = events.column(side.attribute)
+    if column.valid is not None and not column.valid[leaf].all():
+        return False, False  # a value appears with the first element that is not null
+    if side.function != "sum":
+        return never_falls, never_rises
+    values = column.values[leaf]
+    return not (values < 0).any(), not (values > 0).any()
+
+
 @dataclass(frozen=True, eq=False)
 class ListCandidates:
     """The candidates of a Kleene variable for each of some partial matches.
@@ -166,17 +181,7 @@ class Extension:
             self.conditions = replace(self.conditions, growing=growing, whole=whole)
 
     def _course_of(self, side: Length | Aggregate) -> tuple[bool, bool]:
-        """Return whether a value of the list never falls, and whether it never rises, by the values of its events."""
-        never_falls, never_rises = possible_course(side)
-        if isinstance(side, Length) or side.function == "count" or not (never_falls or never_rises):
-            return never_falls, never_rises
-        column = self.rules.events.column(side.attribute)
-        if column.valid is not None and not column.valid[self.leaf].all():
-            return False, False  # a value appears with the first element that is not null
-        if side.function != "sum":
-            return never_falls, never_rises
-        values = column.values[self.leaf]
-        return not (values < 0).any(), not (values > 0).any()
+        return course_among(self.rules.events, self.leaf, side)
 
     def extended(self, bindings: Bindings, anchors: Array | None = None) -> Iterator[Bindings]:
         """The partial matches with every list that obeys the rules and conditions, in pieces of bounded size.

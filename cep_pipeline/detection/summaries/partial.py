@@ -105,10 +105,10 @@ class Extreme:
 
     def add(self, other: Extreme, *, greatest: bool) -> None:
         own, new = self.value, other.value
-        if new is None or _is_nan(own):
+        if new is None or is_nan(own):
             return
         assert own is None or type(own) is type(new)
-        if own is None or _is_nan(new) or (new > own if greatest else new < own):  # type: ignore[operator]
+        if own is None or is_nan(new) or (new > own if greatest else new < own):  # type: ignore[operator]
             self.value = new
 
 
@@ -116,7 +116,7 @@ State = Total | Extreme
 
 
 @dataclass
-class Group:
+class SummaryRow:
     """One row in the making: its matches, and a state for each aggregate but count."""
 
     matches: int
@@ -131,16 +131,16 @@ class PartialSummary:
         self.name = pattern.name
         self._summary = _summary_of(pattern)
         self._aggregates = [one for one in self._summary.aggregates if one.expression is not None]
-        self.groups: dict[tuple[Value, ...], Group] = {}
+        self.groups: dict[tuple[Value, ...], SummaryRow] = {}
         if not self._summary.groups:
             self.group(())
 
-    def group(self, key: tuple[Value, ...]) -> Group:
+    def group(self, key: tuple[Value, ...]) -> SummaryRow:
         """The group with these values, which begins without a match."""
         found = self.groups.get(key)
         if found is None:
             states: list[State] = [Total() if one.function in ("sum", "avg") else Extreme() for one in self._aggregates]
-            found = self.groups[key] = Group(0, states)
+            found = self.groups[key] = SummaryRow(0, states)
         return found
 
     def add_matches(self, ends_us: Array, items: Sequence[pa.Array]) -> None:
@@ -170,7 +170,7 @@ class PartialSummary:
             self._add_values(place, aggregate, codes, array, found)
 
     def _add_values(
-        self, place: int, aggregate: SummaryAggregate, codes: Array, array: pa.Array, groups: Sequence[Group]
+        self, place: int, aggregate: SummaryAggregate, codes: Array, array: pa.Array, groups: Sequence[SummaryRow]
     ) -> None:
         valid = array.is_valid().to_numpy(zero_copy_only=False)
         codes = codes[valid]
@@ -213,9 +213,9 @@ class PartialSummary:
             yield [*key, *self._aggregated(self.groups[key])]
 
     def _ordered(self) -> list[tuple[Value, ...]]:
-        return sorted(self.groups, key=lambda key: [_rank(value) for value in key])
+        return sorted(self.groups, key=lambda key: [rank(value) for value in key])
 
-    def _aggregated(self, group: Group) -> list[Value]:
+    def _aggregated(self, group: SummaryRow) -> list[Value]:
         states = iter(group.states)
         return [
             to_text(group.matches) if one.expression is None else _value_of(one, next(states))
@@ -253,6 +253,8 @@ class PartialSummary:
             key = tuple(_from_plain(value, is_float) for value, is_float in zip(each["groups"], floats, strict=True))
             group = made.group(key)
             group.matches += from_text(each["matches"])
+            if each["states"].keys() != {one.name for one in made._aggregates}:
+                raise ValueError(f"pattern {pattern.name!r} has other aggregates than {', '.join(each['states'])}")
             for one, own in zip(made._aggregates, group.states, strict=True):
                 made._add_state(one, own, _state_from_plain(one, each["states"][one.name]))
         return made
@@ -322,7 +324,7 @@ def _codes(column: pa.Array) -> tuple[Array, list[Value]]:
     if pa.types.is_floating(column.type):
         column = pc.add(column, 0.0)  # -0.0 is 0.0
     coded = column.dictionary_encode()
-    values: list[Value] = [_NAN if _is_nan(value) else value for value in coded.dictionary.to_pylist()]
+    values: list[Value] = [_NAN if is_nan(value) else value for value in coded.dictionary.to_pylist()]
     codes = coded.indices.fill_null(len(values)).to_numpy().astype(np.int64)
     places: dict[Value, int] = {}
     for value in (*values, None):
@@ -405,15 +407,22 @@ def _nearest(number: Fraction) -> float:
         return math.inf if number > 0 else -math.inf
 
 
-def _is_nan(value: Value) -> bool:
+def whole_units(value: Value) -> int:
+    """A number in the units of `Total.exact`: an int64 itself, a finite float64 in units of 2 ** -1074."""
+    assert isinstance(value, int | float)
+    return value if isinstance(value, int) else int(Fraction(value) * (1 << _FRACTION_BITS))
+
+
+def is_nan(value: Value) -> bool:
+    """True for NaN."""
     return isinstance(value, float) and math.isnan(value)
 
 
-def _rank(value: Value) -> tuple[int, Any]:
+def rank(value: Value) -> tuple[int, Any]:
     """A key that sorts the values of one column: ascending, then NaN, then null."""
     if value is None:
         return 2, 0
-    return (1, 0) if _is_nan(value) else (0, value)
+    return (1, 0) if is_nan(value) else (0, value)
 
 
 def _array(values: Sequence[Value], kind: pa.DataType) -> pa.Array:
