@@ -363,6 +363,16 @@ class Search:
         return found
 
 
+def as_run(pattern: Pattern, events: pa.Table) -> tuple[Pattern, pa.Table]:
+    """The pattern that mechanisms run for a pattern, and the events over which they run it.
+
+    Of a pattern that composes others these are its plain pattern and its longer stream.
+    """
+    if not pattern.composes:
+        return pattern, events
+    return plain_pattern(pattern), _stream_of(pattern, events, Search().composed([pattern], events))
+
+
 def _composed_names(patterns: Sequence[Pattern]) -> frozenset[str]:
     """The names of the patterns that others compose."""
     return frozenset(one.name for pattern in patterns for one in pattern.composes)
