@@ -39,6 +39,7 @@ if TYPE_CHECKING:
     from cep_pipeline.detection.mechanisms import Metrics as Metrics
     from cep_pipeline.detection.near_misses import WhyNot as WhyNot
     from cep_pipeline.detection.near_misses import why_not as why_not
+    from cep_pipeline.detection.planned import estimate_statistics as estimate_statistics
     from cep_pipeline.detection.results import Matches as Matches
     from cep_pipeline.events.event_files import read as read
     from cep_pipeline.events.schema import DataWarning as DataWarning
@@ -56,7 +57,6 @@ if TYPE_CHECKING:
     from cep_pipeline.planning.make_plan import plan as plan
     from cep_pipeline.planning.planners import PLANNERS as PLANNERS
     from cep_pipeline.planning.plans import Plan as Plan
-    from cep_pipeline.statistics.estimate import estimate_statistics as estimate_statistics
     from cep_pipeline.statistics.node_counts import NodeCounts as NodeCounts
     from cep_pipeline.statistics.snapshot import StatisticsSnapshot as StatisticsSnapshot
 

@@ -105,7 +105,7 @@ class MatchSeries:
             return cls(wanted[0], (type_attribute,) if type_attribute in kinds else ())  # type: ignore[arg-type]
         keys = [name for name in equal if name in kinds and name != wanted[0] and not pa.types.is_floating(kinds[name])]
         apart = [name for name in keys if name not in numbers] or keys
-        if not apart or all(operand.event_type != pattern.base_type for operand in pattern.operands):
+        if not apart or all(pattern.base_type not in operand.types for operand in pattern.operands):
             apart = [pattern.type_attribute, *apart]
         return cls(wanted[0], tuple(dict.fromkeys(name for name in apart if name in kinds)))
 

@@ -50,7 +50,7 @@ COMMAND_GROUPS = {
         "forget",
         "package",
     ),
-    "Patterns over files": ("detect", "expand"),
+    "Patterns over files": ("detect", "expand", "translate"),
     "Plans and statistics": ("plan", "explain", "statistics"),
     "When the data change": ("invariants", "replan"),
     "Data to try, and measurements": ("generate", "bench", "experiment"),

@@ -13,7 +13,7 @@ from typing import Any
 
 from hypothesis import strategies as st
 
-from tests.condition_strategies import chosen_variables, condition, conditions_of, return_items
+from tests.condition_strategies import chosen_variables, condition, conditions_of, return_items, summaries_of
 from tests.streams import TYPES, mostly
 
 
@@ -41,6 +41,15 @@ class Features:
         Conditions with corr over list attributes.
     clock
         Conditions over `timestamp` and `seq`.
+    second_edition
+        Alternatives of types, numbers of events of lists, optional variables, negated composites and lists, and the
+        tests, functions, times and scalars of the second edition.
+    summaries
+        SUMMARIZE in place of some RETURN.
+    float_sums
+        SUMMARIZE with sums and means of float64, which are the same in any order only of numbers that are no edges.
+    composes
+        Names of earlier statements, which are types too.
     """
 
     nested: bool = False
@@ -59,6 +68,10 @@ class Features:
     max_condition_variables: int = 2
     lists: bool = True
     clock: bool = True
+    second_edition: bool = False
+    summaries: bool = False
+    float_sums: bool = False
+    composes: tuple[str, ...] = ()
 
 
 FIRST_SLICE = Features()
@@ -90,23 +103,48 @@ WHOLE_LANGUAGE = Features(
     max_condition_variables=3,
     strategies=("skip_till_any_match", "skip_till_next_match", "partition_contiguity", "strict_contiguity"),
 )
-"""Every operator, clause and strategy."""
+"""Every operator, clause and strategy of the first edition."""
+
+SECOND_EDITION = replace(WHOLE_LANGUAGE, second_edition=True, max_condition_variables=2)
+"""What one statement can say in the second edition, SUMMARIZE aside."""
 
 
 @dataclass(frozen=True)
 class Operand:
-    """An event operand of a drawn structure."""
+    """An event operand of a drawn structure.
+
+    Attributes
+    ----------
+    name, type
+        The variable and its type.
+    kleene, negated
+        Whether it binds a list, and whether it or a composite around it is negated.
+    others
+        Other types that it may have.
+    quantifier
+        What follows the type of a list or of an optional variable.
+    group
+        The first variable of the negated composite around it.
+    """
 
     name: str
     type: str
     kleene: bool
     negated: bool
+    others: tuple[str, ...] = ()
+    quantifier: str = "+"
+    group: str | None = None
+
+    @property
+    def optional(self) -> bool:
+        return self.quantifier in ("?", "*")
 
 
 @dataclass(frozen=True)
 class _Composite:
     operator: str
     operands: tuple[Operand | _Composite, ...]
+    negated: bool = False
 
 
 @dataclass(frozen=True)
@@ -140,10 +178,9 @@ class Statement:
         return " ".join([*parts, f"WITHIN {self.window}", *self.clauses])
 
     @property
-    def params(self) -> dict[str, list[Any]]:
+    def params(self) -> dict[str, Any]:
         """The values of those parameters that the text uses."""
-        text = self.text
-        return {name: list(values) for name, values in PARAMETERS.items() if f"${name}" in text}
+        return _used(self.text)
 
     def having(self, condition: str) -> Statement:
         """The statement with one more condition."""
@@ -163,6 +200,55 @@ PARAMETERS: Mapping[str, Sequence[Any]] = {
     "numbers": [1, 2.0, 3, 9007199254740993, 4.5],
     "labels": ["p", "é", "zz"],
 }
+SCALARS: Mapping[str, Any] = {"limit": 2, "ratio": 1.5, "word": "p", "flag": True}
+
+
+def _used(text: str) -> dict[str, Any]:
+    sets = {name: list(values) for name, values in PARAMETERS.items()}
+    return {name: value for name, value in {**sets, **SCALARS}.items() if f"${name}" in text}
+
+
+@dataclass(frozen=True)
+class File:
+    """Drawn statements named q1, q2, ..., of which a later one may compose earlier ones."""
+
+    statements: tuple[Statement, ...]
+
+    @property
+    def text(self) -> str:
+        return ";\n".join(f"NAME q{number} {one.text}" for number, one in enumerate(self.statements, 1))
+
+    @property
+    def params(self) -> dict[str, Any]:
+        return _used(self.text)
+
+
+@st.composite
+def files(draw: st.DrawFn, features: Features) -> File:
+    """One to three statements; the earlier ones are small and return all attributes, and have no SUMMARIZE."""
+    number = draw(st.sampled_from([2, 1, 2, 3]))
+    small = replace(features, max_operands=2, nested=False, kleene=False, summaries=False, returns=False)
+    drawn: list[Statement] = []
+    for place in range(1, number + 1):
+        composes = tuple(f"q{earlier}" for earlier in range(1, place))
+        if place == number:
+            drawn.append(draw(statements(replace(features, composes=composes))))
+            continue
+        statement = draw(statements(replace(small, composes=composes)))
+        positive = [one for one in statement.operands if not one.negated]
+        items = [
+            f"{draw(_one_value(positive, attribute))} AS {attribute}" for attribute in ("id", "x", "y", "s", "f", "h")
+        ]
+        drawn.append(replace(statement, clauses=(*statement.clauses, f"RETURN {', '.join(items)}")))
+    return File(tuple(drawn))
+
+
+def _one_value(positive: Sequence[Operand], attribute: str) -> st.SearchStrategy[str]:
+    """An attribute of one event of a match; seldom a float64 where the stream has an int64."""
+    texts = [f"{one.name}[1].{attribute}" if one.kleene else f"{one.name}.{attribute}" for one in positive]
+    return mostly(
+        st.sampled_from(texts), st.sampled_from([f"{text} * 0.5" if attribute == "x" else text for text in texts])
+    )
 
 
 TIME_WINDOWS = ("1 us", "1500 ms", "2 seconds", "3 seconds", "5 seconds", "0.2 minutes", "1 day")
@@ -188,8 +274,11 @@ def statements(draw: st.DrawFn, features: Features) -> Statement:
         clauses.append("OUTPUT NON_OVERLAP")
     if features.consume and draw(st.integers(0, 4)) == 4:
         clauses.append("CONSUME MATCHED")
-    if features.returns and draw(st.integers(0, 3)) == 3:
-        item = return_items([operand for operand in operands if not operand.negated])
+    positive = [operand for operand in operands if not operand.negated]
+    if features.summaries and draw(st.booleans()):
+        clauses.append(draw(summaries_of(features, positive)))
+    elif features.returns and draw(st.integers(0, 3)) == 3:
+        item = return_items(features, positive)
         items = draw(st.lists(item, min_size=1, max_size=3))
         clauses.append("RETURN " + ", ".join(f"{item} AS r{index}" for index, item in enumerate(items)))
     return Statement(
@@ -219,10 +308,67 @@ def _windows(features: Features) -> st.SearchStrategy[str]:
 
 
 def _operand(
-    draw: st.DrawFn, names: Any, *, kleene: bool, negated: bool, types: Sequence[str] = (*TYPES, "Ev")
+    draw: st.DrawFn,
+    features: Features,
+    names: Any,
+    *,
+    kleene: bool,
+    negated: bool,
+    obliged: bool = True,
+    types: Sequence[str] = (*TYPES, "Ev"),
 ) -> Operand:
-    event_type = draw(st.sampled_from(types))
-    return Operand(next(names), event_type, kleene, negated)
+    """An operand; one that is obliged binds an event in every match of its branch."""
+    drawn_from = st.sampled_from((*types, *features.composes * 2))
+    event_type = draw(drawn_from)
+    others: list[str] = []
+    quantifier = "+" if kleene else ""
+    if features.second_edition:
+        if draw(st.integers(0, 3)) == 3:
+            others = draw(st.lists(drawn_from, min_size=1, max_size=2))
+        if kleene:
+            quantifier = draw(st.sampled_from(["+", "{2}", "{1,2}", "{2,}", "{1,3}", *(() if obliged else ("*", "*"))]))
+        elif not obliged and not negated and draw(st.integers(0, 2)) == 2:
+            quantifier = "?"
+    return Operand(next(names), event_type, kleene, negated, tuple(others), quantifier)
+
+
+def _negated_structure(draw: st.DrawFn, features: Features, names: Any, *, lists: bool) -> Operand | _Composite:
+    """A negated operand; one of the second edition may be a list or a composite."""
+    if not features.second_edition or draw(st.booleans()):
+        kleene = features.second_edition and lists and draw(st.integers(0, 3)) == 3
+        return _operand(draw, features, names, kleene=kleene, negated=True)
+
+    def composite(depth: int) -> _Composite:
+        operator = draw(st.sampled_from(["SEQ", "SEQ", "AND", "OR"]))
+        size = draw(st.sampled_from([2, 2, 1, 3]))
+        obliged = draw(st.integers(0, size - 1))
+        operands: list[Operand | _Composite] = []
+        for place in range(size):
+            if depth and draw(st.integers(0, 5)) == 5:
+                operands.append(composite(depth - 1))
+                continue
+            kleene = lists and draw(st.integers(0, 4)) == 4
+            one = _operand(
+                draw,
+                features,
+                names,
+                kleene=kleene,
+                negated=True,
+                obliged=operator == "OR" or place == obliged,
+                types=("C", "X.1") if kleene else (*TYPES, "Ev"),
+            )
+            operands.append(one)
+        return _Composite(operator, tuple(operands))
+
+    inside = composite(1)
+    name = _operands(inside)[0].name
+    return replace(_grouped(inside, name), negated=True)
+
+
+def _grouped(structure: Operand | _Composite, name: str) -> Any:
+    if isinstance(structure, Operand):
+        return replace(structure, group=name)
+    return replace(structure, operands=tuple(_grouped(operand, name) for operand in structure.operands))
 
 
 def _any_structure(draw: st.DrawFn, features: Features, names: Any) -> Operand | _Composite:
@@ -232,13 +378,16 @@ def _any_structure(draw: st.DrawFn, features: Features, names: Any) -> Operand |
     """
     budget = {"kleene": 2, "events": 5}
 
-    def single(positive: bool) -> Operand:
+    def single(positive: bool) -> Operand | _Composite:
         negated = features.negation and not positive and draw(st.booleans())
-        kleene = features.kleene and not negated and budget["kleene"] > 0 and draw(st.integers(0, 3)) == 3
+        budget["events"] -= 1
+        if negated:
+            return _negated_structure(draw, features, names, lists=True)
+        kleene = features.kleene and budget["kleene"] > 0 and draw(st.integers(0, 3)) == 3
         rare = kleene and budget["kleene"] == 1
         budget["kleene"] -= kleene
-        budget["events"] -= 1
-        return _operand(draw, names, kleene=kleene, negated=negated, types=("C", "X.1") if rare else (*TYPES, "Ev"))
+        types = ("C", "X.1") if rare else (*TYPES, "Ev")
+        return _operand(draw, features, names, kleene=kleene, negated=False, obliged=positive, types=types)
 
     def part(positive: bool, depth: int) -> Operand | _Composite:
         if not features.nested or depth == 0 or budget["events"] <= 1 or draw(st.integers(0, 2)) < 2:
@@ -268,13 +417,16 @@ def _run_structure(draw: st.DrawFn, features: Features, names: Any) -> Operand |
         operator = "SEQ" if features.chains else draw(st.sampled_from(["SEQ", "SEQ", "AND"]))
         size = draw(st.sampled_from([2, 3, 1, *range(2, features.max_operands + 1)]))
         obliged = draw(st.integers(0, size - 1))
-        operands = []
+        operands: list[Operand | _Composite] = []
         for place in range(size):
-            negated = features.negation and place != obliged and draw(st.integers(0, 3)) == 3
-            kleene = features.kleene and operator == "SEQ" and not negated and draw(st.integers(0, 2)) == 0
-            rare = features.chains and kleene and any(operand.kleene for operand in operands)
+            if features.negation and place != obliged and draw(st.integers(0, 3)) == 3:
+                operands.append(_negated_structure(draw, features, names, lists=operator == "SEQ"))
+                continue
+            kleene = features.kleene and operator == "SEQ" and draw(st.integers(0, 2)) == 0
+            rare = features.chains and kleene and any(one.kleene for operand in operands for one in _operands(operand))
             types = ("C", "X.1") if rare else (*TYPES, "Ev")
-            operands.append(_operand(draw, names, kleene=kleene, negated=negated, types=types))
+            own = _operand(draw, features, names, kleene=kleene, negated=False, obliged=place == obliged, types=types)
+            operands.append(own)
         return _Composite(operator, tuple(operands))
 
     if features.nested and draw(st.integers(0, 3)) == 3:
@@ -290,8 +442,9 @@ def _operands(structure: Operand | _Composite) -> list[Operand]:
 
 def _structure_text(structure: Operand | _Composite) -> str:
     if isinstance(structure, _Composite):
-        return f"{structure.operator}({', '.join(_structure_text(operand) for operand in structure.operands)})"
-    event_type = structure.type if structure.type.isidentifier() else f'"{structure.type}"'
-    if structure.negated:
-        return f"~{event_type} {structure.name}"
-    return f"{event_type}+ {structure.name}[]" if structure.kleene else f"{event_type} {structure.name}"
+        inside = ", ".join(_structure_text(operand) for operand in structure.operands)
+        return f"{'~' if structure.negated else ''}{structure.operator}({inside})"
+    types = [name if name.isidentifier() else f'"{name}"' for name in (structure.type, *structure.others)]
+    event_type = f"({' | '.join(types)})" if structure.others else types[0]
+    sign = "~" if structure.negated and structure.group is None else ""
+    return f"{sign}{event_type}{structure.quantifier} {structure.name}{'[]' if structure.kleene else ''}"

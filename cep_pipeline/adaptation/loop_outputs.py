@@ -32,8 +32,9 @@ from cep_pipeline.detection.matches import match_batches, matches_schema
 from cep_pipeline.detection.mechanisms import Counters, Mechanism, Orders
 from cep_pipeline.detection.ordering import order_matches
 from cep_pipeline.detection.output_policy import Candidates, KeptMatches, has_output_policy
-from cep_pipeline.detection.outputs import Detection, binds_lists, listed_because
+from cep_pipeline.detection.outputs import Detection, SummaryOf, binds_lists, listed_because
 from cep_pipeline.detection.parts import count_blocks
+from cep_pipeline.detection.summaries.partial import summary_schema
 from cep_pipeline.errors import TooManyMatches
 from cep_pipeline.patterns.pattern import Pattern
 from cep_pipeline.slices.blocks import Block
@@ -157,6 +158,29 @@ class RowsOutput(_ListedOutput):
             self._kept.forget_rows(self.finding.reading.window_before(before))
 
 
+class SummaryOutput(_ListedOutput):
+    """The rows of SUMMARIZE, once all matches are known."""
+
+    def __init__(self, finding: Finding) -> None:
+        super().__init__(finding)
+        self._kept = _KeptOfStream(finding.pattern)
+        policy = has_output_policy(finding.pattern)
+        self._summary = SummaryOf(finding.pattern, self._kept if policy else None)
+        self.schema = summary_schema(finding.pattern)
+        if policy:
+            self.most = None
+
+    def ready(self, before: int | None) -> Iterator[pa.RecordBatch]:
+        blocks = self._waiting.ending(before)
+        if blocks:
+            blocks, events, self._kept.first = self.finding.over(blocks)
+            self._count(self._summary.add(blocks, events))
+        if before is not None:
+            self._kept.forget_rows(self.finding.reading.window_before(before))
+        else:
+            yield from self._summary.summary.table().to_batches()
+
+
 class ListedBuffersOutput(_ListedOutput):
     """A row for all matches that end with one event, where conditions ask for the lists themselves."""
 
@@ -271,7 +295,7 @@ def output_of(finding: Finding, output: str) -> LoopOutput:
         return NumberOutput(finding)
     if output == "compressed":
         return MergedBuffersOutput(finding) if listed_because(finding.pattern) is None else ListedBuffersOutput(finding)
-    return RowsOutput(finding)
+    return RowsOutput(finding) if finding.pattern.summary is None else SummaryOutput(finding)
 
 
 def find_together(outputs: Sequence[LoopOutput], stretch: Stretch) -> None:

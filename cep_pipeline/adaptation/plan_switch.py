@@ -23,6 +23,7 @@ from cep_pipeline.adaptation.event_stream import EventStream
 from cep_pipeline.detection.mechanisms import EVERYTHING, Counters, Mechanism, Orders
 from cep_pipeline.detection.parts import many_in_parts
 from cep_pipeline.patterns.pattern import Pattern, Strategy
+from cep_pipeline.patterns.structure import types_of
 from cep_pipeline.slices.blocks import Block, MatchBlock
 from cep_pipeline.slices.order import before_is_earlier
 from cep_pipeline.slices.ownership import counts_in_partitions
@@ -75,7 +76,7 @@ class Negations:
 
     @classmethod
     def of(cls, pattern: Pattern) -> Negations:
-        negated = [(clause, variable.name) for clause in pattern.clauses for variable in clause.negated]
+        negated = [(clause, name) for clause in pattern.clauses for name in clause.negations]
         leading = any(not clause.predecessors(name) for clause, name in negated)
         trailing = any(not clause.successors(name) for clause, name in negated)
         return cls(leading, trailing, bool(negated) and not before_is_earlier(pattern.ties))
@@ -106,10 +107,10 @@ def opening_types(pattern: Pattern) -> frozenset[str]:
     others: set[str] = set()
     for clause in pattern.clauses:
         positive = {variable.name for variable in clause.positive}
-        for variable in (*clause.positive, *clause.negated):
+        for variable in clause.read:
             behind = {one.name for one in clause.successors(variable.name)}
             begins = variable.name in positive and not variable.kleene and positive <= {variable.name, *behind}
-            (first if begins else others).add(variable.event_type)
+            (first if begins else others).update(types_of(variable.event_type))
     return frozenset() if pattern.base_type in first | others else frozenset(first - others)
 
 
@@ -417,9 +418,9 @@ class CommonReading(RowsRead):
     @cached_property
     def _needless(self) -> pa.Array:
         """The event types that no pattern needs behind the part that its matches begin in."""
-        types = {operand.event_type for pattern in self._patterns for operand in pattern.operands}
+        types = {name for pattern in self._patterns for operand in pattern.operands for name in operand.types}
         for pattern, reading in zip(self._patterns, self._readings, strict=True):
-            mentioned = {operand.event_type for operand in pattern.operands}
+            mentioned = {name for operand in pattern.operands for name in operand.types}
             if pattern.base_type in mentioned or not _passes_over_others(pattern):
                 types &= reading.opening
             else:

@@ -197,7 +197,7 @@ def find_adaptively(
         found = {"events": report.events, "rejected": events.rejected, "matches": counts, "out": out}
         say_json({**found, "most_events_held": held, "seconds": took_s, "adaptation": _document(report)})
         return
-    print_counts(console, report.events, events.rejected, counts)
+    print_counts(console, report.events, events.rejected, counts, patterns if output == "verbose" else ())
     print_report(console, report)
     console.print(
         f"{'sorted' if events.held else 'opened'} {opened_s:.2f} s, detect with all decisions {took_s:.2f} s, at most "
@@ -249,15 +249,18 @@ def refuse_nothing_left(events: int, rejected: int) -> None:
         )
 
 
-def print_counts(console: Terminal, events: int, rejected: int, counts: Mapping[str, int]) -> None:
-    """Print the number of events, and of matches of each pattern."""
+def print_counts(
+    console: Terminal, events: int, rejected: int, counts: Mapping[str, int], patterns: Sequence[Pattern] = ()
+) -> None:
+    """Print the number of events, and of matches of each pattern, or of rows where one of `patterns` has SUMMARIZE."""
     from cep_pipeline.detection.decimal_text import grouped, to_text
 
     console.print(f"{events:,} events, {rejected:,} rows rejected")
     shown = Table("pattern", "matches")
     shown.columns[1].justify = "right"
+    rows = {pattern.name for pattern in patterns if pattern.summary is not None}
     for name, number in counts.items():
-        shown.add_row(name, grouped(to_text(number)))
+        shown.add_row(name, grouped(to_text(number)) + (" rows" if name in rows else ""))
     console.print(shown)
 
 

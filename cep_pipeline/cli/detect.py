@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -150,8 +151,8 @@ def detect(
     searching, decisive = given_options(planner, more), decision_settings(more)
     if searching and plan_file and not decisive:
         raise InputError(f"{', '.join(OPTIONS[name] for name in searching)}: nothing is searched, the plan is given")
-    _check_form(output, out, lines)
     stream, parsed = patterns_over_files(patterns, schema, parameters)
+    _check_form(output, out, lines, parsed)
     paths = event_paths(events, stream)
     check_output(output, parsed)
     chosen = choose_mechanisms(parsed, mechanism)
@@ -180,12 +181,7 @@ def detect(
         with shown_search(planner) as progress:
             plan = plan_for(simple, snapshot, chosen, planner, cost, alpha, compare=False, **searching, **progress)
     planned = time.perf_counter()
-
-    def plan_over(patterns: Sequence[Pattern], table: pa.Table, mechanisms: Mapping[str, str]) -> Plan:
-        """Plan what composes others, once these are detected and its events are known."""
-        snapshot = estimate_statistics(patterns, table)
-        return plan_for(patterns, snapshot, mechanisms, planner, cost, alpha, compare=False, **searching)
-
+    plan_over = partial(_plan_over, planner=planner, cost=cost, alpha=alpha, **searching)
     with ConsoleObserver(console) as observer, observer.step("detecting") as told:
         search = Search(plan, mechanism, output, limit, options, told, make_plan=plan_over)
         tables = search.matches(parsed, loaded.events)
@@ -198,23 +194,36 @@ def detect(
         say_json({**found, "out": out, "seconds": seconds})
     else:
         took = ", ".join(f"{name} {value:.2f} s" for name, value in seconds.items())
-        print_counts(console, loaded.events.num_rows, loaded.rejected, counts)
+        print_counts(console, loaded.events.num_rows, loaded.rejected, counts, parsed if output == "verbose" else ())
         if output == "verbose" and out != STDOUT and show:
             for first in _first_matches(parsed, tables, loaded, show, stream.timezone):
                 console.print(first)
         console.print(f"{took}; written to {'stdout' if out == STDOUT else out}")
 
 
+def _plan_over(patterns: Sequence[Pattern], events: pa.Table, chosen: Mapping[str, str], **settings: Any) -> Plan:
+    """Plan what composes others, once these are detected and its events are known."""
+    from cep_pipeline.detection.planned import plan_for
+    from cep_pipeline.statistics import estimate_statistics
+
+    return plan_for(patterns, estimate_statistics(patterns, events), chosen, compare=False, **settings)
+
+
 def _first_matches(
     patterns: Sequence[Pattern], tables: Matches, loaded: LoadedEvents, most: int, timezone: str
 ) -> Iterator[Table]:
-    """Tables with the events of the first matches of each pattern, as `cep matches --events` shows published ones."""
+    """Tables with the events of the first matches of each pattern, as `cep matches --events` shows published ones.
+
+    Of a pattern with SUMMARIZE its rows are shown, behind the others.
+    """
     from cep_pipeline.cli.matches import attributes_read, event_tables, events_by_match, local_in
     from cep_pipeline.cli.matches_file import with_json_returns
+    from cep_pipeline.cli.summaries import summary_table
     from cep_pipeline.detection.match_events import match_events, opened
     from cep_pipeline.detection.matches import COMPOSING_PATTERNS
 
-    found = [pattern for pattern in patterns if tables[pattern.name].num_rows][:SHOWN_PATTERNS]
+    listed = [pattern for pattern in patterns if pattern.summary is None]
+    found = [pattern for pattern in listed if tables[pattern.name].num_rows][:SHOWN_PATTERNS]
     for pattern in found:
         batch = tables[pattern.name].slice(0, most).combine_chunks().to_batches()[0]
         matches = opened(pa.Table.from_batches([with_json_returns(batch, COMPOSING_PATTERNS)]), [*tables.values()])
@@ -234,6 +243,9 @@ def _first_matches(
         yield from event_tables(
             matches, events, {pattern.name: tables[pattern.name].num_rows}, local_in(timezone), timezone
         )
+    for pattern in patterns:
+        if pattern.summary is not None:
+            yield summary_table(pattern.name, tables[pattern.name].drop_columns("pattern"), timezone)
 
 
 def _read(
@@ -256,12 +268,15 @@ def _read(
     return loaded, read_s
 
 
-def _check_form(output: str, out: Path, lines: bool) -> None:
+def _check_form(output: str, out: Path, lines: bool, patterns: Sequence[Pattern]) -> None:
     """Refuse a form of output in a file that cannot hold it."""
     if output == "compressed" and out.suffix != ".parquet":
         raise InputError(f"{out}: compressed output holds binary buffers: write it to a .parquet file")
     if lines and output != "verbose":
         raise InputError(f"--lines stand beside the events of a match: --output {output} lists none; leave one out")
+    summarized = [pattern.name for pattern in patterns if pattern.summary is not None]
+    if lines and summarized:
+        raise InputError(f"--lines stand beside the events of a match: {summarized[0]!r} has SUMMARIZE and gives none")
 
 
 def types_of(events: pa.Table, type_attribute: str) -> set[str | None]:

@@ -368,17 +368,17 @@ def event_tables(
                     "" if place else str(number),
                     event["variable"],
                     "" if event[TIMESTAMP] is None else local(event[TIMESTAMP]),
-                    *(_cell(event["attributes"][name]) for name in names),
+                    *(cell(event["attributes"][name]) for name in names),
                     *(["" if place else _returns(row["returns"])] if returned else []),
                 )
             shown.add_section()
         yield shown
 
 
-def _cell(value: Any) -> str:
+def cell(value: Any) -> str:
     """A value of an attribute; a list shows its last values, the latest of them last."""
     if isinstance(value, list):
-        return f"[{'…, ' if len(value) > 3 else ''}{', '.join(map(_cell, value[-3:]))}]"
+        return f"[{'…, ' if len(value) > 3 else ''}{', '.join(map(cell, value[-3:]))}]"
     return "" if value is None else f"{value:.10g}" if isinstance(value, float) else str(value)
 
 

@@ -157,15 +157,21 @@ def _larger(schema: pa.Schema, batches: Iterable[pa.RecordBatch]) -> Iterator[pa
 
 
 def with_json_returns(batch: pa.RecordBatch, columns: pa.Schema) -> pa.RecordBatch:
-    """Rows of a pattern in the columns that those of many patterns share, `MANY_PATTERNS` or `COMPOSING_PATTERNS`."""
+    """Rows of a pattern in the columns that those of many patterns share; those of SUMMARIZE are in `returns`.
+
+    Parameters
+    ----------
+    columns
+        `MANY_PATTERNS` or `COMPOSING_PATTERNS`.
+    """
     from cep_pipeline.detection.matches import FIXED_FIELDS, composes, json_objects
 
     fixed = [*(field.name for field in FIXED_FIELDS), *(["composed"] if composes(batch.schema) else [])]
-    found = {name: batch.column(name) for name in fixed}
-    returned = {name: batch.column(name) for name in batch.schema.names if name not in fixed}
-    rows = batch.num_rows
-    found["returns"] = json_objects([*returned], [*returned.values()]) if returned else pa.nulls(rows, pa.string())
+    there = {name: batch.column(name) for name in fixed if name in batch.schema.names}
+    names = [name for name in batch.schema.names if name not in fixed]
+    if names:
+        there["returns"] = json_objects(names, [batch.column(name) for name in names])
     arrays = [
-        found[field.name].cast(field.type) if field.name in found else pa.nulls(rows, field.type) for field in columns
+        there[one.name].cast(one.type) if one.name in there else pa.nulls(batch.num_rows, one.type) for one in columns
     ]
     return pa.RecordBatch.from_arrays(arrays, schema=columns)

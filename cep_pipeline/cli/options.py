@@ -18,6 +18,7 @@ from cep_pipeline.cli.terminal import say
 from cep_pipeline.errors import CepError, InputError
 
 if TYPE_CHECKING:
+    from cep_pipeline.language.scope import Swept
     from cep_pipeline.patterns.pattern import Pattern
 
 Command = TypeVar("Command", bound=Callable[..., Any])
@@ -183,7 +184,9 @@ parameter_option = click.option(
     "parameters",
     multiple=True,
     metavar="NAME=VALUES",
-    help="Values of a $name: 'tech=AAPL,MSFT', or 'tech=@FILE' with one value a line.",
+    help="Values of a $name: 'size=300', 'tech=AAPL,MSFT', or 'tech=@FILE' with one value a line. After IN they are a "
+    "set. Elsewhere a $name is one value: several, as in 'size=100,300', make one pattern for each, such as "
+    "rise_size_300.",
 )
 
 
@@ -204,11 +207,11 @@ def pattern_file_options(*, required: bool) -> Callable[[Command], Command]:
     )
 
 
-def parse_parameters(parameters: tuple[str, ...]) -> dict[str, list[Any]]:
+def parse_parameters(parameters: tuple[str, ...]) -> dict[str, Swept]:
     """Values of `--param name=values`, by name."""
     from cep_pipeline.pipeline.configuration import read_parameter
 
-    values: dict[str, list[Any]] = {}
+    values: dict[str, Swept] = {}
     for text in parameters:
         name, equals, value = text.partition("=")
         if not equals or not name:

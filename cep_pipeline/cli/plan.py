@@ -48,13 +48,13 @@ class _Asked(Asked):
         return self._from_files() if self.over_files else self._from_warehouse()
 
     def _from_files(self) -> tuple[tuple[Pattern, ...], StatisticsSnapshot, Callable[[], pa.Table]]:
-        from cep_pipeline.detection.planned import statistics_for
+        from cep_pipeline.detection.planned import estimate_statistics
         from cep_pipeline.events.event_files import load_events
 
         stream, parsed = self.over_these_files()
         with Terminal(stderr=True).status("reading events"):
             events = load_events(stream, self.event_paths(stream)).events
-        return parsed, statistics_for(parsed, events), lambda: events
+        return parsed, estimate_statistics(parsed, events), lambda: events
 
     def _from_warehouse(self) -> tuple[tuple[Pattern, ...], StatisticsSnapshot, Callable[[], pa.Table]]:
         from cep_pipeline.pipeline.statistics_history import no_statistics_of
@@ -331,7 +331,7 @@ def _analyzed(
     from cep_pipeline.detection.detect import detect
     from cep_pipeline.detection.mechanisms import choose_mechanisms
     from cep_pipeline.detection.output_policy import has_output_policy
-    from cep_pipeline.detection.planned import plan_for, statistics_for
+    from cep_pipeline.detection.planned import estimate_statistics, plan_for
     from cep_pipeline.events.event_files import load_events
     from cep_pipeline.planning.plans import validate
 
@@ -344,7 +344,7 @@ def _analyzed(
     with console.status("reading events"):
         table = load_events(stream, event_paths(events, stream)).events
     with console.status("planning"):
-        made = given or plan_for(parsed, statistics_for(parsed, table), chosen)
+        made = given or plan_for(parsed, estimate_statistics(parsed, table), chosen)
     with console.status("detecting"):
         listed = any(has_output_policy(pattern) or pattern.composes for pattern in parsed)
         output = "verbose" if listed else "count"

@@ -28,6 +28,7 @@ from cep_pipeline.cli.sources import Asked
 from cep_pipeline.cli.terminal import Terminal, output_console, say_json
 from cep_pipeline.errors import InputError
 from cep_pipeline.events.columns import SEQ, SEQ_PER_DAY, TIMESTAMP
+from cep_pipeline.patterns.structure import EventType, type_alternatives, types_of
 from cep_pipeline.storage import place_of_id
 
 if TYPE_CHECKING:
@@ -319,26 +320,27 @@ def _seq(text: str, day: str, position: int, days: Sequence[date]) -> int:
 
 
 def _seq_at(
-    text: str, time: str, pattern: Pattern, kind: str, events: pa.Table, timezone: str, days: Sequence[date]
+    text: str, time: str, pattern: Pattern, event_type: EventType, events: pa.Table, timezone: str, days: Sequence[date]
 ) -> int:
     """The seq of the one event of a type at a time."""
     from cep_pipeline.detection.match_checks import event_name, local_time
     from cep_pipeline.events.timestamps import parse_moment
 
     moment = parse_moment(time, timezone, days[0] if len(days) == 1 else None)
+    names, kind = types_of(event_type), type_alternatives(event_type)
     of_type = (
         events
-        if kind == pattern.base_type
-        else events.filter(pc.equal(events[pattern.type_attribute].cast(pa.string()), kind))
+        if pattern.base_type in names
+        else events.filter(pc.is_in(events[pattern.type_attribute].cast(pa.string()), pa.array(names, pa.string())))
     )
     clock = of_type[TIMESTAMP].cast(pa.int64()).to_numpy()
     start, end = (int(np.searchsorted(clock, moment, side)) for side in ("left", "right"))
     if end - start == 1:
         return int(of_type[SEQ][start].as_py())
     if end > start:
-        names = ", ".join(map(event_name, of_type[SEQ][start:end].to_pylist()[:8]))
+        seen = ", ".join(map(event_name, of_type[SEQ][start:end].to_pylist()[:8]))
         raise InputError(
-            f"--event {text!r}: {counted(end - start, 'event')} of {kind} have this time: {names}; name one"
+            f"--event {text!r}: {counted(end - start, 'event')} of {kind} have this time: {seen}; name one"
         )
     beside = [local_time(int(clock[row]), timezone) for row in (start - 1, start) if 0 <= row < len(clock)]
     raise InputError(

@@ -8,6 +8,7 @@ from typing import Any, NamedTuple, Protocol
 import numpy as np
 
 from cep_pipeline.detection.mechanisms import EVERYTHING, Counters, Orders, Owned
+from cep_pipeline.detection.negated_structures import unrejected_by_structures
 from cep_pipeline.expressions.columns import Array
 from cep_pipeline.patterns.normal_form import Clause
 from cep_pipeline.patterns.pattern import Pattern
@@ -78,7 +79,7 @@ def find_by_clause(
     Parameters
     ----------
     start
-        Makes the run of a clause by an order or a tree.
+        Makes the run of a clause by an order or a tree, as if it had no negated structures.
 
     Notes
     -----
@@ -89,11 +90,13 @@ def find_by_clause(
         finality = finality_of(pattern, clause)
         run = start(ClauseSlice(pattern, clause, events, owned, finality), plan)
         earlier = [
-            start(ClauseSlice(pattern, other, events, owned, finality), other_plan)
+            unrejected_by_structures(
+                pattern, other, events, start(ClauseSlice(pattern, other, events, owned, finality), other_plan)
+            )
             for other, other_plan in planned
             if owned != EVERYTHING and other.positive == clause.positive and finality_of(pattern, other) < finality
         ]
-        yield from without_earlier(run, earlier)
+        yield from without_earlier(unrejected_by_structures(pattern, clause, events, run), earlier)
         run.count(counters)
 
 

@@ -36,6 +36,7 @@ from cep_pipeline.detection.mechanisms import (
 from cep_pipeline.detection.output_policy import has_output_policy, policy_text
 from cep_pipeline.detection.outputs import (
     Detection,
+    SummaryOf,
     batches_together,
     binds_lists,
     compressed_together,
@@ -47,11 +48,14 @@ from cep_pipeline.detection.outputs import (
 from cep_pipeline.detection.parts import count_blocks, many_in_parts
 from cep_pipeline.detection.results import Matches, draw_among
 from cep_pipeline.detection.room import explained
+from cep_pipeline.detection.summaries.partial import PartialSummary
+from cep_pipeline.detection.summaries.unlisted import summarize_unlisted
 from cep_pipeline.errors import InputError, NoRoom, TooManyMatches, UnsupportedPattern
 from cep_pipeline.patterns.conditions import Atom, Comparator, Comparison, Membership
 from cep_pipeline.patterns.expressions import Literal as Constant
 from cep_pipeline.patterns.expressions import Reference
 from cep_pipeline.patterns.pattern import Output, Pattern, with_composed
+from cep_pipeline.patterns.structure import type_alternatives, types_of
 from cep_pipeline.planning.plans import Plan, has_kernel_orders, validate
 from cep_pipeline.slices.events_input import as_table, events_for
 from cep_pipeline.slices.ownership import Finality, finality_of
@@ -126,7 +130,8 @@ def detect(
     output
         `"verbose"`: one row a match. `"compressed"`: one row for all matches of a pattern that end with the same event,
         which `expand` turns into the verbose rows. `"count"`: one row a pattern with the number of its matches, of any
-        size.
+        size. A pattern with SUMMARIZE gives its rows as `"verbose"`, its number of matches as `"count"`, and is refused
+        as `"compressed"`.
     metrics
         Whether to return what was counted beside the tables.
     limit
@@ -240,7 +245,8 @@ class Search:
                     found |= self._together(own, events, self._plan_of(own), form)
             for pattern in whole:
                 if pattern.composes:
-                    found[pattern.name] = self._composing(pattern, events, found)
+                    form = "verbose" if pattern.name in inside else self.output
+                    found[pattern.name] = self._composing(pattern, events, found, form)
             self._inside = found
         _warn_of_doubts([one for one in patterns if not found[one.name].num_rows], events)
         return {one.name: found[one.name] for one in patterns}
@@ -262,7 +268,7 @@ class Search:
         for pattern in whole:
             if pattern.name in inside:
                 found |= (
-                    {pattern.name: self._composing(pattern, events, found)}
+                    {pattern.name: self._composing(pattern, events, found, "verbose")}
                     if pattern.composes
                     else self._together([pattern], events, self._plan_of([pattern]), "verbose")
                 )
@@ -271,7 +277,8 @@ class Search:
                 stream = _stream_of(pattern, events, found)
                 written = WrittenMatches(pattern, stream)
                 [detection] = self._detections([plain_pattern(pattern)], stream)
-                batches = map(written.of, first_matches(detection))
+                batches = first_matches(detection)
+                batches = batches if pattern.summary is not None else map(written.of, batches)
             else:
                 [detection] = self._detections([pattern], events)
                 batches = first_matches(detection)
@@ -286,16 +293,16 @@ class Search:
 
     def _plan_of(self, patterns: Sequence[Pattern]) -> Plan | None:
         """The given plan, as far as it has these patterns; None where it lacks one."""
-        known = () if self.plan is None else {one.pattern for one in self.plan.patterns}
+        if self.plan is None:
+            return None
         names = [pattern.name for pattern in patterns]
-        return self.plan.part(names) if self.plan is not None and known >= set(names) else None
+        return self.plan.part(names) if {one.pattern for one in self.plan.patterns} >= set(names) else None
 
-    def _composing(self, pattern: Pattern, events: pa.Table, matches: Tables) -> pa.Table:
+    def _composing(self, pattern: Pattern, events: pa.Table, matches: Tables, form: str) -> pa.Table:
         """The output of a pattern that composes others, of which the matches are known."""
         stream = _stream_of(pattern, events, matches)
-        form = self.output
         found = self._together([plain_pattern(pattern)], stream, self._plan_of([pattern]), form)[pattern.name]
-        if form != "verbose":
+        if form != "verbose" or pattern.summary is not None:
             return found
         written = WrittenMatches(pattern, stream)
         return pa.Table.from_batches(map(written.of, found.to_batches()), matches_schema(pattern))
@@ -424,7 +431,12 @@ def detect_batches(
     prepared = _prepare(patterns, table)
     plan = _plan_for(patterns, table, prepared, plan, chosen)
     detections = _detections(patterns, chosen, prepared, plan, Counters(), limit, prune=True)
-    for together in run_together(detections, plan):
+    for run in run_together(detections, plan):
+        summarized = [one for one in run if one.pattern.summary is not None]
+        for one, table in zip(summarized, tables_together(summarized), strict=True):
+            for batch in table.to_batches():
+                yield one.pattern.name, batch
+        together = [one for one in run if one.pattern.summary is None]
         listed = [one for one in together if len(together) > 1 and not one.is_read_from_buffers]
         for number, batch in batches_together(listed) if listed else ():
             yield listed[number].pattern.name, batch
@@ -502,12 +514,13 @@ class SliceResult:
     """The result of one slice: pattern name -> number of owned matches, and the counts.
 
     `limited` are the patterns that were given up, each with the limit that it reached: of these, `matches` are those
-    that had been handed on, and nothing is counted.
+    that had been handed on, and nothing is counted. `summaries` has what SUMMARIZE puts together.
     """
 
     matches: dict[str, int]
     metrics: Metrics
     limited: dict[str, Kind] = field(default_factory=dict)
+    summaries: dict[str, PartialSummary] = field(default_factory=dict)
 
 
 def detect_slice(
@@ -536,7 +549,7 @@ def detect_slice(
     sink
         Takes the matches of each pattern in the page's order, batch after batch with the schema `MANY_PATTERNS`. Which
         matches of a pattern with OUTPUT or CONSUME are kept is not for one slice to say: of such a pattern it takes
-        all, with the schema `CANDIDATES`.
+        all, with the schema `CANDIDATES`. Of another one with SUMMARIZE it takes none.
     candidates
         Names of further patterns whose matches are handed on with that schema.
     counted
@@ -574,7 +587,8 @@ def detect_slice(
             waiting.extendleft([detection] for detection in reversed(together))
         if progress is not None:
             progress(len(patterns) - sum(map(len, waiting)), len(patterns))
-    return SliceResult(run.written, counters.metrics(chosen), limited)
+    summaries = {name: of.summary for name, of in run.summaries.items() if name not in limited}
+    return SliceResult(run.written, counters.metrics(chosen), limited, summaries)
 
 
 @dataclass
@@ -591,6 +605,7 @@ class _SliceRun:
     counted: frozenset[str]
     limits: SliceLimits
     written: dict[str, int] = field(default_factory=dict)
+    summaries: dict[str, SummaryOf] = field(default_factory=dict)
     _again: dict[str, int] = field(default_factory=dict)
 
     def find(self, together: Sequence[Detection], counters: Counters) -> LimitReached | None:
@@ -612,11 +627,14 @@ class _SliceRun:
             reached = error
         for name in names:
             self._again[name] = self.written[name]
-            if name in self.counted:
+            if name in self.counted or self.summaries.pop(name, None) is not None:
                 self.written[name] = 0
         return reached
 
     def _find(self, together: Sequence[Detection], counters: Counters) -> None:
+        together = [detection for detection in together if not self._summarized(detection)]
+        if not together:
+            return
         events, members = together[0].events, [detection.pattern for detection in together]
         orders = [detection.orders for detection in together]
         most = [self._most(pattern) for pattern in members]
@@ -627,7 +645,24 @@ class _SliceRun:
                     self.written[pattern.name] += count_blocks(blocks, events)
                     continue
                 undecided = has_output_policy(pattern) or pattern.name in self.candidates
+                if pattern.summary is not None and not undecided:
+                    summary = self.summaries.setdefault(pattern.name, SummaryOf(pattern))
+                    number = summary.add(blocks, events)
+                    self.limits.added(pattern.name, number, 0)
+                    self.written[pattern.name] += number
+                    continue
                 write_matches(pattern, blocks, events, partial(self._take, pattern), candidates=undecided)
+
+    def _summarized(self, detection: Detection) -> bool:
+        """Make what SUMMARIZE puts together without listing matches; False where that is not asked for, or not done."""
+        pattern = detection.pattern
+        if pattern.summary is None or pattern.name in self.candidates or pattern.name in self.counted:
+            return False
+        made = summarize_unlisted(pattern, detection.events, self.owned)
+        if made is not None:
+            self.summaries[pattern.name] = SummaryOf(pattern)
+            self.summaries[pattern.name].summary.add(made)
+        return made is not None
 
     def _most(self, pattern: Pattern) -> int | None:
         """The most matches that may be listed; those of several clauses are counted when they are written."""
@@ -743,8 +778,8 @@ def doubts_about(
         known = (*(types or ()), pattern.base_type, *(one.name for one in pattern.composes))
         for clause in pattern.clauses if types is not None else ():
             for variable in clause.positive:
-                if variable.event_type not in known:
-                    names = lacking.setdefault(variable.event_type, [])
+                if set(types_of(variable.event_type)).isdisjoint(known):
+                    names = lacking.setdefault(type_alternatives(variable.event_type), [])
                     names += [pattern.name] if pattern.name not in names else []
     if lacking:
         names = list(dict.fromkeys(name for names in lacking.values() for name in names))
@@ -829,7 +864,7 @@ def check_output(output: str, patterns: Sequence[Pattern]) -> None:
     InputError
         It is none of `OUTPUTS`.
     UnsupportedPattern
-        OUTPUT and CONSUME ask for the matches themselves, and so does what composes them.
+        OUTPUT and CONSUME ask for the matches themselves, so does what composes them, and SUMMARIZE gives no matches.
     """
     if output not in OUTPUTS:
         raise InputError(f"there is no output {output!r}; there are: {', '.join(OUTPUTS)}")
@@ -842,6 +877,9 @@ def check_output(output: str, patterns: Sequence[Pattern]) -> None:
             if pattern.name in inside or (pattern.composes and output == "compressed"):
                 feature = f"output {output!r} with composition"
                 raise UnsupportedPattern("", feature, pattern=pattern.name, hint="use 'verbose'")
+            if output == "compressed" and pattern.summary is not None:
+                feature = "output 'compressed' with SUMMARIZE"
+                raise UnsupportedPattern("", feature, pattern=pattern.name, hint="use 'verbose', which gives its rows")
 
 
 def check_limit(limit: int | None) -> None:
@@ -888,7 +926,7 @@ def _prepare(patterns: Sequence[Pattern], events: pa.Table, known: Streams | Non
             prepared[key] = PreparedEvents(events, type_attribute=key[0], base_type=key[1])
     for key, slice_ in prepared.items():
         of_stream = (p for p in patterns if (p.type_attribute, p.base_type) == key)
-        slice_.split({operand.event_type: None for pattern in of_stream for operand in pattern.operands})
+        slice_.split(operand.event_type for pattern in of_stream for operand in pattern.operands)
     return prepared
 
 

@@ -15,16 +15,37 @@ import pyarrow as pa
 from cep_pipeline.detection.detect import detect
 from cep_pipeline.detection.match_events import match_events
 from cep_pipeline.detection.match_ids import MatchIdentity
+from cep_pipeline.detection.negated_structures import StructureCheck
 from cep_pipeline.errors import InputError
 from cep_pipeline.events.columns import SEQ, SEQ_PER_DAY, TIMESTAMP
 from cep_pipeline.expressions.columns import Array, Column
 from cep_pipeline.expressions.lists import Bound, Lists, holds_over_lists, take, values_compared
 from cep_pipeline.foreign_text import html_table
-from cep_pipeline.language.formatter import format_condition, format_type, format_value, format_window
-from cep_pipeline.patterns.conditions import AllOf, AnyOf, Atom, Between, Comparison, Condition, Conjunct, Equivalence
-from cep_pipeline.patterns.normal_form import Clause, Variable, split_condition
+from cep_pipeline.language.formatter import (
+    format_condition,
+    format_structure,
+    format_type,
+    format_value,
+    format_window,
+)
+from cep_pipeline.patterns.conditions import (
+    AllOf,
+    AnyOf,
+    Atom,
+    Between,
+    Comparison,
+    Condition,
+    Conjunct,
+    Equivalence,
+    Like,
+    Membership,
+    NullTest,
+    Truth,
+)
+from cep_pipeline.patterns.normal_form import Clause, NegatedStructure, Variable, negation_of, split_condition
 from cep_pipeline.patterns.pattern import Consume, Output, Pattern, Strategy
-from cep_pipeline.patterns.rewriting import restricted
+from cep_pipeline.patterns.rewriting import restricted, with_operands
+from cep_pipeline.patterns.structure import type_alternatives
 from cep_pipeline.slices.events_input import as_table, columns_of, events_for
 from cep_pipeline.slices.keys import agreement_codes
 from cep_pipeline.slices.order import StreamOrder, WindowInstants, instants_of
@@ -192,7 +213,7 @@ def why(
     Raises
     ------
     InputError
-        An event is not there, or the variables are not those of the pattern.
+        An event is not there, or the variables are not those of the pattern; or it binds matches of other patterns.
 
     Examples
     --------
@@ -203,6 +224,7 @@ def why(
     >>> cep.why(rise, schema.table(rows), {"a": 0, "b": 1}).summary()
     'rise: these events are no match, because of: a.x < b.x (3 < 1)'
     """
+    refuse_composing(pattern)
     table = events_for([pattern], as_table(events))
     prepared = PreparedEvents(table, type_attribute=pattern.type_attribute, base_type=pattern.base_type)
     clause = _clause_of(pattern, bindings)
@@ -227,6 +249,16 @@ def why(
     shown = [name for name in columns_of(pattern) if name not in (TIMESTAMP, SEQ)]
     found = match_events(as_match, table, shown).drop_columns(["pattern", "match_id"])
     return Explanation(pattern.name, match_id, tuple(bound), found, checks, timezone)
+
+
+def refuse_composing(pattern: Pattern) -> None:
+    """Refuse a pattern whose events are matches of others, which have no seqs of their own: an InputError."""
+    if pattern.composes:
+        names = ", ".join(one.name for one in pattern.composes)
+        raise InputError(
+            f"pattern {pattern.name!r} binds matches of {names}: only a pattern that binds nothing but events is "
+            "explained; its matches tell in `composed` which matches they bind, and these can be explained"
+        )
 
 
 _BINDINGS = pa.list_(pa.struct([("variable", pa.string()), ("seq", pa.int64())]))
@@ -256,10 +288,15 @@ def whole_condition(conjuncts: Sequence[Conjunct], equivalences: Sequence[str]) 
     return (parts[0] if len(parts) == 1 else AllOf(tuple(parts))) if parts else None
 
 
-def part_of(pattern: Pattern, names: Sequence[str]) -> Pattern:
-    """Return the pattern of some of its variables, with the conditions on them alone, before OUTPUT and CONSUME."""
+def part_of(pattern: Pattern, names: Sequence[str], *, all_bound: bool = False) -> Pattern:
+    """Return the pattern of some of its variables, with the conditions on them alone, before OUTPUT and CONSUME.
+
+    Where all of them are bound, none is optional any more.
+    """
     structure = restricted(pattern.structure, names)
     assert structure is not None, "a pattern keeps a variable"
+    if all_bound:
+        structure = with_operands(structure, lambda operand: replace(operand, optional=False))
     conjuncts, equivalences = split_condition(pattern.condition)
     condition = whole_condition([one for one in conjuncts if one.variables <= set(names)], equivalences)
     return replace(
@@ -272,11 +309,17 @@ def conjunct_text_of(conjunct: Conjunct) -> str:
     return format_condition(conjunct.atoms[0] if len(conjunct.atoms) == 1 else AnyOf(conjunct.atoms))
 
 
-def negation_text(pattern: Pattern, variable: Variable) -> str:
-    """Return a negated variable with the conditions that say which events it means."""
+def negation_text(pattern: Pattern, negated: Variable | NegatedStructure) -> str:
+    """Return a negated variable or structure with the conditions that say which events it means."""
     conjuncts, _ = split_condition(pattern.condition)
-    own = [conjunct_text_of(one) for one in conjuncts if variable.name in one.variables]
-    return f"~{format_type(variable.event_type)} {variable.name}{' with ' if own else ''}{' AND '.join(own)}"
+    if isinstance(negated, Variable):
+        names = {negated.name}
+        text = f"~{type_alternatives(negated.event_type, format_type)} {negated.name}"
+    else:
+        names = {variable.name for variable in negated.variables}
+        text = format_structure(negation_of(pattern.structure, negated))
+    own = [conjunct_text_of(one) for one in conjuncts if not names.isdisjoint(one.variables)]
+    return f"{text}{' with ' if own else ''}{' AND '.join(own)}"
 
 
 @dataclass(frozen=True, eq=False)
@@ -326,6 +369,8 @@ class _Rules:
                 yield self._condition(conjunct)
         for variable in self.clause.negated:
             yield self._negation(variable)
+        for structure in self.clause.negated_structures:
+            yield self._negated_structure(structure)
 
     def _types(self) -> Iterator[RuleCheck]:
         for variable in self.clause.positive:
@@ -333,7 +378,7 @@ class _Rules:
             wrong = rows[~np.isin(rows, self.events.leaf_rows(variable.event_type))]
             if len(wrong):
                 kind = _value(self.events.column(self.pattern.type_attribute), int(wrong[0]))
-                text = f"{variable.name} is of type {format_type(variable.event_type)}"
+                text = f"{variable.name} is of type {type_alternatives(variable.event_type, format_type)}"
                 yield RuleCheck("type", text, False, f"{self._event(wrong[0])} is of type {_shown(kind)}")
 
     def _orders(self) -> Iterator[RuleCheck]:
@@ -396,6 +441,15 @@ class _Rules:
             return RuleCheck("negation", text, False, f"{self._event(rejecting[0])} is such an event{more}")
         return RuleCheck("negation", text, True, f"none of {len(looked_at):,} events of the type, {first} to {last}")
 
+    def _negated_structure(self, structure: NegatedStructure) -> RuleCheck:
+        text = negation_text(self.pattern, structure)
+        for negated in structure.clauses:
+            binding = StructureCheck(self.pattern, self.clause, structure, negated, self.events).binding(self.rows)
+            if binding is not None:
+                found = (f"{name} = {', '.join(map(self._event, rows))}" for name, rows in binding.items())
+                return RuleCheck("negation", text, False, f"there is {'; '.join(found)}")
+        return RuleCheck("negation", text, True, "there are no such events together")
+
     def _rejecting(self, variable: Variable) -> tuple[Array, Array, str, str]:
         """The events of a negated variable's type where it may be, those that reject the match, and the bounds."""
         instants, matched = instants_of(self.pattern, self.events), self.matched
@@ -453,7 +507,7 @@ class _Rules:
 
     def _runs(self, names: Sequence[str]) -> tuple[list[tuple[str, int]], list[set[tuple[str, int]]], int]:
         """The events of some variables, the matches of this part of the pattern up to them, and the row behind them."""
-        part = part_of(self.pattern, names)
+        part = part_of(self.pattern, names, all_bound=True)
         ours = [(name, int(self.events.seqs[row])) for name in names for row in self.rows[name]]
         start, end = int(self.matched[0]), max(int(self.rows[name][-1]) for name in names) + 1
         found = detect([part], self.events.table.slice(start, end - start))[part.name]["bindings"].to_pylist()
@@ -508,10 +562,16 @@ def _atom_seen(atom: Atom, columns: Sequence[Column], place: int) -> str:
             return f"{sides[0]} {comparator.value} {sides[1]}"
         case Between(negated=negated):
             return f"{sides[0]} {'NOT ' if negated else ''}BETWEEN {sides[1]} AND {sides[2]}"
-        case _:
-            some = ", ".join(map(format_value, atom.values[:_SHOWN]))
-            more = f" and {len(atom.values) - _SHOWN:,} more" if len(atom.values) > _SHOWN else ""
-            return f"{sides[0]} {'NOT ' if atom.negated else ''}IN ({some}{more})"
+        case Membership(_, values, _, negated):
+            some = ", ".join(map(format_value, values[:_SHOWN]))
+            more = f" and {len(values) - _SHOWN:,} more" if len(values) > _SHOWN else ""
+            return f"{sides[0]} {'NOT ' if negated else ''}IN ({some}{more})"
+        case NullTest(negated=negated):
+            return f"{sides[0]} IS {'NOT ' if negated else ''}NULL"
+        case Like(_, text, negated):
+            return f"{sides[0]} {'NOT ' if negated else ''}LIKE {format_value(text)}"
+        case Truth():
+            return format_condition(atom)
 
 
 def _value(column: Column, place: int) -> Any:

@@ -142,7 +142,7 @@ def _composes(matches: pa.Table) -> bool:
     if "composed" not in matches.column_names or matches.schema.field("composed").type != COMPOSED:
         return False
     column = matches.column("composed")
-    return column.null_count < len(column)
+    return bool(column.null_count < len(column))
 
 
 @dataclass(frozen=True, eq=False)
@@ -157,14 +157,14 @@ class _Flat:
         array = column.combine_chunks()
         array = array.chunk(0) if isinstance(array, pa.ChunkedArray) else array
         offsets = np.concatenate((np.zeros(1, np.int64), np.cumsum(pc.list_value_length(array).fill_null(0))))
-        listed = array.drop_null()  # Arrow cannot flatten lists of ids with nulls among them
-        first = listed.offsets[0].as_py()
-        return cls(offsets, listed.values.slice(first, int(offsets[-1])))
+        # Arrow cannot flatten lists of ids where some are null; a list that is null has no elements in its place.
+        return cls(offsets, array.values.slice(array.offsets[0].as_py(), int(offsets[-1])))
 
     def of_variables(self, names: pa.Array) -> Array:
         """int64: a number for each element that tells its match and its variable."""
         match = np.repeat(np.arange(len(self.offsets) - 1), np.diff(self.offsets))
-        return match * len(names) + pc.index_in(self.elements.field("variable"), value_set=names).to_numpy()
+        number: Array = pc.index_in(self.elements.field("variable"), value_set=names).to_numpy()
+        return match * len(names) + number
 
 
 def _rows_inside(bindings: _Flat, composed: _Flat, parts: _Flat, rows: Array) -> Array:

@@ -36,6 +36,7 @@ import pyarrow.compute as pc
 from cep_pipeline.compiled.native import NativeKernel
 from cep_pipeline.detection.ordering import OrderedLists, OrderedMatches
 from cep_pipeline.expressions.columns import Array
+from cep_pipeline.patterns.conditions import Value
 from cep_pipeline.patterns.pattern import Pattern
 from cep_pipeline.version import IDS_VERSION
 
@@ -248,10 +249,15 @@ def statement_text(pattern: Pattern, version: int) -> str:
     """The JSON text that the ids of a pattern's matches have in common; that of version 1 does not name its version."""
     from cep_pipeline.language.formatter import match_text
 
-    parameters = {name: sorted(set(map(_canonical, values))) for name, values in sorted(pattern.parameters)}
-    listed = ",".join(f"{_canonical(name)}:[{','.join(values)}]" for name, values in parameters.items())
+    bound = sorted(pattern.parameters, key=lambda one: one[0])
+    listed = ",".join(f"{_canonical(name)}:{_bound_text(values)}" for name, values in bound)
     head = [*([version] if version > 1 else []), pattern.stream, pattern.name, match_text(pattern)]
     return f"{_canonical(head)[:-1]},{{{listed}}}]"
+
+
+def _bound_text(bound: tuple[Value, ...] | Value) -> str:
+    """A parameter as JSON: a set as a list without an order, or one value."""
+    return f"[{','.join(sorted(set(map(_canonical, bound))))}]" if isinstance(bound, tuple) else _canonical(bound)
 
 
 def _canonical(value: object) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
 
 import numpy as np
 import pyarrow as pa
@@ -15,8 +16,19 @@ from cep_pipeline.detection.output_policy import Candidates, KeptMatches
 from cep_pipeline.expressions.columns import Array, Column
 from cep_pipeline.expressions.evaluate import expression_values
 from cep_pipeline.expressions.lists import Bound, Lists, values_over_lists
-from cep_pipeline.patterns.expressions import Aggregate, Element, Expression, Reference, ValueType, variables_of
+from cep_pipeline.patterns.expressions import (
+    Aggregate,
+    Call,
+    Element,
+    Expression,
+    Length,
+    Reference,
+    ValueType,
+    variables_of,
+    walk,
+)
 from cep_pipeline.patterns.pattern import Pattern
+from cep_pipeline.patterns.rewriting import rewritten
 from cep_pipeline.slices.blocks import Block
 from cep_pipeline.slices.prepared import PreparedEvents
 
@@ -46,14 +58,15 @@ BATCH_ROWS = 1 << 17
 
 def matches_schema(pattern: Pattern) -> pa.Schema:
     """Columns of a table of one pattern's matches: the RETURN columns are typed."""
-    returned = (pa.field(item.name, RETURN_TYPES[item.expression.type]) for item in pattern.returns)
+    returned = (pa.field(item.name, RETURN_TYPES[item.expression.type]) for item in pattern.items)
     composed = [pa.field("composed", COMPOSED)] if pattern.composes else []
     return pa.schema([*FIXED_FIELDS, *composed, *returned])
 
 
 def composes(columns: pa.Schema) -> bool:
     """Return whether these are the columns of a pattern that composes others; a RETURN column may be named alike."""
-    return columns.get_field_index("composed") == len(FIXED_FIELDS) and columns.field("composed").type == COMPOSED
+    place = columns.get_field_index("composed")
+    return place == len(FIXED_FIELDS) and bool(columns.field(place).type == COMPOSED)
 
 
 def write_matches(
@@ -124,7 +137,7 @@ def match_batches(
         rows = identity.rows_of(part, events.timestamps, events.seqs)
         returned = return_arrays(pattern, part, events)
         if not typed:
-            names = [item.name for item in pattern.returns]
+            names = [item.name for item in pattern.items]
             returned = [json_objects(names, returned) if names else pa.nulls(len(part), pa.string())]
         columns = [
             pa.repeat(pattern.name, len(part)),
@@ -196,11 +209,21 @@ RETURN_TYPES = {
 
 
 def return_arrays(pattern: Pattern, matches: OrderedMatches | OrderedLists, events: PreparedEvents) -> list[pa.Array]:
-    """One array for each RETURN item; null where a match's branch lacks a variable of the item."""
-    if isinstance(matches, OrderedLists):
-        kleene = frozenset(operand.variable for operand in pattern.operands if operand.kleene)
-        return [_array_over_lists(item.expression, matches, kleene, events) for item in pattern.returns]
-    return [_return_array(item.expression, matches, events) for item in pattern.returns]
+    """One array for each RETURN item; null where a match's branch lacks a variable of the item.
+
+    Of a list `A* v[]` that is absent the length and count() are 0, and coalesce(), least() and greatest() skip nulls.
+    """
+    kleene = frozenset(operand.variable for operand in pattern.operands if operand.kleene)
+    optional = frozenset(operand.variable for operand in pattern.operands if operand.kleene and operand.optional)
+
+    def array_of(expression: Expression) -> pa.Array:
+        if len(pattern.clauses) > 1 and any(_reads_absence(node, optional) for node in walk(expression)):
+            return _array_with_absent(expression, matches, kleene, optional, events)
+        if isinstance(matches, OrderedLists):
+            return _array_over_lists(expression, matches, kleene, events)
+        return _return_array(expression, matches, events)
+
+    return [array_of(item.expression) for item in pattern.items]
 
 
 def _return_array(expression: Expression, matches: OrderedMatches, events: PreparedEvents) -> pa.Array:
@@ -224,14 +247,7 @@ def _array_over_lists(
     names = sorted(variables_of(expression))
     if any(name not in matches.names for name in names):
         return pa.nulls(len(matches), RETURN_TYPES[expression.type])
-    spans = {name: matches.spans_of(name) for name in names}
-    present = np.ones(len(matches), dtype=bool)
-    for _, lengths in spans.values():
-        present &= lengths > 0
-    bound: dict[str, Array | Lists] = {}
-    for name, (starts, lengths) in spans.items():
-        lists = Lists(starts[present], lengths[present], matches.bound_rows)
-        bound[name] = lists if name in kleene else lists.firsts()
+    present, bound = _bound_where_present(names, matches, kleene)
     count = int(present.sum())
     if expression.type is ValueType.FLOAT64_LIST:  # no expression makes lists but those that refer to one event
         assert isinstance(expression, Reference | Aggregate)
@@ -242,6 +258,106 @@ def _array_over_lists(
         return array
     places = np.cumsum(present) - 1
     return array.take(pa.array(places, pa.int64(), mask=~present))
+
+
+def _bound_where_present(
+    names: Iterable[str], matches: OrderedLists, kleene: frozenset[str]
+) -> tuple[Array, dict[str, Array | Lists]]:
+    """The matches that bind all of some variables, and what these bind there."""
+    spans = {name: matches.spans_of(name) for name in names}
+    present = np.ones(len(matches), dtype=bool)
+    for _, lengths in spans.values():
+        present &= lengths > 0
+    bound: dict[str, Array | Lists] = {}
+    for name, (starts, lengths) in spans.items():
+        lists = Lists(starts[present], lengths[present], matches.bound_rows)
+        bound[name] = lists if name in kleene else lists.firsts()
+    return present, bound
+
+
+_SKIPPING_NULLS = frozenset({"coalesce", "least", "greatest"})
+
+
+def _reads_absence(node: Expression, optional: frozenset[str]) -> bool:
+    """Return whether a node of an expression may have a value though a variable below it is not bound."""
+    if isinstance(node, Call):
+        return node.function in _SKIPPING_NULLS
+    return _counts(node) and isinstance(node, Length | Aggregate) and node.variable in optional
+
+
+def _counts(node: Expression) -> bool:
+    return isinstance(node, Length) or (isinstance(node, Aggregate) and node.function == "count")
+
+
+@dataclass
+class _Leaves:
+    """The values of an expression's references in each match, as columns: null where a variable is not bound."""
+
+    matches: OrderedMatches | OrderedLists
+    kleene: frozenset[str]
+    optional: frozenset[str]
+    events: PreparedEvents
+    columns: dict[str, Column] = field(default_factory=dict)
+    rows: dict[str, Array] = field(default_factory=dict)
+
+    def column(self, name: str) -> Column:
+        return self.columns[name]
+
+    def named(self, node: Expression) -> Expression:
+        """A reference to the column of a node; literals stay as they are."""
+        if not isinstance(node, Reference | Length | Aggregate):
+            return node
+        name = str(len(self.columns))
+        self.columns[name], self.rows[name] = self._values(node)
+        return Reference(name, name, Element.ONLY, node.type)
+
+    def _values(self, node: Reference | Length | Aggregate) -> tuple[Column, Array]:
+        """A column, and the place in it for each match."""
+        present, bound = self._bound(node.variable)
+        places = np.cumsum(present) - 1
+        if node.type is ValueType.FLOAT64_LIST:
+            assert not isinstance(node, Length)
+            column, places = self.events.column(node.attribute), np.zeros(len(present), np.int64)
+            places[present] = _event_of(node, bound)
+        else:
+            column = values_over_lists(node, self.events, bound, int(present.sum()))
+        column = _with_null(column)
+        if _counts(node) and node.variable in self.optional:
+            column = Column(column.type, np.append(column.values[:-1], 0))
+        return column, np.where(present, places, len(column) - 1)
+
+    def _bound(self, name: str) -> tuple[Array, dict[str, Array | Lists]]:
+        """The matches that bind a variable, and what it binds there."""
+        if name not in self.matches.names:
+            nothing = np.zeros(0, np.int64)
+            value = Lists(nothing, nothing, nothing) if name in self.kleene else nothing
+            return np.zeros(len(self.matches), dtype=bool), {name: value}
+        if isinstance(self.matches, OrderedLists):
+            return _bound_where_present((name,), self.matches, self.kleene)
+        rows, bound = self.matches.rows_of(name)
+        present = np.ones(len(self.matches), dtype=bool) if bound is None else bound
+        return present, {name: rows[present]}
+
+
+def _array_with_absent(
+    expression: Expression,
+    matches: OrderedMatches | OrderedLists,
+    kleene: frozenset[str],
+    optional: frozenset[str],
+    events: PreparedEvents,
+) -> pa.Array:
+    """An item's values where it may have one though a variable of it is not bound."""
+    leaves = _Leaves(matches, kleene, optional, events)
+    plain = rewritten(expression, leaves.named)
+    return column_to_arrow(expression_values(plain, leaves, {"": np.zeros(len(matches), np.int64), **leaves.rows}))
+
+
+def _with_null(column: Column) -> Column:
+    """The column with a null behind its last row."""
+    valid = np.append(np.ones(len(column), dtype=bool) if column.valid is None else column.valid, False)
+    if column.offsets is not None:
+        return Column(column.type, column.values, valid, None, np.append(column.offsets, column.offsets[-1]))
+    return Column(column.type, np.append(column.values, column.values.dtype.type(0)), valid, column.dictionary)
 
 
 def _event_of(node: Reference | Aggregate, bound: Bound) -> Array:
@@ -302,6 +418,8 @@ def _json_values(column: pa.Array) -> pa.Array:
         return column.cast(pa.string())
     if pa.types.is_boolean(kind):
         return pc.if_else(column, "true", "false")
+    if pa.types.is_timestamp(kind):
+        column = column.cast(pa.string())
     # Few distinct values or few rows: spelled one by one, each distinct value once.
     if pa.types.is_list(kind):
         spelled = [None if row is None else f"[{','.join(map(_json_value, row))}]" for row in column.to_pylist()]

@@ -29,6 +29,7 @@ from cep_pipeline.detection.match_checks import (
     event_name,
     negation_text,
     part_of,
+    refuse_composing,
     whole_condition,
     why,
 )
@@ -42,9 +43,10 @@ from cep_pipeline.language.formatter import format_structure, format_value, form
 from cep_pipeline.patterns.conditions import AllOf, Between, Comparator, Comparison, Condition, Conjunct, Membership
 from cep_pipeline.patterns.expressions import Arithmetic, Call, Element, Reference, ValueType
 from cep_pipeline.patterns.expressions import Literal as Constant
-from cep_pipeline.patterns.normal_form import split_condition
+from cep_pipeline.patterns.normal_form import NegatedStructure, Variable, negation_of, split_condition
 from cep_pipeline.patterns.pattern import Consume, Output, Pattern, ReturnItem, Strategy, Window
-from cep_pipeline.patterns.structure import EventOperand, Operator, Structure
+from cep_pipeline.patterns.rewriting import with_operands
+from cep_pipeline.patterns.structure import Composite, EventOperand, Operator, Structure, type_alternatives
 from cep_pipeline.slices.events_input import as_table, columns_needed, events_for
 from cep_pipeline.storage import place_of_id
 
@@ -304,6 +306,7 @@ def why_not(
     >>> cep.why_not(cep.parse_patterns(rise, schema)[0], events).summary()
     'rise: 0 matches in 3 events; without a.x < b.x there would be 2'
     """
+    refuse_composing(pattern)
     needed = [name for name in columns_needed([pattern]) if name in (table := as_table(events)).column_names]
     table = events_for([pattern], table.select(needed))
     given = dict(bindings or {})
@@ -504,20 +507,30 @@ class _Question:
         """Yield each rule with the pattern without it; conditions on negated variables belong to the negation."""
         pattern = self.pattern
         conjuncts, equivalences = split_condition(pattern.condition)
-        negated = {variable.name: variable for clause in pattern.clauses for variable in clause.negated}
+        negated: dict[str, Variable | NegatedStructure] = {}
+        for clause in pattern.clauses:
+            negated.update((variable.name, variable) for variable in clause.negated)
+            negated.update((structure.name, structure) for structure in clause.negated_structures)
         for one in conjuncts:
-            applies = any(one.variables <= clause.by_name.keys() for clause in pattern.clauses)
-            if applies and not one.variables & negated.keys():
+            if any(one.variables <= {variable.name for variable in clause.positive} for clause in pattern.clauses):
                 rest = whole_condition([other for other in conjuncts if other is not one], equivalences)
                 yield "condition", conjunct_text_of(one), replace(pattern, condition=rest)
+        for text, structure in _without_limits(pattern):
+            yield "condition", text, replace(pattern, structure=structure)
         for attribute in equivalences:
             rest = whole_condition(conjuncts, [other for other in equivalences if other != attribute])
             yield "agreement", f"[{attribute}]", replace(pattern, condition=rest)
         if pattern.partition_by:
             yield "agreement", f"PARTITION BY {', '.join(pattern.partition_by)}", replace(pattern, partition_by=())
         names = [operand.variable for operand in pattern.operands]
-        for name, variable in negated.items():
-            yield "negation", negation_text(pattern, variable), part_of(pattern, [one for one in names if one != name])
+        for kept_out in negated.values():
+            of_it = (kept_out,) if isinstance(kept_out, Variable) else kept_out.variables
+            own = {variable.name for variable in of_it}
+            yield (
+                "negation",
+                negation_text(pattern, kept_out),
+                part_of(pattern, [one for one in names if one not in own]),
+            )
         wider = _wider(pattern.window, WIDER)
         yield (
             "window",
@@ -537,17 +550,26 @@ class _Question:
         clauses = self.pattern.clauses
         for clause in clauses[:_MOST_PARTS]:
             names = [variable.name for variable in clause.positive]
-            negated = [variable.name for variable in clause.negated]
+            negated = [variable.name for variable in clause.read[len(names) :]]
+            kept_out = [f"{type_alternatives(one.event_type)} {one.name}" for one in clause.negated]
+            kept_out += [
+                format_structure(negation_of(self.pattern.structure, one)).removeprefix("~")
+                for one in clause.negated_structures
+            ]
             steps = [names[: place + 1] for place in range(len(names))] + ([[*names, *negated]] if negated else [])
+            conjuncts = [clause.conjuncts, *(one.conjuncts for s in clause.negated_structures for one in s.clauses)]
             before: set[str] = set()
             for bound in steps:
-                part = part_of(self.pattern, bound)
+                part = part_of(self.pattern, bound, all_bound=True)
                 added = ", ".join(
-                    f"{'no ' if name in negated else ''}{clause.by_name[name].event_type} {name}"
-                    for name in bound
-                    if name not in before
+                    f"{type_alternatives(clause.by_name[name].event_type)} {name}"
+                    for name in names
+                    if name in bound and name not in before
                 )
-                new = [one for one in clause.conjuncts if one.variables <= set(bound) and not one.variables <= before]
+                if len(bound) > len(names):
+                    added = ", ".join(f"no {text}" for text in kept_out)
+                asked = dict.fromkeys(one for part in conjuncts for one in part)
+                new = [one for one in asked if one.variables <= set(bound) and not one.variables <= before]
                 text = " AND ".join(map(conjunct_text_of, new))
                 before = set(bound)
                 count = self.count(part)
@@ -770,12 +792,25 @@ def _wider(window: Window, factor: float) -> Window:
 
 def _unordered(structure: Structure) -> Structure:
     """The structure with AND in place of SEQ."""
-    if isinstance(structure, EventOperand):
+    if not isinstance(structure, Composite):
         return structure
     operator = (
         Operator.AND if structure.operator is Operator.SEQ and len(structure.operands) > 1 else structure.operator
     )
     return replace(structure, operator=operator, operands=tuple(map(_unordered, structure.operands)))
+
+
+def _without_limits(pattern: Pattern) -> Iterator[tuple[str, Structure]]:
+    """Each limit of a list `A{n,m} v[]`, with the structure without it."""
+    variables = {variable.name: variable for clause in pattern.clauses for variable in clause.positive}
+    for variable in variables.values():
+        for limit in variable.limits:
+            no_limit = {"minimum": 1} if limit == variable.at_least else {"maximum": None}
+
+            def changed(one: EventOperand, name: str = variable.name, no_limit: Any = no_limit) -> EventOperand:
+                return replace(one, **no_limit) if one.variable == name else one
+
+            yield conjunct_text_of(limit), with_operands(pattern.structure, changed)
 
 
 @dataclass(frozen=True)

@@ -11,15 +11,17 @@ from collections.abc import Iterable, Iterator, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass, replace
 
+import numpy as np
 import pyarrow as pa
 
 from cep_pipeline.detection.limits import LimitReached, at_most_seconds
-from cep_pipeline.detection.matches import match_batches, matches_schema
+from cep_pipeline.detection.matches import BATCH_ROWS, match_batches, matches_schema, return_arrays
 from cep_pipeline.detection.mechanisms import EVERYTHING, Counters, Mechanism, Orders
 from cep_pipeline.detection.ordering import order_matches
-from cep_pipeline.detection.output_policy import KeptMatches, has_output_policy
+from cep_pipeline.detection.output_policy import Candidates, KeptMatches, has_output_policy
 from cep_pipeline.detection.parts import count_blocks, many_in_parts
 from cep_pipeline.detection.room import SMALL, available_bytes
+from cep_pipeline.detection.summaries.partial import PartialSummary
 from cep_pipeline.errors import NoRoom, TooManyMatches
 from cep_pipeline.patterns.composing import EVENT_TYPE
 from cep_pipeline.patterns.pattern import Pattern
@@ -45,7 +47,7 @@ def listed_because(pattern: Pattern) -> str | None:
 
 def binds_lists(pattern: Pattern) -> bool:
     """Return whether a match binds more than one event to a variable."""
-    return any(operand.kleene for operand in pattern.operands)
+    return any(operand.kleene and not operand.negated for operand in pattern.operands)
 
 
 @dataclass(frozen=True, eq=False)
@@ -99,6 +101,8 @@ class Detection:
         """True if matches are counted before they are written, because of a limit, and can be."""
         if self.limit is None or has_output_policy(self.pattern):
             return False
+        if any(clause.negated_structures for clause in self.pattern.clauses):
+            return False  # they are counted by being listed
         return not binds_lists(self.pattern) or listed_because(self.pattern) is None
 
     def refuse_more(self, count: int) -> None:
@@ -298,6 +302,57 @@ def batches_together(detections: Sequence[Detection]) -> Iterator[tuple[int, pa.
                 yield number, batch
 
 
+class SummaryOf:
+    """Puts the values of one pattern's matches together, part after part; no match of a part is held behind it.
+
+    Parameters
+    ----------
+    kept
+        Decides which matches OUTPUT and CONSUME keep; None: all of them count.
+    """
+
+    def __init__(self, pattern: Pattern, kept: KeptMatches | None = None) -> None:
+        self._pattern, self._kept = pattern, kept
+        self.summary = PartialSummary(pattern)
+
+    def add(self, blocks: Iterable[Block], events: PreparedEvents) -> int:
+        """Take the matches of a part, over whose events their row numbers count; return how many they are."""
+        found = [block for block in blocks if len(block)]
+        if not found:
+            return 0
+        ordered = order_matches(found, events.seqs)
+        for start in range(0, len(ordered), BATCH_ROWS):
+            part = ordered.between(start, min(start + BATCH_ROWS, len(ordered)))
+            if self._kept is not None:
+                part = part.where(self._kept.keep(Candidates.of(self._pattern, part, events)))
+            if len(part):
+                offsets, rows, _ = part.elements()
+                ends_us = events.timestamps[np.maximum.reduceat(rows, offsets[:-1])]
+                self.summary.add_matches(ends_us, return_arrays(self._pattern, part, events))
+        return len(ordered)
+
+
+def summaries_together(detections: Sequence[Detection]) -> list[pa.Table]:
+    """The rows of SUMMARIZE of each pattern; what must be listed for them is listed in one run.
+
+    Raises
+    ------
+    TooManyMatches
+        They must be listed, and are more than the limit.
+    """
+    from cep_pipeline.detection.summaries.unlisted import summarize_unlisted
+
+    found = {id(one): summarize_unlisted(one.pattern, one.events, EVERYTHING) for one in detections}
+    listed = [one for one in detections if found[id(one)] is None]
+    patterns = [detection.pattern for detection in listed]
+    made = [SummaryOf(one, KeptMatches(one) if has_output_policy(one) else None) for one in patterns]
+    for parts in listed_in_parts(listed) if listed else ():
+        for own, blocks, detection in zip(made, parts, listed, strict=True):
+            own.add(blocks, detection.events)
+    summaries = {**found, **{id(one): own.summary for one, own in zip(listed, made, strict=True)}}
+    return [summary.table() for one in detections if (summary := summaries[id(one)]) is not None]
+
+
 SHARE_FOR_ROWS = 0.5
 """The share of the memory at hand that rows of matches may take; to write them takes some, too."""
 COUNTING_S = 20.0
@@ -339,13 +394,21 @@ def _count_soon(detection: Detection) -> int | None:
 
 
 def tables_together(detections: Sequence[Detection]) -> list[pa.Table]:
-    """The matches of each pattern as rows in the page's order, found in one run.
+    """The matches of each pattern as rows in the page's order, found in one run; of SUMMARIZE its rows, in another.
 
     Raises
     ------
     TooManyMatches
         As `batches_together`.
     """
+    if not detections:
+        return []
+    summarized = [detection for detection in detections if detection.pattern.summary is not None]
+    if summarized:
+        others = [detection for detection in detections if detection.pattern.summary is None]
+        tables = {id(one): table for one, table in zip(summarized, summaries_together(summarized), strict=True)}
+        tables |= {id(one): table for one, table in zip(others, tables_together(others), strict=True)}
+        return [tables[id(detection)] for detection in detections]
     batches: list[list[pa.RecordBatch]] = [[] for _ in detections]
     try:
         for number, batch in _held_rows(detections):

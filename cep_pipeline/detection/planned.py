@@ -12,7 +12,7 @@ from cep_pipeline.detection.composition import longer_stream
 from cep_pipeline.detection.kleene.extension import ListConditions, limit_in, possible_course
 from cep_pipeline.detection.mechanisms import MECHANISMS, Orders, choose_mechanisms, in_pattern_order
 from cep_pipeline.detection.output_policy import has_output_policy
-from cep_pipeline.detection.outputs import listed_because
+from cep_pipeline.detection.outputs import binds_lists, listed_because
 from cep_pipeline.errors import UnsupportedPattern
 from cep_pipeline.patterns.composing import plain_pattern
 from cep_pipeline.patterns.implications import TimeSpan
@@ -26,7 +26,9 @@ from cep_pipeline.planning.replanning import Replanner
 from cep_pipeline.planning.trees import Join
 from cep_pipeline.slices.events_input import events_for
 from cep_pipeline.slices.views import implied_by
-from cep_pipeline.statistics.estimate import estimate_statistics
+from cep_pipeline.statistics.estimate import MAX_PAIRS
+from cep_pipeline.statistics.estimate import estimate_statistics as statistics_over
+from cep_pipeline.statistics.joint import DEPENDENT_FACTOR
 from cep_pipeline.statistics.snapshot import StatisticsSnapshot
 from cep_pipeline.statistics.terms import format_conjunct
 
@@ -86,23 +88,61 @@ def plan_for(
     )
 
 
-def statistics_for(patterns: Pattern | Sequence[Pattern], events: pa.Table, **asked: Any) -> StatisticsSnapshot:
-    """`estimate_statistics` of patterns of which some may compose others: those are of their longer streams.
+def estimate_statistics(
+    patterns: Pattern | Sequence[Pattern],
+    events: pa.Table,
+    window: str | None = None,
+    seed: int = 0,
+    max_pairs: int = MAX_PAIRS,
+    as_of: int | None = None,
+    dependent_factor: float = DEPENDENT_FACTOR,
+) -> StatisticsSnapshot:
+    """Estimate all that planning the patterns needs, in one pass over the events.
 
-    What is composed is detected for it. Of a leaf or a condition that several streams have, the first number stands.
+    Parameters
+    ----------
+    patterns
+        Patterns of one stream, or one pattern. What they compose is detected, since its matches are events for them.
+    events
+        Events of that stream, sorted by (timestamp, seq).
+    window
+        Only the latest events of this length count, such as `"20 minutes"`. None: all events.
+    seed
+        Decides which pairs are drawn; the same seed, patterns and events give the same snapshot.
+    max_pairs
+        At most this many pairs are tested a scope; where there are fewer, all are.
+    as_of
+        Microseconds since the epoch: later events do not count, and the window ends here. None: with the last event.
+    dependent_factor
+        Conditions on the same two events, tested together, get a joint selectivity where that is off from the product
+        of theirs by more than this factor.
+
+    Raises
+    ------
+    InputError
+        The patterns are of several streams, `window` or `max_pairs` is no length or number, or the events are not in
+        the order of time.
+
+    Notes
+    -----
+    O(events) for the split by type and for each distinct scope. Rates are over the span of the data, from its first
+    to its last timestamp, or over the window; of a window that is longer than the data over what there is, and a note
+    says so.
     """
     patterns = [patterns] if isinstance(patterns, Pattern) else patterns
+    asked = (window, seed, max_pairs, as_of, dependent_factor)
     composing = [pattern for pattern in patterns if pattern.composes]
     if not composing:
-        return estimate_statistics(patterns, events, **asked)
+        return statistics_over(patterns, events, *asked)
     from cep_pipeline.detection.detect import Search
 
-    whole = [pattern for pattern in with_composed(patterns) if not pattern.composes]
     matches = Search().composed(composing, events)
-    found = [estimate_statistics(whole, events, **asked)]
+    whole = [pattern for pattern in with_composed(patterns) if not pattern.composes]
+    found = [statistics_over(whole, events, *asked)]
     for pattern in composing:
         stream = longer_stream(pattern, events_for([pattern], events), matches)
-        found.append(estimate_statistics(pattern, stream, **asked))
+        found.append(statistics_over(pattern, stream, *asked))
+    # Of a leaf or a condition that several streams have, the first number stands.
     return replace(
         found[0],
         rates=_first_of([one.rates for one in found], lambda rate: rate.leaf),
@@ -225,7 +265,7 @@ def _in_words(span: TimeSpan) -> str:
 
 def _on_counts(pattern: Pattern, mechanism: str) -> str:
     """Say how matches are counted, where that is not by finding them, or takes lists."""
-    if any(operand.kleene for operand in pattern.operands):
+    if binds_lists(pattern):
         return _on_lists(pattern)
     if not MECHANISMS[mechanism].is_columnar or has_output_policy(pattern):
         return ""

@@ -200,6 +200,8 @@ def draw_among(
         elif pa.types.is_dictionary(field.type):
             read = read.set_column(place, field.name, read.column(place).cast(field.type.value_type))
     bound = read.filter(pc.field("seq").isin([one["seq"] for one in match["bindings"]]))
+    # Events inside of composed matches may come before the timestamps that the match sees.
+    match = {**match, "start_ts": min([match["start_ts"], *bound["timestamp"].to_pylist()])}
     _, _, near = series.near(match, bound)
     told = schema_told_by(events)
     return draw_match(match, read.filter(near), series, pattern, timezone or (told.timezone if told else "UTC"))

@@ -14,6 +14,7 @@ import numpy as np
 
 from cep_pipeline.detection.known_events import Streams
 from cep_pipeline.detection.mechanisms import MECHANISMS
+from cep_pipeline.detection.outputs import binds_lists
 from cep_pipeline.patterns.normal_form import Clause, Variable
 from cep_pipeline.patterns.pattern import Pattern, Window
 from cep_pipeline.planning.clause_plans import ClausePlan, PatternPlan, PlanStep, StatisticsSummary
@@ -62,8 +63,7 @@ def need_no_plan(patterns: Sequence[Pattern], prepared: Streams, chosen: Mapping
     planning_s = PLANNING_S + (STATISTICS_S + STATISTICS_OF_EVENT_S * total) / len(patterns)
     for pattern in patterns:
         events = prepared[pattern.type_attribute, pattern.base_type]
-        has_lists = any(operand.kleene for operand in pattern.operands)
-        if has_lists or not MECHANISMS[chosen[pattern.name]].is_columnar:
+        if binds_lists(pattern) or not MECHANISMS[chosen[pattern.name]].is_columnar:
             continue
         size = max(len(clause.positive) for clause in pattern.clauses)
         key = id(events), pattern.window, size

@@ -6,7 +6,9 @@ whether the comparison is negated or not.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
+from functools import lru_cache
 
 import numpy as np
 
@@ -125,6 +127,40 @@ def member(operand: Column, values: tuple[Value, ...], *, negated: bool) -> Arra
         found = np.zeros_like(found) if unknown else ~found
     mask = known(operand)
     return found if mask is None else found & mask
+
+
+def is_null(operand: Column, *, negated: bool) -> Array:
+    """The rows at which `operand IS [NOT] NULL` is true; NaN is not null."""
+    if operand.valid is None:
+        return np.full(len(operand), negated)
+    return operand.valid if negated else ~operand.valid
+
+
+def like(operand: Column, text: str, *, negated: bool) -> Array:
+    """The rows at which `operand [NOT] LIKE text` is true."""
+    assert operand.dictionary is not None
+    alike = like_expression(text).fullmatch
+    listed = np.fromiter((alike(entry) is not None for entry in operand.dictionary), bool, len(operand.dictionary))
+    found = listed[operand.values] if len(listed) else np.zeros(len(operand), dtype=bool)
+    if negated:
+        found = ~found
+    return found if operand.valid is None else found & operand.valid
+
+
+@lru_cache(maxsize=256)
+def like_expression(text: str) -> re.Pattern[str]:
+    r"""The regular expression of a LIKE text, which a whole string must match.
+
+    Examples
+    --------
+    >>> [text for text in ("50%", "50 %", "500", "5%") if like_expression(r"50_\%").fullmatch(text)]
+    ['50 %']
+    """
+    parts = re.findall(r"\\[%_\\]|.", text, re.DOTALL)
+    forms = {"%": ".*", "_": "."}
+    # A backslash before one of the three is left out; any other is itself.
+    escaped = (forms.get(part) or re.escape(part[-1]) for part in parts)
+    return re.compile("".join(escaped), re.DOTALL)
 
 
 def members_of(kind: ValueType, values: tuple[Value, ...]) -> Array:

@@ -12,10 +12,21 @@ from collections.abc import Iterable, Mapping
 import numpy as np
 
 from cep_pipeline.expressions.arithmetic import FUNCTIONS, INT64_MAX, INT64_MIN, arithmetic, negative
+from cep_pipeline.expressions.choice import CHOICES
 from cep_pipeline.expressions.columns import Array, Column, ColumnSource, RowRange
-from cep_pipeline.expressions.comparison import between, compare, member
+from cep_pipeline.expressions.comparison import between, compare, is_null, like, member
 from cep_pipeline.expressions.correlation import correlation
-from cep_pipeline.patterns.conditions import Atom, Between, Comparison, Conjunct, Membership
+from cep_pipeline.expressions.local_time import clock_reading
+from cep_pipeline.patterns.conditions import (
+    Atom,
+    Between,
+    Comparison,
+    Conjunct,
+    Like,
+    Membership,
+    NullTest,
+    Truth,
+)
 from cep_pipeline.patterns.expressions import (
     Aggregate,
     Arithmetic,
@@ -69,6 +80,14 @@ def atom_holds(atom: Atom, source: ColumnSource, rows: Rows) -> Array:
         case Between(expression, low, high, negated):
             operand = _evaluate(expression, source, rows)
             return between(operand, _evaluate(low, source, rows), _evaluate(high, source, rows), negated=negated)
+        case NullTest(expression, negated):
+            if isinstance(expression, Reference) and expression.type is ValueType.FLOAT64_LIST:
+                return _list_is_null(expression, source, rows, negated=negated)
+            return is_null(_evaluate(expression, source, rows), negated=negated)
+        case Like(expression, text, negated):
+            return like(_evaluate(expression, source, rows), text, negated=negated)
+        case Truth(holds):
+            return np.array([holds])
 
 
 def constants_hold(conjuncts: Iterable[Conjunct], source: ColumnSource) -> bool:
@@ -122,6 +141,10 @@ def _evaluate(expression: Expression, source: ColumnSource, rows: Rows) -> Colum
                 source.column(y.attribute),
                 _as_array(rows[y.variable]),
             )
+        case Call("time_of_day" | "day_of_week" as function, (argument,), _, str() as zone):
+            return clock_reading(function, _evaluate(argument, source, rows), zone)
+        case Call("least" | "greatest" | "coalesce" as function, arguments, kind):
+            return CHOICES[function](kind, [_evaluate(argument, source, rows) for argument in arguments])
         case Call(function, (argument,)):
             return FUNCTIONS[function](_evaluate(argument, source, rows))
         case Length() | Aggregate():
@@ -132,6 +155,15 @@ def _evaluate(expression: Expression, source: ColumnSource, rows: Rows) -> Colum
 
 def _as_array(rows: Array | RowRange) -> Array:
     return rows.as_array() if isinstance(rows, RowRange) else rows
+
+
+def _list_is_null(reference: Reference, source: ColumnSource, rows: Rows, *, negated: bool) -> Array:
+    """`v.attr IS [NOT] NULL` of a list attribute, whose elements are not asked for."""
+    _refuse_kleene(reference)
+    valid, chosen = source.column(reference.attribute).valid, _as_array(rows[reference.variable])
+    if valid is None:
+        return np.full(len(chosen), negated)
+    return valid[chosen] if negated else ~valid[chosen]
 
 
 def _refuse_kleene(reference: Reference) -> None:

@@ -6,7 +6,7 @@ that a strategy refuses.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from itertools import combinations
 
 from cep_pipeline.language.scope import Scope
@@ -18,26 +18,42 @@ from cep_pipeline.patterns.normal_form import (
     Clause,
     NormalFormTooLarge,
     count_clauses,
+    negations,
     split_condition,
 )
 from cep_pipeline.patterns.pattern import Pattern, Strategy, Ties
-from cep_pipeline.patterns.structure import EventOperand, Operator, Structure
+from cep_pipeline.patterns.structure import (
+    EventOperand,
+    Negation,
+    Operator,
+    Structure,
+    event_operands,
+    structure_text,
+)
 
 
 def check_structure(structure: Structure, scope: Scope, statement: Span) -> None:
-    """Refuse a structure with too many clauses, or with a clause that has no positive variable."""
+    """Refuse too many clauses, a clause that has no positive variable, and a negation that is none."""
     if count_clauses(structure) > MAX_CLAUSES:
         raise scope.source.error(
             f"the disjunctive normal form has more than {MAX_CLAUSES:,} clauses; split the OR over several statements",
             statement,
         )
-    branch = _branch_without_positive(structure)
+    for negation in negations(structure):
+        if count_clauses(negation.operand) > MAX_CLAUSES:
+            message = f"the disjunctive normal form of what is negated has more than {MAX_CLAUSES:,} clauses"
+            raise scope.source.error(message, negation.span)
+        if (branch := _branch_of(negation.operand, lambda operand: operand.optional)) is not None:
+            names = ", ".join(structure_text(negation).removeprefix("~") for negation in map(Negation, branch))
+            message = f"what is negated may be without an event: {names}"
+            raise scope.source.error(message, negation.span)
+    branch = _branch_of(structure, lambda operand: operand.negated or operand.optional)
     if branch is None:
         return
     first = next(iter(scope.variable_spans.values()))
     if all(operand.negated for operand in scope.variables.values()):
         raise scope.source.error("a pattern needs at least one positive variable", first)
-    names = ", ".join(f"~{operand.event_type} {operand.variable}" for operand in branch)
+    names = ", ".join(map(structure_text, branch))
     raise scope.source.error(
         f"a branch of the pattern has no positive variable: {names}", Span(first.start, branch[-1].span.end)
     )
@@ -46,12 +62,17 @@ def check_structure(structure: Structure, scope: Scope, statement: Span) -> None
 def check_condition(condition: Condition, structure: Structure, scope: Scope) -> None:
     """Refuse a conjunct with two negated variables; note in the scope a conjunct that constrains no clause."""
     try:
-        conjuncts, _ = split_condition(condition)
+        conjuncts, _ = split_condition(condition, as_written=True)
     except NormalFormTooLarge as error:
         raise scope.source.error(f"{error}; split the statement", error.span) from None
     choices = dict(_branch_choices(structure, {}))
+    negated = {
+        operand.variable: number
+        for number, negation in enumerate(negations(structure))
+        for operand in event_operands(negation)
+    }
     for conjunct in conjuncts:
-        _check_negated(conjunct, scope)
+        _check_negated(conjunct, scope, negated)
         if not _fit_together([choices[name] for name in conjunct.variables]):
             scope.warnings.append(_idle(conjunct, scope.source))
 
@@ -103,11 +124,15 @@ def _not_a_run(clause: Clause, ordered: int) -> str | None:
     return None
 
 
-def _branch_without_positive(structure: Structure) -> tuple[EventOperand, ...] | None:
-    """The (negated) operands of a clause without positive variable, or None."""
+def _branch_of(
+    structure: Structure, may_be_absent: Callable[[EventOperand], bool]
+) -> tuple[EventOperand | Negation, ...] | None:
+    """The operands of a clause whose operands may all be absent, or None."""
+    if isinstance(structure, Negation):
+        return (structure,)
     if isinstance(structure, EventOperand):
-        return (structure,) if structure.negated else None
-    parts = [_branch_without_positive(operand) for operand in structure.operands]
+        return (structure,) if may_be_absent(structure) else None
+    parts = [_branch_of(operand, may_be_absent) for operand in structure.operands]
     if structure.operator is Operator.OR:
         return next((part for part in parts if part is not None), None)
     if any(part is None for part in parts):
@@ -118,7 +143,10 @@ def _branch_without_positive(structure: Structure) -> tuple[EventOperand, ...] |
 def _branch_choices(structure: Structure, chosen: Mapping[int, int]) -> Iterator[tuple[str, Mapping[int, int]]]:
     """Each variable with the operand that every OR above it must choose."""
     if isinstance(structure, EventOperand):
-        yield structure.variable, chosen
+        yield structure.variable, {**chosen, id(structure): 0} if structure.optional else chosen
+        return
+    if isinstance(structure, Negation):
+        yield from _branch_choices(structure.operand, chosen)
         return
     for index, operand in enumerate(structure.operands):
         is_or = structure.operator is Operator.OR
@@ -131,15 +159,16 @@ def _fit_together(choices: list[Mapping[int, int]]) -> bool:
     return all(merged.setdefault(node, index) == index for choice in choices for node, index in choice.items())
 
 
-def _check_negated(conjunct: Conjunct, scope: Scope) -> None:
+def _check_negated(conjunct: Conjunct, scope: Scope, negated: Mapping[str, int]) -> None:
+    """Refuse variables of two negations; `negated` numbers the negations of composites and lists by their variables."""
     first: str | None = None
     for atom in conjunct.atoms:
         for expression in expressions_of(atom):
             for node in walk(expression):
-                if not isinstance(node, Reference) or not scope.variables[node.variable].negated:
+                if not isinstance(node, Reference | Length | Aggregate) or not scope.variables[node.variable].negated:
                     continue
                 first = first or node.variable
-                if node.variable != first:
+                if negated.get(node.variable, node.variable) != negated.get(first, first):
                     message = f"a conjunct mentions two negated variables: {first} and {node.variable}"
                     raise scope.source.error(message, node.span)
 

@@ -13,7 +13,8 @@ from typing import TypeVar
 
 from cep_pipeline.errors import PatternError
 from cep_pipeline.language.scope import Scope
-from cep_pipeline.language.source import did_you_mean_of
+from cep_pipeline.language.source import did_you_mean, did_you_mean_of
+from cep_pipeline.language.times import NoTime, length_us, time_us, timestamp_us
 from cep_pipeline.language.tokens import Cursor, Kind, Token
 from cep_pipeline.patterns.conditions import (
     AllOf,
@@ -23,8 +24,11 @@ from cep_pipeline.patterns.conditions import (
     Comparison,
     Condition,
     Equivalence,
+    Like,
     Membership,
     Not,
+    NullTest,
+    Truth,
     Value,
 )
 from cep_pipeline.patterns.expressions import (
@@ -41,14 +45,29 @@ from cep_pipeline.patterns.expressions import (
     ValueType,
     operands,
 )
+from cep_pipeline.patterns.pattern import UNIT_WORDS_US
 from cep_pipeline.patterns.structure import EventOperand
 
-AGGREGATES = ("avg", "sum", "min", "max", "count", "first", "last")
+AGGREGATES = ("avg", "sum", "min", "max", "stddev", "median", "count", "first", "last")
 """Aggregates over all elements of a Kleene variable."""
-PREFIX_AGGREGATES = ("avg", "sum", "min", "max", "count")
+PREFIX_AGGREGATES = ("avg", "sum", "min", "max", "stddev", "median", "count")
 """Aggregates over the elements before `v[i]`."""
-FUNCTIONS = {"abs": 1, "sqrt": 1, "ln": 1, "corr": 2}
-"""Functions of values, with their number of arguments."""
+FUNCTIONS = {
+    "abs": 1,
+    "sqrt": 1,
+    "ln": 1,
+    "corr": 2,
+    "time_of_day": 1,
+    "day_of_week": 1,
+    "least": None,
+    "greatest": None,
+    "coalesce": None,
+}
+"""Functions of values, with their number of arguments; None is any number of them from one on."""
+CLOCK_FUNCTIONS = ("time_of_day", "day_of_week")
+"""Functions that read the local clock of the stream."""
+_AFTER_VALUE = ("IS", "LIKE", "SUMMARIZE", "GROUP")
+"""Words that are not reserved and stand behind a number."""
 
 _NAMES = {
     ValueType.INT64: "int",
@@ -94,12 +113,18 @@ def type_of_arithmetic(operator: str, left: ValueType, right: ValueType) -> Valu
 
 
 def type_of_call(function: str, arguments: Sequence[ValueType]) -> ValueType:
-    """Type of `abs`, `sqrt`, `ln` or `corr` of arguments of these types."""
+    """Type of a function of arguments of these types."""
     expected = FUNCTIONS[function]
+    if expected is None:
+        return _type_of_choice(function, arguments)
     if len(arguments) != expected:
         plural = "" if expected == 1 else "s"
         raise TypeMismatch(f"{function} takes {expected} argument{plural}, {len(arguments)} given")
     for kind in arguments:
+        if function in CLOCK_FUNCTIONS:
+            if kind is not ValueType.INT64:
+                raise TypeMismatch(f"{function} takes an int, microseconds since the epoch, not {type_name(kind)}")
+            return ValueType.INT64
         if function == "corr" and kind is not ValueType.FLOAT64_LIST:
             raise TypeMismatch(f"corr takes two list attributes, not {type_name(kind)}")
         if function != "corr" and not kind.is_number:
@@ -107,15 +132,28 @@ def type_of_call(function: str, arguments: Sequence[ValueType]) -> ValueType:
     return arguments[0] if function == "abs" else ValueType.FLOAT64
 
 
+def _type_of_choice(function: str, arguments: Sequence[ValueType]) -> ValueType:
+    """Type of `least`, `greatest` or `coalesce`, which give one of their arguments."""
+    if not arguments:
+        raise TypeMismatch(f"{function} takes at least 1 argument, 0 given")
+    first = arguments[0]
+    for kind in arguments:
+        if kind is ValueType.FLOAT64_LIST or (kind is ValueType.BOOL and function != "coalesce"):
+            raise TypeMismatch(f"cannot apply {function} to {type_name(kind)}")
+        if kind is not first and not (kind.is_number and first.is_number):
+            raise TypeMismatch(f"cannot apply {function} to {type_name(first)} and {type_name(kind)}")
+    return first if all(kind is first for kind in arguments) else ValueType.FLOAT64
+
+
 def type_of_aggregate(function: str, attribute: ValueType) -> ValueType:
     """Type of an aggregate over an attribute of this type."""
     if function == "count":
         return ValueType.INT64
-    if function in ("sum", "avg") and not attribute.is_number:
+    if function in ("sum", "avg", "stddev", "median") and not attribute.is_number:
         raise TypeMismatch(f"cannot apply {function} to {type_name(attribute)}: it needs numbers")
     if function in ("min", "max") and attribute in (ValueType.BOOL, ValueType.FLOAT64_LIST):
         raise TypeMismatch(f"cannot apply {function} to {type_name(attribute)}: its values have no order")
-    return ValueType.FLOAT64 if function == "avg" else attribute
+    return ValueType.FLOAT64 if function in ("avg", "stddev", "median") else attribute
 
 
 def check_comparable(comparator: Comparator, left: ValueType, right: ValueType) -> None:
@@ -179,8 +217,10 @@ class ConditionParser:
                 left = self._combine(AllOf, "AND", left, _NOT)
             elif power <= _COMPARISON and token.kind is Kind.SYMBOL and token.text in _COMPARATORS:
                 left = self._comparison(left)
-            elif power <= _COMPARISON and token.word in ("IN", "BETWEEN", "NOT"):
-                left = self._membership_or_between(left)
+            elif power <= _COMPARISON and token.word in ("IN", "BETWEEN", "NOT", "LIKE"):
+                left = self._membership_between_or_like(left)
+            elif power <= _COMPARISON and token.word == "IS":
+                left = self._null_test(left)
             elif power <= _SUM and self.cursor.at_symbol("+", "-"):
                 left = self._arithmetic(left, _PRODUCT)
             elif power <= _PRODUCT and self.cursor.at_symbol("*", "/", "%"):
@@ -214,13 +254,17 @@ class ConditionParser:
         if token.kind is Kind.WORD and not token.is_reserved:
             if self.cursor.ahead(1).text == "(":
                 return self._call()
+            if token.word in ("TIMESTAMP", "TIME") and self.cursor.ahead(1).kind in (Kind.STRING, Kind.QUOTED):
+                return self._time(token)
+            if token.word == "NULL" and token.value not in self.scope.variables:
+                raise self._error("a value is compared with null by IS NULL or IS NOT NULL", token)
             return parse_reference(self.cursor, self.scope)
         if token.kind is Kind.PARAMETER:
-            raise self._error(
-                f"a parameter is a set of values: it stands only after IN, as in v.attr IN {token}", token
-            )
+            self.cursor.advance()
+            value = self.scope.scalar(token)
+            return Literal(value, type_of_value(value), token.value, token.span)
         if token.kind is Kind.QUOTED:
-            raise self._error(f"{token.text} is the name of a type; text is written in single quotes", token)
+            raise self._quoted(token)
         raise self.cursor.unexpected("a condition or a value")
 
     # Operators.
@@ -238,18 +282,36 @@ class ConditionParser:
         return combination(tuple(flat), Span(flat[0].span.start, flat[-1].span.end))
 
     def _comparison(self, left: Expression | Condition) -> Condition:
-        operator = self.cursor.advance()
-        comparator = _COMPARATORS[operator.text]
+        """`first < second`, or a chain `first < second < …`: all comparisons of neighbours."""
+        operator = self.cursor.current
         low = self._as_value(left, f"'{operator.text}'", operator)
-        high = self._operand(_SUM, operator)
-        self._check_comparable(comparator, low, high, operator)
-        return Comparison(comparator, low, high, Span(low.span.start, high.span.end))
+        links: list[Condition] = []
+        while self.cursor.at_symbol(*_COMPARATORS):
+            operator = self.cursor.advance()
+            comparator = _COMPARATORS[operator.text]
+            high = self._operand(_SUM, operator)
+            self._check_comparable(comparator, low, high, operator)
+            links.append(Comparison(comparator, low, high, Span(low.span.start, high.span.end)))
+            low = high
+        if len(links) == 1:
+            return links[0]
+        return AllOf(tuple(links), Span(links[0].span.start, links[-1].span.end))
 
-    def _membership_or_between(self, left: Expression | Condition) -> Condition:
+    def _null_test(self, left: Expression | Condition) -> Condition:
+        operator = self.cursor.advance()
+        tested = self._as_value(left, "IS", operator)
+        self._check_depth(tested)
         negated = self.cursor.accept_word("NOT") is not None
-        operator = self.cursor.expect_word("IN", "BETWEEN")
+        end = self.cursor.expect_word("NULL")
+        return NullTest(tested, negated, Span(tested.span.start, end.span.end))
+
+    def _membership_between_or_like(self, left: Expression | Condition) -> Condition:
+        negated = self.cursor.accept_word("NOT") is not None
+        operator = self.cursor.expect_word("IN", "BETWEEN", "LIKE")
         tested = self._as_value(left, operator.word, operator)
         self._check_depth(tested)
+        if operator.word == "LIKE":
+            return self._like(tested, operator, negated=negated)
         if operator.word == "BETWEEN":
             low = self._operand(_SUM, operator)
             self.cursor.expect_word("AND")
@@ -257,25 +319,44 @@ class ConditionParser:
             self._check_comparable(Comparator.GE, tested, low, operator)
             self._check_comparable(Comparator.LE, tested, high, operator)
             return Between(tested, low, high, negated, Span(tested.span.start, high.span.end))
-        name: str | None = None
-        if self.cursor.current.kind is Kind.PARAMETER:
-            token = self.cursor.advance()
-            name = token.value
-            values = self.scope.parameter(token)
-            for value in values:
-                self._check_member(tested, value, token.span)
-        else:
-            values = self._values(tested)
-        return Membership(tested, values, name, negated, span=Span(tested.span.start, self.cursor.previous.span.end))
+        if self.cursor.current.kind is not Kind.PARAMETER:
+            values, names = self._values(tested)
+            return Membership(
+                tested,
+                values,
+                negated=negated,
+                names=names,
+                span=Span(tested.span.start, self.cursor.previous.span.end),
+            )
+        token = self.cursor.advance()
+        values = self.scope.parameter(token)
+        for value in values:
+            self._check_member(tested, value, token.span)
+        return Membership(tested, values, token.value, negated, span=Span(tested.span.start, token.span.end))
 
-    def _values(self, tested: Expression) -> tuple[Value, ...]:
+    def _like(self, tested: Expression, operator: Token, *, negated: bool) -> Condition:
+        if tested.type is not ValueType.STRING:
+            raise self._error(f"LIKE compares strings, not {type_name(tested.type)}", operator)
+        token = self.cursor.current
+        if token.kind is Kind.QUOTED:
+            raise self._quoted(token)
+        if token.kind is not Kind.STRING:
+            raise self._error(f"LIKE takes a text in single quotes, such as 'a%', not {token}", token)
+        self.cursor.advance()
+        return Like(tested, token.value, negated, Span(tested.span.start, token.span.end))
+
+    def _values(self, tested: Expression) -> tuple[tuple[Value, ...], tuple[str | None, ...]]:
+        """The values of a list after IN, and the names of the parameters among them (none: empty)."""
         self.cursor.expect_symbol("(", "; IN takes a list of values in ( ), or a $parameter")
         values: list[Value] = []
+        names: list[str | None] = []
         while True:
             token = self.cursor.current
+            if token.kind is Kind.QUOTED:
+                raise self._quoted(token)
             if (
-                token.kind not in (Kind.NUMBER, Kind.STRING)
-                and token.word not in ("TRUE", "FALSE")
+                token.kind not in (Kind.NUMBER, Kind.STRING, Kind.PARAMETER)
+                and token.word not in ("TRUE", "FALSE", "TIMESTAMP", "TIME")
                 and token.text != "-"
             ):
                 raise self.cursor.unexpected("a number, a string, TRUE or FALSE")
@@ -284,9 +365,10 @@ class ConditionParser:
                 raise self._error("the list of IN has constants only", literal.span)
             self._check_member(tested, literal.value, literal.span)
             values.append(literal.value)
+            names.append(literal.parameter)
             if not self.cursor.accept_symbol(","):
                 self.cursor.expect_symbol(")")
-                return tuple(values)
+                return tuple(values), tuple(names) if any(names) else ()
 
     def _arithmetic(self, left: Expression | Condition, power: int) -> Expression:
         operator = self.cursor.advance()
@@ -305,8 +387,11 @@ class ConditionParser:
     # Primaries.
 
     def _number(self, span: Span, *, negative: bool = False) -> Literal:
-        """A number literal with its sign, so that the smallest int64 can be written."""
+        """A number literal with its sign, so that the smallest int64 can be written, or a length of time."""
         token = self.cursor.advance()
+        unit = self.cursor.current
+        if unit.kind is Kind.WORD and not unit.is_reserved and unit.word not in _AFTER_VALUE:
+            return self._length_of_time(token, Span(span.start, unit.span.end), negative=negative)
         sign = "-" if negative else ""
         percent = self._accept_percent()
         if percent is not None:
@@ -326,13 +411,43 @@ class ConditionParser:
             raise self._error("this number is outside the range of float64", span)
         return Literal(value, ValueType.FLOAT64, span=span)
 
+    def _length_of_time(self, number: Token, span: Span, *, negative: bool) -> Literal:
+        """A number of microseconds, written as a number and a unit."""
+        unit = self.cursor.current
+        if unit.text.lower() not in UNIT_WORDS_US:
+            units = "us, ms, seconds, minutes, hours, days, or s, sec, m, min, h, d"
+            hint = did_you_mean(unit.text, [*UNIT_WORDS_US]) or f"; a length of time is written with {units}"
+            raise self._error(f"unknown unit {unit.text!r}{hint}", unit)
+        self.cursor.advance()
+        try:
+            length = length_us(number.text, unit.text) * (-1 if negative else 1)
+        except NoTime as error:
+            raise self._error(str(error), number) from None
+        if length.denominator != 1:
+            raise self._error("a length of time is a whole number of microseconds", span)
+        if not -INT64_MAX - 1 <= length <= INT64_MAX:
+            raise self._error("this length of time is longer than int64 can hold in microseconds", span)
+        return Literal(int(length), ValueType.INT64, span=span)
+
+    def _time(self, word: Token) -> Literal:
+        """`TIMESTAMP 'text'` or `TIME 'text'`: a number of microseconds."""
+        self.cursor.advance()
+        text = self.cursor.advance()
+        if text.kind is Kind.QUOTED:
+            raise self._quoted(text)
+        try:
+            value = time_us(text.value) if word.word == "TIME" else timestamp_us(text.value, self.scope.timezone)
+        except NoTime as error:
+            raise self._error(str(error), text) from None
+        return Literal(value, ValueType.INT64, span=Span(word.span.start, text.span.end))
+
     def _accept_percent(self) -> Token | None:
-        """Read a `%` that is percent: it is modulo if a number, a string, a name or `(` follows."""
+        """Read a `%` that is percent: it is modulo if a number, a string, a name, a parameter or `(` follows."""
         if not self.cursor.at_symbol("%"):
             return None
         follower = self.cursor.ahead(1)
         is_name = follower.kind is Kind.QUOTED or (follower.kind is Kind.WORD and not follower.is_reserved)
-        if is_name or follower.kind in (Kind.NUMBER, Kind.STRING) or follower.text == "(":
+        if is_name or follower.kind in (Kind.NUMBER, Kind.STRING, Kind.PARAMETER) or follower.text == "(":
             return None
         return self.cursor.advance()
 
@@ -352,7 +467,8 @@ class ConditionParser:
                 arguments.append(self._operand(_OR, name))
         end = self.cursor.expect_symbol(")")
         kind = self._by_rule(name, type_of_call, function, [argument.type for argument in arguments])
-        return Call(function, tuple(arguments), kind, span=Span(name.span.start, end.span.end))
+        zone = self.scope.timezone if function in CLOCK_FUNCTIONS else None
+        return Call(function, tuple(arguments), kind, zone, Span(name.span.start, end.span.end))
 
     def _equivalence(self) -> Equivalence:
         start = self.cursor.advance()
@@ -373,15 +489,17 @@ class ConditionParser:
     def _as_value(self, node: Expression | Condition, user: str, place: Token) -> Expression:
         if isinstance(node, Expression):
             return node
-        chained = isinstance(node, Comparison) and place.text in _COMPARATORS
-        hint = "; write a < b AND b < c for a chain" if chained else ""
-        raise self._error(f"{user} needs a value here, not a condition{hint}", place)
+        raise self._error(f"{user} needs a value here, not a condition", place)
 
     def _as_condition(self, node: Expression | Condition) -> Condition:
         if not isinstance(node, Expression):
             return node
         hint = "; a bool is tested with = TRUE" if node.type is ValueType.BOOL else ""
-        raise self.cursor.unexpected("a comparison (= != < <= > >= IN BETWEEN)", hint)
+        if isinstance(node, Literal) and node.type is ValueType.BOOL and node.parameter is None:
+            if node.value:
+                return Truth(span=node.span)
+            hint = "; what never holds is written NOT TRUE"
+        raise self.cursor.unexpected("a comparison (= != < <= > >= IN BETWEEN LIKE IS)", hint)
 
     def _check_comparable(self, comparator: Comparator, left: Expression, right: Expression, operator: Token) -> None:
         self._check_depth(left)
@@ -410,6 +528,9 @@ class ConditionParser:
             if not level:
                 return
         raise self._error(f"this expression is nested deeper than {MAX_DEPTH}; simplify it", expression.span)
+
+    def _quoted(self, token: Token) -> PatternError:
+        return self._error(f"{token.text} is the name of a type; text is written in single quotes", token)
 
     def _error(self, message: str, place: Token | Span) -> PatternError:
         return self.cursor.error(message, place.span if isinstance(place, Token) else place)
@@ -444,7 +565,7 @@ def parse_reference(cursor: Cursor, scope: Scope) -> Expression:
         An unknown variable or attribute, or an index on a variable that is no Kleene variable.
     """
     name = cursor.advance()
-    operand = scope.variable(name)
+    operand = scope.variable(name, stands_alone=not (cursor.at_symbol(".") or cursor.at_symbol("[")))
     element = Element.EACH if operand.kleene else Element.ONLY
     if cursor.at_symbol("["):
         if not operand.kleene:

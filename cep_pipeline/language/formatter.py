@@ -7,6 +7,7 @@ a change of it here is a change of every id.
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
 from hashlib import sha256
 
 from cep_pipeline.language.tokens import RESERVED
@@ -17,9 +18,13 @@ from cep_pipeline.patterns.conditions import (
     Comparison,
     Condition,
     Equivalence,
+    Like,
     Membership,
     Not,
+    NullTest,
+    Truth,
     Value,
+    expressions_of,
 )
 from cep_pipeline.patterns.expressions import (
     Aggregate,
@@ -31,7 +36,9 @@ from cep_pipeline.patterns.expressions import (
     Literal,
     Negative,
     Reference,
+    walk,
 )
+from cep_pipeline.patterns.normal_form import split_condition
 from cep_pipeline.patterns.pattern import (
     TIME_UNITS_US,
     Consume,
@@ -39,6 +46,9 @@ from cep_pipeline.patterns.pattern import (
     Pattern,
     ReturnItem,
     Strategy,
+    Summary,
+    SummaryAggregate,
+    SummaryGroup,
     Ties,
     Window,
     with_composed,
@@ -79,19 +89,37 @@ def format_pattern(pattern: Pattern) -> str:
         lines.append(f"CONSUME {pattern.consume.value}")
     if pattern.returns:
         lines.append(f"RETURN {', '.join(map(_return_item, pattern.returns))}")
+    if pattern.summary is not None:
+        lines.append(_summary(pattern.summary))
     return "\n".join(lines)
 
 
 def pattern_version(pattern: Pattern) -> str:
     """Return 16 hex digits that change with the statement and the values of its parameters, not with a comment."""
-    parameters = [[name, [repr(value) for value in values]] for name, values in pattern.parameters]
+    parameters = [
+        [name, [repr(value) for value in bound] if isinstance(bound, tuple) else repr(bound)]
+        for name, bound in pattern.parameters
+    ]
+    buckets = pattern.summary is not None and any(one.bucket_us is not None for one in pattern.summary.groups)
+    zone = [pattern.timezone] if buckets or any(map(_reads_clock, _expressions_of(pattern))) else []
     composed = [pattern_version(one) for one in pattern.composes]
-    said = [format_pattern(pattern), parameters, *([composed] if composed else [])]
+    said = [format_pattern(pattern), parameters, *zone, *([composed] if composed else [])]
     return sha256(repr(said).encode()).hexdigest()[:16]
 
 
+def _expressions_of(pattern: Pattern) -> Iterator[Expression]:
+    for conjunct in split_condition(pattern.condition)[0]:
+        for atom in conjunct.atoms:
+            yield from expressions_of(atom)
+    yield from (item.expression for item in pattern.items)
+
+
+def _reads_clock(expression: Expression) -> bool:
+    return any(isinstance(node, Call) and node.zone is not None for node in walk(expression))
+
+
 def match_text(pattern: Pattern) -> str:
-    """The statement without its OUTPUT, CONSUME and RETURN clauses: all that says what a match is.
+    """The statement without its OUTPUT, CONSUME, RETURN and SUMMARIZE clauses: all that says what a match is.
 
     Before it stand the statements that it composes, whole, since OUTPUT, CONSUME and RETURN decide about their events.
     """
@@ -129,6 +157,10 @@ def format_window(window: Window) -> str:
         return f"{window.events} EVENTS"
     size = window.time_us
     assert size is not None
+    return _length_of_time(size)
+
+
+def _length_of_time(size: int) -> str:
     unit = max((unit for unit, unit_us in TIME_UNITS_US.items() if size % unit_us == 0), key=TIME_UNITS_US.__getitem__)
     count = size // TIME_UNITS_US[unit]
     return f"{count} {unit}{'s' if count != 1 and unit not in ('us', 'ms') else ''}"
@@ -139,14 +171,19 @@ def format_condition(condition: Condition) -> str:
     match condition:
         case Comparison(comparator, left, right):
             return f"{format_expression(left)} {comparator.value} {format_expression(right)}"
-        case Membership(expression, values, parameter, negated):
-            members = f"${parameter}" if parameter is not None else f"({', '.join(map(format_value, values))})"
-            return f"{format_expression(expression)} {'NOT ' if negated else ''}IN {members}"
+        case Membership(expression, values, parameter, negated, names):
+            return f"{format_expression(expression)} {'NOT ' if negated else ''}IN {_members(values, parameter, names)}"
         case Between(expression, low, high, negated):
             return (
                 f"{format_expression(expression)} {'NOT ' if negated else ''}BETWEEN "
                 f"{format_expression(low)} AND {format_expression(high)}"
             )
+        case NullTest(expression, negated):
+            return f"{format_expression(expression)} IS {'NOT ' if negated else ''}NULL"
+        case Like(expression, text, negated):
+            return f"{format_expression(expression)} {'NOT ' if negated else ''}LIKE {format_value(text)}"
+        case Truth(holds):
+            return "TRUE" if holds else "NOT TRUE"
         case Not(operand):
             return f"NOT {_in_parentheses(operand, AllOf, AnyOf)}"
         case AllOf(parts):
@@ -160,8 +197,8 @@ def format_condition(condition: Condition) -> str:
 def format_expression(expression: Expression) -> str:
     """An expression in one line, with no more parentheses than it needs."""
     match expression:
-        case Literal(value):
-            return format_value(value)
+        case Literal(value, _, parameter):
+            return format_value(value) if parameter is None else f"${parameter}"
         case Reference(variable, attribute, element):
             index = f"[{variable}.LEN]" if element is Element.LAST else _INDEX[element]
             return f"{variable}{index}.{attribute}"
@@ -178,6 +215,30 @@ def format_expression(expression: Expression) -> str:
             return f"-({text})" if tight else f"-{text}"
         case Arithmetic(operator, left, right):
             return f"{_operand(operator, left, is_right=False)} {operator} {_operand(operator, right, is_right=True)}"
+
+
+def _members(values: tuple[Value, ...], parameter: str | None, names: tuple[str | None, ...]) -> str:
+    """The set after IN."""
+    if parameter is not None:
+        return f"${parameter}"
+    texts = [
+        format_value(value) if name is None else f"${name}"
+        for value, name in zip(values, names or (None,) * len(values), strict=True)
+    ]
+    return f"({', '.join(texts)})"
+
+
+def format_aggregate(function: str, expression: Expression | None) -> str:
+    """An aggregate of SUMMARIZE, without its name; only count has no expression."""
+    return f"{function}({'*' if expression is None else format_expression(expression)})"
+
+
+def format_group(expression: Expression | None, bucket_us: int | None) -> str:
+    """A group of GROUP BY, without its name: an expression, or else a bucket of time."""
+    if expression is not None:
+        return format_expression(expression)
+    assert bucket_us is not None
+    return f"bucket({_length_of_time(bucket_us)})"
 
 
 def format_value(value: Value) -> str:
@@ -200,7 +261,7 @@ def _operand(operator: str, operand: Expression, *, is_right: bool) -> str:
 
 
 def _is_number(expression: Expression) -> bool:
-    return isinstance(expression, Literal) and expression.type.is_number
+    return isinstance(expression, Literal) and expression.type.is_number and expression.parameter is None
 
 
 def _in_parentheses(condition: Condition, *kinds: type) -> str:
@@ -215,5 +276,14 @@ def _where(condition: Condition, strategy: Strategy) -> str:
 
 
 def _return_item(item: ReturnItem) -> str:
-    text = format_expression(item.expression)
-    return f"{text} AS {item.name}" if item.named else text
+    return _named(format_expression(item.expression), item)
+
+
+def _summary(summary: Summary) -> str:
+    aggregates = (_named(format_aggregate(one.function, one.expression), one) for one in summary.aggregates)
+    groups = ", ".join(_named(format_group(one.expression, one.bucket_us), one) for one in summary.groups)
+    return f"SUMMARIZE {', '.join(aggregates)}" + (f" GROUP BY {groups}" if groups else "")
+
+
+def _named(text: str, column: ReturnItem | SummaryAggregate | SummaryGroup) -> str:
+    return f"{text} AS {column.name}" if column.named else text

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from enum import Enum
-from fractions import Fraction
+from itertools import product
 from typing import TypeVar
 from warnings import warn
 
@@ -14,34 +15,44 @@ import numpy as np
 from cep_pipeline.errors import InputError, PatternError
 from cep_pipeline.events.schema import StreamSchema
 from cep_pipeline.language.checks import check_condition, check_return_item, check_strategy, check_structure
-from cep_pipeline.language.conditions import INT64_MAX, ConditionParser
-from cep_pipeline.language.formatter import format_expression
-from cep_pipeline.language.scope import Scope
+from cep_pipeline.language.conditions import INT64_MAX, ConditionParser, TypeMismatch, type_of_aggregate
+from cep_pipeline.language.formatter import format_aggregate, format_expression, format_group
+from cep_pipeline.language.scope import Bound, Scope, Swept
 from cep_pipeline.language.source import SourceText, did_you_mean
 from cep_pipeline.language.structure import StructureParser
+from cep_pipeline.language.times import NoTime, exact, length_us
 from cep_pipeline.language.tokens import Cursor, Kind, Token
 from cep_pipeline.patterns.conditions import Condition, Value
-from cep_pipeline.patterns.expressions import NOWHERE, Span
-from cep_pipeline.patterns.pattern import TIME_UNITS_US, Consume, Output, Pattern, ReturnItem, Strategy, Ties, Window
+from cep_pipeline.patterns.expressions import NOWHERE, Expression, Span, ValueType
+from cep_pipeline.patterns.pattern import (
+    UNIT_WORDS_US,
+    Consume,
+    Output,
+    Pattern,
+    ReturnItem,
+    Strategy,
+    Summary,
+    SummaryAggregate,
+    SummaryGroup,
+    Ties,
+    Window,
+)
 from cep_pipeline.patterns.structure import Structure
 
 FIXED_COLUMNS = ("pattern", "match_id", "start_ts", "end_ts", "bindings")
 """Columns of the matches table that a RETURN item cannot be named like."""
 
-_UNITS = {
-    **{unit.upper(): size for unit, size in TIME_UNITS_US.items()},
-    **{f"{unit.upper()}S": size for unit, size in TIME_UNITS_US.items() if unit not in ("us", "ms")},
-}
-_SHORT_UNITS = {"s": "seconds", "sec": "seconds", "m": "minutes", "min": "minutes", "h": "hours", "d": "days"}
 _STRATEGIES = {strategy.value.upper(): strategy for strategy in Strategy}
-_CLAUSE_ORDER = ("WHERE", "WITHIN", "PARTITION", "TIES", "OUTPUT", "CONSUME", "RETURN")
+_CLAUSE_ORDER = ("WHERE", "WITHIN", "PARTITION", "TIES", "OUTPUT", "CONSUME", "RETURN", "SUMMARIZE")
+_SUMMARY_FUNCTIONS = ("COUNT", "SUM", "AVG", "MIN", "MAX")
+_EITHER = "a statement has RETURN or SUMMARIZE, not both"
 _Choice = TypeVar("_Choice", bound=Enum)
 
 
 def parse_patterns(
     text: str,
     schema: StreamSchema,
-    params: Mapping[str, Iterable[Value]] | None = None,
+    params: Mapping[str, Iterable[Value] | Value] | None = None,
     source: str = "<pattern>",
 ) -> list[Pattern]:
     """Parse and check the statements of a pattern file.
@@ -53,7 +64,9 @@ def parse_patterns(
     schema
         The stream that the patterns are about.
     params
-        The values of each `$name`; a set is taken in sorted order.
+        What each `$name` stands for: one number, string or bool, or the values of a set after IN. A Python set is taken
+        in sorted order. `Swept` values may be either: where a statement has them elsewhere than after IN, it gives one
+        pattern a value, with names such as `rise_size_300`.
     source
         Name of the text in errors, such as the file's path.
 
@@ -68,7 +81,7 @@ def parse_patterns(
         The text is wrong: the first error with its place, and in `others` those that follow. A statement is read on
         behind a wrong part of its WHERE; another error ends it, and the next statement is read.
     InputError
-        Parameters that are no collections of numbers, strings and bools.
+        Parameters that are no numbers, strings and bools, or collections of them.
 
     Warns
     -----
@@ -102,18 +115,29 @@ def parse_patterns(
             break
         number += 1
         start = cursor.index
-        statement = _Statement(cursor, schema, parameters, number, names)
-        try:
-            pattern = statement.parse()
-        except PatternError as error:
-            errors += [*statement.errors, error]
-            cursor.skip_statement(start)
-            names.setdefault(statement.name)
-            continue
-        names[pattern.name] = pattern
-        for warning in statement.scope.warnings:
-            warn(warning, stacklevel=2)
-        patterns.append(pattern)
+        bindings: list[dict[str, Value]] = [{}]
+        for place, binding in enumerate(bindings):  # it grows where parameters have several values
+            cursor.go_back(start)
+            several = {name: value for name, value in binding.items() if len(_values_of(parameters[name])) > 1}
+            statement = _Statement(cursor, schema, {**parameters, **binding}, number, names, several)
+            try:
+                pattern = statement.parse()
+            except PatternError as error:
+                errors += [*statement.errors, error]
+                cursor.skip_statement(start)
+                names.setdefault(statement.name)
+                break
+            swept = statement.scope.swept
+            bindings += [dict(zip(swept, values, strict=True)) for values in product(*swept.values()) if swept]
+            if place == 0:
+                for warning in statement.scope.warnings:
+                    warn(warning, stacklevel=2)
+                if len(bindings) > 2:
+                    continue
+            names[statement.name] = pattern
+            patterns.append(pattern)
+            if place == 0:
+                break
     if errors:
         first, *others = errors
         raise PatternError(
@@ -141,16 +165,19 @@ class _Statement:
         self,
         cursor: Cursor,
         schema: StreamSchema,
-        parameters: Mapping[str, tuple[Value, ...]],
+        parameters: Mapping[str, Bound],
         number: int,
         names: Mapping[str, Pattern | None],
+        sweep: Mapping[str, Value],
     ) -> None:
         self.cursor = cursor
         self.schema = schema
-        self.scope = Scope(cursor.source, schema.referable, parameters, _types_among(names, schema))
+        statements = _types_among(names, schema)
+        self.scope = Scope(cursor.source, schema.referable, parameters, schema.timezone, statements)
         self.conditions = ConditionParser(cursor, self.scope)
         self.number = number
         self.names = names
+        self.suffix = "".join(f"_{name}_{_as_word(value)}" for name, value in sweep.items())
         self.name = f"pattern_{number}"
         self.errors: list[PatternError] = []
 
@@ -170,6 +197,7 @@ class _Statement:
         output = self._choice("OUTPUT", Output, Output.ALL)
         consume = self._choice("CONSUME", Consume, Consume.NONE)
         returns = self._returns()
+        summary = self._summary(returns)
         written = self.cursor.source.text[start.span.start : self.cursor.previous.span.end]
         self._end()
         if self.errors:
@@ -186,12 +214,14 @@ class _Statement:
             consume=consume,
             returns=returns,
             composes=self.scope.composed,
+            summary=summary,
             named=named,
             parameters=tuple(self.scope.used_parameters.items()),
             stream=self.schema.name,
             type_attribute=self.schema.type_attribute,
             base_type=self.schema.base_type,
             attributes=tuple(self.schema.attributes.items()),
+            timezone=self.schema.timezone,
             source=self.cursor.source.name,
             written=written,
         )
@@ -201,15 +231,16 @@ class _Statement:
     def _name(self) -> tuple[str, bool]:
         keyword = self.cursor.accept_word("NAME")
         if keyword is None:
-            name = f"pattern_{self.number}"
+            name = f"pattern_{self.number}{self.suffix}"
             if name in self.names:
                 message = f"an earlier statement has the name {name!r}, which this one gets by its place; name this one"
                 raise self.cursor.error(message, self.cursor.current.span)
             return name, False
         token = self._pattern_name()
-        if token.value in self.names:
-            raise self.cursor.error(f"duplicate name {token.value!r}; names are unique in a file", token.span)
-        return token.value, True
+        name = f"{token.value}{self.suffix}"
+        if name in self.names:
+            raise self.cursor.error(f"duplicate name {name!r}; names are unique in a file", token.span)
+        return name, True
 
     def _pattern_name(self) -> Token:
         """Read the word after NAME: any one, since words are reserved only as names of types and variables."""
@@ -296,28 +327,25 @@ class _Statement:
             )
         self.cursor.advance()
         unit = self.cursor.current
-        if unit.word != "EVENTS" and unit.word not in _UNITS:
-            hint = did_you_mean(unit.text, [*TIME_UNITS_US, "EVENTS"]) if unit.kind is Kind.WORD else ""
-            if unit.text.lower() in _SHORT_UNITS:  # of these `us` would be the nearest
-                hint = f"; did you mean {_SHORT_UNITS[unit.text.lower()]!r}?"
+        counted = unit.word == "EVENTS"
+        if not counted and unit.text.lower() not in UNIT_WORDS_US:
+            hint = did_you_mean(unit.text, [*UNIT_WORDS_US, "EVENTS"]) if unit.kind is Kind.WORD else ""
             raise self.cursor.unexpected("a unit (us, ms, seconds, minutes, hours, days or EVENTS)", hint)
         self.cursor.advance()
         span = Span(start.span.start, unit.span.end)
-        if len(number.text) > 40:
-            raise self.cursor.error("this number is too long for a window", number.span)
-        mantissa, _, exponent = number.text.lower().partition("e")
-        if len(exponent) > 4:
-            raise self.cursor.error("the exponent of this window is out of range", number.span)
-        size = Fraction(f"{mantissa}e{exponent or 0}") * (1 if unit.word == "EVENTS" else _UNITS[unit.word])
+        try:
+            size = exact(number.text) if counted else length_us(number.text, unit.text)
+        except NoTime as error:
+            raise self.cursor.error(str(error), number.span) from None
         if negative or size <= 0:
             raise self.cursor.error("the window must be positive", span)
-        if unit.word == "EVENTS" and not number.text.isdigit():
+        if counted and not number.text.isdigit():
             raise self.cursor.error("a window in EVENTS is a whole number", number.span)
         if size.denominator != 1:
             raise self.cursor.error("the window must be a whole number of microseconds", span)
         if size > INT64_MAX:
             raise self.cursor.error("the window is longer than int64 can hold", span)
-        return Window(events=int(size)) if unit.word == "EVENTS" else Window(time_us=int(size))
+        return Window(events=int(size)) if counted else Window(time_us=int(size))
 
     def _partition_by(self) -> tuple[str, ...]:
         if not self.cursor.accept_word("PARTITION"):
@@ -351,23 +379,121 @@ class _Statement:
     def _return_item(self, taken: dict[str, int]) -> ReturnItem:
         """Read an item; `taken` has each column name in use, with how many items have asked for it."""
         start = self.cursor.current
+        expression = self._value_of_a_match()
+        name, named = self._column(format_expression(expression), taken)
+        return ReturnItem(expression, name, named, Span(start.span.start, self.cursor.previous.span.end))
+
+    def _value_of_a_match(self) -> Expression:
         expression = self.conditions.expression()
         check_return_item(expression, self.scope)
+        return expression
+
+    def _column(self, text: str, taken: dict[str, int]) -> tuple[str, bool]:
+        """The name of a column, which no other has, and whether AS says it; without AS it is made of the text."""
         named = self.cursor.accept_word("AS") is not None
+        name = text
         if named:
             token = self.cursor.expect_attribute()
             name = token.value
             if name in (*FIXED_COLUMNS, *(("composed",) if self.scope.composed else ())):
                 message = f"{name!r} is a fixed column of the matches; choose another name"
                 raise self.cursor.error(message, token.span)
-        else:
-            name = format_expression(expression)
         unique = name
         while unique in taken:
             taken[name] += 1
             unique = f"{name}_{taken[name]}"
         taken[unique] = 1
-        return ReturnItem(expression, unique, named, Span(start.span.start, self.cursor.previous.span.end))
+        return unique, named
+
+    # SUMMARIZE
+
+    def _summary(self, returns: tuple[ReturnItem, ...]) -> Summary | None:
+        keyword = self.cursor.accept_word("SUMMARIZE")
+        if keyword is None:
+            return None
+        if returns:
+            raise self.cursor.error(_EITHER, keyword.span)
+        taken: dict[str, int] = {}
+        aggregates = [self._summary_aggregate(taken)]
+        while self.cursor.accept_symbol(","):
+            aggregates.append(self._summary_aggregate(taken))
+        groups: list[SummaryGroup] = []
+        if self.cursor.accept_word("GROUP"):
+            self.cursor.expect_word("BY")
+            groups.append(self._summary_group(taken))
+            while self.cursor.accept_symbol(","):
+                groups.append(self._summary_group(taken))
+        if self.cursor.at_word("RETURN"):
+            raise self.cursor.error(_EITHER, self.cursor.current.span)
+        return Summary(tuple(aggregates), tuple(groups))
+
+    def _summary_aggregate(self, taken: dict[str, int]) -> SummaryAggregate:
+        start = self.cursor.current
+        if not self.cursor.at_word(*_SUMMARY_FUNCTIONS):
+            hint = did_you_mean(start.text, [one.lower() for one in _SUMMARY_FUNCTIONS])
+            raise self.cursor.unexpected("count(*), sum(…), avg(…), min(…) or max(…)", hint)
+        function = self.cursor.advance().word.lower()
+        self.cursor.expect_symbol("(")
+        expression: Expression | None = None
+        if function == "count":
+            self.cursor.expect_symbol("*")
+        else:
+            expression = self._value_of_a_match()
+            try:
+                type_of_aggregate(function, expression.type)
+            except TypeMismatch as mismatch:
+                raise self.cursor.error(str(mismatch), start.span) from None
+        self.cursor.expect_symbol(")")
+        name, named = self._column(format_aggregate(function, expression), taken)
+        span = Span(start.span.start, self.cursor.previous.span.end)
+        return SummaryAggregate(function, expression, name, named, span)
+
+    def _summary_group(self, taken: dict[str, int]) -> SummaryGroup:
+        start = self.cursor.current
+        expression: Expression | None = None
+        bucket_us: int | None = None
+        if start.word == "BUCKET" and self.cursor.ahead(1).text == "(":
+            bucket_us = self._bucket()
+        else:
+            expression = self._value_of_a_match()
+            if expression.type is ValueType.FLOAT64_LIST:
+                raise self.cursor.error("a list is no group; group by numbers, strings or bools", expression.span)
+        name, named = self._column(format_group(expression, bucket_us), taken)
+        span = Span(start.span.start, self.cursor.previous.span.end)
+        return SummaryGroup(expression, bucket_us, name, named, span)
+
+    def _bucket(self) -> int:
+        """Read `bucket(L)`; returns L in microseconds."""
+        self.cursor.advance()
+        self.cursor.expect_symbol("(")
+        number = self.cursor.current
+        length = self._length_of_time()
+        day = UNIT_WORDS_US["day"]
+        if day % length and length % day:
+            message = "a bucket divides a day, as 15 minutes and 6 hours do, or is a whole number of days"
+            raise self.cursor.error(message, Span(number.span.start, self.cursor.previous.span.end))
+        self.cursor.expect_symbol(")")
+        return length
+
+    def _length_of_time(self) -> int:
+        """Read a number and a unit of time; returns microseconds."""
+        number = self.cursor.current
+        if number.kind is not Kind.NUMBER:
+            raise self.cursor.unexpected("a number", "; a bucket is written as in bucket(15 minutes)")
+        self.cursor.advance()
+        unit = self.cursor.current
+        if unit.text.lower() not in UNIT_WORDS_US:
+            hint = did_you_mean(unit.text, UNIT_WORDS_US) if unit.kind is Kind.WORD else ""
+            raise self.cursor.unexpected("a unit (us, ms, seconds, minutes, hours or days)", hint)
+        self.cursor.advance()
+        try:
+            size = length_us(number.text, unit.text)
+        except NoTime as error:
+            raise self.cursor.error(str(error), number.span) from None
+        if not 0 < size <= INT64_MAX or size.denominator != 1:
+            message = "a length of time is a positive whole number of microseconds"
+            raise self.cursor.error(message, Span(number.span.start, unit.span.end))
+        return int(size)
 
     # End
 
@@ -384,6 +510,8 @@ class _Statement:
             return f"; the clauses stand in the order {', '.join(_CLAUSE_ORDER)}, each at most once"
         if token.word in ("NAME", "PATTERN"):
             return "; statements are separated by ';'"
+        if token.word == "STRATEGY":
+            return "; a strategy stands behind WHERE, as in WHERE skip_till_next_match { a.x < b.x }"
         return did_you_mean(token.text, _CLAUSE_ORDER) if token.kind is Kind.WORD else ""
 
 
@@ -396,11 +524,24 @@ def _types_among(names: Mapping[str, Pattern | None], schema: StreamSchema) -> M
     return {name: one for name, one in names.items() if name not in of_stream and (one is None or one.named)}
 
 
-def _parameter_values(name: str, values: Iterable[Value]) -> tuple[Value, ...]:
-    """Values that a caller binds to `$name`, as plain Python values."""
-    if isinstance(values, str | bytes | Mapping) or not isinstance(values, Iterable):
-        raise InputError(f"parameter '{name}' must be a list of values, not {values!r}")
+def _values_of(bound: Bound) -> tuple[Value, ...]:
+    return bound if isinstance(bound, tuple) else (bound,)
+
+
+def _as_word(value: Value) -> str:
+    """A value as a part of a name."""
+    return re.sub(r"\W", "_", str(value))
+
+
+def _parameter_values(name: str, values: Iterable[Value] | Value) -> Bound:
+    """What a caller binds to `$name`, as plain Python values: those of a set, or one value."""
+    if isinstance(values, bytes | Mapping):
+        raise InputError(f"parameter '{name}' must be one value or a list of values, not {values!r}")
+    if isinstance(values, str) or not isinstance(values, Iterable):
+        return _parameter_value(name, values)
     plain = tuple(_parameter_value(name, value) for value in values)
+    if isinstance(values, Swept):
+        return Swept(dict.fromkeys(plain))
     if isinstance(values, set | frozenset):
         return tuple(sorted(plain, key=lambda value: (type(value).__name__, value)))
     return plain

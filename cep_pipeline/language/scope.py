@@ -5,12 +5,21 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from cep_pipeline.errors import PatternError
 from cep_pipeline.language.source import PatternWarning, SourceText, did_you_mean, did_you_mean_of
 from cep_pipeline.language.tokens import Token
 from cep_pipeline.patterns.conditions import Value
 from cep_pipeline.patterns.expressions import Span, ValueType
 from cep_pipeline.patterns.pattern import Pattern, shared_attributes
 from cep_pipeline.patterns.structure import EventOperand, type_alternatives
+
+Bound = tuple[Value, ...] | Value
+"""What a `$name` stands for: a set of values, or one value."""
+
+
+class Swept(tuple[Value, ...]):
+    """Values that a user wrote as text: after IN they are a set, elsewhere each of them makes a pattern of its own."""
+
 
 MAX_VARIABLES = 256
 """Variables of a pattern."""
@@ -27,18 +36,22 @@ class Scope:
     attributes
         Type of everything that can be referenced, `timestamp` and `seq` too.
     parameters
-        The caller's values of each `$name`.
+        What the caller binds each `$name` to.
+    timezone
+        The zone of the stream's local time.
     statements
         The earlier statements of the file by the names that are types here; None is one that has an error itself.
     """
 
     source: SourceText
     attributes: Mapping[str, ValueType]
-    parameters: Mapping[str, tuple[Value, ...]]
+    parameters: Mapping[str, Bound]
+    timezone: str = "UTC"
     statements: Mapping[str, Pattern | None] = field(default_factory=dict)
     variables: dict[str, EventOperand] = field(default_factory=dict)
     variable_spans: dict[str, Span] = field(default_factory=dict)
-    used_parameters: dict[str, tuple[Value, ...]] = field(default_factory=dict)
+    used_parameters: dict[str, Bound] = field(default_factory=dict)
+    swept: dict[str, Swept] = field(default_factory=dict)
     warnings: list[PatternWarning] = field(default_factory=list)
 
     def declare(self, name: Token, operand: EventOperand) -> None:
@@ -54,13 +67,15 @@ class Scope:
         self.variables[name.value] = operand
         self.variable_spans[name.value] = name.span
 
-    def variable(self, name: Token) -> EventOperand:
-        """The operand that declares a variable."""
+    def variable(self, name: Token, *, stands_alone: bool = False) -> EventOperand:
+        """The operand that declares a variable; a word that stands alone may have been meant as text."""
         operand = self.variables.get(name.value)
         if operand is None:
             hint = did_you_mean(name.value, self.variables)
             if not hint and name.value in self.attributes:
                 hint = f"; an attribute is written with its variable, as in {next(iter(self.variables))}.{name.value}"
+            elif stands_alone:
+                hint += f"; text is written in single quotes, as in '{name.value}'"
             raise self.source.error(f"unknown variable {name.value!r}{hint}", name.span)
         return operand
 
@@ -102,12 +117,48 @@ class Scope:
             )
 
     def parameter(self, name: Token) -> tuple[Value, ...]:
-        """Values of a parameter, which then counts as used."""
-        values = self.parameters.get(name.value)
-        if values is None:
+        """Values of a parameter directly after IN, which then counts as used."""
+        values = self._bound(name)
+        if not isinstance(values, tuple):
+            raise self.source.error(
+                f"parameter '${name.value}' is bound to one value, {values!r}; IN takes a set of them: bind a list, or "
+                f"write IN (${name.value})",
+                name.span,
+            )
+        if name.value in self.swept:
+            raise self._both_uses(name)
+        self.used_parameters[name.value] = plain = tuple(values)
+        return plain
+
+    def scalar(self, name: Token) -> Value:
+        """The one value of a parameter that stands in an expression, which then counts as used."""
+        value = self._bound(name)
+        if isinstance(value, Swept) and value:
+            if isinstance(self.used_parameters.get(name.value), tuple):
+                raise self._both_uses(name)
+            self.swept[name.value] = value
+            value = value[0]
+        if isinstance(value, tuple):
+            raise self.source.error(
+                f"parameter '${name.value}' must be bound to one number, string or bool here, not to a set; a set "
+                f"stands directly after IN, as in v.attr IN ${name.value}",
+                name.span,
+            )
+        self.used_parameters[name.value] = value
+        return value
+
+    def _both_uses(self, name: Token) -> PatternError:
+        return self.source.error(
+            f"parameter '${name.value}' is a set after IN and one value elsewhere in this statement; give the two uses "
+            "two names",
+            name.span,
+        )
+
+    def _bound(self, name: Token) -> Bound:
+        bound = self.parameters.get(name.value)
+        if bound is None:
             hint = did_you_mean(name.value, self.parameters) or (
                 f"; give its values: --param {name.value}=A,B, or parameters of the pattern set in pipeline.yaml"
             )
             raise self.source.error(f"unbound parameter '${name.value}'{hint}", name.span)
-        self.used_parameters[name.value] = values
-        return values
+        return bound

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 from cep_pipeline.errors import PatternError
 from cep_pipeline.events.schema import StreamSchema
@@ -10,11 +11,21 @@ from cep_pipeline.language.scope import Scope
 from cep_pipeline.language.source import did_you_mean
 from cep_pipeline.language.tokens import Cursor, Kind, Token
 from cep_pipeline.patterns.expressions import Span
-from cep_pipeline.patterns.structure import Composite, EventOperand, Operator, Structure
+from cep_pipeline.patterns.structure import (
+    Composite,
+    EventOperand,
+    EventType,
+    Negation,
+    Operator,
+    Structure,
+    type_alternatives,
+)
 
 MAX_NESTING = 32
 """Deepest nesting of SEQ, AND and OR; the outermost is 1."""
 
+_DIGITS_OF_COUNT = 18
+"""Digits of a number of events, so that it is an int64."""
 _OPERATORS = tuple(operator.value for operator in Operator)
 
 
@@ -25,9 +36,13 @@ class StructureParser:
         self.cursor = cursor
         self.scope = scope
         self.schema = schema
+        self.negating = False
+        """Whether the cursor is inside of a negation."""
 
     def structure(self, depth: int = 1) -> Structure:
-        """An operator with its operands, or one operand."""
+        """An operator with its operands, one operand, or the negation of either."""
+        if self.cursor.at_symbol("~") or self.cursor.at_word("NOT"):
+            return self._negation(depth)
         operator = self.cursor.accept_word(*_OPERATORS)
         if operator is None:
             return self._event_operand()
@@ -40,44 +55,111 @@ class StructureParser:
         end = self.cursor.expect_symbol(")")
         return Composite(Operator(operator.word), tuple(operands), Span(operator.span.start, end.span.end))
 
+    def _negation(self, depth: int) -> EventOperand | Negation:
+        start = self.cursor.advance()
+        if self.negating:
+            raise self._error("a negation stands inside of a negation; what is negated has none of its own", start)
+        self.negating = True
+        in_parentheses = not self._at_types_in_parentheses() and self.cursor.accept_symbol("(") is not None
+        operand = self.structure(depth)
+        if in_parentheses:
+            self.cursor.expect_symbol(")")
+        self.negating = False
+        span = Span(start.span.start, self.cursor.previous.span.end)
+        single = operand
+        while isinstance(single, Composite) and len(single.operands) == 1:
+            single = single.operands[0]
+        if isinstance(single, EventOperand) and not single.kleene and not single.optional:
+            return replace(single, span=span)
+        return Negation(operand, span)
+
     def _event_operand(self) -> EventOperand:
         start = self.cursor.current
-        if self._accept_negation():
-            if self.cursor.accept_symbol("("):
-                event_type, variable = self._negated()
-                self.cursor.expect_symbol(")")
-            else:
-                event_type, variable = self._negated()
-            return self._declare(start, event_type, variable, negated=True)
         if self.cursor.accept_word("KL"):
             self.cursor.expect_symbol("(", "; Kleene closure is written KL(type variable) or type+ variable[]")
             if self.cursor.at_word("KL", "NOT", *_OPERATORS) or self.cursor.at_symbol("~"):
                 raise self._error("KL takes a single event type, as in KL(type variable)", self.cursor.current)
-            event_type, variable = self._type(), self._variable()
+            event_type, variable = self._types(), self._variable()
             self.cursor.expect_symbol(")", "; in KL( ) the variable has no []" if self.cursor.at_symbol("[") else "")
             return self._declare(start, event_type, variable, kleene=True)
-        event_type = self._type()
-        if not self.cursor.accept_symbol("+"):
+        event_type = self._types()
+        written = type_alternatives(event_type)
+        if self.cursor.accept_symbol("?"):
+            operand = self._declare(start, event_type, self._variable(), optional=True)
+            if self.cursor.at_symbol("["):
+                message = f"{written}? binds one event or none; a list that may be absent is {written}* v[]"
+                raise self._error(message, self.cursor.current)
+            return operand
+        closure = self.cursor.accept_symbol("+", "*")
+        if closure is None and not self.cursor.at_symbol("{"):
             return self._declare(start, event_type, self._variable())
+        minimum, maximum, sign = (1, None, closure.text) if closure is not None else self._limits()
         variable = self._variable()
-        self.cursor.expect_symbol("[", f"; a Kleene variable is declared with [], as in {event_type.text}+ v[]")
+        self.cursor.expect_symbol("[", f"; a Kleene variable is declared with [], as in {written}{sign} v[]")
         self.cursor.expect_symbol("]")
-        return self._declare(start, event_type, variable, kleene=True)
+        return self._declare(
+            start, event_type, variable, kleene=True, minimum=minimum, maximum=maximum, optional=sign == "*"
+        )
 
-    def _accept_negation(self) -> bool:
-        return self.cursor.accept_symbol("~") is not None or self.cursor.accept_word("NOT") is not None
+    def _limits(self) -> tuple[int, int | None, str]:
+        """Read `{n}`, `{n,}` or `{n,m}`: the least and the greatest number of events, and the text."""
+        self.cursor.expect_symbol("{")
+        place = self.cursor.current
+        minimum = self._count()
+        if minimum < 1:
+            hint = "; a variable that may be absent is written with ? or *, as in A? v or A* v[]"
+            raise self._error(f"a list has at least 1 event, not 0{hint}", place)
+        maximum: int | None = minimum
+        text = f"{{{minimum}"
+        if self.cursor.accept_symbol(","):
+            text += ","
+            maximum = None
+            if not self.cursor.at_symbol("}"):
+                place = self.cursor.current
+                maximum = self._count()
+                text += str(maximum)
+                if maximum < minimum:
+                    message = f"the greatest number of events, {maximum}, is less than the least, {minimum}"
+                    raise self._error(message, place)
+        self.cursor.expect_symbol("}", "; a number of events is written {2}, {2,} or {2,5}")
+        return minimum, maximum, text + "}"
 
-    def _negated(self) -> tuple[Token, Token]:
+    def _count(self) -> int:
         token = self.cursor.current
-        if self.cursor.at_word("KL", *_OPERATORS):
-            raise self._error("negation of a composite: only a single event type can be negated", token)
-        if self.cursor.at_word("NOT") or self.cursor.at_symbol("~"):
-            raise self._error("negation of a negation: only a single event type can be negated", token)
-        event_type = self._type()
-        if self.cursor.at_symbol("+"):
-            message = "negation of Kleene closure: only a single event type can be negated"
-            raise self._error(message, self.cursor.current)
-        return event_type, self._variable()
+        if token.kind is not Kind.NUMBER:
+            raise self.cursor.unexpected("a number of events", "; it is written {2}, {2,} or {2,5}")
+        if not token.text.isdigit():
+            raise self._error("a number of events is a whole number, as in {2,5}", token)
+        if len(token.text.lstrip("0")) > _DIGITS_OF_COUNT:
+            raise self._error("this number of events is too large", token)
+        return int(self.cursor.advance().text)
+
+    def _at_types_in_parentheses(self) -> bool:
+        """True at the `(` of `(A | B)`, and not at that of `(A v)` or `(SEQ(...))`."""
+        names = (Kind.WORD, Kind.QUOTED)
+        after = self.cursor.ahead(2)
+        return (
+            self.cursor.at_symbol("(")
+            and self.cursor.ahead(1).kind in names
+            and after.kind is Kind.SYMBOL
+            and after.text in ("|", ")")
+        )
+
+    def _types(self) -> EventType:
+        """One type, or the alternatives of `(A | B)`."""
+        if not self.cursor.accept_symbol("("):
+            return self._type().value
+        names = {self._type().value: None}
+        while self.cursor.accept_symbol("|"):
+            names[self._type().value] = None
+        self.cursor.expect_symbol(")", "; ( ) stand around the alternatives of a type, as in (A | B) v")
+        return self._union(tuple(names))
+
+    def _union(self, names: tuple[str, ...]) -> EventType:
+        """The alternatives as one type: the base type has the events of all others, but no matches of statements."""
+        if self.schema.base_type in names:
+            names = (self.schema.base_type, *(name for name in names if name in self.scope.statements))
+        return names[0] if len(names) == 1 else names
 
     def _type(self) -> Token:
         token = self.cursor.current
@@ -115,10 +197,26 @@ class StructureParser:
         return self.cursor.expect_name("a variable")
 
     def _declare(
-        self, start: Token, event_type: Token, variable: Token, *, kleene: bool = False, negated: bool = False
+        self,
+        start: Token,
+        event_type: EventType,
+        variable: Token,
+        *,
+        kleene: bool = False,
+        minimum: int = 1,
+        maximum: int | None = None,
+        optional: bool = False,
     ) -> EventOperand:
-        span = Span(start.span.start, self.cursor.previous.span.end)
-        operand = EventOperand(event_type.value, variable.value, kleene, negated, span=span)
+        operand = EventOperand(
+            event_type,
+            variable.value,
+            kleene,
+            self.negating,
+            minimum,
+            maximum,
+            optional,
+            Span(start.span.start, self.cursor.previous.span.end),
+        )
         self.scope.declare(variable, operand)
         return operand
 

@@ -59,7 +59,7 @@ _TOKEN = re.compile(
     | (?P<string>  '[^']*(?:''[^']*)*' )
     | (?P<quoted>  "[^"]*(?:""[^"]*)*" )
     | (?P<param>   \$[^\W\d]\w* )
-    | (?P<symbol>  \.\. | == | != | <> | <= | >= | [(){}\[\],;.+\-*/%=<>~] )
+    | (?P<symbol>  \.\. | == | != | <> | <= | >= | [(){}\[\],;.+\-*/%=<>~|?] )
     """,
     re.VERBOSE | re.DOTALL,
 )
@@ -177,6 +177,10 @@ class Cursor:
     def index(self) -> int:
         """The number of tokens before the current one."""
         return self._index
+
+    def go_back(self, index: int) -> None:
+        """Read again from a token on."""
+        self._index = index
 
     def depth_since(self, index: int) -> int:
         """Brackets that were opened from a token on and are still open at the current one."""

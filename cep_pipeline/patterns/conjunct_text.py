@@ -13,7 +13,17 @@ from collections.abc import Mapping
 from functools import lru_cache
 from hashlib import blake2b
 
-from cep_pipeline.patterns.conditions import Atom, Between, Comparison, Conjunct, Membership, Value
+from cep_pipeline.patterns.conditions import (
+    Atom,
+    Between,
+    Comparison,
+    Conjunct,
+    Like,
+    Membership,
+    NullTest,
+    Truth,
+    Value,
+)
 from cep_pipeline.patterns.expressions import (
     Aggregate,
     Arithmetic,
@@ -57,6 +67,12 @@ def _atom(atom: Atom, slots: Mapping[str, int]) -> str:
         case Between(expression, low, high, negated):
             sides = f"{_compared(low, slots)} and {_compared(high, slots)}"
             return f"{_compared(expression, slots)} {'not between' if negated else 'between'} {sides}"
+        case NullTest(expression, negated):
+            return f"{_compared(expression, slots)} is {'not null' if negated else 'null'}"
+        case Like(expression, text, negated):
+            return f"{_compared(expression, slots)} {'not like' if negated else 'like'} {text!r}"
+        case Truth(holds):
+            return repr(holds)
 
 
 def _compared(expression: Expression, slots: Mapping[str, int]) -> str:
@@ -101,5 +117,6 @@ def _expression(expression: Expression, slots: Mapping[str, int]) -> str:
             if operator in ("+", "*"):
                 sides.sort()
             return f"({operator} {sides[0]} {sides[1]})"
-        case Call(function, arguments):
-            return f"({function} {' '.join(_expression(argument, slots) for argument in arguments)})"
+        case Call(function, arguments, _, zone):
+            at = "" if zone is None else f" {zone}"
+            return f"({function}{at} {' '.join(_expression(argument, slots) for argument in arguments)})"

@@ -16,7 +16,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from itertools import pairwise, permutations
 
-from cep_pipeline.patterns.conditions import Between, Comparator, Comparison, Conjunct, Membership, Value
+from cep_pipeline.patterns.conditions import Between, Comparator, Comparison, Conjunct, Membership, Truth, Value
 from cep_pipeline.patterns.expressions import (
     Aggregate,
     Arithmetic,
@@ -220,7 +220,7 @@ def compared(
             continue
         for atom in conjunct.atoms[:1] if len(conjunct.atoms) == 1 else ():
             match atom:
-                case Membership(_, (), _, False):
+                case Membership(_, (), _, False) | Truth(False):
                     return (), (conjunct,)
                 case Comparison(comparator, left, right):
                     edges += _edges_of(comparator, left, right, conjunct)

@@ -15,13 +15,16 @@ from cep_pipeline.patterns.conditions import (
     AllOf,
     AnyOf,
     Atom,
+    Comparator,
+    Comparison,
     Condition,
     Conjunct,
     Equivalence,
     Not,
+    Truth,
     negate,
 )
-from cep_pipeline.patterns.expressions import Span
+from cep_pipeline.patterns.expressions import Length, Literal, Span, ValueType
 from cep_pipeline.patterns.structure import (
     Composite,
     EventOperand,
@@ -62,6 +65,25 @@ class Variable:
     minimum: int = 1
     maximum: int | None = None
 
+    @cached_property
+    def at_least(self) -> Conjunct | None:
+        """The condition `v.LEN >= minimum`; None where every list fulfils it."""
+        return None if self.minimum == 1 else _length_test(self.name, Comparator.GE, self.minimum)
+
+    @cached_property
+    def at_most(self) -> Conjunct | None:
+        """The condition `v.LEN <= maximum`; None where there is no maximum."""
+        return None if self.maximum is None else _length_test(self.name, Comparator.LE, self.maximum)
+
+    @property
+    def limits(self) -> tuple[Conjunct, ...]:
+        """The conditions that the numbers of `A{n,m} v[]` are, which the clauses with the variable have."""
+        return tuple(limit for limit in (self.at_least, self.at_most) if limit is not None)
+
+
+def _length_test(name: str, comparator: Comparator, length: int) -> Conjunct:
+    return Conjunct((Comparison(comparator, Length(name), Literal(length, ValueType.INT64)),))
+
 
 @dataclass(frozen=True)
 class NegatedStructure:
@@ -79,6 +101,12 @@ class NegatedStructure:
     name: str
     clauses: tuple[Clause, ...]
 
+    @cached_property
+    def variables(self) -> tuple[Variable, ...]:
+        """Its variables, in pattern order."""
+        found = {variable.name: variable for clause in self.clauses for variable in clause.positive}
+        return tuple(sorted(found.values(), key=lambda variable: variable.position))
+
 
 @dataclass(frozen=True)
 class Clause:
@@ -94,7 +122,7 @@ class Clause:
         All pairs `(a, b)` of names, negated ones too, where every event of a comes before every event of b;
         transitively closed by construction.
     conjuncts
-        Conjuncts whose variables are all in `positive` and `negated`.
+        Conjuncts whose variables are all in `positive` and `negated`, and the limits of lists.
     agree_on
         Attributes of equivalence tests and PARTITION BY, on which all events of a match agree.
     """
@@ -111,6 +139,17 @@ class Clause:
     @cached_property
     def by_name(self) -> dict[str, Variable]:
         return {variable.name: variable for variable in (*self.positive, *self.negated)}
+
+    @property
+    def negations(self) -> tuple[str, ...]:
+        """The names by which `precedence` orders what is negated: negated variables, and negated structures."""
+        return (*(one.name for one in self.negated), *(one.name for one in self.negated_structures))
+
+    @property
+    def read(self) -> tuple[Variable, ...]:
+        """All variables whose events decide about matches, those of negated structures last."""
+        within = (variable for structure in self.negated_structures for variable in structure.variables)
+        return (*self.positive, *self.negated, *within)
 
     @property
     def agree_on(self) -> tuple[str, ...]:
@@ -151,10 +190,13 @@ def normalize(
         for position, operand in enumerate(event_operands(structure))
     }
     conjuncts, equivalences = split_condition(condition)
-    negations = {_name_of(negation): negation for negation in _negations(structure)}
+    # A number of events is a condition on the length of the list; runs take it as a bound, too.
+    limits = (limit for variable in variables.values() for limit in variable.limits)
+    conjuncts = tuple(dict.fromkeys((*conjuncts, *limits)))
+    negated = {_name_of(negation): negation for negation in negations(structure)}
     clauses = []
     for index, (names, precedence) in enumerate(_branches(structure)):
-        members = sorted((variables[name] for name in names if name not in negations), key=lambda one: one.position)
+        members = sorted((variables[name] for name in names if name not in negated), key=lambda one: one.position)
         present = frozenset(member.name for member in members)
         positive = tuple(member for member in members if not member.negated)
         clauses.append(
@@ -179,11 +221,11 @@ def normalize(
                                 equivalences=equivalences,
                                 partition_by=partition_by,
                             )
-                            for number, (own, order) in enumerate(_branches(negations[name].operand))
+                            for number, (own, order) in enumerate(_branches(negated[name].operand))
                         ),
                     )
                     for name in sorted(names, key=lambda name: variables[name].position)
-                    if name in negations
+                    if name in negated
                 ),
             )
         )
@@ -198,13 +240,18 @@ def _conjuncts_of_negated(
     return tuple(c for c in conjuncts if c.variables <= known and not c.variables.isdisjoint(own))
 
 
-def _negations(structure: Structure) -> Iterator[Negation]:
+def negations(structure: Structure) -> Iterator[Negation]:
     """The negated composites and lists of a structure, in the order they are written."""
     if isinstance(structure, Negation):
         yield structure
     elif isinstance(structure, Composite):
         for operand in structure.operands:
-            yield from _negations(operand)
+            yield from negations(operand)
+
+
+def negation_of(structure: Structure, negated: NegatedStructure) -> Negation:
+    """The negation, as it is written in a structure, that a negated structure of a clause is the normal form of."""
+    return next(negation for negation in negations(structure) if _name_of(negation) == negated.name)
 
 
 def _name_of(negation: Negation) -> str:
@@ -250,11 +297,14 @@ def _branches(structure: Structure) -> Iterator[tuple[tuple[str, ...], frozenset
         yield names, frozenset(pairs)
 
 
-def split_condition(condition: Condition | None) -> tuple[tuple[Conjunct, ...], tuple[str, ...]]:
+def split_condition(
+    condition: Condition | None, *, as_written: bool = False
+) -> tuple[tuple[Conjunct, ...], tuple[str, ...]]:
     """The conjuncts of the conjunctive normal form, and the attributes of all equivalence tests.
 
-    NOT is pushed to the comparisons and OR is distributed over AND; nothing else is rewritten. Equal conjuncts
-    are kept once.
+    NOT is pushed to the comparisons and OR is distributed over AND. Equal conjuncts are kept once. A conjunct that has
+    TRUE among its atoms is left out, since it always holds, and so is NOT TRUE beside other atoms, unless
+    `as_written` asks for them.
     """
     conjuncts: dict[Conjunct, None] = {}
     attributes: dict[str, None] = {}
@@ -263,6 +313,10 @@ def split_condition(condition: Condition | None) -> tuple[tuple[Conjunct, ...], 
             attributes.update(dict.fromkeys(part.attributes))
             continue
         for atoms in _conjunctive(part, negated=False):
+            if not as_written:
+                if any(isinstance(atom, Truth) and atom.holds for atom in atoms):
+                    continue
+                atoms = tuple(atom for atom in atoms if not isinstance(atom, Truth)) or atoms
             conjuncts[Conjunct(tuple(dict.fromkeys(atoms)), part.span)] = None
         if len(conjuncts) > MAX_CONJUNCTS:
             raise _too_many_conjuncts(part.span)

@@ -56,6 +56,17 @@ TIME_UNITS_US = {
     "day": 86_400_000_000,
 }
 """Units of a time window, in microseconds."""
+UNIT_WORDS_US = {
+    **TIME_UNITS_US,
+    **{f"{unit}s": size for unit, size in TIME_UNITS_US.items() if unit not in ("us", "ms")},
+    "s": TIME_UNITS_US["second"],
+    "sec": TIME_UNITS_US["second"],
+    "m": TIME_UNITS_US["minute"],
+    "min": TIME_UNITS_US["minute"],
+    "h": TIME_UNITS_US["hour"],
+    "d": TIME_UNITS_US["day"],
+}
+"""All words for a unit of time, in microseconds; they are written in upper and lower case."""
 _LONGEST_US = 2**62
 """Half of what timestamps may span, so that a time minus a length of time stays an int64."""
 
@@ -73,8 +84,8 @@ def parse_duration_us(text: str) -> int:
     >>> parse_duration_us("20 minutes"), parse_duration_us("1.5 ms")
     (1200000000, 1500)
     """
-    match = re.fullmatch(r"\s*(\d+(?:\.\d+)?)\s*(us|ms|second|minute|hour|day)((?<!us|ms)s)?\s*", text)
-    length = round(float(match[1]) * TIME_UNITS_US[match[2]]) if match else 0
+    match = re.fullmatch(r"\s*(\d+(?:\.\d+)?)\s*([a-z]+)\s*", text)
+    length = round(float(match[1]) * UNIT_WORDS_US.get(match[2], 0)) if match else 0
     if length <= 0:
         raise InputError(f"{text!r} is no length of time; write a number and us, ms, seconds, minutes, hours or days")
     if length > _LONGEST_US:
@@ -245,9 +256,13 @@ class Pattern:
             raise ValueError(f"pattern {self.name!r}: a variable stands twice in {', '.join(variables)}")
         if all(operand.negated for operand in self.operands):
             raise ValueError(f"pattern {self.name!r} has no positive variable")
+        if self.returns and self.summary is not None:
+            raise ValueError(f"pattern {self.name!r} has both RETURN and SUMMARIZE")
         columns = [item.name for item in self.returns]
+        if self.summary is not None:
+            columns += [group.name for group in self.summary.groups] + [one.name for one in self.summary.aggregates]
         if len(set(columns)) < len(columns):
-            raise ValueError(f"pattern {self.name!r}: two RETURN items have one name in {', '.join(columns)}")
+            raise ValueError(f"pattern {self.name!r}: two columns have one name in {', '.join(columns)}")
 
     def __repr__(self) -> str:
         return f"<Pattern {self.name}: {structure_text(self.structure)} within {self.window}>"
@@ -261,6 +276,11 @@ class Pattern:
         """All event operands, negated ones too, in the order they are written (their position)."""
         return tuple(event_operands(self.structure))
 
+    @property
+    def parameters_as_json(self) -> list[tuple[str, list[Value] | Value]]:
+        """The parameters as documents have them: the values of a set as a list, or one value."""
+        return [(name, list(bound) if isinstance(bound, tuple) else bound) for name, bound in self.parameters]
+
     @cached_property
     def match_attributes(self) -> Mapping[str, ValueType]:
         """The attributes that a match has as an event of a later statement: the RETURN columns with AS, and its own.
@@ -273,6 +293,14 @@ class Pattern:
         'one, timestamp, seq, start_ts, end_ts, match_id'
         """
         return {item.name: item.expression.type for item in self.returns if item.named} | _OF_EVERY_MATCH
+
+    @cached_property
+    def items(self) -> tuple[ReturnItem, ...]:
+        """The values that are asked for of each match: those of RETURN, or those that SUMMARIZE puts together."""
+        if self.summary is None:
+            return self.returns
+        read: tuple[SummaryGroup | SummaryAggregate, ...] = (*self.summary.groups, *self.summary.aggregates)
+        return tuple(ReturnItem(one.expression, one.name) for one in read if one.expression is not None)
 
     @cached_property
     def clauses(self) -> tuple[Clause, ...]:

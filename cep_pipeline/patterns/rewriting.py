@@ -55,6 +55,15 @@ def _rewritten(node: Expression | Atom | Conjunct, leaf: Callable[[Expression], 
             return leaf(node)
 
 
+def with_operands(structure: Structure, changed: Callable[[EventOperand], EventOperand]) -> Structure:
+    """The structure with `changed(o)` for each event operand o."""
+    if isinstance(structure, EventOperand):
+        return changed(structure)
+    if isinstance(structure, Negation):
+        return replace(structure, operand=with_operands(structure.operand, changed))
+    return replace(structure, operands=tuple(with_operands(operand, changed) for operand in structure.operands))
+
+
 def restricted(structure: Structure, names: Collection[str]) -> Structure | None:
     """The structure of some of its variables; None: of none.
 

@@ -60,7 +60,7 @@ class EventOperand:
     @property
     def types(self) -> tuple[str, ...]:
         """The alternatives of the type; mostly one."""
-        return (self.event_type,) if isinstance(self.event_type, str) else self.event_type
+        return types_of(self.event_type)
 
 
 @dataclass(frozen=True, slots=True)
@@ -136,6 +136,23 @@ def _operand_text(operand: EventOperand, type_text: Callable[[str], str]) -> str
     most = "" if operand.maximum is None else operand.maximum
     limits = operand.minimum if operand.minimum == operand.maximum else f"{operand.minimum},{most}"
     return f"{types}{{{limits}}} {operand.variable}[]"
+
+
+def types_of(event_type: EventType) -> tuple[str, ...]:
+    """The names that a type stands for: one, or those of its alternatives."""
+    return (event_type,) if isinstance(event_type, str) else event_type
+
+
+def may_share_events(one: EventType, other: EventType, base_type: str | None) -> bool:
+    """Return whether an event may be of both types; every event has the base type.
+
+    Examples
+    --------
+    >>> may_share_events(("A", "B"), "B", None), may_share_events("A", "B", None), may_share_events("A", "B", "B")
+    (True, False, True)
+    """
+    types = types_of(one), types_of(other)
+    return any(base_type in names for names in types) or not set(types[0]).isdisjoint(types[1])
 
 
 def type_alternatives(event_type: EventType, type_text: Callable[[str], str] = str) -> str:

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from cep_pipeline.adaptation.decisions import DecisionFunction
     from cep_pipeline.detection.limits import Limits
     from cep_pipeline.events.schema import StreamSchema
+    from cep_pipeline.language.scope import Swept
     from cep_pipeline.patterns.pattern import Pattern, Window
     from cep_pipeline.warehouse.relocation import RelocationReport
     from cep_pipeline.warehouse.warehouse import Warehouse
@@ -288,13 +289,14 @@ class PatternSetSettings(SearchSettings):
         description="The file with the patterns. A relative path is relative to the folder of `pipeline.yaml`.",
         examples=["patterns/alarms.sase"],
     )
-    parameters: dict[str, str | list[int | float | bool | str]] = Field(
+    parameters: dict[str, bool | int | float | str | list[int | float | bool | str]] = Field(
         default_factory=dict,
         description=(
-            "Values of the `$name` parameters in the patterns: a list, text with commas between the values, or `@file` "
-            "for a file with one value a line."
+            "Values of the `$name` parameters in the patterns: one value, a list, text with commas between the values, "
+            "or `@file` for a file with one value a line. After IN they are a set. Elsewhere a `$name` is one value: "
+            "several make one pattern for each, with names such as `rise_size_300`."
         ),
-        examples=[{"banks": ["BAC", "JPM"]}],
+        examples=[{"banks": ["BAC", "JPM"], "size": 300}],
     )
     cost: str | None = Field(
         default=None,
@@ -929,15 +931,20 @@ class Configuration:
         place: tuple[str, ...],
     ) -> PatternSet:
         from cep_pipeline.language.formatter import format_pattern
+        from cep_pipeline.language.scope import Swept
         from cep_pipeline.planning.planners import DEFAULT_PLANNER
 
         file = self.folder / settings.file
         parameters = {
-            key: read_parameter(value, self.folder) if isinstance(value, str) else value
+            key: read_parameter(value, self.folder)
+            if isinstance(value, str)
+            else Swept(value)
+            if isinstance(value, list)
+            else value
             for key, value in settings.parameters.items()
         }
         patterns = read_patterns(file, schema, parameters)
-        content = yaml.safe_dump([[format_pattern(p), [[k, list(v)] for k, v in p.parameters]] for p in patterns])
+        content = yaml.safe_dump([[format_pattern(p), [list(one) for one in p.parameters_as_json]] for p in patterns])
         planning = self.settings.planning
         planner, cost = settings.planner or planning.planner or DEFAULT_PLANNER, settings.cost or planning.cost
         alpha = planning.alpha if settings.alpha is None else settings.alpha
@@ -1041,7 +1048,7 @@ def read_patterns(file: Path, schema: StreamSchema, parameters: dict[str, Any]) 
     return patterns
 
 
-def read_parameter(value: str, folder: Path) -> list[Any]:
+def read_parameter(value: str, folder: Path) -> Swept:
     """Values of a parameter written as text: `@file` has one a line, otherwise they are separated by commas.
 
     A value that reads as a number of the language, or as true or false, is one; quotes keep it a string.
@@ -1049,14 +1056,16 @@ def read_parameter(value: str, folder: Path) -> list[Any]:
     Examples
     --------
     >>> read_parameter("SPY, 'IBM', 3, 2.5, true, NAN, '7'", Path())
-    ['SPY', 'IBM', 3, 2.5, True, 'NAN', '7']
+    ('SPY', 'IBM', 3, 2.5, True, 'NAN', '7')
     """
+    from cep_pipeline.language.scope import Swept
+
     if value.startswith("@"):
         file = folder / value[1:]
         parts = read_text(file, "parameter file", MOST_PARAMETER_BYTES).splitlines()
     else:
         parts = value.split(",")
-    return [_parameter_value(part.strip()) for part in parts if part.strip()]
+    return Swept(_parameter_value(part.strip()) for part in parts if part.strip())
 
 
 _INTEGER = re.compile(r"[+-]?[0-9]+")

@@ -15,6 +15,7 @@ The DAG files and the command line import this module, so the functions import w
 from __future__ import annotations
 
 import gc
+from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, date, datetime
@@ -246,15 +247,19 @@ def publish(works: Sequence[DayWork]) -> None:
         if work.skipped or not (found or work.drafted or work.tables.drafts.statistics_of(work.day)):
             continue
         with work.timed("publish") as counts:
-            matches = [draft_detected(work, detected) for detected in found]
-            drafts = list(matches)
+            drafts = [draft for detected in found for draft in draft_detected(work, detected)]
             if work.drafted is not None:
                 drafts += [work.drafted.quarantine, work.drafted.events]
                 counts.update(events=work.drafted.record.events, rejected=work.drafted.record.rejected)
             statistics = work.tables.drafts.statistics_of(work.day)
             rows = work.tables.publish(work.day, drafts, statistics, lease=work.lease)
-            if matches:
-                counts["matches"] = sum(rows[: len(matches)])
+            of_table = Counter[str]()
+            for draft, number in zip(drafts, rows, strict=True):
+                of_table[draft.table] += number
+            if found:
+                counts["matches"] = of_table["matches"]
+            if "summaries" in of_table:
+                counts["summaries"] = of_table["summaries"]
         for detected in found:
             buffers = [path for one in detected.limited.values() for path in one.files]
             work.tables.remove_compressed(detected.pattern_set, work.day, buffers)

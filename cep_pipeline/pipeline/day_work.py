@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, field, replace
 from datetime import UTC, date, datetime, timedelta
@@ -216,7 +216,8 @@ class DetectedDay:
     `pending` are the matches by pattern that are not published because they, or others before them, are not final when
     the day is over; `carry_out` is what the next day needs to know, `observed` what detection found out on the way for
     the next day's statistics. Of the `limited` patterns nothing is in the files. The patterns that are `kept` were not
-    detected: what is published of them is in the files, and in all that is said of the day.
+    detected: what is published of them is in the files, and in all that is said of the day. `summaries` has the groups
+    of patterns with SUMMARIZE, as `PartialSummary.to_json`.
     """
 
     pattern_set: str
@@ -229,6 +230,7 @@ class DetectedDay:
     observed: Observed = field(default_factory=_nothing_observed)
     limited: Mapping[str, LimitedPattern] = field(default_factory=dict)
     kept: tuple[str, ...] = ()
+    summaries: Mapping[str, Sequence[Mapping[str, Any]]] = field(default_factory=dict)
 
     def to_json(self) -> dict[str, Any]:
         """The JSON form, read back by `from_json`."""

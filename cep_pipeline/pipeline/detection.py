@@ -21,6 +21,7 @@ from cep_pipeline.detection.limits import Limits
 from cep_pipeline.detection.mechanisms import choose_mechanisms
 from cep_pipeline.detection.output_policy import has_output_policy
 from cep_pipeline.detection.planned import plan_for
+from cep_pipeline.detection.summaries.partial import PartialSummary
 from cep_pipeline.errors import DamagedError, InputError
 from cep_pipeline.events.timestamps import day_bounds
 from cep_pipeline.events.type_spells import TypeSpells
@@ -184,6 +185,7 @@ def detect_days(
                 observed.shortened(MOST_ORDERS_PUBLISHED),
                 result.limited,
                 tuple(pattern.name for pattern in pattern_set.patterns if pattern.name in kept),
+                result.summaries,
             )
         )
         for name, limited in result.limited.items():
@@ -341,12 +343,15 @@ def _with_kept(
     matches = {**result.matches, **{one: published.counts.get(one, 0) for one in kept}}
     pending = {**result.pending, **{one: number for one, number in published.pending.items() if one in kept}}
     in_order = [pattern.name for pattern in pattern_set.patterns]
+    summarized = {one.name for one in pattern_set.patterns if one.summary is not None and one.name in kept}
+    summaries = {**result.summaries, **work.tables.summaries_of(name, work.day, summarized)}
     return replace(
         result,
         files=(*result.files, *files),
         matches={one: matches[one] for one in in_order},
         carry_out=result.carry_out | carry_out,
         pending={one: pending[one] for one in in_order if one in pending},
+        summaries={one: summaries[one] for one in in_order if one in summaries},
     )
 
 
@@ -520,16 +525,16 @@ def tell_of_limits(work: DayWork, pattern_set: PatternSet, plan: Plan, span_us: 
             )
 
 
-def draft_detected(work: DayWork, detected: DetectedDay) -> Draft:
-    """Make the draft of the matches of (pattern set, day), and put what detecting them has shown into the statistics.
+def draft_detected(work: DayWork, detected: DetectedDay) -> list[Draft]:
+    """Make the drafts of the matches and summaries of (pattern set, day), the matches first.
 
-    The next day's statistics are made with it.
+    What detecting them has shown is put into the statistics: the next day's are made with it.
     """
     tables, name = work.tables, detected.pattern_set
     observed = detected.observed.to_json() if detected.observed else None
     record = tables.draft_observed(name, work.day, observed, run_id=work.run_id)
     tables.drafts.statistics[name, work.day] = record
-    return tables.draft_matches(
+    matches = tables.draft_matches(
         name,
         work.day,
         detected.files,
@@ -539,6 +544,16 @@ def draft_detected(work: DayWork, detected: DetectedDay) -> Draft:
         pending=detected.pending,
         limited=detected.limited,
     )
+    [pattern_set] = (one for one in work.pattern_sets if one.name == name)
+    summaries = [
+        PartialSummary.from_json(pattern, detected.summaries[pattern.name])
+        for pattern in pattern_set.patterns
+        if pattern.name in detected.summaries
+    ]
+    drafted = tables.draft_summaries(
+        name, work.day, summaries, version=pattern_set.version, fingerprint=detected.fingerprint, run_id=work.run_id
+    )
+    return [matches, *drafted]
 
 
 KEPT_PATTERNS = "kept patterns"

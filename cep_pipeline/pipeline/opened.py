@@ -140,6 +140,35 @@ class PublishedStream:
         inside = {f"inside, level {level}": one for level, one in enumerate(tables.composed_matches(found))}
         return Matches(of_pattern, tables.read_match_events, draw, inside)
 
+    def summaries(
+        self, pattern_set: str | None = None, *, first: date | None = None, last: date | None = None
+    ) -> dict[str, pa.Table]:
+        """Return the rows of each pattern with SUMMARIZE over the matches that became final on some days.
+
+        They are those of one run over all of these days. The patterns are those of the project's configuration.
+
+        Parameters
+        ----------
+        pattern_set
+            May be left out where the stream has one.
+        first, last
+            The days, both included.
+
+        Raises
+        ------
+        InputError
+            There is no such pattern set, no configuration was opened, or days were detected by other statements.
+        """
+        name = self._pattern_set(pattern_set)
+        if self._configuration is None:
+            raise InputError(
+                "the rows of several days are put together by the patterns: open the pipeline.yaml of the project, in "
+                "place of the folder of the warehouse"
+            )
+        patterns = self._configuration.stream(self._tables.name).pattern_set(name).patterns
+        summarized = [pattern for pattern in patterns if pattern.summary is not None]
+        return {one.name: self._tables.summary_of(name, one, first, last).table() for one in summarized}
+
     def statistics(self, pattern_set: str | None = None) -> pa.Table:
         """Return the statistics of a pattern set, a row for each day; numbers are JSON text, as in the table."""
         name = self._pattern_set(pattern_set)

@@ -148,7 +148,7 @@ def statements_of(patterns: Sequence[Pattern]) -> dict[str, Any]:
     return {
         one.name: {
             "statement": format_pattern(one),
-            "parameters": {name: list(values) for name, values in one.parameters},
+            "parameters": dict(one.parameters_as_json),
         }
         for one in patterns
     }
@@ -255,6 +255,7 @@ def _parse(statements: Mapping[str, Any], like: Pattern) -> list[Pattern]:
         base_type=like.base_type,
         type_attribute=like.type_attribute,
         attributes=dict(like.attributes),
+        timezone=like.timezone,
     )
     found = []
     for name, one in statements.items():

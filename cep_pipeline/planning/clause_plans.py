@@ -116,10 +116,14 @@ def _check_expected(what: str, expected: PlanStep | PlanNode) -> None:
 class PlacedNegation:
     """The point at which a negated variable is asked for: the earliest one possible (JQPG section 5.3).
 
+    A negated composite or list is asked of each finished match. That costs the same by each order and tree, so no cost
+    has it.
+
     Attributes
     ----------
     variable, leaf, rate_per_s
-        The negated variable, the leaf that its events come from, and its arrival rate.
+        The negated variable, the leaf that its events come from, and its arrival rate. Of a composite or list: how it
+        is written, its leaves, and the sum of their rates.
     between
         What has to be known of the positive variables: those next before it and next behind it, or at the edges of the
         window where none is.
@@ -135,6 +139,11 @@ class PlacedNegation:
     between: tuple[str, ...]
     compared: tuple[str, ...]
     asked_with: tuple[str, ...]
+
+    @property
+    def of_structure(self) -> bool:
+        """True for a composite or a list."""
+        return self.variable.endswith((")", "]"))
 
     def __post_init__(self) -> None:
         if not 0 <= self.rate_per_s < math.inf:

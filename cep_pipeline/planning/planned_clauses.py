@@ -8,8 +8,9 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from cep_pipeline.errors import InputError
-from cep_pipeline.patterns.normal_form import Clause
+from cep_pipeline.patterns.normal_form import Clause, NegatedStructure, negation_of
 from cep_pipeline.patterns.pattern import Pattern
+from cep_pipeline.patterns.structure import structure_text
 from cep_pipeline.planning.clause_plans import (
     Alternative,
     ClausePlan,
@@ -23,6 +24,7 @@ from cep_pipeline.planning.clause_plans import (
 from cep_pipeline.planning.costs import LATENCY, THROUGHPUT, CostModel, cost_named, with_latency
 from cep_pipeline.planning.numbers.clause_questions import (
     ClauseQuestions,
+    ln_lists,
     ln_planned_selectivity,
     planned_events_in_window,
 )
@@ -33,11 +35,12 @@ from cep_pipeline.planning.planners import PLANNERS
 from cep_pipeline.planning.search.sums import Numbers, ln_orders, log_tables
 from cep_pipeline.planning.trees import Join, PositionTree, left_deep, named_join, positions_below
 from cep_pipeline.slices.order import before_is_earlier
-from cep_pipeline.statistics.joint import ClauseTerms
+from cep_pipeline.statistics.joint import SMALLEST, ClauseTerms
 from cep_pipeline.statistics.snapshot import Selectivity, StatisticsSnapshot
 from cep_pipeline.statistics.terms import agreeing_attributes, format_conjunct, leaf_of
 
 LN_2 = math.log(2)
+_A_LITTLE = 1.001
 
 
 @dataclass(frozen=True)
@@ -74,7 +77,7 @@ class Expectations:
         return (*self.nodes(tree[0]), *self.nodes(tree[1]), self._node(*map(positions_below, tree)))
 
     def negations(self, reached: Sequence[tuple[str, ...]], *, whole: bool = False) -> tuple[PlacedNegation, ...]:
-        """The points at which negated variables are asked for.
+        """The points at which negated variables, and negated composites and lists, are asked for.
 
         Parameters
         ----------
@@ -91,7 +94,25 @@ class Expectations:
             asked_with = reached[-1] if whole and not self._enclosed(variable.name) else next(enough)
             leaf, rate = leaf_of(self.pattern, self.clause, variable.name), self._rate(variable.name)
             found.append(PlacedNegation(variable.name, leaf.key, rate, between, compared, asked_with))
-        return tuple(found)
+        return (*found, *(self._negated_structure(structure) for structure in self.clause.negated_structures))
+
+    def _negated_structure(self, structure: NegatedStructure) -> PlacedNegation:
+        """A negated composite or list, which is asked of each finished match, whatever the order of the plan."""
+        leaves, compared = {}, set[str]()
+        for negated in structure.clauses:
+            compared |= {name for conjunct in negated.conjuncts for name in conjunct.variables}
+            for variable in negated.positive:
+                leaf = leaf_of(self.pattern, negated, variable.name)
+                leaves[leaf.key] = self.snapshot.rate(self.pattern, negated, variable.name).per_s
+        names = tuple(variable.name for variable in self.clause.positive)
+        return PlacedNegation(
+            structure_text(negation_of(self.pattern.structure, structure)).removeprefix("~"),
+            ", ".join(leaves),
+            sum(leaves.values()),
+            surrounding(self.pattern, self.clause, structure.name),
+            tuple(name for name in names if name in compared),
+            names,
+        )
 
     @cached_property
     def events_in_window(self) -> float | None:
@@ -162,6 +183,11 @@ class Expectations:
         for variable in self.clause.positive:
             rate = self._questions.rate(variable.name, self.snapshot)
             events = planned_events_in_window(self.pattern, self.snapshot, rate)
+            if variable.limits:
+                some = max(events, SMALLEST)
+                more = ln_lists(variable, some * _A_LITTLE) - ln_lists(variable, some)
+                found.append(more / math.log(_A_LITTLE))
+                continue
             found.append(events * LN_2 / -math.expm1(-events * LN_2) if variable.kleene else 1.0)
         return tuple(found)
 

@@ -23,6 +23,7 @@ from cep_pipeline.patterns.conditions import Atom, Between, Comparator, Comparis
 from cep_pipeline.patterns.expressions import Element, Expression, Literal, Negative, Reference, ValueType
 from cep_pipeline.patterns.normal_form import Clause, Variable
 from cep_pipeline.patterns.pattern import Pattern
+from cep_pipeline.patterns.structure import EventType, types_of
 from cep_pipeline.slices.order import before_is_earlier
 from cep_pipeline.slices.ownership import Finality, finality_of
 
@@ -209,7 +210,7 @@ class _Stream:
         key = (variable.event_type, pattern.base_type, tuple(conjunct.atoms for conjunct in conjuncts))
         found = self._spells.get(key)
         if found is None:
-            every = variable.event_type == pattern.base_type
+            every = pattern.base_type in types_of(variable.event_type)
             parts = [
                 self._begin[at]
                 + _acceptable(file, self._places(file, None if every else variable.event_type), conjuncts)
@@ -219,8 +220,11 @@ class _Stream:
         return found
 
     @staticmethod
-    def _places(file: TypeSpells, event_type: str | None) -> Array:
-        return np.arange(len(file.kind)) if event_type is None else file.of_type(event_type)
+    def _places(file: TypeSpells, event_type: EventType | None) -> Array:
+        if event_type is None:
+            return np.arange(len(file.kind))
+        places = [file.of_type(name) for name in types_of(event_type)]
+        return places[0] if len(places) == 1 else np.unique(np.concatenate(places))
 
     def times_of(self, rows: Spans) -> Spans:
         """Stretches of time that hold the events of stretches of rows."""

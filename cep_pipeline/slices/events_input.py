@@ -170,7 +170,7 @@ def columns_of(pattern: Pattern) -> dict[str, None]:
     names.update(dict.fromkeys(pattern.partition_by))
     names.update(dict.fromkeys(_attributes(_expressions(pattern.condition))))
     names.update(dict.fromkeys(_equivalences(pattern.condition)))
-    names.update(dict.fromkeys(_attributes(item.expression for item in pattern.returns)))
+    names.update(dict.fromkeys(_attributes(item.expression for item in pattern.items)))
     if pattern.composes:  # of matches that are events, RETURN columns are no columns of the stream
         own = {*dict(pattern.attributes), pattern.type_attribute}
         names = {name: None for name in names if name in own}
@@ -184,7 +184,7 @@ def columns_of(pattern: Pattern) -> dict[str, None]:
 
 def attributes_returned(pattern: Pattern) -> tuple[str, ...]:
     """The attributes that RETURN reads, each once."""
-    return tuple(dict.fromkeys(_attributes(item.expression for item in pattern.returns)))
+    return tuple(dict.fromkeys(_attributes(item.expression for item in pattern.items)))
 
 
 def _conditions(condition: Condition | None) -> Iterator[Condition]:

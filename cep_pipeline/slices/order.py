@@ -27,6 +27,7 @@ import numpy as np
 from cep_pipeline.expressions.columns import Array
 from cep_pipeline.patterns.normal_form import Clause, Variable
 from cep_pipeline.patterns.pattern import Pattern, Ties
+from cep_pipeline.patterns.structure import may_share_events
 from cep_pipeline.slices.partitions import Partitions, all_positions, partitions_of, positions_of
 from cep_pipeline.slices.prepared import PreparedEvents
 from cep_pipeline.slices.views import View, clock_of, times_of
@@ -211,7 +212,7 @@ def clock_to_compare(events: PreparedEvents, view: View, ties: Ties) -> Array:
 
 def may_be_one(pattern: Pattern, clause: Clause, one: Variable, other: Variable) -> bool:
     """Return whether two variables may bind one and the same event, as far as their types and their order say."""
-    if one.event_type != other.event_type and pattern.base_type not in (one.event_type, other.event_type):
+    if not may_share_events(one.event_type, other.event_type, pattern.base_type):
         return False
     ordered = (one.name, other.name) in clause.precedence or (other.name, one.name) in clause.precedence
     return not (ordered and before_is_earlier(pattern.ties))

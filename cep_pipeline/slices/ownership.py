@@ -48,9 +48,9 @@ def finality_of(pattern: Pattern, clause: Clause) -> Finality:
     -----
     A binding that is a match by several clauses is final at the earliest of their points.
     """
-    if any(not clause.successors(variable.name) for variable in clause.negated):
+    if any(not clause.successors(name) for name in clause.negations):
         return Finality.WINDOW_END
-    if clause.negated and not before_is_earlier(pattern.ties):
+    if clause.negations and not before_is_earlier(pattern.ties):
         return Finality.LAST_INSTANT
     return Finality.LAST_EVENT
 
@@ -188,7 +188,7 @@ def look_back(patterns: Iterable[Pattern]) -> LookBack:
             time_us = max(time_us, sum(one.time_us for one in steps))
             positions = max(positions, sum(one.positions for one in steps))
             continue
-        negated = [(clause, variable.name) for clause in pattern.clauses for variable in clause.negated]
+        negated = [(clause, name) for clause in pattern.clauses for name in clause.negations]
         leading = any(not clause.predecessors(name) for clause, name in negated)
         trailing = any(not clause.successors(name) for clause, name in negated)
         windows = 2 if leading and trailing else 1

@@ -11,6 +11,7 @@ from collections.abc import Callable, Hashable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import fields, is_dataclass
 from functools import cached_property
+from itertools import chain
 from typing import Any, TypeVar, cast
 
 import numpy as np
@@ -19,6 +20,7 @@ import pyarrow as pa
 from cep_pipeline.errors import DataError, InputError
 from cep_pipeline.expressions.columns import Array, Column, TableColumns
 from cep_pipeline.patterns.composing import COMPOSED_MATCH
+from cep_pipeline.patterns.structure import EventType, types_of
 from cep_pipeline.slices.routines import SPLIT_AT_ONCE, group_rows, padded, padded_copy, select_codes
 
 Boundary = tuple[int, int]
@@ -67,7 +69,7 @@ class PreparedEvents:
         self.type_attribute = type_attribute
         self.base_type = base_type
         self._columns = TableColumns(table)
-        self._leaves: dict[str, Array] = {}
+        self._leaves: dict[EventType, Array] = {}
         self._derived: OrderedDict[Hashable, Any] = OrderedDict()
         self._derived_bytes = 0
         self._handles: dict[Hashable, Any] = {}
@@ -119,9 +121,10 @@ class PreparedEvents:
 
     def row_back(self, row: int, events: int) -> int:
         """The first row that lies at most so many events of the stream before another one."""
-        if self.of_stream is None:
+        own = self.of_stream
+        if own is None:
             return max(row - events, 0)
-        counted = self.derive(("events up to",), lambda: np.cumsum(self.of_stream))
+        counted = self.derive(("events up to",), lambda: np.cumsum(own))
         before = int(counted[row - 1]) if row else 0
         return int(np.searchsorted(counted, max(before - events, 0)))
 
@@ -129,9 +132,17 @@ class PreparedEvents:
         """The column of an attribute, or of `timestamp` or `seq`; converted on first use."""
         return self._columns.column(name)
 
-    def split(self, event_types: Iterable[str]) -> None:
+    def split(self, event_types: Iterable[EventType]) -> None:
         """Find the rows of all these types in one pass, so that `leaf_rows` need not ask for them one by one."""
-        missing = [name for name in dict.fromkeys(event_types) if name not in self._leaves]
+        asked = [event_type for event_type in dict.fromkeys(event_types) if event_type not in self._leaves]
+        missing = [name for name in dict.fromkeys(chain(*map(types_of, asked))) if name not in self._leaves]
+        self._split(missing)
+        for event_type in asked:
+            if not isinstance(event_type, str):
+                rows = np.unique(np.concatenate([self._leaves[name] for name in event_type]))
+                self._leaves[event_type] = self.every_row if len(rows) == len(self) else padded_copy(rows)
+
+    def _split(self, missing: list[str]) -> None:
         if self.base_type in missing:
             missing.remove(self.base_type)
             own = self.of_stream
@@ -151,8 +162,11 @@ class PreparedEvents:
             code = code_of[name] + 1
             self._leaves[name] = order[starts[code] : starts[code + 1]]
 
-    def leaf_rows(self, event_type: str) -> Array:
-        """int32, ascending, with readable elements behind the end: the rows of all events of a type."""
+    def leaf_rows(self, event_type: EventType) -> Array:
+        """int32, ascending, with readable elements behind the end: the rows of all events of a type.
+
+        Those of `(A | B)` are the events that have one of the types.
+        """
         self.split((event_type,))
         return self._leaves[event_type]
 

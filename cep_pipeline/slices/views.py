@@ -25,6 +25,7 @@ from cep_pipeline.patterns.implications import Implications, implications_of
 from cep_pipeline.patterns.normal_form import Clause
 from cep_pipeline.patterns.pattern import Pattern, Ties, Window
 from cep_pipeline.patterns.rewriting import Node, rewritten
+from cep_pipeline.patterns.structure import EventType
 from cep_pipeline.slices.prepared import PreparedEvents
 from cep_pipeline.slices.routines import count_before, gather, group_rows, padded_copy
 
@@ -196,7 +197,7 @@ class EventLeaf:
         Conjuncts over the one variable `ANY_EVENT`.
     """
 
-    event_type: str
+    event_type: EventType
     filters: tuple[Conjunct, ...]
 
 
@@ -206,7 +207,7 @@ MOST_LEAVES = 1 << 13
 _leaves: OrderedDict[Hashable, EventLeaf] = OrderedDict()
 
 
-def _the_leaf(event_type: str, filters: tuple[Conjunct, ...]) -> EventLeaf:
+def _the_leaf(event_type: EventType, filters: tuple[Conjunct, ...]) -> EventLeaf:
     key = event_type, frozenset(filters)
     known = _leaves.get(key)
     if known is not None:
@@ -226,7 +227,7 @@ def leaf_of(clause: Clause, variable: str) -> EventLeaf:
 
 
 def leaf_view(
-    events: PreparedEvents, event_type: str, filters: tuple[Conjunct, ...], first_row: int, end_row: int
+    events: PreparedEvents, event_type: EventType, filters: tuple[Conjunct, ...], first_row: int, end_row: int
 ) -> View:
     """The events of a type that pass the filters, with rows in [first_row, end_row).
 

@@ -14,7 +14,7 @@ from datetime import date
 from functools import lru_cache, partial
 from math import exp, log
 from tempfile import NamedTemporaryFile
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pyarrow as pa
@@ -31,9 +31,11 @@ from cep_pipeline.detection.fused.shape import Shape
 from cep_pipeline.detection.limits import CELL_BYTES, Kind, Ledger, LimitedPattern, Limits, SliceLimits, Then
 from cep_pipeline.detection.mechanisms import Counters, choose_mechanisms
 from cep_pipeline.detection.output_policy import has_output_policy
+from cep_pipeline.detection.summaries.partial import PartialSummary
 from cep_pipeline.errors import LimitExceeded
 from cep_pipeline.expressions.columns import Array
 from cep_pipeline.patterns.pattern import Pattern
+from cep_pipeline.patterns.structure import EventType, types_of
 from cep_pipeline.planning.clause_plans import PlanNode, PlanStep
 from cep_pipeline.planning.plans import Plan
 from cep_pipeline.slices.events_input import columns_needed
@@ -62,6 +64,8 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
+Groups = list[dict[str, Any]]
+"""What SUMMARIZE has put together of some matches, as `PartialSummary.to_json`."""
 _SHAPE_SHARERS = 64
 """So many clauses that need one shape are enough to make a small one of them count."""
 _MAX_LN = 60.0
@@ -136,18 +140,18 @@ class WorkEstimate:
         for pattern in self.patterns:
             together.setdefault((pattern.window.time_us, waits_for_later_events(pattern)), []).append(pattern)
         for (window_us, waits), members in together.items():
-            steps: dict[tuple[str, ...], tuple[float, float]] = {}
+            steps: dict[tuple[EventType, ...], tuple[float, float]] = {}
             for pattern in members:
                 for clause, planned in zip(pattern.clauses, self._plan.for_pattern(pattern.name).clauses, strict=True):
                     most = self._most[pattern.name]
                     for variables, expected in planned.expected.items():
-                        types = tuple(sorted(clause.by_name[name].event_type for name in variables))
+                        types = tuple(sorted((clause.by_name[name].event_type for name in variables), key=types_of))
                         alive, tested = steps.get(types, (0.0, 0.0))
                         ln_tested = min(expected.ln_partial_matches + _ln_tests(expected), most)
                         alive += exp(min(expected.ln_partial_matches, most))
                         steps[types] = alive, tested + exp(ln_tested)
             names = {name for types in steps for name in types}
-            ratios = {name: _ratios(pieces, pieces.types.get(name, pieces.rows), window_us) for name in names}
+            ratios = {name: _ratios(pieces, _counted(pieces, name), window_us) for name in names}
             own = np.zeros(len(pieces))
             for types, (alive, tested) in steps.items():
                 share = span_us / (window_us or span_us) * _share(types, ratios)
@@ -163,7 +167,8 @@ class WorkEstimate:
 def read_pieces(workers: Workers, patterns: Sequence[Pattern], row_groups: Sequence[RowGroup]) -> Pieces:
     """Read the pieces of sorted row groups: of many events in tasks, a file each, of fewer here, which is faster."""
     first = patterns[0]
-    types = {operand.event_type for pattern in patterns for operand in pattern.operands} - {first.base_type}
+    types = {name for pattern in patterns for operand in pattern.operands for name in operand.types}
+    types.discard(first.base_type or "")
     if sum(group.rows for group in row_groups) > _ROWS_READ_HERE:
         run = partial(run_tasks, workers, what=f"{first.stream}: events by time and type")
         return Pieces.read(row_groups, first.type_attribute, types, run)
@@ -189,6 +194,13 @@ def _span_us(pieces: Pieces) -> int:
     return sum(max(group.span_us, 1) for group in pieces.row_groups) or 1
 
 
+def _counted(pieces: Pieces, event_type: EventType) -> Array:
+    """The events of a type before each piece, and before the end."""
+    names = types_of(event_type)
+    known = [pieces.types[name] for name in names if name in pieces.types]
+    return np.sum(known, axis=0) if len(known) == len(names) else pieces.rows
+
+
 def _ratios(pieces: Pieces, counted: Array, window_us: int | None) -> tuple[Array, Array]:
     """A type's share of its events that each piece holds, and its number in the window before to that on average."""
     share = np.diff(counted) / max(int(counted[-1]), 1)
@@ -198,7 +210,7 @@ def _ratios(pieces: Pieces, counted: Array, window_us: int | None) -> tuple[Arra
     return share, pieces.before(counted, window_us, whole=False) / usual
 
 
-def _share(types: Sequence[str], ratios: Mapping[str, tuple[Array, Array]]) -> Array:
+def _share(types: Sequence[EventType], ratios: Mapping[EventType, tuple[Array, Array]]) -> Array:
     """Partial matches of events of these types that each piece makes, as shares of those of an even day."""
     total = np.zeros(len(ratios[types[0]][0]))
     for last in range(len(types)):
@@ -272,7 +284,8 @@ class DetectedSlice:
     `profiles` are the temporal orders of the matches that it wrote as they are to be published.
     `candidates` is the file of matches that OUTPUT and CONSUME have still to decide about; `partitions` are those that
     have matches of a pattern, where a window counts their events and the slice is the one behind the range. `limited`
-    are the patterns that were given up: what was written of them is not to be published.
+    are the patterns that were given up: what was written of them is not to be published. `summaries` has what SUMMARIZE
+    puts together, as `PartialSummary.to_json`.
     """
 
     path: str | None
@@ -283,6 +296,7 @@ class DetectedSlice:
     profiles: tuple[OrderProfile, ...]
     partitions: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     limited: Mapping[str, Kind] = field(default_factory=dict)
+    summaries: Mapping[str, Groups] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -292,7 +306,7 @@ class DetectionResult:
     `observed` is what these counts and the published matches say to the next day's statistics. `pending` are the
     matches by pattern that are not published because they, or others before them, are not final yet; `carry_out` is
     what the next day needs to know of these, and for OUTPUT and CONSUME. Of the patterns that are `limited` no match is
-    among the files.
+    among the files. `summaries` has the groups of each pattern with SUMMARIZE, which publishes no match.
     """
 
     files: tuple[str, ...]
@@ -304,6 +318,7 @@ class DetectionResult:
     carry_out: CarryState
     pending: dict[str, int] = field(default_factory=dict)
     limited: dict[str, LimitedPattern] = field(default_factory=dict)
+    summaries: dict[str, Groups] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -621,26 +636,36 @@ def _merged(workers: Workers, sliced: SlicedJob, results: list[DetectedSlice]) -
         profiles += last.profiles
         matches.update(pending)
         pending.clear()
-    kept = _keep(
-        workers,
-        replace(job, patterns=tuple(pattern for pattern in job.patterns if pattern.name not in reached)),
-        [result.candidates for result in results],
-        [slice_.end[0] for slice_ in slices if slice_.end is not None],
-        last.candidates if last is not None else None,
-        {pattern.name: matches[pattern.name] for pattern in job.patterns if has_output_policy(pattern)},
-    )
     carry_out = job.carry_in if job.carry_in is not None else CarryState(job.pattern_set_version)
-    if kept is not None:
-        files += kept.files
+    # For a limited pattern the day is as if it had not been.
+    states = {name: state for name, state in carry_out.patterns.items() if name in reached}
+    summaries = _summaries_of(job, reached, results if not job.end_of_stream or last is None else [*results, last])
+    for summarized in (False, True):
+        own = tuple(one for one in job.patterns if (one.summary is not None) is summarized and one.name not in reached)
+        kept = _keep(
+            workers,
+            replace(job, patterns=own, directory=job.candidates or job.directory)
+            if summarized
+            else replace(job, patterns=own),
+            [result.candidates for result in results],
+            [slice_.end[0] for slice_ in slices if slice_.end is not None],
+            last.candidates if last is not None else None,
+            {pattern.name: matches[pattern.name] for pattern in own if has_output_policy(pattern)},
+        )
+        if kept is None:
+            continue
+        if summarized:
+            _add_kept(workers, replace(job, patterns=own), summaries, kept.files)
+        else:
+            files += kept.files
         profiles += kept.profiles
         matches.update({name: number - matches[name] for name, number in kept.matches.items()})
         pending.update(kept.waiting)
-        # For a limited pattern the day is as if it had not been.
-        waiting = {name: state for name, state in carry_out.patterns.items() if name in reached}
-        carry_out = replace(kept.carry_out, patterns={**kept.carry_out.patterns, **waiting})
+        states |= kept.carry_out.patterns
+        carry_out = replace(kept.carry_out, patterns=states)
     return DetectionResult(
         files=tuple(files),
-        matches=dict(matches),
+        matches={**matches, **dict.fromkeys(summaries, 0)},  # none of them is among the files
         nodes=tuple(counters.nodes.values()),
         slices=len(results),
         events_read=sum(result.events for result in results),
@@ -648,7 +673,42 @@ def _merged(workers: Workers, sliced: SlicedJob, results: list[DetectedSlice]) -
         carry_out=replace(carry_out, pending=dict(last.partitions) if last is not None else {}),
         pending={name: number for name, number in pending.items() if number},
         limited=_count_limited(workers, sliced, reached, least) if reached else {},
+        summaries={name: summary.to_json() for name, summary in summaries.items()},
     )
+
+
+def _summaries_of(
+    job: DetectionJob, limited: Collection[str], results: Sequence[DetectedSlice]
+) -> dict[str, PartialSummary]:
+    """Put together what slices have found of each pattern with SUMMARIZE that has not reached a limit."""
+    found: dict[str, PartialSummary] = {}
+    for pattern in job.patterns:
+        if pattern.summary is not None and pattern.name not in limited:
+            found[pattern.name] = PartialSummary(pattern)
+            for result in results:
+                found[pattern.name].add(PartialSummary.from_json(pattern, result.summaries.get(pattern.name, ())))
+    return found
+
+
+def _add_kept(
+    workers: Workers, job: DetectionJob, summaries: Mapping[str, PartialSummary], files: Sequence[str]
+) -> None:
+    """Add the matches that OUTPUT and CONSUME have kept of patterns with SUMMARIZE, which stand in files of scratch."""
+    what = f"{job.stream}: summaries of {job.pattern_set} on {job.final_day}"
+    for found in run_tasks(workers, partial(_summarize_file, _packed(replace(job, code={}))), list(files), what=what):
+        for name, groups in found.items():
+            own = next(pattern for pattern in job.patterns if pattern.name == name)
+            summaries[name].add(PartialSummary.from_json(own, groups))
+
+
+def _summarize_file(packed: tuple[bytes, bytes], path: str, attempt: int) -> dict[str, Groups]:
+    job = _unpacked(*packed)
+    summaries = {pattern.name: PartialSummary(pattern) for pattern in job.patterns}
+    with open_parquet(path) as file:
+        for batch in file.iter_batches(columns=["pattern", "end_ts", "returns"]):
+            for name in pc.unique(batch.column("pattern")).to_pylist():
+                summaries[name].add_rows(batch.filter(pc.equal(batch.column("pattern"), name)))
+    return {name: summary.to_json() for name, summary in summaries.items()}
 
 
 def _keep(
@@ -756,6 +816,7 @@ def _detect(
         "pattern_version": job.pattern_set_version,
     }
     partitions: dict[str, set[str]] = {}
+    summaries: dict[str, PartialSummary] = {}
     profiler = OutputProfiler(pattern for pattern in patterns if not has_output_policy(pattern))
     # Of what is not final only the number is asked for, and of what waits in partitions where it is.
     located = {p.name for p in patterns if part.behind and counts_in_partitions(p)}
@@ -768,6 +829,9 @@ def _detect(
                 partitions.setdefault(pattern.name, set()).update(found)
                 if pattern.name in hidden:
                     return
+            if pattern.summary is not None and not has_output_policy(pattern):
+                summaries.setdefault(pattern.name, PartialSummary(pattern)).add_rows(batch)
+                return
             profiler.add_rows(pattern.name, batch)
             undecided = has_output_policy(pattern)
             schema, directory = (CANDIDATES_SCHEMA, job.candidates) if undecided else (columns, job.directory)
@@ -814,6 +878,7 @@ def _detect(
                 if job.then.get(name) == "fail" and not part.behind:
                     raise LimitExceeded(name, job.limits[name].named(kind), str(job.final_day))
             limited.update(result.limited)
+            summaries |= result.summaries
             before += len(members)
             matches.update(result.matches)
             nodes += result.metrics.nodes
@@ -829,6 +894,7 @@ def _detect(
         profiler.profiles(),
         {name: tuple(sorted(found)) for name, found in partitions.items()},
         limited,
+        {name: summary.to_json() for name, summary in summaries.items() if name not in limited},
     )
 
 

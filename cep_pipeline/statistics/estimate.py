@@ -41,38 +41,15 @@ def estimate_statistics(
     as_of: int | None = None,
     dependent_factor: float = DEPENDENT_FACTOR,
 ) -> StatisticsSnapshot:
-    """Estimate all that planning the patterns needs, in one pass over the events.
+    """Estimate all that planning the patterns needs, as the public function of this name in `detection.planned` says.
 
-    Parameters
-    ----------
-    patterns
-        Patterns of one stream, or one pattern.
-    events
-        Events of that stream, sorted by (timestamp, seq).
-    window
-        Only the latest events of this length count, such as `"20 minutes"`. None: all events.
-    seed
-        Decides which pairs are drawn; the same seed, patterns and events give the same snapshot.
-    max_pairs
-        At most this many pairs are tested a scope; where there are fewer, all are.
-    as_of
-        Microseconds since the epoch: later events do not count, and the window ends here. None: with the last event.
-
-    dependent_factor
-        Conditions on the same two events, tested together, get a joint selectivity where that is off from the product
-        of theirs by more than this factor.
+    A pattern that composes others is estimated alone, over its longer stream.
 
     Raises
     ------
     InputError
         The patterns are of several streams, `window` or `max_pairs` is no length or number, or the events are not in
         the order of time.
-
-    Notes
-    -----
-    O(events) for the split by type and for each distinct scope. Rates are over the span of the data, from its first
-    to its last timestamp, or over the window; of a window that is longer than the data over what there is, and a note
-    says so.
     """
     patterns = [patterns] if isinstance(patterns, Pattern) else patterns
     timestamps = events.column("timestamp").cast(pa.int64()).to_numpy()

@@ -19,6 +19,7 @@ from cep_pipeline.expressions.lists import holds_over_lists
 from cep_pipeline.patterns.composing import plain_pattern
 from cep_pipeline.patterns.conditions import Conjunct
 from cep_pipeline.patterns.pattern import Pattern, Ties
+from cep_pipeline.patterns.structure import EventType
 from cep_pipeline.slices.order import StreamOrder
 from cep_pipeline.slices.prepared import PreparedEvents
 from cep_pipeline.statistics.joint import JointPairs, joint_pairs
@@ -173,7 +174,7 @@ class Sample:
 def rows_of_leaves(leaves: Sequence[Leaf], prepared: PreparedEvents) -> dict[Leaf, Array]:
     """The ascending rows of each leaf's events; a filter that several leaves of a type have is evaluated once."""
     prepared.split(leaf.event_type for leaf in leaves)
-    passing: dict[tuple[str, Conjunct], Array] = {}
+    passing: dict[tuple[EventType, Conjunct], Array] = {}
     rows = {}
     for leaf in leaves:
         candidates = prepared.leaf_rows(leaf.event_type)

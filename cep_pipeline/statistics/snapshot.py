@@ -15,7 +15,7 @@ from cep_pipeline.patterns.composing import plain_pattern
 from cep_pipeline.patterns.conditions import Conjunct
 from cep_pipeline.patterns.normal_form import Clause
 from cep_pipeline.patterns.pattern import Pattern
-from cep_pipeline.statistics.terms import agreement, format_conjunct, leaf_of, order_of, pair_of, tuple_of
+from cep_pipeline.statistics.terms import agreement, clauses_read, format_conjunct, leaf_of, order_of, pair_of, tuple_of
 from cep_pipeline.statistics.versioned import check_version, digest_of
 
 if TYPE_CHECKING:
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 import math
 from statistics import NormalDist
 
-from cep_pipeline.patterns.conditions import Atom, Between, Comparator, Comparison, Membership
+from cep_pipeline.patterns.conditions import Atom, Between, Comparator, Comparison, Like, Membership, NullTest, Truth
 
 VERSION = 2
 """Version of the JSON form."""
@@ -383,10 +383,11 @@ class StatisticsSnapshot:
     def covers(self, patterns: Iterable[Pattern]) -> bool:
         """True where the rates of all leaves of the patterns are known, so that they can be planned."""
         return all(
-            leaf_of(pattern, clause, variable.name).key in self.by_leaf
+            leaf_of(pattern, read, variable.name).key in self.by_leaf
             for pattern in map(plain_pattern, patterns)
             for clause in pattern.clauses
-            for variable in (*clause.positive, *clause.negated)
+            for read in clauses_read(clause)
+            for variable in (*read.positive, *read.negated)
         )
 
     def selectivity(self, pattern: Pattern, clause: Clause, conjunct: Conjunct) -> Selectivity:
@@ -533,4 +534,10 @@ def _prior(atom: Atom) -> float:
             share = BETWEEN
         case Membership(values=values, negated=negated):
             share = min(len(values) * EQUAL, MOST_OF_A_LIST)
+        case NullTest(negated=negated):
+            share = EQUAL
+        case Like(negated=negated):
+            share = BETWEEN
+        case Truth(holds):
+            return float(holds)
     return 1.0 - share if negated else share

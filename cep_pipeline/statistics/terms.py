@@ -15,10 +15,20 @@ from itertools import combinations
 from cep_pipeline.language.formatter import format_condition
 from cep_pipeline.patterns.conditions import AnyOf, Comparator, Comparison, Conjunct, Membership
 from cep_pipeline.patterns.conditions import expressions_of as expressions_of_atom
-from cep_pipeline.patterns.expressions import Aggregate, Element, Expression, Length, Reference, ValueType, walk
+from cep_pipeline.patterns.expressions import (
+    Aggregate,
+    Element,
+    Expression,
+    Length,
+    Literal,
+    Reference,
+    ValueType,
+    walk,
+)
 from cep_pipeline.patterns.normal_form import Clause
 from cep_pipeline.patterns.pattern import Pattern, Ties, Window
 from cep_pipeline.patterns.rewriting import rewritten
+from cep_pipeline.patterns.structure import EventType, type_alternatives
 
 FIRST = "x"
 """Variable of a leaf, and of the first event of a pair, in keys."""
@@ -33,15 +43,16 @@ _SINGLE = frozenset({Element.ONLY, Element.EACH, Element.FIRST, Element.LAST})
 class Leaf:
     """The events that a variable can bind: those of a type that pass its unary conjuncts (over `FIRST`)."""
 
-    event_type: str
+    event_type: EventType
     filters: tuple[Conjunct, ...] = ()
 
     @cached_property
     def key(self) -> str:
         """Canonical text, such as `SPY where x.price > 10`."""
+        types = type_alternatives(self.event_type)
         if not self.filters:
-            return self.event_type
-        return f"{self.event_type} where {' and '.join(conjunct_key(conjunct) for conjunct in self.filters)}"
+            return types
+        return f"{types} where {' and '.join(conjunct_key(conjunct) for conjunct in self.filters)}"
 
 
 @dataclass(frozen=True)
@@ -82,6 +93,11 @@ MOST_LEAVES = 1 << 14
 """Leaves of clauses that are remembered; then they are forgotten, all together."""
 _leaves: dict[tuple[int, str], tuple[Clause, Leaf]] = {}
 """By the clause, which is held so that no other one gets its id, and the variable: to write a key takes long."""
+
+
+def clauses_read(clause: Clause) -> tuple[Clause, ...]:
+    """A clause, and those of its negated structures: all whose leaves decide about its matches."""
+    return (clause, *(negated for structure in clause.negated_structures for negated in structure.clauses))
 
 
 def leaf_of(pattern: Pattern, clause: Clause, variable: str) -> Leaf:
@@ -145,13 +161,18 @@ def agreeing_attributes(pattern: Pattern, clause: Clause) -> tuple[str, ...]:
 
 
 def positive_conjuncts(clause: Clause) -> tuple[Conjunct, ...]:
-    """The conjuncts that a plan places: over positive variables only, and no part of a leaf."""
+    """The conjuncts that a plan places: over positive variables only, no part of a leaf, and no limit of a list.
+
+    The limits of `A{n,m} v[]` are in the number of lists that a plan expects.
+    """
     positive = {variable.name for variable in clause.positive}
+    limits = [limit for variable in clause.positive for limit in variable.limits]
     return tuple(
         conjunct
         for conjunct in clause.conjuncts
         if conjunct.variables
         and conjunct.variables <= positive
+        and conjunct not in limits
         and not any(is_filter(conjunct, name) for name in conjunct.variables)
     )
 
@@ -162,8 +183,9 @@ def terms_of(patterns: Iterable[Pattern]) -> tuple[list[Leaf], list[PairConditio
     conditions: dict[PairCondition, None] = {}
     for pattern in patterns:
         for clause in pattern.clauses:
-            for variable in (*clause.positive, *clause.negated):
-                leaves[leaf_of(pattern, clause, variable.name)] = None
+            for read in clauses_read(clause):
+                for variable in (*read.positive, *read.negated):
+                    leaves[leaf_of(pattern, read, variable.name)] = None
             for conjunct in positive_conjuncts(clause):
                 measured = pair_of(pattern, clause, conjunct)
                 if measured is not None:
@@ -206,7 +228,17 @@ def conjunct_key(conjunct: Conjunct) -> str:
         for atom in conjunct.atoms
         if isinstance(atom, Membership) and atom.parameter is not None
     )
-    return format_conjunct(conjunct) + parameters
+    return format_conjunct(_with_values(conjunct)) + parameters
+
+
+def _with_values(conjunct: Conjunct) -> Conjunct:
+    """The conjunct with their values for the parameters that stand for one value."""
+
+    def bound(node: Expression) -> Expression:
+        return replace(node, parameter=None) if isinstance(node, Literal) else node
+
+    atoms = (replace(atom, names=()) if isinstance(atom, Membership) else atom for atom in conjunct.atoms)
+    return rewritten(Conjunct(tuple(atoms)), bound)
 
 
 def format_conjunct(conjunct: Conjunct) -> str:

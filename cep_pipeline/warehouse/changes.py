@@ -281,7 +281,7 @@ def _types_read(pattern: Pattern) -> frozenset[str] | None:
     """Return the types of event on which matches of a pattern depend, None: on any event."""
     from cep_pipeline.patterns.pattern import Strategy
 
-    types = {variable.event_type for clause in pattern.clauses for variable in (*clause.positive, *clause.negated)}
+    types = {name for operand in pattern.operands for name in operand.types}
     contiguous = pattern.strategy in (Strategy.STRICT_CONTIGUITY, Strategy.PARTITION_CONTIGUITY)
     return None if contiguous or pattern.base_type in types else frozenset(types)
 

@@ -7,10 +7,10 @@ from dataclasses import dataclass, field
 from datetime import date
 from typing import TYPE_CHECKING, Any
 
-from cep_pipeline.events.columns import DAY
 from cep_pipeline.storage import files_from_json, files_to_json
 from cep_pipeline.warehouse.changes import EventsChange
 from cep_pipeline.warehouse.fingerprints import EventsFingerprint, MatchesFingerprint
+from cep_pipeline.warehouse.layout import OF_PATTERN_SETS, day_column
 from cep_pipeline.warehouse.records import EventsFile, PublishedDay, StatisticsRecord
 from cep_pipeline.warehouse.units import UnitRecord
 
@@ -20,12 +20,12 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Draft:
-    """Rows that are to be all of a unit: the events, the rejected rows or the matches of a day.
+    """Rows that are to be all of a unit: the events, the rejected rows, the matches or the summaries of a day.
 
     Parameters
     ----------
     table, pattern_set, day
-        The unit; `pattern_set` is empty but for matches.
+        The unit; `pattern_set` is empty but for matches and summaries.
     files
         Files that no table names yet.
     fingerprint, carry_out, counts, same_events_as, changes
@@ -48,9 +48,8 @@ class Draft:
     @property
     def unit(self) -> dict[str, str | date]:
         """The values of the table's partition columns."""
-        if self.table == "matches":
-            return {"pattern_set": self.pattern_set, "final_day": self.day}
-        return {DAY: self.day}
+        named = {"pattern_set": self.pattern_set} if self.table in OF_PATTERN_SETS else {}
+        return {**named, day_column(self.table): self.day}
 
     def record(self, stream: str, run_id: str, published_at: float) -> UnitRecord:
         """Return the record that is written with the rows."""
@@ -82,7 +81,7 @@ class Draft:
     @classmethod
     def from_json(cls, content: Mapping[str, Any]) -> Draft:
         """Read the JSON form."""
-        known = MatchesFingerprint if content["table"] == "matches" else EventsFingerprint
+        known = MatchesFingerprint if content["table"] in OF_PATTERN_SETS else EventsFingerprint
         read = {
             "day": date.fromisoformat(content["day"]),
             "files": files_from_json(content["files"]),

@@ -12,11 +12,11 @@ from __future__ import annotations
 import json
 import logging
 from collections import Counter
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import date
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pyarrow as pa
@@ -44,7 +44,8 @@ from cep_pipeline.storage import (
 )
 from cep_pipeline.warehouse import commits, compaction, iceberg_tables, maintenance
 from cep_pipeline.warehouse.database import ERASURES, PUBLISHED, REPLACED
-from cep_pipeline.warehouse.layout import COMPRESSED
+from cep_pipeline.warehouse.fingerprints import MatchesFingerprint
+from cep_pipeline.warehouse.layout import COMPRESSED, OF_PATTERN_SETS, SUMMARIES
 from cep_pipeline.warehouse.published_table import day_of
 from cep_pipeline.warehouse.units import (
     forget_changes,
@@ -55,7 +56,7 @@ from cep_pipeline.warehouse.units import (
 )
 
 if TYPE_CHECKING:
-    from sqlalchemy.engine import Connection
+    from sqlalchemy.engine import Connection, Row
 
     from cep_pipeline.warehouse.store import Store
 
@@ -64,6 +65,7 @@ _PASSES = 5
 """Where a compaction replaced files in between, nothing is removed, and the next pass looks again."""
 _COLUMNS_OF_TEXT: Mapping[str, tuple[str, ...]] = {
     "quarantine": ("raw", "reason"),
+    SUMMARIES: ("groups", "aggregates", "partial"),
     "statistics": ("snapshot", "state", "windows", "observed"),
     "runs": ("validation", "error", "details"),
     "plans": ("statistics",),
@@ -222,6 +224,8 @@ class Forgetting:
                     found.files.setdefault("matches", []).append((file, day, matches.num_rows))
         days = {day for _, day, _ in found.files.get("events", ())} | self._not_redone()
         for name, columns in _COLUMNS_OF_TEXT.items():
+            if name == SUMMARIES:
+                continue
             position = {"quarantine": 0, "statistics": 1}.get(name)
             for file in self._current(name):
                 of_day = None if position is None else day_of(file.partition[position])
@@ -230,7 +234,22 @@ class Forgetting:
                     rows = file.record_count  # counted over events that go
                 if rows:
                     found.files.setdefault(name, []).append((file, of_day, rows))
+        if units := published_records(self.warehouse.database, self.stream, SUMMARIES):
+            self._find_summaries(found, days, units)
         return found
+
+    def _find_summaries(self, found: _Found, days: set[date | None], units: Iterable[Row[Any]]) -> None:
+        """Find the summaries of days that were detected over events that go, or that name an erased value."""
+        read = {
+            (unit.pattern_set, unit.day)
+            for unit in units
+            if not days.isdisjoint(MatchesFingerprint.from_json(json.loads(unit.fingerprint)).events)
+        }
+        for file in self._current(SUMMARIES):
+            day = day_of(file.partition[1])
+            of_unit = (str(file.partition[0]), str(day)) in read
+            if of_unit or self._named(file.file_path, _COLUMNS_OF_TEXT[SUMMARIES]).any():
+                found.files.setdefault(SUMMARIES, []).append((file, day, file.record_count))
 
     def _not_redone(self) -> set[date]:
         """The days that an earlier try erased events from, and that no run has done again."""
@@ -288,9 +307,9 @@ class Forgetting:
         """Correct the numbers of rows in the records of the units that lose some."""
         table = PUBLISHED.c
         # The rejected rows first, as a run that publishes a day: of two that lock rows crosswise, one would fail.
-        for name in ("quarantine", "events", "matches"):
+        for name in ("quarantine", "events", *OF_PATTERN_SETS):
             for file, day, rows in found.files.get(name, ()):
-                pattern_set = str(file.partition[0]) if name == "matches" else ""
+                pattern_set = str(file.partition[0]) if name in OF_PATTERN_SETS else ""
                 key = (self.stream, name, pattern_set, str(day))
                 columns = (table.stream, table.table_name, table.pattern_set, table.day)
                 unit = [column == value for column, value in zip(columns, key, strict=True)]

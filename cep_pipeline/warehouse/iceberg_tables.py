@@ -16,7 +16,7 @@ from pyiceberg.exceptions import (
 )
 from pyiceberg.table import Table
 
-from cep_pipeline.storage import storage_errors
+from cep_pipeline.storage import damage_errors, storage_errors
 from cep_pipeline.warehouse.catalog import WarehouseCatalog, write_version_hint
 from cep_pipeline.warehouse.commits import patient_attempts
 from cep_pipeline.warehouse.layout import TableLayout
@@ -146,6 +146,7 @@ def add_columns(catalog: WarehouseCatalog, stream: str, layout: TableLayout) -> 
 
 
 def as_published(table: Table) -> PublishedTable:
-    """Return a table as readers see it."""
+    """Return a table as readers see it; DamagedError where its metadata file lacks what every table has."""
     stream, name = table.name()[-2:]
-    return PublishedTable(stream, name, table.metadata_location, json.loads(table.metadata.model_dump_json()))
+    with damage_errors(table.metadata_location):
+        return PublishedTable(stream, name, table.metadata_location, json.loads(table.metadata.model_dump_json()))

@@ -25,6 +25,11 @@ SCRATCH = "scratch"
 COMPRESSED = "compressed"
 """Folder of a warehouse for what runs write on the way; not a stream."""
 
+SUMMARIES = "summaries"
+"""The table of what SUMMARIZE puts together, which is made when a stream has the first such rows."""
+OF_PATTERN_SETS = ("matches", SUMMARIES)
+"""Tables whose units are the days of a pattern set."""
+
 UTC_MICROSECONDS = pa.timestamp("us", tz="UTC")
 
 BINDINGS = pa.list_(pa.struct([("variable", pa.string()), ("seq", pa.int64())]))
@@ -59,6 +64,29 @@ _COLUMNS: Mapping[str, Mapping[str, tuple[pa.DataType, str]]] = {
             "that were published before patterns could.",
         ),
         "returns": (pa.string(), "Values of the RETURN clause as a JSON object; null where the pattern has none."),
+    },
+    "summaries": {
+        "pattern_set": (pa.string(), "Name of the pattern set."),
+        "final_day": (pa.date32(), "Day on which the matches became final that the row is made of."),
+        "pattern": (pa.string(), "Name of the pattern, which has SUMMARIZE."),
+        "pattern_version": (
+            pa.string(),
+            "Version of the pattern set: it changes with any statement or parameter of the set.",
+        ),
+        "groups": (
+            pa.string(),
+            "Values of GROUP BY as a JSON object, by the names of its columns; {} without GROUP BY.",
+        ),
+        "aggregates": (
+            pa.string(),
+            "Values of the aggregates over the matches of the day, as a JSON object. count and sums of int64 are text.",
+        ),
+        "partial": (
+            pa.string(),
+            "What the rows of several days are put together from, as JSON: `groups`, the values of GROUP BY in their "
+            "order; `matches`, their number; and in `states`, by the names of the aggregates, the number of `values` "
+            "and their exact `total`, as decimal text, or the least or greatest `value`.",
+        ),
     },
     "statistics": {
         "pattern_set": (pa.string(), "Name of the pattern set."),
@@ -190,6 +218,7 @@ def table_layouts(events_schema: pa.Schema) -> dict[str, TableLayout]:
         TableLayout("plans", _schema("plans")),
         TableLayout("decisions", _schema("decisions")),
         TableLayout("matches", MATCHES_SCHEMA, ("pattern_set", "final_day"), ("pattern",), OF_MATCHES),
+        TableLayout(SUMMARIES, _schema(SUMMARIES), ("pattern_set", "final_day"), ("pattern",)),
         TableLayout("runs", _schema("runs")),
     )
     return {layout.name: layout for layout in layouts}
@@ -211,6 +240,11 @@ def check_stream_name(name: str) -> str:
     if not _STREAM_NAME.fullmatch(name):
         raise InputError(f"stream name {name!r}: only letters, digits, '_' and '-', not beginning with a digit or '-'")
     return name
+
+
+def day_column(table: str) -> str:
+    """The column of a table by days that says the day of a row."""
+    return "final_day" if table in OF_PATTERN_SETS else DAY
 
 
 Row = dict[str, Any]

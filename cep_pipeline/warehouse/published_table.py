@@ -55,6 +55,13 @@ class PublishedFile:
     upper_bounds: Mapping[int, bytes]
 
 
+_ALWAYS_THERE = {
+    "events": ("timestamp", "seq"),
+    "matches": ("pattern", "match_id", "start_ts", "end_ts", "bindings"),
+}
+"""Table -> columns of every version of it, beside those of its partitions: metadata without one is damaged."""
+
+
 class PublishedTable:
     """A table as one of its metadata files tells of it.
 
@@ -81,6 +88,11 @@ class PublishedTable:
         self._fields = {one["id"]: one for one in schema["fields"]}
         self._ids = {one["name"]: number for number, one in self._fields.items()}
         self._specs = {one["spec-id"]: tuple(one["fields"]) for one in metadata["partition-specs"]}
+        partitions = {one["name"]: one["source-id"] for one in self._specs[metadata["default-spec-id"]]}
+        lost = [one for one in _ALWAYS_THERE.get(name, ()) if one not in self._ids]
+        lost += [one for one, number in partitions.items() if self._ids.get(one) != number]
+        if lost:
+            raise ValueError(f"its columns lack {', '.join(lost)}")
         mapping = json.loads(metadata.get("properties", {}).get("schema.name-mapping.default", "[]"))
         had = {
             name: self._fields[one["field-id"]]["name"]

@@ -27,7 +27,7 @@ from cep_pipeline.storage import canonical_json, damage_errors, digest_of, objec
 from cep_pipeline.warehouse import backup, commits, relocation
 from cep_pipeline.warehouse.database import CATALOG_NAME, CURRENT_PLANS, PUBLISHED, SETTINGS
 from cep_pipeline.warehouse.fingerprints import NO_CARRY, EventsFingerprint, MatchesFingerprint
-from cep_pipeline.warehouse.layout import FORMAT_VERSION, MEANINGS, SCRATCH
+from cep_pipeline.warehouse.layout import FORMAT_VERSION, MEANINGS, OF_PATTERN_SETS, SCRATCH, day_column
 from cep_pipeline.warehouse.published_table import day_of
 from cep_pipeline.warehouse.units import NOTE
 
@@ -88,7 +88,7 @@ def rebuild(
                 "previous_metadata_location": None,
             }
         )
-        if name in ("events", "quarantine", "matches"):
+        if name in ("events", "quarantine", *OF_PATTERN_SETS):
             rows[PUBLISHED.name] += _records(stream, name, table)
         elif name == "plans":
             rows[CURRENT_PLANS.name] += _current_plans(stream, table)
@@ -147,15 +147,15 @@ def _records(stream: str, name: str, table: Table) -> Iterator[dict[str, Any]]:
     """The records of the units that a table has rows of: they can be read, and are stale."""
     snapshot = table.current_snapshot()
     fields = [one.name for one in table.spec().fields]
-    day_at = fields.index("final_day" if name == "matches" else DAY)
+    day_at = fields.index(day_column(name))
     units: dict[tuple[str, str], list[DataFile]] = defaultdict(list)
     for file in _files(table):
-        pattern_set = file.partition[fields.index("pattern_set")] if name == "matches" else ""
+        pattern_set = file.partition[fields.index("pattern_set")] if name in OF_PATTERN_SETS else ""
         units[pattern_set, day_of(file.partition[day_at]).isoformat()].append(file)
     for (pattern_set, day), files in sorted(units.items()):
         assert snapshot is not None
         events, matches = EventsFingerprint((), "", NO_CARRY), MatchesFingerprint("", None)
-        fingerprint = (matches if name == "matches" else events).to_json()
+        fingerprint = (matches if name in OF_PATTERN_SETS else events).to_json()
         note = {} if name == "quarantine" else {NOTE: LOST}
         yield {
             "stream": stream,

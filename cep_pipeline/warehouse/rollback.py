@@ -19,6 +19,7 @@ from cep_pipeline.errors import InputError
 from cep_pipeline.events.columns import DAY
 from cep_pipeline.storage import canonical_json, read_digest, stored_files
 from cep_pipeline.warehouse.database import PUBLISHED, REPLACED
+from cep_pipeline.warehouse.layout import OF_PATTERN_SETS, day_column
 from cep_pipeline.warehouse.leases import Lease
 from cep_pipeline.warehouse.records import RunRecord, RunStep
 from cep_pipeline.warehouse.units import NOTE, forget_lost_buffers, replace_record
@@ -202,9 +203,8 @@ def _of_snapshot(tables: StreamTables, key: UnitKey, snapshot_id: int, day: date
     table: Table = tables._table(name)
     if table.snapshot_by_id(snapshot_id) is None:
         raise _expired(tables, name, day)
-    column = "final_day" if name == "matches" else DAY
-    equal = {"pattern_set": pattern_set} if name == "matches" else {}
-    files = commits.files_between(table, column, day, day, equal=equal, snapshot_id=snapshot_id)
+    equal = {"pattern_set": pattern_set} if name in OF_PATTERN_SETS else {}
+    files = commits.files_between(table, day_column(name), day, day, equal=equal, snapshot_id=snapshot_id)
     return [file.file_path for file in files]
 
 
@@ -222,8 +222,8 @@ def _publish(
     keys = [(table, pattern_set) for table, units in files.items() for pattern_set in units]
     units = []
     for table, pattern_set in keys:
-        named = {"pattern_set": pattern_set} if table in ("matches", "statistics") else {}
-        unit: dict[str, str | date] = {**named, "final_day" if table == "matches" else DAY: day}
+        named = {"pattern_set": pattern_set} if table in (*OF_PATTERN_SETS, "statistics") else {}
+        unit: dict[str, str | date] = {**named, day_column(table): day}
         units.append(commits.UnitFiles(table, unit, files[table][pattern_set]))
     counted: dict[str, int] = {}
     buffers = stored_files(tables.compressed)

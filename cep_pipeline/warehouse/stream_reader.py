@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections import OrderedDict
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from copy import copy
@@ -15,7 +16,7 @@ import numpy as np
 import pyarrow as pa
 import sqlalchemy as sql
 
-from cep_pipeline.errors import CepError
+from cep_pipeline.errors import CepError, InputError
 from cep_pipeline.events.columns import DAY, SEQ, SEQ_PER_DAY, TIMESTAMP
 from cep_pipeline.events.erasure import Erasure
 from cep_pipeline.events.raw_files import RawFile
@@ -25,7 +26,14 @@ from cep_pipeline.storage import conform, id_texts, names_in_file, open_parquet,
 from cep_pipeline.warehouse.changes import ReadBefore
 from cep_pipeline.warehouse.database import CURRENT_PLANS
 from cep_pipeline.warehouse.drafts import Drafts
-from cep_pipeline.warehouse.layout import TableLayout, decision_record, plan_record, run_record, statistics_record
+from cep_pipeline.warehouse.layout import (
+    SUMMARIES,
+    TableLayout,
+    decision_record,
+    plan_record,
+    run_record,
+    statistics_record,
+)
 from cep_pipeline.warehouse.leases import day_unit
 from cep_pipeline.warehouse.published_table import PublishedTable, day_of
 from cep_pipeline.warehouse.records import (
@@ -56,6 +64,7 @@ if TYPE_CHECKING:
     from pyiceberg.table import Table
     from sqlalchemy.engine import Row
 
+    from cep_pipeline.detection.summaries.partial import PartialSummary
     from cep_pipeline.patterns.pattern import Pattern
     from cep_pipeline.warehouse.store import Store
 
@@ -134,7 +143,7 @@ class PinnedStatistics:
         return self._recent if self.first is None else self.listed(None)
 
 
-TABLES_OF_A_DAY = ("events", "quarantine", "matches", "statistics")
+TABLES_OF_A_DAY = ("events", "quarantine", "matches", SUMMARIES, "statistics")
 """The tables whose rows a day is published with."""
 MOST_PLANS = 8
 """Recorded plans that are remembered; those not asked for longest go first."""
@@ -171,7 +180,7 @@ class StreamReader:
         are read as they are when they are asked for. The files stay readable until `cep maintain` expires them, days
         later. A reader that is pinned already stays at its moment.
         """
-        if self._pinned.keys() >= set(tables):
+        if self._pinned_records.keys() >= set(tables):
             return self
         reader = copy(self)
         reader._pinned, reader._pinned_records = opened_tables(self.warehouse.database, self.name, tables)
@@ -293,6 +302,47 @@ class StreamReader:
         """Return the files of the matches of (pattern set, day) in the order of `read_matches`."""
         files = self._published("matches").files("final_day", day, day, equal={"pattern_set": pattern_set})
         return sorted(file.file_path for file in files)
+
+    def read_summaries(
+        self, pattern_set: str, first: date | None = None, last: date | None = None, *, pattern: str | None = None
+    ) -> pa.Table:
+        """Return what SUMMARIZE has put together, by day, within a day in the order of patterns and groups."""
+        reader = self.pinned((SUMMARIES,))
+        if SUMMARIES not in reader._pinned:  # no pattern of the stream has had SUMMARIZE
+            return self._layouts[SUMMARIES].schema.empty_table()
+        row_filter = None if pattern is None else pc.field("pattern") == pattern
+        of_set = {"pattern_set": pattern_set}
+        return reader._read_days(SUMMARIES, "final_day", first, last, of_set, row_filter=row_filter)
+
+    def summary_of(
+        self, pattern_set: str, pattern: Pattern, first: date | None = None, last: date | None = None
+    ) -> PartialSummary:
+        """Return what SUMMARIZE of a pattern has put together over days: exactly that of one run over all of them.
+
+        Raises
+        ------
+        InputError
+            A day was detected by another SUMMARIZE of the pattern.
+        """
+        from cep_pipeline.detection.summaries.partial import PartialSummary
+
+        rows = self.read_summaries(pattern_set, first, last, pattern=pattern.name)
+        try:
+            return PartialSummary.from_json(pattern, map(json.loads, rows["partial"].to_pylist()))
+        except (KeyError, ValueError, TypeError) as error:
+            raise InputError(
+                f"stream {self.name}: days of {pattern_set} were summarized by another statement of {pattern.name}, "
+                "so that they cannot be put together: cep run --stale detects them again"
+            ) from error
+
+    def summaries_of(self, pattern_set: str, day: date, patterns: Collection[str]) -> dict[str, list[dict[str, Any]]]:
+        """Pattern -> the published groups of a day, as `PartialSummary.to_json`, of those patterns that have any."""
+        found: dict[str, list[dict[str, Any]]] = {}
+        rows = self.read_summaries(pattern_set, day, day).select(["pattern", "partial"]).to_pylist() if patterns else []
+        for row in rows:
+            if row["pattern"] in patterns:
+                found.setdefault(row["pattern"], []).append(json.loads(row["partial"]))
+        return found
 
     def first_matches(
         self,

@@ -29,7 +29,7 @@ from cep_pipeline.warehouse.changes import EventsChange, find_change, may_have
 from cep_pipeline.warehouse.database import CURRENT_PLANS
 from cep_pipeline.warehouse.drafts import Draft, DraftedDay, Drafts
 from cep_pipeline.warehouse.fingerprints import EventsFingerprint, MatchesFingerprint
-from cep_pipeline.warehouse.layout import COMPRESSED, row_of
+from cep_pipeline.warehouse.layout import COMPRESSED, SUMMARIES, row_of
 from cep_pipeline.warehouse.leases import Lease, day_unit, plan_unit
 from cep_pipeline.warehouse.published_table import in_stream_order
 from cep_pipeline.warehouse.records import (
@@ -47,6 +47,7 @@ if TYPE_CHECKING:
     from sqlalchemy.engine import Connection
 
     from cep_pipeline.detection.limits import LimitedPattern
+    from cep_pipeline.detection.summaries.partial import PartialSummary
     from cep_pipeline.events.erasure import Erasure
     from cep_pipeline.warehouse.forgetting import ErasureReport
 
@@ -200,6 +201,49 @@ class StreamTables(StreamReader):
         merged = tuple(self._merged("matches", files))
         counted = counted_of(counts or {}, pending or {}, limited or {}, self.warehouse.location)
         return Draft("matches", final_day, merged, fingerprint, carry_out or {}, counted, pattern_set)
+
+    def draft_summaries(
+        self,
+        pattern_set: str,
+        final_day: date,
+        summaries: Sequence[PartialSummary],
+        *,
+        version: str,
+        fingerprint: MatchesFingerprint,
+        run_id: str,
+    ) -> list[Draft]:
+        """Make a draft of what SUMMARIZE has put together of the matches of (pattern set, day).
+
+        There is none where no pattern of the set has SUMMARIZE, and none had when the day was published last.
+
+        Parameters
+        ----------
+        version
+            Version of the pattern set.
+        fingerprint
+            That of the matches.
+        """
+        from cep_pipeline.warehouse import commits, iceberg_tables
+
+        unit: dict[str, str | date] = {"pattern_set": pattern_set, "final_day": final_day}
+        known = (pattern_set, final_day.isoformat())
+        if not summaries and all((row.pattern_set, row.day) != known for row in self._records(SUMMARIES)):
+            return []
+        layout = self._layouts[SUMMARIES]
+        with commits.catalog_errors(self.warehouse.catalog, f"making the table {SUMMARIES} of {self.name}"):
+            location = self.warehouse.table_location(self.name, SUMMARIES)
+            iceberg_tables.ensure_table(self.warehouse.catalog, self.name, layout, location)
+        parts = []
+        for summary in summaries:
+            groups, aggregates, partial_ = summary.published()
+            fixed = {**unit, "pattern": summary.name, "pattern_version": version}
+            columns = [pa.repeat(pa.scalar(fixed[one.name], one.type), len(groups)) for one in list(layout.schema)[:4]]
+            parts.append(pa.table([*columns, groups, aggregates, partial_], schema=layout.schema))
+        rows = pa.concat_tables([layout.schema.empty_table(), *parts])
+        files = []
+        if rows.num_rows:
+            files.append(write_data_file(self._directory(SUMMARIES, unit, run_id).file(0), rows, layout.schema))
+        return [Draft(SUMMARIES, final_day, tuple(files), fingerprint, pattern_set=pattern_set)]
 
     def draft_statistics(
         self, day: date, made: Mapping[str, DayStatistics], *, run_id: str, known: PinnedStatistics | None = None

@@ -53,7 +53,15 @@ from cep_pipeline.warehouse.database import (
     explain_database_error,
 )
 from cep_pipeline.warehouse.fingerprints import EventsFingerprint, MatchesFingerprint
-from cep_pipeline.warehouse.layout import MEANINGS, decision_record, plan_record, run_record, statistics_record
+from cep_pipeline.warehouse.layout import (
+    MEANINGS,
+    OF_PATTERN_SETS,
+    day_column,
+    decision_record,
+    plan_record,
+    run_record,
+    statistics_record,
+)
 from cep_pipeline.warehouse.published_table import day_of
 
 if TYPE_CHECKING:
@@ -73,7 +81,7 @@ ROW_READERS: Mapping[str, Callable[[Mapping[str, Any]], object]] = {
     "runs": run_record,
 }
 """Table of records -> the function that reads a row of it."""
-UNIT_TABLES = ("events", "quarantine", "matches")
+UNIT_TABLES = ("events", "quarantine", *OF_PATTERN_SETS)
 """Tables whose units have records in the catalog's database."""
 
 Unit = tuple[str, date]
@@ -163,7 +171,8 @@ class _TableState:
     def redo(self, unit: Unit) -> str:
         """The command that publishes a unit again."""
         pattern_set, day = unit
-        steps = {"matches": " --steps detect", "statistics": " --steps statistics"}.get(self.name, "")
+        steps = " --steps detect" if self.name in OF_PATTERN_SETS else ""
+        steps = " --steps statistics" if self.name == "statistics" else steps
         chosen = f" --pattern-set {pattern_set}" if pattern_set else ""
         return f"cep run --stream {self.stream}{steps} --redo --day {day}{chosen}"
 
@@ -243,7 +252,7 @@ def _note_damages(
         logger.warning("which days are damaged is not written down, so that they do not show as stale: %s", error)
 
 
-REMADE = ("events", "quarantine", "matches", "statistics")
+REMADE = ("events", "quarantine", *OF_PATTERN_SETS, "statistics")
 """Tables whose units a run makes again."""
 
 
@@ -487,7 +496,7 @@ def _faults(record: Row[Any], state: _TableState, rows: int) -> Iterator[str]:
     assert state.table is not None
     if not state.damages and record.row_count != rows:
         yield f"its record says {record.row_count} rows, and the table has {rows}"
-    kind = MatchesFingerprint if state.name == "matches" else EventsFingerprint
+    kind = MatchesFingerprint if state.name in OF_PATTERN_SETS else EventsFingerprint
     try:
         kind.from_json(json.loads(record.fingerprint))
         json.loads(record.counts)
@@ -619,7 +628,7 @@ def _read_through(state: _TableState, file: DataFile, parquet: pq.ParquetFile) -
         _check_statistics(parquet.metadata.row_group(number), group)
         rows += group.num_rows
         if unit is not None:
-            day = group.column("final_day" if state.name == "matches" else DAY)
+            day = group.column(day_column(state.name))
             if pc.any(pc.not_equal(day, pa.scalar(unit[1], day.type))).as_py():
                 raise _Damaged(f"it has rows of another day than {unit[1]}")
         if state.name == "events" and group.num_rows:

@@ -17,7 +17,7 @@ from cep_pipeline.errors import InputError
 from cep_pipeline.events.columns import EventSchema, events_columns
 from cep_pipeline.storage import former_names, make_directory, open_filesystem, reach_object_stores, with_former_names
 from cep_pipeline.warehouse.database import Database
-from cep_pipeline.warehouse.layout import TableLayout, check_stream_name, table_layouts
+from cep_pipeline.warehouse.layout import SUMMARIES, TableLayout, check_stream_name, table_layouts
 from cep_pipeline.warehouse.leases import LEASE_TIMEOUT_S
 from cep_pipeline.warehouse.published_table import PublishedTable
 from cep_pipeline.warehouse.records import MaintenanceReport
@@ -238,6 +238,8 @@ class Warehouse(Store):
         there = opened_tables(self.database, name, layouts)[0] if name in self.streams() else {}
         for layout in layouts.values():
             table = there.get(layout.name)
+            if table is None and layout.name == SUMMARIES:
+                continue
             if table is None or table.renamed_columns(layout):
                 table = self._ensured(name, layout)
             table.missing_columns(layout)  # which checks the others; they are added when they get values

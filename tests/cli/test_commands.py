@@ -126,7 +126,8 @@ import pyarrow as pa
 from cep_pipeline.cli import main
 sys.argv = ["cep", "detect", *sys.argv[1:]]
 main()
-print("imported", *[one for one in ("pandas", "sqlalchemy", "pyiceberg", "pyspark", "numba") if one in sys.modules])
+heavy = ("pandas", "sqlalchemy", "pyiceberg", "pyspark", "numba", "sqlglot")
+print("imported", *[one for one in heavy if one in sys.modules])
 print("frame of", len(pa.table({"x": [1, 2, 3]}).to_pandas()))
 """
     done = run_python(code, *over_files(trades), "--out", "light.parquet", folder=trades)
@@ -717,3 +718,29 @@ def test_a_day_with_ids_of_an_older_version_is_told_of(project: Project) -> None
         [note] = explained["notes"]
         assert "the id is of version 1" in note and str(found["match_id"][0].as_py()) in note
     publish(found, IDS_VERSION)
+
+
+def test_translated_sql_runs_as_it_is_written(trades: Path) -> None:
+    sql = """\
+-- trades that go up twice
+SELECT * FROM trades MATCH_RECOGNIZE (
+    PARTITION BY symbol ORDER BY ts MEASURES A.price AS low, C.price AS high
+    AFTER MATCH SKIP TO NEXT ROW PATTERN (A B C)
+    DEFINE B AS price > PREV(price), C AS price > PREV(price)
+) AS up_twice
+"""
+    (trades / "q.sql").write_text(sql)
+    asked = ["translate", "--from", "match_recognize", "q.sql", "--schema", SCHEMA, "--within", "30 seconds"]
+    done = cep(*asked, "--out", "q.sase", folder=trades)
+    assert (done.code, done.output, done.errors) == (0, "", "written to q.sase\n")
+    shown = cep(*asked, folder=trades)
+    assert shown.output == (trades / "q.sase").read_text()
+    assert "-- From MATCH_RECOGNIZE in q.sql, line 2. What differs:" in shown.output
+    [document] = json.loads(cep(*asked, "--json", folder=trades).output)
+    assert document["statement"] in shown.output and len(document["differences"]) >= 2
+    found = cep("detect", "--patterns", "q.sase", *over_files(trades)[2:], "--out", "q.csv", folder=trades)
+    assert found.code == 0 and len((trades / "q.csv").read_text().splitlines()) > 10
+    (trades / "q.sql").write_text(sql.replace("price > PREV(price)", "price > NEXT(price)"))
+    refused = cep(*asked, "--out", "other.sase", folder=trades)
+    assert refused.code == 2 and refused.error.startswith("q.sql:5:") and "NEXT looks at a row" in refused.error
+    assert not (trades / "other.sase").exists()

@@ -36,7 +36,16 @@ NAME falls PATTERN SEQ("[/b]" a, Any b) WHERE a.symbol != '[/b] [red]x' AND a.pr
     RETURN b.symbol AS sym, a.price AS first;
 NAME any_two PATTERN SEQ(Any a, "[/b]" b, Any c) WHERE a.symbol = '[/b]' AND c.price > 0 WITHIN 2 hours
 """
+SUMS = """\
+NAME sums PATTERN SEQ("[/b]" a, Any b) WITHIN 1 hour
+    SUMMARIZE count(*) AS n, max(b.symbol) GROUP BY a.symbol AS symbol, b.symbol, bucket(1 hour) AS hour
+"""
 OVER_FILES = ("--patterns", "p[/b].sase", "--schema", "s.yaml", "--events", f"raw/{DAYS[0]} {FILE}.csv")
+SQL = """\
+SELECT * FROM t MATCH_RECOGNIZE (
+    ORDER BY "[/b]\x1b]0;pwned\x07 \u202egpj" MEASURES A.price AS "[red]\x1b[2J" PATTERN (A) DEFINE A AS symbol != '{}'
+) AS "[/i]\x9b31m"
+"""
 WRONG = f"{HOSTILE} no such thing"
 
 NO_UTF8 = f"no utf-8/{DAYS[0]} {FILE.partition('/')[2]}\udcff.csv"
@@ -71,6 +80,14 @@ CALLS: dict[str, list[tuple[str, ...]]] = {
         (*OVER_FILES[:-1], NO_UTF8, "--out", "x.csv"),
         ("--patterns", "wrong.sase", *OVER_FILES[2:], "--out", "x.csv"),
     ],
+    "translate": [
+        ("q[/b].sql", "--schema", "s.yaml"),
+        ("q[/b].sql", "--out", f"q {FILE}.sase"),
+        ("q[/b].sql", "--json"),
+        ("wrong.sql", "--schema", "s.yaml"),
+        ("q[/b].sql", "--within", WRONG),
+        (WRONG, "--schema", "s.yaml"),
+    ],
     "expand": [
         ("by hand.parquet",),
         ("by hand.parquet", "--json"),
@@ -99,6 +116,13 @@ CALLS: dict[str, list[tuple[str, ...]]] = {
         ("--out", f"m {FILE}.csv"),
         ("--pattern", WRONG),
         ("--out", f"{FILE}.txt"),
+    ],
+    "summaries": [
+        (),
+        ("--by-day",),
+        ("--json",),
+        ("--out", f"m {FILE}.csv"),
+        ("--pattern", WRONG),
     ],
     "why": [(WRONG,), (WRONG, *OVER_FILES), (WRONG, "--pattern", "falls", *OVER_FILES, "--json")],
     "why-not": [
@@ -164,13 +188,16 @@ def folder(tmp_path_factory: pytest.TempPathFactory, spark: SparkSession) -> Ite
         "source": {"format": "csv", "path": f"{{day:%Y-%m-%d}} {FILE.replace('[', '[[]')}.csv"},
         "quality": {"max_rejected_share": 0.5},
     }
-    stream = {"schema": "s.yaml", "data": "raw", "pattern_sets": {"both": {"file": "p[/b].sase"}}}
+    stream = {"schema": "s.yaml", "data": "raw", "pattern_sets": {"both": {"file": "p[/b, sums].sase"}}}
     (folder / "s.yaml").write_text(json.dumps(schema))
     (folder / NO_UTF8).parent.mkdir()
     shutil.copy(next((folder / "raw").rglob("*.csv")), folder / NO_UTF8)
-    for name in ("[", "adapted [", "c [", "m [", "p["):
+    for name in ("[", "adapted [", "c [", "m [", "p[", "q [", "q["):
         (folder / name).mkdir()
     (folder / "p[/b].sase").write_text(PATTERNS)
+    (folder / "p[/b, sums].sase").write_text(f"{PATTERNS};{SUMS}")
+    (folder / "q[/b].sql").write_text(SQL.format(HOSTILE))
+    (folder / "wrong.sql").write_text(SQL.replace("A.price", f'A."{HOSTILE}"'))
     (folder / "wrong.sase").write_text(f"NAME wrong PATTERN SEQ({MARKUP}{CONTROL} a) WITHIN 1 hour")
     settings = {"streams": {"ticks": stream}, "warehouse": {"location": "warehouse"}, "spark": {"slices_per_core": 2}}
     (folder / "pipeline.yaml").write_text(json.dumps(settings))

@@ -19,10 +19,10 @@ import cep_pipeline as cep
 from cep_pipeline.detection.mechanisms import choose_mechanisms, in_pattern_order
 from cep_pipeline.detection.nfab.automaton import is_chain
 from cep_pipeline.errors import UnsupportedPattern
-from cep_pipeline.patterns.pattern import Pattern, Strategy, Ties
+from cep_pipeline.patterns.pattern import Pattern, Strategy, Ties, with_composed
 from cep_pipeline.planning import Plan
-from tests.answers import from_tables
-from tests.oracle import OracleMatch
+from tests.answers import from_tables, summaries_from_tables
+from tests.oracle import OracleMatch, OracleSummary
 from tests.pattern_strategies import ANY_MATCH_LANGUAGE, FIRST_SLICE, WHOLE_LANGUAGE, Features, Statement, statements
 from tests.streams import stream_schema
 
@@ -118,8 +118,13 @@ def needs_trees(plan: Plan) -> bool:
     return any(clause.tree is not None for pattern in plan.patterns for clause in pattern.clauses)
 
 
-def answer(mechanism: str, pattern: Pattern, table: pa.Table, plan: Plan | None = None) -> list[OracleMatch]:
-    return from_tables([pattern], cep.detect([pattern], table, plan=plan, mechanism=mechanism))
+def answer(
+    mechanism: str, pattern: Pattern, table: pa.Table, plan: Plan | None = None
+) -> list[OracleMatch | OracleSummary]:
+    """The matches, or the rows of SUMMARIZE."""
+    composed = cep.detect(list(pattern.composes), table) if pattern.composes else {}
+    tables = cep.detect([pattern], table, plan=plan, mechanism=mechanism)
+    return [*from_tables([pattern], tables, composed), *summaries_from_tables([pattern], tables)]
 
 
 def match_ids(mechanism: str, pattern: Pattern, table: pa.Table, plan: Plan | None = None) -> list[str]:
@@ -131,14 +136,15 @@ def bindings(matches: Iterable[OracleMatch]) -> list[tuple[tuple[str, int], ...]
     return [match.bindings for match in matches]
 
 
-def answer_or_refusal(mechanism: str, pattern: Pattern, table: pa.Table) -> list[OracleMatch] | None:
-    """The matches, or None where the mechanism refuses the pattern as it may."""
+def answer_or_refusal(mechanism: str, pattern: Pattern, table: pa.Table) -> list[OracleMatch | OracleSummary] | None:
+    """The answer, or None where the mechanism refuses the pattern as it may."""
     try:
         return answer(mechanism, pattern, table)
     except UnsupportedPattern as refusal:
         assert refusal.mechanism == mechanism
         assert refusal.feature
-        assert not MUST_RUN[mechanism](pattern), f"{mechanism} must run this pattern: {refusal}"
+        whole = with_composed([pattern])
+        assert not all(map(MUST_RUN[mechanism], whole)), f"{mechanism} must run this pattern: {refusal}"
         return None
 
 

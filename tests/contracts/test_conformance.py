@@ -21,8 +21,8 @@ from cep_pipeline.detection.output_policy import has_output_policy
 from cep_pipeline.patterns.pattern import Pattern
 from cep_pipeline.planning import PLANNERS
 from cep_pipeline.planning.trees import OrderOrTree
-from tests.answers import comparable, from_tables
-from tests.conformance import CASES, HAND_CASES, RANDOM_CASES, Case
+from tests.answers import comparable, from_tables, summaries_from_tables
+from tests.conformance import CASES, HAND_CASES, RANDOM_CASES, Case, Match, SummaryRow
 from tests.contracts.mechanisms import (
     RUN_TREES,
     answer,
@@ -31,7 +31,6 @@ from tests.contracts.mechanisms import (
     planned,
     takes_pattern_order,
 )
-from tests.oracle import OracleMatch
 from tests.thoroughness import check_each, part_of
 
 ANSWERED, BY_HAND, DRAWN = (
@@ -43,13 +42,9 @@ RIGHT: set[tuple[str, int, tuple[OrderOrTree, ...]]] = set()
 """Cases, their statements and the plans that have given the matches: where planners agree, the plan is run once."""
 
 
-def expected_of(case: Case, statement: int) -> list[OracleMatch]:
-    """The matches of one statement of a case, as the answer to that statement alone."""
-    return [
-        OracleMatch(0, match.pattern, match.start_ts, match.end_ts, match.bindings, match.returns)
-        for match in case.matches or ()
-        if match.statement == statement
-    ]
+def expected_of(case: Case, statement: int) -> list[Match | SummaryRow]:
+    """The matches or the rows of SUMMARIZE of one statement of a case, as the answer to that statement alone."""
+    return [replace(row, statement=0) for row in (*(case.matches or ()), *case.summary) if row.statement == statement]
 
 
 @pytest.mark.parametrize("mechanism", MECHANISMS)
@@ -61,17 +56,21 @@ def test_cases_on_mechanism(mechanism: str) -> None:
 
 def check_on_mechanism(mechanism: str, case: Case) -> None:
     run: list[Pattern] = []
-    expected: list[OracleMatch] = []
+    expected: list[Match | SummaryRow] = []
     for statement, pattern in enumerate(case.patterns):
         found = answer_or_refusal(mechanism, pattern, case.events)
         if found is not None:
             of_statement = expected_of(case, statement)
             assert comparable(found) == comparable(of_statement)
-            expected.extend(replace(match, statement=len(run)) for match in of_statement)
+            expected.extend(replace(row, statement=len(run)) for row in of_statement)
             run.append(pattern)
     if len(run) > 1:
         tables = cep.detect(run, case.events, mechanism=mechanism)
-        assert comparable(from_tables(run, tables)) == comparable(expected)
+        composed = cep.detect(
+            list({one.name: one for pattern in run for one in pattern.composes}.values()), case.events
+        )
+        found = [*from_tables(run, tables, composed), *summaries_from_tables(run, tables)]
+        assert comparable(found) == comparable(sorted(expected, key=lambda row: isinstance(row, SummaryRow)))
 
 
 @pytest.mark.parametrize("without_last", [False, True])
@@ -86,7 +85,7 @@ def test_cases_are_counted(without_last: bool) -> None:
 
 def check_counts(case: Case) -> None:
     for statement, pattern in enumerate(case.patterns):
-        if not has_output_policy(pattern):
+        if not has_output_policy(pattern) and pattern.summary is None:
             counted = cep.detect([pattern], case.events, output="count")[pattern.name]
             assert counted["count"].to_pylist() == [str(len(expected_of(case, statement)))]
 

@@ -37,13 +37,17 @@ def first_row_read(pattern: Pattern, stream_rows: list[Row], start_us: int) -> i
 @settings(max_examples=examples(80), deadline=None)
 @given(data=st.data(), stream_rows=rows())
 def test_slices_between_every_two_events(mechanism: str, data: st.DataObject, stream_rows: list[Row]) -> None:
+    check_slices(mechanism, parsed(drawn(data, mechanism)), stream_rows)
+
+
+def check_slices(mechanism: str, pattern: Pattern, stream_rows: list[Row]) -> None:
     """Each slice reads its look-back and its own events only, and the slices' answers follow each other in order.
 
     Those whose matches wait for events behind them follow in the order in which they are final.
     """
-    pattern, table = parsed(drawn(data, mechanism)), events_table(stream_rows)
     # What OUTPUT and CONSUME keep of matches that wait is tested over days (tests/pipeline/test_union_of_days.py).
     assume(not (has_output_policy(pattern) and waits_for_later_events(pattern)))
+    table = events_table(stream_rows)
     plan = planned(pattern, table, "dp_left_deep", mechanism)
     points = [(row["timestamp"], row["seq"]) for row in stream_rows]
     found: list[tuple[tuple[str, int], ...]] = []

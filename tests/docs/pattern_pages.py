@@ -1,7 +1,8 @@
-"""The patterns in `docs/language.md` and `docs/patterns.md`, and the matches that each of them finds.
+"""The patterns in the pages `language`, `patterns` and `coming_from` of `docs`, and the matches of each pattern.
 
 A page holds each pattern in a fenced block named `sase`. After the block stands its result: a quoted line that begins
-with "Finds", or, where the pattern is refused, a fenced block named `text` with the message. Results are never typed:
+with "Finds" (for several patterns: what the last one finds) or, for SUMMARIZE, "Gives"; or, where the pattern is
+refused, a fenced block named `text` with the message. Results are never typed:
 
     python -m tests.docs.pattern_pages
 
@@ -17,14 +18,14 @@ from __future__ import annotations
 import re
 import tempfile
 import warnings
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
 import pyarrow as pa
 
 import cep_pipeline as cep
-from cep_pipeline.cli.options import parse_parameters
+from cep_pipeline.cli.options import counted, parse_parameters
 from cep_pipeline.errors import PatternError
 from cep_pipeline.events.event_files import load_events
 from cep_pipeline.language.source import PatternWarning
@@ -32,12 +33,13 @@ from cep_pipeline.patterns.pattern import Pattern
 from tests.cli.command_line import CHECKOUT
 from tests.cli.command_line import cep as run_cep
 
-PAGES = {name: CHECKOUT / "docs" / f"{name}.md" for name in ("language", "patterns")}
+PAGES = {name: CHECKOUT / "docs" / f"{name}.md" for name in ("language", "patterns", "coming_from")}
 SCHEMA = CHECKOUT / "streams" / "generated_trades.yaml"
 DAY = Path("var", "generated_trades", "2025-01-06", "trades.csv.gz")
 """The first day that `cep generate` makes."""
 
-_FIXED_COLUMNS = 5
+FIXED = ("pattern", "match_id", "start_ts", "end_ts", "bindings", "composed")
+"""The columns of a match that no RETURN gives."""
 _LIMIT = 1_000_000
 """Most matches that a pattern of a page may have."""
 
@@ -107,7 +109,7 @@ def _result_after(lines: list[str], number: int) -> tuple[str, ...]:
         return ()
     if lines[first] == "```text":
         return tuple(lines[first : lines.index("```", first + 1) + 1])
-    if lines[first].startswith("> Finds "):
+    if lines[first].startswith(("> Finds ", "> Gives ")):
         return (lines[first],)
     return ()
 
@@ -131,22 +133,23 @@ class Answers:
     def result(self, example: Example) -> tuple[str, ...]:
         """The lines that belong after an example."""
         try:
-            pattern = self._parsed(example)
+            patterns = self._parsed(example)
         except PatternError as error:
             if not example.is_refused:
                 raise
             return ("```text", *str(error).splitlines(), "```")
         assert not example.is_refused, f"line {example.line}: this pattern is no longer refused"
         events = self._events(example)
-        matches = cep.detect([pattern], events, limit=_LIMIT)[pattern.name]
+        matches = cep.detect(patterns, events, limit=_LIMIT)[patterns[-1].name]
+        if patterns[-1].summary is not None:
+            return (f"> Gives {_counted(matches.num_rows, 'row')}. The first: {_values(matches, ['pattern'])}.",)
         return (f"> Finds {_told(matches, events if example.rows else None)}.",)
 
-    def _parsed(self, example: Example) -> Pattern:
+    def _parsed(self, example: Example) -> list[Pattern]:
         given = re.findall(r"--param (\S+)", example.text)
         with warnings.catch_warnings():
             warnings.simplefilter("error", PatternWarning)
-            (pattern,) = cep.parse_patterns(example.text, self.schema, parse_parameters(tuple(given)), "my.sase")
-        return pattern
+            return cep.parse_patterns(example.text, self.schema, parse_parameters(tuple(given)), "my.sase")
 
     def _events(self, example: Example) -> pa.Table:
         if not example.rows:
@@ -163,18 +166,25 @@ class Answers:
 
 def _told(matches: pa.Table, few: pa.Table | None) -> str:
     """A sentence about matches: their number, and the first one, or all of them by rows of `few` events."""
-    number = f"**{matches.num_rows:,} match{'' if matches.num_rows == 1 else 'es'}**"
+    number = _counted(matches.num_rows, "match")
     if matches.num_rows == 0:
         return number
     if few is not None:
         row = {seq: index for index, seq in enumerate(few["seq"].to_pylist(), start=1)}
         bindings = matches["bindings"].to_pylist()
         return f"{number}: " + "; ".join(_rows_of(binding, row) for binding in bindings)
-    names = matches.column_names[_FIXED_COLUMNS:]
-    if not names:
-        return number
-    first = {name: matches[name][0].as_py() for name in names}
-    return f"{number}. The first: " + ", ".join(f"{name} = {_shown(value)}" for name, value in first.items())
+    shown = _values(matches, FIXED)
+    return f"{number}. The first: {shown}" if shown else number
+
+
+def _counted(number: int, noun: str) -> str:
+    return f"**{counted(number, noun)}**"
+
+
+def _values(table: pa.Table, without: Collection[str]) -> str:
+    """The values of the first row of a table, but those of some columns."""
+    first = {name: table[name][0].as_py() for name in table.column_names if name not in without}
+    return ", ".join(f"{name} = {_shown(value)}" for name, value in first.items())
 
 
 def _rows_of(binding: list[dict[str, object]], row: dict[int, int]) -> str:

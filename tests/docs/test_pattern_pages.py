@@ -60,6 +60,8 @@ def commands_of(text: str) -> Iterator[str]:
 def test_the_commands_of_a_page_run_one_after_the_other(name: str, tmp_path: Path) -> None:
     (tmp_path / "streams").symlink_to(CHECKOUT / "streams")
     (tmp_path / "my.sase").write_text(next(examples_of(TEXTS[name])).text)
+    if (query := re.search(r"^```sql\n(.*?)^```$", TEXTS[name], re.MULTILINE | re.DOTALL)) is not None:
+        (tmp_path / "my.sql").write_text(query[1])
     commands = [shlex.split(line) for line in commands_of(TEXTS[name])]
     assert len(commands) >= 2
     for command, *arguments in commands:

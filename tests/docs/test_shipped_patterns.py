@@ -26,11 +26,19 @@ CONSTRUCTS = {
     "the next event that fits": r"skip_till_next_match",
     "neighbours in a partition": r"partition_contiguity",
     "ties": r"^TIES",
+    "a number of events": r"\{\d,\d\} \w+\[\]",
+    "an event that may be absent": r"\? \w",
+    "several types": r"\(\w+ \| \w+\) \w",
+    "a negated sequence": r"~SEQ\(",
+    "a bound on a gap": r"BETWEEN \d+ ms",
+    "a time of the day": r"\bTIME '",
+    "aggregates over matches": r"^SUMMARIZE",
 }
 
 
 def parsed(file: Path) -> list[Pattern]:
-    schema = cep.StreamSchema.load(CHECKOUT / "streams" / f"{file.stem}.yaml")
+    stream = file.stem.removesuffix("_episodes")
+    schema = cep.StreamSchema.load(CHECKOUT / "streams" / f"{stream}.yaml")
     return cep.parse_patterns(file.read_text(encoding="utf-8"), schema, source=file.name)
 
 
@@ -48,6 +56,14 @@ def test_the_files_show_what_the_language_can(construct: str) -> None:
 
 
 def test_each_pattern_finds_something_among_the_generated_trades(tmp_path: Path) -> None:
-    patterns = parsed(CHECKOUT / "patterns" / "generated_trades.sase")
-    tables = cep.detect(patterns, Answers(tmp_path).day)
-    assert all(0 < tables[pattern.name].num_rows < 100_000 for pattern in patterns)
+    day = Answers(tmp_path).day
+    for name in ("generated_trades", "generated_trades_episodes"):
+        patterns = parsed(CHECKOUT / "patterns" / f"{name}.sase")
+        tables = cep.detect(patterns, day)
+        assert all(0 < tables[pattern.name].num_rows < 100_000 for pattern in patterns)
+
+
+def test_patterns_are_built_on_patterns() -> None:
+    patterns = {pattern.name: pattern for pattern in parsed(CHECKOUT / "patterns" / "generated_trades_episodes.sase")}
+    assert [one.name for one in patterns["lost_twice"].composes] == ["run_lost"]
+    assert [one.name for one in patterns["run_lost"].composes] == ["run_up"]

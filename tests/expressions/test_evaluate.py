@@ -12,7 +12,17 @@ from hypothesis import strategies as st
 
 from cep_pipeline.expressions.columns import Column, TableColumns
 from cep_pipeline.expressions.evaluate import atom_holds, conjunct_holds, expression_values
-from cep_pipeline.patterns.conditions import Atom, Between, Comparator, Comparison, Conjunct, Membership
+from cep_pipeline.patterns.conditions import (
+    Atom,
+    Between,
+    Comparator,
+    Comparison,
+    Conjunct,
+    Like,
+    Membership,
+    NullTest,
+    Truth,
+)
 from cep_pipeline.patterns.expressions import (
     Aggregate,
     Arithmetic,
@@ -38,7 +48,9 @@ INT, FLOAT, BOOL, STRING, LIST = (
     ValueType.FLOAT64_LIST,
 )
 TEXTS = ("", "a", "b", "ab", "é", "z", "Z", "\U0001f600", "\uffff")
-ATTRIBUTES = {"x": INT, "id": INT, "y": FLOAT, "f": BOOL, "s": STRING, "kind": STRING}
+LIKES = ("", "%", "_", "a%", "%b", "_%b", r"\%", "a\\", "é", "\U0001f600%", "z.", "%%")
+CHOICES = ("least", "greatest", "coalesce")
+ATTRIBUTES = {"x": INT, "id": INT, "y": FLOAT, "f": BOOL, "s": STRING, "kind": STRING, "h": LIST}
 VARIABLES = ("a", "b")
 
 
@@ -91,14 +103,36 @@ def _compound(inner: st.SearchStrategy[Expression]) -> st.SearchStrategy[Express
         whole = left.type is right.type is INT and operator != "/"
         return Arithmetic(operator, left, right, INT if whole else FLOAT)
 
+    def chosen(function: str, arguments: list[Expression]) -> Expression:
+        whole = all(argument.type is INT for argument in arguments)
+        return Call(function, tuple(arguments), INT if whole else FLOAT)
+
     def called(function: str, operand: Expression) -> Expression:
         return Call(function, (operand,), operand.type if function == "abs" else FLOAT)
 
     return st.one_of(
         st.builds(joined, st.sampled_from("+-*/%"), inner, inner),
         st.builds(called, st.sampled_from(("abs", "sqrt", "ln")), inner),
+        st.builds(chosen, st.sampled_from(CHOICES), st.lists(inner, min_size=1, max_size=3)),
         inner.map(lambda operand: Negative(operand, operand.type)),
+        clocks(inner.filter(lambda operand: operand.type is INT)),
     )
+
+
+def clocks(inner: st.SearchStrategy[Expression]) -> st.SearchStrategy[Expression]:
+    def read(function: str, operand: Expression, zone: str) -> Expression:
+        return Call(function, (operand,), INT, zone)
+
+    instants = st.integers(-(10**15), 10**16).map(lambda instant: Literal(instant, INT))
+    zones = st.sampled_from(("UTC", "America/New_York", "Asia/Kathmandu"))
+    return st.builds(read, st.sampled_from(("time_of_day", "day_of_week")), st.one_of(inner, instants), zones)
+
+
+def choices_of(kind: ValueType, functions: tuple[str, ...]) -> st.SearchStrategy[Expression]:
+    """Values of strings or bools."""
+    leaves = st.one_of(references(kind), literals(kind))
+    arguments = st.lists(leaves, min_size=1, max_size=3).map(tuple)
+    return st.one_of(leaves, st.builds(Call, st.sampled_from(functions), arguments, st.just(kind)))
 
 
 def atoms() -> st.SearchStrategy[Atom]:
@@ -114,14 +148,19 @@ def atoms() -> st.SearchStrategy[Atom]:
             st.builds(Comparison, st.sampled_from(comparators), expressions, expressions),
             st.builds(Membership, expressions, values, negated=st.booleans()),
         ]
+        choices.append(st.builds(NullTest, expressions, st.booleans()))
+        if kind is STRING:
+            choices.append(st.builds(Like, expressions, st.sampled_from(LIKES), st.booleans()))
         if kind is not BOOL:
             choices.append(st.builds(Between, expressions, expressions, expressions, negated=st.booleans()))
         return st.one_of(choices)
 
     return st.one_of(
         of(INT, numbers()),
-        of(STRING, st.one_of(references(STRING), literals(STRING))),
-        of(BOOL, st.one_of(references(BOOL), literals(BOOL))),
+        of(STRING, choices_of(STRING, CHOICES)),
+        of(BOOL, choices_of(BOOL, ("coalesce",))),
+        st.builds(NullTest, references(LIST), st.booleans()),
+        st.builds(Truth, st.booleans()),
     )
 
 
@@ -134,7 +173,7 @@ def bindings(draw: st.DrawFn) -> tuple[TableColumns, dict[str, np.ndarray], list
     places = st.lists(st.integers(0, len(drawn) - 1), min_size=count, max_size=count)
     chosen = {name: draw(places) for name in VARIABLES}
     events = [
-        Event(index, index, index, frozenset(), {**row, "timestamp": index, "seq": index})
+        Event(index, index, index, frozenset(), {**row, "timestamp": index, "seq": index}, index)
         for index, row in enumerate(drawn)
     ]
     oracle = [{name: (events[chosen[name][i]],) for name in VARIABLES} for i in range(count)]
@@ -283,3 +322,35 @@ def test_kleene_variables_are_refused_by_name(expression: Expression) -> None:
     table = TableColumns(events_table([{"timestamp": 0}]))
     with pytest.raises(TypeError, match=r"Kleene variable \('a'\)"):
         expression_values(expression, table, {"a": np.zeros(1, np.int32)})
+
+
+def test_like_is_of_the_whole_string_and_reads_backslashes() -> None:
+    texts = ["50%_", "50x_", r"50\%_", "a\nb", ""]
+    table = TableColumns(events_table([{"timestamp": i, "s": text} for i, text in enumerate(texts)]))
+
+    def alike(text: str) -> list[str]:
+        atom = Like(Reference("a", "s", Element.ONLY, STRING), text)
+        holds = conjunct_holds(Conjunct((atom,)), table, {"a": np.arange(len(texts))})
+        return [one for one, held in zip(texts, holds, strict=True) if held]
+
+    assert alike(r"50\%\_") == ["50%_"]
+    assert alike(r"50\\\%\_") == [r"50\%_"]
+    assert alike(r"50\x%") == []
+    assert alike("a_b") == ["a\nb"]
+    assert alike("") == [""]
+
+
+def test_the_local_clock_is_known_in_the_years_1_to_9999() -> None:
+    first, end = -62_135_596_800_000_000, 253_402_300_800_000_000
+    instants = [first - 1, first, first + 5 * 3_600_000_000, end - 1, end]
+    table = TableColumns(events_table([{"timestamp": i, "x": instant} for i, instant in enumerate(instants)]))
+
+    def read(function: str, zone: str) -> list[Any]:
+        call = Call(function, (Reference("a", "x", Element.ONLY, INT),), INT, zone)
+        column = expression_values(call, table, {"a": np.arange(len(instants))})
+        return [value_at(column, index) for index in range(len(instants))]
+
+    assert read("day_of_week", "UTC") == [None, 1, 1, 5, None]
+    assert read("time_of_day", "UTC") == [None, 0, 5 * 3_600_000_000, 86_399_999_999, None]
+    assert read("day_of_week", "America/New_York") == [None, None, 1, 5, None]
+    assert read("day_of_week", "Asia/Kathmandu") == [None, 1, 1, None, None]

@@ -14,13 +14,15 @@ from cep_pipeline.patterns.expressions import Span
 from tests.language import schemas
 from tests.language.schemas import SCHEMA, parse_one
 
+PAIR = "NAME pair PATTERN SEQ(A a, B b) WITHIN 1 day RETURN a.x AS x, b.y, b.x AS t, a.x AS s;"
+
 # The text, with what must be underlined between « and », and a part of the message.
 REFUSED = [
     # Lexical
     ("PATTERN A a WHERE a.s = «'open WITHIN 1 day»", "string has no end"),
     ('PATTERN «"A a WITHIN 1 day»', "quoted name has no end"),
     ("PATTERN A a «/* WITHIN 1 day»", "comment has no end"),
-    ("PATTERN A a «?» WITHIN 1 day", "unexpected character '?'"),
+    ("PATTERN A a «\\» WITHIN 1 day", "unexpected character"),
     ("PATTERN SEQ(A a, «!»B b) WITHIN 1 day", "an event that must not occur is written ~Type v"),
     ("PATTERN A a WHERE a.x IN «$» WITHIN 1 day", "write $name"),
     # Statement
@@ -46,8 +48,30 @@ REFUSED = [
     ("PATTERN SEQ(A a, KL «B» b) WITHIN 1 day", "KL(type variable)"),
     ("PATTERN SEQ(A a, KL(B b«[»])) WITHIN 1 day", "in KL( ) the variable has no []"),
     ("PATTERN SEQ(A a, KL(«~» B b)) WITHIN 1 day", "KL takes a single event type"),
-    ("PATTERN SEQ(A a, ~«~» B b) WITHIN 1 day", "negation of a negation"),
-    ("PATTERN SEQ(A a, ~(B«+» b[])) WITHIN 1 day", "negation of Kleene closure"),
+    ("PATTERN SEQ(A a, ~«~» B b) WITHIN 1 day", "a negation stands inside of a negation"),
+    ("PATTERN SEQ(A a, NOT(SEQ(B b, «~» C c))) WITHIN 1 day", "a negation stands inside of a negation"),
+    ("PATTERN SEQ(A a, «~B? b») WITHIN 1 day", "what is negated may be without an event: B? b"),
+    ("PATTERN SEQ(A a, «~OR(B b, AND(C? c, D* d[]))») WITHIN 1 day", "without an event: C? c, D* d[]"),
+    ("PATTERN SEQ(A a, «~K* b[]») WITHIN 1 day", "what is negated may be without an event"),
+    ("PATTERN SEQ(A a, ~SEQ(B b, C c), ~E e) WHERE c.x = «e.x» WITHIN 1 day", "two negated variables: c and e"),
+    ("PATTERN SEQ(A a, ~SEQ(B b, K+ k[])) WITHIN 1 day RETURN «k.LEN»", "no event in a match"),
+    # Alternatives and numbers of events
+    ("PATTERN A{«0»,2} a[] WITHIN 1 day", "a list has at least 1 event, not 0; a variable that may be absent"),
+    ("PATTERN A{3,«2»} a[] WITHIN 1 day", "the greatest number of events, 2, is less than the least, 3"),
+    ("PATTERN A{«2.5»} a[] WITHIN 1 day", "whole number"),
+    ("PATTERN A{«,»2} a[] WITHIN 1 day", "expected a number of events but found ','; it is written {2}"),
+    ("PATTERN A{2«:»3} a[] WITHIN 1 day", "unexpected character ':'"),
+    ("PATTERN A{2 «3»} a[] WITHIN 1 day", "a number of events is written {2}"),
+    ("PATTERN A{«1234567890123456789»} a[] WITHIN 1 day", "too large"),
+    ("PATTERN A{2} a «WITHIN» 1 day", "a Kleene variable is declared with [], as in A{2} v[]"),
+    ("PATTERN SEQ(A* a«,» B b) WITHIN 1 day", "as in A* v[]"),
+    ("PATTERN SEQ(A? a«[»], B b) WITHIN 1 day", "a list that may be absent is A* v[]"),
+    ("PATTERN SEQ((A | B)+ a«,» B b) WITHIN 1 day", "as in (A | B)+ v[]"),
+    ("PATTERN (A «a») WITHIN 1 day", "( ) stand around the alternatives of a type"),
+    ("PATTERN (A | «|» B) v WITHIN 1 day", "expected an event type"),
+    ("PATTERN A? «a» WITHIN 1 day", "a branch of the pattern has no positive variable: A? a"),
+    ("PATTERN SEQ(A? «a, B* b[]») WITHIN 1 day", "no positive variable: A? a, B* b[]"),
+    ("PATTERN (A | B) v WHERE v.«prise» > 1 WITHIN 1 day", "'prise' of type (A | B); did you mean 'price'?"),
     ("PATTERN OR(A «a, SEQ(~B b, ~C c»)) WITHIN 1 day", "no positive variable: ~B b, ~C c"),
     # Window
     ("PATTERN A a WITHIN «-1 day»", "must be positive"),
@@ -56,9 +80,7 @@ REFUSED = [
     ("PATTERN A a WITHIN «2.0» EVENTS", "whole number"),
     ("PATTERN A a WITHIN «1e400 days»", "longer than int64"),
     ("PATTERN A a WITHIN «1e99999» days", "out of range"),
-    ("PATTERN A a WITHIN 5 «secnds»", "did you mean 'second'?"),
-    ("PATTERN A a WITHIN 1 «s»", "did you mean 'seconds'?"),
-    ("PATTERN A a WITHIN 1 «H»", "did you mean 'hours'?"),
+    ("PATTERN A a WITHIN 5 «secnds»", "did you mean 'seconds'?"),
     ("PATTERN A a WITHIN «soon»", "expected a number"),
     # Names in conditions
     ("PATTERN A a WHERE a.«prise» > 1 WITHIN 1 day", "unknown attribute 'prise' of type A; did you mean 'price'?"),
@@ -74,8 +96,16 @@ REFUSED = [
     ("PATTERN A a WHERE a.x IN «$zzz» WITHIN 1 day", "unbound parameter '$zzz'; give its values: --param zzz=A,B"),
     ("PATTERN A a WHERE «squrt»(a.x) > 1 WITHIN 1 day", "did you mean 'sqrt'?"),
     ("PATTERN A a WHERE a.x IN «$setz» WITHIN 1 day", "did you mean 'sets'?"),
-    ("PATTERN A a WHERE a.x > «$sets» WITHIN 1 day", "only after IN"),
+    ("PATTERN A a WHERE a.x > «$sets» WITHIN 1 day", "one number, string or bool here"),
+    ("PATTERN A a WHERE a.x IN («$sets», 1) WITHIN 1 day", "one number, string or bool here"),
+    ("PATTERN A a WHERE a.x IN «$one» WITHIN 1 day", "write IN ($one)"),
+    ("PATTERN A a WHERE a.s «=» $one WITHIN 1 day", "cannot compare string with int"),
+    ("PATTERN A a WHERE a.s IN ('p', «$one») WITHIN 1 day", "cannot compare string with int 1"),
+    ("PATTERN A a WHERE $yes «WITHIN» 1 day", "a bool is tested with = TRUE"),
+    ("PATTERN A a WHERE «$zzz» = 1 WITHIN 1 day", "unbound parameter '$zzz'"),
     ('PATTERN A a WHERE a.s = «"p"» WITHIN 1 day', "single quotes"),
+    ("PATTERN A a WHERE a.s = «p» WITHIN 1 day", "unknown variable 'p'; text is written in single quotes, as in 'p'"),
+    ("PATTERN A a «STRATEGY» skip_till_next_match WITHIN 1 day", "a strategy stands behind WHERE"),
     # Kleene variables
     ("PATTERN A+ a[] WHERE a[«2»].x > 1 WITHIN 1 day", "the elements are a[1], a[i], a[i-1], a[a.LEN] and a[]"),
     ("PATTERN A+ a[] WHERE a[i-«2»].x > 1 WITHIN 1 day", "only the element before"),
@@ -103,13 +133,43 @@ REFUSED = [
     # Forms of conditions
     ("PATTERN A a WHERE a.f «WITHIN» 1 day", "a bool is tested with = TRUE"),
     ("PATTERN A a WHERE a.x «AND» a.y > 1 WITHIN 1 day", "expected a comparison"),
-    ("PATTERN A a WHERE 1 < a.x «<» 3 WITHIN 1 day", "write a < b AND b < c"),
+    ("PATTERN A a WHERE (1 < a.x) «<» 3 WITHIN 1 day", "needs a value here, not a condition"),
+    ("PATTERN A a WHERE 1 < a.x «<» 'p' WITHIN 1 day", "cannot compare int with string"),
+    ("PATTERN A a WHERE FALSE «WITHIN» 1 day", "what never holds is written NOT TRUE"),
+    ("PATTERN A a WHERE a.x = «NULL» WITHIN 1 day", "IS NULL or IS NOT NULL"),
+    ("PATTERN A a WHERE a.x IS «3» WITHIN 1 day", "expected NULL"),
+    ("PATTERN A a WHERE a.x > 1 «IS» NULL WITHIN 1 day", "needs a value here, not a condition"),
+    ("PATTERN A a WHERE a.x «LIKE» 'p' WITHIN 1 day", "LIKE compares strings, not int"),
+    ("PATTERN A a WHERE a.s LIKE «a».s WITHIN 1 day", "LIKE takes a text in single quotes, such as 'a%', not 'a'"),
+    ("PATTERN A a WHERE a.s NOT LIKE «$one» WITHIN 1 day", "LIKE takes a text"),
+    ('PATTERN A a WHERE a.s LIKE «"p%"» WITHIN 1 day', "text is written in single quotes"),
+    ('PATTERN A a WHERE a.s IN («"p"») WITHIN 1 day', "text is written in single quotes"),
+    # Times
+    ("PATTERN A a WHERE a.x > «1.5 us» WITHIN 1 day", "a whole number of microseconds"),
+    ("PATTERN A a WHERE a.x > «-1e30 d» WITHIN 1 day", "longer than int64"),
+    ("PATTERN A a WHERE a.x > 5 «mins» WITHIN 1 day", "unknown unit 'mins'; did you mean 'min'?"),
+    ("PATTERN A a WHERE a.x > 5 «events» WITHIN 1 day", "unknown unit 'events'; a length of time is written with"),
+    ("PATTERN A a WHERE a.x > TIMESTAMP «'2013-13-01'» WITHIN 1 day", "'2013-13-01' is no timestamp: month"),
+    ("PATTERN A a WHERE a.x > TIMESTAMP «'2013-1-1'» WITHIN 1 day", "write YYYY-MM-DD"),
+    ("PATTERN A a WHERE a.x > TIMESTAMP «'2013-10-07+01:00'» WITHIN 1 day", "write YYYY-MM-DD"),
+    ("PATTERN A a WHERE a.x > TIMESTAMP «'2013-10-07 24:00'» WITHIN 1 day", "from 00:00:00 to 23:59:59.999999"),
+    ("PATTERN A a WHERE a.x > TIMESTAMP «'2013-10-07 09:00+24:00'» WITHIN 1 day", "at most 23:59"),
+    ('PATTERN A a WHERE a.x > TIMESTAMP «"2013-10-07"» WITHIN 1 day', "text is written in single quotes"),
+    ("PATTERN A a WHERE a.x > TIME «'24:00'» WITHIN 1 day", "'24:00' is no time; write hh:mm"),
+    ("PATTERN A a WHERE a.x IN (TIME '09:00', TIME «'9:00'») WITHIN 1 day", "is no time"),
+    ("PATTERN A a WHERE «time_of_day»(a.y) > 1 WITHIN 1 day", "takes an int, microseconds since the epoch, not float"),
+    # Functions of any number of values
+    ("PATTERN A a WHERE «least»(a.x, a.s) > 1 WITHIN 1 day", "cannot apply least to int and string"),
+    ("PATTERN A a WHERE «greatest»(a.f, TRUE) = TRUE WITHIN 1 day", "cannot apply greatest to bool"),
+    ("PATTERN A a WHERE «coalesce»() = 1 WITHIN 1 day", "coalesce takes at least 1 argument, 0 given"),
+    ("PATTERN A a WHERE «coalesce»(a.h) = 1 WITHIN 1 day", "cannot apply coalesce to list"),
+    ("PATTERN A+ a[] WHERE «median»(a[].s) > 1 WITHIN 1 day", "cannot apply median to string"),
     ("PATTERN A a WHERE (a.x > 1) «+» 3 = 4 WITHIN 1 day", "needs a value here, not a condition"),
     ("PATTERN A a WHERE «abs»(a.x > 1) = 4 WITHIN 1 day", "needs a value here, not a condition"),
     ("PATTERN A a WHERE a.x IN («a».y) WITHIN 1 day", "expected a number, a string, TRUE or FALSE"),
     ("PATTERN A a WHERE a.x IN («-a.y») WITHIN 1 day", "constants only"),
     ("PATTERN A a WHERE a.x IN «5» WITHIN 1 day", "IN takes a list of values"),
-    ("PATTERN A a WHERE a.x NOT «=» 5 WITHIN 1 day", "expected IN or BETWEEN"),
+    ("PATTERN A a WHERE a.x NOT «=» 5 WITHIN 1 day", "expected IN or BETWEEN or LIKE"),
     ("PATTERN A a WHERE a.x BETWEEN 5 «OR» 6 WITHIN 1 day", "expected AND"),
     ("PATTERN A a WHERE «[id]» OR a.x = 1 WITHIN 1 day", "cannot stand under OR or NOT"),
     ("PATTERN A a WHERE a.x = 1 AND NOT «[id]» WITHIN 1 day", "cannot stand under OR or NOT"),
@@ -136,6 +196,18 @@ REFUSED = [
     ("PATTERN A a WITHIN 1 day RETURN a.x AS «match_id»", "a fixed column"),
     ("PATTERN A a WITHIN 1 day RETURN «a».x > 1", "needs a value here, not a condition"),
     ("PATTERN A a WITHIN 1 day RETURN a.x AS p, «»", "expected a condition or a value"),
+    # Composition
+    (f"{PAIR} PATTERN pair p WHERE p.«y» > 1 WITHIN 1 day", "unknown attribute 'y' of type pair; there are: x, t, s"),
+    (f"{PAIR} PATTERN pair p WHERE p.«xx» > 1 WITHIN 1 day", "did you mean 'x'?"),
+    (f"{PAIR} PATTERN (pair | A) p WHERE p.«y» > 1 WITHIN 1 day", "unknown attribute 'y' of type (pair | A)"),
+    (f"{PAIR} PATTERN (pair | A) p WHERE p.«s» > 1 WITHIN 1 day", "unknown attribute 's'"),
+    (f"{PAIR} PATTERN SEQ(pair p, C c) WHERE [x, «id»] WITHIN 1 day", "unknown attribute 'id' of type pair"),
+    (f"{PAIR} PATTERN SEQ(C c, ~pair p) WITHIN 1 day PARTITION BY «id»", "unknown attribute 'id' of type pair"),
+    (f"{PAIR} PATTERN SEQ(C c, pair p) WITHIN 1 day PARTITION BY «s»", "different types of 's'"),
+    (f"{PAIR} PATTERN SEQ(C c, pair p) WHERE p.x «=» c.s WITHIN 1 day", "cannot compare"),
+    (f"{PAIR} PATTERN pair p WITHIN 1 day RETURN p.x AS «composed»", "is a fixed column"),
+    ("NAME n PATTERN A a WITHIN 1 day SUMMARIZE count(*); PATTERN «n» m WITHIN 1 day", "it cannot be composed"),
+    ("NAME a PATTERN a v WHERE v.«y1» = 1 WITHIN 1 day", "unknown attribute 'y1' of type a"),
 ]
 
 
@@ -144,7 +216,7 @@ def test_refused_with_the_place_underlined(marked: str, message: str) -> None:
     start, end = marked.index("«"), marked.index("»") - 1
     text = marked.replace("«", "").replace("»", "")
     with pytest.raises(PatternError) as raised:
-        parse_patterns(text, SCHEMA, {"sets": [1], "words": ["u"]}, source="rise.sase")
+        parse_patterns(text, SCHEMA, {"sets": [1], "words": ["u"], "one": 1, "yes": True}, source="rise.sase")
     error = raised.value
     assert message in error.message
     assert (error.source, error.line, error.column) == ("rise.sase", 1, start + 1)
@@ -155,6 +227,28 @@ def test_refused_with_the_place_underlined(marked: str, message: str) -> None:
     assert shown[place:].startswith(visible[: len(shown) - place])
     assert set(carets) == {"^"}
     assert len(carets) == max(1, min(end - start, len(shown) - place - shown[place:].endswith("…")))
+
+
+def test_statements_are_types_of_later_ones_only() -> None:
+    schema = StreamSchema.from_dict({"type_attribute": "kind", "attributes": {"kind": "string"}, "types": ["A", "B"]})
+    with pytest.raises(PatternError) as raised:
+        parse_patterns(
+            "NAME one PATTERN two t WITHIN 1 day;\n"
+            "NAME two PATTERN A a WITHIN 1 day;\n"
+            "NAME three PATTERN three t WITHIN 1 day;\n"
+            "NAME four PATTERN SEQ(two a, one b) WITHIN 1 day;\n"
+            "PATTERN A a WITHIN 1 day;\n"
+            "PATTERN pattern_5 a WITHIN 1 day",
+            schema,
+        )
+    errors = [raised.value, *raised.value.others]
+    assert [(error.line, error.column) for error in errors] == [(1, 18), (3, 20), (4, 30), (6, 9)]
+    assert [error.message.partition(";")[0] for error in errors] == [
+        "unknown type 'two'",
+        "unknown type 'three'",
+        "the statement 'one' has an error itself, which comes first",
+        "unknown type 'pattern_5'",
+    ]
 
 
 def test_error_says_all_and_survives_pickling() -> None:
@@ -197,14 +291,15 @@ def test_unknown_type_where_the_schema_lists_its_types() -> None:
 @pytest.mark.parametrize(
     ("values", "message"),
     [
-        ("abc", "must be a list of values"),
-        (3, "must be a list of values"),
+        (b"abc", "must be one value or a list of values"),
+        ({"a": 1}, "must be one value or a list of values"),
+        (None, "no number, string or bool"),
         ([None], "no number, string or bool"),
         ([[1]], "no number, string or bool"),
         ([2**63], "outside the range of int64"),
     ],
 )
-def test_parameters_must_be_lists_of_constants(values: object, message: str) -> None:
+def test_parameters_must_be_constants_or_lists_of_them(values: object, message: str) -> None:
     with pytest.raises(InputError, match=message):
         parse_patterns("", SCHEMA, {"p": values})  # type: ignore[dict-item]
 

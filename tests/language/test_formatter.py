@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from cep_pipeline.language.conditions import type_of_arithmetic
+from cep_pipeline.language.conditions import type_of_arithmetic, type_of_call
 from cep_pipeline.language.formatter import (
     format_condition,
     format_expression,
@@ -15,7 +15,9 @@ from cep_pipeline.language.formatter import (
     format_value,
     format_window,
     match_text,
+    pattern_version,
 )
+from cep_pipeline.language.parser import parse_patterns
 from cep_pipeline.patterns.conditions import (
     AllOf,
     AnyOf,
@@ -24,8 +26,11 @@ from cep_pipeline.patterns.conditions import (
     Comparison,
     Condition,
     Equivalence,
+    Like,
     Membership,
     Not,
+    NullTest,
+    Truth,
 )
 from cep_pipeline.patterns.expressions import (
     Aggregate,
@@ -40,7 +45,7 @@ from cep_pipeline.patterns.expressions import (
     ValueType,
 )
 from cep_pipeline.patterns.pattern import Window
-from tests.language.schemas import parse_one
+from tests.language.schemas import SCHEMA, parse_one
 
 INT, FLOAT = ValueType.INT64, ValueType.FLOAT64
 
@@ -67,6 +72,9 @@ leaves: st.SearchStrategy[Expression] = st.one_of(
     st.just(Length("k")),
     st.just(Aggregate("sum", "k", "x", True, INT)),
     st.just(Aggregate("last", "k", "y", False, FLOAT)),
+    st.just(Aggregate("median", "k", "x", True, FLOAT)),
+    st.just(Literal(7, INT, "seven")),
+    st.just(Call("time_of_day", (Reference("a", "timestamp", Element.ONLY, INT),), INT, "UTC")),
 )
 numbers: st.SearchStrategy[Expression] = st.recursive(
     leaves,
@@ -75,6 +83,11 @@ numbers: st.SearchStrategy[Expression] = st.recursive(
         inner.map(lambda operand: Negative(operand, operand.type)),
         inner.map(lambda operand: Call("abs", (operand,), operand.type)),
         inner.map(lambda operand: Call("ln", (operand,), FLOAT)),
+        st.builds(
+            lambda one, other: Call("least", (one, other, one), type_of_call("least", (one.type, other.type))),
+            inner,
+            inner,
+        ),
     ),
     max_leaves=8,
 )
@@ -94,6 +107,10 @@ atoms: st.SearchStrategy[Condition] = st.one_of(
         st.lists(st.integers(-(2**63), 2**63 - 1), min_size=1, max_size=3),
     ),
     numbers.map(lambda left: Membership(left, (1, 2.5), "numbers", True)),
+    numbers.map(lambda left: Membership(left, (3, 7), names=(None, "seven"))),
+    st.builds(NullTest, numbers, st.booleans()),
+    st.builds(Like, references("s", ValueType.STRING), words, st.booleans()),
+    st.just(Truth()),
 )
 
 
@@ -114,7 +131,7 @@ conditions: st.SearchStrategy[Condition] = st.recursive(
 
 
 def parsed(text: str) -> Condition:
-    pattern = parse_one(f"PATTERN SEQ(A a, K+ k[]) WHERE {text} WITHIN 1 day", {"numbers": [1, 2.5]})
+    pattern = parse_one(f"PATTERN SEQ(A a, K+ k[]) WHERE {text} WITHIN 1 day", {"numbers": [1, 2.5], "seven": 7})
     assert pattern.condition is not None
     return pattern.condition
 
@@ -177,6 +194,20 @@ def grouping_parentheses(text: str) -> list[tuple[int, int]]:
         ("k.x > AVG( k[ .. i - 1 ].x )", "k[].x > avg(k[..i-1].x)"),
         ("k[ 1 ].x > k[k.len].x + k.len", "k[1].x > k[k.LEN].x + k.LEN"),
         ("a.s = 'it''s'", "a.s = 'it''s'"),
+        ("1<a.x<=3 == k.LEN", "1 < a.x AND a.x <= 3 AND 3 = k.LEN"),
+        ("NOT 1 < a.x <= 3", "NOT (1 < a.x AND a.x <= 3)"),
+        ("a.x is NULL or a.y / 2 is not null", "a.x IS NULL OR a.y / 2 IS NOT NULL"),
+        ("a.s like 'a%' and not a.s NOT LIKE 'it''s'", "a.s LIKE 'a%' AND NOT a.s NOT LIKE 'it''s'"),
+        ("(a.x > 5 OR true) AND NOT (TRUE AND a.f = TRUE)", "(a.x > 5 OR TRUE) AND NOT (TRUE AND a.f = TRUE)"),
+        ("a.x - $seven * -$seven = 10%$seven", "a.x - $seven * -$seven = 10 % $seven"),
+        ("a.x IN ($seven, -7, 1 h)", "a.x IN ($seven, -7, 3600000000)"),
+        ("a.x > -1.5 MS + 2 Minutes", "a.x > -1500 + 120000000"),
+        ("a.x IN (TIMESTAMP '1970-01-01T00:00:01-01:00', time '00:01')", "a.x IN (3601000000, 60000000)"),
+        (
+            "day_of_week(a.timestamp)=1 AND Coalesce(a.f,TRUE)=TRUE",
+            "day_of_week(a.timestamp) = 1 AND coalesce(a.f, TRUE) = TRUE",
+        ),
+        ("k.x > STDDEV( k[ .. i - 1 ].x )", "k[].x > stddev(k[..i-1].x)"),
     ],
 )
 def test_canonical_conditions(text: str, canonical: str) -> None:
@@ -247,3 +278,20 @@ def test_equivalence_alone_and_values() -> None:
         "'o''clock'",
         "-0.0",
     ]
+
+
+def test_files_of_statements_that_compose_each_other() -> None:
+    """What a statement composes is not part of its text, and is part of what tells its matches and versions."""
+    pair = "NAME pair PATTERN SEQ(A a, B b) WITHIN 1 day RETURN a.x AS x"
+    other = "NAME other PATTERN pair p WITHIN 1 day OUTPUT NON_OVERLAP"
+    last = "NAME last PATTERN SEQ(other o, ~pair p, (pair | A)+ v[]) WHERE v[1].x > 1 WITHIN 1 day"
+    parsed = parse_patterns(f"{pair}; {other}; {last}", SCHEMA)
+    again = parse_patterns(";\n".join(map(format_pattern, parsed)), SCHEMA)
+    assert again == parsed
+    assert [[one.name for one in pattern.composes] for pattern in again] == [[], ["pair"], ["pair", "other"]]
+    assert match_text(parsed[2]) == ";\n".join(map(format_pattern, parsed))
+    for changed in (f"{pair}, b.x AS z; {other}; {last}", f"{pair}; {other.replace('1', '2')}; {last}"):
+        one = parse_patterns(changed, SCHEMA)[2]
+        assert format_pattern(one) == format_pattern(parsed[2])
+        assert match_text(one) != match_text(parsed[2])
+        assert pattern_version(one) != pattern_version(parsed[2])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import warnings
+from dataclasses import replace
 
 import pytest
 from hypothesis import example, given, settings
@@ -13,13 +14,24 @@ from cep_pipeline.language.formatter import format_pattern
 from cep_pipeline.language.parser import parse_patterns
 from tests.conformance import TWIN_CASES
 from tests.language.schemas import SCHEMA
-from tests.pattern_strategies import PARAMETERS, WHOLE_LANGUAGE, Statement, statements
+from tests.pattern_strategies import (
+    PARAMETERS,
+    SCALARS,
+    SECOND_EDITION,
+    WHOLE_LANGUAGE,
+    File,
+    Statement,
+    files,
+    statements,
+)
 
 VOCABULARY = r"""
 NAME PATTERN WHERE WITHIN PARTITION BY TIES OUTPUT CONSUME RETURN SEQ AND OR NOT KL IN BETWEEN AS TRUE FALSE
 ARRIVAL STRICT ANY ALL NON_OVERLAP NONE MATCHED EVENTS seconds us LEN i avg first corr abs strict_contiguity
+IS NULL LIKE TIMESTAMP TIME SUMMARIZE GROUP bucket count(*) stddev least coalesce time_of_day 5s 1.5 min {2} {1,2} (A|B)
 A B a b k x y s f h id nope timestamp 0 1 2.5 1e3 9223372036854775808 'p' "X.1" $numbers $nope
-~ ( ) [ ] { } , ; . .. + - * / % = == != <> < <= > >= -- /* */ ' " $ ?
+~ ( ) [ ] { } , ; . .. + - * / % = == != <> < <= > >= -- /* */ ' " $ ? |
+'2023-11-14' '09:30' '5%' $limit $word
 """
 WORDS = (*VOCABULARY.split(), "\n")
 """Words and marks of the language, right and wrong ones."""
@@ -31,6 +43,9 @@ FRAMES = (
     "PATTERN SEQ(A a, K+ k[], ~B b) WHERE {} WITHIN 1 day",
     "PATTERN SEQ(A a, K+ k[], ~B b) WITHIN {}",
     "PATTERN SEQ(A a, K+ k[]) WITHIN 1 day RETURN {}",
+    "PATTERN SEQ(A a, ~SEQ(B b, {}), K* k[]) WITHIN 1 day",
+    "PATTERN SEQ(A a, K+ k[]) WITHIN 1 day SUMMARIZE {} GROUP BY a.x",
+    "NAME n PATTERN A a WITHIN 1 day RETURN a.x AS x; PATTERN n b WHERE {} WITHIN 1 day",
 )
 """Texts in which drawn words reach each part of the parser."""
 
@@ -40,7 +55,7 @@ def check(text: str) -> None:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         try:
-            patterns = parse_patterns(text, SCHEMA, PARAMETERS)
+            patterns = parse_patterns(text, SCHEMA, {**PARAMETERS, **SCALARS})
         except PatternError as error:
             lines = text.split("\n")
             assert 1 <= error.line <= len(lines)
@@ -48,7 +63,7 @@ def check(text: str) -> None:
             assert error.message
             return
         formatted = ";\n".join(format_pattern(pattern) for pattern in patterns)
-        again = parse_patterns(formatted, SCHEMA, PARAMETERS)
+        again = parse_patterns(formatted, SCHEMA, {**PARAMETERS, **SCALARS})
     assert again == patterns
     assert ";\n".join(format_pattern(pattern) for pattern in again) == formatted
     assert all(clause.positive for pattern in patterns for clause in pattern.clauses)
@@ -96,3 +111,12 @@ def test_mutated_statements(data: st.DataObject) -> None:
 def test_cut_off_after_any_word(word: str) -> None:
     for frame in FRAMES:
         check(frame.partition("{}")[0] + word)
+
+
+@settings(deadline=None)
+@given(files(replace(SECOND_EDITION, summaries=True)))
+def test_valid_files_of_the_second_edition_are_accepted_and_survive_formatting(file: File) -> None:
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        assert len(parse_patterns(file.text, SCHEMA, file.params)) == len(file.statements)
+    check(file.text)

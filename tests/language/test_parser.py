@@ -5,6 +5,9 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from cep_pipeline.errors import PatternError
+from cep_pipeline.events.schema import StreamSchema
+from cep_pipeline.language.formatter import format_type
 from cep_pipeline.language.parser import parse_patterns
 from cep_pipeline.patterns.conditions import (
     AllOf,
@@ -30,7 +33,7 @@ from cep_pipeline.patterns.expressions import (
     ValueType,
 )
 from cep_pipeline.patterns.pattern import Consume, Output, Strategy, Ties, Window
-from cep_pipeline.patterns.structure import Composite, EventOperand, Operator
+from cep_pipeline.patterns.structure import Composite, EventOperand, Negation, Operator, structure_text
 from tests.language.schemas import SCHEMA, parse_one
 
 INT, FLOAT, TEXT = ValueType.INT64, ValueType.FLOAT64, ValueType.STRING
@@ -123,6 +126,78 @@ def test_words_are_reserved_only_where_the_page_says() -> None:
 def test_quoted_types() -> None:
     pattern = parse_one('PATTERN SEQ("BRK.B" b, "158324" s, "say ""hi""" t, "SEQ" q, "Plain" p) WITHIN 1 day')
     assert [operand.event_type for operand in pattern.operands] == ["BRK.B", "158324", 'say "hi"', "SEQ", "Plain"]
+
+
+def operand(text: str) -> EventOperand | Composite | Negation:
+    """What stands between A a and Z z in a SEQ."""
+    structure = parse_one(f"PATTERN SEQ(A a, {text}, Z z) WITHIN 1 day").structure
+    assert isinstance(structure, Composite)
+    return structure.operands[1]
+
+
+@pytest.mark.parametrize(
+    ("text", "expected", "canonical"),
+    [
+        ("(A | B) v", EventOperand(("A", "B"), "v"), "(A | B) v"),
+        ("(B | A | B) v", EventOperand(("B", "A"), "v"), "(B | A) v"),
+        ("(A|A) v", EventOperand("A", "v"), "A v"),
+        ("(A) v", EventOperand("A", "v"), "A v"),
+        ('(A | "in")+ v[]', EventOperand(("A", "in"), "v", kleene=True), '(A | "in")+ v[]'),
+        ("KL((A | B) v)", EventOperand(("A", "B"), "v", kleene=True), "(A | B)+ v[]"),
+        ("~(A | B) v", EventOperand(("A", "B"), "v", negated=True), "~(A | B) v"),
+        ("~(A) v", EventOperand("A", "v", negated=True), "~A v"),
+        ("~(A v)", EventOperand("A", "v", negated=True), "~A v"),
+        ("NOT((A | B) v)", EventOperand(("A", "B"), "v", negated=True), "~(A | B) v"),
+        ("A? v", EventOperand("A", "v", optional=True), "A? v"),
+        ("(A | B)? v", EventOperand(("A", "B"), "v", optional=True), "(A | B)? v"),
+        ("A* v[]", EventOperand("A", "v", kleene=True, optional=True), "A* v[]"),
+        ("A{2} v[]", EventOperand("A", "v", True, minimum=2, maximum=2), "A{2} v[]"),
+        ("A{ 2 , } v[]", EventOperand("A", "v", True, minimum=2), "A{2,} v[]"),
+        ("A{2,5} v[]", EventOperand("A", "v", True, minimum=2, maximum=5), "A{2,5} v[]"),
+        ("A{1,} v[]", EventOperand("A", "v", True), "A+ v[]"),
+        ("A{1} v[]", EventOperand("A", "v", True, minimum=1, maximum=1), "A{1} v[]"),
+        ("~SEQ(B b)", EventOperand("B", "b", negated=True), "~B b"),
+        ("NOT(AND(OR(B b)))", EventOperand("B", "b", negated=True), "~B b"),
+    ],
+)
+def test_operands(text: str, expected: EventOperand, canonical: str) -> None:
+    assert operand(text) == expected
+    assert structure_text(expected, format_type) == canonical
+    assert operand(canonical) == expected
+
+
+@pytest.mark.parametrize(
+    ("text", "canonical"),
+    [
+        ("not (and (B b, (C|D)? c))", "~AND(B b, (C | D)? c)"),
+        ("~K+ k[]", "~K+ k[]"),
+        ("NOT(K{2,3} k[])", "~K{2,3} k[]"),
+        ("~KL((A | B) k)", "~(A | B)+ k[]"),
+        ("~(SEQ(B b, OR(C c, D* d[]), E e))", "~SEQ(B b, OR(C c, D* d[]), E e)"),
+    ],
+)
+def test_negations(text: str, canonical: str) -> None:
+    negation = operand(text)
+    assert isinstance(negation, Negation)
+    assert structure_text(negation) == canonical
+    assert operand(canonical) == negation
+
+
+def test_the_base_type_beside_another_is_the_base_type() -> None:
+    [pattern] = parse_patterns(
+        "PATTERN SEQ((SPY | Trade)+ v[], (SPY | QQQ) w) WITHIN 1 day",
+        StreamSchema.from_dict(
+            {"base_type": "Trade", "type_attribute": "symbol", "attributes": {"symbol": "string", "price": "float64"}}
+        ),
+    )
+    assert [operand.event_type for operand in pattern.operands] == ["Trade", ("SPY", "QQQ")]
+
+
+def test_a_negated_operand_counts_as_one_clause_and_has_its_own() -> None:
+    many = ", ".join(f"OR({', '.join(f'B b{part}_{choice}' for choice in range(8))})" for part in range(4))
+    assert len(parse_one(f"PATTERN SEQ(A a, ~AND({many})) WITHIN 1 day").clauses) == 1
+    with pytest.raises(PatternError, match="what is negated has more than 4,096 clauses"):
+        parse_one(f"PATTERN SEQ(A a, ~AND({many}, B? b)) WITHIN 1 day")
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,4 @@
-"""The answer to statements: matches in order, OUTPUT, CONSUME and RETURN (docs/language.md, section 5)."""
+"""The answer to statements: matches in order, OUTPUT, CONSUME and RETURN (docs/language.md, section 5); composition."""
 
 from __future__ import annotations
 
@@ -8,17 +8,21 @@ from typing import Any
 
 import pyarrow as pa
 
+from cep_pipeline.patterns.expressions import Expression
 from cep_pipeline.patterns.pattern import Consume, Output, Pattern, Strategy
 from tests.oracle.any_match import any_matches
 from tests.oracle.clauses import Rules, clauses_of
-from tests.oracle.events import Event, partition_key, read_events
+from tests.oracle.events import Event, partition_key, read_events, with_matches
 from tests.oracle.runs import run_matches
 from tests.oracle.values import Binding, Choice, value_of
 
 
 @dataclass(frozen=True)
 class OracleMatch:
-    """One row of the answer; timestamps in microseconds, `returns` in the order of RETURN."""
+    """One row of the answer; timestamps in microseconds, `returns` in the order of RETURN.
+
+    `composed` names the bound events that are matches: the variable, the statement, and the number of the match there.
+    """
 
     statement: int
     pattern: str
@@ -26,10 +30,11 @@ class OracleMatch:
     end_ts: int
     bindings: tuple[tuple[str, int], ...]
     returns: tuple[Any, ...]
+    composed: tuple[tuple[str, str, int], ...] = ()
 
 
 def evaluate(patterns: Sequence[Pattern], table: pa.Table) -> list[OracleMatch]:
-    """The matches of all statements, statement after statement, each in the page's order.
+    """The matches of all statements without SUMMARIZE, statement after statement, each in the page's order.
 
     Parameters
     ----------
@@ -38,11 +43,39 @@ def evaluate(patterns: Sequence[Pattern], table: pa.Table) -> list[OracleMatch]:
     table
         Events: `timestamp`, `seq` and the attributes of the patterns' stream.
     """
-    return [match for statement, pattern in enumerate(patterns) for match in _answer(statement, pattern, table)]
+    return [
+        _row(statement, pattern, binding)
+        for statement, pattern in enumerate(patterns)
+        if pattern.summary is None
+        for binding in kept_matches(pattern, read_stream(table, pattern))
+    ]
 
 
-def _answer(statement: int, pattern: Pattern, table: pa.Table) -> list[OracleMatch]:
-    return [_row(statement, pattern, binding) for binding in kept_matches(pattern, read_events(table, pattern))]
+def read_stream(table: pa.Table, pattern: Pattern) -> list[Event]:
+    """The stream of a statement: the events of a table, and the matches of the statements that it composes."""
+    matches = [
+        _as_event(statement, number, binding)
+        for statement in pattern.composes
+        for number, binding in enumerate(kept_matches(statement, read_stream(table, statement)))
+    ]
+    return with_matches(read_events(table, pattern), matches)
+
+
+def _as_event(statement: Pattern, number: int, binding: Binding) -> Event:
+    """A match as an event of the type that its statement names."""
+    row = _row(0, statement, binding)
+    last = max((event for _, event in flat(statement, binding)), key=lambda event: event.place)
+    returned = zip(statement.returns, row.returns, strict=True)
+    attributes = {
+        **{item.name: value for item, value in returned if item.named},
+        "timestamp": row.end_ts,
+        "seq": last.seq,
+        "start_ts": row.start_ts,
+        "end_ts": row.end_ts,
+        "match_id": f"match {number} of {statement.name}",
+    }
+    types = frozenset({statement.name})
+    return Event(0, row.end_ts, last.seq, types, attributes, last.underlying, match=(statement.name, number))
 
 
 def kept_matches(pattern: Pattern, events: Sequence[Event]) -> list[Binding]:
@@ -72,7 +105,7 @@ def _order_key(pattern: Pattern, binding: Binding) -> tuple[int, list[int], list
     position = {operand.variable: index for index, operand in enumerate(pattern.operands)}
     return (
         max(event.place for _, event in pairs),
-        [event.seq for _, event in pairs],
+        [event.place for _, event in pairs],
         [position[variable] for variable, _ in pairs],
     )
 
@@ -107,5 +140,12 @@ def _row(statement: int, pattern: Pattern, binding: Binding) -> OracleMatch:
         start_ts=min(timestamps),
         end_ts=max(timestamps),
         bindings=tuple((variable, event.seq) for variable, event in pairs),
-        returns=tuple(value_of(item.expression, binding, Choice()) for item in pattern.returns),
+        returns=tuple(returned_value(pattern, item.expression, binding) for item in pattern.returns),
+        composed=tuple((variable, *event.match) for variable, event in pairs if event.match is not None),
     )
+
+
+def returned_value(pattern: Pattern, expression: Expression, binding: Binding) -> Any:
+    """The value of an item of RETURN; an absent `v*` is a list without events."""
+    absent = {operand.variable: () for operand in pattern.operands if operand.kleene and operand.optional}
+    return value_of(expression, {**absent, **binding}, Choice())

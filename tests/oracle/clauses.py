@@ -14,13 +14,17 @@ from cep_pipeline.patterns.conditions import (
     Comparison,
     Condition,
     Equivalence,
+    Like,
     Membership,
     Not,
+    NullTest,
+    Truth,
     negate,
 )
 from cep_pipeline.patterns.expressions import Aggregate, Element, Expression, Length, Reference, walk
 from cep_pipeline.patterns.pattern import Pattern, Ties
-from cep_pipeline.patterns.structure import EventOperand, Operator, Structure
+from cep_pipeline.patterns.structure import EventOperand, Negation, Operator, Structure, event_operands
+from tests.oracle.bindings import bindings_of
 from tests.oracle.events import Event, agree, positions
 from tests.oracle.values import Binding, Choice, truth_of
 
@@ -68,28 +72,40 @@ def _expressions(atom: Atom) -> list[Expression]:
     match atom:
         case Comparison(_, left, right):
             return [left, right]
-        case Membership(expression):
+        case Membership(expression) | NullTest(expression) | Like(expression):
             return [expression]
         case Between(expression, low, high):
             return [expression, low, high]
+        case Truth():
+            return []
 
 
 @dataclass(frozen=True)
-class OracleClause:
-    """One clause: its event operands in pattern order, their order, and what constrains them."""
+class NegatedBranch:
+    """One way to bind a negated operand: its variables in pattern order, their order, and what constrains them."""
 
     operands: tuple[EventOperand, ...]
     order: Order
     conjuncts: tuple[Conjunct, ...]
+
+
+@dataclass(frozen=True)
+class NegatedOperand:
+    """`~` before an event, a list or a composite; `name` is its first variable, which the order of the clause has."""
+
+    name: str
+    branches: tuple[NegatedBranch, ...]
+
+
+@dataclass(frozen=True)
+class OracleClause:
+    """One clause: its positive operands in pattern order, the negated ones, their order, and what constrains them."""
+
+    positive: tuple[EventOperand, ...]
+    negated: tuple[NegatedOperand, ...]
+    order: Order
+    conjuncts: tuple[Conjunct, ...]
     agree_on: tuple[str, ...]
-
-    @property
-    def positive(self) -> list[EventOperand]:
-        return [operand for operand in self.operands if not operand.negated]
-
-    @property
-    def negated(self) -> list[EventOperand]:
-        return [operand for operand in self.operands if operand.negated]
 
     def before(self, variable: str) -> list[str]:
         """P(n): the positive variables ordered before a variable."""
@@ -103,23 +119,63 @@ class OracleClause:
 def clauses_of(pattern: Pattern) -> list[OracleClause]:
     """The disjunctive normal form of the structure, with the conjuncts that have all their variables in the clause."""
     conjuncts, equivalences = conjunctive_normal_form(pattern.condition)
+    negations = {first_variable(structure): structure for structure in negated_structures(pattern.structure)}
     clauses = []
     for names, order in disjunctive_normal_form(pattern.structure):
+        positive = names - negations.keys()
+        negated = []
+        for name in sorted(names & negations.keys()):
+            branches = []
+            for own, own_order in disjunctive_normal_form(_inside(negations[name])):
+                constrain = [c for c in conjuncts if c.variables & own and c.variables <= own | positive]
+                branches.append(NegatedBranch(_operands(pattern, own), own_order, tuple(constrain)))
+            negated.append(NegatedOperand(name, tuple(branches)))
         clauses.append(
             OracleClause(
-                operands=tuple(operand for operand in pattern.operands if operand.variable in names),
+                positive=_operands(pattern, positive),
+                negated=tuple(negated),
                 order=order,
-                conjuncts=tuple(conjunct for conjunct in conjuncts if conjunct.variables <= names),
+                conjuncts=tuple(conjunct for conjunct in conjuncts if conjunct.variables <= positive),
                 agree_on=tuple(dict.fromkeys((*pattern.partition_by, *equivalences))),
             )
         )
     return clauses
 
 
+def _operands(pattern: Pattern, names: set[str]) -> tuple[EventOperand, ...]:
+    return tuple(operand for operand in pattern.operands if operand.variable in names)
+
+
+def negated_structures(structure: Structure) -> Iterator[Negation | EventOperand]:
+    """The negated operands of a structure, single events too."""
+    if isinstance(structure, Negation):
+        yield structure
+    elif isinstance(structure, EventOperand):
+        if structure.negated:
+            yield structure
+    else:
+        for operand in structure.operands:
+            yield from negated_structures(operand)
+
+
+def _inside(structure: Negation | EventOperand) -> Structure:
+    return structure.operand if isinstance(structure, Negation) else structure
+
+
+def first_variable(structure: Structure) -> str:
+    return next(event_operands(structure)).variable
+
+
 def disjunctive_normal_form(structure: Structure) -> list[tuple[set[str], Order]]:
-    """The branches of a structure: the variables of each, and which come before which."""
+    """The branches of a structure: the variables of each, and which come before which.
+
+    A negated operand is there by its first variable, an optional one is in one of two branches.
+    """
+    if isinstance(structure, Negation):
+        return [({first_variable(structure)}, frozenset())]
     if isinstance(structure, EventOperand):
-        return [({structure.variable}, frozenset())]
+        bound: list[tuple[set[str], Order]] = [({structure.variable}, frozenset())]
+        return [*bound, (set(), frozenset())] if structure.optional else bound
     branches = [disjunctive_normal_form(operand) for operand in structure.operands]
     if structure.operator is Operator.OR:
         return [branch for operand in branches for branch in operand]
@@ -184,6 +240,18 @@ def _distribute(condition: Condition) -> list[list[Atom]]:
             return [[atom]]
 
 
+def conjuncts_hold(conjuncts: Sequence[Conjunct], binding: Binding, growing: str | None = None) -> bool:
+    """Whether every conjunct holds all of whose variables are bound.
+
+    A list that is still growing has no last element, no length and no aggregate over all of it yet.
+    """
+    return all(
+        conjunct.holds(binding)
+        for conjunct in conjuncts
+        if conjunct.variables <= binding.keys() and growing not in conjunct.needs_whole_list
+    )
+
+
 class Rules:
     """The rules of one clause over one stream."""
 
@@ -214,57 +282,79 @@ class Rules:
 
         These are: distinct events, structure and ties, the window, equivalence tests and PARTITION BY.
         """
-        if operand.event_type not in event.types:
+        if event.types.isdisjoint(operand.types) or not self.are_ordered(operand, event, binding, self.clause.order):
             return False
-        name = operand.variable
-        for other_name, others in binding.items():
+        for others in binding.values():
             for other in others:
-                if other is event or abs(self.instant[event] - self.instant[other]) > self.width:
+                if abs(self.instant[event] - self.instant[other]) > self.width:
                     return False
                 if self.clause.agree_on and not agree(event, other, self.clause.agree_on):
                     return False
-                if (other_name, name) in self.clause.order and not self.is_before(other, event):
+        return True
+
+    def are_ordered(self, operand: EventOperand, event: Event, binding: Binding, order: Order) -> bool:
+        """Whether an event of a variable differs from each bound event, and is in order with it."""
+        name = operand.variable
+        for other_name, others in binding.items():
+            for other in others:
+                if other is event:
                     return False
-                if (name, other_name) in self.clause.order and not self.is_before(event, other):
+                if (other_name, name) in order and not self.is_before(other, event):
+                    return False
+                if (name, other_name) in order and not self.is_before(event, other):
                     return False
         return True
 
     def conditions_hold(self, binding: Binding, growing: str | None = None) -> bool:
-        """Whether every conjunct holds all of whose variables are bound.
-
-        A list that is still growing has no last element, no length and no aggregate over all of it yet.
-        """
-        return all(
-            conjunct.holds(binding)
-            for conjunct in self.clause.conjuncts
-            if conjunct.variables <= binding.keys() and growing not in conjunct.needs_whole_list
-        )
+        """Whether every conjunct of the clause holds all of whose variables are bound."""
+        return conjuncts_hold(self.clause.conjuncts, binding, growing)
 
     def is_rejected(self, binding: Binding) -> bool:
-        """Whether an event of a negated variable rejects the match (section 3.5)."""
-        return any(self._rejects(operand, event, binding) for operand in self.clause.negated for event in self.events)
+        """Whether a negated operand rejects the match: some binding of it obeys all rules (section 3.5)."""
+        return any(
+            True
+            for negated in self.clause.negated
+            for branch in negated.branches
+            for _ in bindings_of(Rejection(self, negated, branch, binding), branch.operands)
+        )
 
-    def _rejects(self, operand: EventOperand, event: Event, binding: Binding) -> bool:
-        matched = [other for others in binding.values() for other in others]
-        if operand.event_type not in event.types or event in matched:
+
+class Rejection:
+    """The rules of one branch of a negated operand beside a finished match."""
+
+    def __init__(self, rules: Rules, negated: NegatedOperand, branch: NegatedBranch, match: Binding) -> None:
+        self.rules = rules
+        self.branch = branch
+        self.match = match
+        self.events = [event for event in rules.events if self._may_reject(negated.name, event)]
+
+    def _may_reject(self, name: str, event: Event) -> bool:
+        """Whether an event lies where rule 5 lets one of the negated operand lie, and agrees with the match."""
+        rules, clause = self.rules, self.rules.clause
+        matched = [other for others in self.match.values() for other in others]
+        if event in matched:
             return False
-        before = self.clause.before(operand.variable)
-        after = self.clause.after(operand.variable)
-        first = min(self.instant[other] for other in matched)
-        last = max(self.instant[other] for other in matched)
+        before, after = clause.before(name), clause.after(name)
+        first = min(rules.instant[other] for other in matched)
+        last = max(rules.instant[other] for other in matched)
         if before:
-            if not all(self.is_before(other, event) for variable in before for other in binding[variable]):
+            if not all(rules.is_before(other, event) for variable in before for other in self.match[variable]):
                 return False
-        elif self.instant[event] < last - self.width:
+        elif rules.instant[event] < last - rules.width:
             return False
         if after:
-            if not all(self.is_before(event, other) for variable in after for other in binding[variable]):
+            if not all(rules.is_before(event, other) for variable in after for other in self.match[variable]):
                 return False
-        elif self.instant[event] > first + self.width:
+        elif rules.instant[event] > first + rules.width:
             return False
-        if self.clause.agree_on and not all(agree(event, other, self.clause.agree_on) for other in matched):
-            return False
-        extended = {**binding, operand.variable: (event,)}
-        return all(
-            conjunct.holds(extended) for conjunct in self.clause.conjuncts if operand.variable in conjunct.variables
+        return not clause.agree_on or all(agree(event, other, clause.agree_on) for other in matched)
+
+    def fits(self, operand: EventOperand, event: Event, binding: Binding) -> bool:
+        """Whether an event has the type of a variable, differs from each bound event and is in order with it."""
+        return not event.types.isdisjoint(operand.types) and self.rules.are_ordered(
+            operand, event, binding, self.branch.order
         )
+
+    def conditions_hold(self, binding: Binding, growing: str | None = None) -> bool:
+        """Whether every conjunct of the operand holds all of whose variables are bound."""
+        return conjuncts_hold(self.branch.conjuncts, {**self.match, **binding}, growing)

@@ -1,10 +1,10 @@
-"""Events as plain Python values, in stream order (docs/language.md, section 1)."""
+"""Events as plain Python values, in stream order (docs/language.md, section 1), and matches that are events."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import pyarrow as pa
@@ -16,7 +16,16 @@ from cep_pipeline.patterns.pattern import Pattern
 class Event:
     """One event; two events are the same only if they are the same object.
 
-    `place` is its position in the stream from 0; `attributes` holds `timestamp` and `seq` too.
+    Attributes
+    ----------
+    place
+        Its position in the stream of the statement, from 0.
+    attributes
+        The values by name, `timestamp` and `seq` too.
+    underlying
+        The place of the event in the table; for a match that is an event, that of the last event that it is made of.
+    match
+        The statement and the number of the match that the event is, if it is one.
     """
 
     place: int
@@ -24,19 +33,34 @@ class Event:
     seq: int
     types: frozenset[str]
     attributes: dict[str, Any]
+    underlying: int
+    match: tuple[str, int] | None = None
 
 
 def read_events(table: pa.Table, pattern: Pattern) -> list[Event]:
-    """The events of a table in the order of the stream, `(timestamp, seq)`."""
+    """The events of a table in the order of the stream, `(timestamp, seq)`.
+
+    A type that is the name of a statement which the pattern composes means the matches of that statement alone.
+    """
     columns = {name: table.column(name).to_pylist() for name in table.column_names if name != "timestamp"}
     columns["timestamp"] = table.column("timestamp").cast(pa.int64()).to_pylist()
     rows = [{name: values[row] for name, values in columns.items()} for row in range(table.num_rows)]
     rows.sort(key=lambda row: (row["timestamp"], row["seq"]))
+    composed = {statement.name for statement in pattern.composes}
     events = []
     for place, row in enumerate(rows):
-        types = {type_text(row[pattern.type_attribute]), pattern.base_type} - {None}
-        events.append(Event(place, row["timestamp"], row["seq"], frozenset(types), row))
+        types = {type_text(row[pattern.type_attribute]), pattern.base_type} - {None} - composed
+        events.append(Event(place, row["timestamp"], row["seq"], frozenset(types), row, underlying=place))
     return events
+
+
+def with_matches(events: Sequence[Event], matches: Sequence[Event]) -> list[Event]:
+    """The stream in which each match stands behind the last event that it is made of.
+
+    `matches` come by statement in the order of the file, then in the order of their statement.
+    """
+    in_order = sorted([*events, *matches], key=lambda event: event.underlying)
+    return [replace(event, place=place) for place, event in enumerate(in_order)]
 
 
 def type_text(value: str | int | None) -> str | None:
@@ -62,16 +86,18 @@ def agree(one: Event, other: Event, attributes: Sequence[str]) -> bool:
 
 
 def positions(events: Sequence[Event], partition_by: Sequence[str]) -> dict[Event, int]:
-    """The position of every event in the stream, or in its partition."""
-    if not partition_by:
-        return {event: event.place for event in events}
-    seen: dict[tuple[Any, ...], int] = {}
+    """The position of every event in the stream, or in its partition.
+
+    A match is not counted: its position is that of the last event that is counted before it.
+    """
+    counted: dict[tuple[Any, ...], int] = {}
     result = {}
     for event in events:
         key = partition_key(event, partition_by)
-        if key is None:
+        if key is None:  # alone in its partition
             result[event] = 0
-        else:
-            result[event] = seen.get(key, 0)
-            seen[key] = result[event] + 1
+            continue
+        if event.match is None:
+            counted[key] = counted.get(key, 0) + 1
+        result[event] = counted.get(key, 0) - 1
     return result

@@ -37,10 +37,21 @@ def run_matches(rules: Rules) -> Iterator[Binding]:
 
 def _finished(rules: Rules, copies: list[Binding]) -> Iterator[Binding]:
     """Those copies that are a match now: all is bound, all conjuncts hold, and no negated variable rejects it."""
-    everything = {operand.variable for operand in rules.clause.positive}
+    everything = rules.clause.positive
     for copy in copies:
-        if copy.keys() == everything and rules.conditions_hold(copy) and not rules.is_rejected(copy):
+        is_complete = len(copy) == len(everything) and all(may_leave(copy, operand) for operand in everything)
+        if is_complete and rules.conditions_hold(copy) and not rules.is_rejected(copy):
             yield copy
+
+
+def may_leave(copy: Binding, operand: EventOperand) -> bool:
+    """Whether a variable has as many events as its quantifier asks for."""
+    return len(copy[operand.variable]) >= operand.minimum
+
+
+def may_take(copy: Binding, operand: EventOperand) -> bool:
+    """Whether a variable takes one more event."""
+    return operand.kleene and (operand.maximum is None or len(copy[operand.variable]) < operand.maximum)
 
 
 def is_read(rules: Rules, start: Event, event: Event) -> bool:
@@ -70,8 +81,8 @@ def _read_chain(rules: Rules, copy: Binding, event: Event) -> tuple[list[Binding
     chain = sorted(rules.clause.positive, key=lambda operand: len(rules.clause.before(operand.variable)))
     current = chain[len(copy) - 1] if copy else None
     following = chain[len(copy)] if len(copy) < len(chain) else None
-    begun = _bind(rules, copy, following, event) if following else []
-    taken = _bind(rules, copy, current, event) if current and current.kleene else []
+    begun = _bind(rules, copy, following, event) if following and (not current or may_leave(copy, current)) else []
+    taken = _bind(rules, copy, current, event) if current and may_take(copy, current) else []
     stays = current is not None and current.kleene
     return [*begun, *taken], not taken if stays else not begun
 

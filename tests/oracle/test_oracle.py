@@ -18,7 +18,7 @@ from tests.answers import check_language_case, comparable
 from tests.conformance import CASES as CONFORMANCE
 from tests.conformance import Case
 from tests.language_cases import CASES, LanguageCase, stream
-from tests.oracle import evaluate
+from tests.oracle import evaluate, summarize
 from tests.oracle.values import aggregate, arithmetic, call, compare
 from tests.pattern_strategies import WHOLE_LANGUAGE, Statement, statements
 from tests.streams import Row, events_table, rows, stream_schema
@@ -48,6 +48,7 @@ def test_conformance_cases() -> None:
 
 def check_conformance_case(case: Case) -> None:
     assert comparable(evaluate(case.patterns, case.events)) == comparable(case.matches or ())
+    assert comparable(summarize(case.patterns, case.events)) == comparable(case.summary)
 
 
 @settings(max_examples=examples(150), deadline=None)

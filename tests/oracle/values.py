@@ -7,12 +7,24 @@ unknown.
 from __future__ import annotations
 
 import math
+import re
+import statistics
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from datetime import datetime
 from fractions import Fraction
 from typing import Any
 
-from cep_pipeline.patterns.conditions import Atom, Between, Comparator, Comparison, Membership
+from cep_pipeline.patterns.conditions import (
+    Atom,
+    Between,
+    Comparator,
+    Comparison,
+    Like,
+    Membership,
+    NullTest,
+    Truth,
+)
 from cep_pipeline.patterns.expressions import (
     Aggregate,
     Arithmetic,
@@ -23,13 +35,15 @@ from cep_pipeline.patterns.expressions import (
     Literal,
     Negative,
     Reference,
+    ValueType,
 )
+from tests.oracle.clock import MIDNIGHT, local_reading, microseconds_between
 from tests.oracle.events import Event, is_absent
 
 INT64_MIN, INT64_MAX = -(2**63), 2**63 - 1
 
 Binding = Mapping[str, tuple[Event, ...]]
-"""The events of each variable; one event for a variable that is no Kleene variable."""
+"""The events of each variable; one event for a variable that is no Kleene variable, none for an absent `v*`."""
 
 
 @dataclass(frozen=True)
@@ -47,27 +61,33 @@ def value_of(expression: Expression, binding: Binding, choice: Choice) -> Any:
             return value
         case Reference(variable, attribute, element):
             event = _event(variable, element, binding, choice)
-            return None if event is None else event.attributes[attribute]
+            return None if event is None else _typed(event.attributes[attribute], expression.type)
         case Length(variable):
             return len(binding[variable]) if variable in binding else None
         case Aggregate(function, variable, attribute, prefix):
             if variable not in binding:
                 return None
             events = binding[variable][: choice.indexes[variable] - 1] if prefix else binding[variable]
-            return aggregate(function, [event.attributes[attribute] for event in events])
+            return _typed(aggregate(function, [event.attributes[attribute] for event in events]), expression.type)
         case Negative(operand):
             number = value_of(operand, binding, choice)
             return None if number is None else _int64(-number)
         case Arithmetic(operator, left, right):
             return arithmetic(operator, value_of(left, binding, choice), value_of(right, binding, choice))
-        case Call(function, arguments):
-            return call(function, [value_of(argument, binding, choice) for argument in arguments])
+        case Call(function, arguments, _, zone):
+            values = [value_of(argument, binding, choice) for argument in arguments]
+            return _typed(call(function, values, zone), expression.type)
+
+
+def _typed(value: Any, value_type: ValueType) -> Any:
+    """The value, or as float64 where an int64 stands beside a float64: of other types, or of other arguments."""
+    return float(value) if value_type is ValueType.FLOAT64 and isinstance(value, int) else value
 
 
 def _event(variable: str, element: Element, binding: Binding, choice: Choice) -> Event | None:
-    if variable not in binding:
+    events = binding.get(variable)
+    if not events:
         return None
-    events = binding[variable]
     match element:
         case Element.ONLY | Element.FIRST:
             return events[0]
@@ -116,9 +136,17 @@ def _remainder(dividend: int | float, divisor: int | float) -> int | float:
     return math.fmod(dividend, divisor)
 
 
-def call(function: str, arguments: list[Any]) -> int | float | None:
-    """abs, sqrt, ln and corr; null outside their domain."""
-    if any(argument is None for argument in arguments):
+def call(function: str, arguments: list[Any], zone: str | None = None) -> Any:
+    """A function of values; null outside its domain."""
+    present = [argument for argument in arguments if argument is not None]
+    match function:
+        case "coalesce":
+            return present[0] if present else None
+        case "least":
+            return aggregate("min", present)
+        case "greatest":
+            return aggregate("max", present)
+    if len(present) < len(arguments):
         return None
     if function == "corr":
         return correlation(*arguments)
@@ -130,6 +158,12 @@ def call(function: str, arguments: list[Any]) -> int | float | None:
             return None if x < 0 else math.sqrt(x)
         case "ln":
             return None if x <= 0 else math.log(x)
+    reading = local_reading(x, zone or "UTC")
+    match function:
+        case "time_of_day":
+            return reading and microseconds_between(datetime.combine(reading, MIDNIGHT), reading)
+        case "day_of_week":
+            return reading and reading.isoweekday()
     raise AssertionError(function)
 
 
@@ -158,7 +192,7 @@ def _deviations(numbers: list[float]) -> list[Fraction]:
 def aggregate(function: str, values: list[Any]) -> Any:
     """An aggregate over the values of a list of events, in stream order."""
     if function in ("first", "last"):
-        return values[0 if function == "first" else -1]
+        return values[0 if function == "first" else -1] if values else None
     present = [value for value in values if value is not None]
     if function == "count":
         return len(present)
@@ -175,7 +209,17 @@ def aggregate(function: str, values: list[Any]) -> Any:
             return min(present)
         case "max":
             return max(present)
+        case "stddev":
+            return _deviation_of_sample(present)
+        case "median":
+            return statistics.median(present)
     raise AssertionError(function)
+
+
+def _deviation_of_sample(numbers: list[int | float]) -> float | None:
+    if len(numbers) < 2:
+        return None
+    return math.nan if any(map(math.isinf, numbers)) else statistics.stdev(numbers)
 
 
 def truth_of(atom: Atom, binding: Binding, choice: Choice) -> bool | None:
@@ -192,6 +236,13 @@ def truth_of(atom: Atom, binding: Binding, choice: Choice) -> bool | None:
             above = compare(Comparator.GE, value, value_of(low, binding, choice))
             below = compare(Comparator.LE, value, value_of(high, binding, choice))
             return _negated(all_of([above, below]), negated)
+        case NullTest(expression, negated):
+            return _negated(value_of(expression, binding, choice) is None, negated)
+        case Like(expression, text, negated):
+            value = value_of(expression, binding, choice)
+            return None if value is None else _negated(is_like(value, text), negated)
+        case Truth(holds):
+            return holds
 
 
 def compare(comparator: Comparator, left: Any, right: Any) -> bool | None:
@@ -214,6 +265,13 @@ def compare(comparator: Comparator, left: Any, right: Any) -> bool | None:
             return left > right
         case Comparator.GE:
             return left >= right
+
+
+def is_like(value: str, text: str) -> bool:
+    """Whether the whole value is what LIKE's text describes."""
+    meaning = {"%": ".*", "_": ".", r"\%": "%", r"\_": "_", r"\\": re.escape("\\")}
+    parts = re.findall(r"\\[%_\\]|.", text, re.DOTALL)
+    return re.fullmatch("".join(meaning.get(part, re.escape(part)) for part in parts), value, re.DOTALL) is not None
 
 
 def all_of(truths: list[bool | None]) -> bool | None:

@@ -176,6 +176,9 @@ class LocalDays:
     def matches_files(self, pattern_set: str, day: date) -> list[str]:
         return sorted(self.detected[day].files)
 
+    def summaries_of(self, pattern_set: str, day: date, patterns: Container[str]) -> dict[str, list[Any]]:
+        return {name: list(found) for name, found in self.detected[day].summaries.items() if name in patterns}
+
     def is_damaged(self, pattern_set: str, day: date) -> bool:
         return False
 

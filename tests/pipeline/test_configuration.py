@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import pytest
 
 from cep_pipeline.adaptation.decisions import ConstantThreshold, InvariantBased, Static
 from cep_pipeline.adaptation.distance import Fixed
+from cep_pipeline.detection.compressed.buffers import pattern_of, statement_of
 from cep_pipeline.errors import InputError, PatternError
 from cep_pipeline.patterns.pattern import Window
 from cep_pipeline.pipeline.configuration import AdaptationSettings, Configuration, read_parameter
+from cep_pipeline.pipeline.plans import statements_of
 
 SCHEMA = """\
 name: trades
@@ -191,10 +194,45 @@ def test_the_schema_must_bear_the_name_of_its_stream(folder: Path) -> None:
 
 def test_parameters_from_text_and_file(tmp_path: Path) -> None:
     (tmp_path / "values.txt").write_text("SPY\n\n'12'\n12\n1.5\ntrue\nNAN\n")
-    assert read_parameter("@values.txt", tmp_path) == ["SPY", "12", 12, 1.5, True, "NAN"]
-    assert read_parameter("a, b", tmp_path) == ["a", "b"]
+    assert read_parameter("@values.txt", tmp_path) == ("SPY", "12", 12, 1.5, True, "NAN")
+    assert read_parameter("a, b", tmp_path) == ("a", "b")
     with pytest.raises(InputError, match=r"missing\.txt"):
         read_parameter("@missing.txt", tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("values", "names"),
+    [
+        ("1.5", ["rise"]),
+        ("'1, 2.5'", ["rise_step_1", "rise_step_2_5"]),
+        ("[1, 2.5]", ["rise_step_1", "rise_step_2_5"]),
+    ],
+)
+def test_a_parameter_outside_in_is_one_value_or_makes_a_pattern_of_each(
+    folder: Path, values: str, names: list[str]
+) -> None:
+    (folder / "market.sase").write_text(PATTERNS.replace("b.price > a.price", "b.price > a.price + $step"))
+    (folder / "pipeline.yaml").write_text(PIPELINE.replace("{tech:", f"{{step: {values}, tech:"))
+    market = Configuration.load(folder / "pipeline.yaml").stream("trades").pattern_set("market")
+    assert [pattern.name for pattern in market.patterns] == names
+    assert [dict(pattern.parameters)["step"] for pattern in market.patterns] == [1.5] * (len(names) == 1) + [1, 2.5] * (
+        len(names) == 2
+    )
+    assert len(set(market.pattern_versions.values())) == len(names)
+
+
+def test_statements_of_plans_keep_parameters_of_one_value(folder: Path) -> None:
+    (folder / "market.sase").write_text(
+        "NAME late PATTERN Trade a WHERE a.symbol IN $tech AND a.price > $least "
+        "AND time_of_day(a.timestamp) > TIME '16:00' WITHIN 1 second"
+    )
+    (folder / "pipeline.yaml").write_text(PIPELINE.replace("{tech:", "{least: 3, tech:"))
+    (folder / "trades.yaml").write_text(SCHEMA.replace("timezone: UTC", "timezone: America/New_York"))
+    [pattern] = Configuration.load(folder / "pipeline.yaml").stream("trades").pattern_set("market").patterns
+    recorded = json.loads(json.dumps(statements_of([pattern])))
+    assert recorded["late"]["parameters"] == {"tech": ["AAPL", "MSFT"], "least": 3}
+    told = pattern_of(statement_of(pattern))
+    assert (told, told.timezone) == (pattern, "America/New_York")
 
 
 def test_adaptation_is_set_for_all_streams_for_one_and_for_a_pattern_set(folder: Path) -> None:
@@ -218,6 +256,6 @@ def test_a_decision_function_is_made_with_the_settings_that_it_has() -> None:
 def test_a_parameter_of_thousands_of_digits_is_refused(tmp_path: Path) -> None:
     with pytest.raises(InputError, match="a number of 5,000 digits"):
         read_parameter("9" * 5000, tmp_path)
-    assert read_parameter(f"'{'9' * 5000}'", tmp_path) == ["9" * 5000]
+    assert read_parameter(f"'{'9' * 5000}'", tmp_path) == ("9" * 5000,)
     with pytest.raises(InputError, match="no such parameter file"):
         read_parameter("@none.txt", tmp_path)

@@ -7,6 +7,7 @@ import json
 import logging
 import pickle
 import random
+import re
 from collections.abc import Callable
 from contextlib import closing
 from dataclasses import dataclass
@@ -129,6 +130,25 @@ def test_no_flip_of_a_bit_is_silent(place: Path, kind: str) -> None:
 @pytest.mark.parametrize("kind", KINDS)
 def test_none_of_many_flips_is_silent(place: Path, kind: str, seed: int) -> None:
     assert [flip for flip in sweep(place, kind, 400, seed + 2) if flip.silent] == []
+
+
+@pytest.mark.parametrize("column", ["day", "timestamp", "seq", "pattern", "match_id"])
+def test_a_column_whose_name_is_mangled_is_an_error_that_names_the_file(place: Path, column: str) -> None:
+    with closing(Warehouse.open(place)) as warehouse:
+        before = everything_read(warehouse)
+        paths = [path for path in files_in_use(warehouse) if KINDS["metadata"](path)]
+    tried = 0
+    for path in paths:
+        whole = path.read_bytes()
+        for found in re.finditer(rf'"name":\s*"{column}"'.encode(), whole):
+            tried += 1
+            mangled = flipped(whole, found.end() - 2, 0)
+            with changed(path, mangled), closing(Warehouse.open(place)) as warehouse:
+                try:
+                    assert everything_read(warehouse) == before
+                except DamagedError as error:
+                    assert str(path) in str(error)
+    assert tried
 
 
 def test_no_flip_of_a_bit_of_the_catalog_changes_what_is_read(place: Path) -> None:

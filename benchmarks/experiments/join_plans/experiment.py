@@ -21,6 +21,7 @@ from benchmarks.experiments.join_plans.streams import STOCKS, TRAFFIC, JoinStrea
 from benchmarks.experiments.page import Page
 from cep_pipeline.detection.compare_plans import MeasuredRun, PlanRun, measure_runs
 from cep_pipeline.errors import CepError
+from cep_pipeline.patterns.structure import types_of
 from cep_pipeline.planning import PLANNERS
 from cep_pipeline.planning.explain.compare import PlannerResult, compare_planners, makes_trees
 from cep_pipeline.statistics import estimate_statistics
@@ -169,7 +170,8 @@ def measure_alpha(drawn: Drawn, stream: JoinStream, alpha: float, repetitions: i
     runs = {one.planner: PlanRun(mechanism_of(one), one.orders) for one in planned}
     measured = measure_runs(drawn.pattern, runs, stream.events, repetitions)
     last = drawn.pattern.clauses[0].positive[-1].name
-    last_events = stream.events_of(drawn.pattern.clauses[0].positive[-1].event_type)
+    last_type = drawn.pattern.clauses[0].positive[-1].event_type
+    last_events = sum(map(stream.events_of, types_of(last_type)))
     figures: dict[str, Figure] = {}
     for one in planned:
         run = measured[one.planner]

@@ -415,12 +415,13 @@ def statement_of(pattern: Pattern) -> str:
         {
             "name": pattern.name,
             "text": format_pattern(pattern),
-            "parameters": {name: list(values) for name, values in pattern.parameters},
+            "parameters": dict(pattern.parameters_as_json),
             "stream": pattern.stream,
             "schema": {
                 "base_type": pattern.base_type,
                 "type_attribute": pattern.type_attribute,
                 "attributes": {name: kind.value for name, kind in pattern.attributes},
+                **({} if pattern.timezone == "UTC" else {"timezone": pattern.timezone}),
             },
         },
         ensure_ascii=False,
@@ -434,6 +435,8 @@ _STATEMENT = "the statement in a buffer of matches"
 @lru_cache(maxsize=1)
 def _statement_form() -> Any:
     """The JSON form of what `statement_of` writes."""
+    from typing import NotRequired
+
     from cep_pipeline.documents import form_of
 
     value = form_of(bool | int | float | str)
@@ -441,12 +444,13 @@ def _statement_form() -> Any:
         {
             "name": str,
             "text": str,
-            "parameters": form_of(Mapping[str, tuple[Any, ...]], {}, {Any: value}),
+            "parameters": form_of(Mapping[str, tuple[Any, ...] | Any], {}, {Any: value}),
             "stream": str,
             "schema": {
                 "base_type": str | None,
                 "type_attribute": str,
                 "attributes": Mapping[str, str],
+                "timezone": NotRequired[str],
             },
         }
     )

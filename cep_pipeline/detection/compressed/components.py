@@ -196,7 +196,7 @@ class Analysis:
         events, wholes = set(), set()
         mentioned = None
         for node in mentions(atoms):
-            if isinstance(node, Aggregate) and node.function in ("sum", "avg"):
+            if isinstance(node, Aggregate) and node.function in ("sum", "avg", "stddev", "median"):
                 raise NeedsLists(f"{node.function}() over the list '{node.variable}'")
             choice = choice_of(node)
             if choice is not None:
@@ -357,10 +357,14 @@ def groups_of(pattern: Pattern) -> list[Group]:
     Raises
     ------
     NeedsLists
-        A conjunct cannot be decided over merged runs, or the strategy is not skip_till_any_match.
+        A conjunct cannot be decided over merged runs, the strategy is not skip_till_any_match, or a composite or a
+        list is negated.
     """
     if pattern.strategy is not Strategy.SKIP_TILL_ANY_MATCH:
         raise NeedsLists(f"the strategy {pattern.strategy.value}")
+    for structure in (one for clause in pattern.clauses for one in clause.negated_structures):
+        names = ", ".join(variable.name for variable in structure.variables)
+        raise NeedsLists(f"the negation of {names}, which is asked of each match")
     by_variables: dict[tuple[Variable, ...], list[Clause]] = {}
     for clause in pattern.clauses:
         by_variables.setdefault(clause.positive, []).append(clause)

@@ -38,6 +38,7 @@ from cep_pipeline.detection.compressed.fields import (
     fields_of,
     from_bits,
     keeps_failure,
+    longest_told_apart,
     summary_field,
     to_bits,
 )
@@ -360,6 +361,9 @@ class Binder:
                     used[node.variable].add(node.attribute)
                 else:
                     self.summaries[node.variable][summary_field(node)] = node
+        self.most = {one.name: one.maximum for one in self.group.positive if one.maximum is not None}
+        conjuncts = [condition.conjunct for condition, _, _ in self.conditions]
+        self.told_apart = {name: longest_told_apart(conjuncts, name) for name in self.states.names}
         self.equal = {
             name: equal_rows(self.events, attributes, np.flatnonzero(fits), sequence.size)
             for (name, attributes), fits in zip(used.items(), sequence.fits, strict=True)
@@ -420,6 +424,8 @@ class Binder:
         fields = self._remember(name, runs.fields, row, first)
         new = RunTable(runs.lane, old | bit, runs.clauses, fresh, fields, runs.count, runs.node)
         alive = np.ones(len(runs), dtype=bool)
+        if name in self.most:
+            alive &= fields.get(f"len {name}", np.zeros(1, np.int64)) <= self.most[name]
         for condition, negation, keeps in self.conditions:
             self._choose(condition, keeps, name, runs, new, row, lanes, alive)
             if negation is None:
@@ -489,7 +495,8 @@ class Binder:
     def _summed(self, node: Aggregate | Length, held: Array, row: Array) -> Array:
         """A length or an aggregate with one more event."""
         if isinstance(node, Length):
-            return held + 1
+            longest = self.told_apart[node.variable]
+            return held + 1 if longest is None else np.minimum(held + 1, longest)
         column = self.events.column(node.attribute)
         present = np.ones(len(row), dtype=bool) if column.valid is None else column.valid[row]
         if node.function == "count":

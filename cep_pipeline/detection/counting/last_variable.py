@@ -59,7 +59,7 @@ def count_without_last(of: ClauseSlice, plan: Sequence[str]) -> int | None:
 
 def has_free_variable(clause: Clause) -> bool:
     """True if nothing is negated, and no condition joins one of the variables with others."""
-    return not clause.negated and bool(_free_variables(clause))
+    return not clause.negations and bool(_free_variables(clause))
 
 
 def _free_variables(clause: Clause) -> set[str]:

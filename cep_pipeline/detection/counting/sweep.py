@@ -171,7 +171,7 @@ def sweep_of(pattern: Pattern, clause: Clause) -> Sweep | None:
     Events of one timestamp, where TIES says that they are in no order, may still ask for something else.
     """
     positive = clause.positive
-    if pattern.strategy is not Strategy.SKIP_TILL_ANY_MATCH or len(positive) < 2:
+    if pattern.strategy is not Strategy.SKIP_TILL_ANY_MATCH or len(positive) < 2 or clause.negated_structures:
         return None
     if len(positive) + len(clause.negated) > MOST_VARIABLES:
         return None
@@ -265,21 +265,27 @@ def _orders(clause: Clause) -> list[tuple[Variable, ...]]:
     return found if len(found) <= MOST_ORDERS else []
 
 
-def count_owned(pattern: Pattern, events: PreparedEvents, owned: Owned) -> int | None:
-    """The number of matches of a pattern that a slice owns, if sweeps count those of all clauses; otherwise None."""
+def count_owned(pattern: Pattern, events: PreparedEvents, owned: Owned, *, always: bool = False) -> int | None:
+    """The number of matches of a pattern that a slice owns, if sweeps count those of all clauses; otherwise None.
+
+    With `always` they do even where matches would be found sooner.
+    """
     if not sweeps_over(pattern):
         return None  # equal bindings of several clauses count once
     total = 0
     for clause in pattern.clauses:
-        count = count_swept(ClauseSlice(pattern, clause, events, owned, finality_of(pattern, clause)))
+        count = count_swept(ClauseSlice(pattern, clause, events, owned, finality_of(pattern, clause)), always=always)
         if count is None:
             return None
         total += count
     return total
 
 
-def count_swept(of: ClauseSlice) -> int | None:
-    """The number of matches of a clause that a slice owns; None where no sweep counts them, or none pays."""
+def count_swept(of: ClauseSlice, *, always: bool = False) -> int | None:
+    """The number of matches of a clause that a slice owns; None where no sweep counts them, or none pays.
+
+    With `always` one need not pay.
+    """
     pattern, clause, events, owned, finality = of
     sweep = clause_cache_of(clause).once(("sweep", pattern.strategy), lambda: sweep_of(pattern, clause))
     if sweep is None or (finality is not Finality.LAST_EVENT and owned != EVERYTHING):
@@ -294,7 +300,7 @@ def count_swept(of: ClauseSlice) -> int | None:
     }
     if not all(len(views[variable.name]) for variable in clause.positive):
         return 0
-    if not _pays(of, sweep, views):
+    if not always and not _pays(of, sweep, views):
         return None
     steps = _steps(of, sweep, views)
     if steps is None:

@@ -27,6 +27,7 @@ from cep_pipeline.events.columns import ARROW_TYPES
 from cep_pipeline.expressions.columns import Array
 from cep_pipeline.patterns.normal_form import Clause
 from cep_pipeline.patterns.pattern import Pattern
+from cep_pipeline.patterns.structure import EventType
 from cep_pipeline.slices.blocks import MatchBlock
 from cep_pipeline.slices.order import before_is_earlier
 from cep_pipeline.slices.ownership import Finality, earliest_row, finality_of, owned_matches
@@ -348,7 +349,7 @@ class KernelRun:
         return self._look_back(1), self.end_row
 
 
-def _events_read(events: PreparedEvents, event_type: str, first_row: int, end_row: int) -> int:
+def _events_read(events: PreparedEvents, event_type: EventType, first_row: int, end_row: int) -> int:
     return len(leaf_view(events, event_type, (), first_row, end_row))
 
 

@@ -21,7 +21,18 @@ from cep_pipeline.detection.fused.shape import Alternative, Constant, Operation,
 from cep_pipeline.expressions.columns import Array, Column
 from cep_pipeline.expressions.comparison import EXACT_IN_FLOAT
 from cep_pipeline.expressions.evaluate import atom_holds, expression_values
-from cep_pipeline.patterns.conditions import Atom, Between, Comparator, Comparison, Conjunct, Membership, expressions_of
+from cep_pipeline.patterns.conditions import (
+    Atom,
+    Between,
+    Comparator,
+    Comparison,
+    Conjunct,
+    Like,
+    Membership,
+    NullTest,
+    Truth,
+    expressions_of,
+)
 from cep_pipeline.patterns.expressions import (
     Arithmetic,
     Call,
@@ -365,7 +376,7 @@ def _compile_atom(atom: Atom, scope: LevelScope) -> tuple[Alternative, ...] | No
         variable = next(iter(variables), next(iter(scope.levels)))
         return ((_truth(atom, variable, scope),),)
     match atom:
-        case Membership():
+        case Membership() | NullTest() | Like() | Truth():
             return None
         case Comparison(comparator, left, right):
             test = _compile_comparison(comparator, left, right, scope)

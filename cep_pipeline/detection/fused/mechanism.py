@@ -127,10 +127,13 @@ def find_matches(
 def count_pattern(pattern: Pattern, orders: Orders, events: PreparedEvents, counters: Counters) -> int | None:
     """Count the matches, if none has to be listed and no two clauses have bindings in common; otherwise None.
 
+    Matches that a negated composite or list may reject are listed.
     Where nobody wants the counts of nodes, a clause is counted by a sweep over the events, or without binding its last
     variable, if that pays.
     """
     if len({clause.positive for clause in pattern.clauses}) < len(pattern.clauses):
+        return None
+    if any(clause.negated_structures for clause in pattern.clauses):
         return None
     clauses = [
         (ClauseSlice(pattern, clause, events, EVERYTHING, finality_of(pattern, clause)), plan)

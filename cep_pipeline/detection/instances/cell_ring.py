@@ -12,6 +12,7 @@ from cep_pipeline.detection.instances.term_writer import Accumulators
 from cep_pipeline.detection.room import ask_for
 from cep_pipeline.errors import DataError
 from cep_pipeline.expressions.columns import Array
+from cep_pipeline.patterns.structure import EventType
 
 RING_WORDS = 9
 """Words by which a kernel finds a ring (`cells.cells_at`)."""
@@ -32,13 +33,13 @@ class CellRing:
         self._begin(program.accumulators, [variable.name for variable in program.variables], size)
 
     @classmethod
-    def of_types(cls, accumulators: Accumulators, event_types: Sequence[str], size: int = 1 << 10) -> CellRing:
+    def of_types(cls, accumulators: Accumulators, event_types: Sequence[EventType], size: int = 1 << 10) -> CellRing:
         """The cells of the lists of several clauses: kernels give the place of a list's event type as its variable."""
         ring = cls.__new__(cls)
         ring._begin(accumulators, event_types, size)
         return ring
 
-    def _begin(self, accumulators: Accumulators, lists: Sequence[str], size: int) -> None:
+    def _begin(self, accumulators: Accumulators, lists: Sequence[EventType], size: int) -> None:
         self.size = size
         self._ends = np.zeros(2, np.int64)
         self._links = np.zeros(size * codes.LINK_WORDS, np.int32)

@@ -11,6 +11,7 @@ from __future__ import annotations
 import math
 from typing import Any, NamedTuple
 
+import numpy as np
 from numba import njit
 
 from cep_pipeline.compiled.pointers import float64_at, int32_at, int64_at, uint8_at
@@ -18,6 +19,8 @@ from cep_pipeline.detection.instances.codes import (
     ACCUMULATOR_WORDS,
     BEFORE,
     BORN,
+    DISTANCES_OF_REALS,
+    DISTANCES_OF_WHOLES,
     FIRST_ROW,
     GREATEST_WHOLE,
     LEAST_REAL,
@@ -170,6 +173,9 @@ def _accumulate(cells: Cells, accumulators: Any, at: int, place: int, old: int, 
     cells.wholes[count] = before + (1 if known else 0)
     if kind == ONLY_COUNT:
         return
+    if kind in (DISTANCES_OF_WHOLES, DISTANCES_OF_REALS):
+        _accumulate_distances(cells, accumulators, at, place, old, before, known, row)
+        return
     if kind == SUM_WHOLES:
         own = place * cells.whole_words + accumulators[at + 4]
         held = old * cells.whole_words + accumulators[at + 4]
@@ -203,6 +209,154 @@ def _accumulate(cells: Cells, accumulators: Any, at: int, place: int, old: int, 
         ):
             real = held_real
         cells.reals[own] = real
+
+
+@njit(error_model="numpy")
+def _accumulate_distances(
+    cells: Cells, accumulators: Any, at: int, place: int, old: int, before: int, known: bool, row: int
+) -> None:
+    own = place * cells.real_words + accumulators[at + 4]
+    held = old * cells.real_words + accumulators[at + 4]
+    total = cells.reals[held] if before > 0 else 0.0
+    squares = cells.reals[held + 1] if before > 0 else 0.0
+    distance = 0.0
+    if accumulators[at] == DISTANCES_OF_WHOLES:
+        first = cells.wholes[old * cells.whole_words + accumulators[at + 3] + 1]
+        if known:
+            whole = int64_at(accumulators[at + 1])[row]
+            if before == 0:
+                first = whole
+            distance = distance_of_wholes(whole, first)
+        cells.wholes[place * cells.whole_words + accumulators[at + 3] + 1] = first
+    else:
+        first_real = cells.reals[held + 2]
+        if known:
+            real = float64_at(accumulators[at + 1])[row]
+            if before == 0:
+                first_real = real
+            distance = real - first_real
+        cells.reals[own + 2] = first_real
+    cells.reals[own] = total + distance
+    cells.reals[own + 1] = squares + distance * distance
+
+
+@njit(error_model="numpy")
+def distance_of_wholes(one: int, other: int) -> float:
+    """The difference of two int64, exact and then rounded."""
+    if one >= other:
+        return float(np.uint64(one) - np.uint64(other))
+    return -float(np.uint64(other) - np.uint64(one))
+
+
+@njit(error_model="numpy")
+def standard_deviation(total: float, squares: float, count: int) -> float:
+    """That of the sample, by the distances of its values from one of them and their squares; NaN below two values."""
+    if count < 2:
+        return math.nan
+    n = float(count)
+    spread = n * squares - total * total
+    return math.sqrt((0.0 if spread < 0.0 else spread) / (n * (n - 1.0)))
+
+
+@njit(error_model="numpy")
+def scaled_deviation(cells: Cells, cell: int, values: Any, known: int, first: float, count: int) -> float:
+    """The standard deviation of reals whose squares leave float64; NaN where one of them is NaN or infinite."""
+    length, mask, largest = length_of(cells, cell), uint8_at(known), 0.0
+    at = cell
+    for _ in range(length):
+        row = row_of(cells, at)
+        if known == 0 or mask[row] != 0:
+            if not math.isfinite(values[row]):
+                return math.nan
+            largest = max(largest, abs(values[row]))
+        at = cell_before(cells, at)
+    exponent = math.frexp(largest)[1]
+    total, squares, at = 0.0, 0.0, cell
+    for _ in range(length):
+        row = row_of(cells, at)
+        if known == 0 or mask[row] != 0:
+            distance = math.ldexp(values[row], -exponent) - math.ldexp(first, -exponent)
+            total += distance
+            squares += distance * distance
+        at = cell_before(cells, at)
+    return math.ldexp(standard_deviation(total, squares, count), exponent)
+
+
+@njit(error_model="numpy")
+def middle_of_wholes(low: int, high: int) -> float:
+    """The mean of two int64, exact and then rounded."""
+    lower = (low & LOW) + (high & LOW)
+    return exact_average((low >> 32) + (high >> 32) + (lower >> 32), lower & LOW, 2)
+
+
+@njit(error_model="numpy")
+def known_in_list(cells: Cells, cell: int, known: int) -> int:
+    """The number of a list's elements that a column knows; `known` is the address of its mask, or 0."""
+    length = length_of(cells, cell)
+    if known == 0:
+        return length
+    mask, count = uint8_at(known), 0
+    for _ in range(length):
+        if mask[row_of(cells, cell)] != 0:
+            count += 1
+        cell = cell_before(cells, cell)
+    return count
+
+
+@njit(error_model="numpy")
+def ranked_in_list(cells: Cells, cell: int, values: Any, known: int, rank: int) -> Any:
+    """The value of a list at a place in ascending order, from 0, among those that are known; none is NaN.
+
+    It takes no room: each round halves the values that are left, about the one in the middle of the list.
+    """
+    length, mask = length_of(cells, cell), uint8_at(known)
+    low = high = values[row_of(cells, cell)]
+    above = below = False  # whether low and high are bounds yet
+    while True:
+        left, at = 0, cell
+        for _ in range(length):
+            row = row_of(cells, at)
+            value = values[row]
+            if (known == 0 or mask[row] != 0) and (not above or value > low) and (not below or value < high):
+                left += 1
+            at = cell_before(cells, at)
+        wanted, at, pivot = left >> 1, cell, low
+        for _ in range(length):
+            row = row_of(cells, at)
+            value = values[row]
+            if (known == 0 or mask[row] != 0) and (not above or value > low) and (not below or value < high):
+                if wanted == 0:
+                    pivot = value
+                    break
+                wanted -= 1
+            at = cell_before(cells, at)
+        smaller, equal, at = 0, 0, cell
+        for _ in range(length):
+            row = row_of(cells, at)
+            if known == 0 or mask[row] != 0:
+                if values[row] < pivot:
+                    smaller += 1
+                elif values[row] == pivot:
+                    equal += 1
+            at = cell_before(cells, at)
+        if rank < smaller:
+            high, below = pivot, True
+        elif rank < smaller + equal or left == 0:
+            return pivot
+        else:
+            low, above = pivot, True
+
+
+@njit(error_model="numpy")
+def has_nan(cells: Cells, cell: int, values: Any, known: int) -> bool:
+    """True if one of a list's known values is NaN."""
+    mask = uint8_at(known)
+    for _ in range(length_of(cells, cell)):
+        row = row_of(cells, cell)
+        if (known == 0 or mask[row] != 0) and math.isnan(values[row]):
+            return True
+        cell = cell_before(cells, cell)
+    return False
 
 
 @njit(error_model="numpy")

@@ -70,8 +70,32 @@ TERM_WORDS = 5
     ROOT,
     LOGARITHM,
     CORRELATION,
-) = range(29)
-"""Operations of terms; "whole" is int64, "real" float64, whose NaN also stands for null."""
+    STANDARD_DEVIATION,
+    MEDIAN_OF_WHOLES,
+    MEDIAN_OF_REALS,
+    TIME_OF_DAY,
+    DAY_OF_WEEK,
+    NULL_COLUMN,
+    NULL_CONSTANT,
+    NULL_COUNT,
+    NULL_NAN,
+    NULL_EITHER,
+    NULL_DIVISION,
+    NULL_ROOT,
+    NULL_LOGARITHM,
+    NULL_AS_WHOLE,
+    COALESCE,
+    LEAST_OF_WHOLES,
+    GREATEST_OF_WHOLES,
+    LEAST_OF_REALS,
+    GREATEST_OF_REALS,
+) = range(48)
+"""Operations of terms; "whole" is int64, "real" float64, whose NaN also stands for null.
+
+Those of `NULL_` say of a real on the stack whether it is null, which only tests of null and the choices behind them
+ask: by a column, a constant, the number of values of an aggregate, or since it is NaN; before an operation on reals,
+by its operands. `NULL_AS_WHOLE` makes the answer a whole, 0 or 1.
+"""
 
 LINK_WORDS = 6
 """int32 words of a cell."""
@@ -79,8 +103,22 @@ ROW, BEFORE, FIRST_ROW, LIST_LENGTH, BORN = range(5)
 """A cell's row, the cell before it, the first row and the length of its list, and the row at which it was made."""
 ACCUMULATOR_WORDS = 5
 """Kind, address of the values, address of the known ones (0: all are), place of the count, place of the value."""
-ONLY_COUNT, SUM_WHOLES, LEAST_WHOLE, GREATEST_WHOLE, SUM_REALS, LEAST_REAL, GREATEST_REAL = range(7)
-"""Kinds of accumulators."""
+(
+    ONLY_COUNT,
+    SUM_WHOLES,
+    LEAST_WHOLE,
+    GREATEST_WHOLE,
+    SUM_REALS,
+    LEAST_REAL,
+    GREATEST_REAL,
+    DISTANCES_OF_WHOLES,
+    DISTANCES_OF_REALS,
+) = range(9)
+"""Kinds of accumulators.
+
+Distances are those from the list's first value: two reals have their sum and the sum of their squares. The first value
+stands behind them, a whole one behind the count.
+"""
 
 UNRELATED, EARLIER, LATER = range(3)
 """How the events of one variable stand to those of another: in no order, before them, after them."""

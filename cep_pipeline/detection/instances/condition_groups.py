@@ -6,7 +6,7 @@ conjuncts that become testable with the step. `program.py` writes the groups ove
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass, field
 from functools import cached_property
 
@@ -17,9 +17,10 @@ from cep_pipeline.detection.instances.event_columns import ColumnRead, EventOf, 
 from cep_pipeline.expressions.columns import Array
 from cep_pipeline.expressions.lists import Uses
 from cep_pipeline.patterns.conditions import Conjunct, Membership, expressions_of
-from cep_pipeline.patterns.expressions import Aggregate, Element, Length, Reference, ValueType, walk
+from cep_pipeline.patterns.expressions import Aggregate, Call, Element, Length, Reference, ValueType, walk
 from cep_pipeline.patterns.normal_form import Clause, Variable
 from cep_pipeline.patterns.pattern import Pattern
+from cep_pipeline.patterns.structure import may_share_events
 
 _GAP = -(1 << 62)
 """Gaps are numbers that no code, slot or place is: this one and those above it."""
@@ -114,6 +115,8 @@ def is_written_once(conjunct: Conjunct) -> bool:
         for node in (node for side in expressions_of(atom) for node in walk(side)):
             if isinstance(node, Length | Aggregate) or node.type not in _NUMBERS:
                 return False
+            if isinstance(node, Call) and node.zone is not None:  # it reads arrays that are no columns
+                return False
             if isinstance(node, Reference) and node.element is not Element.ONLY:
                 return False
     return True
@@ -151,18 +154,23 @@ class Chooser:
 
 @dataclass(frozen=True, eq=False)
 class TestedConjunct:
-    """A conjunct that instances are tested for, how it uses Kleene variables, and what it chooses of them."""
+    """A conjunct that instances are tested for, how it uses Kleene variables, and what it chooses of them.
+
+    `bounds` is the Kleene variable whose greatest number of events it is: a list of so many takes no further event.
+    """
 
     conjunct: Conjunct
     uses: Uses
     choosers: tuple[Chooser, ...]
+    bounds: str | None = None
 
     @classmethod
-    def of(cls, conjunct: Conjunct) -> TestedConjunct:
-        """A conjunct that mentions a variable."""
+    def of(cls, conjunct: Conjunct, clause: Clause) -> TestedConjunct:
+        """A conjunct of a clause that mentions a variable."""
         uses = Uses.of(conjunct)
         choosers = [Chooser(name, codes.ELEMENT) for name in uses.elements]
-        return cls(conjunct, uses, (*choosers, *(Chooser(name, codes.INDEX) for name in uses.indexes)))
+        bounds = next((variable.name for variable in clause.positive if variable.at_most == conjunct), None)
+        return cls(conjunct, uses, (*choosers, *(Chooser(name, codes.INDEX) for name in uses.indexes)), bounds)
 
     @cached_property
     def is_written_once(self) -> bool:
@@ -196,7 +204,7 @@ class ClauseConditions:
         self.variables: tuple[Variable, ...] = (*clause.positive, *clause.negated)
         self.slots = {variable.name: slot for slot, variable in enumerate(self.variables)}
         self.constant = tuple(conjunct for conjunct in clause.conjuncts if not conjunct.variables)
-        self.tested = tuple(map(TestedConjunct.of, joint_conjuncts(clause)))
+        self.tested = tuple(TestedConjunct.of(conjunct, clause) for conjunct in joint_conjuncts(clause))
         self.written: dict[int, WrittenConjunct] = {}
         self._filters: dict[str, tuple[Conjunct, ...]] = {}
         self._tests: dict[_Step, tuple[Test, ...]] = {}
@@ -220,7 +228,9 @@ class ClauseConditions:
         self, after: Moment, before: tuple[Moment, ...], grown: str | None, begun: str | None
     ) -> Iterator[Test]:
         for place, tested in enumerate(self.tested):
-            if not tested.is_testable(after):
+            if grown is not None and tested.bounds == grown:
+                yield place, -1
+            elif not tested.is_testable(after):
                 continue
             if not any(tested.is_testable(moment) for moment in before):
                 if begun not in tested.uses.indexes:
@@ -248,7 +258,7 @@ class ClauseConditions:
                     found[one, other] = codes.EARLIER
                 elif (second.name, first.name) in self.clause.precedence:
                     found[one, other] = codes.LATER
-                if first.event_type == second.event_type or base in (first.event_type, second.event_type):
+                if may_share_events(first.event_type, second.event_type, base):
                     found[one, other] += codes.MAY_SHARE
         return found
 
@@ -326,6 +336,11 @@ class ConditionGroups:
         """The group of all conjuncts that mention a negated variable and others, on a match with its event in place."""
         tested = enumerate(self.conditions.tested)
         return self._number(tuple((place, -1) for place, one in tested if name in one.conjunct.variables))
+
+    def group_of(self, conjuncts: Collection[Conjunct]) -> int:
+        """The group of some conjuncts, for instances that know all that these mention."""
+        tested = enumerate(self.conditions.tested)
+        return self._number(tuple((place, -1) for place, one in tested if one.conjunct in conjuncts))
 
     def is_empty(self, group: int) -> bool:
         """True if a group has no conjuncts."""

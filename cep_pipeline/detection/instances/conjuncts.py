@@ -31,14 +31,27 @@ from cep_pipeline.detection.instances.event_columns import (
     reading,
     truths_of,
 )
-from cep_pipeline.detection.instances.term_writer import CommonTerms, TermWriter
-from cep_pipeline.expressions.comparison import members_of
-from cep_pipeline.patterns.conditions import Atom, Between, Comparator, Comparison, Conjunct, Membership
+from cep_pipeline.detection.instances.term_writer import CommonTerms, TermWriter, operation
+from cep_pipeline.expressions.comparison import like_expression, members_of
+from cep_pipeline.patterns.conditions import (
+    Atom,
+    Between,
+    Comparator,
+    Comparison,
+    Conjunct,
+    Like,
+    Membership,
+    NullTest,
+    Truth,
+    expressions_of,
+)
 from cep_pipeline.patterns.expressions import (
     Element,
     Expression,
+    Literal,
     ValueType,
 )
+from cep_pipeline.patterns.structure import EventType
 from cep_pipeline.slices.prepared import PreparedEvents
 
 COMPARATORS = {
@@ -89,7 +102,7 @@ class ConjunctWriter(TermWriter):
         events: PreparedEvents,
         conditions: ClauseConditions,
         common: CommonTerms | None = None,
-        event_types: Mapping[str, str] | None = None,
+        event_types: Mapping[str, EventType] | None = None,
     ) -> None:
         atoms = [atom for tested in conditions.tested for atom in tested.conjunct.atoms]
         super().__init__(events, conditions.slots, atoms, common, event_types)
@@ -175,13 +188,7 @@ class ConjunctWriter(TermWriter):
 
     def _alternatives(self, atom: Atom) -> list[list[_Test]]:
         """The alternatives of an atom, each a list of tests that must all hold; none where it never holds."""
-        match atom:
-            case Comparison(_, left, right):
-                events = events_of(left, right)
-            case Membership(expression):
-                events = events_of(expression)
-            case Between(expression, low, high):
-                events = events_of(expression, low, high)
+        events = events_of(*expressions_of(atom))
         if events is not None and len(events) <= 1:
             return self._truth(atom, events)
         match atom:
@@ -193,6 +200,19 @@ class ConjunctWriter(TermWriter):
                 return [[tests[0]], [tests[1]]] if negated else [tests]
             case Membership():
                 return self._membership(atom)
+            case NullTest(expression, negated):
+                terms = (
+                    self.value(expression, 0, nulls=True) + operation(codes.NULL_AS_WHOLE),
+                    self.number(Literal(0, WHOLE), 1),
+                )
+                return [[_Test(codes.COMPARE_WHOLES, codes.EQUAL if negated else codes.UNEQUAL, (), terms)]]
+            case Like(expression, text, negated):
+                alike = like_expression(text).fullmatch
+                ranks = sorted(rank for entry, rank in self.strings.place.items() if alike(entry) is not None)
+                code = codes.UNEQUAL if negated else codes.EQUAL
+                return [[self._among_reals(code, ranks, self.string(expression, 0))]]
+            case Truth(holds):
+                return [[]] if holds else []
 
     def _truth(self, atom: Atom, events: set[EventOf]) -> list[list[_Test]]:
         """An atom that one event decides, or none."""
@@ -213,8 +233,8 @@ class ConjunctWriter(TermWriter):
             return _Test(codes.COMPARE_ROWS, code, (columns[0], self.register(one), columns[1], self.register(other)))
         if left.type is ValueType.STRING:
             return _Test(codes.COMPARE_REALS, code, (), (self.string(left, 0), self.string(right, 1)))
-        if left.type is ValueType.BOOL:  # only in BETWEEN, which the language refuses of bools
-            raise TypeError("bools of two events are compared as columns")
+        if left.type is ValueType.BOOL:
+            return _Test(codes.COMPARE_REALS, code, (), (self.value(left, 0), self.value(right, 1)))
         terms = (self.number(left, 0), self.number(right, 1))
         kinds = {
             (REAL, REAL): codes.COMPARE_REALS,
@@ -231,6 +251,9 @@ class ConjunctWriter(TermWriter):
         if atom.expression.type is ValueType.STRING:
             ranks = sorted({self.strings.place[value] for value in atom.values if isinstance(value, str)})
             return [[self._among_reals(code, ranks, self.string(atom.expression, 0))]]
+        if atom.expression.type is ValueType.BOOL:
+            bools = sorted({float(value) for value in atom.values if isinstance(value, bool)})
+            return [[self._among_reals(code, bools, self.value(atom.expression, 0))]]
         numbers = np.unique(members_of(atom.expression.type, atom.values))
         if atom.expression.type is REAL:
             known = numbers[~np.isnan(numbers)].tolist()

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import cached_property
+from functools import cached_property, partial
 
 import numpy as np
 
@@ -23,6 +23,7 @@ from cep_pipeline.detection.instances.event_columns import (
     reading,
 )
 from cep_pipeline.expressions.columns import Array
+from cep_pipeline.expressions.local_time import local_clock
 from cep_pipeline.patterns.conditions import Atom
 from cep_pipeline.patterns.expressions import (
     Aggregate,
@@ -36,6 +37,7 @@ from cep_pipeline.patterns.expressions import (
     Reference,
     ValueType,
 )
+from cep_pipeline.patterns.structure import EventType
 from cep_pipeline.slices.prepared import PreparedEvents
 
 _WHOLE = {"+": codes.WHOLE_PLUS, "-": codes.WHOLE_MINUS, "*": codes.WHOLE_TIMES, "%": codes.WHOLE_MODULO}
@@ -57,6 +59,8 @@ _ACCUMULATORS = {
     ("avg", False): codes.SUM_REALS,
     ("min", False): codes.LEAST_REAL,
     ("max", False): codes.GREATEST_REAL,
+    ("stddev", True): codes.DISTANCES_OF_WHOLES,
+    ("stddev", False): codes.DISTANCES_OF_REALS,
 }
 _READS = {
     ("count", True): codes.COUNT,
@@ -69,6 +73,16 @@ _READS = {
     ("avg", False): codes.REAL_AVERAGE,
     ("min", False): codes.REAL_EXTREME,
     ("max", False): codes.REAL_EXTREME,
+    ("stddev", True): codes.STANDARD_DEVIATION,
+    ("stddev", False): codes.STANDARD_DEVIATION,
+}
+
+
+_CHOICES = {
+    ("least", True): codes.LEAST_OF_WHOLES,
+    ("greatest", True): codes.GREATEST_OF_WHOLES,
+    ("least", False): codes.LEAST_OF_REALS,
+    ("greatest", False): codes.GREATEST_OF_REALS,
 }
 
 
@@ -76,13 +90,13 @@ _READS = {
 class Accumulators:
     """The running aggregates that the cells of each variable keep, and how many words of a cell they take."""
 
-    entries: dict[str, list[list[int]]] = field(default_factory=dict)
+    entries: dict[EventType, list[list[int]]] = field(default_factory=dict)
     whole_words: int = 0
     real_words: int = 0
-    _places: dict[tuple[str, str, int], tuple[int, int]] = field(default_factory=dict)
-    _used: dict[str, tuple[int, int]] = field(default_factory=dict)
+    _places: dict[tuple[EventType, str, int], tuple[int, int]] = field(default_factory=dict)
+    _used: dict[EventType, tuple[int, int]] = field(default_factory=dict)
 
-    def place(self, variable: str, attribute: str, kind: int, values: int, known: int) -> tuple[int, int]:
+    def place(self, variable: EventType, attribute: str, kind: int, values: int, known: int) -> tuple[int, int]:
         """The place in a cell of the count and the value of an aggregate."""
         key = variable, attribute, kind
         if key not in self._places:
@@ -93,6 +107,10 @@ class Accumulators:
                 value, wholes = wholes, wholes + 2
             elif kind in (codes.LEAST_WHOLE, codes.GREATEST_WHOLE):
                 value, wholes = wholes, wholes + 1
+            elif kind == codes.DISTANCES_OF_WHOLES:
+                wholes, value, reals = wholes + 1, reals, reals + 2
+            elif kind == codes.DISTANCES_OF_REALS:
+                value, reals = reals, reals + 3
             elif kind != codes.ONLY_COUNT:
                 value, reals = reals, reals + 1
             self._used[variable] = wholes, reals
@@ -166,7 +184,7 @@ class TermWriter:
         numbers: dict[str, int],
         atoms: list[Atom],
         common: CommonTerms | None = None,
-        event_types: Mapping[str, str] | None = None,
+        event_types: Mapping[str, EventType] | None = None,
     ) -> None:
         self.events, self.numbers = events, numbers
         self._common, self._event_types = common, event_types or {}
@@ -225,7 +243,15 @@ class TermWriter:
 
     # --- terms ---------------------------------------------------------------------------------------------------
 
-    def number(self, expression: Expression, place: int, real: bool = False) -> list[int]:
+    def value(self, expression: Expression, place: int, *, nulls: bool = False) -> list[int]:
+        """A postfix term of a number, a string's rank or a bool; with `nulls` it also says whether that is null."""
+        if expression.type is ValueType.STRING:
+            return self.string(expression, place, nulls=nulls)
+        if expression.type is ValueType.BOOL:
+            return self._boolean(expression, place, nulls=nulls)
+        return self.number(expression, place, nulls=nulls)
+
+    def number(self, expression: Expression, place: int, real: bool = False, nulls: bool = False) -> list[int]:
         """A postfix term of a number.
 
         Parameters
@@ -234,52 +260,88 @@ class TermWriter:
             How many values are on the stacks before it.
         real
             Whether an int64 is wanted as float64.
+        nulls
+            Whether it also says of a float64 if it is null, which NaN alone does not tell.
         """
         self.depth = max(self.depth, place + 1)
-        convert = _operation(codes.TO_REAL) if real and expression.type is WHOLE else []
+        convert = operation(codes.TO_REAL) if real and expression.type is WHOLE else []
         events = events_of(expression)
         if events is not None and len(events) <= 1 and not isinstance(expression, Literal):
             if events:
                 [event] = events
                 if real or expression.type is REAL:
-                    column = self.address(reading("reals", expression))
-                    return _operation(codes.REAL_COLUMN, column, self.register(event))
+                    column, register = self.address(reading("reals", expression)), self.register(event)
+                    read = operation(codes.REAL_COLUMN, column, register)
+                    if nulls:
+                        read += operation(codes.NULL_COLUMN, self.address(reading("known", expression)), register)
+                    return read
                 values, mask = self.address(reading("wholes", expression)), self.address(reading("known", expression))
-                return _operation(codes.WHOLE_COLUMN, values, self.register(event), mask)
-            return self._constant(expression) + convert
+                return operation(codes.WHOLE_COLUMN, values, self.register(event), mask)
+            return self._constant(expression, nulls=nulls) + convert
         match expression:
             case Literal():
-                return self._constant(expression) + convert
+                return self._constant(expression, nulls=nulls) + convert
             case Length():
-                return _operation(codes.LENGTH, self._cell(expression)) + convert
+                return operation(codes.LENGTH, self._cell(expression)) + convert
             case Aggregate():
-                return self._aggregate(expression) + convert
+                return self._aggregate(expression, nulls=nulls) + convert
             case Negative(operand):
                 code = codes.WHOLE_NEGATIVE if expression.type is WHOLE else codes.REAL_NEGATIVE
-                return self.number(operand, place) + _operation(code) + convert
+                return self.number(operand, place, nulls=nulls) + operation(code) + convert
             case Arithmetic(operator, left, right):
                 if expression.type is WHOLE:
                     terms = self.number(left, place) + self.number(right, place + 1)
-                    return terms + _operation(_WHOLE[operator]) + convert
-                terms = self.number(left, place, real=True) + self.number(right, place + 1, real=True)
-                return terms + _operation(_REAL[operator])
-            case Call("corr", (Reference() | Aggregate() as x, Reference() | Aggregate() as y)):
-                return _operation(codes.CORRELATION, *self._list(x), *self._list(y))
-            case Call("abs", (operand,)):
-                code = codes.WHOLE_ABSOLUTE if expression.type is WHOLE else codes.REAL_ABSOLUTE
-                return self.number(operand, place) + _operation(code) + convert
-            case Call("sqrt" | "ln" as function, (operand,)):
-                code = codes.ROOT if function == "sqrt" else codes.LOGARITHM
-                return self.number(operand, place, real=True) + _operation(code)
+                    return terms + operation(_WHOLE[operator]) + convert
+                terms = self.number(left, place, True, nulls) + self.number(right, place + 1, True, nulls)
+                if nulls:
+                    terms += operation(codes.NULL_DIVISION if operator in "/%" else codes.NULL_EITHER)
+                return terms + operation(_REAL[operator])
+            case Call():
+                return self._call(expression, place, nulls=nulls) + convert
             case _:
                 raise TypeError(f"{expression!r} is no number of the language")
 
-    def _constant(self, expression: Expression) -> list[int]:
+    def _call(self, call: Call, place: int, *, nulls: bool) -> list[int]:
+        """A postfix term of a function that gives a number."""
+        match call:
+            case Call("corr", (Reference() | Aggregate() as x, Reference() | Aggregate() as y)):
+                correlated = operation(codes.CORRELATION, *self._list(x), *self._list(y))
+                return correlated + (operation(codes.NULL_NAN) if nulls else [])
+            case Call("abs", (operand,)):
+                code = codes.WHOLE_ABSOLUTE if call.type is WHOLE else codes.REAL_ABSOLUTE
+                return self.number(operand, place, nulls=nulls) + operation(code)
+            case Call("sqrt" | "ln" as function, (operand,)):
+                root = function == "sqrt"
+                term = self.number(operand, place, True, nulls)
+                if nulls:
+                    term += operation(codes.NULL_ROOT if root else codes.NULL_LOGARITHM)
+                return term + operation(codes.ROOT if root else codes.LOGARITHM)
+            case Call("time_of_day" | "day_of_week" as function, (operand,), _, str() as zone):
+                clock = local_clock(zone)
+                code = codes.TIME_OF_DAY if function == "time_of_day" else codes.DAY_OF_WEEK
+                changes, offsets = self.address_of(clock.changes), self.address_of(clock.offsets)
+                return self.number(operand, place) + operation(code, changes, len(clock.changes), offsets)
+            case _:
+                return self._choice(call, place, lambda one, at: self.number(one, at, call.type is REAL, True))
+
+    def _choice(self, call: Call, place: int, argument: Callable[[Expression, int], list[int]]) -> list[int]:
+        """A postfix term of `least`, `greatest` or `coalesce`, whose arguments say whether they are null."""
+        code = codes.COALESCE
+        if call.function != "coalesce":
+            code = _CHOICES[call.function, call.type is WHOLE]
+        first, *others = call.arguments
+        term = argument(first, place)
+        for other in others:
+            term += argument(other, place + 1) + operation(code)
+        return term
+
+    def _constant(self, expression: Expression, *, nulls: bool = False) -> list[int]:
         column = column_of(self.events, expression)
         known = column.valid is None or bool(column.valid[0])
         if column.type is WHOLE:
-            return _operation(codes.WHOLE_CONSTANT, self.whole(int(column.values[0])), 0 if known else 1)
-        return _operation(codes.REAL_CONSTANT, self.real(float(column.values[0]) if known else float("nan")))
+            return operation(codes.WHOLE_CONSTANT, self.whole(int(column.values[0])), 0 if known else 1)
+        term = operation(codes.REAL_CONSTANT, self.real(float(column.values[0]) if known else float("nan")))
+        return term + (operation(codes.NULL_CONSTANT, int(not known)) if nulls else [])
 
     def whole(self, value: int) -> int:
         """The place of a constant."""
@@ -291,12 +353,16 @@ class TermWriter:
         self.reals.append(value)
         return len(self.reals) - 1
 
-    def _aggregate(self, node: Aggregate) -> list[int]:
+    def _aggregate(self, node: Aggregate, *, nulls: bool = False) -> list[int]:
         column = self.events.column(node.attribute)
         whole = column.type is WHOLE
         key = node.function, whole
         known = known_of(column)
         values = 0
+        if node.function == "median":
+            values = self.address_of(np.ascontiguousarray(column.values))
+            code = codes.MEDIAN_OF_WHOLES if whole else codes.MEDIAN_OF_REALS
+            return operation(code, self._cell(node), values, 0 if known is None else self.address_of(known))
         if column.type is ValueType.STRING and node.function != "count":
             values = self.address_of(self.strings.column(node.attribute))
         elif node.function != "count":
@@ -305,23 +371,51 @@ class TermWriter:
         kind = _ACCUMULATORS[key]
         lists = self._event_types.get(node.variable, node.variable)
         count, value = self.accumulators.place(lists, node.attribute, kind, values, mask)
-        return _operation(_READS[key], self._cell(node), count, value)
+        term = operation(_READS[key], self._cell(node), count, value, self._places_of(values, mask, kind))
+        if nulls and node.type is not WHOLE and node.function != "stddev":
+            term += operation(codes.NULL_COUNT, self._cell(node), count, 1)
+        return term
 
-    def string(self, expression: Expression, place: int) -> list[int]:
+    def _places_of(self, values: int, known: int, kind: int) -> int:
+        """Where the constants have the column of an aggregate whose cells do not say all of it; -1 where they do."""
+        if kind != codes.DISTANCES_OF_REALS:
+            return -1
+        self.wholes += [values, known]
+        return len(self.wholes) - 2
+
+    def string(self, expression: Expression, place: int, *, nulls: bool = False) -> list[int]:
         """A postfix term of a string's rank."""
         self.depth = max(self.depth, place + 1)
+        is_null = operation(codes.NULL_NAN) if nulls else []
         match expression:
             case Literal(value):
-                return _operation(codes.REAL_CONSTANT, self.real(self.strings.place[str(value)]))
+                return operation(codes.REAL_CONSTANT, self.real(self.strings.place[str(value)])) + is_null
             case Reference() | Aggregate():
                 event = event_of(expression)
                 if event is None:
                     assert isinstance(expression, Aggregate)
-                    return self._aggregate(expression)
+                    return self._aggregate(expression) + is_null
                 ranks = self.address_of(self.strings.column(expression.attribute))
-                return _operation(codes.REAL_COLUMN, ranks, self.register(event))
+                return operation(codes.REAL_COLUMN, ranks, self.register(event)) + is_null
+            case Call("least" | "greatest" | "coalesce"):
+                return self._choice(expression, place, partial(self.string, nulls=True))
             case _:
                 raise TypeError(f"{expression!r} is no string of the language")
+
+    def _boolean(self, expression: Expression, place: int, *, nulls: bool = False) -> list[int]:
+        """A postfix term of a bool as a real, 0 or 1."""
+        self.depth = max(self.depth, place + 1)
+        events = events_of(expression)
+        if isinstance(expression, Call) and events is not None and len(events) > 1:
+            return self._choice(expression, place, partial(self._boolean, nulls=True))
+        if events:
+            [event] = events
+            term = operation(codes.REAL_COLUMN, self.address(reading("reals", expression)), self.register(event))
+        else:
+            column = column_of(self.events, expression)
+            known = column.valid is None or bool(column.valid[0])
+            term = operation(codes.REAL_CONSTANT, self.real(float(column.values[0]) if known else float("nan")))
+        return term + (operation(codes.NULL_NAN) if nulls else [])
 
     def _list(self, node: Reference | Aggregate) -> tuple[int, int]:
         """The place of a list attribute's column among the constants, and its register."""
@@ -332,5 +426,6 @@ class TermWriter:
         return begin, self.register(event)
 
 
-def _operation(code: int, *operands: int) -> list[int]:
+def operation(code: int, *operands: int) -> list[int]:
+    """The words of an operation."""
     return [code, *operands, *[0] * (codes.TERM_WORDS - 1 - len(operands))]

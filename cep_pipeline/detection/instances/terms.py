@@ -13,12 +13,37 @@ import numpy as np
 from numba import njit
 
 from cep_pipeline.compiled.pointers import float64_at, int64_at, uint8_at
-from cep_pipeline.detection.instances.cells import Cells, exact_average, length_of
+from cep_pipeline.detection.instances.cells import (
+    Cells,
+    exact_average,
+    has_nan,
+    known_in_list,
+    length_of,
+    middle_of_wholes,
+    ranked_in_list,
+    scaled_deviation,
+    standard_deviation,
+)
 from cep_pipeline.detection.instances.codes import (
+    COALESCE,
     CORRELATION,
     COUNT,
+    GREATEST_OF_WHOLES,
+    LEAST_OF_REALS,
+    LEAST_OF_WHOLES,
     LENGTH,
     LOGARITHM,
+    MEDIAN_OF_REALS,
+    MEDIAN_OF_WHOLES,
+    NULL_AS_WHOLE,
+    NULL_COLUMN,
+    NULL_CONSTANT,
+    NULL_COUNT,
+    NULL_DIVISION,
+    NULL_EITHER,
+    NULL_LOGARITHM,
+    NULL_NAN,
+    NULL_ROOT,
     REAL_ABSOLUTE,
     REAL_AVERAGE,
     REAL_COLUMN,
@@ -30,7 +55,9 @@ from cep_pipeline.detection.instances.codes import (
     REAL_PLUS,
     REAL_TIMES,
     ROOT,
+    STANDARD_DEVIATION,
     TERM_WORDS,
+    TIME_OF_DAY,
     TO_REAL,
     WHOLE_ABSOLUTE,
     WHOLE_AVERAGE,
@@ -44,6 +71,8 @@ from cep_pipeline.detection.instances.codes import (
     WHOLE_SUM,
     WHOLE_TIMES,
 )
+from cep_pipeline.expressions.lists import TINY
+from cep_pipeline.expressions.local_time import CYCLE_US, DAY_US, END_US, FIRST_US, REPEATED_US
 
 LEAST = -9223372036854775808
 
@@ -139,10 +168,131 @@ def run_terms(code: Code, cells: Cells, at: int, end: int) -> None:
         elif operation == CORRELATION:
             top += 1
             real[top] = correlation(code, at)
+        elif operation > CORRELATION:
+            top = _go_on(operation, code, cells, at, top)
         else:
             top += 1
             _read_list(operation, cells, registers[a], b, words[at + 3], real, whole, unknown, top)
         at += TERM_WORDS
+
+
+@njit(error_model="numpy")
+def _go_on(operation: int, code: Code, cells: Cells, at: int, top: int) -> int:
+    """The operations that are seldom needed; returns the top of the stack behind them."""
+    a, b, c = code.words[at + 1], code.words[at + 2], code.words[at + 3]
+    real, whole, unknown = code.real_stack, code.whole_stack, code.unknown
+    if operation <= MEDIAN_OF_REALS:
+        top += 1
+        _measure_list(operation, cells, code.registers[a], b, c, code.words[at + 4], code.wholes, real, unknown, top)
+    elif operation < NULL_COLUMN:
+        _read_clock(operation, int64_at(a), b, int64_at(c), whole, unknown, top)
+    elif operation == NULL_COLUMN:
+        unknown[top] = a != 0 and uint8_at(a)[code.registers[b]] == 0
+    elif operation == NULL_CONSTANT:
+        unknown[top] = a
+    elif operation == NULL_COUNT:
+        place = code.registers[a] & cells.mask
+        unknown[top] = cells.wholes[place * cells.whole_words + b] < c
+    elif operation == NULL_NAN:
+        unknown[top] = math.isnan(real[top])
+    elif operation in (NULL_EITHER, NULL_DIVISION):
+        unknown[top - 1] |= unknown[top] | (operation == NULL_DIVISION and real[top] == 0.0)
+    elif operation == NULL_ROOT:
+        unknown[top] |= real[top] < 0.0
+    elif operation == NULL_LOGARITHM:
+        unknown[top] |= real[top] <= 0.0
+    elif operation == NULL_AS_WHOLE:
+        whole[top] = unknown[top]
+        unknown[top] = 0
+    else:
+        top -= 1
+        if unknown[top]:
+            real[top], whole[top], unknown[top] = real[top + 1], whole[top + 1], unknown[top + 1]
+        elif operation != COALESCE and not unknown[top + 1]:
+            if operation <= GREATEST_OF_WHOLES:
+                if whole[top + 1] < whole[top] if operation == LEAST_OF_WHOLES else whole[top + 1] > whole[top]:
+                    whole[top] = whole[top + 1]
+            elif not math.isnan(real[top]) and (
+                math.isnan(real[top + 1])
+                or (real[top + 1] < real[top] if operation == LEAST_OF_REALS else real[top + 1] > real[top])
+            ):
+                real[top] = real[top + 1]
+    return top
+
+
+@njit(error_model="numpy")
+def _measure_list(
+    operation: int,
+    cells: Cells,
+    cell: int,
+    b: int,
+    c: int,
+    constants: int,
+    wholes: Any,
+    real: Any,
+    unknown: Any,
+    top: int,
+) -> None:
+    """The standard deviation of a list from what its cells sum up, or its median from its elements.
+
+    Of reals, the constants have the addresses of the values and of the known ones.
+    """
+    if operation == STANDARD_DEVIATION:
+        place = cell & cells.mask
+        count, sums = cells.wholes[place * cells.whole_words + b], place * cells.real_words + c
+        unknown[top] = count < 2
+        real[top] = standard_deviation(cells.reals[sums], cells.reals[sums + 1], count)
+        total = abs(cells.reals[sums])
+        if constants >= 0 and count > 0 and (not math.isfinite(real[top]) or 0.0 < total < TINY):
+            values, known, first = float64_at(wholes[constants]), wholes[constants + 1], cells.reals[sums + 2]
+            if count > 1:
+                real[top] = scaled_deviation(cells, cell, values, known, first, count)
+            else:
+                unknown[top] = not math.isnan(first)
+        return
+    count = known_in_list(cells, cell, c)
+    unknown[top] = count == 0
+    if count == 0:
+        real[top] = math.nan
+    elif operation == MEDIAN_OF_WHOLES:
+        ints = int64_at(b)
+        low = ranked_in_list(cells, cell, ints, c, (count - 1) >> 1)
+        if count & 1:
+            real[top] = float(low)
+        else:
+            real[top] = middle_of_wholes(low, ranked_in_list(cells, cell, ints, c, count >> 1))
+    elif has_nan(cells, cell, float64_at(b), c):
+        real[top] = math.nan
+    else:
+        reals = float64_at(b)
+        least = ranked_in_list(cells, cell, reals, c, (count - 1) >> 1)
+        most = least if count & 1 else ranked_in_list(cells, cell, reals, c, count >> 1)
+        real[top] = least if count & 1 else (least + most) / 2.0
+
+
+@njit(error_model="numpy")
+def _read_clock(operation: int, changes: Any, number: int, offsets: Any, whole: Any, unknown: Any, top: int) -> None:
+    """The local clock at an instant (`expressions/local_time.py`)."""
+    instant = whole[top]
+    if unknown[top] or instant < FIRST_US or instant >= END_US:
+        unknown[top] = 1
+        return
+    inside = instant
+    if inside >= REPEATED_US:
+        inside = REPEATED_US + (inside - REPEATED_US) % CYCLE_US
+    low, high = 0, number
+    while low < high:
+        middle = (low + high) >> 1
+        if changes[middle] <= inside:
+            low = middle + 1
+        else:
+            high = middle
+    local = instant + offsets[low]
+    if local < FIRST_US or local >= END_US:
+        unknown[top] = 1
+        return
+    days = local // DAY_US
+    whole[top] = local - days * DAY_US if operation == TIME_OF_DAY else (days + 3) % 7 + 1
 
 
 @njit(error_model="numpy")

@@ -46,6 +46,7 @@ def clause_over(clause: Clause, names: Collection[str]) -> Clause:
         clause,
         positive=tuple(variable for variable in clause.positive if variable.name in kept),
         negated=(),
+        negated_structures=(),
         precedence=frozenset(pair for pair in clause.precedence if kept.issuperset(pair)),
         conjuncts=tuple(conjunct for conjunct in clause.conjuncts if conjunct.variables <= kept),
     )

@@ -25,6 +25,7 @@ from cep_pipeline.detection.mechanisms import Counters
 from cep_pipeline.errors import PlanError
 from cep_pipeline.expressions.columns import Array
 from cep_pipeline.expressions.lists import pieces, ranges
+from cep_pipeline.patterns.normal_form import Variable
 from cep_pipeline.planning.trees import Join, OrderOrTree, pruned
 from cep_pipeline.slices.blocks import ListBlock
 from cep_pipeline.slices.ownership import reading
@@ -185,8 +186,14 @@ INT64_ELEMENTS = 62
 
 
 def counts_at_once(run: KleeneRun) -> bool:
-    """Return whether the matches of a run can be counted without listing them."""
-    return run.owned == (None, None) and lists_at_once(run.clause)
+    """Return whether the matches of a run can be counted without listing them.
+
+    Lists of so many elements, of which each depends on the one before, are left to merged runs: they note how many.
+    """
+    if run.owned != (None, None) or not lists_at_once(run.clause):
+        return False
+    [extension] = run.extensions
+    return not (extension.variable.limits and extension.conditions.adjacent)
 
 
 def count_matches(run: KleeneRun) -> int:
@@ -205,7 +212,7 @@ def _compiled(extension: Extension, counted: CompiledLists) -> int:
     total = 0
     for places, found in counted.counted():
         if not counted.conditions.adjacent:
-            total += _subsets(found, anchored=counted.anchored)
+            total += _subsets(extension.variable, found, anchored=counted.anchored)
             continue
         large = np.flatnonzero(found < 0)
         if len(large):
@@ -219,7 +226,7 @@ def _behind(extension: Extension, bindings: Bindings, anchors: Array | None) -> 
     """The lists behind partial matches, by vectors over many of them."""
     sizes = extension.free_sizes(bindings, anchors)
     if sizes is not None:
-        return _subsets(sizes + (anchors is not None), anchored=anchors is not None)
+        return _subsets(extension.variable, sizes + (anchors is not None), anchored=anchors is not None)
     return sum(
         _count(extension, part)
         for candidates in extension.candidates(bindings, anchors)
@@ -232,14 +239,33 @@ def _count(extension: Extension, candidates: ListCandidates) -> int:
     if extension.conditions.adjacent:
         return _paths(extension, candidates)
     anchored = candidates.anchors is not None
-    return _subsets(np.diff(candidates.offsets) + anchored, anchored=anchored)
+    return _subsets(extension.variable, np.diff(candidates.offsets) + anchored, anchored=anchored)
 
 
-def _subsets(sizes: Array, *, anchored: bool) -> int:
-    """All non-empty sub-lists of so many candidates, or those that begin with the first one, if there is any."""
+def _subsets(variable: Variable, sizes: Array, *, anchored: bool) -> int:
+    """All lists of so many candidates, or those that begin with the first one, if there is any."""
     often = np.bincount(sizes)
+    first, most = variable.minimum - anchored, None if variable.maximum is None else variable.maximum - anchored
     some = (int(size) for size in np.flatnonzero(often) if size)
-    return sum(int(often[size]) * (2 ** (size - 1) if anchored else 2**size - 1) for size in some)
+    return sum(int(often[size]) * choices_of(size - anchored, first, most) for size in some)
+
+
+def choices_of(size: int, least: int, most: int | None) -> int:
+    """Count the ways to choose at least and at most so many of some things.
+
+    Examples
+    --------
+    >>> choices_of(5, 1, None), choices_of(5, 2, 3), choices_of(5, 0, 0), choices_of(1, 2, None)
+    (31, 20, 1, 0)
+    """
+    if most is None or most >= size:
+        return 2**size - choices_of(size, 0, least - 1) if 0 < least <= size else 2**size if least <= size else 0
+    total, one = 0, 1
+    for chosen in range(most + 1):
+        if chosen >= least:
+            total += one
+        one = one * (size - chosen) // (chosen + 1)
+    return total
 
 
 def _with_windows(extension: Extension, candidates: ListCandidates) -> Iterator[ListCandidates]:

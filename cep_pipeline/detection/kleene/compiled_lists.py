@@ -63,6 +63,9 @@ _write_lists = NativeKernel(
         "int64",
         "int64*",
         "int64",
+        "int64",
+        "int64",
+        "int32*",
         "int64*",
         "int64",
         "int64",
@@ -276,7 +279,7 @@ class CompiledLists:
             self.evaluations += int((widths * (widths - 1) // 2).sum()) * len(self.conditions.adjacent)
             if self.anchored and not self.singles:
                 alone = views[-1].rows[places[-1]][self._first_places[places[-1]] < 0]
-                if len(alone):  # in no partition: lists of one
+                if len(alone) and self.variable.minimum == 1:  # in no partition: lists of one
                     yield ListBlock(self.clause, np.arange(len(alone) + 1), alone, np.zeros(len(alone), np.int32))
             yield from self._written(places, lows, widths)
             large = np.flatnonzero(widths > MOST_FOLLOWERS)
@@ -324,6 +327,9 @@ class CompiledLists:
                 len(self._candidates),
                 slots,
                 width,
+                self.variable.minimum,
+                self.variable.maximum or MOST_FOLLOWERS + 1,
+                np.ascontiguousarray(widths, np.int32),
                 state,
                 len(out) - 1,
                 len(rows),

@@ -19,6 +19,7 @@ from cep_pipeline.expressions.lists import Bound, Lists, Uses, holds_over_lists,
 from cep_pipeline.patterns.conditions import Between, Comparator, Comparison, Conjunct
 from cep_pipeline.patterns.expressions import Aggregate, Element, Length, variables_of
 from cep_pipeline.patterns.normal_form import Clause, Variable
+from cep_pipeline.slices.prepared import PreparedEvents
 
 CANDIDATES_AT_ONCE = 1 << 18
 """Candidates of partial matches, or next elements of lists, that are held at once."""
@@ -27,6 +28,8 @@ CANDIDATES_AT_ONCE = 1 << 18
 @dataclass(frozen=True)
 class ListConditions:
     """The conjuncts over a Kleene variable and variables bound before it, by when they can be decided.
+
+    The limits of `A{n,m} v[]` are not among them: whoever makes lists looks at the variable for these.
 
     Attributes
     ----------
@@ -52,8 +55,9 @@ class ListConditions:
     def of(cls, clause: Clause, variable: str, bound: frozenset[str]) -> ListConditions:
         """The conditions of a variable, where others are bound already."""
         found: dict[str, list[Conjunct]] = {kind: [] for kind in ("leaf", "elements", "adjacent", "growing", "whole")}
+        limits = clause.by_name[variable].limits
         for conjunct in clause.conjuncts:
-            if variable not in conjunct.variables or not conjunct.variables <= bound | {variable}:
+            if conjunct in limits or variable not in conjunct.variables or not conjunct.variables <= bound | {variable}:
                 continue
             uses = Uses.of(conjunct)
             kinds = uses.kinds[variable]
@@ -103,6 +107,20 @@ def possible_course(side: Length | Aggregate) -> tuple[bool, bool]:
     if isinstance(side, Length) or side.function in ("count", "max"):
         return True, False
     return side.function == "sum", side.function in ("sum", "min")
+
+
+def course_among(events: PreparedEvents, leaf: Array, side: Length | Aggregate) -> tuple[bool, bool]:
+    """Return whether a value of a list never falls, and whether it never rises, by the values of its candidates."""
+    never_falls, never_rises = possible_course(side)
+    if isinstance(side, Length) or side.function == "count" or not (never_falls or never_rises):
+        return never_falls, never_rises
+    column = events.column(side.attribute)
+    if column.valid is not None and not column.valid[leaf].all():
+        return False, False  # a value appears with the first element that is not null
+    if side.function != "sum":
+        return never_falls, never_rises
+    values = column.values[leaf]
+    return not (values < 0).any(), not (values > 0).any()
 
 
 @dataclass(frozen=True, eq=False)
@@ -163,17 +181,7 @@ class Extension:
             self.conditions = replace(self.conditions, growing=growing, whole=whole)
 
     def _course_of(self, side: Length | Aggregate) -> tuple[bool, bool]:
-        """Return whether a value of the list never falls, and whether it never rises, by the values of its events."""
-        never_falls, never_rises = possible_course(side)
-        if isinstance(side, Length) or side.function == "count" or not (never_falls or never_rises):
-            return never_falls, never_rises
-        column = self.rules.events.column(side.attribute)
-        if column.valid is not None and not column.valid[self.leaf].all():
-            return False, False  # a value appears with the first element that is not null
-        if side.function != "sum":
-            return never_falls, never_rises
-        values = column.values[self.leaf]
-        return not (values < 0).any(), not (values > 0).any()
+        return course_among(self.rules.events, self.leaf, side)
 
     def extended(self, bindings: Bindings, anchors: Array | None = None) -> Iterator[Bindings]:
         """The partial matches with every list that obeys the rules and conditions, in pieces of bounded size.
@@ -266,11 +274,16 @@ class Extension:
             owner = np.arange(len(candidates), dtype=np.int64)
             following, chains = candidates.offsets[:-1], candidates.anchors[:, np.newaxis]
         waiting = []
-        first = self._growing(candidates, owner, following, chains)
-        if len(first[0]):
-            yield first[0], first[2]
-            waiting.append(first)
-        while waiting:
+        grown = self._growing(candidates, owner, following, chains)
+        while True:
+            owner, following, chains = grown
+            if len(owner):
+                if self.variable.minimum <= chains.shape[1]:
+                    yield owner, chains
+                if self.variable.maximum is None or chains.shape[1] < self.variable.maximum:
+                    waiting.append(grown)
+            if not waiting:
+                return
             go_on()
             owner, following, chains = waiting.pop()
             sizes = candidates.offsets[owner + 1] - following
@@ -280,9 +293,6 @@ class Extension:
                 waiting.append((owner[rest], following[rest], chains[rest]))
                 owner, following, chains, sizes = (part[: cuts[0]] for part in (owner, following, chains, sizes))
             grown = self._grown(candidates, owner, following, chains, sizes)
-            if len(grown[0]):
-                yield grown[0], grown[2]
-                waiting.append(grown)
 
     def _grown(
         self, candidates: ListCandidates, owner: Array, following: Array, chains: Array, sizes: Array
@@ -302,7 +312,10 @@ class Extension:
     def _growing(
         self, candidates: ListCandidates, owner: Array, following: Array, chains: Array
     ) -> tuple[Array, Array, Array]:
-        """The lists whose conditions hold that do not wait for the whole list."""
+        """The lists whose conditions hold that do not wait for the whole list, and that may become long enough."""
+        if chains.shape[1] < self.variable.minimum:
+            keep = chains.shape[1] + candidates.offsets[owner + 1] - following >= self.variable.minimum
+            owner, following, chains = owner[keep], following[keep], chains[keep]
         for conjunct in self.conditions.growing:
             bound = {**take(candidates.bindings.bound, owner), self.name: _as_lists(chains)}
             keep = self._holds(conjunct, bound, len(owner))

@@ -25,6 +25,9 @@ def write_lists(
     row_count: int,
     slots_at: Any,
     width: int,
+    minimum: int,
+    maximum: int,
+    sizes_at: Any,
     state_at: Any,
     most_matches: int,
     most_elements: int,
@@ -45,6 +48,10 @@ def write_lists(
         int32 (n,): each partial match's first candidate as a place in `rows`, the rows of the candidates.
     slots, width
         int64: for each variable in pattern order its place in `singles`, or -1 for the list.
+    minimum, maximum
+        Least and greatest number of elements of a list.
+    sizes
+        int32 (n,): each partial match's number of candidates.
     state
         int64 (3 + 2 * 66,), all 0 at first: the partial match, 1 where a list of it is being extended, how long it
         is, its elements, the candidates left at each length. The first one is n when all is written.
@@ -56,6 +63,7 @@ def write_lists(
     words = carray(words_at, (word_count,))
     rows = carray(rows_at, (row_count,))
     slots = carray(slots_at, (width,))
+    sizes = carray(sizes_at, (count,))
     singles = carray(singles_at, (max(width - 1, 1), count))
     state = carray(state_at, (3 + 2 * 66,))
     out_offsets = carray(out_offsets_at, (most_matches + 1,))
@@ -89,8 +97,15 @@ def write_lists(
                 return matches
             lowest = candidates & (~candidates + _ONE)
             bit = _BIT_OF[np.int64((lowest * _DE_BRUIJN) >> _SHIFT)]
+            if depth + sizes[partial] - bit < minimum:  # no list with this candidate or a later one gets long enough
+                left[depth] = 0
+                continue
             left[depth] = np.int64(candidates ^ lowest)
             chain[depth] = rows[starts[partial] + bit]
+            if depth + 1 < minimum:
+                depth += 1
+                left[depth] = np.int64(words[base + 1 + bit])
+                continue
             for variable in range(width):
                 slot = slots[variable]
                 if slot >= 0:
@@ -104,8 +119,9 @@ def write_lists(
                         elements += 1
             matches += 1
             out_offsets[matches] = elements
-            depth += 1
-            left[depth] = np.int64(words[base + 1 + bit])
+            if depth + 1 < maximum:
+                depth += 1
+                left[depth] = np.int64(words[base + 1 + bit])
         extending = 0
         partial += 1
     state[0], state[1], state[2] = partial, 0, 0

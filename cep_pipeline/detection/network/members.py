@@ -16,6 +16,7 @@ from cep_pipeline.detection.instances.condition_groups import ClauseConditions
 from cep_pipeline.patterns.conditions import Conjunct
 from cep_pipeline.patterns.normal_form import Clause, Variable
 from cep_pipeline.patterns.pattern import Pattern
+from cep_pipeline.patterns.structure import EventType
 from cep_pipeline.planning.multi_pattern import Member
 from cep_pipeline.planning.numbers.negation import compared_with, next_before, next_behind
 from cep_pipeline.slices.order import before_is_earlier, earlier_is_before, may_be_one
@@ -40,7 +41,7 @@ class EventsOf:
         What windows above it measure: time, or positions in partitions by these attributes.
     """
 
-    event_type: str
+    event_type: EventType
     filters: frozenset[Conjunct]
     agree_on: tuple[str, ...]
     window: tuple[str, ...]

@@ -17,6 +17,7 @@ from cep_pipeline.detection.network.network import Network, Node
 from cep_pipeline.detection.room import ask_for
 from cep_pipeline.errors import DataError
 from cep_pipeline.expressions.columns import Array
+from cep_pipeline.patterns.structure import types_of
 from cep_pipeline.planning.multi_pattern import MemberId
 from cep_pipeline.planning.trees import Join
 from cep_pipeline.slices.keys import agreement_codes
@@ -158,7 +159,9 @@ class Memory:
         self._widest = max(len(member.program.variables) for member in members.values()) + 1
         self.rows, self._leaf_starts, self._leaves = steps_of(list(leaves.items()))
         self.registers = np.zeros(c.REGISTERS, np.int64)
-        self._event_types = sorted({node.last.event_type for node in network.nodes if node.kind == c.LISTS})
+        self._event_types = sorted(
+            {node.last.event_type for node in network.nodes if node.kind == c.LISTS}, key=types_of
+        )
         self.ring = CellRing.of_types(common.accumulators, self._event_types)
         self._places: list[int] = []
         self._masks: list[Array] = []

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 
 import numpy as np
 
@@ -12,11 +12,13 @@ from cep_pipeline.detection.instances.found import FoundMatches
 from cep_pipeline.detection.instances.term_writer import CommonTerms
 from cep_pipeline.detection.limits import go_on
 from cep_pipeline.detection.mechanisms import EVERYTHING, Counters, Owned, conjuncts_joining
+from cep_pipeline.detection.negated_structures import unrejected_by_structures
 from cep_pipeline.detection.network import codes as c
 from cep_pipeline.detection.network.memory import MOST_FOUND, Compiled, EventRows, Memory, Output
 from cep_pipeline.detection.network.network import Node, network_of
 from cep_pipeline.expressions.columns import Array
 from cep_pipeline.patterns.conditions import Conjunct
+from cep_pipeline.patterns.structure import EventType
 from cep_pipeline.planning.multi_pattern import Member, MemberId, Sharing
 from cep_pipeline.planning.trees import OrderOrTree
 from cep_pipeline.slices.blocks import Block, without_earlier
@@ -236,7 +238,7 @@ class NetworkRun:
     def _negated(self, counters: Counters) -> Array:
         """int64: after each row the events that are held to reject matches, each for the longest window."""
         held = np.zeros(len(self.events), np.int64)
-        windows: dict[tuple[str, frozenset[Conjunct]], Array] = {}
+        windows: dict[tuple[EventType, frozenset[Conjunct]], Array] = {}
         for name, member in self.members.items():
             for variable in member.clause.negated:
                 filters = self._groups[name].conditions.filters(variable.name)
@@ -264,6 +266,7 @@ class _Outputs:
     """
 
     def __init__(self, run: NetworkRun) -> None:
+        self._run = run
         self.by_node: dict[int, list[Output]] = {}
         self._leaving: dict[MemberId, list[Output]] = {}
         self._held: dict[Output, list[Block]] = {}
@@ -296,10 +299,14 @@ class _Outputs:
         block = output.found.drain()
         if block is None:
             return
+        member = self._run.members[output.member]
+        found: Iterable[Block] = (block,)
+        if self._run.finality is None:  # what one clause finds alone is looked at behind its run
+            found = unrejected_by_structures(member.pattern, member.clause, self._run.events, found)
         if output in self._held:
-            self._held[output].append(block)
+            self._held[output].extend(found)
         else:
-            yield output.member, block
+            yield from ((output.member, one) for one in found)
 
     def rest(self) -> Iterator[tuple[MemberId, Block]]:
         """The matches that have waited."""

@@ -19,6 +19,7 @@ from cep_pipeline.patterns.conditions import Conjunct, expressions_of
 from cep_pipeline.patterns.expressions import Aggregate, Element, Expression, Length, Reference, walk
 from cep_pipeline.patterns.normal_form import Clause, Variable
 from cep_pipeline.patterns.pattern import Pattern, Strategy
+from cep_pipeline.patterns.structure import type_alternatives
 from cep_pipeline.slices.order import earlier_is_before
 from cep_pipeline.statistics.terms import format_conjunct
 
@@ -127,6 +128,8 @@ def tested_at(conjunct: Conjunct, clause: Clause) -> tuple[int, frozenset[Move]]
     variable = clause.positive[place]
     if not variable.kleene:
         return place, frozenset({Move.BEGIN})
+    if conjunct == variable.at_most:
+        return place, frozenset({Move.TAKE})
     own = [node for node in mentions(conjunct) if node.variable == variable.name]
     if any(map(reads_whole_list, own)):
         return place, frozenset({Move.PROCEED})
@@ -195,7 +198,7 @@ def _with_predicates(states: list[State], clause: Clause) -> list[State]:
         for edge in state.edges:
             formula: list[str] = []
             if edge.move in (Move.BEGIN, Move.TAKE):
-                formula.append(f"{_element(state, variable)} is {format_type(variable.event_type)}")
+                formula.append(f"{_element(state, variable)} is {type_alternatives(variable.event_type, format_type)}")
                 formula.extend(_equivalences(state, clause, place))
             formula.extend(text for text, moves in own if edge.move in moves)
             edges.append(replace(edge, formula=tuple(formula)))

@@ -263,6 +263,7 @@ def is_prunable(pattern: Pattern, clause: Clause) -> bool:
     """
     return (
         pattern.output is Output.NON_OVERLAP
+        and not clause.negated_structures  # of a match that is rejected nobody knows yet
         and pattern.consume is Consume.NONE
         and len(pattern.clauses) == 1
         and set(clause.agree_on) == set(pattern.partition_by)

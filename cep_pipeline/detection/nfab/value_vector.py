@@ -138,7 +138,7 @@ def _values(node: Mention, place_of: dict[str, int], clause: Clause, *, growing:
     if isinstance(node, Aggregate):
         if node.function in ("first", "last"):
             return (Value(place, ValueSource.FIRST if node.function == "first" else ValueSource.LAST, node.attribute),)
-        if node.prefix and not growing:
+        if node.function == "median" or (node.prefix and not growing):
             return (Value(place, ValueSource.LIST),)
         return (Value(place, ValueSource.AGGREGATE, node.attribute, node.function),)
     if not clause.positive[place].kleene or node.element is Element.FIRST:
@@ -213,12 +213,16 @@ def _aggregate_words(value: Value, name: str, program: Program) -> list[tuple[in
         return [(at.WHOLE_OF_SLOT, value.variable, 0, 1)]
     kind, count, place = found
     # Of an extreme or a sum, how many values there were matters only in that there were any.
-    counted = at.WHOLE_OF_CELL if value.function in ("avg", "count") else at.SIGN_OF_CELL
+    counted = at.WHOLE_OF_CELL if value.function in ("avg", "count", "stddev") else at.SIGN_OF_CELL
     words = [(counted, value.variable, count, 1)]
     if kind == codes.SUM_WHOLES:
         words += [(at.WHOLE_OF_CELL, value.variable, place + word, 1) for word in range(2)]
     elif kind in (codes.LEAST_WHOLE, codes.GREATEST_WHOLE):
         words.append((at.WHOLE_OF_CELL, value.variable, place, 1))
+    elif kind in (codes.DISTANCES_OF_WHOLES, codes.DISTANCES_OF_REALS):
+        words += [(at.REAL_OF_CELL, value.variable, place + word, 1) for word in range(2)]
+        first = (at.WHOLE_OF_CELL, count + 1) if kind == codes.DISTANCES_OF_WHOLES else (at.REAL_OF_CELL, place + 2)
+        words.append((first[0], value.variable, first[1], 1))
     elif kind != codes.ONLY_COUNT:
         words.append((at.REAL_OF_CELL, value.variable, place, 1))
     return words

@@ -501,7 +501,10 @@ def _negations(clause: ClausePlan) -> Iterator[str]:
         if negation.compared:
             reasons.append(f"it is compared with {listed(negation.compared)}")
         leaf = f"{negation.leaf}, {format_number(negation.rate_per_s)} events/s"
-        yield f"~{negation.variable} ({leaf}) is asked at {where}, the earliest with all of these bound:"
+        if negation.of_structure:
+            yield f"~{negation.variable} ({leaf}) is asked of each finished match:"
+        else:
+            yield f"~{negation.variable} ({leaf}) is asked at {where}, the earliest with all of these bound:"
         yield f"  {', and '.join(reasons)}"
 
 

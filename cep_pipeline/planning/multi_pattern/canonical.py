@@ -119,7 +119,7 @@ class ClauseForms:
             digest(
                 "leaf",
                 *setting,
-                variable.event_type,
+                variable.event_type if isinstance(variable.event_type, str) else sorted(variable.event_type),
                 variable.kleene,
                 sorted({conjunct_text(conjunct, {variable.name: 0}) for conjunct in conjuncts}),
                 self._agreement if variable.kleene else [],

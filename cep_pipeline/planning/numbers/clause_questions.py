@@ -18,7 +18,7 @@ import numpy as np
 from cep_pipeline.errors import PlanError
 from cep_pipeline.patterns.conditions import Comparator, Comparison, Conjunct
 from cep_pipeline.patterns.expressions import variables_of
-from cep_pipeline.patterns.normal_form import Clause
+from cep_pipeline.patterns.normal_form import Clause, Variable
 from cep_pipeline.patterns.pattern import Pattern
 from cep_pipeline.planning.numbers.clause_statistics import (
     Agreement,
@@ -165,8 +165,10 @@ class ClauseQuestions:
         ln_instances = ln_events
         if self._kleene:
             ln_instances = [
-                _ln_lists(max(self._events(name, snapshot), SMALLEST)) if place in self._kleene else ln_events[place]
-                for place, name in enumerate(self._leaves)
+                ln_lists(variable, max(self._events(variable.name, snapshot), SMALLEST))
+                if variable.kleene
+                else ln_events[place]
+                for place, variable in enumerate(self._clause.positive)
             ]
         agreements: tuple[Agreement, ...] = ()
         agreeing: list[float] = []
@@ -221,7 +223,7 @@ class ClauseQuestions:
     @cached_property
     def row(self) -> ClauseRow | None:
         """The places of the numbers in snapshots; None where more has to be made of them than logarithms."""
-        if self._agreements or self._window_us is None:
+        if self._agreements or self._window_us is None or any(one.limits for one in self._clause.positive):
             return None
         return ClauseRow(self._keys, self._asks, [planned_share(prior) for prior in self._priors])
 
@@ -341,10 +343,33 @@ def ln_planned_selectivity(selectivity: Selectivity) -> float:
     return ln_planned(selectivity.value, selectivity.tested)
 
 
-def _ln_lists(events: float) -> float:
-    """ln(2^k - 1) for k expected events: the non-empty lists of JQPG section 5.2, where the paper counts 2^k."""
-    exponent = events * math.log(2)
-    return exponent + math.log(-math.expm1(-exponent))
+def ln_lists(variable: Variable, events: float) -> float:
+    """Return the logarithm of the number of lists of expected events.
+
+    Of k events that is ln(2^k - 1), the non-empty lists of JQPG section 5.2, where the paper counts 2^k; for a variable
+    `A{n,m} v[]` the sum of the binomial coefficients from n to m, of which the largest thousand are added up.
+
+    Examples
+    --------
+    >>> round(math.exp(ln_lists(Variable("k", "K", True, False, 0, minimum=2, maximum=3), 5.0)), 6)  # 10 and 10
+    20.0
+    """
+    if not variable.limits:
+        exponent = events * math.log(2)
+        return exponent + math.log(-math.expm1(-exponent))
+    most = max(variable.minimum, math.ceil(events)) if variable.maximum is None else variable.maximum
+    likely = min(max(int(events / 2), variable.minimum), most)
+    lengths = range(max(variable.minimum, likely - 500), min(most, likely + 500) + 1)
+    terms = [_ln_choices(events, length) for length in lengths]
+    largest = max(terms)
+    return largest + math.log(math.fsum(math.exp(term - largest) for term in terms))
+
+
+def _ln_choices(events: float, length: int) -> float:
+    """Return the logarithm of the number of lists of a length; fewer than one where fewer events are expected."""
+    if length > events:
+        return length * math.log(events / length)
+    return math.lgamma(events + 1) - math.lgamma(length + 1) - math.lgamma(events - length + 1)
 
 
 def _agreement(pairs: Mapping[tuple[int, int], Selectivity], size: int, snapshot: StatisticsSnapshot) -> Agreement:

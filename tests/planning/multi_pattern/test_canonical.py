@@ -127,12 +127,19 @@ def parsed_like(pattern: Pattern, operand: EventOperand) -> Pattern:
 def bindings(pattern: Pattern, clause: Clause, events: list[Event], slots: tuple[str, ...]) -> set[tuple[object, ...]]:
     """The partial matches of some positive variables of a clause, by the oracle: for each slot its events."""
     operands = [
-        EventOperand(variable.event_type, variable.name, variable.kleene)
+        EventOperand(
+            variable.event_type,
+            variable.name,
+            variable.kleene,
+            minimum=variable.minimum,
+            maximum=variable.maximum,
+        )
         for variable in clause.positive
         if variable.name in slots
     ]
     rules = OracleClause(
         tuple(operands),
+        (),
         frozenset((a, b) for a, b in clause.precedence if a in slots and b in slots),
         tuple(OracleConjunct(c.atoms) for c in clause.conjuncts if c.variables and c.variables <= set(slots)),
         clause.agree_on,

@@ -1,0 +1,84 @@
+"""`cep translate`: queries of other systems as patterns."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+from cep_pipeline.cli.options import check_folder, configuration_options, json_option, writing
+from cep_pipeline.cli.sources import chosen_stream
+from cep_pipeline.cli.terminal import say, say_json
+
+
+@click.command(short_help="Translate MATCH_RECOGNIZE of SQL into patterns, and say what differs.")
+@click.argument("file", type=click.Path(path_type=Path), metavar="FILE.sql")
+@click.option(
+    "--from",
+    "language",
+    type=click.Choice(["match_recognize"]),
+    default="match_recognize",
+    show_default=True,
+    help="The language of FILE.",
+)
+@click.option(
+    "--schema", type=click.Path(path_type=Path), help="Stream schema (YAML), in place of a configured stream."
+)
+@click.option(
+    "--within",
+    default="1 day",
+    show_default=True,
+    metavar="WINDOW",
+    help="Window of queries that have no WITHIN, such as '10 minutes'.",
+)
+@click.option("--out", type=click.Path(path_type=Path), help="Write the patterns to this file, such as mine.sase.")
+@configuration_options
+@json_option
+def translate(
+    file: Path,
+    language: str,
+    schema: Path | None,
+    within: str,
+    out: Path | None,
+    config: Path,
+    stream: str | None,
+    as_json: bool,
+) -> None:
+    """Translate each MATCH_RECOGNIZE of a file of SQL into the pattern that comes closest.
+
+    A comment over each pattern says in words what differs: SQL takes one match for each row at which it begins, and the
+    pattern all of them; rows have no types, so that each variable is of the stream's base type. What a pattern cannot
+    say is refused with its file, line and column. The patterns are checked by the schema, and run as they are.
+
+    The page docs/coming_from.md has queries of Flink, Trino, Esper and SASE+ beside their patterns.
+
+    \b
+    Examples:
+      cep translate --from match_recognize reversals.sql --schema streams/us_equity_trades.yaml
+      cep translate reversals.sql --stream us_equity_trades --within '10 minutes' --out reversals.sase
+      cep check reversals.sase --schema streams/us_equity_trades.yaml
+    """
+    from cep_pipeline.events.schema import StreamSchema
+    from cep_pipeline.guarded import read_text
+    from cep_pipeline.language.match_recognize import translate_match_recognize
+    from cep_pipeline.pipeline.configuration import Configuration
+
+    if out is not None:
+        check_folder(out)
+    if schema is not None:
+        events = StreamSchema.load(schema)
+    else:
+        configuration = Configuration.load(config)
+        events = configuration.stream_schema(chosen_stream(configuration, stream))
+    translations = translate_match_recognize(read_text(file, "SQL file"), events, str(file), within)
+    text = "\n".join(translation.text for translation in translations)
+    if out is not None:
+        with writing(out):
+            out.write_text(text, encoding="utf-8")
+        say(f"written to {out}", err=True)
+    if as_json:
+        say_json(
+            [{"statement": one.statement, "differences": one.differences, "line": one.line} for one in translations]
+        )
+    elif out is None:
+        say(text, nl=False)

@@ -1,0 +1,615 @@
+"""Negated composites and lists: the finished matches that no binding of one rejects (docs/language.md, section 3.5).
+
+Mechanisms find matches as if a clause had no negated structure, and what they find comes through here before anything
+is done with it. A match is rejected where a binding of all variables of the structure exists; the search ends with the
+first one. Matches that ask the same question, such as all that begin with one event, ask it once: the binding that ends
+first rejects all of them that go on beyond its end.
+
+A variable's candidates lie in stream order, or key after key where events of a match agree on something or an equality
+joins them with an event that is bound before. So those between two events are found by a binary search.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property, partial, reduce
+
+import numpy as np
+
+from cep_pipeline.compiled.native import NativeKernel
+from cep_pipeline.detection import negation_words as at
+from cep_pipeline.detection.instances import KERNEL_SOURCES, CellRing, Moment, compile_program
+from cep_pipeline.detection.instances.codes import EARLIER, LATER, MAY_SHARE
+from cep_pipeline.detection.instances.condition_groups import filters_of
+from cep_pipeline.detection.instances.event_columns import comparable_columns, of_any_event
+from cep_pipeline.detection.kleene.extension import course_among, limit_in, possible_course
+from cep_pipeline.detection.limits import go_on
+from cep_pipeline.expressions.columns import Array
+from cep_pipeline.expressions.lists import Uses
+from cep_pipeline.patterns.conditions import Comparator, Comparison, Conjunct
+from cep_pipeline.patterns.expressions import Aggregate, Element, Expression, Length, Reference, variables_of, walk
+from cep_pipeline.patterns.normal_form import Clause, NegatedStructure, Variable
+from cep_pipeline.patterns.pattern import Pattern
+from cep_pipeline.slices.blocks import Block, MatchBlock
+from cep_pipeline.slices.keys import agreement_codes, dense_codes
+from cep_pipeline.slices.order import StreamOrder, before_is_earlier, instants_of, order_rows
+from cep_pipeline.slices.prepared import PreparedEvents
+from cep_pipeline.slices.routines import group_rows
+from cep_pipeline.slices.views import View, clock_of, leaf_view
+
+EVENTS_A_CALL = 1 << 24
+"""Candidates that are looked at before a call returns, so that a search can be interrupted."""
+RUNS_ALIKE = 4
+"""Matches that ask alike are not looked for elsewhere where so many of them come one after another."""
+MOST_SUMMED = 2.0**62
+"""Sums of int64 up to it are no null."""
+NO_LIMIT = 1 << 62
+"""The most events of a list that has no most."""
+FIRST_STACK, FIRST_CELLS = 1 << 8, 1 << 8
+"""Events that a search may have bound at a time, and elements of lists, that there is room for at first."""
+
+_search_negated = NativeKernel(
+    "cep_pipeline.detection.negation_kernel",
+    "search_negated",
+    ("int64*",),
+    (
+        *KERNEL_SOURCES,
+        "cep_pipeline.detection.instances.searching",
+        "cep_pipeline.detection.negation_words",
+    ),
+)
+
+
+def unrejected_by_structures(
+    pattern: Pattern, clause: Clause, events: PreparedEvents, found: Iterable[Block]
+) -> Iterable[Block]:
+    """The matches of a clause that no negated structure rejects.
+
+    Parameters
+    ----------
+    found
+        Matches of the clause as if it had no negated structures.
+    """
+    return _unrejected(pattern, clause, events, found) if clause.negated_structures else found
+
+
+def _unrejected(pattern: Pattern, clause: Clause, events: PreparedEvents, found: Iterable[Block]) -> Iterator[Block]:
+    checks: list[StructureCheck] = []
+    for block in found:
+        checks = checks or structure_checks(pattern, clause, events)
+        for check in checks:
+            if len(block):
+                block = block.take(~check.rejected(_Matches.of(block)))
+        if len(block):
+            yield block
+
+
+def structure_checks(pattern: Pattern, clause: Clause, events: PreparedEvents) -> list[StructureCheck]:
+    """A check for each clause of each negated structure of a clause."""
+    return [
+        StructureCheck(pattern, clause, structure, negated, events)
+        for structure in clause.negated_structures
+        for negated in structure.clauses
+    ]
+
+
+@dataclass(frozen=True, eq=False)
+class KnownEnds:
+    """The least row at which a binding ends that begins at an event or behind it.
+
+    Attributes
+    ----------
+    size
+        Without keys 0; otherwise more than any row: `key * size + row` tells keys apart.
+    begins, ends
+        Such numbers, ascending, of the events and of the ends. Without keys the ends alone, of every row.
+    """
+
+    size: int
+    begins: Array
+    ends: Array
+
+    @classmethod
+    def of(cls, rows: Array, starts: Array, ends: Array, events: int, *, keyed: bool) -> KnownEnds:
+        """From the rows that begin bindings, key after key, where each key begins, and where the first of each ends."""
+        if not keyed:
+            of_rows = np.full(events + 1, events, np.int32)
+            of_rows[rows] = ends
+            return cls(0, rows, np.minimum.accumulate(of_rows[::-1])[::-1])
+        size = events + 1
+        base = np.repeat(np.arange(len(starts) - 1), np.diff(starts)) * size
+        behind = np.minimum.accumulate((base + ends)[::-1])[::-1]
+        return cls(size, base + rows, np.append(behind, np.iinfo(np.int64).max))
+
+    def reject(self, low: Array, high: Array, codes: Array | None) -> Array:
+        """bool: whether a binding lies between two rows, among the events of a key."""
+        if codes is None:
+            return np.asarray(self.ends[low] < high)
+        base = codes.astype(np.int64) * self.size
+        found = self.ends[np.searchsorted(self.begins, base + low)] < base + high
+        return np.asarray(found & (codes >= 0))
+
+
+class _Matches:
+    """Matches of a clause: variable v of match m has `rows[begins[k] : begins[k + 1]]`, k being `m * width + v`.
+
+    Parameters
+    ----------
+    width
+        Number of positive variables.
+    begins, rows
+        int64 and int32.
+    singles
+        int32, shape (width, n), in place of these: the rows of matches whose variables bind one event each.
+    """
+
+    def __init__(
+        self, width: int, begins: Array | None = None, rows: Array | None = None, singles: Array | None = None
+    ) -> None:
+        self.width, self._begins, self._rows, self._singles = width, begins, rows, singles
+
+    @classmethod
+    def of(cls, block: Block) -> _Matches:
+        width = len(block.clause.positive)
+        if isinstance(block, MatchBlock):
+            return cls(width, singles=block.rows)
+        owner = np.repeat(np.arange(len(block), dtype=np.int64), np.diff(block.offsets))
+        sizes = np.bincount(owner * width + block.variables, minlength=len(block) * width)
+        begins = np.concatenate((np.zeros(1, np.int64), np.cumsum(sizes)))
+        return cls(width, begins, np.ascontiguousarray(block.rows))
+
+    @property
+    def begins(self) -> Array:
+        if self._begins is None:
+            self._begins = np.arange(self.rows.size + 1, dtype=np.int64)
+        return self._begins
+
+    @property
+    def rows(self) -> Array:
+        if self._rows is None:
+            assert self._singles is not None
+            self._rows = np.ascontiguousarray(self._singles.T).reshape(-1)
+        return self._rows
+
+    def __len__(self) -> int:
+        return (len(self.begins) - 1) // self.width if self._singles is None else int(self._singles.shape[1])
+
+    def first_of(self, place: int) -> Array:
+        """The first row of a variable in each match."""
+        if self._singles is not None:
+            return np.asarray(self._singles[place])
+        return np.asarray(self.rows[self.begins[place : -1 : self.width]])
+
+    def last_of(self, place: int) -> Array:
+        """The last row of a variable in each match."""
+        if self._singles is not None:
+            return np.asarray(self._singles[place])
+        return np.asarray(self.rows[self.begins[place + 1 :: self.width] - 1])
+
+    def first(self) -> Array:
+        """The first row of each match."""
+        return reduce(np.minimum, (self.first_of(place) for place in range(self.width)))
+
+    def last(self) -> Array:
+        """The last row of each match."""
+        return reduce(np.maximum, (self.last_of(place) for place in range(self.width)))
+
+    def take(self, places: Array) -> _Matches:
+        """Some of the matches, whose variables bind one event each."""
+        assert self._singles is not None
+        return _Matches(self.width, singles=self._singles[:, places])
+
+
+class StructureCheck:
+    """One clause of a negated structure, which rejects matches of the clause that the structure stands in."""
+
+    def __init__(
+        self, pattern: Pattern, clause: Clause, structure: NegatedStructure, negated: Clause, events: PreparedEvents
+    ) -> None:
+        self.pattern, self.clause, self.structure, self.negated = pattern, clause, structure, negated
+        self.events = events
+        self.joined = joined_clause(clause, structure, negated)
+        self._views = {variable.name: self._view(variable) for variable in negated.positive}
+        self._limits = {variable.name: self._limits_of(variable) for variable in negated.positive if variable.kleene}
+        implied = (limit for limits in self._limits.values() for limit in limits)
+        self.joined = replace(self.joined, conjuncts=tuple(dict.fromkeys((*self.joined.conjuncts, *implied))))
+        self.program = compile_program(pattern, self.joined, events)
+        self._slots = self.program.slots
+        self._relations = self.program.groups.conditions.relations
+        self._order = StreamOrder(clock_of(events), pattern.ties)
+        self._window = instants_of(pattern, events)
+        self._codes = agreement_codes(events, clause.agree_on) if clause.agree_on else None
+        self._needed = self._needed_slots()
+        self._kept: list[Array] = []
+        self._asked = 0
+        self._ends: KnownEnds | None = None
+        self._words: Array | None = None
+        self._ring = CellRing(self.program, FIRST_CELLS)
+        self._stack: Array = np.zeros(FIRST_STACK * at.ENTRY_WORDS, np.int64)
+
+    @property
+    def may_reject(self) -> bool:
+        """True if there are as many events as a binding takes."""
+        return all(len(self._views[one.name]) >= one.minimum for one in self.negated.positive)
+
+    def rejected(self, matches: _Matches) -> Array:
+        """bool: the matches that a binding rejects."""
+        if not self.may_reject or not len(matches):
+            return np.zeros(len(matches), np.bool_)
+        low, high = self._between(matches)
+        if any(variable.kleene for variable in self.clause.positive):
+            return np.asarray(self._first_ends(matches, low, high, high) < high)
+        if (known := self._known_ends(low, high)) is not None:
+            return known.reject(low, high, None if self._codes is None else self._codes[0][matches.first_of(0)])
+        rejected = np.zeros(len(matches), np.bool_)
+        asking = np.flatnonzero(low < high)
+        if not len(asking):
+            return rejected
+        if len(asking) < len(matches):
+            rejected[asking] = self._rejected_alike(matches.take(asking), low[asking], high[asking])
+            return rejected
+        return self._rejected_alike(matches, low, high)
+
+    def _rejected_alike(self, matches: _Matches, low: Array, high: Array) -> Array:
+        groups, members = self._alike(matches, low)
+        highest, least = np.full(len(members), -1, np.int64), np.full(len(members), len(self.events), np.int64)
+        np.maximum.at(highest, groups, high)
+        np.minimum.at(least, groups, high)
+        ends = self._first_ends(matches.take(members), low[members], highest, least)
+        return np.asarray(ends[groups] < high)
+
+    def binding(self, rows: Mapping[str, Array]) -> dict[str, list[int]] | None:
+        """The rows of a binding that rejects a match, by variable; None where none does.
+
+        Parameters
+        ----------
+        rows
+            The rows of the events of the match, ascending, by variable.
+        """
+        bound = [rows[variable.name] for variable in self.clause.positive]
+        begins = np.cumsum([0, *map(len, bound)])
+        match = _Matches(len(bound), begins.astype(np.int64), np.concatenate(bound).astype(np.int32))
+        low, high = self._between(match)
+        if not self.may_reject or self._first_ends(match, low, high, high)[0] >= high[0]:
+            return None
+        values = {variable: int(self._values[self._slots[variable.name]]) for variable in self.negated.positive}
+        return {one.name: self._ring.rows(value) if one.kleene else [value] for one, value in values.items()}
+
+    # --- which matches ask for what ---------------------------------------------------------------------------------
+
+    def _between(self, matches: _Matches) -> tuple[Array, Array]:
+        """The rows from which, and before which, the events of a binding lie."""
+        clause, name = self.clause, self.structure.name
+        places = {variable.name: place for place, variable in enumerate(clause.positive)}
+        after = [self._order.rows_after(matches.last_of(places[v.name])) for v in clause.predecessors(name)]
+        before = [self._order.rows_ahead(matches.first_of(places[v.name])) for v in clause.successors(name)]
+        low = reduce(np.maximum, after) if after else self._window.first_row_within(matches.last())
+        high = reduce(np.minimum, before) if before else self._window.end_row_within(matches.first())
+        return low, high
+
+    def _alike(self, matches: _Matches, low: Array) -> tuple[Array, Array]:
+        """The group of each match whose search is the same but for its end, and one match of each group."""
+        key, size = low.astype(np.int64, copy=False), len(self.events) + 1
+        columns = [matches.first_of(slot) for slot in np.flatnonzero(self._needed).tolist()]
+        if self._codes is not None:
+            columns.append(self._codes[0][matches.first_of(0)] + 1)
+        for column in columns:
+            if int(key.max()) >= NO_LIMIT // size:
+                _, key = np.unique(key, return_inverse=True)
+            key = key * size + column
+        # Most matches that ask alike come one after another.
+        begins = np.flatnonzero(np.concatenate((np.ones(1, np.bool_), key[1:] != key[:-1])))
+        runs = np.repeat(np.arange(len(begins)), np.diff(begins, append=len(key)))
+        if RUNS_ALIKE * len(begins) < len(key):
+            return runs, begins
+        _, members, groups = np.unique(key[begins], return_index=True, return_inverse=True)
+        return groups[runs], begins[members]
+
+    def _known_ends(self, low: Array, high: Array) -> KnownEnds | None:
+        """The row at which a binding ends for each event that may begin one, once they are worth to be known."""
+        if self._ends is None and self._begins_alone:
+            first = self._views[self.negated.positive[0].name].rows
+            self._asked += int((np.searchsorted(first, high) - np.searchsorted(first, low)).clip(0).sum())
+            if self._asked >= len(first):
+                self._ends = self._ends_of_all()
+        return self._ends
+
+    @cached_property
+    def _begins_alone(self) -> bool:
+        """True if a binding's first variable has its first event, and no event of the match says what is a binding.
+
+        Then an event begins the same bindings for all matches that it lies in.
+        """
+        first, *others = (self._slots[variable.name] for variable in self.negated.positive)
+        return (
+            before_is_earlier(self.pattern.ties)
+            and not self._needed.any()
+            and all(self._relations[first, other] & EARLIER for other in others)
+            and bool(self.clause.predecessors(self.structure.name) or self.clause.successors(self.structure.name))
+        )
+
+    def _ends_of_all(self) -> KnownEnds:
+        rows, starts, *_ = self._candidates(self.negated.positive[0], frozenset())
+        asking = _Matches(1, np.arange(len(rows) + 1, dtype=np.int64), rows)
+        limits = self._window.end_row_within(rows)  # bindings between events of one match lie in one window
+        words = self._search_words()
+        words[at.ANCHORED], words[at.POSITIVE] = 1, 1
+        ends = self._first_ends(asking, rows.astype(np.int64), limits, limits)
+        words[at.ANCHORED], words[at.POSITIVE] = 0, len(self.clause.positive)
+        return KnownEnds.of(rows, starts, ends, len(self.events), keyed=self._codes is not None)
+
+    def _needed_slots(self) -> Array:
+        """uint8: the positive variables whose events a search looks at."""
+        mentioned = frozenset(name for conjunct in self.joined.conjuncts for name in conjunct.variables)
+        needed = np.zeros(len(self.program.variables), np.uint8)
+        for slot, variable in enumerate(self.clause.positive):
+            shares = any(self._may_be_one(slot, self._slots[one.name]) for one in self.negated.positive)
+            needed[slot] = variable.name in mentioned or shares
+        return needed
+
+    def _may_be_one(self, one: int, other: int) -> bool:
+        relation = int(self._relations[one, other])
+        ordered = bool(relation & (EARLIER | LATER)) and before_is_earlier(self.pattern.ties)
+        return bool(relation & MAY_SHARE) and not ordered
+
+    # --- searching --------------------------------------------------------------------------------------------------
+
+    def _view(self, variable: Variable) -> View:
+        """The candidates of a variable in stream order."""
+        filters = filters_of(self.joined, variable.name)
+        return leaf_view(self.events, variable.event_type, filters, 0, len(self.events))
+
+    def _first_ends(self, matches: _Matches, low: Array, high: Array, enough: Array) -> Array:
+        """The row at which the first binding of each match ends, between the rows; the number of events where none is.
+
+        Parameters
+        ----------
+        enough
+            A binding that ends before this row need not be the first one.
+        """
+        words = self._search_words()
+        lows, highs, ends = low.astype(np.int32), high.astype(np.int32), enough.astype(np.int32)
+        found = np.full(len(lows), len(self.events), np.int32)
+        arrays = {at.LOWS: lows, at.HIGHS: highs, at.ENOUGH: ends, at.FOUND: found, at.ROWS: matches.rows}
+        arrays[at.BEGINS] = matches.begins
+        for place, array in arrays.items():
+            words[place] = array.ctypes.data
+        words[at.QUERIES], words[at.QUERY], words[at.DEPTH] = len(lows), 0, at.NOT_BEGUN
+        result = at.GO_ON
+        while result != at.FINISHED:
+            go_on()
+            words[at.BUDGET] = EVENTS_A_CALL
+            words[at.STACK], words[at.STACK_ROOM] = self._stack.ctypes.data, len(self._stack) // at.ENTRY_WORDS
+            words[-len(self._ring.kernel_words()) :] = self._ring.kernel_words()
+            result = _search_negated(words)
+            if result == at.RING_FULL:
+                self._ring.grow()
+            elif result == at.STACK_FULL:
+                self._stack = np.concatenate((self._stack, np.zeros_like(self._stack)))
+        return found
+
+    def _search_words(self) -> Array:
+        """The words of a search, but for what it is asked."""
+        if self._words is not None:
+            return self._words
+        conditions, joined = self.program.groups.conditions, self.joined
+        levels, shares = self._levels()
+        onset_of = order_rows(self.events, self.pattern.ties)
+        self._values = np.zeros(len(self.program.variables) + 1, np.int32)
+        reach, onset = map(np.ascontiguousarray, onset_of)
+        arrays = {
+            at.LEVEL_TABLE: np.array(levels, np.int64),
+            at.SHARES: np.array([*shares, 0], np.int64),
+            at.NEEDED: self._needed,
+            at.KLEENE: np.ascontiguousarray(conditions.kleene),
+            at.SLOTS: self._values,
+            at.ONSET: onset,
+            at.REACH: reach,
+            at.RELATIONS: np.ascontiguousarray(conditions.relations),
+        }
+        words = np.zeros(at.PROGRAM, np.int64)
+        for place, array in arrays.items():
+            self._kept.append(array)
+            words[place] = array.ctypes.data
+        words[at.LEVELS] = len(self.negated.positive)
+        words[at.POSITIVE], words[at.ALL_SLOTS] = len(self.clause.positive), len(joined.positive)
+        tail = [*self.program.kernel_words(), *self._ring.kernel_words()]
+        self._words = np.concatenate((words, np.array(tail, np.int64)))
+        return self._words
+
+    def _levels(self) -> tuple[list[list[int]], list[int]]:
+        """The words of each variable of the structure, in its order, and the slots whose events it may not take."""
+        groups, bound = self.program.groups, frozenset(variable.name for variable in self.clause.positive)
+        before = Moment(bound, bound)
+        levels: list[list[int]] = []
+        shares: list[int] = []
+        for place, variable in enumerate(self.negated.positive):
+            name, slot = variable.name, self._slots[variable.name]
+            begin = len(shares)
+            earlier = [*range(len(self.clause.positive)), *(self._slots[v.name] for v in self.negated.positive[:place])]
+            shares += [other for other in earlier if self._may_be_one(other, slot)]
+            own = [groups.first_group(name, before), -1, -1, -1]
+            complete = Moment(before.bound | {name}, before.complete | {name})
+            if variable.kleene:
+                growing = Moment(complete.bound, before.complete)
+                own[1:] = [
+                    groups.element_group(name, growing),
+                    groups.left_group(growing, (name,)),
+                    groups.group_of(self._limits[name]),
+                ]
+            rows, starts, codes, key_slot = self._candidates(variable, before.bound)
+            self._kept += [rows, starts, codes]
+            levels.append(
+                [
+                    *(slot, int(variable.kleene), variable.minimum, variable.maximum or NO_LIMIT),
+                    *(-1 if group < 0 or groups.is_empty(group) else group for group in own),
+                    *(int(rows.ctypes.data), int(starts.ctypes.data), int(codes.ctypes.data) if len(codes) else 0),
+                    *(key_slot, begin, len(shares), int(self._once(place))),
+                ]
+            )
+            before = complete
+        return levels, shares
+
+    def _once(self, place: int) -> bool:
+        """True if the first event that fits a variable leaves as much to the variables behind it as any later one.
+
+        Of a list: all events that fit, up to one, as any list that ends with that one.
+        """
+        variable, behind = self.negated.positive[place], self.negated.positive[place + 1 :]
+        names = {one.name for one in behind}
+        own = [conjunct for conjunct in self.joined.conjuncts if variable.name in conjunct.variables]
+        if any(not names.isdisjoint(conjunct.variables) for conjunct in own):
+            return False
+        if variable.kleene and not self._grows_true(variable, own):
+            return False
+        slot = self._slots[variable.name]
+        for one in behind:
+            other = self._slots[one.name]
+            if self._relations[slot, other] & LATER or self._may_be_one(slot, other):
+                return False
+        return True
+
+    def _limits_of(self, variable: Variable) -> tuple[Conjunct, ...]:
+        """The conditions on a list that a longer list cannot make true again."""
+        bound = frozenset(self.joined.by_name)
+        own = [one for one in self.joined.conjuncts if variable.name in one.variables]
+        lists = {one.name for one in self.negated.positive if one.kleene} - {variable.name}
+        single = (one for one in own if lists.isdisjoint(one.variables) and one.variables <= bound)
+        rows = self._views[variable.name].rows
+        limits = (limit_in(one, variable.name, partial(course_among, self.events, rows)) for one in single)
+        return tuple(limit for limit in limits if limit is not None and self._is_of_earlier(limit, variable))
+
+    def _is_of_earlier(self, conjunct: Conjunct, variable: Variable) -> bool:
+        """True if a condition mentions no variable of the structure that is bound behind a variable."""
+        names = [one.name for one in self.negated.positive]
+        return conjunct.variables.isdisjoint(names[names.index(variable.name) + 1 :])
+
+    def _grows_true(self, variable: Variable, conjuncts: Sequence[Conjunct]) -> bool:
+        """True if, where a list fulfils its conditions, so do all events that may be its elements, up to its last."""
+        whole = [one for one in conjuncts if Uses.of(one).kinds[variable.name] != {Element.EACH}]
+        return (variable.maximum is None or not whole) and all(self._stays_true(one, variable) for one in whole)
+
+    def _stays_true(self, conjunct: Conjunct, variable: Variable) -> bool:
+        match conjunct.atoms:
+            case (Comparison(comparator, left, right),):
+                sides = ((left, comparator, right), (right, comparator.mirror, left))
+            case _:
+                return False
+        for side, compared, other in sides:
+            if not isinstance(side, Length | Aggregate) or variable.name in variables_of(other) or _is_prefix(side):
+                continue
+            never_falls, never_rises = possible_course(side)
+            if isinstance(side, Aggregate) and side.function != "count":
+                column, rows = self.events.column(side.attribute), self._views[variable.name].rows
+                values = column.values[rows] if column.valid is None else column.values[rows][column.valid[rows]]
+                if column.type.is_number and not np.abs(values.astype(np.float64)).sum() < MOST_SUMMED:
+                    return False  # a NaN, or more than an integer holds
+                if side.function == "sum":
+                    never_falls, never_rises = not (values < 0).any(), not (values > 0).any()
+            return (never_falls and compared in (Comparator.GT, Comparator.GE)) or (
+                never_rises and compared in (Comparator.LT, Comparator.LE)
+            )
+        return False
+
+    def _candidates(self, variable: Variable, bound: frozenset[str]) -> tuple[Array, Array, Array, int]:
+        """The candidates of a variable key after key, where each key begins, and the key that each event asks for.
+
+        Returns
+        -------
+        rows, starts : Array
+            int32 and int64.
+        codes : Array
+            int32, for each event of the slice the key of those that it can be joined with, or -1; empty: there is one
+            key.
+        slot : int
+            The slot with the event that says the key.
+        """
+        view = self._views[variable.name]
+        rows = np.ascontiguousarray(view.rows)
+        asking, own, groups, slot = self._keys(variable, bound)
+        if not len(asking):
+            return rows, np.array([0, len(rows)], np.int64), asking, slot
+        keyed = own[rows]
+        present = np.flatnonzero(keyed >= 0)
+        order, starts = group_rows(keyed[present], groups)
+        return np.ascontiguousarray(rows[present[order]]), np.ascontiguousarray(starts), asking, slot
+
+    def _keys(self, variable: Variable, bound: frozenset[str]) -> tuple[Array, Array, int, int]:
+        """The keys that events ask for, the keys of a variable's events, their number, and the slot that asks."""
+        joining: dict[str, list[tuple[Expression, Expression]]] = {}
+        for conjunct in self.joined.conjuncts:
+            equal = _equality_with(conjunct, variable)
+            if equal is not None and equal[0] in bound and not self.joined.by_name[equal[0]].kleene:
+                joining.setdefault(equal[0], []).append(equal[1:])
+        asker = max(joining, key=lambda name: len(joining[name]), default=None)
+        slot = len(self.program.variables) if asker is None else self._slots[asker]
+        parts = [] if asker is None else [self._equal_codes(one, other) for one, other in joining[asker]]
+        if self._codes is not None:
+            codes, groups = self._codes
+            parts.insert(0, (codes, codes, groups))
+        if not parts:
+            none = np.empty(0, np.int32)
+            return none, none, 0, slot
+        asking, own, groups = parts[0]
+        for more, more_own, size in parts[1:]:
+            pairs = [
+                np.where((a < 0) | (b < 0), -1, a.astype(np.int64) * size + b)
+                for a, b in ((asking, more), (own, more_own))
+            ]
+            together = np.concatenate(pairs)
+            codes, groups = dense_codes(together, together < 0)
+            asking, own = codes[: len(asking)], codes[len(asking) :]
+        return np.ascontiguousarray(asking, np.int32), np.ascontiguousarray(own, np.int32), groups, slot
+
+    def _equal_codes(self, asking: Expression, own: Expression) -> tuple[Array, Array, int]:
+        """Codes of two expressions over one event each, for all events: equal where they are, -1 where unknown."""
+
+        def make() -> tuple[Array, Array, int]:
+            values = np.concatenate(comparable_columns(self.events, asking, own))
+            codes, groups = dense_codes(values, np.isnan(values))
+            return codes[: len(self.events)], codes[len(self.events) :], groups
+
+        return self.events.derive(("equal codes", of_any_event(asking), of_any_event(own)), make)
+
+
+def joined_clause(clause: Clause, structure: NegatedStructure, negated: Clause) -> Clause:
+    """A clause that binds the variables of a negated structure beside its own, with their order and conditions."""
+    around = {(v.name, one.name) for v in clause.predecessors(structure.name) for one in negated.positive}
+    behind = {(one.name, v.name) for v in clause.successors(structure.name) for one in negated.positive}
+    names = {variable.name for variable in clause.positive}
+    limits = {limit for variable in negated.positive for limit in variable.limits}  # the search counts events itself
+    within = {pair for pair in clause.precedence if names.issuperset(pair)}
+    return replace(
+        clause,
+        positive=(*clause.positive, *negated.positive),
+        negated=(),
+        precedence=frozenset(within | around | behind | negated.precedence),
+        conjuncts=tuple(conjunct for conjunct in negated.conjuncts if conjunct not in limits),
+        negated_structures=(),
+    )
+
+
+def _equality_with(conjunct: Conjunct, variable: Variable) -> tuple[str, Expression, Expression] | None:
+    """The other variable of an equality of two events, its side and the variable's; None: it is no such equality."""
+    match conjunct.atoms:
+        case (Comparison(Comparator.EQ, left, right),):
+            for own, other in ((left, right), (right, left)):
+                names = variables_of(other)
+                joins = variables_of(own) == {variable.name} and len(names) == 1 and variable.name not in names
+                if joins and _reads_one_event(own) and _reads_one_event(other):
+                    return next(iter(names)), other, own
+    return None
+
+
+def _reads_one_event(expression: Expression) -> bool:
+    """True if an expression reads attributes of one event: that of a single variable, or any element of a list."""
+    kinds = {
+        node.element if isinstance(node, Reference) else None for node in walk(expression) if hasattr(node, "variable")
+    }
+    return kinds in ({Element.ONLY}, {Element.EACH})
+
+
+def _is_prefix(side: Length | Aggregate) -> bool:
+    """True for an aggregate over the elements before another one."""
+    return isinstance(side, Aggregate) and side.prefix

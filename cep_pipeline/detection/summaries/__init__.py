@@ -1,0 +1,1 @@
+"""SUMMARIZE: the rows of groups that a statement gives instead of its matches."""

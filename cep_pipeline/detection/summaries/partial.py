@@ -1,0 +1,470 @@
+"""Rows of SUMMARIZE while they are made: what is known of each group after some of the matches.
+
+A `PartialSummary` takes the values of matches batch after batch, and the partial summaries of other slices and days.
+The rows do not depend on how the matches were divided, nor on their order: counts and sums are exact. A sum of float64
+is kept as the exact sum of its binary fractions, and is rounded once, when the rows are made.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from decimal import MAX_EMAX, MAX_PREC, MIN_EMIN, Decimal, localcontext
+from fractions import Fraction
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from cep_pipeline.detection.decimal_text import from_text, to_text
+from cep_pipeline.detection.matches import RETURN_TYPES, UTC_MICROSECONDS, json_objects
+from cep_pipeline.expressions.columns import Array
+from cep_pipeline.patterns.expressions import ValueType
+from cep_pipeline.patterns.pattern import Pattern, Summary, SummaryAggregate, SummaryGroup
+from cep_pipeline.storage import canonical_json
+
+Value = int | float | str | bool | None
+"""A value of a group's column, or a least or greatest value; a bucket of time is int64 microseconds."""
+
+_MONDAY_US = 946_857_600_000_000
+"""2000-01-03 00:00 on a clock, as microseconds of a clock since 1970: buckets begin there."""
+_FRACTION_BITS = 1074
+"""Every float64 is a whole multiple of 2 to the minus this."""
+_AT_ONCE = 1 << 20
+"""So many halves of int64 numbers have a sum that float64 holds exactly."""
+_FIRST_US, _LAST_US = -62_135_596_800_000_000 + 86_400_000_000, 253_402_300_799_999_999 - 86_400_000_000
+"""The times from 0001-01-02 to 9999-12-30, which have a local date in each zone."""
+_FIVES = 5**_FRACTION_BITS
+_NAN = float("nan")
+
+
+def summary_schema(pattern: Pattern) -> pa.Schema:
+    """Columns of the rows of a statement with SUMMARIZE: `pattern`, the groups, the aggregates."""
+    summary = _summary_of(pattern)
+    groups = (pa.field(group.name, _group_type(group)) for group in summary.groups)
+    aggregates = (pa.field(one.name, _aggregate_type(one)) for one in summary.aggregates)
+    return pa.schema([pa.field("pattern", pa.string()), *groups, *aggregates])
+
+
+def _summary_of(pattern: Pattern) -> Summary:
+    assert pattern.summary is not None, f"pattern {pattern.name!r} has no SUMMARIZE"
+    return pattern.summary
+
+
+def _group_type(group: SummaryGroup) -> pa.DataType:
+    return UTC_MICROSECONDS if group.expression is None else RETURN_TYPES[group.expression.type]
+
+
+def _aggregate_type(aggregate: SummaryAggregate) -> pa.DataType:
+    kind = ValueType.INT64 if aggregate.expression is None else aggregate.expression.type
+    if aggregate.function in ("count", "sum") and kind is ValueType.INT64:
+        return pa.string()  # exact at any size
+    return pa.float64() if aggregate.function == "avg" else RETURN_TYPES[kind]
+
+
+@dataclass
+class Total:
+    """The sum of some values and their number; nulls are left out before.
+
+    Attributes
+    ----------
+    values
+        How many values there are.
+    exact
+        The sum of the finite ones: of int64 itself, of float64 in units of 2 ** -1074.
+    special
+        The sum of those that are NaN or infinite; 0.0 where there is none.
+    """
+
+    values: int = 0
+    exact: int = 0
+    special: float = 0.0
+
+    def add(self, other: Total) -> None:
+        self.values += other.values
+        self.exact += other.exact
+        self.special += other.special
+
+    def sum(self, *, is_float: bool) -> Fraction | float | None:
+        """The sum, exact where it is finite; None without a value."""
+        if not self.values:
+            return None
+        if self.special != 0.0:
+            return self.special
+        return Fraction(self.exact, 1 << _FRACTION_BITS if is_float else 1)
+
+
+@dataclass
+class Extreme:
+    """The least or the greatest of some values; NaN where one of them is."""
+
+    value: Value = None
+
+    def add(self, other: Extreme, *, greatest: bool) -> None:
+        own, new = self.value, other.value
+        if new is None or is_nan(own):
+            return
+        assert own is None or type(own) is type(new)
+        if own is None or is_nan(new) or (new > own if greatest else new < own):  # type: ignore[operator]
+            self.value = new
+
+
+State = Total | Extreme
+
+
+@dataclass
+class SummaryRow:
+    """One row in the making: its matches, and a state for each aggregate but count."""
+
+    matches: int
+    states: list[State]
+
+
+class PartialSummary:
+    """What is known of the groups of one statement after some of its matches."""
+
+    def __init__(self, pattern: Pattern) -> None:
+        self._pattern = pattern
+        self.name = pattern.name
+        self._summary = _summary_of(pattern)
+        self._aggregates = [one for one in self._summary.aggregates if one.expression is not None]
+        self.groups: dict[tuple[Value, ...], SummaryRow] = {}
+        if not self._summary.groups:
+            self.group(())
+
+    def group(self, key: tuple[Value, ...]) -> SummaryRow:
+        """The group with these values, which begins without a match."""
+        found = self.groups.get(key)
+        if found is None:
+            states: list[State] = [Total() if one.function in ("sum", "avg") else Extreme() for one in self._aggregates]
+            found = self.groups[key] = SummaryRow(0, states)
+        return found
+
+    def add_matches(self, ends_us: Array, items: Sequence[pa.Array]) -> None:
+        """Take some matches.
+
+        Parameters
+        ----------
+        ends_us
+            int64: the timestamp of the last event of each match.
+        items
+            The values of `Pattern.items`: an array for each.
+        """
+        if not len(ends_us):
+            return
+        values = iter(items)
+        columns = [
+            bucket_starts(ends_us, group.bucket_us, self._pattern.timezone)
+            if group.bucket_us is not None
+            else next(values)
+            for group in self._summary.groups
+        ]
+        codes, keys = group_codes(columns, len(ends_us))
+        found = [self.group(key) for key in keys]
+        for group, count in zip(found, np.bincount(codes, minlength=len(keys)).tolist(), strict=True):
+            group.matches += count
+        for place, (aggregate, array) in enumerate(zip(self._aggregates, values, strict=True)):
+            self._add_values(place, aggregate, codes, array, found)
+
+    def _add_values(
+        self, place: int, aggregate: SummaryAggregate, codes: Array, array: pa.Array, groups: Sequence[SummaryRow]
+    ) -> None:
+        valid = array.is_valid().to_numpy(zero_copy_only=False)
+        codes = codes[valid]
+        if not len(codes):
+            return
+        known = array.drop_null()
+        states: list[State] = []
+        if aggregate.function in ("sum", "avg"):
+            states += totals(codes, known.to_numpy(zero_copy_only=False), len(groups))
+        else:
+            states += _extremes(codes, known, len(groups), greatest=aggregate.function == "max")
+        for group, state in zip(groups, states, strict=True):
+            self._add_state(aggregate, group.states[place], state)
+
+    def _add_state(self, aggregate: SummaryAggregate, own: State, other: State) -> None:
+        if isinstance(own, Total):
+            assert isinstance(other, Total)
+            own.add(other)
+        else:
+            assert isinstance(other, Extreme)
+            own.add(other, greatest=aggregate.function == "max")
+
+    def add(self, other: PartialSummary) -> None:
+        """Take what is known of other matches."""
+        for key, one in other.groups.items():
+            own = self.group(key)
+            own.matches += one.matches
+            for aggregate, mine, new in zip(self._aggregates, own.states, one.states, strict=True):
+                self._add_state(aggregate, mine, new)
+
+    def table(self) -> pa.Table:
+        """The rows, in the order of their groups."""
+        rows, schema = list(self._rows()), summary_schema(self._pattern)
+        columns = zip(*rows, strict=True) if rows else [()] * (len(schema) - 1)
+        arrays = [_array(column, field.type) for column, field in zip(columns, list(schema)[1:], strict=True)]
+        return pa.Table.from_arrays([pa.repeat(self._pattern.name, len(rows)), *arrays], schema=schema)
+
+    def _rows(self) -> Iterator[list[Value]]:
+        for key in self._ordered():
+            yield [*key, *self._aggregated(self.groups[key])]
+
+    def _ordered(self) -> list[tuple[Value, ...]]:
+        return sorted(self.groups, key=lambda key: [rank(value) for value in key])
+
+    def _aggregated(self, group: SummaryRow) -> list[Value]:
+        states = iter(group.states)
+        return [
+            to_text(group.matches) if one.expression is None else _value_of(one, next(states))
+            for one in self._summary.aggregates
+        ]
+
+    # The form in which slices and days hand it on.
+
+    def to_json(self) -> list[dict[str, Any]]:
+        """The groups in their order, in JSON form; equal summaries have equal forms.
+
+        Each has `groups`, its values; `matches`, their number; and `states`, by the name of each aggregate but count:
+        `values`, how many were put together, with `total`, their exact sum, or the least or greatest `value`. Numbers
+        that may exceed int64 or float64 are decimal text.
+        """
+        return [
+            {
+                "groups": [_to_plain(value) for value in key],
+                "matches": to_text(self.groups[key].matches),
+                "states": {
+                    one.name: _state_to_plain(one, state)
+                    for one, state in zip(self._aggregates, self.groups[key].states, strict=True)
+                },
+            }
+            for key in self._ordered()
+        ]
+
+    @classmethod
+    def from_json(cls, pattern: Pattern, groups: Iterable[Mapping[str, Any]]) -> PartialSummary:
+        """Read what `to_json` gave."""
+        made = cls(pattern)
+        types = [group.expression.type if group.expression is not None else None for group in made._summary.groups]
+        floats = [kind is ValueType.FLOAT64 for kind in types]
+        for each in groups:
+            key = tuple(_from_plain(value, is_float) for value, is_float in zip(each["groups"], floats, strict=True))
+            group = made.group(key)
+            group.matches += from_text(each["matches"])
+            if each["states"].keys() != {one.name for one in made._aggregates}:
+                raise ValueError(f"pattern {pattern.name!r} has other aggregates than {', '.join(each['states'])}")
+            for one, own in zip(made._aggregates, group.states, strict=True):
+                made._add_state(one, own, _state_from_plain(one, each["states"][one.name]))
+        return made
+
+    def add_rows(self, rows: pa.RecordBatch) -> None:
+        """Take matches that stand in rows, with the values of `Pattern.items` as a JSON object in `returns`."""
+        read = [json.loads(text) if text else {} for text in rows.column("returns").to_pylist()]
+        items = [
+            pa.array(
+                [_from_plain(row[item.name], item.expression.type is ValueType.FLOAT64) for row in read],
+                RETURN_TYPES[item.expression.type],
+            )
+            for item in self._pattern.items
+        ]
+        self.add_matches(rows.column("end_ts").cast(pa.int64()).to_numpy(), items)
+
+    def published(self) -> tuple[pa.Array, pa.Array, pa.Array]:
+        """The rows as the table `summaries` has them: groups, aggregates and what days are put together by, as JSON."""
+        table = self.table()
+        names = [group.name for group in self._summary.groups], [one.name for one in self._summary.aggregates]
+        groups, aggregates = (_objects(table, own) for own in names)
+        return groups, aggregates, pa.array([canonical_json(one) for one in self.to_json()], pa.string())
+
+
+def _objects(table: pa.Table, names: Sequence[str]) -> pa.Array:
+    if not names:
+        return pa.repeat("{}", table.num_rows)
+    return json_objects(names, [table.column(name).combine_chunks() for name in names])
+
+
+def bucket_starts(ends_us: Array, bucket_us: int, zone: str) -> pa.Array:
+    """The bucket of each end of a match: int64, the instant at which the local clock of the zone shows its beginning.
+
+    Where a clock shows it twice that is the first instant, and where it never does the end of the gap. Null outside the
+    years 1 to 9999, for which there is no local clock.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> half_past_one_twice = np.array([1383456600000000, 1383460200000000])
+    >>> bucket_starts(half_past_one_twice, 3_600_000_000, "America/New_York").to_pylist()
+    [1383454800000000, 1383454800000000]
+    """
+    known = (ends_us >= _FIRST_US) & (ends_us <= _LAST_US)
+    distinct, where = np.unique(np.where(known, ends_us, 0), return_inverse=True)
+    local = pc.local_timestamp(pa.array(distinct).view(pa.timestamp("us", "UTC")).cast(pa.timestamp("us", zone)))
+    clock = local.cast(pa.int64()).to_numpy()
+    cut = pa.array(clock - (clock - _MONDAY_US) % bucket_us).view(pa.timestamp("us"))
+    starts = pc.assume_timezone(cut, zone, ambiguous="earliest", nonexistent="latest").cast(pa.int64())
+    return starts.take(pa.array(where.reshape(-1), mask=~known))
+
+
+def group_codes(columns: Sequence[pa.Array], rows: int) -> tuple[Array, list[tuple[Value, ...]]]:
+    """The number of each row's group, and the values of each group that occurs, once."""
+    codes, keys = np.zeros(rows, np.int64), [()]
+    found: list[tuple[Value, ...]] = list(keys)
+    for column in columns:
+        own, values = _codes(column)
+        pairs, codes = np.unique(codes * len(values) + own, return_inverse=True)
+        codes = codes.reshape(-1)
+        found = [(*found[pair // len(values)], values[pair % len(values)]) for pair in pairs.tolist()]
+    return codes, found
+
+
+def _codes(column: pa.Array) -> tuple[Array, list[Value]]:
+    """The number of each value of a column, and the distinct values; NaN is one of them, and so is null."""
+    if pa.types.is_floating(column.type):
+        column = pc.add(column, 0.0)  # -0.0 is 0.0
+    coded = column.dictionary_encode()
+    values: list[Value] = [_NAN if is_nan(value) else value for value in coded.dictionary.to_pylist()]
+    codes = coded.indices.fill_null(len(values)).to_numpy().astype(np.int64)
+    places: dict[Value, int] = {}
+    for value in (*values, None):
+        places.setdefault(value, len(places))
+    same = np.array([places[value] for value in (*values, None)])
+    return same[codes], list(places)
+
+
+def totals(codes: Array, numbers: Array, groups: int) -> list[Total]:
+    """The totals of the numbers of each group; exact, in whatever order they come."""
+    counts = np.bincount(codes, minlength=groups).tolist()
+    if numbers.dtype != np.float64:
+        sums = _whole_sums(codes, numbers.astype(np.int64), groups)
+        return [Total(count, total) for count, total in zip(counts, sums, strict=True)]
+    finite = np.isfinite(numbers)
+    exact = _fraction_sums(codes[finite], numbers[finite], groups)
+    special = np.zeros(groups)
+    if not finite.all():
+        with np.errstate(invalid="ignore"):
+            np.add.at(special, codes[~finite], numbers[~finite])
+    return [Total(*one) for one in zip(counts, exact, special.tolist(), strict=True)]
+
+
+def _whole_sums(codes: Array, numbers: Array, groups: int) -> list[int]:
+    """The exact sum of int64 numbers of each group: halves of 32 bits, whose sums float64 holds exactly."""
+    sums = [0] * groups
+    for start in range(0, len(codes), _AT_ONCE):
+        part, own = codes[start : start + _AT_ONCE], numbers[start : start + _AT_ONCE]
+        high = np.bincount(part, weights=own >> 32, minlength=groups).astype(np.int64).tolist()
+        low = np.bincount(part, weights=own & 0xFFFFFFFF, minlength=groups).astype(np.int64).tolist()
+        sums = [total + (upper << 32) + lower for total, upper, lower in zip(sums, high, low, strict=True)]
+    return sums
+
+
+def _fraction_sums(codes: Array, numbers: Array, groups: int) -> list[int]:
+    """The exact sum of finite float64 numbers of each group, in units of 2 ** -1074."""
+    sums = [0] * groups
+    if not len(numbers):
+        return sums
+    fractions, exponents = np.frexp(numbers)
+    mantissas = np.ldexp(fractions, 53).astype(np.int64)
+    shifts = exponents.astype(np.int64) - 53 + _FRACTION_BITS
+    # Where the number is subnormal its lowest bits are zero.
+    small = shifts < 0
+    mantissas[small] >>= -shifts[small]
+    shifts[small] = 0
+    pairs, where = np.unique(shifts * groups + codes, return_inverse=True)
+    for pair, total in zip(pairs.tolist(), _whole_sums(where.reshape(-1), mantissas, len(pairs)), strict=True):
+        sums[pair % groups] += total << (pair // groups)
+    return sums
+
+
+def _extremes(codes: Array, known: pa.Array, groups: int, *, greatest: bool) -> list[Extreme]:
+    found = [Extreme() for _ in range(groups)]
+    pairs, where = group_codes([known], len(codes))
+    values = [value for (value,) in where]
+    for pair in np.unique(codes * len(values) + pairs).tolist():
+        found[pair // len(values)].add(Extreme(values[pair % len(values)]), greatest=greatest)
+    return found
+
+
+def _value_of(aggregate: SummaryAggregate, state: State) -> Value:
+    if isinstance(state, Extreme):
+        return state.value
+    is_float = _is_float(aggregate)
+    total = state.sum(is_float=is_float)
+    if total is None:
+        return None
+    if isinstance(total, float):  # NaN or an infinity
+        return total
+    if aggregate.function == "avg":
+        return _nearest(total / state.values)
+    return _nearest(total) if is_float else to_text(total.numerator)
+
+
+def _nearest(number: Fraction) -> float:
+    try:
+        return float(number)
+    except OverflowError:
+        return math.inf if number > 0 else -math.inf
+
+
+def whole_units(value: Value) -> int:
+    """A number in the units of `Total.exact`: an int64 itself, a finite float64 in units of 2 ** -1074."""
+    assert isinstance(value, int | float)
+    return value if isinstance(value, int) else int(Fraction(value) * (1 << _FRACTION_BITS))
+
+
+def is_nan(value: Value) -> bool:
+    """True for NaN."""
+    return isinstance(value, float) and math.isnan(value)
+
+
+def rank(value: Value) -> tuple[int, Any]:
+    """A key that sorts the values of one column: ascending, then NaN, then null."""
+    if value is None:
+        return 2, 0
+    return (1, 0) if is_nan(value) else (0, value)
+
+
+def _array(values: Sequence[Value], kind: pa.DataType) -> pa.Array:
+    if pa.types.is_timestamp(kind):
+        return pa.array(values, pa.int64()).view(kind)
+    return pa.array(values, kind)
+
+
+def _to_plain(value: Value) -> Value:
+    """A value for JSON, which has no number for NaN and the infinities."""
+    return str(value) if isinstance(value, float) and not math.isfinite(value) else value
+
+
+def _from_plain(value: Value, is_float: bool) -> Value:
+    if not is_float or value is None:
+        return value
+    number = float(value)
+    return _NAN if math.isnan(number) else number
+
+
+def _state_to_plain(aggregate: SummaryAggregate, state: State) -> dict[str, Value]:
+    if isinstance(state, Extreme):
+        return {"value": _to_plain(state.value)}
+    if state.special != 0.0:
+        total = str(state.special)
+    elif _is_float(aggregate):
+        with localcontext(prec=MAX_PREC, Emin=MIN_EMIN, Emax=MAX_EMAX):
+            total = str(Decimal(state.exact * _FIVES).scaleb(-_FRACTION_BITS).normalize())
+    else:
+        total = to_text(state.exact)
+    return {"values": to_text(state.values), "total": total}
+
+
+def _state_from_plain(aggregate: SummaryAggregate, plain: Mapping[str, Any]) -> State:
+    if "value" in plain:
+        return Extreme(_from_plain(plain["value"], _is_float(aggregate)))
+    values, total = from_text(plain["values"]), plain["total"]
+    if not Decimal(total).is_finite():
+        return Total(values, 0, float(total))
+    exact = Fraction(total) * (1 << _FRACTION_BITS) if _is_float(aggregate) else from_text(total)
+    return Total(values, int(exact))
+
+
+def _is_float(aggregate: SummaryAggregate) -> bool:
+    return aggregate.expression is not None and aggregate.expression.type is ValueType.FLOAT64

@@ -1,0 +1,141 @@
+"""Random statements of the second edition: mechanisms, forms of output and slices give the oracle's answer.
+
+A mechanism may refuse a statement by name. Several statements of one file may compose each other.
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Sequence
+from dataclasses import replace
+
+import pyarrow as pa
+import pytest
+from hypothesis import assume, given, seed, settings
+from hypothesis import strategies as st
+
+import cep_pipeline as cep
+from cep_pipeline.detection import MECHANISMS
+from cep_pipeline.detection.output_policy import has_output_policy
+from cep_pipeline.errors import UnsupportedPattern
+from cep_pipeline.patterns.pattern import Pattern
+from tests.answers import comparable, from_tables, summaries_from_tables
+from tests.contracts.mechanisms import answer
+from tests.contracts.test_slices import check_slices
+from tests.oracle import OracleMatch, OracleSummary, evaluate, summarize
+from tests.pattern_strategies import SECOND_EDITION, File, Statement, files, statements
+from tests.streams import Row, events_table, rows, stream_schema
+from tests.thoroughness import examples
+
+ZONED = replace(stream_schema(), timezone="America/New_York")
+CASES, PARTS = 10_000, 10
+MOST_COMPOSED = 40
+"""Most matches of a statement that is composed: brute force over more takes long."""
+
+
+def parsed(drawn: Statement | File) -> list[Pattern]:
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        return cep.parse_patterns(drawn.text, ZONED, params=drawn.params)
+
+
+def oracle(patterns: Sequence[Pattern], table: pa.Table) -> list[OracleMatch | OracleSummary]:
+    for statement in {one.name: one for pattern in patterns for one in pattern.composes}.values():
+        assume(len(evaluate([statement], table)) <= MOST_COMPOSED)
+    return [*evaluate(patterns, table), *summarize(patterns, table)]
+
+
+def check_mechanisms(pattern: Pattern, table: pa.Table) -> None:
+    """At least one mechanism runs the pattern, and none gives another answer than the oracle."""
+    expected = comparable(oracle([pattern], table))
+    answers = {}
+    for mechanism in MECHANISMS:
+        try:
+            answers[mechanism] = comparable(answer(mechanism, pattern, table))
+        except UnsupportedPattern as refusal:
+            assert refusal.mechanism == mechanism
+            assert refusal.feature
+    assert answers
+    for mechanism, found in answers.items():
+        assert found == expected, mechanism
+
+
+def check_outputs(pattern: Pattern, table: pa.Table) -> None:
+    """The number of matches, and the compressed ones expanded."""
+    expected = oracle([pattern], table)
+    counted = cep.detect([pattern], table, output="count")[pattern.name]
+    assert counted.to_pylist() == [{"pattern": pattern.name, "count": str(len(expected))}]
+    compressed = cep.detect([pattern], table, output="compressed")[pattern.name]
+    expanded = cep.expand(compressed).read_all()
+    composed = cep.detect(list(pattern.composes), table) if pattern.composes else {}
+    assert comparable(from_tables([pattern], {pattern.name: expanded}, composed)) == comparable(expected)
+
+
+def check_file(file: File, stream_rows: list[Row]) -> None:
+    """All statements together, on the mechanisms that are taken when none is named."""
+    patterns, table = parsed(file), events_table(stream_rows)
+    expected = comparable(oracle(patterns, table))
+    tables = cep.detect(patterns, table)
+    assert comparable([*from_tables(patterns, tables), *summaries_from_tables(patterns, tables)]) == expected
+
+
+SUMMARIES = replace(SECOND_EDITION, summaries=True, float_sums=True)
+LISTED = replace(SECOND_EDITION, output=False, consume=False)
+
+
+@settings(max_examples=examples(200), deadline=None)
+@given(statement=statements(SECOND_EDITION), stream_rows=rows())
+def test_every_mechanism_answers_or_refuses(statement: Statement, stream_rows: list[Row]) -> None:
+    check_mechanisms(*parsed(statement), events_table(stream_rows))
+
+
+@settings(max_examples=examples(100), deadline=None)
+@given(statement=statements(LISTED), stream_rows=rows())
+def test_outputs_say_the_same(statement: Statement, stream_rows: list[Row]) -> None:
+    check_outputs(*parsed(statement), events_table(stream_rows))
+
+
+@settings(max_examples=examples(100), deadline=None)
+@given(statement=statements(SUMMARIES), stream_rows=rows(edges=False))
+def test_summaries(statement: Statement, stream_rows: list[Row]) -> None:
+    check_mechanisms(*parsed(statement), events_table(stream_rows))
+
+
+@settings(max_examples=examples(100), deadline=None)
+@given(file=files(replace(SECOND_EDITION, summaries=True)), stream_rows=rows(max_size=8))
+def test_files_of_statements(file: File, stream_rows: list[Row]) -> None:
+    check_file(file, stream_rows)
+
+
+@settings(max_examples=examples(100), deadline=None)
+@given(file=files(SECOND_EDITION), stream_rows=rows(max_size=8))
+def test_composing_statements_on_every_mechanism(file: File, stream_rows: list[Row]) -> None:
+    check_mechanisms(parsed(file)[-1], events_table(stream_rows))
+
+
+@settings(max_examples=examples(80), deadline=None)
+@given(data=st.data(), statement=statements(SECOND_EDITION), stream_rows=rows())
+def test_slices_follow_each_other(data: st.DataObject, statement: Statement, stream_rows: list[Row]) -> None:
+    [pattern] = parsed(statement)
+    try:
+        check_slices(data.draw(st.sampled_from(sorted(MECHANISMS))), pattern, stream_rows)
+    except UnsupportedPattern:
+        assume(False)
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("part", range(PARTS))
+def test_random_cases(part: int) -> None:
+    @seed(part)
+    @settings(max_examples=CASES // PARTS, deadline=None, database=None)
+    @given(
+        file=files(replace(SECOND_EDITION, summaries=True)), statement=statements(SECOND_EDITION), stream_rows=rows()
+    )
+    def check(file: File, statement: Statement, stream_rows: list[Row]) -> None:
+        [pattern], table = parsed(statement), events_table(stream_rows)
+        check_mechanisms(pattern, table)
+        if not has_output_policy(pattern):
+            check_outputs(pattern, table)
+        check_file(file, stream_rows[:8])
+
+    check()
