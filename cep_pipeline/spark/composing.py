@@ -35,6 +35,7 @@ from cep_pipeline.detection.matches import RETURN_TYPES, candidates_of
 from cep_pipeline.detection.mechanisms import choose_mechanisms
 from cep_pipeline.detection.output_policy import KeptMatches
 from cep_pipeline.detection.planned import plan_for
+from cep_pipeline.detection.summaries.partial import PartialSummary
 from cep_pipeline.errors import LimitExceeded
 from cep_pipeline.patterns.composing import COMPOSED_MATCH, WRITTEN_SEQ, plain_pattern
 from cep_pipeline.patterns.expressions import ValueType
@@ -214,6 +215,8 @@ class ComposedDay:
         The patterns that reached a limit, or that compose one that did.
     carry_out
         What the next day goes on from, of all patterns.
+    summaries
+        Pattern with SUMMARIZE -> its groups, as `PartialSummary.to_json`.
     """
 
     files: tuple[str, ...]
@@ -221,6 +224,7 @@ class ComposedDay:
     pending: Mapping[str, int]
     limited: Mapping[str, LimitedPattern]
     carry_out: CarryState
+    summaries: Mapping[str, Sequence[Mapping[str, Any]]]
 
 
 def compose_day(
@@ -292,6 +296,7 @@ def compose_day(
                 if (rows := to_rows(one.rows(_horizon_us(one.pattern, patterns, made))))
             },
         ),
+        {one.name: made[one.name].groups for one in patterns if one.summary is not None and one.name in made},
     )
 
 
@@ -327,6 +332,7 @@ class _Composed:
     """The result of a task.
 
     `horizon_us` is the time of the earliest event that a match of a later day may bind; None: it may bind any.
+    `groups` are those of SUMMARIZE, as `PartialSummary.to_json`; then none of the matches is in the file.
     """
 
     path: str | None
@@ -334,6 +340,7 @@ class _Composed:
     pending: int
     state: Mapping[str, Any]
     horizon_us: int | None
+    groups: Sequence[Mapping[str, Any]] = ()
     limited: Kind | None = None
 
 
@@ -349,7 +356,8 @@ def _compose(job: ComposingJob, task: _Task, attempt: int) -> _Composed:
         assert pattern.window.events is not None
         horizon_us = point_before(timestamps, seqs, until, pattern.window.events - 1)[0]
     if not len(events):
-        return _Composed(None, 0, 0, task.state, horizon_us)
+        groups = [] if pattern.summary is None else PartialSummary(plain_pattern(pattern)).to_json()
+        return _Composed(None, 0, 0, task.state, horizon_us, groups)
     composed = {one.pattern.name: one.events(int(seqs[0])) for one in task.composed}
     stream = longer_stream(pattern, events, composed)
     of_day = _OfDay(job, task, stream, horizon_us, attempt)
@@ -365,7 +373,9 @@ class _OfDay:
     def __init__(self, job: ComposingJob, task: _Task, stream: pa.Table, horizon_us: int, attempt: int) -> None:
         self._job, self._task, self._stream, self._horizon_us = job, task, stream, horizon_us
         self._attempt = attempt
-        self._plain = plain_pattern(task.pattern)
+        plain = plain_pattern(task.pattern)
+        self._plain = replace(plain, summary=None, returns=plain.items)
+        self._summary = None if plain.summary is None else PartialSummary(plain)
         self._written = WrittenMatches(task.pattern, stream)
         self._places = _Places(stream)
         self._kept = KeptMatches(task.pattern, self._places.taken_in(task.state))
@@ -428,7 +438,8 @@ class _OfDay:
         """The outcome, when the file is closed."""
         state = self._state_now() if self._state is None else self._state
         path = None if self._path is None else written(self._path)
-        return _Composed(path, self._kept_rows, self._pending, state, self._horizon_us)
+        groups = () if self._summary is None else self._summary.to_json()
+        return _Composed(path, self._kept_rows, self._pending, state, self._horizon_us, groups)
 
     def _add(self, batch: pa.RecordBatch) -> None:
         if not batch.num_rows:
@@ -436,6 +447,9 @@ class _OfDay:
         self._found += batch.num_rows
         kept = batch.filter(pa.array(self._kept.keep(candidates_of(batch))))
         if not kept.num_rows:
+            return
+        if self._summary is not None:
+            self._summary.add_rows(kept)
             return
         self._kept_rows += kept.num_rows
         rows = pa.Table.from_batches([self._written.of(kept)])

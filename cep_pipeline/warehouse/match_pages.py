@@ -303,7 +303,7 @@ def _read_group(file: pq.ParquetFile, group: int, schema: pa.Schema) -> pa.Table
 
 
 def _together(tables: StreamReader, rows: list[pa.Table]) -> pa.Table:
-    return pa.concat_tables([tables.matches_schema.empty_table(), *rows])
+    return pa.concat_tables([pa.Table.from_batches([], tables.matches_schema), *rows])
 
 
 def _place(text: str) -> tuple[int, int, int]:
