@@ -66,7 +66,7 @@ def summaries(
     configuration = Configuration.load(config)
     name = chosen_stream(configuration, stream)
     pattern_set = chosen_set(name, tuple(configuration.stream_settings(name).pattern_sets), pattern_set)
-    known = [one for one in configuration.stream(name).pattern_set(pattern_set).patterns if one.summary is not None]
+    known = [one for one in configuration.stream(name).pattern_set(pattern_set).statements if one.summary is not None]
     chosen = [one for one in known if pattern in (None, one.name)]
     if not chosen:
         names = ", ".join(one.name for one in known) or "none"

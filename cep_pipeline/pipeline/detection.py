@@ -9,7 +9,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
 from datetime import date, timedelta
-from functools import partial, reduce
+from functools import partial
 from itertools import repeat
 from math import exp
 from typing import TYPE_CHECKING, Any
@@ -389,6 +389,7 @@ def _with_composed(workers: Workers, work: DayWork, inputs: _DayInputs, result: 
         pending={**result.pending, **found.pending},
         limited={**result.limited, **found.limited},
         carry_out=found.carry_out,
+        summaries={**result.summaries, **found.summaries},
     )
 
 
@@ -547,7 +548,7 @@ def draft_detected(work: DayWork, detected: DetectedDay) -> list[Draft]:
     [pattern_set] = (one for one in work.pattern_sets if one.name == name)
     summaries = [
         PartialSummary.from_json(pattern, detected.summaries[pattern.name])
-        for pattern in pattern_set.patterns
+        for pattern in pattern_set.statements
         if pattern.name in detected.summaries
     ]
     drafted = tables.draft_summaries(
@@ -686,7 +687,11 @@ def pin_events(work: DayWork, pattern_sets: Sequence[PatternSet]) -> DayEvents:
         return None if by_positions is None else min(by_time, by_positions)
 
     first_days = [back(begun, reach)]
-    first_days += [reduce(back, look_backs(one), begun) for one in statements if one.composes]
+    for composing in (one for one in statements if one.composes):
+        day: date | None = begun
+        for distance in look_backs(composing):
+            day = back(day, distance)
+        first_days.append(day)
     first_day = None if None in first_days else min(filter(None, first_days))
     start = work.day_start(begun)
     files = work.tables.events_files(first_day, work.day, snapshot=snapshot)

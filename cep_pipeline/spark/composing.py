@@ -35,6 +35,7 @@ from cep_pipeline.detection.matches import RETURN_TYPES, candidates_of
 from cep_pipeline.detection.mechanisms import choose_mechanisms
 from cep_pipeline.detection.output_policy import KeptMatches
 from cep_pipeline.detection.planned import plan_for
+from cep_pipeline.detection.summaries.partial import PartialSummary
 from cep_pipeline.errors import LimitExceeded
 from cep_pipeline.patterns.composing import COMPOSED_MATCH, WRITTEN_SEQ, plain_pattern
 from cep_pipeline.patterns.expressions import ValueType
@@ -214,6 +215,8 @@ class ComposedDay:
         The patterns that reached a limit, or that compose one that did.
     carry_out
         What the next day goes on from, of all patterns.
+    summaries
+        Pattern with SUMMARIZE -> the groups of the matches, of which it publishes none, as `PartialSummary.to_json`.
     """
 
     files: tuple[str, ...]
@@ -221,6 +224,7 @@ class ComposedDay:
     pending: Mapping[str, int]
     limited: Mapping[str, LimitedPattern]
     carry_out: CarryState
+    summaries: Mapping[str, list[dict[str, Any]]] = field(default_factory=dict)
 
 
 def compose_day(
@@ -292,6 +296,7 @@ def compose_day(
                 if (rows := to_rows(one.rows(_horizon_us(one.pattern, patterns, made))))
             },
         ),
+        {name: one.summary for name, one in made.items() if one.summary is not None},
     )
 
 
@@ -335,6 +340,7 @@ class _Composed:
     state: Mapping[str, Any]
     horizon_us: int | None
     limited: Kind | None = None
+    summary: list[dict[str, Any]] | None = None
 
 
 def _compose(job: ComposingJob, task: _Task, attempt: int) -> _Composed:
@@ -349,7 +355,8 @@ def _compose(job: ComposingJob, task: _Task, attempt: int) -> _Composed:
         assert pattern.window.events is not None
         horizon_us = point_before(timestamps, seqs, until, pattern.window.events - 1)[0]
     if not len(events):
-        return _Composed(None, 0, 0, task.state, horizon_us)
+        nothing = None if pattern.summary is None else PartialSummary(pattern).to_json()
+        return _Composed(None, 0, 0, task.state, horizon_us, summary=nothing)
     composed = {one.pattern.name: one.events(int(seqs[0])) for one in task.composed}
     stream = longer_stream(pattern, events, composed)
     of_day = _OfDay(job, task, stream, horizon_us, attempt)
@@ -370,6 +377,7 @@ class _OfDay:
         self._places = _Places(stream)
         self._kept = KeptMatches(task.pattern, self._places.taken_in(task.state))
         self._state: Mapping[str, Any] | None = None
+        self._summary = None if self._plain.summary is None else PartialSummary(self._plain)
         self._columns = job.directory.columns or MATCHES_SCHEMA
         self._path: str | None = None
         self._writer: pq.ParquetWriter | None = None
@@ -428,7 +436,8 @@ class _OfDay:
         """The outcome, when the file is closed."""
         state = self._state_now() if self._state is None else self._state
         path = None if self._path is None else written(self._path)
-        return _Composed(path, self._kept_rows, self._pending, state, self._horizon_us)
+        summary = None if self._summary is None else self._summary.to_json()
+        return _Composed(path, self._kept_rows, self._pending, state, self._horizon_us, summary=summary)
 
     def _add(self, batch: pa.RecordBatch) -> None:
         if not batch.num_rows:
@@ -436,6 +445,9 @@ class _OfDay:
         self._found += batch.num_rows
         kept = batch.filter(pa.array(self._kept.keep(candidates_of(batch))))
         if not kept.num_rows:
+            return
+        if self._summary is not None:
+            self._summary.add_rows(kept)
             return
         self._kept_rows += kept.num_rows
         rows = pa.Table.from_batches([self._written.of(kept)])

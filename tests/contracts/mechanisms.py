@@ -119,7 +119,7 @@ def needs_trees(plan: Plan) -> bool:
 
 
 def answer(
-    mechanism: str, pattern: Pattern, table: pa.Table, plan: Plan | None = None
+    mechanism: str | None, pattern: Pattern, table: pa.Table, plan: Plan | None = None
 ) -> list[OracleMatch | OracleSummary]:
     """The matches, or the rows of SUMMARIZE."""
     composed = cep.detect(list(pattern.composes), table) if pattern.composes else {}
