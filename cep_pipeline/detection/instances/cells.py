@@ -28,10 +28,10 @@ from cep_pipeline.detection.instances.codes import (
     LIST_LENGTH,
     ONLY_COUNT,
     ROW,
+    SMALL,
     SUM_REALS,
     SUM_WHOLES,
 )
-from cep_pipeline.expressions.lists import SMALL
 
 NUMBERS = 0x7FFFFFFF
 """Numbers of cells go round: 31 bits of their count."""

@@ -124,3 +124,9 @@ UNRELATED, EARLIER, LATER = range(3)
 """How the events of one variable stand to those of another: in no order, before them, after them."""
 MAY_SHARE = 4
 """Added where one event may have the types of both variables."""
+
+TINY, SMALL = 1e-140, 2.0**-600
+DAY_US, CYCLE_US = 86_400_000_000, 12_622_780_800_000_000
+FIRST_US, END_US, REPEATED_US = -62_135_596_800_000_000, 253_402_300_800_000_000, 4_102_444_800_000_000
+"""The constants of `expressions/lists.py` and `expressions/local_time.py`, which no kernel imports: they stand here
+since a kernel is made anew when its sources change. A test holds them equal."""

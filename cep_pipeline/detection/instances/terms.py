@@ -28,6 +28,10 @@ from cep_pipeline.detection.instances.codes import (
     COALESCE,
     CORRELATION,
     COUNT,
+    CYCLE_US,
+    DAY_US,
+    END_US,
+    FIRST_US,
     GREATEST_OF_WHOLES,
     LEAST_OF_REALS,
     LEAST_OF_WHOLES,
@@ -54,10 +58,12 @@ from cep_pipeline.detection.instances.codes import (
     REAL_NEGATIVE,
     REAL_PLUS,
     REAL_TIMES,
+    REPEATED_US,
     ROOT,
     STANDARD_DEVIATION,
     TERM_WORDS,
     TIME_OF_DAY,
+    TINY,
     TO_REAL,
     WHOLE_ABSOLUTE,
     WHOLE_AVERAGE,
@@ -71,8 +77,6 @@ from cep_pipeline.detection.instances.codes import (
     WHOLE_SUM,
     WHOLE_TIMES,
 )
-from cep_pipeline.expressions.lists import TINY
-from cep_pipeline.expressions.local_time import CYCLE_US, DAY_US, END_US, FIRST_US, REPEATED_US
 
 LEAST = -9223372036854775808
 
