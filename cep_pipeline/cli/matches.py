@@ -246,13 +246,13 @@ def attributes_read(pattern: Pattern) -> tuple[str, ...]:
 
 def _match_of(match_id: str, tables: StreamTables, pattern_set: str, days: Iterable[date]) -> pa.Table:
     """The match of an id on one of some days, as a table of one row."""
-    from cep_pipeline.warehouse.match_pages import find_match
+    from cep_pipeline.warehouse.match_pages import match_row
 
-    rows = (find_match(tables, pattern_set, day, match_id) for day in days)
+    rows = (match_row(tables, pattern_set, day, match_id) for day in days)
     found = next((row for row in rows if row is not None), None)
     if found is None:
         raise InputError(f"no match {match_id!r} is among the chosen ones; --json and --out tell the ids of matches")
-    return pa.Table.from_pylist([found], tables.matches_schema)
+    return found
 
 
 @dataclass(frozen=True)

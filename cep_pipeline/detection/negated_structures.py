@@ -197,6 +197,12 @@ class _Matches:
         """The last row of each match."""
         return reduce(np.maximum, (self.last_of(place) for place in range(self.width)))
 
+    def of_first_events(self) -> _Matches:
+        """The matches with the first event of each list alone."""
+        if self._singles is not None:
+            return self
+        return _Matches(self.width, singles=np.stack([self.first_of(place) for place in range(self.width)]))
+
     def take(self, places: Array) -> _Matches:
         """Some of the matches, whose variables bind one event each."""
         assert self._singles is not None
@@ -240,10 +246,11 @@ class StructureCheck:
         if not self.may_reject or not len(matches):
             return np.zeros(len(matches), np.bool_)
         low, high = self._between(matches)
-        if any(variable.kleene for variable in self.clause.positive):
-            return np.asarray(self._first_ends(matches, low, high, high) < high)
         if (known := self._known_ends(low, high)) is not None:
             return known.reject(low, high, None if self._codes is None else self._codes[0][matches.first_of(0)])
+        if any(self._needed[self._slots[variable.name]] for variable in self.clause.positive if variable.kleene):
+            return np.asarray(self._first_ends(matches, low, high, high) < high)
+        matches = matches.of_first_events()
         rejected = np.zeros(len(matches), np.bool_)
         asking = np.flatnonzero(low < high)
         if not len(asking):

@@ -389,7 +389,7 @@ def _with_composed(workers: Workers, work: DayWork, inputs: _DayInputs, result: 
         pending={**result.pending, **found.pending},
         limited={**result.limited, **found.limited},
         carry_out=found.carry_out,
-        summaries={**result.summaries, **found.summaries},
+        summaries={**result.summaries, **{name: list(map(dict, groups)) for name, groups in found.summaries.items()}},
     )
 
 
@@ -676,10 +676,8 @@ def pin_events(work: DayWork, pattern_sets: Sequence[PatternSet]) -> DayEvents:
     if earlier and any(map(waits_for_later_events, statements)):
         begun = max(earlier) + timedelta(days=1)
 
-    def back(day: date | None, distance: LookBack) -> date | None:
+    def back(day: date, distance: LookBack) -> date | None:
         """The day that lies a distance before the beginning of a day; None: before the beginning of the stream."""
-        if day is None:
-            return None
         zone, by_time = work.stream.schema.timezone, day
         while day_bounds(by_time, zone)[0] > day_bounds(day, zone)[0] - distance.time_us:
             by_time -= timedelta(days=1)
@@ -687,10 +685,10 @@ def pin_events(work: DayWork, pattern_sets: Sequence[PatternSet]) -> DayEvents:
         return None if by_positions is None else min(by_time, by_positions)
 
     first_days = [back(begun, reach)]
-    for composing in (one for one in statements if one.composes):
+    for pattern in statements:
         day: date | None = begun
-        for distance in look_backs(composing):
-            day = back(day, distance)
+        for distance in look_backs(pattern) if pattern.composes else ():
+            day = back(day, distance) if day is not None else None
         first_days.append(day)
     first_day = None if None in first_days else min(filter(None, first_days))
     start = work.day_start(begun)

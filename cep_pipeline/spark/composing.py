@@ -216,7 +216,7 @@ class ComposedDay:
     carry_out
         What the next day goes on from, of all patterns.
     summaries
-        Pattern with SUMMARIZE -> the groups of the matches, of which it publishes none, as `PartialSummary.to_json`.
+        Pattern with SUMMARIZE -> its groups, as `PartialSummary.to_json`.
     """
 
     files: tuple[str, ...]
@@ -224,7 +224,7 @@ class ComposedDay:
     pending: Mapping[str, int]
     limited: Mapping[str, LimitedPattern]
     carry_out: CarryState
-    summaries: Mapping[str, list[dict[str, Any]]] = field(default_factory=dict)
+    summaries: Mapping[str, Sequence[Mapping[str, Any]]]
 
 
 def compose_day(
@@ -296,7 +296,7 @@ def compose_day(
                 if (rows := to_rows(one.rows(_horizon_us(one.pattern, patterns, made))))
             },
         ),
-        {name: one.summary for name, one in made.items() if one.summary is not None},
+        {one.name: made[one.name].groups for one in patterns if one.summary is not None and one.name in made},
     )
 
 
@@ -332,6 +332,7 @@ class _Composed:
     """The result of a task.
 
     `horizon_us` is the time of the earliest event that a match of a later day may bind; None: it may bind any.
+    `groups` are those of SUMMARIZE, as `PartialSummary.to_json`; then none of the matches is in the file.
     """
 
     path: str | None
@@ -339,8 +340,8 @@ class _Composed:
     pending: int
     state: Mapping[str, Any]
     horizon_us: int | None
+    groups: Sequence[Mapping[str, Any]] = ()
     limited: Kind | None = None
-    summary: list[dict[str, Any]] | None = None
 
 
 def _compose(job: ComposingJob, task: _Task, attempt: int) -> _Composed:
@@ -355,8 +356,8 @@ def _compose(job: ComposingJob, task: _Task, attempt: int) -> _Composed:
         assert pattern.window.events is not None
         horizon_us = point_before(timestamps, seqs, until, pattern.window.events - 1)[0]
     if not len(events):
-        nothing = None if pattern.summary is None else PartialSummary(pattern).to_json()
-        return _Composed(None, 0, 0, task.state, horizon_us, summary=nothing)
+        groups = [] if pattern.summary is None else PartialSummary(plain_pattern(pattern)).to_json()
+        return _Composed(None, 0, 0, task.state, horizon_us, groups)
     composed = {one.pattern.name: one.events(int(seqs[0])) for one in task.composed}
     stream = longer_stream(pattern, events, composed)
     of_day = _OfDay(job, task, stream, horizon_us, attempt)
@@ -372,12 +373,13 @@ class _OfDay:
     def __init__(self, job: ComposingJob, task: _Task, stream: pa.Table, horizon_us: int, attempt: int) -> None:
         self._job, self._task, self._stream, self._horizon_us = job, task, stream, horizon_us
         self._attempt = attempt
-        self._plain = plain_pattern(task.pattern)
+        plain = plain_pattern(task.pattern)
+        self._plain = replace(plain, summary=None, returns=plain.items)
+        self._summary = None if plain.summary is None else PartialSummary(plain)
         self._written = WrittenMatches(task.pattern, stream)
         self._places = _Places(stream)
         self._kept = KeptMatches(task.pattern, self._places.taken_in(task.state))
         self._state: Mapping[str, Any] | None = None
-        self._summary = None if self._plain.summary is None else PartialSummary(self._plain)
         self._columns = job.directory.columns or MATCHES_SCHEMA
         self._path: str | None = None
         self._writer: pq.ParquetWriter | None = None
@@ -436,8 +438,8 @@ class _OfDay:
         """The outcome, when the file is closed."""
         state = self._state_now() if self._state is None else self._state
         path = None if self._path is None else written(self._path)
-        summary = None if self._summary is None else self._summary.to_json()
-        return _Composed(path, self._kept_rows, self._pending, state, self._horizon_us, summary=summary)
+        groups = () if self._summary is None else self._summary.to_json()
+        return _Composed(path, self._kept_rows, self._pending, state, self._horizon_us, groups)
 
     def _add(self, batch: pa.RecordBatch) -> None:
         if not batch.num_rows:

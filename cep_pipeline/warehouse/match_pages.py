@@ -25,6 +25,7 @@ from cep_pipeline.storage import (
     reading_data,
     rows_of,
 )
+from cep_pipeline.warehouse.layout import COMPOSED
 
 if TYPE_CHECKING:
     from cep_pipeline.detection.match_checks import Explanation
@@ -154,16 +155,22 @@ def matches_over_time(tables: StreamReader, query: MatchesQuery, edges_us: Seque
     return counts[1:-1].tolist(), True
 
 
-def find_match(tables: StreamReader, pattern_set: str, day: date, match_id: str) -> dict[str, Any] | None:
-    """Read the match of an id, with or without its hyphens; None where there is none."""
+def match_row(tables: StreamReader, pattern_set: str, day: date, match_id: str) -> pa.Table | None:
+    """Read the match of an id, with or without its hyphens, as a table of one row; None where there is none."""
     query = MatchesQuery(pattern_set, day)
     ids = pa.schema([tables.matches_schema.field("match_id")])
     for _, file, group in _groups(tables, query, (0, 0)):
         place = place_of_id(_read_group(file, group, ids)["match_id"], match_id)
         if place >= 0:
-            row: dict[str, Any] = _read_group(file, group, tables.matches_schema).slice(place, 1).to_pylist()[0]
-            return row
+            return _read_group(file, group, tables.matches_schema).slice(place, 1)
     return None
+
+
+def find_match(tables: StreamReader, pattern_set: str, day: date, match_id: str) -> dict[str, Any] | None:
+    """Read the match of an id, with or without its hyphens; None where there is none."""
+    found = match_row(tables, pattern_set, day, match_id)
+    row: dict[str, Any] | None = None if found is None else found.to_pylist()[0]
+    return row
 
 
 def opened_match(tables: StreamReader, match: Mapping[str, Any]) -> Mapping[str, Any]:
@@ -172,11 +179,19 @@ def opened_match(tables: StreamReader, match: Mapping[str, Any]) -> Mapping[str,
     A match that composes none is returned as it is.
     """
     from cep_pipeline.detection.match_events import opened
+    from cep_pipeline.detection.match_ids import ids_from_text
 
     if not match.get("composed"):
         return match
-    schema = tables.matches_schema
-    row = pa.Table.from_pylist([{name: match[name] for name in schema.names}], schema)
+    names = [name for name in tables.matches_schema.names if name != "composed"]
+    row = pa.Table.from_pylist([match], pa.schema([tables.matches_schema.field(name) for name in names]))
+    composed = match["composed"]  # Arrow makes no array of lists of ids from rows
+    of_variables = [
+        pa.array([one["variable"] for one in composed]),
+        ids_from_text(str(o["match_id"]) for o in composed),
+    ]
+    listed = pa.StructArray.from_arrays(of_variables, fields=list(COMPOSED.value_type))
+    row = row.append_column("composed", pa.ListArray.from_arrays(pa.array([0, len(composed)], pa.int32()), listed))
     inside = tables.composed_matches(row)
     starts = [one["start_ts"] for table in inside for one in rows_of(table.select(["start_ts"]))]
     bindings = opened(row, inside)["bindings"].to_pylist()[0]
@@ -288,7 +303,7 @@ def _read_group(file: pq.ParquetFile, group: int, schema: pa.Schema) -> pa.Table
 
 
 def _together(tables: StreamReader, rows: list[pa.Table]) -> pa.Table:
-    return pa.concat_tables([tables.matches_schema.empty_table(), *rows])
+    return pa.concat_tables([pa.Table.from_batches([], tables.matches_schema), *rows])
 
 
 def _place(text: str) -> tuple[int, int, int]:

@@ -404,9 +404,10 @@ class StreamReader:
         """
         from cep_pipeline.detection.match_ids import ids_from_text
 
-        listed = pc.list_flatten(matches["composed"].combine_chunks().drop_null())
-        if not len(listed):
+        composed = matches["composed"]
+        if composed.null_count == len(composed):
             return []
+        listed = pc.list_flatten(composed.combine_chunks().drop_null())
         ids = pc.unique(id_texts(listed.field("match_id")))
         # They became final on the day of their last event or later, and on no later day than what composes them.
         first = pc.min(pc.list_flatten(matches["bindings"]).combine_chunks().field("seq")).as_py() // SEQ_PER_DAY

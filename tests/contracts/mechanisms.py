@@ -164,7 +164,7 @@ def many_orders(plan: Plan) -> Iterable[Plan]:
 
 def runnable(statement: Statement) -> Pattern:
     """The pattern of a drawn statement, if some mechanism runs it."""
-    (pattern,) = cep.parse_patterns(statement.text, stream_schema())
+    (pattern,) = cep.parse_patterns(statement.text, stream_schema(), params=statement.params)
     try:
         choose_mechanisms([pattern])
     except UnsupportedPattern:

@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 from unittest import mock
+from zoneinfo import ZoneInfo
 
 import pyarrow as pa
 import pytest
 
 import cep_pipeline as cep
-from cep_pipeline.errors import InputError
+from cep_pipeline.errors import InputError, UnsupportedPattern
 from cep_pipeline.spark.processes import LocalProcesses
 from cep_pipeline.warehouse import layout
 from cep_pipeline.warehouse.match_pages import draw_published, events_of, explain_match, find_match, opened_match
@@ -23,13 +25,14 @@ PATTERNS = """\
 NAME rising PATTERN SEQ(A a, B b) WHERE a.x <= b.x WITHIN 1 hour RETURN a.x AS x;
 NAME quiet  PATTERN SEQ(B b, ~C n) WITHIN 40 minutes OUTPUT NON_OVERLAP;
 NAME both   PATTERN SEQ(rising r, quiet q) WITHIN 2 hours RETURN r.x AS x;
-NAME third  PATTERN SEQ(rising r, Tick t, both+ b[]) WHERE r.match_id != b.match_id WITHIN 3 hours
+NAME third  PATTERN SEQ(rising r, both b, Tick t) WHERE r.x <= b.x WITHIN 80 minutes
 """
 ROWS = {
     MONDAY: ["23:00:00,A,1", "23:10:00,A,2", "23:20:00,B,2", "23:40:00,A,1", "23:50:00,B,3", "23:55:00,Tick,0"],
     TUESDAY: ["00:10:00,B,4", "00:20:00,A,0", "00:45:00,B,1", "12:00:00,C,1", "23:30:00,A,0", "23:45:00,B,9"],
     WEDNESDAY: ["00:15:00,B,2", "00:40:00,B,3", "03:00:00,C,3"],
 }
+NEW_YORK = ZoneInfo("America/New_York")
 
 
 @pytest.fixture(scope="module")
@@ -79,8 +82,9 @@ def test_days_publish_what_one_run_finds_and_are_sound(published: Project) -> No
     assert rows["composed"].type == layout.COMPOSED
     composing = set(rows.filter(rows["composed"].is_valid())["pattern"].to_pylist())
     assert composing == {"both", "third"}
-    [of_days] = [tables.read_matches("all", TUESDAY, pattern="both")]
-    assert any(row["end_ts"].day < row["final_day"].day for row in of_days.to_pylist()), "none waits over midnight"
+    ends = [row["end_ts"].astimezone(NEW_YORK).date() for row in rows.to_pylist() if row["pattern"] == "both"]
+    final = [row["final_day"] for row in rows.to_pylist() if row["pattern"] == "both"]
+    assert any(end < day for end, day in zip(ends, final, strict=True)), "no match waits over midnight"
     assert published.run()._stale(list(DAYS)) == {}
     assert tables.warehouse.verify(deep=True).damages == ()
 
@@ -107,8 +111,7 @@ def test_readers_show_the_events_inside(published: Project) -> None:
     row = rows.slice(0, 1).to_pylist()[0]
     inside = {str(one["match_id"]): one["bindings"] for one in tables.read_matches("all").to_pylist()}
     named = events["variable"].to_pylist()
-    assert named[:3] == ["r.a", "r.b", "t"]
-    assert named[3:] == ["b.r.a", "b.r.b", "b.q.b"] * (len(row["composed"]) - 1)
+    assert named == ["r.a", "r.b", "b.r.a", "b.r.b", "b.q.b", "t"]
     assert events["seq"].to_pylist()[:2] == [one["seq"] for one in inside[str(row["composed"][0]["match_id"])]]
     assert events["x"].null_count == 0
     found = find_match(tables, "all", row["final_day"], str(row["match_id"]))
@@ -143,21 +146,38 @@ def test_the_command_shows_the_events_inside(published: Project, tmp_path: Path)
 
 def test_a_table_of_an_older_version_gets_the_column(processes: Any, tmp_path: Path) -> None:
     project = composing_project(tmp_path, processes)
-    plain = PATTERNS.split("NAME both", maxsplit=1)[0].rstrip().rstrip(";")
-    (tmp_path / "all.sase").write_text(plain)
-    old = layout.table_layouts
-    columns = layout.without_composed(layout.MATCHES_SCHEMA)
 
     def older(events_schema: pa.Schema) -> dict[str, layout.TableLayout]:
-        layouts = old(events_schema)
-        return {**layouts, "matches": layout.replace(layouts["matches"], schema=columns)}
+        layouts = layout.table_layouts(events_schema)
+        columns = layout.without_composed(layout.MATCHES_SCHEMA)
+        return {**layouts, "matches": replace(layouts["matches"], schema=columns)}
 
     with mock.patch("cep_pipeline.warehouse.warehouse.table_layouts", older):
-        project.run().run_days([MONDAY])
-    assert "composed" not in project.tables()._published("matches").columns.names
-    assert project.tables().read_matches("all")["composed"].null_count == project.tables().read_matches("all").num_rows
-    (tmp_path / "all.sase").write_text(PATTERNS)
-    for day in DAYS:
+        tables = project.tables()
+    assert "composed" not in tables._published("matches").columns.names
+    assert project.tables().read_matches("all")["composed"].type == layout.COMPOSED
+    for day in (MONDAY, TUESDAY):
         project.run().run_days([day])
-    assert ids(project) == over_all_days(project)
+    assert project.tables()._published("matches").columns.field("composed").type == layout.COMPOSED
+    assert ids(project)["both"] < over_all_days(project)["both"]  # some wait for the next day
     assert project.tables().read_matches("all", pattern="both")["composed"].null_count == 0
+
+
+def test_composition_without_a_bound_is_refused(processes: Any, tmp_path: Path) -> None:
+    project = composing_project(tmp_path, processes)
+    for statement, said in (
+        (
+            "NAME p PATTERN SEQ(A a, B b) WITHIN 9 EVENTS PARTITION BY x RETURN a.x AS x",
+            "'q': nothing runs composition by",
+        ),
+        (
+            "NAME p PATTERN SEQ(A a, ~B b) WITHIN 9 EVENTS PARTITION BY x RETURN a.x AS x",
+            "waits for events of a partition",
+        ),
+    ):
+        by = " PARTITION BY x" if "~" not in statement else ""
+        window = "9 EVENTS" if by else "1 hour"
+        (tmp_path / "all.sase").write_text(f"{statement};\nNAME q PATTERN SEQ(p p, A a) WITHIN {window}{by}")
+        with pytest.raises(UnsupportedPattern, match=said):
+            project.run().run_days([MONDAY])
+    assert project.tables().days() == []

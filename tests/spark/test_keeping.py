@@ -250,7 +250,10 @@ def in_turn(function: Callable[[Any, int], Any], tasks: Sequence[Any]) -> list[A
 def published(result: KeepingResult) -> dict[str, list[dict[str, Any]]]:
     """The rows of each pattern as the table of matches has them: file after file by their paths."""
     rows = pa.concat_tables(
-        [MATCHES_SCHEMA.empty_table(), *(pq.read_table(path, partitioning=None) for path in sorted(result.files))]
+        [
+            pa.Table.from_batches([], MATCHES_SCHEMA),
+            *(pq.read_table(path, partitioning=None) for path in sorted(result.files)),
+        ]
     ).to_pylist()
     return {name: [row for row in rows if row["pattern"] == name] for name in {row["pattern"] for row in rows}}
 

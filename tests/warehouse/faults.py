@@ -33,12 +33,12 @@ import cep_pipeline.storage
 from cep_pipeline.errors import BusyError, CepError
 from cep_pipeline.events.columns import QUARANTINE_SCHEMA, SEQ_PER_DAY
 from cep_pipeline.events.raw_files import RawFile
-from cep_pipeline.storage import digest_of, write_data_file
+from cep_pipeline.storage import conform, digest_of, write_data_file
 from cep_pipeline.version import IDS_VERSION
 from cep_pipeline.warehouse.database import LEASES
 from cep_pipeline.warehouse.drafts import Drafts
 from cep_pipeline.warehouse.fingerprints import EventsFingerprint, MatchesFingerprint
-from cep_pipeline.warehouse.layout import MATCHES_SCHEMA
+from cep_pipeline.warehouse.layout import MATCHES_SCHEMA, without_composed
 from cep_pipeline.warehouse.records import DayStatistics
 from cep_pipeline.warehouse.stream_reader import StreamReader
 from cep_pipeline.warehouse.stream_tables import StreamTables
@@ -145,7 +145,11 @@ def _write_match(tables: StreamTables, first: int, prices: Sequence[float], run_
     row["match_id"] = UUID(digest_of(prices))
     row["bindings"] = [{"variable": name, "seq": begin + place} for place, name in enumerate("ab")]
     path = tables.matches_directory("demo", MONDAY, run_id=run_id).file(first)
-    return write_data_file(path, pa.Table.from_pylist([row], schema=MATCHES_SCHEMA), MATCHES_SCHEMA)
+    return write_data_file(
+        path,
+        conform(pa.Table.from_pylist([row], schema=without_composed(MATCHES_SCHEMA)), MATCHES_SCHEMA),
+        MATCHES_SCHEMA,
+    )
 
 
 def seen(tables: StreamReader) -> dict[str, Any]:

@@ -15,10 +15,10 @@ from cep_pipeline.detection.limits import LimitedPattern
 from cep_pipeline.events.columns import QUARANTINE_SCHEMA
 from cep_pipeline.events.raw_files import RawFile
 from cep_pipeline.events.type_spells import footer_of
-from cep_pipeline.storage import digest_of, write_data_file
+from cep_pipeline.storage import conform, digest_of, write_data_file
 from cep_pipeline.warehouse.drafts import Draft
 from cep_pipeline.warehouse.fingerprints import EventsFingerprint, MatchesFingerprint
-from cep_pipeline.warehouse.layout import MATCHES_SCHEMA
+from cep_pipeline.warehouse.layout import MATCHES_SCHEMA, without_composed
 from cep_pipeline.warehouse.leases import Lease
 from cep_pipeline.warehouse.records import DayStatistics, Decision, PublishedDay, PublishedMatches, RunRecord
 from cep_pipeline.warehouse.stream_tables import StreamTables
@@ -182,7 +182,7 @@ def matches_of(pattern_set: str, day: date, ids: Sequence[str], *, pattern: str 
         }
         for match_id in ids
     ]
-    return pa.Table.from_pylist(rows, schema=MATCHES_SCHEMA)
+    return conform(pa.Table.from_pylist(rows, schema=without_composed(MATCHES_SCHEMA)), MATCHES_SCHEMA)
 
 
 def publish_matches(

@@ -17,10 +17,10 @@ from pyiceberg.typedef import Record
 
 from cep_pipeline.errors import BusyError, InputError
 from cep_pipeline.events.erasure import Erasure
-from cep_pipeline.storage import digest_of, stored_files, write_data_file
+from cep_pipeline.storage import conform, digest_of, stored_files, write_data_file
 from cep_pipeline.warehouse import commits, compaction
 from cep_pipeline.warehouse.catalog import VERSION_HINT
-from cep_pipeline.warehouse.layout import MATCHES_SCHEMA
+from cep_pipeline.warehouse.layout import MATCHES_SCHEMA, without_composed
 from cep_pipeline.warehouse.maintenance import named_files
 from cep_pipeline.warehouse.records import DayStatistics, RunRecord
 from cep_pipeline.warehouse.stream_tables import StreamTables
@@ -79,7 +79,11 @@ def fill(tables: StreamTables) -> None:
                 {"variable": "b", "seq": other.toordinal() * 2**40 + second},
             ]
         path = tables.matches_directory("demo", TUESDAY, run_id="run").file(0)
-        write_data_file(path, pa.Table.from_pylist(rows, schema=MATCHES_SCHEMA), MATCHES_SCHEMA)
+        write_data_file(
+            path,
+            conform(pa.Table.from_pylist(rows, schema=without_composed(MATCHES_SCHEMA)), MATCHES_SCHEMA),
+            MATCHES_SCHEMA,
+        )
         found = tables.pin_events().matches_fingerprint("v1", MONDAY, TUESDAY, carry_in=digest_of({}))
         publish_match_files(tables, "demo", TUESDAY, [path], lease=lease, fingerprint=found, counts={"rise": 2})
     start = datetime(2013, 10, 8, tzinfo=UTC)

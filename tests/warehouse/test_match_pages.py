@@ -14,8 +14,9 @@ import pyarrow.parquet as pq
 import pytest
 
 from cep_pipeline.errors import InputError
+from cep_pipeline.storage import conform
 from cep_pipeline.warehouse import match_pages
-from cep_pipeline.warehouse.layout import MATCHES_SCHEMA
+from cep_pipeline.warehouse.layout import MATCHES_SCHEMA, without_composed
 from cep_pipeline.warehouse.match_pages import (
     MatchesQuery,
     find_match,
@@ -53,7 +54,7 @@ def rows() -> list[dict[str, Any]]:
 @pytest.fixture(params=[1, 10, 1_000])
 def tables(tmp_path: Path, request: pytest.FixtureRequest) -> Any:
     """The matches in two files, in row groups of several sizes."""
-    whole = pa.Table.from_pylist(rows(), schema=MATCHES_SCHEMA)
+    whole = conform(pa.Table.from_pylist(rows(), schema=without_composed(MATCHES_SCHEMA)), MATCHES_SCHEMA)
     paths = [str(tmp_path / name) for name in ("0.parquet", "1.parquet")]
     for path, part in zip(paths, (whole.slice(0, 90), whole.slice(90)), strict=True):
         pq.write_table(part, path, row_group_size=request.param, write_page_checksum=True)
