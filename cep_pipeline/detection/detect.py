@@ -296,7 +296,10 @@ class Search:
 
     def _mechanism_of(self, patterns: Sequence[Pattern]) -> str | None:
         """The mechanism that was asked for; None for patterns that are detected only to be composed."""
-        return self.mechanism if self._asked.issuperset(pattern.name for pattern in patterns) else None
+        return self.mechanism if self._are_asked(patterns) else None
+
+    def _are_asked(self, patterns: Sequence[Pattern]) -> bool:
+        return self._asked.issuperset(pattern.name for pattern in patterns)
 
     def _form(self, pattern: Pattern) -> str:
         """The form of output; what is composed is needed as matches."""
@@ -327,9 +330,8 @@ class Search:
 
     def _together(self, patterns: Sequence[Pattern], events: pa.Table, given: Plan | None, output: str) -> Tables:
         """The output of patterns that compose nothing."""
-        mechanism = self._mechanism_of(patterns)
-        options = self.options if mechanism == self.mechanism else ()
-        known, chosen = known_events(patterns, events, mechanism)
+        options, limit = (self.options, self.limit) if self._are_asked(patterns) else ((), None)
+        known, chosen = known_events(patterns, events, self._mechanism_of(patterns))
         check_options(chosen, options)
         self._chosen |= chosen
         found: Tables = {}
@@ -339,9 +341,7 @@ class Search:
                 given, lambda: _plan_for(patterns, known.table, known.prepared, given, chosen, self.make_plan)
             )
             logger.info("detecting %s patterns in %s events by %r", len(patterns), known.table.num_rows, plan)
-            detections = _detections(
-                patterns, chosen, known.prepared, plan, self._counters, self.limit, options, prune=True
-            )
+            detections = _detections(patterns, chosen, known.prepared, plan, self._counters, limit, options, prune=True)
             groups = run_together(detections, plan)
         for together in groups:
             with explained():

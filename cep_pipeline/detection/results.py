@@ -167,8 +167,9 @@ class Matches(dict[str, pa.Table]):
         for name, table in self.items():
             rows: list[dict[str, Any]] = table.slice(0, SHOWN_ROWS).to_pylist()
             for row in rows:
-                if "bindings" in row:
-                    row["bindings"] = ", ".join(f"{bound['variable']} {bound['seq']}" for bound in row["bindings"])
+                for name in ("bindings", "composed"):
+                    if isinstance(row.get(name), list) and all(isinstance(one, dict) for one in row[name]):
+                        row[name] = ", ".join(" ".join(map(str, one.values())) for one in row[name])
             title = f"{name}: {table.num_rows:,}" + (f", the first {SHOWN_ROWS}" if table.num_rows > SHOWN_ROWS else "")
             parts.append(html_table(table.column_names, [list(row.values()) for row in rows], title))
         return "\n".join(parts)

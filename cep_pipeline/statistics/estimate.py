@@ -41,7 +41,7 @@ def estimate_statistics(
     as_of: int | None = None,
     dependent_factor: float = DEPENDENT_FACTOR,
 ) -> StatisticsSnapshot:
-    """Estimate all that planning the patterns needs, as the public function of this name in `detection.planned` says.
+    """Estimate all that planning the patterns needs, as the public function of this name says.
 
     A pattern that composes others is estimated alone, over its longer stream.
 

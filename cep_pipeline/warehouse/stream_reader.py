@@ -404,9 +404,9 @@ class StreamReader:
         """
         from cep_pipeline.detection.match_ids import ids_from_text
 
-        composed = matches["composed"]
-        if composed.null_count == len(composed):
+        if "composed" not in matches.column_names or matches["composed"].null_count == len(matches):
             return []
+        composed = matches["composed"]
         listed = pc.list_flatten(composed.combine_chunks().drop_null())
         ids = pc.unique(id_texts(listed.field("match_id")))
         # They became final on the day of their last event or later, and on no later day than what composes them.

@@ -221,8 +221,12 @@ def test_forms_of_output_and_limits() -> None:
     for output, asked in (("count", patterns), ("compressed", patterns[1:])):
         with pytest.raises(UnsupportedPattern, match="with composition"):
             cep.detect(asked, EVENTS, output=output)
-    with pytest.raises(cep.TooManyMatches):
+    with pytest.raises(cep.TooManyMatches, match="'last'"):
         cep.detect(patterns[1], EVENTS, limit=3)
+    assert cep.detect(of_two[2], EVENTS.slice(0, 4), limit=2)["last"].num_rows == 2
+    few = parse(f"{PAIR} NAME last PATTERN SEQ(pair p, C c) WITHIN 1 second")
+    assert cep.detect(few[1], EVENTS, limit=2)["last"].num_rows == 2  # of four pairs, which nobody asked for
+    assert "p 30, c 40" in cep.detect(few[1], EVENTS)._repr_html_()
     with pytest.raises(InputError, match="binds matches of pair"):
         cep.why(patterns[1], EVENTS, {"p": 30, "e": 40})
     with pytest.raises(UnsupportedPattern, match="composes others by plans that follow"):
