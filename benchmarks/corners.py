@@ -29,7 +29,7 @@ from benchmarks.peers import compile_reference, duckdb_joins, run_reference
 from benchmarks.processes import Watched
 from benchmarks.report import Comparison, markdown_table
 from benchmarks.streams import Streams
-from benchmarks.workloads import WORKLOADS
+from benchmarks.workloads import WORKLOADS, stock_schema
 from cep_pipeline.cli.figures import format_seconds, times_as_fast
 from cep_pipeline.detection.detect import detect
 from cep_pipeline.errors import CepError
@@ -249,6 +249,12 @@ def corners(streams: Streams, folder: Path, share: float = 1.0) -> list[Corner]:
             size(40_000),
             "NumPy, running maximum of each start",
             partial(_negated_sum, size(40_000)),
+        ),
+        Corner(
+            "pairs of trades around a negated sequence, 60 seconds",
+            size(200_000),
+            "the same sequence, searched positively",
+            partial(_negated_sequence, size(200_000), streams),
         ),
         Corner(
             "W6, 100 patterns, by one plan for all, counting",
@@ -497,6 +503,28 @@ def _negated_sum(events: int) -> tuple[Work, Work]:
         return total
 
     return _detection([pattern], table, plan, "count"), _timed(peer)
+
+
+def _negated_sequence(events: int, streams: Streams) -> tuple[Work, Work]:
+    """The pairs that a negated sequence rejects, beside those that the sequence finds between the same events."""
+    table, window = streams.stock(events).table(), "WITHIN 60 seconds"
+    ends, joined = "a.diff < -0.05 AND d.diff > 0.05", "b.diff < a.diff AND c.diff > d.diff"
+    texts = {
+        "pairs": f"SEQ(S16 a, S19 d) WHERE {ends} {window}",
+        "negated": f"SEQ(S16 a, ~SEQ(S17 b, S18 c), S19 d) WHERE {ends} AND {joined} {window}",
+        "positive": f"SEQ(S16 a, S17 b, S18 c, S19 d) WHERE {ends} AND {joined} {window} RETURN a.seq AS a, d.seq AS d",
+    }
+    parsed = {name: parse_patterns(f"NAME {name} PATTERN {text}", stock_schema())[0] for name, text in texts.items()}
+    plans = {name: _plan([pattern], table) for name, pattern in parsed.items()}
+
+    def number(name: str) -> int:
+        return int(detect([parsed[name]], table, plans[name], output="count")[name]["count"][0].as_py())
+
+    def peer() -> int:
+        found = detect([parsed["positive"]], table, plans["positive"])["positive"]
+        return int(found.group_by(["a", "d"]).aggregate([]).num_rows)
+
+    return _timed(lambda: number("pairs") - number("negated")), _timed(peer)
 
 
 def _shared_plan(events: int, streams: Streams) -> tuple[Work, Work]:

@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from cep_pipeline.adaptation.scanning import ScannedDistance as ScannedDistance
     from cep_pipeline.adaptation.scanning import scan_distance as scan_distance
     from cep_pipeline.detection import MECHANISMS as MECHANISMS
+    from cep_pipeline.detection.composed_statistics import estimate_statistics as estimate_statistics
     from cep_pipeline.detection.compressed.expansion import expand as expand
     from cep_pipeline.detection.detect import detect as detect
     from cep_pipeline.detection.detect import detect_batches as detect_batches
@@ -39,7 +40,6 @@ if TYPE_CHECKING:
     from cep_pipeline.detection.mechanisms import Metrics as Metrics
     from cep_pipeline.detection.near_misses import WhyNot as WhyNot
     from cep_pipeline.detection.near_misses import why_not as why_not
-    from cep_pipeline.detection.planned import estimate_statistics as estimate_statistics
     from cep_pipeline.detection.results import Matches as Matches
     from cep_pipeline.events.event_files import read as read
     from cep_pipeline.events.schema import DataWarning as DataWarning

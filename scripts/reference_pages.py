@@ -39,7 +39,7 @@ MADE = "This page is made by `python scripts/reference_pages.py`; its words come
 
 COMMAND_GROUPS = {
     "First steps": ("init", "stream", "preview", "check"),
-    "Run and look": ("run", "matches", "why", "why-not", "status"),
+    "Run and look": ("run", "matches", "summaries", "why", "why-not", "status"),
     "The warehouse and the workers": (
         "maintain",
         "verify",

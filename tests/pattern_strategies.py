@@ -225,16 +225,25 @@ class File:
 
 @st.composite
 def files(draw: st.DrawFn, features: Features) -> File:
-    """One to three statements; the earlier ones are small and return all attributes, and have no SUMMARIZE."""
-    number = draw(st.sampled_from([2, 1, 2, 3]))
-    small = replace(features, max_operands=2, nested=False, kleene=False, summaries=False, returns=False)
+    """Two or three statements; the earlier ones are small and return all attributes, and have no SUMMARIZE.
+
+    They have few conditions and wide windows, lest there is nothing to compose.
+    """
+    number = draw(st.sampled_from([2, 2, 3]))
+    small = replace(
+        features, max_operands=2, nested=False, kleene=False, summaries=False, returns=False, partition_by=False
+    )
+    wide = st.sampled_from(["5 seconds", "1 day", "2 seconds", "4 EVENTS"])
     drawn: list[Statement] = []
     for place in range(1, number + 1):
         composes = tuple(f"q{earlier}" for earlier in range(1, place))
         if place == number:
-            drawn.append(draw(statements(replace(features, composes=composes))))
+            last = draw(statements(replace(features, composes=composes)))
+            drawn.append(replace(last, conditions=last.conditions[: draw(st.integers(0, 1))]).within(draw(wide)))
             continue
         statement = draw(statements(replace(small, composes=composes)))
+        statement = replace(statement, conditions=statement.conditions[: draw(st.sampled_from([0, 0, 1]))])
+        statement = statement.within(draw(wide))
         positive = [one for one in statement.operands if not one.negated]
         items = [
             f"{draw(_one_value(positive, attribute))} AS {attribute}" for attribute in ("id", "x", "y", "s", "f", "h")
@@ -318,7 +327,7 @@ def _operand(
     types: Sequence[str] = (*TYPES, "Ev"),
 ) -> Operand:
     """An operand; one that is obliged binds an event in every match of its branch."""
-    drawn_from = st.sampled_from((*types, *features.composes * 2))
+    drawn_from = st.sampled_from((*types, *features.composes * 6))
     event_type = draw(drawn_from)
     others: list[str] = []
     quantifier = "+" if kleene else ""

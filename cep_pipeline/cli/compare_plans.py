@@ -36,6 +36,7 @@ def show_comparisons(
 ) -> None:
     """Compare the planners on each pattern, and print tables or JSON."""
     from cep_pipeline.detection.compare_plans import compare_plans
+    from cep_pipeline.detection.detect import as_run
 
     if not sample.num_rows:
         raise InputError("there are no events to run plans over: --compare needs some")
@@ -43,7 +44,8 @@ def show_comparisons(
     comparisons = []
     for pattern in patterns:
         with console.status(f"comparing the plans of {pattern.name}"):
-            found = compare_plans(pattern, snapshot, sample, mechanisms[pattern.name], planner, cost, alpha)
+            run, events = as_run(pattern, sample)
+            found = compare_plans(run, snapshot, events, mechanisms[pattern.name], planner, cost, alpha)
         comparisons.append(found)
     if as_json:
         say_json([comparison.to_json() for comparison in comparisons])

@@ -174,8 +174,9 @@ def detect(
         return
     loaded, read_s = _read(console, stream, paths, parsed, places=lines)
     begin = time.perf_counter()
-    plan, simple = given, [pattern for pattern in parsed if not pattern.composes]
+    plan = given
     if plan is None:
+        simple = [pattern for pattern in parsed if not pattern.composes]
         with console.status("estimating"):
             snapshot = estimate_statistics(simple, loaded.events)
         with shown_search(planner) as progress:
@@ -192,13 +193,13 @@ def detect(
     if as_json:
         found = {"events": loaded.events.num_rows, "rejected": loaded.rejected, "matches": counts}
         say_json({**found, "out": out, "seconds": seconds})
-    else:
-        took = ", ".join(f"{name} {value:.2f} s" for name, value in seconds.items())
-        print_counts(console, loaded.events.num_rows, loaded.rejected, counts, parsed if output == "verbose" else ())
-        if output == "verbose" and out != STDOUT and show:
-            for first in _first_matches(parsed, tables, loaded, show, stream.timezone):
-                console.print(first)
-        console.print(f"{took}; written to {'stdout' if out == STDOUT else out}")
+        return
+    print_counts(console, loaded.events.num_rows, loaded.rejected, counts, parsed if output == "verbose" else ())
+    if output == "verbose" and out != STDOUT and show:
+        for first in _first_matches(parsed, tables, loaded, show, stream.timezone):
+            console.print(first)
+    took = ", ".join(f"{name} {value:.2f} s" for name, value in seconds.items())
+    console.print(f"{took}; written to {'stdout' if out == STDOUT else out}")
 
 
 def _plan_over(patterns: Sequence[Pattern], events: pa.Table, chosen: Mapping[str, str], **settings: Any) -> Plan:

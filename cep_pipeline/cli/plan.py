@@ -48,7 +48,7 @@ class _Asked(Asked):
         return self._from_files() if self.over_files else self._from_warehouse()
 
     def _from_files(self) -> tuple[tuple[Pattern, ...], StatisticsSnapshot, Callable[[], pa.Table]]:
-        from cep_pipeline.detection.planned import estimate_statistics
+        from cep_pipeline.detection.composed_statistics import estimate_statistics
         from cep_pipeline.events.event_files import load_events
 
         stream, parsed = self.over_these_files()
@@ -328,10 +328,11 @@ def _analyzed(
     mechanism: str | None,
 ) -> tuple[Plan, Metrics, int]:
     """A plan, what was counted when it ran over events, and the number of these events."""
+    from cep_pipeline.detection.composed_statistics import estimate_statistics
     from cep_pipeline.detection.detect import detect
     from cep_pipeline.detection.mechanisms import choose_mechanisms
     from cep_pipeline.detection.output_policy import has_output_policy
-    from cep_pipeline.detection.planned import estimate_statistics, plan_for
+    from cep_pipeline.detection.planned import plan_for
     from cep_pipeline.events.event_files import load_events
     from cep_pipeline.planning.plans import validate
 

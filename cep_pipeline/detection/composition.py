@@ -17,7 +17,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from uuid import UUID
 
 import numpy as np
 import pyarrow as pa
@@ -30,6 +29,7 @@ from cep_pipeline.expressions.columns import Array
 from cep_pipeline.patterns.composing import COMPOSED_MATCH, EVENT_TYPE, WRITTEN_SEQ, LongerColumns, plain_pattern
 from cep_pipeline.patterns.expressions import ValueType
 from cep_pipeline.patterns.pattern import Pattern
+from cep_pipeline.storage import id_texts
 
 __all__ = ["WRITTEN_SEQ", "WrittenMatches", "longer_stream", "plain_pattern"]
 
@@ -198,7 +198,7 @@ class _Composed:
         if self.attributes.get(attribute) not in _READ_AS[kind]:
             return pa.nulls(len(self), ARROW_TYPES[kind or ValueType.STRING])
         if attribute == "match_id":
-            return pa.array([str(UUID(bytes=one)) for one in self.ids.to_pylist()], pa.string())
+            return id_texts(pa.ExtensionArray.from_storage(pa.uuid(), self.ids))
         values = _whole(self.table.column(attribute))
         if attribute in ("start_ts", "end_ts"):
             values = values.cast(pa.int64())

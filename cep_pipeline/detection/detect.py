@@ -126,7 +126,8 @@ def detect(
     plan
         How to run the patterns; None makes one from the statistics of the events.
     mechanism
-        A name of `MECHANISMS`; None takes for each pattern the fastest that runs it.
+        A name of `MECHANISMS`; None takes for each pattern the fastest that runs it, as is done for those that are
+        detected only because the patterns compose them.
     output
         `"verbose"`: one row a match. `"compressed"`: one row for all matches of a pattern that end with the same event,
         which `expand` turns into the verbose rows. `"count"`: one row a pattern with the number of its matches, of any
@@ -147,7 +148,8 @@ def detect(
     -------
     Matches, or with it Metrics
         Pattern name -> table of matches in the page's order (docs/language.md, section 5), in the order of the
-        patterns, empty tables too. It has `.events()`, `.chart()`, `.to_pandas()` and `.to_polars()`.
+        patterns, empty tables too. What the patterns compose is detected with them, but has no table unless it is among
+        them. It has `.events()`, `.chart()`, `.to_pandas()` and `.to_polars()`.
 
     Raises
     ------
@@ -221,6 +223,8 @@ class Search:
         self._counters = Counters(wanted=metrics)
         self._chosen: dict[str, str] = {}
         self._inside: Tables = {}
+        self._asked: frozenset[str] = frozenset()
+        self._inner: frozenset[str] = frozenset()
         self._done = self._all = 0
 
     def metrics(self) -> Metrics:
@@ -230,23 +234,22 @@ class Search:
     def tables(self, patterns: Sequence[Pattern], events: pa.Table) -> Tables:
         """The output of each pattern, in their order."""
         self._all = len(patterns)
+        self._asked, self._inner = frozenset(pattern.name for pattern in patterns), frozenset()
         if not any(pattern.composes for pattern in patterns):
             found = self._together(patterns, events, self.plan, self.output)
         else:
             found = {}
             whole = self._in_order(patterns)
-            inside = _composed_names(whole)
             self._all = len(whole)
-            for form in dict.fromkeys(("verbose", self.output)):
-                own = [one for one in whole if not one.composes and (one.name in inside) == (form == "verbose")]
-                if self.output == "verbose":
-                    own = [one for one in whole if not one.composes]
-                if own:
-                    found |= self._together(own, events, self._plan_of(own), form)
+            simple: dict[tuple[bool, str], list[Pattern]] = {}
+            for pattern in whole:
+                if not pattern.composes:
+                    simple.setdefault((pattern.name in self._asked, self._form(pattern)), []).append(pattern)
+            for (_, form), own in simple.items():
+                found |= self._together(own, events, self._plan_of(own), form)
             for pattern in whole:
                 if pattern.composes:
-                    form = "verbose" if pattern.name in inside else self.output
-                    found[pattern.name] = self._composing(pattern, events, found, form)
+                    found[pattern.name] = self._composing(pattern, events, found)
             self._inside = found
         _warn_of_doubts([one for one in patterns if not found[one.name].num_rows], events)
         return {one.name: found[one.name] for one in patterns}
@@ -262,13 +265,11 @@ class Search:
 
     def batches(self, patterns: Sequence[Pattern], events: pa.Table) -> Iterator[tuple[str, pa.RecordBatch]]:
         """The rows of patterns of which some compose others, pattern after pattern, as `detect_batches` has them."""
-        whole = self._in_order(patterns)
-        inside, wanted = _composed_names(whole), {pattern.name for pattern in patterns}
         found: Tables = {}
-        for pattern in whole:
-            if pattern.name in inside:
+        for pattern in self._in_order(patterns):
+            if pattern.name in self._inner:
                 found |= (
-                    {pattern.name: self._composing(pattern, events, found, "verbose")}
+                    {pattern.name: self._composing(pattern, events, found)}
                     if pattern.composes
                     else self._together([pattern], events, self._plan_of([pattern]), "verbose")
                 )
@@ -282,14 +283,24 @@ class Search:
             else:
                 [detection] = self._detections([pattern], events)
                 batches = first_matches(detection)
-            if pattern.name in wanted:
+            if pattern.name in self._asked:
                 yield from ((pattern.name, batch) for batch in batches)
 
     def _in_order(self, patterns: Sequence[Pattern]) -> list[Pattern]:
         """The patterns and what they compose; refused here if any of them is, before anything is detected."""
         whole = with_composed(patterns)
-        choose_mechanisms([plain_pattern(pattern) for pattern in whole], self.mechanism)
+        self._asked, self._inner = frozenset(pattern.name for pattern in patterns), _composed_names(whole)
+        for pattern in whole:
+            choose_mechanisms([pattern], self._mechanism_of([pattern]))
         return whole
+
+    def _mechanism_of(self, patterns: Sequence[Pattern]) -> str | None:
+        """The mechanism that was asked for; None for patterns that are detected only to be composed."""
+        return self.mechanism if self._asked.issuperset(pattern.name for pattern in patterns) else None
+
+    def _form(self, pattern: Pattern) -> str:
+        """The form of output; what is composed is needed as matches."""
+        return "verbose" if pattern.name in self._inner else self.output
 
     def _plan_of(self, patterns: Sequence[Pattern]) -> Plan | None:
         """The given plan, as far as it has these patterns; None where it lacks one."""
@@ -298,9 +309,9 @@ class Search:
         names = [pattern.name for pattern in patterns]
         return self.plan.part(names) if {one.pattern for one in self.plan.patterns} >= set(names) else None
 
-    def _composing(self, pattern: Pattern, events: pa.Table, matches: Tables, form: str) -> pa.Table:
+    def _composing(self, pattern: Pattern, events: pa.Table, matches: Tables) -> pa.Table:
         """The output of a pattern that composes others, of which the matches are known."""
-        stream = _stream_of(pattern, events, matches)
+        stream, form = _stream_of(pattern, events, matches), self._form(pattern)
         found = self._together([plain_pattern(pattern)], stream, self._plan_of([pattern]), form)[pattern.name]
         if form != "verbose" or pattern.summary is not None:
             return found
@@ -308,7 +319,7 @@ class Search:
         return pa.Table.from_batches(map(written.of, found.to_batches()), matches_schema(pattern))
 
     def _detections(self, patterns: Sequence[Pattern], events: pa.Table) -> list[Detection]:
-        chosen = choose_mechanisms(patterns, self.mechanism)
+        chosen = choose_mechanisms(patterns, self._mechanism_of(patterns))
         table = events_for(patterns, events)
         prepared = _prepare(patterns, table)
         plan = _plan_for(patterns, table, prepared, self._plan_of(patterns), chosen, self.make_plan)
@@ -316,8 +327,10 @@ class Search:
 
     def _together(self, patterns: Sequence[Pattern], events: pa.Table, given: Plan | None, output: str) -> Tables:
         """The output of patterns that compose nothing."""
-        known, chosen = known_events(patterns, events, self.mechanism)
-        check_options(chosen, self.options)
+        mechanism = self._mechanism_of(patterns)
+        options = self.options if mechanism == self.mechanism else ()
+        known, chosen = known_events(patterns, events, mechanism)
+        check_options(chosen, options)
         self._chosen |= chosen
         found: Tables = {}
         with explained():
@@ -327,7 +340,7 @@ class Search:
             )
             logger.info("detecting %s patterns in %s events by %r", len(patterns), known.table.num_rows, plan)
             detections = _detections(
-                patterns, chosen, known.prepared, plan, self._counters, self.limit, self.options, prune=True
+                patterns, chosen, known.prepared, plan, self._counters, self.limit, options, prune=True
             )
             groups = run_together(detections, plan)
         for together in groups:
@@ -348,6 +361,16 @@ class Search:
                 self.progress(self._done, self._all)
         keep(events, known)
         return found
+
+
+def as_run(pattern: Pattern, events: pa.Table) -> tuple[Pattern, pa.Table]:
+    """The pattern that mechanisms run for a pattern, and the events over which they run it.
+
+    Of a pattern that composes others these are its plain pattern and its longer stream.
+    """
+    if not pattern.composes:
+        return pattern, events
+    return plain_pattern(pattern), _stream_of(pattern, events, Search().composed([pattern], events))
 
 
 def _composed_names(patterns: Sequence[Pattern]) -> frozenset[str]:

@@ -184,7 +184,7 @@ def _rows_inside(bindings: _Flat, composed: _Flat, parts: _Flat, rows: Array) ->
     found = np.full(len(keys), -1, np.int64)
     found[whole[of_binding]] = rows[whole[of_composed]]
     # A list of a variable of several types may have both. Behind an event stand the matches that end with it.
-    seqs, inner = bindings.elements.field("seq").to_pylist(), parts.elements.field("seq").to_numpy()
+    seqs, inner = bindings.elements.field("seq").to_numpy(), parts.elements.field("seq").to_numpy()
     for group in np.unique(of_composed[~whole[of_composed]]):
         waiting: dict[int, list[int]] = {}
         for row in rows[of_composed == group]:
@@ -192,6 +192,6 @@ def _rows_inside(bindings: _Flat, composed: _Flat, parts: _Flat, rows: Array) ->
                 last = inner[parts.offsets[row] : parts.offsets[row + 1]].max()
                 waiting.setdefault(int(last), []).append(int(row))
         for place in np.flatnonzero(of_binding == group)[::-1]:
-            if waiting.get(seqs[place]):
-                found[place] = waiting[seqs[place]].pop()
+            if waiting.get(int(seqs[place])):
+                found[place] = waiting[int(seqs[place])].pop()
     return found

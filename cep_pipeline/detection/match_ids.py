@@ -183,7 +183,8 @@ class MatchIdentity:
         slots = np.empty(len(words), np.int32)
         own = np.arange(len(seqs)) + 2 * before[match_of]
         words[own], slots[own] = seqs, position
-        pairs = np.frombuffer(b"".join(composed.drop_null().to_pylist()), "<i8").reshape(-1, 2)
+        known = composed.drop_null()
+        pairs = np.frombuffer(known.buffers()[1] or b"", "<i8").reshape(-1, 2)[known.offset :]
         of_match = match_of[inside]
         first = starts[of_match] + np.diff(offsets)[of_match] + 2 * (np.arange(len(inside)) - before[of_match])
         for place in (0, 1):

@@ -421,7 +421,10 @@ class _Question:
         self.pins, self.meant, between = _pins(pattern, table, given, at)
         self.pattern = replace(pattern, output=Output.ALL, consume=Consume.NONE, returns=())
         if given:  # a run takes events by what is asked of them, and would take others
-            self.pattern = replace(self.pattern, strategy=Strategy.SKIP_TILL_ANY_MATCH)
+            structure = with_operands(
+                pattern.structure, lambda one: replace(one, optional=False) if one.variable in given else one
+            )
+            self.pattern = replace(self.pattern, structure=structure, strategy=Strategy.SKIP_TILL_ANY_MATCH)
         self.whole, self.table = table, table
         self.near, self.timezone = near, timezone
         if between is not None and pattern.window.time_us is not None:

@@ -42,6 +42,8 @@ EVENTS_A_CALL = 1 << 24
 """Candidates that are looked at before a call returns, so that a search can be interrupted."""
 RUNS_ALIKE = 4
 """Matches that ask alike are not looked for elsewhere where so many of them come one after another."""
+DENSE_KEYS = 4
+"""Keys up to so many times their number are looked up in a table."""
 MOST_SUMMED = 2.0**62
 """Sums of int64 up to it are no null."""
 NO_LIMIT = 1 << 62
@@ -195,6 +197,12 @@ class _Matches:
         """The last row of each match."""
         return reduce(np.maximum, (self.last_of(place) for place in range(self.width)))
 
+    def of_first_events(self) -> _Matches:
+        """The matches with the first event of each list alone."""
+        if self._singles is not None:
+            return self
+        return _Matches(self.width, singles=np.stack([self.first_of(place) for place in range(self.width)]))
+
     def take(self, places: Array) -> _Matches:
         """Some of the matches, whose variables bind one event each."""
         assert self._singles is not None
@@ -238,10 +246,11 @@ class StructureCheck:
         if not self.may_reject or not len(matches):
             return np.zeros(len(matches), np.bool_)
         low, high = self._between(matches)
-        if any(variable.kleene for variable in self.clause.positive):
-            return np.asarray(self._first_ends(matches, low, high, high) < high)
         if (known := self._known_ends(low, high)) is not None:
             return known.reject(low, high, None if self._codes is None else self._codes[0][matches.first_of(0)])
+        if any(self._needed[self._slots[variable.name]] for variable in self.clause.positive if variable.kleene):
+            return np.asarray(self._first_ends(matches, low, high, high) < high)
+        matches = matches.of_first_events()
         rejected = np.zeros(len(matches), np.bool_)
         asking = np.flatnonzero(low < high)
         if not len(asking):
@@ -252,12 +261,22 @@ class StructureCheck:
         return self._rejected_alike(matches, low, high)
 
     def _rejected_alike(self, matches: _Matches, low: Array, high: Array) -> Array:
-        groups, members = self._alike(matches, low)
-        highest, least = np.full(len(members), -1, np.int64), np.full(len(members), len(self.events), np.int64)
-        np.maximum.at(highest, groups, high)
-        np.minimum.at(least, groups, high)
+        """The same where something lies between the rows: matches whose searches differ in their ends alone share one.
+
+        Most of these come one after another.
+        """
+        key = self._questions(matches, low)
+        begins = np.flatnonzero(np.concatenate((np.ones(1, np.bool_), key[1:] != key[:-1])))
+        highest, least = np.maximum.reduceat(high, begins), np.minimum.reduceat(high, begins)
+        members, of_run = begins, np.arange(len(begins))
+        if RUNS_ALIKE * len(begins) > len(key):
+            first, of_run = _firsts(key[begins])
+            members, highest_of_run, least_of_run = begins[first], highest, least
+            highest, least = highest[first], least[first]
+            np.maximum.at(highest, of_run, highest_of_run)
+            np.minimum.at(least, of_run, least_of_run)
         ends = self._first_ends(matches.take(members), low[members], highest, least)
-        return np.asarray(ends[groups] < high)
+        return np.asarray(np.repeat(ends[of_run], np.diff(begins, append=len(key))) < high)
 
     def binding(self, rows: Mapping[str, Array]) -> dict[str, list[int]] | None:
         """The rows of a binding that rejects a match, by variable; None where none does.
@@ -288,23 +307,22 @@ class StructureCheck:
         high = reduce(np.minimum, before) if before else self._window.end_row_within(matches.first())
         return low, high
 
-    def _alike(self, matches: _Matches, low: Array) -> tuple[Array, Array]:
-        """The group of each match whose search is the same but for its end, and one match of each group."""
-        key, size = low.astype(np.int64, copy=False), len(self.events) + 1
+    def _questions(self, matches: _Matches, low: Array) -> Array:
+        """int64: equal for matches whose searches are the same but for their ends."""
+        size = len(self.events) + 1
         columns = [matches.first_of(slot) for slot in np.flatnonzero(self._needed).tolist()]
         if self._codes is not None:
             columns.append(self._codes[0][matches.first_of(0)] + 1)
-        for column in columns:
+        before = [self._slots[variable.name] for variable in self.clause.predecessors(self.structure.name)]
+        if not before or not self._needed[before].all():  # otherwise the events say where the search begins
+            columns.append(low)
+        key, *others = columns
+        key = key.astype(np.int64)
+        for column in others:
             if int(key.max()) >= NO_LIMIT // size:
                 _, key = np.unique(key, return_inverse=True)
             key = key * size + column
-        # Most matches that ask alike come one after another.
-        begins = np.flatnonzero(np.concatenate((np.ones(1, np.bool_), key[1:] != key[:-1])))
-        runs = np.repeat(np.arange(len(begins)), np.diff(begins, append=len(key)))
-        if RUNS_ALIKE * len(begins) < len(key):
-            return runs, begins
-        _, members, groups = np.unique(key[begins], return_index=True, return_inverse=True)
-        return groups[runs], begins[members]
+        return key
 
     def _known_ends(self, low: Array, high: Array) -> KnownEnds | None:
         """The row at which a binding ends for each event that may begin one, once they are worth to be known."""
@@ -571,6 +589,19 @@ class StructureCheck:
             return codes[: len(self.events)], codes[len(self.events) :], groups
 
         return self.events.derive(("equal codes", of_any_event(asking), of_any_event(own)), make)
+
+
+def _firsts(keys: Array) -> tuple[Array, Array]:
+    """A place of each of some keys, int64 and not negative, and for each place the number of its key among these."""
+    if int(keys.max()) > DENSE_KEYS * len(keys) + 1024:
+        _, places, numbers = np.unique(keys, return_index=True, return_inverse=True)
+        return places, numbers
+    place_of = np.full(int(keys.max()) + 1, -1, np.int64)
+    place_of[keys] = np.arange(len(keys))
+    present = np.flatnonzero(place_of >= 0)
+    number_of = np.empty(len(place_of), np.int64)
+    number_of[present] = np.arange(len(present))
+    return place_of[present], number_of[keys]
 
 
 def joined_clause(clause: Clause, structure: NegatedStructure, negated: Clause) -> Clause:

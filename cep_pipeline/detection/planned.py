@@ -2,13 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import replace
-from typing import Any, TypeVar
+from collections.abc import Mapping, Sequence
+from typing import Any
 
-import pyarrow as pa
-
-from cep_pipeline.detection.composition import longer_stream
 from cep_pipeline.detection.kleene.extension import ListConditions, limit_in, possible_course
 from cep_pipeline.detection.mechanisms import MECHANISMS, Orders, choose_mechanisms, in_pattern_order
 from cep_pipeline.detection.output_policy import has_output_policy
@@ -16,7 +12,7 @@ from cep_pipeline.detection.outputs import binds_lists, listed_because
 from cep_pipeline.errors import UnsupportedPattern
 from cep_pipeline.patterns.composing import plain_pattern
 from cep_pipeline.patterns.implications import TimeSpan
-from cep_pipeline.patterns.pattern import Pattern, Window, with_composed
+from cep_pipeline.patterns.pattern import Pattern, Window
 from cep_pipeline.planning import Plan, plan_by_strategy
 from cep_pipeline.planning.costs.mechanisms import expected_work, mechanism_costs
 from cep_pipeline.planning.make_plan import planner_for
@@ -24,11 +20,7 @@ from cep_pipeline.planning.planned_clauses import default_cost
 from cep_pipeline.planning.planners import DEFAULT_PLANNER, planner_named
 from cep_pipeline.planning.replanning import Replanner
 from cep_pipeline.planning.trees import Join
-from cep_pipeline.slices.events_input import events_for
 from cep_pipeline.slices.views import implied_by
-from cep_pipeline.statistics.estimate import MAX_PAIRS
-from cep_pipeline.statistics.estimate import estimate_statistics as statistics_over
-from cep_pipeline.statistics.joint import DEPENDENT_FACTOR
 from cep_pipeline.statistics.snapshot import StatisticsSnapshot
 from cep_pipeline.statistics.terms import format_conjunct
 
@@ -86,83 +78,6 @@ def plan_for(
         compare=len(patterns) <= MOST_COMPARED if compare is None else compare,
         **options,
     )
-
-
-def estimate_statistics(
-    patterns: Pattern | Sequence[Pattern],
-    events: pa.Table,
-    window: str | None = None,
-    seed: int = 0,
-    max_pairs: int = MAX_PAIRS,
-    as_of: int | None = None,
-    dependent_factor: float = DEPENDENT_FACTOR,
-) -> StatisticsSnapshot:
-    """Estimate all that planning the patterns needs, in one pass over the events.
-
-    Parameters
-    ----------
-    patterns
-        Patterns of one stream, or one pattern. What they compose is detected, since its matches are events for them.
-    events
-        Events of that stream, sorted by (timestamp, seq).
-    window
-        Only the latest events of this length count, such as `"20 minutes"`. None: all events.
-    seed
-        Decides which pairs are drawn; the same seed, patterns and events give the same snapshot.
-    max_pairs
-        At most this many pairs are tested a scope; where there are fewer, all are.
-    as_of
-        Microseconds since the epoch: later events do not count, and the window ends here. None: with the last event.
-    dependent_factor
-        Conditions on the same two events, tested together, get a joint selectivity where that is off from the product
-        of theirs by more than this factor.
-
-    Raises
-    ------
-    InputError
-        The patterns are of several streams, `window` or `max_pairs` is no length or number, or the events are not in
-        the order of time.
-
-    Notes
-    -----
-    O(events) for the split by type and for each distinct scope. Rates are over the span of the data, from its first
-    to its last timestamp, or over the window; of a window that is longer than the data over what there is, and a note
-    says so.
-    """
-    patterns = [patterns] if isinstance(patterns, Pattern) else patterns
-    asked = (window, seed, max_pairs, as_of, dependent_factor)
-    composing = [pattern for pattern in patterns if pattern.composes]
-    if not composing:
-        return statistics_over(patterns, events, *asked)
-    from cep_pipeline.detection.detect import Search
-
-    matches = Search().composed(composing, events)
-    whole = [pattern for pattern in with_composed(patterns) if not pattern.composes]
-    found = [statistics_over(whole, events, *asked)]
-    for pattern in composing:
-        stream = longer_stream(pattern, events_for([pattern], events), matches)
-        found.append(statistics_over(pattern, stream, *asked))
-    # Of a leaf or a condition that several streams have, the first number stands.
-    return replace(
-        found[0],
-        rates=_first_of([one.rates for one in found], lambda rate: rate.leaf),
-        selectivities=_first_of([one.selectivities for one in found], lambda one: one.condition),
-        joints=_first_of([one.joints for one in found], lambda joint: joint.members),
-        orders=_first_of([one.orders for one in found], lambda order: order.condition),
-        notes=tuple(dict.fromkeys(note for one in found for note in one.notes)),
-    )
-
-
-_Number = TypeVar("_Number")
-
-
-def _first_of(numbers: Iterable[Sequence[_Number]], key: Callable[[_Number], Any]) -> tuple[_Number, ...]:
-    """The numbers of several snapshots, of those of one key the first, sorted by key."""
-    found: dict[Any, _Number] = {}
-    for own in numbers:
-        for number in own:
-            found.setdefault(key(number), number)
-    return tuple(found[known] for known in sorted(found))
 
 
 def replanner_for(

@@ -5,6 +5,7 @@ which are held to the same answers by tests.
 
 - `columns`: attributes of events as NumPy arrays with nulls and string dictionaries;
 - `arithmetic`, `comparison`, `correlation`: one operation each, with three-valued logic;
+- `local_time`: the clock of the stream's time zone;
 - `evaluate`: expressions and conjuncts over bindings of single events;
 - `lists`: the same over bindings of lists of events, with aggregates.
 """

@@ -1,14 +1,14 @@
 """Vectorized comparisons of the pattern language: exact between int64 and float64, strings by code point.
 
-Each function gives the rows at which the comparison is *true*; null and NaN make it unknown, which is not true,
-whether the comparison is negated or not.
+Each comparison gives the rows at which it is *true*; null and NaN make it unknown, which is not true, whether it is
+negated or not. `least`, `greatest` and `coalesce` stand at the end: they give one of the columns that they compare.
 """
 
 from __future__ import annotations
 
 import re
 from collections.abc import Callable
-from functools import lru_cache
+from functools import lru_cache, partial
 
 import numpy as np
 
@@ -177,3 +177,60 @@ def _is_float(value: int) -> bool:
         return float(value) == value
     except OverflowError:
         return False
+
+
+# --- least, greatest and coalesce ------------------------------------------------------------------------------------
+
+
+def coalesce(kind: ValueType, arguments: list[Column]) -> Column:
+    """The first of the arguments that is not null."""
+    return _folded(kind, arguments, lambda held, _: np.zeros(len(held), dtype=bool))
+
+
+def extreme(kind: ValueType, arguments: list[Column], *, smaller: bool) -> Column:
+    """The least or the greatest of the arguments that are not null; NaN where one of them is NaN."""
+    return _folded(kind, arguments, partial(is_exceeded, smaller=smaller))
+
+
+def is_exceeded(held: Array, new: Array, *, smaller: bool) -> Array:
+    """Where a new value takes the place of the extreme one that is held: a NaN does, and gives it to none."""
+    exceeded: Array = (new < held) if smaller else (new > held)
+    if new.dtype.kind == "f":
+        exceeded = (exceeded | np.isnan(new)) & ~np.isnan(held)
+    return exceeded
+
+
+def _folded(kind: ValueType, arguments: list[Column], replaces: Callable[[Array, Array], Array]) -> Column:
+    """The first argument, in whose place each next one comes where it is null, and where the rule says."""
+    count = next((len(argument) for argument in arguments if len(argument) != 1), 1)
+    dictionary = None
+    if kind is ValueType.STRING:
+        arguments, dictionary = _of_one_dictionary(arguments)
+    dtype = np.float64 if kind is ValueType.FLOAT64 else arguments[0].values.dtype
+    held, some = np.zeros(count, dtype), np.zeros(count, dtype=bool)
+    for argument in arguments:
+        new = np.broadcast_to(argument.values.astype(dtype, copy=False), count)
+        present = np.ones(count, dtype=bool) if argument.valid is None else np.broadcast_to(argument.valid, count)
+        taken = present & (~some | replaces(held, new))
+        held, some = np.where(taken, new, held), some | present
+    return Column(kind, held, None if some.all() else some, dictionary)
+
+
+def _of_one_dictionary(arguments: list[Column]) -> tuple[list[Column], Array]:
+    """String columns with their ranks in one dictionary."""
+    dictionaries = [argument.dictionary for argument in arguments if argument.dictionary is not None]
+    dictionary = np.array(sorted({text for one in dictionaries for text in one}), dtype=object)
+    columns = []
+    for argument, own in zip(arguments, dictionaries, strict=True):
+        ranks = np.searchsorted(dictionary, own).astype(np.int32)
+        values = ranks[argument.values] if len(own) else np.zeros(len(argument), np.int32)
+        columns.append(Column(ValueType.STRING, values, argument.valid, dictionary))
+    return columns, dictionary
+
+
+CHOICES: dict[str, Callable[[ValueType, list[Column]], Column]] = {
+    "least": partial(extreme, smaller=True),
+    "greatest": partial(extreme, smaller=False),
+    "coalesce": coalesce,
+}
+"""The functions by the names that the language gives them."""

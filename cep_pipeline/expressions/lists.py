@@ -6,6 +6,7 @@ one row of a column, which `evaluate` knows how to read: all of section 3.4 is d
 
 from __future__ import annotations
 
+import math
 from bisect import insort
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
@@ -15,8 +16,8 @@ from typing import Protocol
 
 import numpy as np
 
-from cep_pipeline.expressions.choice import is_exceeded
 from cep_pipeline.expressions.columns import Array, Column, ColumnSource
+from cep_pipeline.expressions.comparison import is_exceeded
 from cep_pipeline.expressions.evaluate import conjunct_holds, expression_values
 from cep_pipeline.patterns.conditions import Conjunct, expressions_of
 from cep_pipeline.patterns.expressions import (
@@ -342,6 +343,8 @@ def _reference(
     return Reference(name, attribute, Element.ONLY, node.type)
 
 
+SMALL = 2.0**-600
+"""Values near the ends of float64 times or by this have squares in the midst of it."""
 TINY = 1e-140
 """The squares of distances below this may vanish in float64."""
 _LOW_BITS = 32
@@ -448,16 +451,15 @@ def _scaled_deviation(values: Array) -> float:
     largest = np.abs(values).max()
     if not np.isfinite(largest):
         return float("nan")
-    exponent = np.frexp(largest)[1]
-    scaled = np.ldexp(values, -exponent)
+    scale = SMALL if largest > 1 else 1 / SMALL
+    scaled = values * scale
     total = squares = 0.0
     for distance in (scaled - scaled[0])[::-1].tolist():  # as the kernel goes through a list
         total += distance
         squares += distance * distance
     n = float(len(values))
-    spread = max(n * squares - total * total, 0.0) / (n * (n - 1.0))
-    with np.errstate(over="ignore"):
-        return float(np.ldexp(np.sqrt(spread), exponent))
+    deviation = math.sqrt(max(n * squares - total * total, 0.0) / (n * (n - 1.0)))
+    return deviation / scale
 
 
 def _distances(values: Array, firsts: Array) -> Array:

@@ -10,6 +10,7 @@ SUBSET. Those are read here from its tokens.
 
 from __future__ import annotations
 
+import logging
 import re
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
@@ -89,7 +90,9 @@ def translate_match_recognize(sql: str, schema: StreamSchema, source: str, withi
         clauses, parsed = _parsed(text)
         found = [(query, query.args["match"]) for tree in parsed for query in _queries(tree)]
         if not found:
-            raise InputError(f"{source}: no MATCH_RECOGNIZE in it, which is what is translated")
+            raise InputError(f"{source}: no MATCH_RECOGNIZE in a query of it, which is what is translated")
+        if len(found) != len(clauses):
+            raise text.error("of several MATCH_RECOGNIZE not all stand in a SELECT; give each alone", clauses[0].span)
         names: set[str] = set()
         return [
             _Query(text, schema, query, match, own, within, names).translation()
@@ -136,12 +139,17 @@ def _parsed(text: SourceText) -> tuple[list[_Clauses], list[exp.Expr]]:
         rest = list(text.text)
         for start, end in blanks:  # of the same length, so that places stay
             rest[start:end] = [one if one == "\n" else " " for one in rest[start:end]]
-        return clauses, [tree for tree in _Dialect().parse("".join(rest)) if tree is not None]
+        logging.getLogger("sqlglot").setLevel(logging.ERROR)  # a warning of it is an error here
+        trees = [tree for tree in _Dialect().parse("".join(rest)) if tree is not None]
+        if command := next((tree for tree in trees if isinstance(tree, exp.Command)), None):
+            raise InputError(f"{text.name}: only queries can be read, not {command.this}; leave it out")
+        return clauses, trees
     except ParseError as error:
         first = error.errors[0] if error.errors else {}
         line, column, marked = first.get("line") or 1, first.get("col") or 1, first.get("highlight") or " "
         end = sum(map(len, text.text.split("\n")[: line - 1])) + line - 1 + column
         told = re.sub(r"<Token [^>]*>", f"{marked!r}", str(first.get("description") or error)).rstrip(".")
+        told = re.sub(r"Required keyword.*", "something is missing here", told)
         raise text.error(f"this is no SQL that can be read: {told}", Span(max(0, end - len(marked)), end)) from error
     except TokenError as error:
         raise text.error("this is no SQL that can be read: a quote or a comment is not closed", Span(0, 1)) from error
@@ -159,6 +167,10 @@ def _clauses(text: SourceText, tokens: Sequence[Token], index: int, blanks: list
         if depth == 1 and words[at : at + 2] == ["PATTERN", "("]:
             end = _closing(tokens, at + 1)
             found.pattern, found.pattern_span = list(tokens[at + 2 : end]), _span(tokens[at : end + 1])
+            if not found.pattern:
+                raise text.error(
+                    "an empty row pattern matches no row; here each match has an event", found.pattern_span
+                )
             at = end
         elif depth == 1 and words[at : at + 3] == ["AFTER", "MATCH", "SKIP"]:
             end = next((one for one in range(at, len(tokens)) if words[one] == "PATTERN"), at + 3)

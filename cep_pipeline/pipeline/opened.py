@@ -165,7 +165,7 @@ class PublishedStream:
                 "the rows of several days are put together by the patterns: open the pipeline.yaml of the project, in "
                 "place of the folder of the warehouse"
             )
-        patterns = self._configuration.stream(self._tables.name).pattern_set(name).patterns
+        patterns = self._configuration.stream(self._tables.name).pattern_set(name).statements
         summarized = [pattern for pattern in patterns if pattern.summary is not None]
         return {one.name: self._tables.summary_of(name, one, first, last).table() for one in summarized}
 

@@ -204,3 +204,40 @@ def test_each_event_of_a_match_can_say_on_which_line_of_which_file_it_stands(tmp
             texts[name] = [",".join(map(str, one)) for one in zip(*columns, strict=True)]
         given = [argument for name in names for argument in ("--events", name)]
         assert listed(*given) == listed(*given, "--adapt", "--every", "2 events") == right
+
+
+def test_matches_that_bind_matches_are_written_and_shown_with_their_events(tmp_path: Path) -> None:
+    ends = "NAME ends PATTERN SEQ(A a, B b) WHERE b.x > 2 WITHIN 1 minute RETURN b.x AS x"
+    last = "NAME last PATTERN SEQ(ends e, C c) WHERE e.x < c.x WITHIN 1 minute"
+    for ending in ("parquet", "csv", "json"):
+        done = detect(tmp_path, f"{ends}; {last}", 4, "--out", f"found.{ending}", "--lines", "--show", "1")
+        assert done.code == 0, done.errors
+        assert "│ last    │       2 │" in done.errors
+        assert [line.split("│")[2].strip() for line in done.errors.splitlines() if "x.csv:" in line] == [
+            *("a", "b"),
+            *("e.a", "e.b", "c"),
+        ]
+    rows = pq.read_table(tmp_path / "found.parquet").to_pylist()
+    assert [row["composed"] for row in rows[:2]] == [None, None]
+    assert [row["composed"] for row in rows[2:]] == [
+        [{"variable": "e", "match_id": row["match_id"]}] for row in rows[:2]
+    ]
+    written = [json.loads(line) for line in (tmp_path / "found.json").read_text().splitlines()]
+    assert written[3]["composed"] == [{"variable": "e", "match_id": written[1]["match_id"]}]
+    csv = (tmp_path / "found.csv").read_text().splitlines()
+    assert f'"[[""e"", ""{rows[1]["match_id"]}""]]"' in csv[4]
+    over = ("--patterns", "p.sase", "--schema", "s.yaml", "--events", "x.csv")
+    done = cep("plan", *over, "--out", "plan.json", folder=tmp_path)
+    assert done.code == 0, done.errors
+    assert "ends" in done.output
+    done = cep("detect", *over, "--plan", "plan.json", "--show", "0", "--lines", "--out", "again.csv", folder=tmp_path)
+    assert done.code == 0, done.errors
+    assert (tmp_path / "again.csv").read_text() == (tmp_path / "found.csv").read_text()
+    done = cep("explain", "--analyze", *over, folder=tmp_path)
+    assert done.code == 0, done.errors
+    assert done.output.count("ends") == 2
+    done = cep("plan", "--compare", *over, folder=tmp_path)
+    assert "pattern last on fused: the first" in done.output
+    done = cep("detect", *over, "--adapt", "--out", "again.csv", folder=tmp_path)
+    assert done.code == 2
+    assert "detect it without adapting" in done.error

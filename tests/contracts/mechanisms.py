@@ -119,7 +119,7 @@ def needs_trees(plan: Plan) -> bool:
 
 
 def answer(
-    mechanism: str, pattern: Pattern, table: pa.Table, plan: Plan | None = None
+    mechanism: str | None, pattern: Pattern, table: pa.Table, plan: Plan | None = None
 ) -> list[OracleMatch | OracleSummary]:
     """The matches, or the rows of SUMMARIZE."""
     composed = cep.detect(list(pattern.composes), table) if pattern.composes else {}
@@ -164,7 +164,7 @@ def many_orders(plan: Plan) -> Iterable[Plan]:
 
 def runnable(statement: Statement) -> Pattern:
     """The pattern of a drawn statement, if some mechanism runs it."""
-    (pattern,) = cep.parse_patterns(statement.text, stream_schema())
+    (pattern,) = cep.parse_patterns(statement.text, stream_schema(), params=statement.params)
     try:
         choose_mechanisms([pattern])
     except UnsupportedPattern:

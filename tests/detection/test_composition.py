@@ -174,6 +174,17 @@ def test_events_and_matches_of_one_list_are_told_apart() -> None:
     assert bound(inside) == [[("v", 30), ("v.a", 10), ("v.b", 30), ("v.a", 20), ("v.b", 30)]]
 
 
+def test_a_mechanism_is_asked_for_the_patterns_that_are_given() -> None:
+    """What they compose beside may be such that only another mechanism runs it."""
+    both = "NAME both PATTERN AND(A a, C c) WITHIN 9 seconds"
+    patterns = parse(f"{both}; NAME last PATTERN SEQ(both b, Ev e) WITHIN 9 seconds")
+    with pytest.raises(UnsupportedPattern, match="'both'"):
+        cep.detect(patterns, EVENTS, mechanism="nfab")
+    alone, metrics = cep.detect(patterns[1], EVENTS, mechanism="nfab", metrics=True)
+    assert alone["last"].equals(cep.detect(patterns, EVENTS)["last"])
+    assert metrics.mechanisms == {"both": "fused", "last": "nfab"}
+
+
 def test_only_kept_matches_are_composed() -> None:
     patterns = parse(
         "NAME pair PATTERN SEQ(A a, B b) WITHIN 9 seconds OUTPUT NON_OVERLAP CONSUME MATCHED;"
@@ -205,6 +216,8 @@ def test_forms_of_output_and_limits() -> None:
     patterns = parse(f"{PAIR} NAME last PATTERN SEQ(pair p, Ev e) WITHIN 1 second")
     counted = cep.detect(patterns[1:], EVENTS, output="count")["last"].column("count").to_pylist()
     assert counted == [str(cep.detect(patterns, EVENTS)["last"].num_rows)]
+    of_two = parse(f"{PAIR} NAME two PATTERN pair p WITHIN 1 second; NAME last PATTERN two t WITHIN 1 second")
+    assert cep.detect(of_two[2], EVENTS, output="count")["last"].column("count").to_pylist() == ["4"]
     for output, asked in (("count", patterns), ("compressed", patterns[1:])):
         with pytest.raises(UnsupportedPattern, match="with composition"):
             cep.detect(asked, EVENTS, output=output)

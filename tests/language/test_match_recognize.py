@@ -98,6 +98,12 @@ ONE_EACH = [
     Var("b", 1, 1, lambda bound, rows, at: rows[at] < rows[at - 1]),
     Var("c", 1, 1, lambda bound, rows, at: rows[at] > bound["b"][-1] and rows[at] <= bound["a"][0]),
 ]
+GAP = [
+    Var("a", 1, 1, lambda bound, rows, at: rows[at] > 4),
+    Var("b", 0, 1, lambda bound, rows, at: rows[at] < bound["a"][0]),
+    Var("c", 0, 99, lambda bound, rows, at: rows[at] != 3),
+    Var("d", 2, 3, lambda bound, rows, at: rows[at] <= bound["a"][0] - bound.get("d", [rows[at]])[0] % 2),
+]
 VALLEY = [
     Var("a", 1, 1, lambda bound, rows, at: True),
     Var("b", 1, 99, lambda bound, rows, at: rows[at] < rows[at - 1]),
@@ -150,6 +156,20 @@ def test_with_lists_the_matches_of_sql_are_among_the_others() -> None:
             assert set(expected) == {max(found, key=lambda one: (one[0] == first, len(one))) for first in longest}
             more += len(found) - len(expected)
     assert more > 20
+
+
+def test_quantifiers_find_what_sql_finds_among_the_others() -> None:
+    define = "A AS price > 4, B AS price < A.price, C AS price != 3, D AS price <= A.price - FIRST(D.price) % 2"
+    translation = of("A B? C* D{2,3}", define)
+    draw, number = random.Random(5), 0
+    for _ in range(20):
+        prices = {name: [draw.randrange(8) for _ in range(12)] for name in ("X", "Y")}
+        for name, found in matches_of(translation, prices).items():
+            expected = as_sql(prices[name], GAP, past_last=False)
+            assert set(expected) <= set(found)
+            assert {one[0] for one in expected} == {one[0] for one in found}
+            number += len(expected)
+    assert number > 30
 
 
 # -- statements --------------------------------------------------------------------------------------------------------
@@ -283,7 +303,10 @@ def test_what_cannot_be_said_is_refused_at_its_place(inside: str, place: str | N
             "before the matching",
         ),
         ("SELECT 'open", "a quote or a comment is not closed"),
-        ("SELECT 1", "no MATCH_RECOGNIZE in it"),
+        ("SELECT * FROM t MATCH_RECOGNIZE (PATTERN ())", "an empty row pattern"),
+        ("EXPLAIN SELECT * FROM t MATCH_RECOGNIZE (PATTERN (A))", "only queries can be read, not EXPLAIN"),
+        ("SELECT * FROM t MATCH_RECOGNIZE (PATTERN (A) DEFINE A AS)", "something is missing here"),
+        ("SELECT 1", "no MATCH_RECOGNIZE in a query"),
         (f"SELECT * FROM t MATCH_RECOGNIZE (PATTERN (A) DEFINE A AS {'(' * 3000}price{')' * 3000} > 1)", "deep"),
         (f"SELECT * FROM t MATCH_RECOGNIZE (PATTERN ({'(' * 3000}A{')' * 3000}))", "deep"),
     ],

@@ -8,19 +8,21 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
 import pyarrow.compute as pc
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import cep_pipeline as cep
 from cep_pipeline.detection.summaries.partial import PartialSummary
+from cep_pipeline.events.erasure import Erasure
 from cep_pipeline.patterns.expressions import Element, Reference, ValueType
 from cep_pipeline.patterns.pattern import Pattern, Summary, SummaryAggregate, SummaryGroup
 from cep_pipeline.pipeline.stream_days import find_stale_days
 from cep_pipeline.warehouse.rollback import roll_back
 from cep_pipeline.warehouse.stream_tables import StreamTables
 from tests.pipeline.local_days import LocalDays, events_by_day
-from tests.pipeline.project import DAYS, MONDAY, Project
+from tests.pipeline.project import DAYS, MONDAY, TUESDAY, WEDNESDAY, Project
 from tests.pipeline.test_unchanged_patterns import write_patterns
 from tests.pipeline.test_union_of_days import GAPS_HOURS, publish_and_detect, waiting_patterns
 from tests.streams import Row, rows, stream_schema
@@ -70,6 +72,7 @@ TEXTS = {
     "pairs": "PATTERN SEQ(Tick a, Tick b) WITHIN 2 hours SUMMARIZE count(*), avg(b.x) AS mean GROUP BY a.kind AS kind",
     "kept": "PATTERN SEQ(Tick a, Tick b) WITHIN 2 hours OUTPUT NON_OVERLAP SUMMARIZE count(*) AS n, sum(a.x) AS x",
     "matches": "PATTERN SEQ(Tick a, Tick b) WITHIN 2 hours RETURN a.kind AS kind, b.x AS x",
+    "composed": "PATTERN SEQ(matches m, Tick c) WITHIN 2 hours SUMMARIZE count(*), sum(m.x), avg(c.x) GROUP BY m.kind",
 }
 
 
@@ -96,6 +99,13 @@ def test_rows_are_published_with_their_day(project: Project) -> None:
     counts = [step.counts["summaries"] for day in outcome.days for step in day.steps if step.name == "publish"]
     assert sum(counts) == tables.read_summaries("all").num_rows
     before = tables.read_summaries("all")
+    patterns = project.configuration.stream("ticks").pattern_set("all").statements
+    project.run(redo=True, end_of_stream=True).run_days(DAYS)
+    whole = cep.detect(patterns, tables.read_events())
+    for name in ("pairs", "kept", "composed"):
+        [pattern] = (one for one in patterns if one.name == name)
+        assert tables.summary_of("all", pattern).table().equals(whole[name])
+    assert tables.read_summaries("all").equals(before), "no match waits for the end of the stream"
 
     assert project.run().run_stale().days == (), "nothing is stale"
     project.run(redo=True).run_days([MONDAY])
@@ -103,7 +113,7 @@ def test_rows_are_published_with_their_day(project: Project) -> None:
     assert project.tables().warehouse.verify(deep=True).damages == ()
 
     write_patterns(project, {**TEXTS, "pairs": TEXTS["pairs"].replace("2 hours", "1 hour")})
-    assert project.run().run_stale().redone("all") == (3, ["pairs"])
+    assert project.run().run_stale().redone("all") == (3, ["pairs", "composed"])
     unchanged = pc.field("pattern") == "kept"
     columns = ["final_day", "groups", "aggregates", "partial"]
     assert (
@@ -112,6 +122,17 @@ def test_rows_are_published_with_their_day(project: Project) -> None:
 
     roll_back(project.tables(), MONDAY, run_id="back")
     assert tables.read_summaries("all", MONDAY, MONDAY).equals(before.filter(pc.field("final_day") == MONDAY))
+
+    erasure = Erasure.of("kind = 'C'", pa.schema({"kind": pa.string(), "x": pa.int64()}))
+    report = project.tables().forget(erasure, run_id="forget")
+    assert report.left == []
+    assert {day for table, day in report.removed if table == "summaries"} == {TUESDAY, WEDNESDAY}
+    project.run().run_stale()
+    published_now = cep.open(project.folder / "pipeline.yaml")["ticks"].summaries()
+    patterns = project.configuration.stream("ticks").pattern_set("all").statements
+    whole = cep.detect(patterns, tables.read_events())
+    assert published_now == {name: whole[name] for name in ("pairs", "kept", "composed")}
+
     write_patterns(project, {"matches": TEXTS["matches"]})
     project.run(redo=True).run_days(DAYS)
     assert tables.read_summaries("all").num_rows == 0, "no pattern of the set has SUMMARIZE any more"

@@ -21,12 +21,13 @@ from cep_pipeline.detection.mechanisms import choose_mechanisms
 from cep_pipeline.detection.output_policy import has_output_policy
 from cep_pipeline.patterns.pattern import Pattern
 from tests.contracts.mechanisms import runnable
-from tests.pattern_strategies import WHOLE_LANGUAGE, statements
+from tests.pattern_strategies import SECOND_EDITION, WHOLE_LANGUAGE, File, files, statements
 from tests.pipeline.local_days import LocalDays, events_by_day
 from tests.streams import Row, rows, stream_schema
 from tests.thoroughness import examples
 
 LANGUAGE = replace(WHOLE_LANGUAGE, returns=False, parameters=False, lists=False, max_condition_variables=2)
+SECOND = replace(SECOND_EDITION, returns=False)
 WINDOWS = st.one_of(
     st.integers(1, 6).map(lambda events: f"{events} EVENTS"),
     st.sampled_from(["2 hours", "7 hours", "1 day", "30 hours", "60 hours"]),
@@ -81,7 +82,9 @@ def waiting_patterns(draw: st.DrawFn) -> Pattern:
 @st.composite
 def random_patterns(draw: st.DrawFn) -> Pattern:
     return runnable(
-        draw(statements(draw(st.sampled_from([LANGUAGE, replace(LANGUAGE, kleene=False)])))).within(draw(WINDOWS))
+        draw(statements(draw(st.sampled_from([LANGUAGE, replace(LANGUAGE, kleene=False), SECOND])))).within(
+            draw(WINDOWS)
+        )
     )
 
 
@@ -111,6 +114,35 @@ def test_random_patterns_over_random_days(data: st.DataObject, stream_rows: list
         if days.detected:
             days.detect(max(days.detected), end_of_stream=True)
             assert Counter(days.matches()[pattern.name]) == Counter(expected)
+
+
+@settings(deadline=None, max_examples=examples(60))
+@given(data=st.data(), stream_rows=rows(max_size=8), file=files(SECOND))
+def test_composing_patterns_over_random_days(data: st.DataObject, stream_rows: list[Row], file: File) -> None:
+    check_composing_patterns(data, stream_rows, file)
+
+
+def check_composing_patterns(data: st.DataObject, stream_rows: list[Row], file: File) -> None:
+    file = File(tuple(statement.within(data.draw(WINDOWS)) for statement in file.statements))
+    patterns = tuple(cep.parse_patterns(file.text, stream_schema(), params=file.params))
+    gaps = data.draw(st.lists(GAPS_HOURS, min_size=len(stream_rows), max_size=len(stream_rows)))
+    by_day = events_by_day(stream_schema(), stream_rows, gaps)
+    with tempfile.TemporaryDirectory() as folder:
+        days = LocalDays(
+            stream_schema(),
+            patterns,
+            Path(folder),
+            row_group_size=data.draw(st.integers(1, 3)),
+            slices=data.draw(st.integers(1, 6)),
+        )
+        whole = publish_and_detect(days, by_day, empty_days=data.draw(st.booleans()))
+        expected = {name: table["match_id"].to_pylist() for name, table in cep.detect(patterns, whole).items()}
+        for name, found in days.matches().items():
+            assert Counter(found) <= Counter(expected[name]), name
+        if days.detected:
+            days.detect(max(days.detected), end_of_stream=True)
+            for name, found in days.matches().items():
+                assert Counter(found) == Counter(expected[name]), name
 
 
 def publish_and_detect(days: LocalDays, by_day: dict[date, pa.Table], *, empty_days: bool) -> pa.Table:

@@ -21,12 +21,12 @@ from tests.oracle.any_match import any_matches
 from tests.oracle.clauses import Rules, clauses_of
 from tests.oracle.events import read_events
 from tests.oracle.runs import run_matches
-from tests.pattern_strategies import WHOLE_LANGUAGE, Statement, statements
+from tests.pattern_strategies import SECOND_EDITION, Statement, statements
 from tests.streams import SECOND, TYPES, Row, cut, events_table, mostly, rows, stream_schema
 from tests.thoroughness import examples
 
 LANGUAGE = replace(
-    WHOLE_LANGUAGE, output=False, consume=False, returns=False, parameters=False, max_condition_variables=2
+    SECOND_EDITION, output=False, consume=False, returns=False, parameters=False, max_condition_variables=2
 )
 SPARSE = (*["C"] * 12, *TYPES, "rest", "rest")
 WINDOWS = st.one_of(st.sampled_from(["1 seconds", "3 seconds", "8 seconds"]), st.integers(1, 6).map("{} EVENTS".format))
@@ -51,7 +51,7 @@ COARSENESS = st.fixed_dictionaries(
 def test_every_match_of_the_oracle_is_final_at_an_instant_that_is_left(
     data: st.DataObject, statement: Statement, window: str, stream_rows: list[Row], coarseness: dict[str, int]
 ) -> None:
-    (pattern,) = cep.parse_patterns(statement.within(window).text, stream_schema())
+    (pattern,) = cep.parse_patterns(statement.within(window).text, stream_schema(), statement.params)
     events = events_table(stream_rows)
     places = sorted(data.draw(st.sets(st.integers(1, max(events.num_rows - 1, 1)), max_size=3)))
     summaries = []

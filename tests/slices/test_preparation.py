@@ -173,6 +173,17 @@ def test_leaves_are_the_rows_of_their_type(types: Any, wanted: list[str]) -> Non
         assert events.leaf_rows(name).dtype == np.int32
 
 
+@pytest.mark.parametrize("types", some_types())
+@pytest.mark.parametrize("wanted", [("T1", "T2"), ("T3", "none"), ("none", "2"), ("T1", "Ev")])
+def test_alternatives_have_the_rows_of_each_type(types: Any, wanted: tuple[str, ...]) -> None:
+    events = PreparedEvents(table_of(types), type_attribute="kind", base_type="Ev")
+    texts = [None if value is None else str(value) for value in types.to_pylist()]
+    expected = [row for row, text in enumerate(texts) if "Ev" in wanted or text in wanted]
+    events.split([wanted, "T1"])
+    assert events.leaf_rows(wanted).tolist() == expected
+    assert events.leaf_rows(wanted).dtype == np.int32
+
+
 def test_rows_before_a_boundary() -> None:
     table = pa.table({"timestamp": pa.array([0, 5, 5, 5, 9]), "seq": pa.array([3, 0, 4, 8, 1]), "kind": ["A"] * 5})
     events = PreparedEvents(table, type_attribute="kind")

@@ -19,7 +19,6 @@ from cep_pipeline.detection.instances.codes import (
     ACCUMULATOR_WORDS,
     BEFORE,
     BORN,
-    DISTANCES_OF_REALS,
     DISTANCES_OF_WHOLES,
     FIRST_ROW,
     GREATEST_WHOLE,
@@ -32,6 +31,7 @@ from cep_pipeline.detection.instances.codes import (
     SUM_REALS,
     SUM_WHOLES,
 )
+from cep_pipeline.expressions.lists import SMALL
 
 NUMBERS = 0x7FFFFFFF
 """Numbers of cells go round: 31 bits of their count."""
@@ -173,7 +173,7 @@ def _accumulate(cells: Cells, accumulators: Any, at: int, place: int, old: int, 
     cells.wholes[count] = before + (1 if known else 0)
     if kind == ONLY_COUNT:
         return
-    if kind in (DISTANCES_OF_WHOLES, DISTANCES_OF_REALS):
+    if kind >= DISTANCES_OF_WHOLES:
         _accumulate_distances(cells, accumulators, at, place, old, before, known, row)
         return
     if kind == SUM_WHOLES:
@@ -266,20 +266,20 @@ def scaled_deviation(cells: Cells, cell: int, values: Any, known: int, first: fl
     for _ in range(length):
         row = row_of(cells, at)
         if known == 0 or mask[row] != 0:
-            if not math.isfinite(values[row]):
+            if math.isnan(values[row]) or math.isinf(values[row]):
                 return math.nan
             largest = max(largest, abs(values[row]))
         at = cell_before(cells, at)
-    exponent = math.frexp(largest)[1]
+    scale = SMALL if largest > 1.0 else 1.0 / SMALL
     total, squares, at = 0.0, 0.0, cell
     for _ in range(length):
         row = row_of(cells, at)
         if known == 0 or mask[row] != 0:
-            distance = math.ldexp(values[row], -exponent) - math.ldexp(first, -exponent)
+            distance = values[row] * scale - first * scale
             total += distance
             squares += distance * distance
         at = cell_before(cells, at)
-    return math.ldexp(standard_deviation(total, squares, count), exponent)
+    return standard_deviation(total, squares, count) / scale
 
 
 @njit(error_model="numpy")

@@ -165,10 +165,7 @@ def run_terms(code: Code, cells: Cells, at: int, end: int) -> None:
                 unknown[top] = 1
             elif operation == WHOLE_NEGATIVE or whole[top] < 0:
                 whole[top] = -whole[top]
-        elif operation == CORRELATION:
-            top += 1
-            real[top] = correlation(code, at)
-        elif operation > CORRELATION:
+        elif operation >= CORRELATION:
             top = _go_on(operation, code, cells, at, top)
         else:
             top += 1
@@ -181,7 +178,10 @@ def _go_on(operation: int, code: Code, cells: Cells, at: int, top: int) -> int:
     """The operations that are seldom needed; returns the top of the stack behind them."""
     a, b, c = code.words[at + 1], code.words[at + 2], code.words[at + 3]
     real, whole, unknown = code.real_stack, code.whole_stack, code.unknown
-    if operation <= MEDIAN_OF_REALS:
+    if operation == CORRELATION:
+        top += 1
+        real[top] = correlation(code, at)
+    elif operation <= MEDIAN_OF_REALS:
         top += 1
         _measure_list(operation, cells, code.registers[a], b, c, code.words[at + 4], code.wholes, real, unknown, top)
     elif operation < NULL_COLUMN:
@@ -243,7 +243,7 @@ def _measure_list(
         unknown[top] = count < 2
         real[top] = standard_deviation(cells.reals[sums], cells.reals[sums + 1], count)
         total = abs(cells.reals[sums])
-        if constants >= 0 and count > 0 and (not math.isfinite(real[top]) or 0.0 < total < TINY):
+        if constants >= 0 and count > 0 and (math.isnan(real[top]) or math.isinf(real[top]) or 0.0 < total < TINY):
             values, known, first = float64_at(wholes[constants]), wholes[constants + 1], cells.reals[sums + 2]
             if count > 1:
                 real[top] = scaled_deviation(cells, cell, values, known, first, count)

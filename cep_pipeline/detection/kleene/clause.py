@@ -134,6 +134,8 @@ class KleeneRun:
 
     def compiled_lists(self) -> CompiledLists | None:
         """The compiled code that counts and lists the matches, if clause, plan and conditions allow it."""
+        if self._compiled is not None:
+            return self._compiled
         order = order_of(self._plan_of_singles)
         if order is None or not lists_at_once(self.clause):
             return None
@@ -188,12 +190,16 @@ INT64_ELEMENTS = 62
 def counts_at_once(run: KleeneRun) -> bool:
     """Return whether the matches of a run can be counted without listing them.
 
-    Lists of so many elements, of which each depends on the one before, are left to merged runs: they note how many.
+    Lists of so many elements, of which each depends on the one before by more than one comparison, are left to merged
+    runs: they note how many.
     """
     if run.owned != (None, None) or not lists_at_once(run.clause):
         return False
     [extension] = run.extensions
-    return not (extension.variable.limits and extension.conditions.adjacent)
+    if not (extension.variable.limits and extension.conditions.adjacent):
+        return True
+    lists = run.compiled_lists()
+    return lists is not None and lists.counts_all
 
 
 def count_matches(run: KleeneRun) -> int:

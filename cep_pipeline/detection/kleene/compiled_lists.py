@@ -36,7 +36,7 @@ from cep_pipeline.detection.mechanisms import EVERYTHING, Owned
 from cep_pipeline.expressions.columns import Array
 from cep_pipeline.patterns.conditions import Comparator, Conjunct
 from cep_pipeline.patterns.expressions import Element, Expression, Reference
-from cep_pipeline.patterns.normal_form import Clause
+from cep_pipeline.patterns.normal_form import Clause, Variable
 from cep_pipeline.patterns.pattern import Pattern
 from cep_pipeline.patterns.rewriting import rewritten
 from cep_pipeline.slices.blocks import ListBlock
@@ -75,11 +75,13 @@ _write_lists = NativeKernel(
     ),
 )
 _LONG = "cep_pipeline.detection.kleene.long_lists_kernel"
-_OF_CANDIDATES = ("int64", "int32*", "int32*", "int64", "int64", "int64", "int64", "int32*", "int32*")
+_OF_CANDIDATES = ("int64", "int32*", "int32*", *("int64",) * 4, "int32*", "int32*", *("int64",) * 3)
 _count_roughly = NativeKernel(_LONG, "count_lists_roughly", (*_OF_CANDIDATES, *("float64*",) * 2, "int64*", "float64*"))
 _count_modulo = NativeKernel(
     _LONG, "count_lists_modulo", (*_OF_CANDIDATES, "int64", *("uint64*",) * 2, "int64*", "uint64*")
 )
+MOST_LENGTHS = 64
+"""Lengths of lists that are counted apart, each with a tree of its own."""
 LONG_LISTS = 48
 """Candidates from which on lists are counted by sums in a tree, not by pairs of candidates."""
 SPAN_AT_ONCE = 1 << 8
@@ -118,14 +120,21 @@ class ComparedElements:
             comparator, before, values = comparator.mirror, -before, -values
         return cls(before, values, comparator) if comparator in (Comparator.LT, Comparator.LE) else None
 
-    def count(self, lows: Array, widths: Array, *, anchored: bool) -> int:
+    def count(self, variable: Variable, lows: Array, widths: Array, *, anchored: bool) -> int:
         """The number of lists of candidates `lows[m]` to `lows[m] + widths[m]`, of all m together.
 
         Parameters
         ----------
+        variable
+            The variable, which says how many elements lists have.
         anchored
             Whether each list begins with the first candidate.
         """
+        longest = int(widths.max(initial=0))
+        if longest < variable.minimum:
+            return 0
+        unbounded = variable.maximum is None or variable.maximum >= longest
+        lengths = variable.minimum, variable.minimum if unbounded else variable.maximum or 1, int(unbounded)
         order = np.argsort(lows, kind="stable")
         lows, widths = lows[order].astype(np.int32), widths[order].astype(np.int32)
         span = max(SPAN_AT_ONCE, int(widths.max()) // 4)
@@ -133,29 +142,29 @@ class ComparedElements:
         while start < len(lows):
             go_on()
             stop = int(np.searchsorted(lows, lows[start] + span))
-            total += self._count_together(lows[start:stop], widths[start:stop], anchored)
+            total += self._count_together(lows[start:stop], widths[start:stop], anchored, lengths)
             start = stop
         return total
 
-    def _count_together(self, lows: Array, widths: Array, anchored: bool) -> int:
+    def _count_together(self, lows: Array, widths: Array, anchored: bool, lengths: tuple[int, int, int]) -> int:
         first, end = int(lows[0]), int((lows + widths).max())
         before, later = SortedValues(self.before[first:end]), SortedValues(self.values[first:end])
         ends = np.ascontiguousarray(later.ranges_in(before.known, self.comparator)[:, 1])
         size = len(before.known)
-        of_candidates = (len(lows), lows, widths, int(anchored), first, end - first, size, before.places(), ends)
-        rough, lanes = np.zeros(1), np.empty((2, _LANES), np.int64)
-        _count_roughly(*of_candidates, np.empty((size + 1, _LANES)), np.empty((2, _LANES)), lanes, rough)
-        if rough[0] < _EXACT:  # and so were all numbers on the way
-            return int(rough[0])
-        tree, work, rest = (
-            np.empty((size + 1, _LANES), np.uint64),
-            np.empty((2, _LANES), np.uint64),
-            np.zeros(1, np.uint64),
+        trees, work = (lengths[1], size + 1, _LANES), (3, _LANES)
+        of_candidates = (
+            *(len(lows), lows, widths, int(anchored), first, end - first, size, before.places(), ends),
+            *lengths,
         )
+        rough, lanes = np.zeros(2), np.empty((2, _LANES), np.int64)
+        _count_roughly(*of_candidates, np.empty(trees), np.empty(work), lanes, rough)
+        if rough[1] < _EXACT:  # and so were all numbers on the way
+            return int(rough[0])
+        tree, sums, rest = np.empty(trees, np.uint64), np.empty(work, np.uint64), np.zeros(1, np.uint64)
 
         def remainder(modulus: int) -> int:
             go_on()
-            _count_modulo(*of_candidates, modulus, tree, work, lanes, rest)
+            _count_modulo(*of_candidates, modulus, tree, sums, lanes, rest)
             return int(rest[0])
 
         bits = np.log2(rough[0]) if np.isfinite(rough[0]) else int(widths.max()) + np.log2(len(lows))
@@ -252,20 +261,36 @@ class CompiledLists:
             go_on()
             if self._compared is not None:
                 places = self._without_long_lists(self._compared, places)
+            if self._counts_lengths:  # what is left has no candidates, or is in no partition: a list of one
+                found = np.zeros(places.shape[1], np.int64)
+                if self.anchored and not self.singles and self.variable.minimum == 1:
+                    found[self._first_places[places[-1]] < 0] = 1
+                yield places, found
+                continue
             found = count_lists(self._shape, self._arguments, places)
             if self.anchored and not self.singles:
                 found[self._first_places[places[-1]] < 0] = 1  # in no partition: a list of one
             yield places, found
 
+    @property
+    def _counts_lengths(self) -> bool:
+        return bool(self.variable.limits and self.conditions.adjacent)
+
+    @property
+    def counts_all(self) -> bool:
+        """True if `counted` knows the numbers of elements that lists have, as far as these are limited."""
+        most = self.variable.maximum or self.variable.minimum
+        return not self._counts_lengths or (self._compared is not None and most <= MOST_LENGTHS)
+
     def _without_long_lists(self, compared: ComparedElements, places: Array) -> Array:
         """Count the lists behind partial matches with many candidates; the places of the others."""
         lows, widths = self._ranges(places)
-        long = widths > LONG_LISTS
+        long = widths > (0 if self.variable.limits else LONG_LISTS)
         if self.anchored and not self.singles:
             long &= self._first_places[places[-1]] >= 0
         if not long.any():
             return places
-        self.of_long_lists += compared.count(lows[long], widths[long], anchored=self.anchored)
+        self.of_long_lists += compared.count(self.variable, lows[long], widths[long], anchored=self.anchored)
         return places[:, ~long]
 
     def listed(self) -> Iterator[ListBlock | Array]:

@@ -33,15 +33,22 @@ def count_lists_of(
     zero: Any,
     unit: Any,
     modulus: Any,
-    tree: Any,
+    least: int,
+    unbounded: bool,
+    trees: Any,
     work: Any,
     lanes: Any,
-) -> Any:
-    """The number of lists behind partial matches; numbers are floats, or remainders of whole ones."""
-    ending, totals = work[0], work[1]
+) -> tuple[Any, Any]:
+    """The number of lists behind partial matches, and that of all beginnings of lists with them.
+
+    Numbers are floats, or remainders of whole ones. Lists of each length have a tree of their own; where there is no
+    greatest length, the last one is of all that are longer, too.
+    """
+    ending, totals, beginnings = work[0], work[1], work[2]
     starts, stops = lanes[0], lanes[1]
     free = not anchored
     totals[:] = zero
+    beginnings[:] = zero
     for batch in range(0, count, LANES):
         begin, end = lows[batch], lows[batch]
         for lane in range(LANES):
@@ -50,30 +57,41 @@ def count_lists_of(
             starts[lane] = lows[batch + lane]
             stops[lane] = lows[batch + lane] + widths[batch + lane]
             begin, end = min(begin, starts[lane]), max(end, stops[lane])
-        tree[:] = zero
+        trees[:] = zero
         for candidate in range(begin, end):
             here = candidate - first
-            ending[:] = zero
-            node = ends[here]
-            while node > 0:
-                add_lanes(ending, tree[node], modulus)
-                node -= node & -node
-            for lane in range(LANES):
-                inside = ending[lane] + (unit if free or candidate == starts[lane] else zero)
-                inside = inside - modulus if inside >= modulus else inside
-                ending[lane] = inside if starts[lane] <= candidate < stops[lane] else zero
-            add_lanes(totals, ending, modulus)
-            node = places[here] + 1
-            if node > 0:
-                while node <= size:
-                    add_lanes(tree[node], ending, modulus)
-                    node += node & -node
-    total = zero
+            for length in range(len(trees), 0, -1):
+                ending[:] = zero
+                node = ends[here]
+                while node > 0:
+                    if length > 1:
+                        add_lanes(ending, trees[length - 2, node], modulus)
+                    if unbounded and length == len(trees):
+                        add_lanes(ending, trees[length - 1, node], modulus)
+                    node -= node & -node
+                for lane in range(LANES):
+                    begins = length == 1 and (free or candidate == starts[lane])
+                    inside = ending[lane] + (unit if begins else zero)
+                    inside = inside - modulus if inside >= modulus else inside
+                    ending[lane] = inside if starts[lane] <= candidate < stops[lane] else zero
+                if length >= least:
+                    add_lanes(totals, ending, modulus)
+                if least > 1:
+                    add_lanes(beginnings, ending, modulus)
+                node = places[here] + 1
+                if node > 0:
+                    while node <= size:
+                        add_lanes(trees[length - 1, node], ending, modulus)
+                        node += node & -node
+    total, beginning = zero, zero
     for lane in range(LANES):
         total += totals[lane]
         if total >= modulus:
             total -= modulus
-    return total
+        beginning += beginnings[lane]
+        if beginning >= modulus:
+            beginning -= modulus
+    return total, beginning if least > 1 else total
 
 
 def count_lists_roughly(
@@ -86,13 +104,17 @@ def count_lists_roughly(
     size: int,
     places_at: Any,
     ends_at: Any,
+    least: int,
+    lengths: int,
+    unbounded: int,
     tree_at: Any,
     work_at: Any,
     lanes_at: Any,
     total_at: Any,
 ) -> int:
-    """Count the lists behind partial matches as a float, whose error is far below the number itself."""
-    carray(total_at, 1)[0] = count_lists_of(
+    """Count the lists behind partial matches, and all their beginnings, as floats with relatively small errors."""
+    found = carray(total_at, 2)
+    found[0], found[1] = count_lists_of(
         count,
         carray(lows_at, count),
         carray(widths_at, count),
@@ -104,8 +126,10 @@ def count_lists_roughly(
         0.0,
         1.0,
         np.inf,
-        carray(tree_at, (size + 1, LANES)),
-        carray(work_at, (2, LANES)),
+        least,
+        unbounded != 0,
+        carray(tree_at, (lengths, size + 1, LANES)),
+        carray(work_at, (3, LANES)),
         carray(lanes_at, (2, LANES)),
     )
     return 0
@@ -121,6 +145,9 @@ def count_lists_modulo(
     size: int,
     places_at: Any,
     ends_at: Any,
+    least: int,
+    lengths: int,
+    unbounded: int,
     modulus: int,
     tree_at: Any,
     work_at: Any,
@@ -130,10 +157,11 @@ def count_lists_modulo(
     """Count the lists behind partial matches, as the remainder by a modulus below 2^63.
 
     A list is some of the candidates `lows[m]` to `lows[m] + widths[m]`, ascending, the first one among them if they are
-    anchored. Of sorted values, `places` says where each candidate's own stands, and `ends` how many of them an element
-    before it may have. The lists that end with a value are summed in a tree over the values.
+    anchored. It has at least `least` elements, and at most `lengths` where it is not `unbounded`. Of sorted values,
+    `places` says where each candidate's own stands, and `ends` how many of them an element before it may have. The
+    lists that end with a value are summed in a tree over the values.
     """
-    carray(total_at, 1)[0] = count_lists_of(
+    carray(total_at, 1)[0], _ = count_lists_of(
         count,
         carray(lows_at, count),
         carray(widths_at, count),
@@ -145,8 +173,10 @@ def count_lists_modulo(
         np.uint64(0),
         np.uint64(1),
         np.uint64(modulus),
-        carray(tree_at, (size + 1, LANES)),
-        carray(work_at, (2, LANES)),
+        least,
+        unbounded != 0,
+        carray(tree_at, (lengths, size + 1, LANES)),
+        carray(work_at, (3, LANES)),
         carray(lanes_at, (2, LANES)),
     )
     return 0

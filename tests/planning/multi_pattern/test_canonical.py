@@ -48,6 +48,16 @@ def only(text: str, name: str = "one") -> Member:
     return member
 
 
+def test_keys_tell_alternatives_and_numbers_of_events_apart() -> None:
+    keys = {
+        text: only(f"PATTERN {text} WITHIN 1 day").forms.leaf_keys
+        for text in ("(A | B) v", "(B | A) v", "A v", "A+ v[]", "A{2} v[]", "A{2,} v[]", "A{2,3} v[]", "A{1,} v[]")
+    }
+    assert keys["(A | B) v"] == keys["(B | A) v"]
+    assert keys["A+ v[]"] == keys["A{1,} v[]"]
+    assert len(set(keys.values())) == len(keys) - 2
+
+
 @settings(max_examples=examples(100))
 @given(statements(ANY_MATCH_LANGUAGE), st.randoms(use_true_random=False))
 def test_other_words_for_the_same_statement_have_the_same_keys(statement: Statement, random: Random) -> None:
