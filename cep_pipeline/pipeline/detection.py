@@ -389,7 +389,7 @@ def _with_composed(workers: Workers, work: DayWork, inputs: _DayInputs, result: 
         pending={**result.pending, **found.pending},
         limited={**result.limited, **found.limited},
         carry_out=found.carry_out,
-        summaries={**result.summaries, **{name: list(map(dict, groups)) for name, groups in found.summaries.items()}},
+        summaries={**result.summaries, **found.summaries},
     )
 
 

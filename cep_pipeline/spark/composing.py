@@ -224,7 +224,7 @@ class ComposedDay:
     pending: Mapping[str, int]
     limited: Mapping[str, LimitedPattern]
     carry_out: CarryState
-    summaries: Mapping[str, Sequence[Mapping[str, Any]]]
+    summaries: Mapping[str, list[dict[str, Any]]]
 
 
 def compose_day(
@@ -340,7 +340,7 @@ class _Composed:
     pending: int
     state: Mapping[str, Any]
     horizon_us: int | None
-    groups: Sequence[Mapping[str, Any]] = ()
+    groups: list[dict[str, Any]] = field(default_factory=list)
     limited: Kind | None = None
 
 
@@ -438,7 +438,7 @@ class _OfDay:
         """The outcome, when the file is closed."""
         state = self._state_now() if self._state is None else self._state
         path = None if self._path is None else written(self._path)
-        groups = () if self._summary is None else self._summary.to_json()
+        groups = [] if self._summary is None else self._summary.to_json()
         return _Composed(path, self._kept_rows, self._pending, state, self._horizon_us, groups)
 
     def _add(self, batch: pa.RecordBatch) -> None:

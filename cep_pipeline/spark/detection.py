@@ -458,7 +458,7 @@ def _rewrite(
     path, kind, number = task
     directory = directories[kind]
     assert directory is not None
-    schema = CANDIDATES_SCHEMA if kind else directory.columns or MATCHES_SCHEMA
+    schema = CANDIDATES_SCHEMA if kind else without_composed(directory.columns or MATCHES_SCHEMA)
 
     def left(rows: pa.Table) -> pa.Table:
         return rows.filter(pc.invert(pc.is_in(rows["pattern"], pa.array(sorted(names)))))
@@ -516,7 +516,7 @@ def _copy_of_patterns(
     directory: DataDirectory, names: frozenset[str], version: str, task: tuple[int, str], attempt: int
 ) -> str | None:
     number, path = task
-    schema = directory.columns or MATCHES_SCHEMA
+    schema = without_composed(directory.columns or MATCHES_SCHEMA)
     place = schema.get_field_index("pattern_version")
     column = schema.field(place)
 

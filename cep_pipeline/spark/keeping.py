@@ -762,7 +762,7 @@ class DividedPass:
             kept = {name: self._decisions(name, chunk)[0] for name in names}
             read = dict.fromkeys(names, 0)
             with files.next_file() as write:
-                for name, batch in _batches(candidates[chunk], names, MATCHES_SCHEMA):
+                for name, batch in _batches(candidates[chunk], names, without_composed(MATCHES_SCHEMA)):
                     first, last = np.searchsorted(kept[name], (read[name], read[name] + len(batch)))
                     write(name, batch.take(pa.array(kept[name][first:last] - read[name])))
                     read[name] += len(batch)
@@ -821,7 +821,7 @@ class _MatchFiles:
     def next_file(self) -> Iterator[Callable[[str, pa.RecordBatch], None]]:
         """The next file in order: a function that takes matches of a pattern."""
         number = next(self._numbers)
-        columns = self._directory.columns or MATCHES_SCHEMA
+        columns = without_composed(self._directory.columns or MATCHES_SCHEMA)
         writer: pq.ParquetWriter | None = None
         with ExitStack() as stack:
 

@@ -216,12 +216,17 @@ class Forgetting:
                 found.files.setdefault("events", []).append((task.file, day, len(gone)))
         found.seqs = np.concatenate(seqs)
         if len(found.seqs):
-            for file in self._current("matches"):
-                matches = _matches_of(file.file_path, found.seqs)
-                if matches.num_rows:
-                    found.matches[file.file_path] = matches
-                    day = day_of(file.partition[1])
-                    found.files.setdefault("matches", []).append((file, day, matches.num_rows))
+            files = list(self._current("matches"))
+            inside: pa.Array | None = None
+            while True:  # until no further match composes one that goes
+                found.matches = {file.file_path: _matches_of(file.file_path, found.seqs, inside) for file in files}
+                gone = pa.concat_tables(found.matches.values())["match_id"].combine_chunks() if files else []
+                if not len(gone) or (inside is not None and len(gone) == len(inside)):
+                    break
+                inside = gone
+            for file in files:
+                if rows := found.matches[file.file_path].num_rows:
+                    found.files.setdefault("matches", []).append((file, day_of(file.partition[1]), rows))
         days = {day for _, day, _ in found.files.get("events", ())} | self._not_redone()
         for name, columns in _COLUMNS_OF_TEXT.items():
             if name == SUMMARIES:
@@ -447,14 +452,29 @@ def _without_ids(rows: pa.Table, gone: pa.ChunkedArray) -> pa.Table:
     return rows.filter(kept)
 
 
-def _matches_of(path: str, seqs: np.ndarray) -> pa.Table:
-    """Return pattern and id, as text, of the matches in a file that have one of these events."""
+def _matches_of(path: str, seqs: np.ndarray, inside: pa.Array | None = None) -> pa.Table:
+    """Return pattern and id, as text, of the matches in a file that have one of these events, or one of these matches.
+
+    Parameters
+    ----------
+    inside
+        The ids, as text, of composed matches; None: none is looked for.
+    """
     columns = pa.schema([("pattern", pa.string()), ("match_id", pa.string())])
     found = [columns.empty_table()]
     with open_parquet(path) as file:
-        for batch in file.iter_batches(columns=[*columns.names, "bindings"]):
+        composes = inside is not None and "composed" in file.schema_arrow.names
+        for batch in file.iter_batches(columns=[*columns.names, "bindings", *(["composed"] if composes else [])]):
             bindings = batch.column("bindings")
             bound = pc.struct_field(pc.list_flatten(bindings), "seq")
             rows = pc.list_parent_indices(bindings).filter(pc.is_in(bound, value_set=pa.array(seqs)))
+            if composes:
+                composed = batch.column("composed")
+                sizes = pc.list_value_length(composed).fill_null(0).to_numpy()
+                of_row = np.repeat(np.arange(len(composed)), sizes)
+                listed = composed.values.slice(composed.offsets[0].as_py(), len(of_row))
+                ids = id_texts(pc.struct_field(listed, "match_id"))
+                lost = pa.array(of_row).filter(pc.is_in(ids, value_set=inside))
+                rows = pa.concat_arrays([rows.cast(pa.int64()), lost.cast(pa.int64())])
             found.append(conform(pa.Table.from_batches([batch]).take(pc.unique(rows)), columns))
     return pa.concat_tables(found)

@@ -13,6 +13,7 @@ import pyarrow as pa
 import pytest
 
 import cep_pipeline as cep
+from cep_pipeline.detection.summaries.partial import PartialSummary
 from cep_pipeline.patterns.pattern import Pattern
 from cep_pipeline.pipeline.configuration import LimitSettings, PatternSetLimits
 from cep_pipeline.storage import read_data_file
@@ -186,3 +187,22 @@ def test_a_limited_pattern_limits_what_composes_it(tmp_path: Path) -> None:
     assert {name: str(one) for name, one in other.detected[day].limited.items()} == {
         "same": "stopped by its limit, max_matches 1: none of its matches is published, it has at least 4 matches"
     }
+
+
+def test_groups_of_a_composing_pattern_are_put_together_over_days(tmp_path: Path) -> None:
+    text = """\
+NAME quiet PATTERN SEQ(A a, ~B n) WITHIN 8 hours RETURN a.x AS x;
+NAME after PATTERN SEQ(quiet p, C c) WITHIN 10 hours SUMMARIZE count(*) AS n, sum(p.x) AS s GROUP BY c.x AS x
+"""
+    patterns = cep.parse_patterns(text, SCHEMA)
+    days = random_days(1)
+    local = LocalDays(SCHEMA, tuple(patterns), tmp_path)
+    together = PartialSummary(patterns[1])
+    for day, events in days.items():
+        local.publish_events(day, events)
+        found = local.detect(day, end_of_stream=day == max(days))
+        together.add(PartialSummary.from_json(patterns[1], found.summaries["after"]))
+        assert found.matches["after"] == 0
+    expected = cep.detect(patterns, pa.concat_tables(days.values()))["after"]
+    assert together.table().to_pylist() == expected.to_pylist()
+    assert expected.num_rows > 1

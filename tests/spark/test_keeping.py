@@ -27,7 +27,7 @@ from cep_pipeline.spark.keeping import CANDIDATES_SCHEMA, CarryState, KeepingPas
 from cep_pipeline.spark.slicing import read_row_groups, slices_between
 from cep_pipeline.statistics.output_profile import merge_profiles
 from cep_pipeline.storage import DataDirectory, WrittenFile, open_data_file
-from cep_pipeline.warehouse.layout import MATCHES_SCHEMA
+from cep_pipeline.warehouse.layout import MATCHES_SCHEMA, without_composed
 from tests.spark.test_detection import detect_slices
 from tests.thoroughness import examples
 
@@ -251,7 +251,7 @@ def published(result: KeepingResult) -> dict[str, list[dict[str, Any]]]:
     """The rows of each pattern as the table of matches has them: file after file by their paths."""
     rows = pa.concat_tables(
         [
-            pa.Table.from_batches([], MATCHES_SCHEMA),
+            without_composed(MATCHES_SCHEMA).empty_table(),
             *(pq.read_table(path, partitioning=None) for path in sorted(result.files)),
         ]
     ).to_pylist()
@@ -356,7 +356,7 @@ def rows_of(files: tuple[str, ...] | list[str]) -> dict[str, list[str]]:
     found: dict[str, list[str]] = {pattern.name: [] for pattern in PATTERNS}
     for path in files:
         table = pq.read_table(path, partitioning=None)
-        assert table.schema.names == MATCHES_SCHEMA.names
+        assert table.schema.names == without_composed(MATCHES_SCHEMA).names
         for row in table.to_pylist():
             found[row["pattern"]].append(row["match_id"])
     return found
