@@ -66,11 +66,6 @@ NAME wait PATTERN SEQ(next n, ~pair p) WITHIN 4 EVENTS;
 NAME timed PATTERN SEQ(B b, pair p, ~C c) WITHIN 12 hours;
 NAME last PATTERN SEQ(timed t, A a) WITHIN 6 EVENTS
 """,
-    "counted in partitions": """\
-NAME pair PATTERN SEQ(A a, B b) WITHIN 6 EVENTS PARTITION BY key CONSUME MATCHED RETURN a.key AS key;
-NAME own PATTERN pair p WITHIN 8 EVENTS PARTITION BY key CONSUME MATCHED;
-NAME lone PATTERN (A | pair) a WITHIN 2 EVENTS PARTITION BY key OUTPUT NON_OVERLAP CONSUME MATCHED
-""",
     "ties": """\
 NAME pair PATTERN AND(A a, B b) WITHIN 9 hours TIES ANY;
 NAME tied PATTERN SEQ(pair p, ~C n, A a) WITHIN 12 hours TIES ANY;
