@@ -161,7 +161,9 @@ def test_matches_are_shown_counted_and_written(project: Project) -> None:
     for ending in (".parquet", ".csv", ".json"):
         written = cep("matches", "--out", f"found{ending}", folder=project.folder)
         assert f"{len(all_matches)} matches written to found{ending}" in written.output
-    assert pq.read_table(project.folder / "found.parquet").to_pylist() == all_matches
+    # No pattern of the set composes others: the file has no column for that.
+    without = [{name: value for name, value in match.items() if name != "composed"} for match in all_matches]
+    assert pq.read_table(project.folder / "found.parquet").to_pylist() == without
     rows = [json.loads(line) for line in (project.folder / "found.json").read_text().splitlines()]
     assert [row["match_id"] for row in rows] == [str(row["match_id"]) for row in all_matches]
     lines = (project.folder / "found.csv").read_text().splitlines()

@@ -105,7 +105,7 @@ def _order_key(pattern: Pattern, binding: Binding) -> tuple[int, list[int], list
     position = {operand.variable: index for index, operand in enumerate(pattern.operands)}
     return (
         max(event.place for _, event in pairs),
-        [event.place for _, event in pairs],
+        [event.place if pattern.composes else event.seq for _, event in pairs],
         [position[variable] for variable, _ in pairs],
     )
 
