@@ -484,7 +484,7 @@ class _Places:
         return {
             key: {partition: [self._name(place), us] for partition, (place, us) in events.items()}
             if key == "ends"
-            else [[self._name(place), *others] for place, *others in events]
+            else [[self._name(place), us] for place, us in events]
             for key, events in state.items()
         }
 
@@ -495,8 +495,8 @@ class _Places:
             ends = {partition: (self._place(*name), us) for partition, (name, us) in state["ends"].items()}
             found["ends"] = {partition: [place, us] for partition, (place, us) in ends.items() if place is not None}
         if "consumed" in state:
-            consumed = [(self._place(*name), *others) for name, *others in state["consumed"]]
-            found["consumed"] = [[place, *others] for place, *others in consumed if place is not None]
+            consumed = [(self._place(*name), us) for name, us in state["consumed"]]
+            found["consumed"] = [[place, us] for place, us in consumed if place is not None]
         return found
 
     def _name(self, place: int) -> list[Any]:

@@ -12,7 +12,7 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from hypothesis import given, settings
+from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 import cep_pipeline as cep
@@ -20,6 +20,7 @@ from cep_pipeline.detection import MECHANISMS
 from cep_pipeline.detection.mechanisms import choose_mechanisms
 from cep_pipeline.detection.output_policy import has_output_policy
 from cep_pipeline.patterns.pattern import Pattern
+from cep_pipeline.slices.ownership import refuse_composition_over_days
 from tests.contracts.mechanisms import runnable
 from tests.pattern_strategies import SECOND_EDITION, WHOLE_LANGUAGE, File, files, statements
 from tests.pipeline.local_days import LocalDays, events_by_day
@@ -125,6 +126,11 @@ def test_composing_patterns_over_random_days(data: st.DataObject, stream_rows: l
 def check_composing_patterns(data: st.DataObject, stream_rows: list[Row], file: File) -> None:
     file = File(tuple(statement.within(data.draw(WINDOWS)) for statement in file.statements))
     patterns = tuple(cep.parse_patterns(file.text, stream_schema(), params=file.params))
+    try:
+        for pattern in patterns:
+            refuse_composition_over_days(pattern)
+    except cep.UnsupportedPattern:
+        assume(False)
     gaps = data.draw(st.lists(GAPS_HOURS, min_size=len(stream_rows), max_size=len(stream_rows)))
     by_day = events_by_day(stream_schema(), stream_rows, gaps)
     with tempfile.TemporaryDirectory() as folder:
