@@ -136,7 +136,7 @@ def detect(
     from cep_pipeline.cli.matches_file import write_matches
     from cep_pipeline.cli.progress import ConsoleObserver
     from cep_pipeline.cli.tables import STDOUT, check_output_file
-    from cep_pipeline.detection.detect import Search, check_output
+    from cep_pipeline.detection.detect import DetectionRun, check_output
     from cep_pipeline.detection.mechanisms import choose_mechanisms
     from cep_pipeline.detection.planned import plan_for
     from cep_pipeline.planning.costs import cost_named
@@ -184,7 +184,7 @@ def detect(
     planned = time.perf_counter()
     plan_over = partial(_plan_over, planner=planner, cost=cost, alpha=alpha, **searching)
     with ConsoleObserver(console) as observer, observer.step("detecting") as told:
-        search = Search(plan, mechanism, output, limit, options, told, make_plan=plan_over)
+        search = DetectionRun(plan, mechanism, output, limit, options, told, make_plan=plan_over)
         tables = search.matches(parsed, loaded.events)
     seconds = {"read": read_s, "plan": planned - begin, "detect": time.perf_counter() - planned}
     schemas = {name: table.schema for name, table in tables.items()}

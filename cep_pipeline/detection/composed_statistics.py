@@ -9,7 +9,7 @@ from typing import Any, TypeVar
 import pyarrow as pa
 
 from cep_pipeline.detection.composition import longer_stream
-from cep_pipeline.detection.detect import Search
+from cep_pipeline.detection.detect import DetectionRun
 from cep_pipeline.patterns.pattern import Pattern, with_composed
 from cep_pipeline.slices.events_input import events_for
 from cep_pipeline.statistics.estimate import MAX_PAIRS
@@ -64,7 +64,7 @@ def estimate_statistics(
     composing = [pattern for pattern in patterns if pattern.composes]
     if not composing:
         return statistics_over(patterns, events, *asked)
-    matches = Search().composed(composing, events)
+    matches = DetectionRun().composed(composing, events)
     whole = [pattern for pattern in with_composed(patterns) if not pattern.composes]
     found = [statistics_over(whole, events, *asked)]
     for pattern in composing:

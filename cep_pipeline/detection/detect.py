@@ -184,16 +184,16 @@ def detect(
     if not patterns:
         none = _matches({}, patterns, events)
         return (none, Metrics({})) if metrics else none
-    search = Search(plan, mechanism, output, limit, options, progress, metrics=metrics)
-    tables = search.matches(patterns, events)
-    return (tables, search.metrics()) if metrics else tables
+    run = DetectionRun(plan, mechanism, output, limit, options, progress, metrics=metrics)
+    tables = run.matches(patterns, events)
+    return (tables, run.metrics()) if metrics else tables
 
 
 MakePlan = Callable[[Sequence[Pattern], pa.Table, Mapping[str, str]], Plan]
 """Makes a plan for patterns over events, for the mechanism of each."""
 
 
-class Search:
+class DetectionRun:
     """Patterns over a table of events, in the order in which they compose each other.
 
     Parameters
@@ -370,7 +370,7 @@ def as_run(pattern: Pattern, events: pa.Table) -> tuple[Pattern, pa.Table]:
     """
     if not pattern.composes:
         return pattern, events
-    return plain_pattern(pattern), _stream_of(pattern, events, Search().composed([pattern], events))
+    return plain_pattern(pattern), _stream_of(pattern, events, DetectionRun().composed([pattern], events))
 
 
 def _composed_names(patterns: Sequence[Pattern]) -> frozenset[str]:
@@ -447,7 +447,7 @@ def detect_batches(
     if not patterns:
         return
     if any(pattern.composes for pattern in patterns):
-        yield from Search(plan, mechanism, limit=limit).batches(patterns, events)
+        yield from DetectionRun(plan, mechanism, limit=limit).batches(patterns, events)
         return
     chosen = choose_mechanisms(patterns, mechanism)
     table = events_for(patterns, events)

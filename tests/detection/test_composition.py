@@ -229,8 +229,6 @@ def test_forms_of_output_and_limits() -> None:
     assert "p 30, c 40" in cep.detect(few[1], EVENTS)._repr_html_()
     with pytest.raises(InputError, match="binds matches of pair"):
         cep.why(patterns[1], EVENTS, {"p": 30, "e": 40})
-    with pytest.raises(UnsupportedPattern, match="composes others by plans that follow"):
-        cep.detect_adaptively(patterns, EVENTS)
 
 
 @pytest.mark.parametrize("planner", ["dp_left_deep", "zstream", "simulated_annealing"])
