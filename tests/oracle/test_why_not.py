@@ -80,7 +80,9 @@ def test_numbers_of_matches_are_those_of_the_oracle(statement: Statement, stream
     for one in found.left_out:
         matches = bindings_of(one.changed, table)
         assert one.without == MatchCount(len(matches))
-        if pattern.strategy is Strategy.SKIP_TILL_ANY_MATCH:
+        # A negation may reject more where an order or a window is left out.
+        negations = any(clause.negations for clause in pattern.clauses)
+        if pattern.strategy is Strategy.SKIP_TILL_ANY_MATCH and not (negations and one.rule in ("order", "window")):
             assert one.rule in ("negation", "agreement") or own <= matches
         by_text[one.text] = one
     for near in found.near:
