@@ -257,6 +257,12 @@ def corners(streams: Streams, folder: Path, share: float = 1.0) -> list[Corner]:
             partial(_negated_sequence, size(200_000), streams),
         ),
         Corner(
+            "pairs of trades, and what follows a pair: two patterns, one composes the other",
+            size(200_000),
+            "the same three trades as one pattern",
+            partial(_composition, size(200_000), streams),
+        ),
+        Corner(
             "W6, 100 patterns, by one plan for all, counting",
             stock // 10,
             "by a plan for each",
@@ -525,6 +531,21 @@ def _negated_sequence(events: int, streams: Streams) -> tuple[Work, Work]:
         return int(found.group_by(["a", "d"]).aggregate([]).num_rows)
 
     return _timed(lambda: number("pairs") - number("negated")), _timed(peer)
+
+
+def _composition(events: int, streams: Streams) -> tuple[Work, Work]:
+    """Pairs that are found first, and bound as events of a second pattern, beside one pattern of all three trades."""
+    table, window = streams.stock(events).table(), "WITHIN 5 seconds"
+    pair = f"NAME pair PATTERN SEQ(S16 a, S17 b) WHERE b.diff < a.diff - 0.1 {window} RETURN b.diff AS diff;"
+    then = f"SEQ(pair p, S18 c) WHERE c.diff > p.diff + 0.2 AND c.timestamp - p.start_ts <= 5 seconds {window}"
+    whole = f"SEQ(S16 a, S17 b, S18 c) WHERE b.diff < a.diff - 0.1 AND c.diff > b.diff + 0.2 {window}"
+    composing = parse_patterns(f"{pair} NAME then PATTERN {then}", stock_schema())
+    together = parse_patterns(f"NAME whole PATTERN {whole}", stock_schema())
+    plan = _plan(together, table)
+    return (
+        _timed(lambda: detect(composing, table)["then"].num_rows),
+        _timed(lambda: detect(together, table, plan)["whole"].num_rows),
+    )
 
 
 def _shared_plan(events: int, streams: Streams) -> tuple[Work, Work]:
