@@ -527,7 +527,7 @@ def in_type(column: pa.Array | pa.ChunkedArray, kind: pa.DataType) -> pa.Array |
     """Return a column in a type that it can be cast to; of ids, text is the usual one."""
     if column.type == kind:
         return column  # to cast imports pyarrow.compute
-    return (id_texts(column) if kind == pa.string() else column).cast(kind)
+    return (id_texts(column) if pa.types.is_string(kind) or pa.types.is_list(kind) else column).cast(kind)
 
 
 def id_texts(ids: pa.Array | pa.ChunkedArray) -> pa.Array | pa.ChunkedArray:

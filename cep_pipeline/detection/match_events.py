@@ -9,9 +9,10 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from cep_pipeline.detection.matches import BINDINGS, COMPOSED
+from cep_pipeline.detection.matches import BINDINGS
 from cep_pipeline.errors import InputError
 from cep_pipeline.expressions.columns import Array
+from cep_pipeline.storage import id_texts
 
 OF_MATCH = ("pattern", "match_id", "variable")
 """Columns that say which match a row belongs to, and which variable of its pattern binds the event."""
@@ -113,10 +114,10 @@ def _opened(matches: pa.Table, inside: Sequence[pa.Table]) -> pa.Table:
     """The matches with the bindings of other tables in place of composed events."""
     if not (_composes(matches) and inside):
         return matches
-    ids = pa.chunked_array([chunk.storage for one in inside for chunk in one["match_id"].chunks], pa.binary(16))
+    ids = pa.chunked_array([chunk for one in inside for chunk in id_texts(one["match_id"]).chunks], pa.string())
     parts = _Flat.of(pa.chunked_array([chunk for one in inside for chunk in one["bindings"].chunks], BINDINGS))
     bindings, composed = _Flat.of(matches.column("bindings")), _Flat.of(matches.column("composed"))
-    row = pc.index_in(composed.elements.field("match_id").storage, value_set=ids.combine_chunks())
+    row = pc.index_in(id_texts(composed.elements.field("match_id")), value_set=ids.combine_chunks())
     row_of = _rows_inside(bindings, composed, parts, row.fill_null(-1).to_numpy())
     starts = parts.offsets
     known = np.flatnonzero(row_of >= 0)
@@ -139,10 +140,12 @@ def _opened(matches: pa.Table, inside: Sequence[pa.Table]) -> pa.Table:
 
 
 def _composes(matches: pa.Table) -> bool:
-    if "composed" not in matches.column_names or matches.schema.field("composed").type != COMPOSED:
+    """True if a match binds composed events; a published table has their ids as text."""
+    if "composed" not in matches.column_names:
         return False
     column = matches.column("composed")
-    return bool(column.null_count < len(column))
+    is_list = pa.types.is_list(column.type) and pa.types.is_struct(column.type.value_type)
+    return bool(is_list and column.null_count < len(column))
 
 
 @dataclass(frozen=True, eq=False)

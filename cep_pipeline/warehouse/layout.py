@@ -33,7 +33,8 @@ OF_PATTERN_SETS = ("matches", SUMMARIES)
 UTC_MICROSECONDS = pa.timestamp("us", tz="UTC")
 
 BINDINGS = pa.list_(pa.struct([("variable", pa.string()), ("seq", pa.int64())]))
-COMPOSED = pa.list_(pa.struct([("variable", pa.string()), ("match_id", pa.uuid())]))
+COMPOSED = pa.list_(pa.struct([("variable", pa.string()), ("match_id", pa.string())]))
+"""The ids inside are text: neither pyiceberg nor Spark reads lists of UUIDs in all cases."""
 
 
 _COLUMNS: Mapping[str, Mapping[str, tuple[pa.DataType, str]]] = {
@@ -59,9 +60,9 @@ _COLUMNS: Mapping[str, Mapping[str, tuple[pa.DataType, str]]] = {
         ),
         "composed": (
             COMPOSED,
-            "Matches of other patterns among the events of the match: the variable and the `match_id`, in the order of "
-            "the bindings, which have the `seq` of their last event. Null where the pattern composes none, and in days "
-            "that were published before patterns could.",
+            "Matches of other patterns among the events of the match: the variable and the `match_id` as text, in the "
+            "order of the bindings, which have the `seq` of their last event. Null where the pattern composes none, "
+            "and in days that were published before patterns could.",
         ),
         "returns": (pa.string(), "Values of the RETURN clause as a JSON object; null where the pattern has none."),
     },

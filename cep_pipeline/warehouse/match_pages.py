@@ -25,7 +25,6 @@ from cep_pipeline.storage import (
     reading_data,
     rows_of,
 )
-from cep_pipeline.warehouse.layout import COMPOSED
 
 if TYPE_CHECKING:
     from cep_pipeline.detection.match_checks import Explanation
@@ -179,19 +178,10 @@ def opened_match(tables: StreamReader, match: Mapping[str, Any]) -> Mapping[str,
     A match that composes none is returned as it is.
     """
     from cep_pipeline.detection.match_events import opened
-    from cep_pipeline.detection.match_ids import ids_from_text
 
     if not match.get("composed"):
         return match
-    names = [name for name in tables.matches_schema.names if name != "composed"]
-    row = pa.Table.from_pylist([match], pa.schema([tables.matches_schema.field(name) for name in names]))
-    composed = match["composed"]  # Arrow makes no array of lists of ids from rows
-    of_variables = [
-        pa.array([one["variable"] for one in composed]),
-        ids_from_text(str(o["match_id"]) for o in composed),
-    ]
-    listed = pa.StructArray.from_arrays(of_variables, fields=list(COMPOSED.value_type))
-    row = row.append_column("composed", pa.ListArray.from_arrays(pa.array([0, len(composed)], pa.int32()), listed))
+    row = pa.Table.from_pylist([match], tables.matches_schema)
     inside = tables.composed_matches(row)
     starts = [one["start_ts"] for table in inside for one in rows_of(table.select(["start_ts"]))]
     bindings = opened(row, inside)["bindings"].to_pylist()[0]

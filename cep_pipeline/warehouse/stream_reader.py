@@ -402,8 +402,6 @@ class StreamReader:
         -----
         Read are the ids of the days from the first event of the matches on.
         """
-        from cep_pipeline.detection.match_ids import ids_from_text
-
         if "composed" not in matches.column_names or matches["composed"].null_count == len(matches):
             return []
         composed = matches["composed"]
@@ -426,9 +424,7 @@ class StreamReader:
                     if pc.any(asked).as_py():
                         parts.append(conform(parquet.read_row_group(group, names), schema).filter(asked))
         inside = _joined(schema, parts)
-        place = schema.get_field_index("match_id")
-        typed = inside.set_column(place, "match_id", ids_from_text(id_texts(inside["match_id"]).to_pylist()))
-        return [*self.composed_matches(inside), typed]
+        return [*self.composed_matches(inside), inside]
 
     def read_match_events(self, matches: pa.Table, attributes: Sequence[str] | None = None) -> pa.Table:
         """Return the events that published matches bind, a row each, as `match_events` does.
