@@ -228,7 +228,7 @@ class DetectionRun:
         self._done = self._all = 0
 
     def metrics(self) -> Metrics:
-        """What was counted."""
+        """Return the counts of all that has been run."""
         return self._counters.metrics(self._chosen)
 
     def tables(self, patterns: Sequence[Pattern], events: pa.Table) -> Tables:

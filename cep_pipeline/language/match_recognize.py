@@ -103,7 +103,7 @@ def translate_match_recognize(sql: str, schema: StreamSchema, source: str, withi
 
 
 def _queries(tree: exp.Expr) -> Iterator[exp.Expr]:
-    """What has a MATCH_RECOGNIZE, in the order of the text."""
+    """The queries that have a MATCH_RECOGNIZE, in the order of the text."""
     having = [node for node in tree.walk() if node.args.get("match") is not None]
     return iter(sorted(having, key=lambda node: _start(node.args["match"])))
 

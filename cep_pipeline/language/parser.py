@@ -534,7 +534,7 @@ def _as_word(value: Value) -> str:
 
 
 def _parameter_values(name: str, values: Iterable[Value] | Value) -> Bound:
-    """What a caller binds to `$name`, as plain Python values: those of a set, or one value."""
+    """Return the values that a caller binds to `$name`, as plain Python values: those of a set, or one value."""
     if isinstance(values, bytes | Mapping):
         raise InputError(f"parameter '{name}' must be one value or a list of values, not {values!r}")
     if isinstance(values, str) or not isinstance(values, Iterable):

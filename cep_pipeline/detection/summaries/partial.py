@@ -124,7 +124,7 @@ class SummaryRow:
 
 
 class PartialSummary:
-    """What is known of the groups of one statement after some of its matches."""
+    """The state of the groups of one statement after some of its matches."""
 
     def __init__(self, pattern: Pattern) -> None:
         self._pattern = pattern
