@@ -1,5 +1,5 @@
 #!/bin/sh
-# Write the images of .env with the digests that they have now, so that a later build takes the very same ones:
+# Write newer images to .env: those that the tags of its images name now, with their digests, for all later builds:
 #
 #   docker/pin_images.sh                # fetches python:3.11-slim-bookworm and postgres:16-bookworm
 #   git diff --no-index docker/example.env .env
