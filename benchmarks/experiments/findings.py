@@ -10,7 +10,7 @@ from enum import StrEnum
 from statistics import correlation, median
 
 from benchmarks.report import markdown_table
-from cep_pipeline.cli.figures import times_as_fast
+from cep_pipeline.cli.terminal import times_as_fast
 
 
 class Verdict(StrEnum):

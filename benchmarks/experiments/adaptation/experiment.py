@@ -1,187 +1,213 @@
-"""`cep experiment adaptation`: four decisions about replanning, over streams that change (acep-invariants patent)."""
+"""`cep experiment adaptation`: decisions to plan again where a plan is dear, as daily jobs make them (ACEP patent)."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+import time
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from functools import partial
 from itertools import product
-from typing import cast
+from typing import Any
 
-from benchmarks.experiments.adaptation.patterns import (
-    CHAIN_BY,
-    CONJUNCTION,
-    INTERVALS_A_WINDOW,
-    KLEENE,
-    LONGER,
-    MOST_BYTES,
-    SEQUENCE,
-    SETS,
-    TREE_BY,
-    fitted_pattern,
-)
-from benchmarks.experiments.adaptation.prediction import REACHES
-from benchmarks.experiments.adaptation.runs import intervals_read, measure
+import pyarrow as pa
+
+from benchmarks.experiments.adaptation.jobs import MADE_COUNTS, JobSuccession, PlannedBy
+from benchmarks.experiments.adaptation.patterns import PatternDrawing, pattern_of_discrepancy
 from benchmarks.experiments.adaptation.sizes import (
-    CHAIN,
-    CHANGES,
-    COMPARISON,
-    CONTENDERS,
+    DAYS,
+    DEAR,
+    DISCREPANCY,
+    FREE,
     FREQUENCY,
     FULL,
-    OF_THE_PATENT,
+    PRICED,
     SMALL,
-    Contender,
+    STATIC,
+    TOGETHER,
+    DaysCase,
+    DearCase,
     Sizes,
+    decisions_of,
 )
 from benchmarks.experiments.adaptation.streams import (
-    LONGEST_S,
+    BARS,
     PER_S,
-    PERMUTED,
-    STOCKS,
     TRAFFIC,
-    ExperimentStream,
-    drifting_stocks,
-    permuted_rates,
-    traffic_readings,
+    days_of_bars,
+    days_of_traffic,
+    stretches_of_discrepancy,
+    stretches_of_trades,
 )
 from benchmarks.experiments.cells import Cell, Figure, Row
 from benchmarks.experiments.experiment import Experiment, Request, Work
 from benchmarks.experiments.page import Page
-from cep_pipeline.detection.room import at_most
-from cep_pipeline.errors import NoRoom
+from benchmarks.measure import one_core
+from cep_pipeline.adaptation import AdaptiveDetection
+from cep_pipeline.adaptation.decisions import DecisionFunction, DecisionState, Verdict
+from cep_pipeline.errors import CepError
+from cep_pipeline.planning.plans import Plan
+from cep_pipeline.statistics import StatisticsSnapshot, estimate_statistics
 
-
-class _Streams:
-    """The streams, each made when it is first asked for; of those that are permuted the last one is kept."""
-
-    def __init__(self, request: Request, sizes: Sizes) -> None:
-        self._request, self._sizes = request, sizes
-        self._kept: dict[str, ExperimentStream] = {}
-        self._permuted: tuple[int, ExperimentStream] | None = None
-
-    def named(self, name: str) -> ExperimentStream:
-        if name not in self._kept:
-            seconds, seed = self._longest_s(name), self._request.seed
-            if name == STOCKS:
-                self._kept[name] = drifting_stocks(round(seconds * PER_S), seed)
-            else:
-                self._kept[name] = traffic_readings(self._request.data, seconds, seed)
-        return self._kept[name]
-
-    def permuted(self, phase: int) -> ExperimentStream:
-        if self._permuted is None or self._permuted[0] != phase:
-            self._permuted = phase, permuted_rates(round(self._longest_s(PERMUTED) * PER_S), phase, self._request.seed)
-        return self._permuted[1]
-
-    def _longest_s(self, name: str) -> int:
-        """Seconds that the lightest patterns read."""
-        return -(-intervals_read(self._sizes.checks[name], max(REACHES)) * LONGEST_S[name] // INTERVALS_A_WINDOW)
-
-    @property
-    def descriptions(self) -> dict[str, str]:
-        """The descriptions of stocks and traffic, for people."""
-        return {name: self.named(name).description for name in (STOCKS, TRAFFIC)}
+MECHANISMS = {
+    "dp_left_deep": PlannedBy("dp_left_deep", "lazy_chain_nfa"),
+    "greedy": PlannedBy("greedy", "lazy_chain_nfa"),
+    "dp_bushy": PlannedBy("dp_bushy", "evaluation_tree", "instances"),
+    "zstream": PlannedBy("zstream", "evaluation_tree", "instances"),
+    TOGETHER: PlannedBy(TOGETHER, "multitree"),
+}
+"""Planner -> how its plans are run."""
+DAY_WINDOW_S: Mapping[str, int] = {TRAFFIC: 900, BARS: 1_800}
+DAY_SIZES, DAY_SELECTIVITIES = (3, 4, 5), (0.01, 0.1)
+DEAR_WINDOW_S, SET_WINDOW_S, DEAR_SELECTIVITIES = 150, 20, (0.025, 0.025)
+DISCREPANCY_WINDOW_S = 160
+FREQUENCY_WINDOW_S, FREQUENCY_SIZE, FREQUENCY_SELECTIVITIES = 60, 5, (0.02, 0.02)
+FEW_PAIRS = 512
+"""Pairs that the statistics test a scope between two of many decisions a window."""
+REACH = 4
+"""Jobs that the statistics of short jobs reach back; those of days are of the day."""
 
 
 def plan_work(request: Request) -> Work:
     """The measurements, and their page."""
     sizes: Sizes = request.sizes or (FULL if request.full else SMALL)
-    streams = _Streams(request, sizes)
-    parts = _comparison_cells, _change_cells, _frequency_cells
-    cells = [cell for part in parts for cell in part(sizes, streams, request.seed)]
 
     def page(rows: Sequence[Row]) -> Page:
         from benchmarks.experiments.adaptation.page import write_page
 
-        return write_page(rows, sizes, request, streams.descriptions)
+        return write_page(rows, sizes, request)
 
-    return Work(cells, page, processes=sizes.processes, weight=_weight)
-
-
-def _weight(cell: Cell) -> float:
-    """In the traffic the static plan of a long pattern is much more work than others: it was made for the night."""
-    return cast(int, cell.key["size"]) if cell.key["stream"] == TRAFFIC else 0
+    return Work([*_cells(sizes, request)], page)
 
 
-def _comparison_cells(sizes: Sizes, streams: _Streams, seed: int) -> Iterator[Cell]:
-    def run(stream: str, kind: str, size: int, contender: Contender) -> Row:
-        return _measured(streams.named(stream), kind, size, contender, sizes, seed)
-
-    for stream, kind in product((STOCKS, TRAFFIC), SETS):
-        contenders: tuple[Contender, ...] = CONTENDERS if kind in sizes.beside else OF_THE_PATENT
-        if (stream, kind) == (TRAFFIC, KLEENE):
-            # All roads of a class report at one instant: a tree would hold all lists of them.
-            contenders = (CHAIN,)
-        for size, contender in product(sizes.sequences if kind == SEQUENCE else sizes.others, contenders):
-            key = {**_key(COMPARISON, stream, sizes), "set": kind, "size": size, "contender": contender.name}
-            yield Cell(key, partial(run, stream, kind, size, contender))
-
-
-def _change_cells(sizes: Sizes, streams: _Streams, seed: int) -> Iterator[Cell]:
-    def run(phase: int, contender: Contender) -> Row:
-        return _measured(streams.permuted(phase), SEQUENCE, sizes.phase_size, contender, sizes, seed)
-
-    for phase, contender in product(sizes.phases, CONTENDERS):
-        key = {**_key(CHANGES, PERMUTED, sizes), "phase": phase, "size": sizes.phase_size}
-        yield Cell({**key, "contender": contender.name}, partial(run, phase, contender))
-
-
-def _frequency_cells(sizes: Sizes, streams: _Streams, seed: int) -> Iterator[Cell]:
-    def run(kind: str, intervals: int, contender: Contender) -> Row:
-        return _measured(streams.named(STOCKS), kind, sizes.frequency_size, contender, sizes, seed, intervals)
-
-    for kind, intervals, contender in product((SEQUENCE, CONJUNCTION), sizes.frequencies, OF_THE_PATENT):
-        key = {**_key(FREQUENCY, STOCKS, sizes), "set": kind, "size": sizes.frequency_size, "a window": intervals}
-        yield Cell({**key, "contender": contender.name}, partial(run, kind, intervals, contender))
-
-
-def _measured(
-    stream: ExperimentStream,
-    kind: str,
-    size: int,
-    contender: Contender,
-    sizes: Sizes,
-    seed: int,
-    intervals: int | None = None,
-) -> dict[str, Figure]:
-    """Intervals: decisions while a window passes, where they are not the usual ones; statistics reach as far back.
-
-    Where a plan of the stream holds more than there is memory for, the window is a shorter one.
-    """
-    by = CHAIN_BY if contender is CHAIN else TREE_BY
-    most_s, shortened = None, 0
-    while True:
-        fitted = fitted_pattern(stream, kind, size, seed, sizes.work, sizes.checks[stream.name], by, most_s)
-        reaches: Sequence[int] = REACHES
-        if intervals is not None:
-            fitted, reaches = fitted.decided(intervals), (intervals,)
-        try:
-            with at_most(MOST_BYTES):
-                figures = measure(contender, stream, fitted, sizes, seed, reaches, hindsight=intervals is None)
-        except NoRoom:
-            if fitted.window_s == 1:
-                raise
-            most_s, shortened = int(fitted.window_s / LONGER), shortened + 1
-        else:
-            return {"pattern": fitted.text, "window_s": fitted.window_s, "shortened": shortened, **figures}
-
-
-def _key(part: str, stream: str, sizes: Sizes) -> dict[str, Figure]:
-    """The part of a key that says what figures depend on beside the pattern."""
-    return {
-        "part": part,
-        "stream": stream,
-        "decisions": sizes.checks[stream],
-        "work": sizes.work,
-        "distances": " ".join(f"{d:g}" for d in sizes.distances),
+def _cells(sizes: Sizes, request: Request) -> Iterator[Cell]:
+    """The cells, the cheap ones first; all repetitions of a case follow each other."""
+    repetitions = range(1, sizes.repetitions + 1)
+    tried: dict[str, Figure] = {
         "thresholds": " ".join(f"{t:g}" for t in sizes.thresholds),
-        "repetitions": sizes.repetitions,
+        "distances": " ".join(f"{d:g}" for d in sizes.distances),
     }
+    for planner, number in product(("greedy", "zstream"), repetitions):
+        key: dict[str, Figure] = {
+            "part": DISCREPANCY,
+            "planner": planner,
+            "jobs": sizes.stretches,
+            "seconds a job": sizes.stretch_s,
+        }
+        seed = request.seed * 1_000 + number
+        yield Cell({**key, **tried, "repetition": number}, partial(_discrepancy, planner, sizes, seed))
+    for case, number in product(sizes.dear, repetitions):
+        key = {"part": DEAR, "planner": case.planner, "size": case.size, "jobs": case.jobs, "events a job": case.events}
+        seed = request.seed * 1_000 + number
+        yield Cell({**key, **tried, "repetition": number}, partial(_dear, case, sizes, seed))
+    few: dict[str, Figure] = {"few": " ".join(f"{one:g}" for of in sizes.few for one in of)}
+    for (often, windows), planner, number in product(sizes.frequencies, ("greedy", "zstream"), repetitions):
+        key = {"part": FREQUENCY, "planner": planner, "a window": often, "windows": windows}
+        seed = request.seed * 1_000 + number
+        yield Cell({**key, **few, "repetition": number}, partial(_frequency, planner, often, windows, sizes, seed))
+    for days, stream, number in product(sizes.days, (TRAFFIC, BARS), repetitions):
+        key = {"part": DAYS, "stream": stream, "planner": days.planner, "size": days.patterns, "jobs": days.days}
+        seed = request.seed * 1_000 + number
+        yield Cell({**key, **tried, "repetition": number}, partial(_days, stream, days, sizes, request, seed))
+
+
+def _days(name: str, case: DaysCase, sizes: Sizes, request: Request, seed: int) -> dict[str, Figure]:
+    if name == TRAFFIC:
+        stream = days_of_traffic(request.data, max(one.days for one in sizes.days) + 1, request.seed)
+    else:
+        stream = days_of_bars(max(one.days for one in sizes.days) + 1, seed)
+    drawing = PatternDrawing(stream, DAY_WINDOW_S[name], DAY_SELECTIVITIES, seed)
+    patterns = drawing.many(case.patterns, DAY_SIZES)
+    jobs = stream.jobs[: case.days + 1]
+    by = MECHANISMS[case.planner]
+    figures = JobSuccession(patterns, jobs, by, 1, daily=True, seed=seed).measure(
+        decisions_of(sizes.thresholds, sizes.distances)
+    )
+    return {"stream is": stream.description, **figures}
+
+
+def _dear(case: DearCase, sizes: Sizes, seed: int) -> dict[str, Figure]:
+    by = MECHANISMS[case.planner]
+    stream = stretches_of_trades(case.jobs + 1, case.events, seed)
+    drawing = PatternDrawing(stream, SET_WINDOW_S if by.together else DEAR_WINDOW_S, DEAR_SELECTIVITIES, seed)
+    patterns = drawing.many(case.size, DAY_SIZES) if by.together else [drawing.one(case.size)]
+    succession = JobSuccession(patterns, stream.jobs, by, REACH, daily=False, seed=seed)
+    return succession.measure(decisions_of(sizes.thresholds, sizes.distances, rules=True))
+
+
+def _discrepancy(planner: str, sizes: Sizes, seed: int) -> dict[str, Figure]:
+    stream = stretches_of_discrepancy(sizes.stretches + 1, sizes.stretch_s, seed)
+    pattern = pattern_of_discrepancy(stream, DISCREPANCY_WINDOW_S)
+    succession = JobSuccession([pattern], stream.jobs, MECHANISMS[planner], 1, daily=False, seed=seed)
+    return succession.measure(decisions_of(sizes.thresholds, sizes.distances, rules=True))
+
+
+def _frequency(planner: str, often: int, windows: int, sizes: Sizes, seed: int) -> dict[str, Figure]:
+    """Run the product's loop, in which the old plan reads on for a window wherever the plan is switched."""
+    events_a_window = round(FREQUENCY_WINDOW_S * PER_S)
+    stream = stretches_of_trades(windows + 1, events_a_window, seed)
+    pattern = PatternDrawing(stream, FREQUENCY_WINDOW_S, FREQUENCY_SELECTIVITIES, seed).one(FREQUENCY_SIZE)
+    by, begin = MECHANISMS[planner], stream.jobs[0]
+    known = estimate_statistics([pattern], begin, seed=seed)
+    settled = AdaptiveDetection(
+        planner=by.planner,
+        cost=by.cost,
+        mechanism=by.mechanism,
+        every_events=events_a_window // often,
+        window=events_a_window,
+        seed=seed,
+        max_pairs=FEW_PAIRS,
+        clock=time.process_time,
+    )
+    # What is loaded or compiled on first use is no part of any decision function's time.
+    settled.detect([pattern], begin, snapshot=known, output="count")
+    figures: dict[str, Figure] = {"decisions": windows * often, "events": stream.events.num_rows}
+    from_us = begin.column("timestamp").cast(pa.int64())[-1].as_py()
+    for price, (name, decision) in product((FREE, PRICED), decisions_of(*sizes.few).items()):
+        own = name if price == FREE else f"{name}, {price}"
+        if price == PRICED and name == STATIC:
+            continue
+        loop = replace(settled, decision=Later(decision, from_us), minimum_gain=0.0 if price == FREE else None)
+        with one_core():
+            tables, report = loop.detect([pattern], stream.events, snapshot=known, output="count")
+        matches = int(tables[pattern.name].column("count")[0].as_py())
+        if figures.setdefault("matches", matches) != matches:
+            raise CepError(f"adaptation: {own} finds {matches:,} matches, where {figures['matches']:,} were found")
+        figures |= {
+            f"{own}:alarms": report.replannings,
+            f"{own}:switches": len(report.switches),
+            f"{own}:deciding": report.total.deciding if name != STATIC else 0.0,
+            f"{own}:planning": report.total.planning,
+            f"{own}:detecting": report.total.detecting,
+            f"{own}:tries": sum(node.candidates + MADE_COUNTS * node.created for node in report.metrics.nodes),
+        }
+    return figures
+
+
+@dataclass(frozen=True)
+class Later(DecisionFunction):
+    """Decides as another one does, but not before an instant: until then the statistics are those of a few events."""
+
+    decided_by: DecisionFunction
+    from_us: int
+
+    def begin(self, plan: Plan, *others: Any, **settings: Any) -> DecisionState:
+        return self.decided_by.begin(plan, *others, **settings)
+
+    def decide(self, state: DecisionState, snapshot: StatisticsSnapshot) -> Verdict:
+        if snapshot.end_us is None or snapshot.end_us <= self.from_us:
+            return Verdict(False, "the statistics do not reach back as far as they are to")
+        return self.decided_by.decide(state, snapshot)
+
+    def prepare(self, planners: Collection[str]) -> None:
+        self.decided_by.prepare(planners)
+
+    def replanned(self, state: DecisionState, *others: Any, **settings: Any) -> DecisionState:
+        return self.decided_by.replanned(state, *others, **settings)
 
 
 EXPERIMENT = Experiment(
     "adaptation",
-    "The plan follows the data: invariants and other decisions to plan again",
+    "The plan follows the data: decisions to plan again, where a plan is dear",
     "Kolchinsky, Schuster: Efficient Adaptive Detection of Complex Event Patterns (patent), Experimental Evaluation",
     plan_work,
 )

@@ -1,229 +1,231 @@
-"""The cells of `cep experiment adaptation`, one row a decision function, and what follows from them."""
+"""The cells of `cep experiment adaptation`: cases, tuned parameters, and quotients with intervals."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from statistics import geometric_mean
-from typing import cast
+from enum import StrEnum
+from statistics import fmean, stdev
 
-from benchmarks.experiments.adaptation.patterns import SEQUENCE
 from benchmarks.experiments.adaptation.sizes import (
     AVERAGE,
-    CHANGES,
-    COMPARISON,
+    DAYS,
+    FREQUENCY,
     META,
-    SAME,
+    PARTS,
     STATIC,
+    TOGETHER,
     UNCONDITIONAL,
-    Contender,
-    Sizes,
     distance_name,
     threshold_name,
 )
-from benchmarks.experiments.cells import Figure, Row
-from benchmarks.experiments.findings import noise_of_runs
+from benchmarks.experiments.adaptation.streams import BARS, TRAFFIC
+from benchmarks.experiments.cells import Row, number
+from cep_pipeline.cli.terminal import times_as_fast
 
+STUDENT = (math.inf, 12.706, 4.303, 3.182, 2.776, 2.571, 2.447, 2.365, 2.306, 2.262)
+"""Student's t of 97.5 %, by degrees of freedom from 0 on."""
+SAME = 0.01
+"""A mean difference of less is none, however sure."""
 THRESHOLD, INVARIANT = "constant threshold", "invariants"
-"""The best of all that were tried of t, and of d."""
-COMPARED = (STATIC, UNCONDITIONAL, THRESHOLD, INVARIANT)
+"""By the t, and by the d, that was the best one on other data."""
 
 
-def number(row: Row, name: str) -> float:
-    """A figure of a row that is a number."""
-    return cast(float, row[name])
+class Place(StrEnum):
+    """How one decision function stands to another one."""
+
+    AHEAD = "ahead"
+    LEVEL = "level"
+    BEHIND = "behind"
 
 
-def rows_of(rows: Iterable[Row], **wanted: Figure) -> list[Row]:
-    """The rows with these values."""
-    return [row for row in rows if all(row.get(name) == value for name, value in wanted.items())]
+@dataclass(frozen=True)
+class Interval:
+    """A quotient over repetitions: the geometric mean, and its interval of 95 %."""
+
+    low: float
+    middle: float
+    high: float
+
+    @property
+    def place(self) -> Place:
+        """Ahead or behind where all of the interval is, by more than `SAME`."""
+        if self.low > 1 and self.middle >= 1 + SAME:
+            return Place.AHEAD
+        return Place.BEHIND if self.high < 1 and self.middle <= 1 / (1 + SAME) else Place.LEVEL
+
+    def __str__(self) -> str:
+        return f"{self.times}, {self.place}" if self.high < math.inf else "one repetition"
+
+    @property
+    def times(self) -> str:
+        """The quotient with its ends."""
+        ends = f"{times_as_fast(self.low)} to {times_as_fast(self.high)}"
+        return f"{times_as_fast(self.middle)} ({ends})"
 
 
-def by_decision(rows: Sequence[Row]) -> list[Row]:
-    """The rows of cells, taken apart: one for each decision function, with what follows from its figures.
+def interval_of(quotients: Sequence[float]) -> Interval:
+    """The interval of a quotient by Student's t over the logarithms.
 
-    Returns
-    -------
-    list of rows
-        Beside what was measured: `seconds` of detecting, deciding and planning; `throughput`, events a second of them;
-        `gain`, times the throughput of the static plan; `less_work`, how many times fewer events were tried on partial
-        matches than by the static plan, and `in_hindsight` by the plans that were best in hindsight, where they were
-        run; `overhead`, the share of deciding and planning.
+    Examples
+    --------
+    >>> str(interval_of([2.0, 2.2, 1.8, 2.1, 1.9])), interval_of([0.9, 1.1, 1.0]).place.value
+    ('1.99 (1.81 to 2.20), ahead', 'level')
     """
-    apart: list[Row] = []
-    for row in rows:
-        key = {name: figure for name, figure in row.items() if ":" not in name}
-        names = dict.fromkeys(name.partition(":")[0] for name in row if ":" in name)
-        static = {name: number(row, f"{STATIC}:{name}") for name in ("detecting", "deciding", "planning", "candidates")}
-        of_static = static["detecting"] + static["deciding"] + static["planning"]
-        if "hindsight_candidates" in row:
-            key["in_hindsight"] = max(static["candidates"], 1.0) / max(number(row, "hindsight_candidates"), 1.0)
-        for decision in names:
-            own = {n.partition(":")[2]: figure for n, figure in row.items() if n.startswith(f"{decision}:")}
-            aside = cast(float, own["deciding"]) + cast(float, own["planning"])
-            seconds = aside + cast(float, own["detecting"])
-            derived: dict[str, Figure] = {
-                "seconds": seconds,
-                "throughput": cast(float, row["events_read"]) / seconds,
-                "gain": of_static / seconds,
-                "less_work": max(static["candidates"], 1.0) / max(cast(float, own["candidates"]), 1.0),
-                "overhead": aside / seconds,
-            }
-            apart.append({**key, "decision": decision, **own, **derived})
-    return apart
+    logs = [math.log(quotient) for quotient in quotients]
+    middle, freedom = fmean(logs), min(len(logs), len(STUDENT)) - 1
+    half = STUDENT[freedom] * stdev(logs) / math.sqrt(len(logs)) if freedom else math.inf
+    return Interval(math.exp(middle - half), math.exp(middle), math.exp(middle + half) if freedom else math.inf)
 
 
 @dataclass(frozen=True)
-class Best:
-    """The best of what was tried, for one stream and contender, over the patterns that it is chosen by."""
-
-    threshold: float
-    distance: float
-
-
-def chosen_by(rows: Iterable[Row], stream: str, contender: Contender) -> list[Row]:
-    """The rows by which t and d are chosen: sequences, and with permuted rates all there are."""
-    own = rows_of(rows, stream=stream, contender=contender.name)
-    return [row for row in own if row["part"] == CHANGES or (row["part"] == COMPARISON and row["set"] == SEQUENCE)]
-
-
-def mean_gain(rows: Iterable[Row], decision: str) -> float:
-    """Geometric mean of the gains of a decision function."""
-    return geometric_mean([number(row, "gain") for row in rows_of(rows, decision=decision)])
-
-
-def best_of(rows: Sequence[Row], stream: str, contender: Contender, sizes: Sizes) -> Best:
-    """The t and d that gained the most, by the geometric mean over the sequences."""
-    own = chosen_by(rows, stream, contender)
-    threshold = max(sizes.thresholds, key=lambda t: mean_gain(own, threshold_name(t)))
-    distance = max(sizes.distances, key=lambda d: mean_gain(own, distance_name(d)))
-    return Best(threshold, distance)
-
-
-def compared_rows(rows: Sequence[Row], best: Mapping[tuple[str, str], Best]) -> list[Row]:
-    """The rows of what is compared, those of the best t and d by their own names; and of the two other distances."""
-    found: list[Row] = []
-    for row in rows:
-        of = best[str(row["stream"]), str(row["contender"])]
-        names = {
-            STATIC: STATIC,
-            UNCONDITIONAL: UNCONDITIONAL,
-            threshold_name(of.threshold): THRESHOLD,
-            distance_name(of.distance): INVARIANT,
-            AVERAGE: AVERAGE,
-            META: META,
-        }
-        if row["decision"] in names:
-            found.append({**row, "decision": names[str(row["decision"])]})
-    return found
-
-
-def ratios(
-    rows: Iterable[Row], one: str, other: str, figure: str = "throughput", contenders: Sequence[Contender] = ()
-) -> dict[tuple[Figure, ...], float]:
-    """For each cell how many times one decision function's figure is the other's."""
-    names = {contender.name for contender in contenders}
-    by_cell: dict[tuple[Figure, ...], dict[str, float]] = {}
-    for row in rows:
-        if not names or row["contender"] in names:
-            by_cell.setdefault(cell_of(row), {})[str(row["decision"])] = number(row, figure)
-    return {cell: of[one] / of[other] for cell, of in by_cell.items() if one in of and of.get(other)}
-
-
-def noise_of(rows: Iterable[Row], sizes: Sizes) -> float:
-    """The factor by which two times of the same run differ; infinite where each run was timed once."""
-    if sizes.repetitions == 1:
-        return math.inf
-    # Decision functions with the same plans share one run.
-    spreads = {(*cell_of(row), row["detecting"]): number(row, "spread") for row in rows}
-    return noise_of_runs([1.0, 1.0 + spread] for spread in spreads.values())
-
-
-@dataclass(frozen=True)
-class Lead:
-    """The cells in which one decision function is ahead of another one, and behind it; in the others they are alike.
+class Case:
+    """A cell's repetitions.
 
     Attributes
     ----------
-    ratios
-        For each cell the quotient of the two figures.
+    part, stream, planner, size, often
+        The part; the stream of days; the planner; events of the pattern or patterns of the set; decisions a window.
+    rows
+        One a repetition.
     """
 
-    ahead: int
-    behind: int
-    ratios: Sequence[float]
+    part: str
+    stream: str
+    planner: str
+    size: int
+    often: int
+    rows: tuple[Row, ...]
+
+    def __str__(self) -> str:
+        if self.part == FREQUENCY:
+            return f"{self.planner}, {self.often} a window"
+        what = f"{self.size:,} patterns" if self.part == DAYS or self.planner == TOGETHER else f"{self.size} events"
+        of = f"{self.stream}, " if self.stream else ""
+        return f"{of}{self.planner}" + (f", {what}" if self.size else "")
+
+    def mean(self, name: str, figure: str) -> float:
+        """The mean of a decision function's figure."""
+        return fmean(number(row, f"{name}:{figure}") for row in self.rows)
 
     @property
-    def mean(self) -> float:
-        """The geometric mean of the ratios."""
-        return geometric_mean(self.ratios)
+    def names(self) -> list[str]:
+        """The decision functions, with the parameters of each in their order."""
+        names = dict.fromkeys(name.partition(":")[0] for name in self.rows[0] if ":" in name)
+        return sorted(names, key=_in_order)
+
+    @property
+    def has_regret(self) -> bool:
+        """True where the best plans are known."""
+        return f"{STATIC}:regret" in self.rows[0]
 
 
-def lead(rows: Sequence[Row], one: str, other: str, figure: str = "throughput", noise: float = 1.0) -> Lead:
-    """Compare two decision functions cell by cell.
+def _in_order(name: str) -> tuple[bool, int, float]:
+    """The place of a decision function: those with a price last, then by kind, then by parameter."""
+    function, _, price = name.partition(", ")
+    kinds = (STATIC, UNCONDITIONAL, "t", "d", AVERAGE, META)
+    kind, _, parameter = function.partition("=")
+    return bool(price), kinds.index(kind), float(parameter or 0)
 
-    Ratios within `SAME` are no lead. Throughputs have to differ by more than the noise, and by more than two runs of
-    either of the two.
+
+def all_seconds(row: Row, name: str) -> float:
+    """Seconds of deciding, planning and detecting."""
+    return sum(number(row, f"{name}:{figure}") for figure in ("deciding", "planning", "detecting"))
+
+
+def lost_seconds(row: Row, name: str) -> float:
+    """Seconds that are lost beside the best plans known, if those were to be had for nothing."""
+    return sum(number(row, f"{name}:{figure}") for figure in ("deciding", "planning", "switching", "regret"))
+
+
+Seconds = Callable[[Row, str], float]
+
+
+def cases_of(rows: Iterable[Row]) -> list[Case]:
+    """The cases, part by part."""
+    found: dict[tuple[str, str, str, int, int], list[Row]] = {}
+    for row in rows:
+        size, often = row.get("size"), row.get("a window")
+        key = (
+            str(row["part"]),
+            str(row.get("stream", "")),
+            str(row["planner"]),
+            int(size) if isinstance(size, int) else 0,
+            int(often) if isinstance(often, int) else 0,
+        )
+        found.setdefault(key, []).append(row)
+    return sorted((Case(*key, tuple(of)) for key, of in found.items()), key=lambda case: PARTS.index(case.part))
+
+
+@dataclass(frozen=True)
+class Tuned:
+    """A case, with the t and the d of each repetition: the best ones on other data.
+
+    For days that is the other stream; elsewhere the other repetitions, whose streams are others.
     """
-    timed = figure == "throughput"
-    spreads = {(cell_of(row), row["decision"]): number(row, "spread") for row in rows} if timed else {}
-    found = ratios(rows, one, other, figure)
-    alike = {
-        cell: max(noise if timed else 1.0, 1 + SAME, *(1 + spreads.get((cell, name), 0.0) for name in (one, other)))
-        for cell in found
-    }
-    ahead, behind = (sum(ratio**sign > alike[cell] for cell, ratio in found.items()) for sign in (1, -1))
-    return Lead(ahead, behind, [*found.values()])
+
+    case: Case
+    thresholds: tuple[str, ...]
+    distances: tuple[str, ...]
+
+    def name_of(self, decision: str, place: int) -> str:
+        """The decision function as it was run in a repetition."""
+        tuned = {THRESHOLD: self.thresholds, INVARIANT: self.distances}
+        return tuned[decision][place] if decision in tuned else decision
+
+    def mean(self, decision: str, figure: str) -> float:
+        """The mean of a figure of a decision function."""
+        named = ((row, self.name_of(decision, place)) for place, row in enumerate(self.case.rows))
+        return fmean(number(row, f"{name}:{figure}") for row, name in named)
+
+    def seconds(self, decision: str, seconds: Seconds) -> list[float]:
+        """Seconds of each repetition."""
+        return [seconds(row, self.name_of(decision, place)) for place, row in enumerate(self.case.rows)]
+
+    def ahead_of(self, one: str, other: str, seconds: Seconds = all_seconds) -> Interval:
+        """How many times the seconds of one decision function another one takes."""
+        pairs = zip(self.seconds(one, seconds), self.seconds(other, seconds), strict=True)
+        return interval_of([theirs / own for own, theirs in pairs])
+
+    @property
+    def chosen(self) -> str:
+        """The t and the d, for people."""
+        of_t, of_d = (
+            " or ".join(sorted({name[2:] for name in names}, key=float)) for names in (self.thresholds, self.distances)
+        )
+        return f"t {of_t}; d {of_d}"
 
 
-def room(rows: Iterable[Row], tried: Iterable[Row]) -> list[float]:
-    """For each cell: tries of the best constant threshold, as a multiple of those of the best plans known.
-
-    The best plans known are those of any decision function that was tried, and those that were chosen in hindsight.
-
-    Parameters
-    ----------
-    rows, tried
-        The rows of what is compared, and those of everything that was tried.
-    """
-    of_threshold = {cell_of(row): number(row, "less_work") for row in rows_of(rows, decision=THRESHOLD)}
+def tuned_cases(cases: Sequence[Case], thresholds: Sequence[float], distances: Sequence[float]) -> list[Tuned]:
+    """The cases with parameters that were chosen on other data than they are judged on."""
     return [
-        max(number(row, name) for row in cell for name in ("less_work", "in_hindsight"))
-        / of_threshold[cell_of(cell[0])]
-        for cell in cells_of(tried)
+        Tuned(
+            case,
+            tuple(_best(_others(case, cases, place), [*map(threshold_name, thresholds)]) for place in places),
+            tuple(_best(_others(case, cases, place), [*map(distance_name, distances)]) for place in places),
+        )
+        for case in cases
+        for places in [range(len(case.rows))]
     ]
 
 
-def cell_of(row: Row) -> tuple[Figure, ...]:
-    """The values that tell the measured cells apart."""
-    return tuple(row.get(name) for name in ("part", "stream", "contender", "set", "size", "phase", "a window"))
+def _others(case: Case, cases: Sequence[Case], place: int) -> Sequence[Row]:
+    if case.part == DAYS:
+        other = {TRAFFIC: BARS, BARS: TRAFFIC}[case.stream]
+        for one in cases:
+            if (one.part, one.stream, one.planner, one.size) == (DAYS, other, case.planner, case.size):
+                return one.rows
+    return [row for number, row in enumerate(case.rows) if number != place] or case.rows
 
 
-def best_gain(cell: Sequence[Row], decisions: Iterable[str]) -> float:
-    """The greatest gain that one of these decision functions has in a cell."""
-    names = set(decisions)
-    return max(number(row, "gain") for row in cell if row["decision"] in names)
+def _best(rows: Sequence[Row], names: Sequence[str]) -> str:
+    there = [name for name in names if f"{name}:planning" in rows[0]]
+    return min(there, key=lambda name: math.fsum(math.log(all_seconds(row, name)) for row in rows))
 
 
-def total(rows: Iterable[Row], decision: str, figure: str) -> float:
-    """The sum of a figure of a decision function."""
-    return sum(number(row, figure) for row in rows_of(rows, decision=decision))
-
-
-def cells_of(rows: Iterable[Row]) -> list[list[Row]]:
-    """The rows of each cell."""
-    cells: dict[tuple[Figure, ...], list[Row]] = {}
-    for row in rows:
-        cells.setdefault(cell_of(row), []).append(row)
-    return [*cells.values()]
-
-
-def per_cell(rows: Iterable[Row], value: Callable[[Sequence[Row]], float]) -> list[float]:
-    """A value of the rows of each cell."""
-    return [value(of) for of in cells_of(rows)]
-
-
-def of_part(rows: Iterable[Row], part: str = COMPARISON) -> list[Row]:
-    """The rows of a part."""
-    return rows_of(rows, part=part)
+def spread(case: Case, names: Sequence[str]) -> float:
+    """The factor between the most and the least seconds of these decision functions, in the geometric mean."""
+    there = [name for name in names if name in case.names]
+    means = [math.exp(fmean(math.log(all_seconds(row, name)) for row in case.rows)) for name in there]
+    return max(means) / min(means)

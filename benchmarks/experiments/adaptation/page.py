@@ -1,299 +1,357 @@
-"""The page of `cep experiment adaptation`: findings, pictures, reasons, tables, and how it was measured."""
+"""The page of `cep experiment adaptation`: findings, who is ahead, a table a part, and how it was measured."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterator, Sequence
+from statistics import fmean, median
 
-from benchmarks.charts import Axis, Style, line_chart
-from benchmarks.experiments.adaptation import tables
+from benchmarks.charts import Axis, line_chart
+from benchmarks.experiments.adaptation.experiment import (
+    DAY_WINDOW_S,
+    DEAR_WINDOW_S,
+    DISCREPANCY_WINDOW_S,
+    FREQUENCY_SIZE,
+    FREQUENCY_WINDOW_S,
+    REACH,
+    SET_WINDOW_S,
+)
 from benchmarks.experiments.adaptation.figures import (
     INVARIANT,
     THRESHOLD,
-    best_of,
-    by_decision,
-    compared_rows,
-    noise_of,
-    number,
-    of_part,
-    rows_of,
+    Case,
+    Interval,
+    Place,
+    Tuned,
+    all_seconds,
+    cases_of,
+    interval_of,
+    lost_seconds,
+    spread,
+    tuned_cases,
 )
-from benchmarks.experiments.adaptation.findings import all_findings
-from benchmarks.experiments.adaptation.patterns import (
-    INTERVALS_A_WINDOW,
-    LISTS_OF_TREES_S,
-    MADE_COUNTS,
-    MOST_BYTES,
-    MOST_OF_FIRST,
-    OF_SELECTIVITIES,
-    PAIRS_A_CHECK,
-    SEQUENCE,
-    WORK_A_MATCH,
-)
-from benchmarks.experiments.adaptation.prediction import REACHES
+from benchmarks.experiments.adaptation.findings import all_findings, share_range
+from benchmarks.experiments.adaptation.jobs import MADE_COUNTS, SEARCH_STEPS
 from benchmarks.experiments.adaptation.sizes import (
-    CHANGES,
-    COMPARISON,
+    DAYS,
+    DEAR,
+    DISCREPANCY,
     FREQUENCY,
-    OF_THE_PATENT,
-    SAME,
+    PRICED,
     STATIC,
     UNCONDITIONAL,
     Sizes,
     distance_name,
+    threshold_name,
 )
-from benchmarks.experiments.adaptation.streams import ALIKE, LONGEST_S, REPORTS, SKEWED, STOCKS, TRAFFIC
-from benchmarks.experiments.cells import Row
+from benchmarks.experiments.adaptation.streams import BARS, CHANGE, FLAP, TRAFFIC
+from benchmarks.experiments.cells import Row, number
 from benchmarks.experiments.experiment import Request
+from benchmarks.experiments.findings import ratio_range
 from benchmarks.experiments.page import Page, Picture, findings_page, made_by
-from cep_pipeline.match_chart import PALETTE
+from benchmarks.report import markdown_table
+from cep_pipeline.cli.terminal import format_seconds, times_as_fast
 
-STYLES = {
-    STATIC: Style("#79818c", True),
-    UNCONDITIONAL: Style(PALETTE[0]),
-    THRESHOLD: Style(PALETTE[3]),
-    INVARIANT: Style(PALETTE[2]),
-}
+COMPARED = (STATIC, UNCONDITIONAL, THRESHOLD, INVARIANT)
+TITLE = "The plan follows the data: invariants and other decisions to plan again"
 
 
-def write_page(rows: Sequence[Row], sizes: Sizes, request: Request, descriptions: Mapping[str, str]) -> Page:
-    """The page of finished cells; that all decision functions found the same was checked in each of them."""
-    often = by_decision(of_part(rows, FREQUENCY))
-    rows = [row for row in rows if row["part"] != FREQUENCY]
-    apart = by_decision(rows)
-    best = {
-        (stream, contender.name): best_of(apart, stream, contender, sizes) for stream, contender in tables.cases(apart)
-    }
-    compared, changes = (compared_rows(of_part(apart, part), best) for part in (COMPARISON, CHANGES))
-    tried, of_patent = (_of_the_patent(of) for of in (of_part(apart), compared))
-    findings = all_findings(apart, best, sizes)
-    sections = {
-        "Who is ahead": (
-            "The quotient of two figures for each pattern. A pattern counts as ahead or behind where the quotient is "
-            "further from 1 than the noise of the clock, or than 2 % by tries. A try is an event that is tested on a "
-            "partial match. The two mechanisms of the patent alone.",
-            tables.leads_table(of_patent, tried, sizes),
-        ),
-        "What there is to gain": (
-            "Times fewer tries than by the static plan. The plans in hindsight are chosen by the events that they then "
-            "run over, switches paid for; nobody has them beforehand. They cost least by the cost model, which may be "
-            "wrong, so some of them save less than others that were tried.",
-            tables.room_table(of_patent, tried),
-        ),
-        "Decision functions that come to the same plans": (
-            "Patterns in which a decision function made exactly as many tries as planning anew at every decision.",
-            tables.alike_table(tried, sizes),
-        ),
-        "Replannings": (
-            "Sums over the patterns of the two mechanisms of the patent.",
-            tables.replannings_table(of_patent),
-        ),
-        "What deciding and planning cost": (
-            "A check and a plan by invariants, with cold caches; and shares of the time of a run. Keeping statistics, "
-            f"{PAIRS_A_CHECK:,} pairs of events tested a condition between two decisions, is not part of any other "
-            "figure on this page: all decision functions but the static plan need it alike.",
-            tables.costs_table(compared),
-        ),
-        "Gains of the planners": (
-            "Quotients in the geometric mean over all patterns of both streams.",
-            tables.planners_table(compared),
-        ),
-        "What new plans promise": (
-            "Planning anew at every decision, as a multiple of the first plan: times less cost on the statistics that "
-            "a plan was chosen by, times less on those of the events that it then ran over, and times fewer tries that "
-            "were measured. Then the price of a switch, as a share of a window's work, and the time of a try. Gains of "
-            "throughput are not those of tries alone: where plans are switched, detection runs over shorter pieces, "
-            "each of which reads one window more.",
-            tables.promises_table(compared),
-        ),
-        "Throughput against the distance (figure 6)": (
-            "As a multiple of the throughput of d = 0, in the geometric mean over the sequences.",
-            tables.distance_table(of_part(apart), sizes),
-        ),
-        "Where the distance comes from": (
-            "First the gains over the static plan, in the geometric mean over the sequences: by the t and d that "
-            "gained most, by two rules that choose d without trying, and by the other K at d = 0. Then the average "
-            "relative difference by itself: that of the first plan's tightest comparisons, and that of all of them.",
-            tables.rules_table(apart, best),
-            tables.average_table(of_part(apart), best, sizes),
-        ),
-        "Pattern by pattern (figures 7 and 8)": (
-            "Gain over the static plan, plans put in use, and times fewer tries than the static plan: planning always, "
-            "by the best t, by the best d; and the tries saved by the plans that are best in hindsight.",
-            tables.cells_table(compared),
-        ),
-        "Rates permuted every so many events": (
-            f"A sequence of {sizes.phase_size} events over generated trades. Which stock has which rate is drawn anew "
-            "after every so many events. Columns as above.",
-            tables.cells_table(changes),
-        ),
-        "How often it is decided": (
-            f"A sequence and a conjunction of {sizes.frequency_size} events over the stocks, in windows as above. Only "
-            "the number of decisions while a window passes is changed; statistics reach back over one window. Gains "
-            "over the static plan, with the best t and d of each pattern. The more often it is decided, the more often "
-            "plans follow noise, and the more of them are at work at a time.",
-            tables.frequency_table(often, sizes),
-        ),
-        "What statistics say of the events that follow": (
-            "The factor by which the mean of the last intervals misses a rate or selectivity of the events that a plan "
-            "then runs over, in the geometric mean.",
-            tables.errors_table(rows),
-        ),
-        "Windows": (
-            "Windows are chosen so that all patterns are about as much work (see below).",
-            tables.windows_table(rows),
-        ),
-    }
+def write_page(rows: Sequence[Row], sizes: Sizes, request: Request) -> Page:
+    """The page of the cells."""
+    cases = cases_of(rows)
+    tuned = tuned_cases(cases, sizes.thresholds, sizes.distances)
+    ran = (
+        "A plan is the best one for the statistics that it was made from. Later, a decision function says whether to "
+        "plan again: never (static), always (unconditional), when a rate or selectivity has moved by a share t "
+        "(constant threshold), or when a comparison that decided the plan comes out otherwise by more than a "
+        "distance d (invariants). This page compares them where a plan is dear beside detection, as it is in daily "
+        "jobs."
+    )
+    tables = [*_ahead(tuned), *_parameters(cases, sizes), *_parts(tuned, cases)]
     return findings_page(
-        "The plan follows the data: invariants and other decisions to plan again",
+        TITLE,
         made_by("adaptation", request.full, request.seed),
-        _WHAT,
-        findings,
-        _pictures(apart, compared, sizes),
-        [part for heading, texts in sections.items() for part in (f"## {heading}", *texts)],
-        (_how(rows, tried, sizes, request, descriptions),),
+        ran,
+        all_findings(tuned, sizes.distances),
+        [_picture(cases, sizes)],
+        tables,
+        _measured(cases, sizes),
     )
 
 
-_WHAT = """\
-A plan is the best one for the statistics that it was made from. After every interval a decision function says whether \
-to plan again: never (static), always (unconditional), when a rate or selectivity has moved by a share t (constant \
-threshold), or when a comparison that decided the plan comes out otherwise by more than a distance d (invariants). The \
-four ran over generated stocks that drift and over road traffic, with equal budgets to find t and d. The findings are \
-those of the two mechanisms of the patent; `fused` stands beside them in the tables."""
-
-_HOW = """\
-- Throughput is events a second of detecting, deciding and planning, by the processor's time.
-- Noise: {noise}
-- Same matches: all decision functions found as many matches, which was checked run by run.
-- Decisions and detection are timed apart. What is decided does not depend on what is found. So decisions are timed \
-with caches swept in between, as detection would sweep them. Detection is timed once for all decision functions that \
-switched to the same plans at the same events.
-- Planners: `greedy` plans for `lazy_chain_nfa` by the throughput cost, `zstream` for `evaluation_tree` by the cost of \
-instances, `dp_left_deep` for `fused`. A new plan is used where it costs less on the latest statistics (the patent's \
-algorithm 1). Partial matches of the old plan go on by it for a window.
-- Invariants: the tightest comparison of each block for greedy (K = 1), all comparisons for dynamic programming, where \
-the patent advises against K = 1. An invariant f1 < f2 is violated if f1 > (1 + d) f2. The patent prints the factor on \
-the other side, (1 + d) f1 < f2; that would make invariants stricter as d grows, against its own text.
-- Tried: t of {thresholds}; d of {distances}. The t and d that gained most over the sequences of a stream and planner \
-are compared.
-- Stocks: {stocks}. Rates and means of the numbers move by little, and often.
-- Traffic: {traffic}. A look at a road that finds vehicles is an event. Its type is the class of the road, by how \
-often vehicles are found there. Rates of classes differ by ten times by day and by hundreds by night, and change in \
-the morning and in the evening. The first plan is one of the night. Single roads, the patent's types, report twelve \
-times an hour at most, which is too little work to measure.
-- Patterns: sequences, sequences with a negated event, conjunctions, sequences with an event under KL (traffic: by \
-greedy alone), and disjunctions of three sequences. Types are drawn with seed {seed}. A number of each event has to be \
-above that of the one before by as much as makes the selectivity {alike} in the stocks and one between {skewed} in the \
-traffic, for {of_size} events and more. Shorter patterns are stricter, so that all conditions together select as much. \
-Conjunctions have half of it.
-- Decisions: {fraction} while a window passes, and {checks} in all. Reports of roads come every 300 s, so there are \
-{reports} of them between two decisions at least. The patent decides in every iteration of its loop. With two \
-decisions a window hardly more than one old plan would be at work; with eight the windows would be as long as the \
-morning's change itself.
-- Windows are the longest under which plans of the time make no more than {work:,.0f} tries between two decisions in \
-the mean. Making a partial match counts as {made} tries, a match as {of_matches}. The first plan may make {of_first} \
-times as many. Windows are {longest_stocks:,} s at most in stocks, {longest_traffic:,} s in the traffic, {lists} s \
-where a tree holds lists. They are shorter where a plan holds more than {most_held:,} MiB ({shortened}).
-- Statistics are the means of the last {reaches} intervals. For each pattern the number is taken that misses the \
-events a plan then runs over by least: those of the next interval and the window behind it. It is the same for all \
-decision functions.
-- More of it: `cep experiment adaptation --full` measures patterns of 3 to 8 events in all sets and eleven values of t \
-and d. It takes hours."""
-
-
-def _how(
-    rows: Sequence[Row], tried: Sequence[Row], sizes: Sizes, request: Request, descriptions: Mapping[str, str]
-) -> str:
-    shortened = sum(number(row, "shortened") > 0 for row in rows)
-    return _HOW.format(
-        noise=_noise_text(noise_of(tried, sizes), sizes),
-        stocks=descriptions[STOCKS],
-        traffic=descriptions[TRAFFIC],
-        checks=", ".join(f"{checks:,} in {stream}" for stream, checks in sizes.checks.items()),
-        fraction=INTERVALS_A_WINDOW,
-        reports=REPORTS,
-        reaches=_listed(REACHES, "or"),
-        of_size=OF_SELECTIVITIES,
-        of_first=MOST_OF_FIRST,
-        longest_stocks=LONGEST_S[STOCKS],
-        longest_traffic=LONGEST_S[TRAFFIC],
-        lists=LISTS_OF_TREES_S,
-        most_held=MOST_BYTES >> 20,
-        thresholds=_listed(sizes.thresholds),
-        distances=_listed(sizes.distances),
-        work=sizes.work,
-        made=MADE_COUNTS,
-        of_matches=WORK_A_MATCH,
-        alike=f"{ALIKE[0]:g}",
-        skewed=_listed(SKEWED),
-        seed=request.seed,
-        shortened=f"{shortened} of {len(rows)}",
+def _ahead(tuned: Sequence[Tuned]) -> Iterator[str]:
+    yield "## Who is ahead"
+    found = {other: [of.ahead_of(INVARIANT, other) for of in tuned] for other in COMPARED[:3]}
+    said = (
+        f"{other}: {', '.join(f'{place} in {sum(one.place is place for one in found[other])}' for place in Place)}"
+        for other in reversed(found)
     )
+    yield f"Invariants beside each other decision function, in {len(tuned)} cases. Beside {'; '.join(said)}."
+    yield (
+        "The seconds of the other one as a multiple of those of invariants: the geometric mean over the repetitions "
+        "with its interval of 95 %. *Ahead* and *behind* mean that all of the interval is, and the mean by 1 % or "
+        "more. The last column counts only what is lost beside the best plans known: deciding, planning, switching, "
+        "and worse plans."
+    )
+    lines = []
+    for of in tuned:
+        lost = str(of.ahead_of(INVARIANT, THRESHOLD, lost_seconds)) if of.case.has_regret else ""
+        lines.append(
+            [
+                of.case.part,
+                str(of.case),
+                of.chosen,
+                *(str(of.ahead_of(INVARIANT, other)) for other in reversed(found)),
+                lost,
+            ]
+        )
+    header = [
+        "part",
+        "case",
+        "tuned elsewhere",
+        *(f"beside {other}" for other in reversed(found)),
+        "lost time, beside t",
+    ]
+    yield markdown_table(header, lines)
 
 
-def _noise_text(noise: float, sizes: Sizes) -> str:
-    if math.isinf(noise):
-        return "each run was timed once, so nothing is known of it, and no finding about times has a verdict."
+def _parameters(cases: Sequence[Case], sizes: Sizes) -> Iterator[str]:
+    yield "## What is tried of t and d"
+    names = {"t": [*map(threshold_name, sizes.thresholds)], "d": [*map(distance_name, sizes.distances)]}
+    own = [case for case in cases if case.part != FREQUENCY]
+    spreads = {which: [spread(case, of) for case in own] for which, of in names.items()}
+    asked = {
+        which: fmean(case.mean(of[-1], "alarms") / case.mean(UNCONDITIONAL, "alarms") for case in own)
+        for which, of in names.items()
+    }
+    less = sum(of_d < of_t for of_t, of_d in zip(spreads["t"], spreads["d"], strict=True))
+    yield (
+        f"A wrong parameter costs: over the values of t all time varies by {ratio_range(spreads['t'])} times, "
+        f"{times_as_fast(median(spreads['t']))} in the middle; over those of d by {ratio_range(spreads['d'])} times, "
+        f"{times_as_fast(median(spreads['d']))} in the middle. It varies less with d in {less} of {len(own)} cases. "
+        f"The largest t that was tried is the best one in {_largest_is_best(own, names['t'])} cases, the largest d in "
+        f"{_largest_is_best(own, names['d'])}; with that t {asked['t']:.0%} of the decisions ask for a plan, with "
+        f"that d {asked['d']:.0%}. The table has all time in the mean of the repetitions."
+    )
+    lines = []
+    for case in own:
+        seconds = [fmean(all_seconds(row, name) for row in case.rows) for of in names.values() for name in of]
+        lines.append([case.part, str(case), *map(format_seconds, seconds)])
+    header = ["part", "case", *(name.replace("=", " = ") for of in names.values() for name in of)]
+    yield markdown_table(header, lines)
+
+
+def _largest_is_best(cases: Sequence[Case], names: Sequence[str]) -> int:
+    """How many cases take least time with the last of these decision functions."""
+    means = ([fmean(all_seconds(row, name) for row in case.rows) for name in names] for case in cases)
+    return sum(min(of) == of[-1] for of in means)
+
+
+def _parts(tuned: Sequence[Tuned], cases: Sequence[Case]) -> Iterator[str]:
+    for part, heading, said in (
+        (DAYS, "## Days", _days_say),
+        (DEAR, "## Dear planners", _dear_say),
+        (DISCREPANCY, "## Discrepancy", _discrepancy_say),
+    ):
+        own = [of for of in tuned if of.case.part == part]
+        if own:
+            yield heading
+            yield said(own)
+            yield _table(own) if part != DISCREPANCY else _table_of_all([of.case for of in own])
+    own_cases = [case for case in cases if case.part == FREQUENCY]
+    if own_cases:
+        yield "## Frequency"
+        yield _frequency_says(own_cases)
+        yield _frequency_table(own_cases)
+
+
+HEADER = ["alarms", "switches", "deciding", "planning", "switching", "worse plans", "all time"]
+
+
+def _line(of: Tuned, name: str) -> list[str]:
+    counts = (f"{of.mean(name, figure):.1f}" for figure in ("alarms", "switches"))
+    seconds = (format_seconds(of.mean(name, figure)) for figure in ("deciding", "planning", "switching", "regret"))
+    return [*counts, *seconds, format_seconds(fmean(of.seconds(name, all_seconds)))]
+
+
+def _table(own: Sequence[Tuned]) -> str:
+    lines = [[str(of.case), name, *_line(of, name)] for of in own for name in COMPARED]
+    return markdown_table(["case", "decision", *HEADER], lines)
+
+
+def _table_of_all(own: Sequence[Case]) -> str:
+    lines = [[str(case), name, *_line(Tuned(case, (), ()), name)] for case in own for name in case.names]
+    return markdown_table(["case", "decision", *HEADER], lines)
+
+
+def _days_say(own: Sequence[Tuned]) -> str:
+    said = [
+        f"Patterns over days, with one decision a day: {', '.join(_described(own))}. t and d are those that were best "
+        f"on the other of the two streams. Means of {len(own[0].case.rows)} repetitions with other patterns."
+    ]
+    for of in own:
+        planning, regret = (
+            of.mean(UNCONDITIONAL, "planning") - of.mean(STATIC, "planning"),
+            of.mean(STATIC, "regret") - of.mean(UNCONDITIONAL, "regret"),
+        )
+        pays = "pays" if regret > planning else "does not pay"
+        saves = f"saves {format_seconds(regret)}" if regret > 0 else "saves nothing"
+        said.append(
+            f"- {of.case}: to plan anew every day takes {format_seconds(planning)} more than never, and {saves} of "
+            f"detection, so it {pays}; invariants plan in "
+            f"{of.mean(INVARIANT, 'alarms') / of.mean(UNCONDITIONAL, 'alarms'):.0%} of the decisions."
+        )
+    return "\n".join([said[0], "", *said[1:]])
+
+
+def _described(own: Sequence[Tuned]) -> list[str]:
+    return list(dict.fromkeys(str(row["stream is"]) for of in own for row in of.case.rows))
+
+
+def _dear_say(own: Sequence[Tuned]) -> str:
+    shares = [of.mean(UNCONDITIONAL, "planning") / fmean(of.seconds(UNCONDITIONAL, all_seconds)) for of in own]
+    kept = [of.ahead_of(INVARIANT, UNCONDITIONAL) for of in own]
+    fewer = [of.mean(UNCONDITIONAL, "planning") / of.mean(INVARIANT, "planning") for of in own]
     return (
-        f"each run was timed until two times were within {SAME:.0%} of each other, {sizes.repetitions} times at most, "
-        f"and the least time counts. The two least times of a run differ by a factor of {noise:.3f} in the middle. A "
-        "quotient of times that is within this factor of its bound decides nothing. Numbers of tries and of "
-        "replannings are the same in each run of the command, and have no noise."
+        "One pattern of 9 or 12 events, or a set of patterns that is planned together, over trades that drift. "
+        f"Planning takes {share_range(shares)} of the time of always planning anew. Invariants plan "
+        f"for {ratio_range(fewer)} times less long, and take {ratio_range(1 / one.middle for one in kept)} times its "
+        "time."
     )
 
 
-def _of_the_patent(rows: Iterable[Row]) -> list[Row]:
-    """The rows of the two mechanisms of the patent."""
-    names = {contender.name for contender in OF_THE_PATENT}
-    return [row for row in rows if row["contender"] in names]
-
-
-def _listed(values: Iterable[float], last: str = "and") -> str:
-    texts = [f"{value:g}" for value in values]
-    return f"{', '.join(texts[:-1])} {last} {texts[-1]}"
-
-
-def _pictures(rows: Sequence[Row], compared: Sequence[Row], sizes: Sizes) -> list[Picture]:
-    tried = {distance_name(distance): distance for distance in sizes.distances}
-    by_distance = [
-        {**row, "d": tried[str(row["decision"])], "events of the pattern": f"{row['size']} events", "case": _case(row)}
-        for row in rows_of(of_part(rows), set=SEQUENCE)
-        if row["decision"] in tried
+def _discrepancy_say(own: Sequence[Tuned]) -> str:
+    said = [
+        f"One pattern of five types. The type that a good order has last flaps by {FLAP:g} times every other "
+        f"decision, two types are nearly tied, and one changes by {CHANGE:g} times after a third of the stream, and "
+        "back after the second: that is the one change that matters."
     ]
-    gains = [{**row, "case": _case(row)} for row in rows_of(compared, set=SEQUENCE)]
-    return [
-        Picture(
-            "distance",
-            "Throughput against the minimal distance",
-            "Throughput against the minimal distance d, for sequences (figure 6).",
-            line_chart(
-                by_distance,
-                Axis("d", "d"),
-                Axis("throughput", "events a second", log=True),
-                "events of the pattern",
-                facet="case",
-                width=200,
-                height=180,
-            ),
-        ),
-        Picture(
-            "gain",
-            "Gain over the static plan against the number of events of the sequence",
-            "Gain over the static plan against the length of the sequence (figures 7 and 8).",
-            line_chart(
-                gains,
-                Axis("size", "events of the sequence"),
-                Axis("gain", "times the static plan's throughput", log=True),
-                "decision",
-                styles=STYLES,
-                facet="case",
-                width=200,
-                height=180,
-            ),
-        ),
-    ]
+    for of in own:
+        case = of.case
+        tries = [name for name in case.names if name[:2] in ("t=", "d=")]
+        best = {
+            which: min(
+                (name for name in tries if name.startswith(which)),
+                key=lambda name: fmean(lost_seconds(row, name) for row in case.rows),
+            )
+            for which in ("t=", "d=")
+        }
+        t, d = best["t="], best["d="]
+        lead = interval_of([lost_seconds(row, t) / lost_seconds(row, d) for row in case.rows])
+        said.append(
+            f"- {case}: with the t that loses least, {t[2:]}, {lead.times} times as much is lost as with the d that "
+            f"loses least, {d[2:]}: the best d is {lead.place}. That t asks for {case.mean(t, 'alarms'):.0f} plans, "
+            f"that d for {case.mean(d, 'alarms'):.0f}; worse plans lose {format_seconds(case.mean(t, 'regret'))} and "
+            f"{format_seconds(case.mean(d, 'regret'))}."
+        )
+    return "\n".join([said[0], "", *said[1:]])
 
 
-def _case(row: Row) -> str:
-    return f"{row['stream']}, {row['contender']}"
+def _frequency_says(own: Sequence[Case]) -> str:
+    spreads: dict[bool, list[float]] = {False: [], True: []}
+    gains = []
+    for case in own:
+        names = [name for name in case.names if name != STATIC]
+        for priced, found in spreads.items():
+            found.append(spread(case, [name for name in names if name.endswith(PRICED) == priced]))
+        free = [name for name in names if not name.endswith(PRICED)]
+        gains += [
+            interval_of([all_seconds(row, name) / all_seconds(row, f"{name}, {PRICED}") for row in case.rows])
+            for name in free
+        ]
+    ahead, level, behind = (sum(one.place is place for one in gains) for place in Place)
+    return (
+        f"The product's own loop over a sequence of {FREQUENCY_SIZE} events. Where a switch is free, the decision "
+        f"functions differ by {ratio_range(spreads[False])} times; where a switch must pay for itself, which is the "
+        f"product's default, by {ratio_range(spreads[True])} times. With the price a decision function takes "
+        f"{ratio_range(1 / one.middle for one in gains)} times the time that it takes without: ahead in {ahead}, "
+        f"level in {level}, behind in {behind} of {len(gains)} comparisons."
+    )
+
+
+def _frequency_table(own: Sequence[Case]) -> str:
+    lines = []
+    for case in own:
+        for name in case.names:
+            beside = "" if name == STATIC else str(_over_static(case, name))
+            counts = (f"{case.mean(name, figure):.1f}" for figure in ("alarms", "switches"))
+            seconds = (format_seconds(case.mean(name, figure)) for figure in ("deciding", "planning", "detecting"))
+            tries = f"{case.mean(name, 'tries'):,.0f}"
+            lines.append([str(case), name, *counts, *seconds, tries, beside])
+    header = ["case", "decision", "alarms", "switches", "deciding", "planning", "detecting", "tries"]
+    return markdown_table([*header, "throughput beside static"], lines)
+
+
+def _over_static(case: Case, name: str) -> Interval:
+    return interval_of([all_seconds(row, STATIC) / all_seconds(row, name) for row in case.rows])
+
+
+def _picture(cases: Sequence[Case], sizes: Sizes) -> Picture:
+    points: list[Row] = []
+    for case in cases:
+        if case.part == FREQUENCY:
+            continue
+        for distance in sizes.distances:
+            over = [
+                all_seconds(row, distance_name(0.0)) / all_seconds(row, distance_name(distance)) for row in case.rows
+            ]
+            mean = math.exp(fmean(map(math.log, over)))
+            points.append({"d": distance, "throughput": mean, "case": str(case), "part": case.part})
+    shows = "Throughput against the minimal distance"
+    svg = line_chart(points, Axis("d", "d"), Axis("throughput", "times that of d = 0"), "case", facet="part")
+    return Picture("distance", shows, "Throughput against the minimal distance d (figure 6).", svg)
+
+
+def _measured(cases: Sequence[Case], sizes: Sizes) -> Iterator[str]:
+    rows = [row for case in cases for row in case.rows]
+    shares = [number(row, "matches") / number(row, "events") for row in rows]
+    streams = [str(row["stream is"]) for row in rows if "stream is" in row]
+    twin = any("not there" in stream for stream in streams)
+    counted = [row for row in rows if "try_ns" in row]
+    yield (
+        f"- Repetitions: {sizes.repetitions} of each cell, with other draws of stream and patterns; in the traffic, of "
+        "patterns alone. Intervals are Student's t over the logarithms of quotients within a repetition."
+    )
+    yield (
+        f"- Matches: {max(shares):.2f} an event at most in any cell, {median(shares):.3f} in the middle. All plans "
+        "found as many, which was checked job by job."
+    )
+    if counted:
+        tries = sorted(number(row, "try_ns") for row in counted)
+        begin = sorted(number(row, "begin_us") for row in counted)
+        yield (
+            "- Time of detection, but for the part *frequency*, is counted work by a measured cost. A try, an event "
+            f"that is tested on a partial match, costs {tries[0]:.0f} to {tries[-1]:.0f} ns by mechanism; making a "
+            f"partial match counts as {MADE_COUNTS} tries; to begin with a pattern costs {begin[0] / 1e3:.1f} to "
+            f"{begin[-1] / 1e3:.1f} ms. Deciding and planning are timed by the processor's clock. A plan that several "
+            "decision functions come to is made once and run once, and its times count for each of them."
+        )
+    yield (
+        "- Alarms are decisions to plan again, of all patterns or sets that have a plan of their own. *Worse plans* "
+        "is the time of detection lost beside the best plans known for each job: those that any decision function "
+        "had there, and those that were planned from the job itself. *Switching* is the time of beginning anew with "
+        "a pattern; days begin anew in any case."
+    )
+    yield (
+        f"- Days: patterns of 3 to 5 events in a window of {DAY_WINDOW_S[TRAFFIC]} s ({TRAFFIC}) and "
+        f"{DAY_WINDOW_S[BARS]} s ({BARS}), 60 % sequences, the others conjunctions; each event is above the one "
+        "before by as much as makes the condition's selectivity 0.01 to 0.1. Statistics are those of the day before. "
+        f"The first day gives the first plan. Shared plans are searched for {SEARCH_STEPS:,} steps. "
+        + ("The month of real traffic was not there, so its days are generated. " if twin else "")
+        + "The real bars that come with the papers are of one day, so bars are generated."
+    )
+    yield (
+        f"- Other jobs are stretches of one stream; statistics of dear planners reach back {REACH} of them. A match "
+        f"lies within one job. Windows are {DEAR_WINDOW_S} s (dear planners; sets {SET_WINDOW_S} s), "
+        f"{DISCREPANCY_WINDOW_S} s (discrepancy) and {FREQUENCY_WINDOW_S} s (frequency)."
+    )
+    yield (
+        "- Planners: `dp_left_deep` and `greedy` plan for `lazy_chain_nfa`, `dp_bushy` and `zstream` for "
+        "`evaluation_tree` by the cost of instances, `simulated_annealing` for `multitree`. Invariants are those "
+        "that a planner's record says (K), violated where f1 > (1 + d) f2. A new plan is used where it costs less on "
+        "the latest statistics."
+    )
+    yield (
+        "- More of it: `cep experiment adaptation --full` also plans 300 and 1,000 patterns over 14 days, and sets "
+        "of up to 300 patterns over trades. It takes hours."
+    )

@@ -1,22 +1,43 @@
-"""The extents of `cep experiment adaptation`, and the names of what it compares."""
+"""The extents of `cep experiment adaptation`, its cases, and the decision functions that it compares."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Sequence
 from dataclasses import dataclass
 
-from benchmarks.experiments.adaptation.patterns import CHAIN_BY, SETS, TREE_BY
-from benchmarks.experiments.adaptation.streams import PERMUTED, STOCKS, TRAFFIC
-from cep_pipeline.adaptation.distance import SCANNED_DISTANCES
+from cep_pipeline.adaptation.decisions import (
+    ConstantThreshold,
+    DecisionFunction,
+    InvariantBased,
+    Static,
+    Unconditional,
+)
+from cep_pipeline.adaptation.distance import AverageRelativeDifference, Fixed, MetaAdaptive
 
-COMPARISON, CHANGES, FREQUENCY = "comparison", "changes", "frequency"
-"""The parts: patterns of five sets over stocks and traffic; one over rates that are permuted; and some of the stocks
-that are decided about more and less often."""
+DAYS, DEAR, DISCREPANCY, FREQUENCY = "days", "dear planners", "discrepancy", "frequency"
+PARTS = (DAYS, DEAR, DISCREPANCY, FREQUENCY)
 STATIC, UNCONDITIONAL, AVERAGE, META = "static", "unconditional", "average", "meta"
-SAME = 0.02
-"""Times that differ by less are alike."""
-OTHER_K = "other K"
-"""Invariants of the K that a planner is not compared by, at d = 0."""
+FREE, PRICED = "no price", "a price"
+"""A switch for any gain, as in the patent; and one for a gain that is more than it takes, the product's default."""
+
+
+@dataclass(frozen=True)
+class DaysCase:
+    """A set of patterns, planned by a planner, over so many days beside the first one."""
+
+    planner: str
+    patterns: int
+    days: int
+
+
+@dataclass(frozen=True)
+class DearCase:
+    """One pattern of so many events, or a set of so many patterns, over so many jobs of so many events."""
+
+    planner: str
+    size: int
+    jobs: int
+    events: int
 
 
 @dataclass(frozen=True)
@@ -25,102 +46,61 @@ class Sizes:
 
     Attributes
     ----------
-    checks
-        Stream -> decisions that are taken over it.
-    sequences, others
-        Pattern sizes of the sequences, by which t and d are chosen, and of the other four sets.
-    distances, thresholds
-        What is tried of d, and of t: as many.
-    work
-        Tries of an event on a partial match that the static plan makes between two decisions, in the mean: windows,
-        and with them intervals, are chosen so.
-    phases, phase_size
-        Events after which rates are permuted, and the size of the sequence there.
     repetitions
-        The most runs of each that count, of which the least time does: it is run until two times are alike.
-    frequencies, frequency_size
-        Decisions while a window passes, and the size of the sequence and the conjunction that are decided so.
-    beside
-        The sets that `fused` runs too, beside permuted rates.
-    processes
-        Cells that are measured at a time.
+        Of each cell, with other draws.
+    thresholds, distances
+        What is tried of t, and of d: as many.
+    days, dear
+        Cases of the first two parts.
+    stretches, stretch_s
+        Jobs of the third part, and seconds of each.
+    frequencies
+        Decisions a window in the last part, each with the number of windows.
+    few
+        What is tried of t, and of d, where there are many decisions a window.
     """
 
-    checks: Mapping[str, int]
-    sequences: tuple[int, ...]
-    others: tuple[int, ...]
-    distances: tuple[float, ...]
-    thresholds: tuple[float, ...]
-    work: float
-    phases: tuple[int, ...]
-    phase_size: int
     repetitions: int
-    frequencies: tuple[int, ...]
-    frequency_size: int
-    beside: tuple[str, ...] = SETS
-    processes: int = 1
+    thresholds: tuple[float, ...]
+    distances: tuple[float, ...]
+    days: tuple[DaysCase, ...]
+    dear: tuple[DearCase, ...]
+    stretches: int
+    stretch_s: int
+    frequencies: tuple[tuple[int, int], ...]
+    few: tuple[tuple[float, ...], tuple[float, ...]]
 
     def __post_init__(self) -> None:
-        if len(self.distances) != len(self.thresholds):
+        if any(len(of_t) != len(of_d) for of_t, of_d in ((self.thresholds, self.distances), self.few)):
             raise ValueError("as many distances as thresholds are tried")
+        if not set(self.few[0]) <= set(self.thresholds) or not set(self.few[1]) <= set(self.distances):
+            raise ValueError("the few parameters of the last part are among those of the others")
 
 
+OWN, TOGETHER = "dp_left_deep", "simulated_annealing"
+_DEAR = tuple(DearCase(planner, size, 20, 4_000) for planner in (OWN, "dp_bushy") for size in (9, 12))
 SMALL = Sizes(
-    {STOCKS: 32, TRAFFIC: 48, PERMUTED: 32},
-    (4, 6, 8),
-    (5,),
-    (0.0, 0.1, 0.25, 0.5),
-    (0.1, 0.3, 0.75, 2.0),
-    1_000_000.0,
-    (5_000, 10_000, 20_000),
     5,
-    2,
-    (1, 4, 16, 64),
-    5,
-    processes=4,
+    (0.1, 0.3, 1.0, 3.0),
+    (0.0, 0.1, 0.3, 1.0),
+    (DaysCase(OWN, 100, 5), DaysCase(TOGETHER, 100, 4)),
+    (*_DEAR, DearCase(TOGETHER, 40, 8, 4_000)),
+    36,
+    600,
+    ((16, 4), (64, 2)),
+    ((0.3, 1.0), (0.0, 0.3)),
 )
-_THRESHOLDS = (0.05, 0.1, 0.15, 0.2, 0.3, 0.4, 0.5, 0.75, 1.0, 1.5, 2.0)
 FULL = Sizes(
-    {STOCKS: 32, TRAFFIC: 48, PERMUTED: 32},
-    (3, 4, 5, 6, 7, 8),
-    (3, 4, 5, 6, 7, 8),
-    SCANNED_DISTANCES,
-    _THRESHOLDS,
-    1_000_000.0,
-    (5_000, 10_000, 20_000, 40_000),
-    6,
-    2,
-    (1, 2, 4, 8, 16, 32, 64),
     5,
-    processes=4,
+    SMALL.thresholds,
+    SMALL.distances,
+    tuple(DaysCase(planner, patterns, 14) for planner in (OWN, TOGETHER) for patterns in (100, 300, 1_000)),
+    (*_DEAR, *(DearCase(TOGETHER, patterns, 16, 4_000) for patterns in (40, 100, 300))),
+    72,
+    600,
+    ((4, 16), (16, 16), (64, 16)),
+    SMALL.few,
 )
-
-
-@dataclass(frozen=True)
-class Contender:
-    """A mechanism and the planner whose plans it runs."""
-
-    name: str
-    mechanism: str
-    planner: str
-    cost: str | None = None
-    """The cost model, where it is not that of the mechanism."""
-    k: int | None = 1
-    """Invariants a block; None takes all comparisons: of dynamic programming, where the patent advises against 1."""
-    unmeasured: int = 0
-    """Runs before those that count: a mechanism that compiles a kernel for each plan is given one."""
-
-    @property
-    def other_k(self) -> int | None:
-        """The K that is not compared by."""
-        return None if self.k == 1 else 1
-
-
-CHAIN = Contender("greedy", CHAIN_BY[2], CHAIN_BY[0], CHAIN_BY[1])
-TREE = Contender("zstream", TREE_BY[2], TREE_BY[0], TREE_BY[1], k=None)
-FUSED = Contender("fused", "fused", "dp_left_deep", k=None, unmeasured=1)
-CONTENDERS = (CHAIN, TREE, FUSED)
-OF_THE_PATENT = (CHAIN, TREE)
 
 
 def threshold_name(threshold: float) -> str:
@@ -131,3 +111,23 @@ def threshold_name(threshold: float) -> str:
 def distance_name(distance: float) -> str:
     """The name of one by invariants with a minimal distance."""
     return f"d={distance:g}"
+
+
+def decisions_of(
+    thresholds: Sequence[float], distances: Sequence[float], *, rules: bool = False
+) -> dict[str, DecisionFunction]:
+    """The decision functions that are compared; with `rules` also distances that nobody has to try."""
+    return {
+        STATIC: Static(),
+        UNCONDITIONAL: Unconditional(),
+        **{threshold_name(t): ConstantThreshold(t) for t in thresholds},
+        **{distance_name(d): InvariantBased(distance=Fixed(d)) for d in distances},
+        **(
+            {
+                AVERAGE: InvariantBased(distance=AverageRelativeDifference()),
+                META: InvariantBased(distance=MetaAdaptive()),
+            }
+            if rules
+            else {}
+        ),
+    }

@@ -1,199 +1,176 @@
-"""The streams of `cep experiment adaptation`: stocks of like rates that drift, traffic that is skewed, permuted rates.
-
-The patent's stocks have "low skew, with the initial values nearly identical for all event types", and changes that are
-"highly frequent, but mostly minor"; its traffic is "highly skewed and stable", and the changes "mostly very extreme".
-
-In the traffic an event is a look at a road that found vehicles there, and its type the class of roads that it is of:
-roads are put into classes by how often vehicles are found. Rates of classes differ by a factor of ten by day and of
-hundreds by night; they stay as they are for many hours, and change by as much in the morning and in the evening.
-Single roads, as in the patent, report twelve times an hour at most: within hours, a pattern over them is no work.
-"""
+"""The streams of `cep experiment adaptation`, cut into jobs: days of traffic and of bars, and stretches of trades."""
 
 from __future__ import annotations
 
+import itertools
+from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, lru_cache
 from pathlib import Path
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
+import pyarrow.compute as pc
 
-from benchmarks.traffic_stream import EVERY_S, MONTH, generate_traffic, traffic_schema
+from benchmarks.traffic_stream import MONTH, traffic_schema
 from cep_pipeline.events.schema import StreamSchema
 
-STOCKS, TRAFFIC, PERMUTED = "stocks", "traffic", "permuted"
-TYPES = 10
-"""Event types of the generated streams."""
-PER_S = 10.0
-"""Events a second of the generated streams, of all types together."""
+TRAFFIC, BARS, TRADES, DISCREPANCY = "traffic", "bars", "trades", "discrepancy"
+COMPARED = ("x", "y")
+"""The two numbers of an event: changes of speed and of vehicles, of price and of volume."""
+DAY_US = 86_400_000_000
+CLASSES, ONE_OF = 20, 2
+"""Classes of the roads, by how often vehicles are found there; and one of so many roads is read."""
+SYMBOLS, BARS_A_DAY = 60, 390
+TRADED, PER_S = 12, 10.0
+"""Types of the trades, and events a second of all of them."""
 DRIFT_EVERY = 100
-"""Events after which rates and numbers of the stocks change."""
-CLASSES = 10
-"""Classes of the roads."""
-ONE_OF = 2
-"""One of so many roads is read, in the order of how often they have vehicles: all report at the same instants."""
-REPORTS = 2
-"""Reports of the roads between two decisions, at least: one alone has no pair of looks that follow each other."""
-FIRST_MONDAY_US = 1_407_117_600_000_000
-"""Four o'clock in the morning of the first Monday in the month: the shortest runs see rates change."""
-BEGIN_S = 4 * 3_600
-"""The same time of the first day of the generated twin."""
-ROADS = 120
-"""Roads of the generated twin of the traffic."""
-_DRIFT, _BACK, _SHIFT = 0.03, 0.01, 0.015
-"""A stock's step of its ln rate, the part of it that it goes back, and the step of the means of its numbers."""
-ALIKE, SKEWED = (0.025, 0.025), (0.03, 0.3)
-"""Selectivities of conditions: of the stocks, and of the traffic."""
-LEAST_S = {STOCKS: 12, TRAFFIC: 2 * EVERY_S, PERMUTED: 12}
-LONGEST_S = {STOCKS: 1_000, TRAFFIC: 14_400, PERMUTED: 1_000}
-"""Seconds of the windows that are tried."""
-SKEW = 2.0
-"""Each type of the permuted stream has so many times the rate of the next one."""
-_DAY_LOOKS = 86_400 // EVERY_S
+"""Events after which rates of the trades change."""
+_DRIFT, _BACK, _SHIFT = 0.1, 0.01, 0.02
+"""A step of a type's ln rate, the part of it that it goes back, and the step of the means of its numbers."""
+_DAY_DRIFT, _DAY_BACK = 0.4, 0.3
+"""The same of ln rate and ln spread from day to day."""
+WEEKEND = 0.4
+"""The share of a weekday's events that the generated traffic has on the second and the third day."""
+FLAPPING, TIED, CHANGING, STEADY = "F", ("B", "C"), "D", "A"
+FLAP, CHANGE = 8.0, 3.0
+"""The factors by which the rate of the irrelevant type flaps, and by which the relevant one changes."""
 
 Ints = npt.NDArray[np.int64]
 Floats = npt.NDArray[np.float64]
 
 
 @dataclass(frozen=True, eq=False)
-class ExperimentStream:
-    """A stream with two numbers an event, which patterns compare.
+class JobStream:
+    """A stream in jobs that follow each other, such as days.
 
     Attributes
     ----------
     name, description
         For keys, and for people.
-    schema, events
-        The events in stream order; `seq` counts them.
-    types
-        The event types.
-    compared
-        The attributes that patterns compare.
-    selectivities
-        Between which the selectivities of patterns' conditions are drawn, evenly by their logarithms.
-    least_window_s, longest_window_s
-        Seconds of the windows that are tried.
-    least_interval_s
-        Seconds between two decisions, at least: sensors that report together say nothing new before that.
+    jobs
+        The events of each job, in stream order.
     """
 
     name: str
     description: str
-    schema: StreamSchema
-    events: pa.Table
-    types: tuple[str, ...]
-    compared: tuple[str, str]
-    selectivities: tuple[float, float]
-    least_window_s: int
-    longest_window_s: int
-    least_interval_s: int = 0
+    jobs: tuple[pa.Table, ...]
 
     @cached_property
-    def time_us(self) -> Ints:
-        """Microseconds of the events since the first one."""
-        instants = self.events.column("timestamp").cast(pa.int64()).to_numpy()
-        found: Ints = instants - instants[0]
-        return found
-
-    def before(self, time_us: int) -> pa.Table:
-        """The events of so many microseconds from the first one on."""
-        return self.events.slice(0, int(np.searchsorted(self.time_us, time_us)))
-
-
-def drifting_stocks(events: int, seed: int) -> ExperimentStream:
-    """Trades of stocks that begin with one rate; rates, and means of the numbers, drift by a little, and often."""
-    random = np.random.default_rng((seed, events, 1))
-    periods = -(-events // DRIFT_EVERY)
-    ln_rate, mean = np.zeros((periods, TYPES)), np.zeros((2, periods, TYPES))
-    for period in range(1, periods):
-        ln_rate[period] = (1 - _BACK) * ln_rate[period - 1] + random.normal(0, _DRIFT, TYPES)
-        mean[:, period] = (1 - _BACK) * mean[:, period - 1] + random.normal(0, _SHIFT, (2, TYPES))
-    period_of = np.arange(events) // DRIFT_EVERY
-    codes = _drawn_types(random, np.exp(ln_rate)[period_of])
-    numbers = random.normal(0, 1, (2, events)) + mean[:, period_of, codes]
-    description = f"generated trades of {TYPES} stocks, whose rates are alike at first and drift"
-    return _generated(STOCKS, description, random, codes, numbers)
-
-
-def permuted_rates(events: int, phase: int, seed: int) -> ExperimentStream:
-    """Trades of stocks of skewed rates, which of them has which being drawn anew after every `phase` events."""
-    random = np.random.default_rng((seed, events, 2))
-    rates = SKEW ** -np.arange(TYPES // 2, dtype=np.float64).repeat(2)
-    phases = np.array([random.permutation(rates) for _ in range(-(-events // phase))])
-    codes = _drawn_types(random, phases[np.arange(events) // phase])
-    description = f"generated trades of {TYPES} stocks, rates permuted every {phase:,} events"
-    return _generated(PERMUTED, description, random, codes, random.normal(0, 1, (2, events)))
-
-
-def traffic_readings(data: Path | None, seconds: int, seed: int) -> ExperimentStream:
-    """The looks at roads with vehicles from four o'clock of the month's first Monday on, by classes of roads.
-
-    Every road is looked at every five minutes. Where the month is not there, looks of a generated twin.
-    """
-    if data is not None and (data / MONTH).is_file():
-        from cep_pipeline.events.event_files import load_events
-
-        readings = load_events(traffic_schema(("avg_speed", "vehicle_count")), [data / MONTH]).events
-        source = (
-            "readings of roads in use, every other road, in {} classes, of Aarhus from Monday, 4 August 2014, "
-            "at 4:00 on"
+    def schema(self) -> StreamSchema:
+        attributes = {"kind": "string", **dict.fromkeys(COMPARED, "float64")}
+        return StreamSchema.from_dict(
+            {"base_type": "Event", "type_attribute": "kind", "attributes": attributes}, name=self.name
         )
-        begin_us = FIRST_MONDAY_US
-    else:
-        readings = _generated_readings(-(-(BEGIN_S + seconds) // EVERY_S) + 1, seed)
-        source = "generated readings of roads in use, every other road, in {} classes (the real month was not there)"
-        begin_us = readings.column("timestamp").cast(pa.int64())[0].as_py() + BEGIN_S * 1_000_000
-    rows, classes = _roads_in_use(readings, begin_us, begin_us + seconds * 1_000_000)
-    taken = readings.take(pa.array(rows))
-    types = tuple(f"R{code:02d}" for code in range(CLASSES))
-    roads = pa.DictionaryArray.from_arrays(pa.array(classes.astype(np.int32)), pa.array(types))
-    table = pa.table(
-        {
-            "timestamp": taken.column("timestamp"),
-            "seq": pa.array(np.arange(taken.num_rows, dtype=np.int64)),
-            "roads": roads.cast(pa.string()),
-            "avg_speed": taken.column("avg_speed"),
-            "vehicle_count": taken.column("vehicle_count"),
-        }
-    )
-    attributes = {"roads": "string", "avg_speed": "int64", "vehicle_count": "int64"}
-    schema = StreamSchema.from_dict(
-        {"base_type": "Reading", "type_attribute": "roads", "attributes": attributes}, name=TRAFFIC
-    )
-    return ExperimentStream(
-        TRAFFIC,
-        source.format(CLASSES),
-        schema,
-        table,
-        types,
-        ("avg_speed", "vehicle_count"),
-        SKEWED,
-        LEAST_S[TRAFFIC],
-        LONGEST_S[TRAFFIC],
-        REPORTS * EVERY_S,
-    )
+
+    @cached_property
+    def types(self) -> tuple[str, ...]:
+        """The event types of the first job."""
+        return tuple(sorted(pc.unique(self.jobs[0].column("kind")).to_pylist()))
+
+    @property
+    def events(self) -> pa.Table:
+        """The events of all jobs."""
+        return pa.concat_tables(self.jobs)
 
 
-def _roads_in_use(readings: pa.Table, begin_us: int, end_us: int) -> tuple[Ints, Ints]:
-    """The rows of looks with vehicles in a time, and their classes, from the roads with the fewest of them on."""
-    roads, road = np.unique(readings.column("report_id").to_numpy(), return_inverse=True)
-    with_vehicles = readings.column("vehicle_count").to_numpy() > 0
-    looks = np.bincount(road[with_vehicles], minlength=len(roads))
-    place = np.argsort(np.argsort(looks, kind="stable"), kind="stable")
+@lru_cache(maxsize=2)
+def days_of_traffic(data: Path | None, days: int, seed: int) -> JobStream:
+    """Looks at roads that found vehicles, by classes of roads, a job a day from Friday, 1 August 2014, on.
+
+    Where the month is not there, days of a generated twin: few events on the second and the third day.
+    """
+    if data is None or not (data / MONTH).is_file():
+        events = _generated_days(CLASSES, 8, 288, days, 0.5, seed, weekend=WEEKEND)
+        return JobStream(TRAFFIC, "generated days of traffic (the real month was not there)", events)
+    from cep_pipeline.events.event_files import load_events
+
+    readings = load_events(traffic_schema(("avg_speed", "vehicle_count")), [data / MONTH]).events
     time_us = readings.column("timestamp").cast(pa.int64()).to_numpy()
-    rows = np.flatnonzero(with_vehicles & (begin_us <= time_us) & (time_us < end_us) & (place % ONE_OF == 0)[road])
-    return rows, (place * CLASSES // len(roads))[road[rows]]
+    readings = readings.slice(0, int(np.searchsorted(time_us, time_us[0] + days * DAY_US)))
+    time_us = time_us[: readings.num_rows]
+    roads, road = np.unique(readings.column("report_id").to_numpy(), return_inverse=True)
+    speed, vehicles = (readings.column(name).to_numpy().astype(float) for name in ("avg_speed", "vehicle_count"))
+    by_road = np.argsort(road, kind="stable")
+    x, y = np.zeros(len(road)), np.zeros(len(road))
+    for change, value in ((x, speed), (y, vehicles)):
+        change[by_road[1:]] = np.where(np.diff(road[by_road]) == 0, np.diff(value[by_road]), 0.0)
+    place = np.argsort(np.argsort(np.bincount(road[vehicles > 0], minlength=len(roads)), kind="stable"), kind="stable")
+    rows = np.flatnonzero((vehicles > 0) & (place % ONE_OF == 0)[road])
+    codes = (place * CLASSES // len(roads))[road[rows]]
+    number = (time_us[rows] - time_us[0]) // DAY_US
+    table = _table(time_us[rows], codes, x[rows], y[rows])
+    ends = np.searchsorted(number, np.arange(days + 1))
+    jobs = tuple(table.slice(first, stop - first) for first, stop in itertools.pairwise(ends))
+    described = f"looks at roads in use, every other road, in {CLASSES} classes, of Aarhus, {days} days of August 2014"
+    return JobStream(TRAFFIC, described, jobs)
 
 
-def _generated_readings(looks: int, seed: int) -> pa.Table:
-    """Readings with vehicle counts: roads differ by orders of magnitude, and few of them are in use at night."""
-    readings = generate_traffic(looks, ROADS, seed)
-    random = np.random.default_rng((seed, 4))
-    hour = np.arange(looks)[:, None] * 24 / _DAY_LOOKS
-    peak = np.sort(random.normal(13, 3, ROADS))
-    mean = np.exp(random.normal(1.0, 1.2, ROADS) + 2.5 * (np.cos((hour - peak) * np.pi / 12) - 1))
-    return readings.append_column("vehicle_count", pa.array(random.poisson(mean).astype(np.int64).reshape(-1)))
+@lru_cache(maxsize=2)
+def days_of_bars(days: int, seed: int) -> JobStream:
+    """Minute bars of stocks of which some trade in few minutes; how many, and by how much prices move, changes daily.
+
+    The real bars that come with the papers are of one day, so these are generated.
+    """
+    jobs = _generated_days(SYMBOLS, 1, BARS_A_DAY, days, 0.5, seed)
+    return JobStream(BARS, f"generated minute bars of {SYMBOLS} stocks, {days} days", jobs)
+
+
+def stretches_of_trades(jobs: int, events: int, seed: int) -> JobStream:
+    """Trades of stocks that begin with one rate; rates, and means of the numbers, drift by a little, and often."""
+    random = np.random.default_rng((seed, 1))
+    steps = -(-jobs * events // DRIFT_EVERY)
+    ln_rate, mean = np.zeros((steps, TRADED)), np.zeros((2, steps, TRADED))
+    for step in range(1, steps):
+        ln_rate[step] = (1 - _BACK) * ln_rate[step - 1] + random.normal(0, _DRIFT, TRADED)
+        mean[:, step] = (1 - _BACK) * mean[:, step - 1] + random.normal(0, _SHIFT, (2, TRADED))
+    step_of = np.arange(jobs * events) // DRIFT_EVERY
+    codes = _drawn_types(random, np.exp(ln_rate)[step_of])
+    numbers = random.normal(0, 1, (2, len(codes))) + mean[:, step_of, codes]
+    time_us = np.cumsum(random.exponential(1e6 / PER_S, len(codes))).astype(np.int64)
+    description = f"generated trades of {TRADED} stocks, whose rates are alike at first and drift"
+    return JobStream(TRADES, description, _cut(_table(time_us, codes, *numbers), events))
+
+
+def stretches_of_discrepancy(jobs: int, seconds: int, seed: int) -> JobStream:
+    """Five types: one that is always the last of a good plan flaps, two are alike, and one changes what is best, once.
+
+    The changing type is the rarest at first, and the least rare but for the flapping one in the middle third.
+    """
+    random = np.random.default_rng((seed, 3))
+    names = (STEADY, *TIED, CHANGING, FLAPPING)
+    rates = np.tile(np.array([0.55, 0.75, 0.76, 0.4, 1.5]), (jobs, 1))
+    rates[jobs // 3 : 2 * jobs // 3, 3] *= CHANGE
+    rates[(np.arange(jobs) // 2) % 2 == 1, 4] *= FLAP
+    found = []
+    for job, number in enumerate(random.poisson(rates * seconds)):
+        time_us = np.sort(random.integers(job * seconds * 1_000_000, (job + 1) * seconds * 1_000_000, number.sum()))
+        codes = random.permutation(np.arange(len(names)).repeat(number))
+        x, y = random.normal(0, 1, (2, len(codes)))
+        found.append(_table(time_us, codes, x, y, names))
+    return JobStream(DISCREPANCY, "generated events of five types", _numbered(found))
+
+
+def _generated_days(
+    types: int, sources: int, ticks: int, days: int, share: float, seed: int, weekend: float = 1.0
+) -> tuple[pa.Table, ...]:
+    """Days on which each source of a type has an event at some ticks; how often, and how wide, drifts by the day."""
+    random = np.random.default_rng((seed, types, days))
+    base = random.normal(0, 0.8, (2, types))
+    drift = np.zeros((2, types))
+    found = []
+    for day in range(days):
+        drift = (1 - _DAY_BACK) * drift + random.normal(0, _DAY_DRIFT, (2, types))
+        rate = np.minimum(share * np.exp(base[0] + drift[0]) * (weekend if day % 7 in (1, 2) else 1.0), 1.0)
+        number = random.binomial(sources, rate, (ticks, types))
+        tick, code = (of.repeat(number.reshape(-1)) for of in map(np.ravel, np.indices(number.shape)))
+        shuffled = np.lexsort((random.random(len(tick)), tick))
+        code = code[shuffled]
+        time_us = day * DAY_US + tick[shuffled] * 60_000_000 * (1 if sources == 1 else 5)
+        numbers = random.normal(0, 1, (2, len(code))) * np.exp(0.5 * (base[1] + drift[1])[code])
+        found.append(_table(time_us, code, *numbers))
+    return _numbered(found)
 
 
 def _drawn_types(random: np.random.Generator, rates: Floats) -> Ints:
@@ -204,24 +181,29 @@ def _drawn_types(random: np.random.Generator, rates: Floats) -> Ints:
     return codes
 
 
-def _generated(
-    name: str, description: str, random: np.random.Generator, codes: Ints, numbers: Floats
-) -> ExperimentStream:
-    types = tuple(f"S{code:02d}" for code in range(TYPES))
-    time_us = np.cumsum(random.exponential(1e6 / PER_S, len(codes))).astype(np.int64)
-    symbols = pa.DictionaryArray.from_arrays(pa.array(codes.astype(np.int32)), pa.array(types))
-    events = pa.table(
+def _table(time_us: Ints, codes: Ints, x: Floats, y: Floats, names: Sequence[str] | None = None) -> pa.Table:
+    names = names or [f"T{code:02d}" for code in range(int(codes.max(initial=0)) + 1)]
+    kinds = pa.DictionaryArray.from_arrays(pa.array(codes.astype(np.int32)), pa.array(names))
+    return pa.table(
         {
             "timestamp": pa.array(time_us).cast(pa.timestamp("us", tz="UTC")),
             "seq": pa.array(np.arange(len(codes), dtype=np.int64)),
-            "symbol": symbols.cast(pa.string()),
-            "diff": pa.array(np.round(numbers[0], 4)),
-            "ln_volume": pa.array(np.round(numbers[1], 4)),
+            "kind": kinds.cast(pa.string()),
+            "x": pa.array(np.round(x, 4)),
+            "y": pa.array(np.round(y, 4)),
         }
     )
-    attributes = {"symbol": "string", "diff": "float64", "ln_volume": "float64"}
-    schema = StreamSchema.from_dict(
-        {"base_type": "Trade", "type_attribute": "symbol", "attributes": attributes}, name=name
+
+
+def _numbered(tables: Sequence[pa.Table]) -> tuple[pa.Table, ...]:
+    """The jobs, with their events numbered from the first job on."""
+    ends = np.cumsum([table.num_rows for table in tables])
+    place = tables[0].schema.get_field_index("seq")
+    return tuple(
+        table.set_column(place, "seq", pa.array(np.arange(end - table.num_rows, end, dtype=np.int64)))
+        for table, end in zip(tables, ends, strict=True)
     )
-    compared = ("diff", "ln_volume")
-    return ExperimentStream(name, description, schema, events, types, compared, ALIKE, LEAST_S[name], LONGEST_S[name])
+
+
+def _cut(table: pa.Table, events: int) -> tuple[pa.Table, ...]:
+    return tuple(table.slice(first, events) for first in range(0, table.num_rows, events))

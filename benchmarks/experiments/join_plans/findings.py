@@ -49,7 +49,7 @@ from benchmarks.experiments.join_plans.figures import (
 )
 from benchmarks.experiments.join_plans.patterns import SEQUENCE
 from benchmarks.experiments.join_plans.streams import STOCKS
-from cep_pipeline.cli.figures import format_seconds, times_as_fast
+from cep_pipeline.cli.terminal import format_seconds, times_as_fast
 
 TRIVIAL = "trivial"
 LEAST_GAIN, MOST_GAIN = 1.7, 2.7

@@ -16,7 +16,7 @@ from benchmarks.experiments.lazy_nfa.experiment import (
     TREE,
     steps_of,
 )
-from cep_pipeline.cli.figures import times_as_fast
+from cep_pipeline.cli.terminal import times_as_fast
 
 ORDER_OF_MAGNITUDE = 10.0
 THREE_ORDERS = 1_000.0

@@ -28,7 +28,7 @@ from benchmarks.experiments.lazy_nfa.experiment import (
 from benchmarks.experiments.lazy_nfa.findings import all_findings
 from benchmarks.experiments.page import Page, Picture, findings_page, made_by, zeros_not_drawn
 from benchmarks.report import markdown_table
-from cep_pipeline.cli.figures import count_per_s
+from cep_pipeline.cli.terminal import count_per_s
 from cep_pipeline.errors import CepError
 
 STYLES = {

@@ -22,7 +22,7 @@ from benchmarks.experiments.multi_pattern.adaptive import (
 from benchmarks.experiments.multi_pattern.figures import mean_of, number, rows_of, values_of
 from benchmarks.experiments.multi_pattern.streams import GREATEST_STEP, LEAST_STEP, STREAMS
 from benchmarks.report import markdown_table
-from cep_pipeline.cli.figures import count_per_s, format_seconds, times_as_fast
+from cep_pipeline.cli.terminal import count_per_s, format_seconds, times_as_fast
 
 DYNAMIC = 10.0
 LONGEST = 1_000

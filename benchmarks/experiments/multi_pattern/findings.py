@@ -30,7 +30,7 @@ from benchmarks.experiments.multi_pattern.figures import (
 )
 from benchmarks.experiments.multi_pattern.runs import BASELINES, RE, SA_EDGE, SH, TS_EDGE
 from benchmarks.experiments.multi_pattern.streams import STOCKS, STREAMS, TRAFFIC
-from cep_pipeline.cli.figures import times_as_fast
+from cep_pipeline.cli.terminal import times_as_fast
 
 GAINS = (21.0, 72.0)
 """The patent's smallest and largest gain of a workload size."""

@@ -25,7 +25,7 @@ from benchmarks.experiments.multi_pattern.workloads import (
 )
 from benchmarks.experiments.page import Page, Picture, findings_page, made_by
 from benchmarks.report import markdown_table
-from cep_pipeline.cli.figures import count_per_s, format_seconds, times_as_fast
+from cep_pipeline.cli.terminal import count_per_s, format_seconds, times_as_fast
 from cep_pipeline.match_chart import PALETTE
 from cep_pipeline.planning.multi_pattern.costs import SHARED_COSTS
 

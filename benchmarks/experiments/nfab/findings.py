@@ -27,7 +27,7 @@ from benchmarks.experiments.nfab.experiment import (
 )
 from benchmarks.experiments.nfab.queries import LONGER
 from benchmarks.experiments.nfab.runs import BACKTRACK, BASIC, MERGE, by_algorithm
-from cep_pipeline.cli.figures import times_as_fast
+from cep_pipeline.cli.terminal import times_as_fast
 
 EXPENSIVE = ("p1s3", "p2s3", "p3s3")
 """The queries of experiment 6."""

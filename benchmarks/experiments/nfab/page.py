@@ -23,7 +23,7 @@ from benchmarks.experiments.nfab.runs import ALGORITHMS, BACKTRACK, BASIC, MERGE
 from benchmarks.experiments.page import Page, Picture, findings_page, made_by, zeros_not_drawn
 from benchmarks.report import markdown_table
 from benchmarks.sase_stream import SYMBOLS
-from cep_pipeline.cli.figures import count_per_s, format_seconds, times_as_fast
+from cep_pipeline.cli.terminal import count_per_s, format_seconds, times_as_fast
 from cep_pipeline.errors import CepError
 
 PAPERS_LENGTHS = {"p1s2": "250", "p1s3": "250", "p2s2": "4.5", "p2s3": "140", "p3s2": "250", "p3s3": "250"}
