@@ -193,7 +193,7 @@ def extreme(kind: ValueType, arguments: list[Column], *, smaller: bool) -> Colum
 
 
 def is_exceeded(held: Array, new: Array, *, smaller: bool) -> Array:
-    """Where a new value takes the place of the extreme one that is held: a NaN does, and gives it to none."""
+    """Select the new values that replace the extreme ones held: a NaN replaces any number, and nothing replaces it."""
     exceeded: Array = (new < held) if smaller else (new > held)
     if new.dtype.kind == "f":
         exceeded = (exceeded | np.isnan(new)) & ~np.isnan(held)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import Enum
 from itertools import product
@@ -106,6 +106,7 @@ def parse_patterns(
     cursor = Cursor(SourceText(text, source))
     patterns: list[Pattern] = []
     names: dict[str, Pattern | None] = {}
+    of_sweep: dict[str, list[str]] = {}
     errors: list[PatternError] = []
     number = 0
     while True:
@@ -119,7 +120,7 @@ def parse_patterns(
         for place, binding in enumerate(bindings):  # it grows where parameters have several values
             cursor.go_back(start)
             several = {name: value for name, value in binding.items() if len(_values_of(parameters[name])) > 1}
-            statement = _Statement(cursor, schema, {**parameters, **binding}, number, names, several)
+            statement = _Statement(cursor, schema, {**parameters, **binding}, number, names, of_sweep, several)
             try:
                 pattern = statement.parse()
             except PatternError as error:
@@ -138,6 +139,9 @@ def parse_patterns(
             patterns.append(pattern)
             if place == 0:
                 break
+            if place + 1 == len(bindings) and pattern.named:
+                written = statement.name.removesuffix(statement.suffix)
+                of_sweep[written] = [one.name for one in patterns[-place:]]
     if errors:
         first, *others = errors
         raise PatternError(
@@ -168,12 +172,14 @@ class _Statement:
         parameters: Mapping[str, Bound],
         number: int,
         names: Mapping[str, Pattern | None],
+        of_sweep: Mapping[str, Sequence[str]],
         sweep: Mapping[str, Value],
     ) -> None:
         self.cursor = cursor
         self.schema = schema
         statements = _types_among(names, schema)
-        self.scope = Scope(cursor.source, schema.referable, parameters, schema.timezone, statements)
+        swept = {name: many for name, many in of_sweep.items() if name not in (*(schema.types or ()), schema.base_type)}
+        self.scope = Scope(cursor.source, schema.referable, parameters, schema.timezone, statements, swept)
         self.conditions = ConditionParser(cursor, self.scope)
         self.number = number
         self.names = names

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from cep_pipeline.errors import PatternError
@@ -41,6 +41,8 @@ class Scope:
         The zone of the stream's local time.
     statements
         The earlier statements of the file by the names that are types here; None is one that has an error itself.
+    of_sweep
+        The written name of each earlier statement that gives a pattern a value of its parameters -> their names.
     """
 
     source: SourceText
@@ -48,6 +50,7 @@ class Scope:
     parameters: Mapping[str, Bound]
     timezone: str = "UTC"
     statements: Mapping[str, Pattern | None] = field(default_factory=dict)
+    of_sweep: Mapping[str, Sequence[str]] = field(default_factory=dict)
     variables: dict[str, EventOperand] = field(default_factory=dict)
     variable_spans: dict[str, Span] = field(default_factory=dict)
     used_parameters: dict[str, Bound] = field(default_factory=dict)

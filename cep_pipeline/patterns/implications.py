@@ -3,6 +3,7 @@
 - A *span* says how far apart in time two events may be: `b.timestamp - a.timestamp <= 10000000`. With the window and
   the order they bound the time between any two variables.
 - Comparisons follow from others: with `a.x < b.x AND b.x <= c.x` also `a.x < c.x`, for a plan that binds b last.
+- Filters follow, too: with `a.x > 5 AND a.x < b.x` also `b.x > 5`, which one event decides.
 - Conditions that contradict each other are fulfilled by no events: `a.x < 3 AND a.x > 5`.
 
 All of it holds exactly: a comparison is true of known values only, and these have one order, integers and floats
@@ -14,7 +15,8 @@ from __future__ import annotations
 import math
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from itertools import pairwise, permutations
+from itertools import combinations, pairwise, permutations
+from typing import NamedTuple
 
 from cep_pipeline.patterns.conditions import Between, Comparator, Comparison, Conjunct, Membership, Truth, Value
 from cep_pipeline.patterns.expressions import (
@@ -60,6 +62,8 @@ class Implications:
         Spans between positive variables that follow from those, the order and the window, and from neither alone.
     comparisons
         Conjuncts over two positive variables that follow from others.
+    filters
+        Conjuncts over one positive variable that follow from others.
     contradiction
         Conjuncts that no events fulfil together; empty where none were found.
     """
@@ -67,6 +71,7 @@ class Implications:
     spans: Mapping[Conjunct, tuple[TimeSpan, ...]]
     narrowed: tuple[TimeSpan, ...] = ()
     comparisons: tuple[Conjunct, ...] = ()
+    filters: tuple[Conjunct, ...] = ()
     contradiction: tuple[Conjunct, ...] = ()
 
 
@@ -86,14 +91,14 @@ def implications_of(clause: Clause, window_us: int | None, ties: Ties) -> Implic
             found = _spans_in(conjunct)
             if found:
                 spans[conjunct] = found
-    comparisons, contradiction = compared(clause.conjuncts, positive)
+    comparisons, filters, contradiction = compared(clause.conjuncts, positive, clause.agree_on)
     within = {conjunct: found for conjunct, found in spans.items() if conjunct.variables <= positive}
     narrowed: tuple[TimeSpan, ...] = ()
     if within and not contradiction:
         closed = _narrowed(clause, positive, within.values(), window_us, ties)
         narrowed = () if closed is None else closed
         contradiction = tuple(within) if closed is None else ()
-    return Implications(spans, narrowed, comparisons, contradiction)
+    return Implications(spans, narrowed, comparisons, filters, contradiction)
 
 
 # -- spans ------------------------------------------------------------------------------------------------------------
@@ -210,10 +215,24 @@ _Edge = tuple[_Term, _Term, bool, Conjunct | None]
 """The first is at most the second, or less (True), as a conjunct says; None: as constants are ordered."""
 
 
-def compared(
-    conjuncts: Iterable[Conjunct], names: Collection[str]
-) -> tuple[tuple[Conjunct, ...], tuple[Conjunct, ...]]:
-    """The comparisons that follow between two of these variables; and conjuncts that contradict each other."""
+class Compared(NamedTuple):
+    """The comparisons of two variables, and of one with a constant, that follow; and conjuncts that exclude others."""
+
+    comparisons: tuple[Conjunct, ...] = ()
+    filters: tuple[Conjunct, ...] = ()
+    contradiction: tuple[Conjunct, ...] = ()
+
+
+def compared(conjuncts: Iterable[Conjunct], names: Collection[str], agree_on: Collection[str] = ()) -> Compared:
+    """The facts that follow from the comparisons of some variables.
+
+    Parameters
+    ----------
+    names
+        Variables of one event each.
+    agree_on
+        Attributes that are equal in all events of a match.
+    """
     edges: list[_Edge] = []
     for conjunct in conjuncts:
         if not conjunct.variables.issubset(names):
@@ -221,32 +240,40 @@ def compared(
         for atom in conjunct.atoms[:1] if len(conjunct.atoms) == 1 else ():
             match atom:
                 case Membership(_, (), _, False) | Truth(False):
-                    return (), (conjunct,)
+                    return Compared(contradiction=(conjunct,))
                 case Comparison(comparator, left, right):
                     edges += _edges_of(comparator, left, right, conjunct)
                 case Between(expression, low, high, False):
                     edges += _edges_of(Comparator.GE, expression, low, conjunct)
                     edges += _edges_of(Comparator.LE, expression, high, conjunct)
-    if len(edges) < 2:
-        return (), tuple(conjunct for one, other, less, conjunct in edges if less and one == other and conjunct)
-    edges += _order_of_constants(edges)
+    if len(edges) < 2 and not agree_on:
+        never = tuple(conjunct for one, other, less, conjunct in edges if less and one == other and conjunct)
+        return Compared(contradiction=never)
+    edges += [*_order_of_constants(edges), *_agreement(edges, agree_on)]
     terms = dict.fromkeys(term for edge in edges for term in edge[:2])
     if len(terms) > MOST_TERMS:
-        return (), ()
+        return Compared()
     behind: dict[_Term, list[_Edge]] = {term: [] for term in terms}
     for edge in edges:
         behind[edge[0]].append(edge)
     found: dict[Conjunct, None] = {}
+    limits: dict[tuple[_Term, bool], list[_Limit]] = {}
     for start in terms:
         ways = _ways_from(start, behind)
         for (end, less), way in ways.items():
             said = tuple(dict.fromkeys(conjunct for *_, conjunct in way if conjunct is not None))
             if end == start and less:
-                return (), said
-            follows = _following(start, end, less, said) if less or (end, True) not in ways else None
+                return Compared(contradiction=said)
+            if not less and (end, True) in ways:
+                continue
+            if (start[0] is None) != (end[0] is None):
+                least = start[0] is None
+                limits.setdefault((end if least else start, least), []).append((start if least else end, less, said))
+            follows = _following(start, end, less, said)
             if follows is not None and not any(back[0] == start for back in _ways_from(end, behind)):
                 found[follows] = None  # what is equal is a key
-    return tuple(found), ()
+    filters = (_filter(term, least, known) for (term, least), known in limits.items())
+    return Compared(tuple(found), tuple(one for one in filters if one is not None))
 
 
 def _edges_of(comparator: Comparator, left: Expression, right: Expression, conjunct: Conjunct) -> Iterator[_Edge]:
@@ -286,6 +313,17 @@ def _order_of_constants(edges: Iterable[_Edge]) -> Iterator[_Edge]:
         yield from (((None, one), (None, other), True, None) for one, other in pairwise(ordered))
 
 
+def _agreement(edges: Iterable[_Edge], agree_on: Collection[str]) -> Iterator[_Edge]:
+    """The edges between the values on which events agree, of those that are compared."""
+    terms = dict.fromkeys(term for edge in edges for term in edge[:2])
+    for one, other in combinations(terms, 2):
+        match one[1], other[1]:
+            case Reference() as left, Reference() as right if left.attribute == right.attribute in agree_on:
+                equal = Conjunct((Comparison(Comparator.EQ, left, right),))
+                yield one, other, False, equal
+                yield other, one, False, equal
+
+
 def _ways_from(start: _Term, behind: Mapping[_Term, list[_Edge]]) -> dict[tuple[_Term, bool], tuple[_Edge, ...]]:
     """The shortest way to each term that is at least the first one, and to each that is greater."""
     ways: dict[tuple[_Term, bool], tuple[_Edge, ...]] = {}
@@ -311,3 +349,23 @@ def _following(start: _Term, end: _Term, less: bool, said: tuple[Conjunct, ...])
         return None
     comparator = Comparator.LT if less else Comparator.LE
     return Conjunct((Comparison(comparator, start[1], end[1]),))
+
+
+_Limit = tuple[_Term, bool, tuple[Conjunct, ...]]
+"""A constant, whether it is itself excluded, and the conjuncts that say so."""
+
+
+def _filter(term: _Term, least: bool, limits: Iterable[_Limit]) -> Conjunct | None:
+    """The comparison of a term with its narrowest limit; None where a condition on its own variable says that."""
+    choose = max if least else min
+    narrowest = choose(value for (_, value), *_ in limits)  # type: ignore[type-var]
+    constant, less, said = next(one for one in limits if one[0][1] == narrowest)
+    if all(conjunct.variables <= {term[0]} for conjunct in said):
+        return None
+    value = constant[1]
+    assert isinstance(term[1], Expression) and isinstance(value, int | float | str)
+    kinds = {int: ValueType.INT64, float: ValueType.FLOAT64, str: ValueType.STRING}
+    comparator = Comparator.LT if less else Comparator.LE
+    return Conjunct(
+        (Comparison(comparator.mirror if least else comparator, term[1], Literal(value, kinds[type(value)])),)
+    )

@@ -6,10 +6,10 @@ becomes a conjunction of conjuncts, each of which constrains exactly the clauses
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Collection, Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
 from functools import cached_property
-from itertools import product
+from itertools import pairwise, product
 
 from cep_pipeline.patterns.conditions import (
     AllOf,
@@ -24,7 +24,7 @@ from cep_pipeline.patterns.conditions import (
     Truth,
     negate,
 )
-from cep_pipeline.patterns.expressions import Length, Literal, Span, ValueType
+from cep_pipeline.patterns.expressions import Element, Length, Literal, Reference, Span, ValueType
 from cep_pipeline.patterns.structure import (
     Composite,
     EventOperand,
@@ -123,8 +123,10 @@ class Clause:
         transitively closed by construction.
     conjuncts
         Conjuncts whose variables are all in `positive` and `negated`, and the limits of lists.
+    equivalences
+        Attributes of equivalence tests, and of equalities that say as much (`with_agreement`).
     agree_on
-        Attributes of equivalence tests and PARTITION BY, on which all events of a match agree.
+        Those attributes and the ones of PARTITION BY: all events of a match agree on them.
     """
 
     index: int
@@ -357,3 +359,146 @@ def _conjunctive(condition: Condition, *, negated: bool) -> list[tuple[Atom, ...
 
 def _too_many_conjuncts(span: Span) -> NormalFormTooLarge:
     return NormalFormTooLarge(f"the conjunctive normal form has more than {MAX_CONJUNCTS:,} conjuncts", span)
+
+
+# -- equalities that are spelled out ----------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class _Equality:
+    """A conjunct that equates an attribute of some events with the same attribute of others."""
+
+    attribute: str
+    sides: tuple[tuple[str, Element], tuple[str, Element]]
+
+    @property
+    def variables(self) -> frozenset[str]:
+        return frozenset(name for name, _ in self.sides)
+
+    @property
+    def elements(self) -> frozenset[Element]:
+        return frozenset(element for _, element in self.sides)
+
+    @property
+    def joins(self) -> bool:
+        """True if it joins two variables, whatever the length of their lists: of one event there is no `v[i]`."""
+        return len(self.variables) == 2 and self.elements.isdisjoint((Element.CURRENT, Element.PREVIOUS))
+
+    def unifies(self, name: str) -> bool:
+        """True if all events of the list `name` agree by it."""
+        if len(self.variables) == 1:
+            return name in self.variables and self.elements in _UNIFYING
+        return self.joins and (name, Element.EACH) in self.sides
+
+
+_UNIFYING = tuple(
+    map(
+        frozenset,
+        (
+            (Element.CURRENT, Element.PREVIOUS),
+            (Element.CURRENT, Element.FIRST),
+            (Element.PREVIOUS, Element.LAST),
+            *((Element.EACH, other) for other in (Element.CURRENT, Element.PREVIOUS, Element.FIRST, Element.LAST)),
+        ),
+    )
+)
+"""What of one list is equal where all of its events agree."""
+
+
+def with_agreement(clauses: tuple[Clause, ...], *, by_runs: bool) -> tuple[Clause, ...]:
+    """The clauses with `[k]` in place of equalities that say the same, such as `a.k = b.k AND b.k = c.k`.
+
+    Wherever `[k]` divides events by their keys, the equalities do so, too: in plans, statistics and all mechanisms.
+    An attribute is taken if the equalities join all events of each clause, those of lists and negated ones included.
+    What an attribute of events says of their time stays as it is written: it bounds the time between them.
+
+    Parameters
+    ----------
+    by_runs
+        Whether events are taken one after another. Then the equalities of the first variables must join these.
+    """
+    attributes = dict.fromkeys(
+        one.attribute for clause in clauses for conjunct in clause.conjuncts if (one := _equality(conjunct)) is not None
+    )
+    for attribute in attributes:
+        if all(_is_agreement(clause, attribute, by_runs=by_runs) for clause in clauses):
+            clauses = tuple(_agreeing(clause, attribute) for clause in clauses)
+    return clauses
+
+
+def _equality(conjunct: Conjunct) -> _Equality | None:
+    match conjunct.atoms:
+        case (Comparison(Comparator.EQ, Reference() as left, Reference() as right),):
+            same = left.attribute == right.attribute and left.type is right.type
+            if same and left.attribute not in ("timestamp", "seq"):
+                sides = (left.variable, left.element), (right.variable, right.element)
+                return None if sides[0] == sides[1] else _Equality(left.attribute, sides)
+    return None
+
+
+def _equalities(conjuncts: Iterable[Conjunct], attribute: str) -> list[_Equality]:
+    found = (_equality(conjunct) for conjunct in conjuncts)
+    return [one for one in found if one is not None and one.attribute == attribute]
+
+
+def _is_agreement(clause: Clause, attribute: str, *, by_runs: bool) -> bool:
+    """Return whether the equalities of an attribute say of the events of a clause what `[attribute]` says of them."""
+    said = _equalities(clause.conjuncts, attribute)
+    positive, names = clause.positive, [variable.name for variable in clause.positive]
+    if len(positive) == 1 and positive[0].kleene:
+        # A list of one event without a value fulfils `[k]` and `v[i].k = v[i-1].k`, and not `v.k = v[1].k`.
+        alone = [one for one in said if one.variables == {names[0]}]
+        if any(one.elements.isdisjoint((Element.CURRENT, Element.PREVIOUS)) for one in alone):
+            return False
+    if by_runs:
+        if not all(pair in clause.precedence for pair in pairwise(names)):
+            return False
+        for count in range(1, len(names) + 1):
+            # The last event of a list is known when the list is left.
+            known = [one for one in said if (names[count - 1], Element.LAST) not in one.sides]
+            if not _joined(positive[:count], known):
+                return False
+    elif not _joined(positive, said):
+        return False
+    if any(not any(one.joins and variable.name in one.variables for one in said) for variable in clause.negated):
+        return False
+    return all(
+        _joined((*positive, *negated.positive), [*said, *_equalities(negated.conjuncts, attribute)])
+        for structure in clause.negated_structures
+        for negated in structure.clauses
+    )
+
+
+def _joined(variables: Sequence[Variable], said: Iterable[_Equality]) -> bool:
+    """Return whether equalities join all events of some variables."""
+    names = {variable.name for variable in variables}
+    among = [one for one in said if one.variables <= names]
+    if any(variable.kleene and not any(one.unifies(variable.name) for one in among) for variable in variables):
+        return False
+    return _reached(variables[0].name, among) >= names
+
+
+def _reached(start: str, said: Collection[_Equality]) -> set[str]:
+    reached, before = {start}, 0
+    while len(reached) > before:
+        before = len(reached)
+        reached.update(*(one.variables for one in said if one.joins and not one.variables.isdisjoint(reached)))
+    return reached
+
+
+def _agreeing(clause: Clause, attribute: str) -> Clause:
+    structures = (
+        replace(structure, clauses=tuple(_agreeing(negated, attribute) for negated in structure.clauses))
+        for structure in clause.negated_structures
+    )
+    agreed = attribute in clause.agree_on
+    return replace(
+        clause,
+        conjuncts=tuple(
+            conjunct
+            for conjunct in clause.conjuncts
+            if (one := _equality(conjunct)) is None or one.attribute != attribute
+        ),
+        equivalences=clause.equivalences if agreed else (*clause.equivalences, attribute),
+        negated_structures=tuple(structures),
+    )

@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping, Sequence
+import threading
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
-from functools import cached_property
+from functools import cached_property, wraps
+from typing import TypeVar
 
 from cep_pipeline.errors import InputError
 from cep_pipeline.foreign_text import html_table
 from cep_pipeline.patterns.conditions import Condition, Value
 from cep_pipeline.patterns.expressions import NOWHERE, Expression, Span, ValueType
-from cep_pipeline.patterns.normal_form import Clause, normalize
+from cep_pipeline.patterns.normal_form import Clause, normalize, with_agreement
 from cep_pipeline.patterns.structure import EventOperand, Structure, event_operands, structure_text
 
 
@@ -303,9 +305,16 @@ class Pattern:
         return tuple(ReturnItem(one.expression, one.name) for one in read if one.expression is not None)
 
     @cached_property
-    def clauses(self) -> tuple[Clause, ...]:
-        """The disjunction of conjunctive clauses that the pattern means (JQPG section 5.4)."""
+    def written_clauses(self) -> tuple[Clause, ...]:
+        """The disjunction of conjunctive clauses that the pattern means (JQPG section 5.4), as it is written."""
         return normalize(self.structure, self.condition, self.partition_by)
+
+    @cached_property
+    def clauses(self) -> tuple[Clause, ...]:
+        """The clauses that are planned and run: equalities that say what `[k]` says stand there as `[k]`."""
+        if self.strategy is Strategy.PARTITION_CONTIGUITY:
+            return self.written_clauses  # an equivalence test would make partitions
+        return with_agreement(self.written_clauses, by_runs=self.strategy is not Strategy.SKIP_TILL_ANY_MATCH)
 
 
 def with_composed(patterns: Iterable[Pattern]) -> list[Pattern]:
@@ -328,3 +337,29 @@ def with_composed(patterns: Iterable[Pattern]) -> list[Pattern]:
     for pattern in patterns:
         add(pattern)
     return list(found.values())
+
+
+MOST_PATTERNS = 1 << 12
+"""Patterns of which is remembered what was made of them; those asked for first go first."""
+
+T = TypeVar("T")
+
+
+def once_a_pattern(make: Callable[[Pattern], T]) -> Callable[[Pattern], T]:
+    """Let a function be called once for each pattern object, of the last `MOST_PATTERNS`: every call and slice asks."""
+    known: dict[int, tuple[Pattern, T]] = {}
+    adding = threading.Lock()
+
+    @wraps(make)
+    def made_of(pattern: Pattern) -> T:
+        found = known.get(id(pattern))  # it holds the pattern, so that no other one can have its id
+        if found is not None:
+            return found[1]
+        made = make(pattern)
+        with adding:
+            known[id(pattern)] = pattern, made
+            while len(known) > MOST_PATTERNS:
+                del known[next(iter(known))]
+        return made
+
+    return made_of

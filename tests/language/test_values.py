@@ -185,6 +185,17 @@ def test_several_values_written_as_text_make_a_pattern_each() -> None:
         assert parse_patterns(format_pattern(pattern), SCHEMA, dict(pattern.parameters)) == [pattern]
 
 
+def test_a_statement_with_several_values_is_composed_by_the_names_of_its_patterns() -> None:
+    text = "NAME big PATTERN A a WHERE a.x > $size WITHIN 1 day; NAME two PATTERN SEQ({} b, {} c) WITHIN 1 day"
+    sizes = {"size": Swept((1, 300))}
+    with pytest.raises(
+        PatternError, match="'big' has a pattern for each value of its parameters; name one: big_size_1, b"
+    ):
+        parse_patterns(text.format("A", "big"), SCHEMA, sizes)
+    composing = parse_patterns(text.format("big_size_300", "big_size_1"), SCHEMA, sizes)[-1]
+    assert [one.name for one in composing.composes] == ["big_size_1", "big_size_300"]
+
+
 def test_a_parameter_has_one_use_in_a_statement() -> None:
     text = "PATTERN A a WHERE {} AND {} WITHIN 1 day"
     for uses in (("a.x = $n", "a.x IN $n"), ("a.x IN $n", "a.x = $n")):

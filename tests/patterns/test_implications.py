@@ -99,6 +99,37 @@ def test_comparisons(condition: str, comparisons: list[str]) -> None:
 
 
 @pytest.mark.parametrize(
+    ("condition", "filters"),
+    [
+        ("a.x > 5 AND a.x < b.x", ["b.x > 5"]),
+        ("a.x >= 5 AND a.x <= b.x AND b.x <= c.y", ["b.x >= 5", "c.y >= 5"]),
+        ("a.x >= 5 AND a.x <= b.x AND b.x > 5", []),
+        ("a.x > 5 AND a.x <= b.x AND b.x >= 5", ["b.x > 5"]),
+        ("a.x > 5 AND a.x < b.x AND b.x > 7", []),
+        ("a.x > 5 AND a.x > 6.5 AND a.x < b.x", ["b.x > 6.5"]),
+        ("a.x = 5 AND a.x = b.x", ["b.x <= 5", "b.x >= 5"]),
+        ("a.s < b.s AND b.s <= 'q'", ["a.s < 'q'"]),
+        ("a.x > 5 AND a.x != b.x", []),
+        ("a.x > 5 AND b.x > 3", []),
+        ("b.x BETWEEN a.x AND 9", ["a.x <= 9", "b.x <= 9"]),
+        ("[id] AND a.id < b.x AND c.id > 3", ["a.id > 3", "b.x > 3"]),
+        ("n.x > 5 AND n.x < a.x", []),
+    ],
+)
+def test_filters(condition: str, filters: list[str]) -> None:
+    found = implied(condition, "SEQ(A a, ~A n, B b, C c)")
+    assert sorted(map(format_conjunct, found.filters)) == filters
+    assert not found.contradiction
+
+
+def test_what_events_agree_on_counts_as_equal() -> None:
+    assert implied("[x] AND a.x < b.x").contradiction
+    assert implied("a.x = b.x AND b.x = c.x AND c.x > a.x").contradiction
+    found = implied("[x] AND a.x < b.y AND c.x >= b.id")
+    assert "c.x < b.y" in map(format_conjunct, found.comparisons)
+
+
+@pytest.mark.parametrize(
     "condition",
     [
         "a.x < 3 AND a.x > 5",

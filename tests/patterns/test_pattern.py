@@ -7,9 +7,10 @@ from dataclasses import FrozenInstanceError
 
 import pytest
 
+from cep_pipeline.patterns import pattern as of_patterns
 from cep_pipeline.patterns.conditions import Comparator, Comparison, Membership, expressions_of, negate
 from cep_pipeline.patterns.expressions import Element, Literal, Reference, Span, ValueType, variables_of, walk
-from cep_pipeline.patterns.pattern import Pattern, ReturnItem, Window
+from cep_pipeline.patterns.pattern import Pattern, ReturnItem, Window, once_a_pattern
 from cep_pipeline.patterns.structure import Composite, EventOperand, Operator
 from tests.language.schemas import parse_one
 
@@ -93,3 +94,24 @@ def test_walk_and_variables() -> None:
         "Arithmetic", "Call", "Arithmetic", "Reference", "Length", "Negative", "Aggregate",
     ]  # fmt: skip
     assert variables_of(ONE) == frozenset()
+
+
+def test_what_is_made_of_a_pattern_is_made_once_an_object_and_not_kept_for_ever(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(of_patterns, "MOST_PATTERNS", 2)
+    asked: list[int] = []
+
+    @once_a_pattern
+    def name_of(pattern: Pattern) -> str:
+        """The name."""
+        asked.append(id(pattern))
+        return pattern.name
+
+    patterns = [parse_one("PATTERN SEQ(A a, B b) WITHIN 5 events") for _ in range(3)]  # equal, and three objects
+    for pattern in (*patterns[:2], *patterns[:2]):
+        assert name_of(pattern) == pattern.name
+    assert asked == [id(pattern) for pattern in patterns[:2]]
+    assert name_of(patterns[2]) == patterns[2].name
+    assert name_of(patterns[0]) == patterns[0].name  # the first one was forgotten
+    assert asked == [id(pattern) for pattern in (*patterns, patterns[0])]
