@@ -242,12 +242,12 @@ class ClausePlan:
         """The order of its own that a columnar mechanism runs, where the plan is shared and that takes less time."""
         return tuple(other for other in self.alternatives if other.planner == ON_KERNEL)
 
-    @property
+    @cached_property
     def on_kernel(self) -> OrderOrTree:
         """The order or tree that a columnar mechanism runs."""
         return self.kernel_orders[0].order if self.kernel_orders else self.order_or_tree
 
-    @property
+    @cached_property
     def order(self) -> tuple[str, ...]:
         """The positive variables in the order in which they are bound, or in that of the tree's leaves."""
         return tuple(step.variable for step in self.steps)
@@ -411,7 +411,7 @@ def forms_of_clauses() -> dict[Any, Any]:
     """The JSON forms of the parts of a plan that are not written as an object with their fields."""
     from cep_pipeline.documents import form_of, nested
 
-    tree = nested(str, MOST_DEPTH, sides=2)
+    tree = nested(str, MOST_DEPTH, sides=(2, 1))
     forms: dict[Any, Any] = {
         Join: tree,
         NodeUse: tuple[form_of(str), form_of(int), list[form_of(str)]],  # type: ignore[misc]

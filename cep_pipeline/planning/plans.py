@@ -10,7 +10,7 @@ from typing import Any
 
 from cep_pipeline.errors import InputError, PlanError
 from cep_pipeline.foreign_text import html_table
-from cep_pipeline.guarded import brief
+from cep_pipeline.guarded import brief, without_collecting
 from cep_pipeline.patterns.pattern import Pattern
 from cep_pipeline.planning.clause_plans import (
     SHARINGS,
@@ -214,7 +214,12 @@ class Plan:
         from cep_pipeline.documents import check_form
 
         check_version(content, VERSION, "plan", source)
-        check_form(_form(), content, "no plan", source, "make the plan again")
+        with without_collecting():
+            check_form(_form(), content, "no plan", source, "make the plan again")
+            return cls._read(content, source)
+
+    @classmethod
+    def _read(cls, content: Mapping[str, Any], source: str) -> Plan:
         try:
             return cls(
                 alpha=content["alpha"],
@@ -268,9 +273,9 @@ def validate(plan: Plan, patterns: Iterable[Pattern]) -> None:
                 f"{len(pattern_plan.clauses)}: the plan was made for another pattern of this name; plan it again"
             )
         for clause, clause_plan in zip(pattern.clauses, pattern_plan.clauses, strict=True):
-            variables = [variable.name for variable in clause.positive]
+            variables = tuple(variable.name for variable in clause.positive)
             # The tree of a clause plan has the variables of its steps.
-            if sorted(clause_plan.order) != sorted(variables):
+            if clause_plan.order != variables and sorted(clause_plan.order) != sorted(variables):
                 raise PlanError(
                     f"clause {clause.index} of pattern {pattern.name!r} binds {', '.join(variables)}, the plan "
                     f"{plan.plan_id} orders {', '.join(clause_plan.order)}: an order or a tree has each positive "

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Hashable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, TypeAlias
 
@@ -16,6 +16,9 @@ class Join:
     ----------
     left, right
         The name of a positive variable, or another join.
+    in_order
+        True if it is made as for an AND, without the temporal order among its variables, and the order is tested on
+        what that makes: so another pattern's AND node serves a SEQ (MOTTO's operator transformation).
 
     Raises
     ------
@@ -25,12 +28,13 @@ class Join:
     Examples
     --------
     >>> tree = Join("c", Join("a", "b"))
-    >>> tree.leaves, str(tree)
-    (('c', 'a', 'b'), '(c, (a, b))')
+    >>> tree.leaves, str(tree), str(Join("c", Join("a", "b", in_order=True)))
+    (('c', 'a', 'b'), '(c, (a, b))', '(c, (a, b) in order)')
     """
 
     left: Tree
     right: Tree
+    in_order: bool = False
 
     def __post_init__(self) -> None:
         for side in (self.left, self.right):
@@ -46,7 +50,7 @@ class Join:
         return leaves_of(self.left) + leaves_of(self.right)
 
     def __str__(self) -> str:
-        return f"({self.left}, {self.right})"
+        return f"({self.left}, {self.right}){' in order' if self.in_order else ''}"
 
 
 Tree = str | Join
@@ -154,7 +158,8 @@ def shape_of(order_or_tree: OrderOrTree | str) -> Hashable:
     False
     """
     if isinstance(order_or_tree, Join):
-        return frozenset({shape_of(order_or_tree.left), shape_of(order_or_tree.right)})
+        sides = frozenset({shape_of(order_or_tree.left), shape_of(order_or_tree.right)})
+        return ("in order", sides) if order_or_tree.in_order else sides
     return order_or_tree if isinstance(order_or_tree, str) else tuple(order_or_tree)
 
 
@@ -175,14 +180,17 @@ def as_tree(order_or_tree: OrderOrTree) -> Tree:
 
 
 def tree_to_json(tree: Tree) -> Any:
-    """A variable as its name, a join as the list of its two sides.
+    """A variable as its name, a join as the list of its two sides; one whose order is tested, as a list of that list.
 
     Examples
     --------
-    >>> tree_to_json(Join("c", Join("a", "b")))
-    ['c', ['a', 'b']]
+    >>> tree_to_json(Join("c", Join("a", "b"))), tree_to_json(Join("c", Join("a", "b", in_order=True)))
+    (['c', ['a', 'b']], ['c', [['a', 'b']]])
     """
-    return tree if isinstance(tree, str) else [tree_to_json(tree.left), tree_to_json(tree.right)]
+    if isinstance(tree, str):
+        return tree
+    sides = [tree_to_json(tree.left), tree_to_json(tree.right)]
+    return [sides] if tree.in_order else sides
 
 
 def tree_from_json(content: Any) -> Tree:
@@ -195,10 +203,32 @@ def tree_from_json(content: Any) -> Tree:
     """
     if isinstance(content, str):
         return content
+    if not isinstance(content, Mapping) and isinstance(content, Sequence) and len(content) == 1:
+        tree = tree_from_json(content[0])
+        if isinstance(tree, Join) and not tree.in_order:
+            return replace(tree, in_order=True)
     if isinstance(content, Mapping) or not isinstance(content, Sequence) or len(content) != 2:
         raise ValueError(f"a tree is a variable or a list of two trees, not {content!r}")
     left, right = content
     return Join(tree_from_json(left), tree_from_json(right))
+
+
+def without_order_tests(tree: Tree) -> Tree:
+    """The same tree, in which each join is made in order from the start.
+
+    Examples
+    --------
+    >>> str(without_order_tests(Join("c", Join("a", "b", in_order=True))))
+    '(c, (a, b))'
+    """
+    if isinstance(tree, str) or not has_order_tests(tree):
+        return tree
+    return Join(without_order_tests(tree.left), without_order_tests(tree.right))
+
+
+def has_order_tests(plan: OrderOrTree | str) -> bool:
+    """True if there is a join in a tree whose order is tested on what is made without it."""
+    return isinstance(plan, Join) and any(isinstance(one, Join) and one.in_order for one in nodes_of(plan))
 
 
 def pruned(tree: Tree, names: frozenset[str]) -> Tree | None:

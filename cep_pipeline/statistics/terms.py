@@ -93,6 +93,10 @@ MOST_LEAVES = 1 << 14
 """Leaves of clauses that are remembered; then they are forgotten, all together."""
 _leaves: dict[tuple[int, str], tuple[Clause, Leaf]] = {}
 """By the clause, which is held so that no other one gets its id, and the variable: to write a key takes long."""
+MOST_PAIRS = 1 << 14
+"""Conditions over two variables that are remembered in the same way."""
+_pairs: dict[tuple[int, int], tuple[Clause, Conjunct, PairCondition | None]] = {}
+"""By the clause and the conjunct, which are held."""
 
 
 def clauses_read(clause: Clause) -> tuple[Clause, ...]:
@@ -122,6 +126,15 @@ def pair_of(pattern: Pattern, clause: Clause, conjunct: Conjunct) -> PairConditi
 
     A Kleene variable's element, first and last event count as any event of its leaf.
     """
+    known = _pairs.get((id(clause), id(conjunct)))
+    if known is None:
+        if len(_pairs) >= MOST_PAIRS:
+            _pairs.clear()
+        known = _pairs[id(clause), id(conjunct)] = clause, conjunct, _pair_of(pattern, clause, conjunct)
+    return known[2]
+
+
+def _pair_of(pattern: Pattern, clause: Clause, conjunct: Conjunct) -> PairCondition | None:
     if len(conjunct.variables) != 2 or not _mentions_only(conjunct, _SINGLE):
         return None
     left, right = sorted(conjunct.variables, key=lambda name: clause.by_name[name].position)
@@ -146,7 +159,7 @@ def agreement(pattern: Pattern, clause: Clause, attribute: str, first: str, seco
     # Agreement has no direction: it has one key, whichever variable is named first.
     names = sorted((first, second), key=lambda name: clause.by_name[name].position)
     left, right = (Reference(name, attribute, Element.ONLY, kind) for name in names)
-    condition = pair_of(pattern, clause, Conjunct((Comparison(Comparator.EQ, left, right),)))
+    condition = _pair_of(pattern, clause, Conjunct((Comparison(Comparator.EQ, left, right),)))
     assert condition is not None
     return condition
 

@@ -39,13 +39,17 @@ def with_shape(statistics: ClauseStatistics) -> ClauseStatistics:
 
 @st.composite
 def of_any_shape(draw: st.DrawFn, max_size: int = 6) -> ClauseStatistics:
-    """Drawn statistics with Kleene variables, equalities, and any variable as the last one."""
+    """Drawn statistics with Kleene variables, equalities, bounds on gaps, and any variable as the last one."""
     known = draw(with_any_last(max_size))
-    equal = draw(st.lists(st.booleans(), min_size=len(known.conditions), max_size=len(known.conditions)))
+    conditions = tuple(
+        replace(one, **draw(st.sampled_from([{}, {"equality": True}, {"span": True}]))) for one in known.conditions
+    )
+    joints = tuple(replace(one, in_range=draw(st.booleans())) for one in known.joints)
     kleene = draw(st.sets(st.integers(0, known.size - 1), max_size=2))
     return replace(
         known,
-        conditions=tuple(replace(one, equality=which) for one, which in zip(known.conditions, equal, strict=True)),
+        conditions=conditions,
+        joints=joints,
         kleene=frozenset(kleene),
         ln_events=tuple(draw(st.floats(-5, 5)) if place in kleene else n for place, n in enumerate(known.ln_instances)),
     )

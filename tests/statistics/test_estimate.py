@@ -177,7 +177,7 @@ def test_selectivities_are_the_oracles_when_all_pairs_are_tested(texts: tuple[st
     events = streams.events_table(rows)
     without, conditioned = (parse_patterns(text, streams.stream_schema()) for text in texts)
     pairs, passing = (len(evaluate(patterns, events)) for patterns in (without, conditioned))
-    (clause,) = conditioned[0].clauses
+    (clause,) = conditioned[0].written_clauses
     found = estimate_statistics(conditioned, events).selectivity(conditioned[0], clause, clause.conjuncts[0])
     if pairs:
         assert (found.pairs, found.tested, found.source) == (pairs, pairs, Source.ALL_PAIRS)

@@ -116,7 +116,7 @@ def test_a_leaf_that_was_not_measured_is_named() -> None:
 )
 def test_a_condition_that_was_not_measured_has_a_prior_by_its_form(condition: str, expected: float) -> None:
     (pattern,) = parse(f"PATTERN AND(A a, B b) WHERE {condition} WITHIN 1 second")
-    (clause,) = pattern.clauses
+    (clause,) = pattern.written_clauses
     found = StatisticsSnapshot().selectivity(pattern, clause, clause.conjuncts[0])
     assert found.value == pytest.approx(expected)
     assert found.source is Source.PRIOR

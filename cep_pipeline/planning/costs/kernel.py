@@ -4,8 +4,8 @@ The kernel reads each level's candidates from an index range, which order, windo
 conditions on them, several at once; and goes on with those that pass. So its work is counted by
 
 - candidates: k Q(S) P(L) P(R) of them are tested where L and R meet in S, with Q(S) the combinations of one instance of
-  each of S that are in window and order and are equal in what the index is sorted by, and P(S) the share of them that
-  pass the other conditions among S;
+  each of S that are in window and order, within the bounds on gaps, and equal in what the index is sorted by, and P(S)
+  the share of them that pass the other conditions among S;
 - partial matches: k PM(S) of them are made, each of which opens a range of the next level;
 - events: an array of range ends is made for those of the variables that the next level's ranges depend on, taken to be
   those at the two edges of S, after which and before which none of S is ordered;
@@ -25,7 +25,7 @@ import json
 import math
 import os
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cache
 from importlib.resources import files
 from pathlib import Path
@@ -57,6 +57,9 @@ class KernelCosts:
         To make the range end of one event of one earlier level.
     materialized
         To hold one partial match as a side of a join that is not linear, and to look up its range.
+    conditions
+        To test a condition of a kind, one by one as mechanisms do that keep partial matches (`costs.conditions`); where
+        they were not measured, none are there.
     measured_on, measured_at
         The machine, and the date.
     """
@@ -66,6 +69,7 @@ class KernelCosts:
     match: float
     event: float
     materialized: float
+    conditions: Mapping[str, float] = field(default_factory=dict)
     measured_on: str = ""
     measured_at: str = ""
 
@@ -73,6 +77,9 @@ class KernelCosts:
         for name in UNITS:
             if not 0 < getattr(self, name) < math.inf:
                 raise ValueError(f"{name} costs {getattr(self, name)} ns: a unit of work costs something")
+        for kind, cost in self.conditions.items():
+            if not 0 < cost < math.inf:
+                raise ValueError(f"a condition of the kind {kind} costs {cost} ns: a test costs something")
 
 
 UNITS = ("candidate", "partial_match", "match", "event", "materialized")
@@ -102,7 +109,8 @@ def costs_from_json(content: Any, source: str) -> KernelCosts:
     """Read what `cep bench kernel-costs --out` wrote; InputError, which names the source, where it is none."""
     from cep_pipeline.documents import check_form, form_of
 
-    whole = {"measured_on": "", "measured_at": "", **content} if isinstance(content, Mapping) else content
+    optional = {"conditions": {}, "measured_on": "", "measured_at": ""}
+    whole = {**optional, **content} if isinstance(content, Mapping) else content
     check_form(form_of(KernelCosts), whole, "no constants of the kernel's costs", source, "measure them again")
     try:
         return KernelCosts(**whole)
@@ -118,20 +126,27 @@ def kernel_model(costs: Callable[[], KernelCosts]) -> CostModel:
         node=term_of(
             lambda statistics: _Made(statistics, costs()),
             lambda: SetSum(
-                singles=True, grown=True, factor=costs().partial_match, whole=costs().match, ends=costs().event
+                singles=True,
+                ranges=True,
+                grown=True,
+                factor=costs().partial_match,
+                whole=costs().match,
+                ends=costs().event,
             ),
         ),
         pair=term_of(
             lambda statistics: _of_singles(statistics, statistics.in_range, costs().candidate),
-            lambda: SetSum(tested=False, joints=False, singles=True, grown=True, factor=costs().candidate),
+            lambda: SetSum(
+                tested=False, spans=True, joints=False, ranges=True, singles=True, grown=True, factor=costs().candidate
+            ),
         ),
         product=term_of(
             lambda statistics: GrownMatches(statistics.tested),
-            lambda: SetSum(instances=False, equalities=False, together=False, singles=True),
+            lambda: SetSum(instances=False, equalities=False, spans=False, together=False, singles=True),
         ),
         held=term_of(
-            lambda statistics: _of_singles(statistics, statistics.singles, costs().materialized),
-            lambda: SetSum(singles=True, grown=True, factor=costs().materialized),
+            lambda statistics: _of_singles(statistics, statistics.ranged, costs().materialized),
+            lambda: SetSum(singles=True, ranges=True, grown=True, factor=costs().materialized),
         ),
     )
 
@@ -154,7 +169,7 @@ class _Made:
     """The cost of a set's partial matches or matches as they are made, and of the range ends of its events."""
 
     def __init__(self, statistics: ClauseStatistics, costs: KernelCosts) -> None:
-        self.grown = _of_singles(statistics, statistics.singles)
+        self.grown = _of_singles(statistics, statistics.ranged)
         self.statistics, self.size = statistics, statistics.size
         self.ln_events = np.array(statistics.ln_events or statistics.ln_instances)
         self.ln_event = math.log(costs.event)
@@ -219,4 +234,5 @@ KERNEL = kernel_model(kernel_costs)
 
 def costs_to_json(costs: KernelCosts) -> Mapping[str, Any]:
     """The constants as JSON values."""
-    return {name: getattr(costs, name) for name in (*UNITS, "measured_on", "measured_at")}
+    told = {name: getattr(costs, name) for name in UNITS} | {"conditions": dict(costs.conditions)}
+    return told | {"measured_on": costs.measured_on, "measured_at": costs.measured_at}

@@ -63,8 +63,12 @@ class SetSum:
         Only the instances of the rarest variable count.
     equalities, tested
         The selectivities of equalities count, and those of conditions that have to be tested.
+    spans
+        The selectivities of bounds on gaps count; None: as those of other conditions that are tested.
     joints
         The corrections for conditions that depend on each other count.
+    ranges
+        Bounds on gaps that follow from others count.
     together
         The share of combinations in temporal order counts, and agreement on attributes.
     singles
@@ -82,7 +86,9 @@ class SetSum:
     rarest: bool = False
     equalities: bool = True
     tested: bool = True
+    spans: bool | None = None
     joints: bool = True
+    ranges: bool = False
     together: bool = True
     singles: bool = False
     grown: bool = False

@@ -183,6 +183,10 @@ def _headed(plan: ExplainedPlan, only: Collection[str] | None) -> Iterator[str]:
     yield f"  statistics {plan.statistics.digest}: {_statistics(plan)}"
     if plan.workload is not None:
         yield from workload_lines(plan.sharing, plan.workload, len(names), only)
+        tested = sum(len(list(_order_tested(clause))) for pattern in plan.patterns for clause in pattern.clauses)
+        if tested:
+            joins = "1 join takes" if tested == 1 else f"{tested:,} joins take"
+            yield f"  {joins} what an AND of another pattern makes, and test{'s' if tested == 1 else ''} its order"
 
 
 def _list(plan: ExplainedPlan, mechanism: str | Mapping[str, str] | None) -> Iterator[str]:
@@ -242,6 +246,10 @@ def _pattern(
             yield f"  clause {clause.clause + 1} of {len(pattern.clauses)}"
         what = "order" if clause.tree is None else "tree "
         yield from _wrapped(f"  {what} ", written(clause.order_or_tree))
+        for tested in _order_tested(clause):
+            yield from _wrapped(
+                "  order ", f"{tested}: made without it, as the AND of others is, and tested afterwards"
+            )
         yield f"  cost  {format_ln(clause.ln_cost)} {pattern.unit}"
         if clause.ln_waiting is not None and plan.alpha:
             yield f"        of which latency {format_ln(clause.ln_waiting)}, weighed by {plan.alpha:g}"
@@ -435,6 +443,12 @@ def _tree(clause: ClausePlan, tree: Join) -> list[tuple[str, ...]]:
 
     add(tree, "", "")
     return rows
+
+
+def _order_tested(clause: ClausePlan) -> Iterator[str]:
+    """The variables of each join whose order is tested on what is made without it."""
+    if clause.tree is not None:
+        yield from (listed(one.leaves) for one in nodes_of(clause.tree) if isinstance(one, Join) and one.in_order)
 
 
 def node_names(clause: ClausePlan) -> dict[tuple[str, ...], str]:

@@ -229,9 +229,8 @@ def merge_decomposition(workload: Workload, options: SearchOptions) -> tuple[Pla
     a sub-pattern of each, wherever its variables stand, is computed once; all else is bound in pattern order.
     Sub-patterns are inserted in the order of what computing them once would save, each for all patterns to which it is
     worth it, and kept if the plan gets cheaper; then each pattern in turn looks for its cheapest connection, until
-    nothing changes. Of operator transformation the patent has the name alone: which operators become which, what that
-    costs and what a node then tests is left to the paper that it cites. It is not done: a node of our plans is all that
-    holds between its variables, their order too, so that a sequence and a conjunction have no node in common.
+    nothing changes. Of operator transformation the patent has the name alone. Here it is a last step of planning, which
+    local searches have, too: what an AND makes serves a SEQ by a test of order (`order_tests`).
     """
     steiner = _Steiner(workload)
     steiner.insert_subpatterns()

@@ -11,7 +11,8 @@ slot. A key is one of
 
 - a **leaf**: one variable;
 - an **order**'s beginning: its leaves in sequence, slot k is the k-th variable of the order;
-- a **tree**: two smaller trees and what joins them; slots are those of the side with the smaller key, then the other's.
+- a **tree**: two smaller trees and what joins them; slots are those of the side with the smaller key, then the other's;
+- a **test of order**: a tree that is made without its order, and the same tree in order, whose slots it has.
 
 Conjuncts are compared as they are written but for what never changes their truth (`conjunct_text`).
 """
@@ -51,12 +52,18 @@ class NodeForm:
     left, right
         The places of the nodes below it among the nodes of the plan, none for a leaf. Its slots are those of the left
         one, then those of the right one; a node of an order has no right one, but its last slot is one variable.
+    unordered
+        True if it is made without the temporal order among its variables.
+    turned
+        Of a test of order, which has a left one alone: its own slot for each slot of that.
     """
 
     key: str
     slots: tuple[str, ...]
     left: int | None = None
     right: int | None = None
+    unordered: bool = False
+    turned: tuple[int, ...] = ()
 
 
 class ClauseForms:
@@ -183,7 +190,8 @@ class ClauseForms:
             left, right = sorted(tree, key=lambda side: self._tree(side).key)
             cut = len(self._tree(left).symmetries[0])
             below = [self._add_nodes(left, places[:cut], found), self._add_nodes(right, places[cut:], found)]
-        found.append(NodeForm(form.key, tuple(self.names[place] for place in places), *below))
+        one, other = below or (None, None)
+        found.append(NodeForm(form.key, tuple(self.names[place] for place in places), one, other))
         return len(found) - 1
 
     def _tree(self, tree: PositionTree) -> _TreeForm:

@@ -13,6 +13,7 @@ from cep_pipeline.patterns.pattern import Pattern
 from cep_pipeline.planning.clause_plans import Sharing
 from cep_pipeline.planning.multi_pattern.costs import cost_model_of, member_statistics, workload_plan
 from cep_pipeline.planning.multi_pattern.members import members_of
+from cep_pipeline.planning.multi_pattern.order_tests import give_up_order_tests, with_trees
 from cep_pipeline.planning.multi_pattern.pattern_graph import PatternGraph
 from cep_pipeline.planning.multi_pattern.shared_plan import shared_plan_of
 from cep_pipeline.planning.planned_clauses import summary_of
@@ -91,7 +92,8 @@ def with_part(kept: Plan, made: Plan | None, patterns: Sequence[Pattern], snapsh
 
     Notes
     -----
-    The others keep all that their plan says: the numbers that they were planned by, and what decided for them.
+    The others keep all that their plan says: the numbers that they were planned by, and what decided for them. Only
+    those that were served by an AND of a pattern that has changed may make their joins themselves again.
     """
     of = kept if made is None else made
     if of.sharing != kept.sharing or kept.workload is None:
@@ -102,5 +104,7 @@ def with_part(kept: Plan, made: Plan | None, patterns: Sequence[Pattern], snapsh
     shared = shared_plan_of(whole, patterns)
     search = kept.workload.search if of.workload is None else of.workload.search
     search = replace(search, compares_sharing=search.compares_sharing and kept.workload.search.compares_sharing)
-    statistics = member_statistics(shared.members, snapshot)
-    return replace(whole, workload=workload_plan(shared, statistics, search, cost_model_of(of)))
+    statistics, model = member_statistics(shared.members, snapshot), cost_model_of(of)
+    give_up_order_tests(shared, statistics, model)
+    patterns_then = tuple(with_trees(one, shared.plans) for one in whole.patterns)
+    return replace(whole, patterns=patterns_then, workload=workload_plan(shared, statistics, search, model))

@@ -11,15 +11,17 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 
 from cep_pipeline.errors import InputError
 from cep_pipeline.patterns.pattern import Pattern, Window
 from cep_pipeline.planning.clause_plans import NodeUse, SharedPlanNode, WorkloadPlan, WorkloadSearch
 from cep_pipeline.planning.costs import INSTANCES, THROUGHPUT, CostModel, cost_named, with_latency
+from cep_pipeline.planning.costs.model import CANDIDATE_NS
 from cep_pipeline.planning.multi_pattern.members import Member, MemberId
 from cep_pipeline.planning.multi_pattern.shared_plan import SharedNode, SharedPlan, Slots, shared_plan_of
 from cep_pipeline.planning.numbers.clause_questions import clause_statistics
-from cep_pipeline.planning.numbers.clause_statistics import ClauseStatistics
+from cep_pipeline.planning.numbers.clause_statistics import ClauseStatistics, ln_partial_matches
 from cep_pipeline.planning.numbers.logarithms import ln_sum
 from cep_pipeline.planning.plans import Plan
 from cep_pipeline.planning.trees import PositionTree
@@ -136,6 +138,7 @@ def workload_plan(
     plan: SharedPlan, statistics: Statistics, search: WorkloadSearch, model: CostModel = THROUGHPUT
 ) -> WorkloadPlan:
     """The shared part of a plan, as `explain` shows it."""
+    apart = plan.without_order_tests()
     shared = [
         SharedPlanNode(
             uses=tuple(NodeUse(*name, slots) for name, uses in node.sharers.items() for slots in uses),
@@ -149,9 +152,9 @@ def workload_plan(
         search=search,
         unit=model.unit,
         ln_cost=ln_cost(plan, statistics, model),
-        ln_apart=ln_cost_apart(plan, statistics, model),
+        ln_apart=ln_cost_apart(apart, statistics, model),
         nodes=len(plan),
-        nodes_apart=sum(node.uses for node in plan),
+        nodes_apart=sum(node.uses for node in apart),
         shared=tuple(sorted(shared, key=_saving, reverse=True)),
     )
 
@@ -166,17 +169,52 @@ def _ln_cost(
     plan: SharedPlan, node: SharedNode, name: MemberId, slots: Slots, statistics: Statistics, model: CostModel
 ) -> float:
     """ln of what a node costs one of its sharers alone."""
-    numbers = statistics[name]
+    numbers = _numbers(node, name, statistics)
     place = {variable: position for position, variable in enumerate(numbers.names)}
     places = [place[variable] for variable in slots]
+    if node.turned and node.left is not None:
+        return _ln_order_test(plan, node, plan[node.left], numbers, places, statistics, model)
     if node.left is None or node.right is None:  # a leaf costs what an order of one step does
         return model.ln_step(numbers, places)
     cut = node.below[0]
     return model.ln_join(numbers, _tree(plan, node.left, places[:cut]), _tree(plan, node.right, places[cut:]))
 
 
+def _numbers(node: SharedNode, name: MemberId, statistics: Statistics) -> ClauseStatistics:
+    """The numbers of a sharer of a node, without the order of its clause where the node is made without it."""
+    found = statistics[name]
+    if name not in node.unordered:
+        return found
+    return found.derived("unordered", lambda: replace(found, sequences=(), shape=None))
+
+
+def _ln_order_test(
+    plan: SharedPlan,
+    node: SharedNode,
+    below: SharedNode,
+    numbers: ClauseStatistics,
+    places: list[int],
+    statistics: Statistics,
+    model: CostModel,
+) -> float:
+    """ln of the cost of a test of order: all that the node below makes in its window is a candidate.
+
+    The node below may be made in a larger window; so many of its partial matches are new in this one.
+    """
+    made = model.node.one(numbers, places)
+    if model.pair is None:
+        return made
+    widest = plan.widest(below)
+    others = _numbers(below, widest, statistics)
+    below_places = [others.names.index(variable) for variable in below.sharers[widest][0]]
+    share = math.log(node.window / below.window) if node.window < below.window else 0.0
+    return ln_sum((made, ln_partial_matches(others, below_places) + share + math.log(CANDIDATE_NS * len(places))))
+
+
 def _tree(plan: SharedPlan, index: int, places: list[int]) -> PositionTree:
     node = plan[index]
+    if node.turned and node.left is not None:
+        return _tree(plan, node.left, [places[slot] for slot in node.turned])
     if node.left is None or node.right is None:
         return places[0]
     cut = node.below[0]

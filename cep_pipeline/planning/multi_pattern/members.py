@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 from collections import Counter, OrderedDict
-from collections.abc import Iterable
-from dataclasses import dataclass
+from collections.abc import Collection, Iterable
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import TypeAlias
 
 from cep_pipeline.patterns.normal_form import Clause
 from cep_pipeline.patterns.pattern import Pattern
-from cep_pipeline.planning.multi_pattern.canonical import ClauseForms, SubsetKeys
+from cep_pipeline.planning.multi_pattern.canonical import ClauseForms, NodeForm, SubsetKeys, digest
+from cep_pipeline.planning.trees import Join, Tree, nodes_of, without_order_tests
 
 MemberId: TypeAlias = tuple[str, int]
 """What names a member in a workload: the pattern's name and the index of the clause."""
@@ -64,9 +65,71 @@ class Member:
         """The keys of its sub-patterns."""
         return SubsetKeys(self.forms)
 
+    def nodes(self, tree: Tree) -> tuple[NodeForm, ...]:
+        """The nodes of a tree, each after those below it; a test of order stands behind the nodes of what it tests.
+
+        Where a join asks for a test that can do nothing (`has_order`), or has a list below it, it is made in order.
+        """
+        tests = {
+            frozenset(one.leaves): one
+            for one in nodes_of(tree)
+            if isinstance(one, Join) and one.in_order and self.has_order(one.leaves)
+        }
+        plain = self.forms.tree_nodes(without_order_tests(tree))
+        if not tests:
+            return plain
+        found: list[NodeForm] = []
+
+        def add(number: int) -> int:
+            form = plain[number]
+            test = tests.get(frozenset(form.slots))
+            if test is not None:
+                form = self._order_test(test, form, found)
+            elif form.left is not None and form.right is not None:
+                sides = form.left, form.right
+                left, right = map(add, sides)
+                keys = found[left].key, found[right].key
+                over_a_test = keys != (plain[sides[0]].key, plain[sides[1]].key)
+                key = digest("over a test", form.key, *keys) if over_a_test else form.key
+                form = replace(form, key=key, left=left, right=right)
+            found.append(form)
+            return len(found) - 1
+
+        add(len(plain) - 1)
+        return tuple(found)
+
+    def has_order(self, names: Collection[str]) -> bool:
+        """True if some of these variables follow one another, and none of them is a list."""
+        if any(self.clause.by_name[name].kleene for name in names):
+            return False
+        return any(one in names and other in names for one, other in self.clause.precedence)
+
+    def _order_test(self, tree: Join, form: NodeForm, found: list[NodeForm]) -> NodeForm:
+        """The node that makes a tree in order of the same one without order, whose nodes are added to those found."""
+        begin = len(found)
+        for one in self.unordered.forms.tree_nodes(without_order_tests(tree)):
+            left, right = (None if side is None else begin + side for side in (one.left, one.right))
+            found.append(replace(one, left=left, right=right, unordered=True))
+        below = found[-1]
+        turned = tuple(map(form.slots.index, below.slots))
+        return NodeForm(digest("in order", below.key, form.key), form.slots, len(found) - 1, turned=turned)
+
+    @cached_property
+    def unordered(self) -> Member:
+        """The same clause without its temporal order: an AND of its variables. It has the id of this member."""
+        return _Unordered(self.pattern, replace(self.clause, precedence=frozenset()))
+
     def __str__(self) -> str:
         name, clause = self.id
         return name if len(self.pattern.clauses) == 1 else f"{name} ({clause + 1})"
+
+
+@dataclass(frozen=True, eq=False)
+class _Unordered(Member):
+    """A member whose clause is not the pattern's: it has no order."""
+
+    def __post_init__(self) -> None:
+        pass
 
 
 def members_of(patterns: Iterable[Pattern]) -> tuple[Member, ...]:

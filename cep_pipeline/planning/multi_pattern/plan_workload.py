@@ -12,6 +12,7 @@ from cep_pipeline.planning.multi_pattern.costs import shared_cost, workload_plan
 from cep_pipeline.planning.multi_pattern.local_search import compile_kernels
 from cep_pipeline.planning.multi_pattern.local_zones import local_comparisons, zones_anew
 from cep_pipeline.planning.multi_pattern.members import Member, MemberId, members_of
+from cep_pipeline.planning.multi_pattern.order_tests import serve_by_and_nodes, with_trees
 from cep_pipeline.planning.multi_pattern.shared_plan import share
 from cep_pipeline.planning.multi_pattern.sharing_choices import exchanges_anew, sharing_comparisons
 from cep_pipeline.planning.multi_pattern.workload import Neighbourhood, Plans, SearchOptions, SearchProgress, Workload
@@ -19,11 +20,13 @@ from cep_pipeline.planning.orderings import Side, ordering_over
 from cep_pipeline.planning.planned_clauses import Expectations, clause_plan, pattern_plan, summary_of
 from cep_pipeline.planning.planners import LOCAL_SEARCHES, MULTI_PATTERN_PLANNERS, MultiPatternPlanner
 from cep_pipeline.planning.plans import Plan
-from cep_pipeline.planning.trees import as_tree
+from cep_pipeline.planning.trees import as_tree, without_order_tests
 from cep_pipeline.statistics.snapshot import StatisticsSnapshot
 
 TIME_LIMIT_S = 5.0
 """How long a local search goes on where no limit is asked for."""
+SERVED_BY_AND = (*LOCAL_SEARCHES, "merge_decomposition")
+"""The planners that let AND nodes serve SEQ nodes: local searches, and MOTTO's."""
 
 
 def plan_workload(
@@ -95,6 +98,9 @@ def plan_workload(
     the candidates that they test and the partial matches that they make, by `throughput` the partial matches alive in a
     window alone, which is the patent's (MCEP [0079], [0169]). Patterns of other strategies than skip_till_any_match
     keep their order and share nothing.
+
+    What a search has found may cost less where nodes of AND serve those that have the same in order
+    (`order_tests`); that is tried in the end, one pattern after the other.
     """
     found = _named(planner, sharing)
     model = shared_cost(cost)
@@ -125,10 +131,14 @@ def plan_workload(
     plans, taken = found(workload, options)
     shared = workload.shared(plans)
     searched = planner in LOCAL_SEARCHES
+    if planner in SERVED_BY_AND:
+        again = [one.id for one in members if not workload.keeps_order(one) and workload.is_planned_again(one)]
+        serve_by_and_nodes(shared, workload.statistics, model, again)
+    plans, plain = dict(shared.plans), shared.without_order_tests()
     decided = {
         member.id: (
-            *local_comparisons(shared, member.id, workload.statistics[member.id], model),
-            *sharing_comparisons(shared, member.id, workload.local[member.id], model),
+            *local_comparisons(plain, member.id, workload.statistics[member.id], model),
+            *sharing_comparisons(plain, member.id, workload.local[member.id], model),
         )
         for member in members
         if searched and member.id in workload.local
@@ -148,7 +158,8 @@ def plan_workload(
             ordering_over(plans[member], expected[member].statistics.names, decided.get(member, ()))
             for member in ((pattern.name, clause.index) for clause in pattern.clauses)
         )
-        return pattern_plan(of_clauses, map(clause_plan, of_clauses, found, repeat(model)), planned_by, model)
+        made = pattern_plan(of_clauses, map(clause_plan, of_clauses, found, repeat(model)), planned_by, model)
+        return with_trees(made, plans)
 
     return Plan(
         alpha=0.0,
@@ -181,7 +192,7 @@ def _given(members: Sequence[Member], start: Plan, rule: Sharing) -> Plans:
             continue
         planned = known[name].clauses[clause]
         if sorted(planned.order) == sorted(member.names) and (trees or planned.tree is None):
-            found[member.id] = as_tree(planned.order_or_tree) if trees else planned.order
+            found[member.id] = without_order_tests(as_tree(planned.order_or_tree)) if trees else planned.order
     return found
 
 

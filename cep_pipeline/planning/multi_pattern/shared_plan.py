@@ -39,7 +39,14 @@ from cep_pipeline.planning.clause_plans import SHARINGS, Sharing
 from cep_pipeline.planning.multi_pattern.canonical import NodeForm, private_key
 from cep_pipeline.planning.multi_pattern.members import Member, MemberId, members_of
 from cep_pipeline.planning.plans import Plan, validate
-from cep_pipeline.planning.trees import Join, OrderOrTree, as_tree, leaves_of
+from cep_pipeline.planning.trees import (
+    Join,
+    OrderOrTree,
+    as_tree,
+    has_order_tests,
+    leaves_of,
+    without_order_tests,
+)
 
 Slots: TypeAlias = tuple[str, ...]
 """A member's variable in each slot of a node."""
@@ -68,8 +75,8 @@ class SharedNode:
         As in `ClauseForms`, or a private one.
     left, right
         The nodes below it; none: a leaf, or the first state of an order. Without a right one it is a state of an order:
-        the left one's partial matches are extended by an event (of a Kleene variable: a list) of the last slot. Slots
-        are the left one's, then the right one's; the two may be one node.
+        the left one's partial matches are extended by an event (of a Kleene variable: a list) of the last slot; or a
+        test of order. Slots are the left one's, then the right one's; the two may be one node.
     sharers
         Of each member that uses the node its variables in the slots: once, or more often where variables are alike.
     members
@@ -78,6 +85,11 @@ class SharedNode:
         One member that uses it or did, and its variables in the slots: its conjuncts are the node's.
     below
         How many slots the left node has, and the right one.
+    turned
+        Of a test of order its own slot for each slot of the left node: it has those of the left one's partial matches
+        that are in the order of the clause. () for others.
+    unordered
+        The sharers that use it without the temporal order of their clauses, since they test that above it.
     """
 
     index: int
@@ -86,6 +98,8 @@ class SharedNode:
     right: int | None
     model: tuple[Member, Slots] = field(repr=False)
     below: tuple[int, ...] = ()
+    turned: tuple[int, ...] = ()
+    unordered: set[MemberId] = field(default_factory=set)
     sharers: dict[MemberId, tuple[Slots, ...]] = field(default_factory=dict)
     members: list[MemberId] = field(default_factory=list)
     _windows: _Largest = field(default_factory=lambda: _Largest(), repr=False)  # noqa: PLW0108
@@ -275,6 +289,8 @@ class SharedPlan:
             below = [indices[side] for side in (form.left, form.right) if side is not None]
             node = self._node(form, below, member)
             node.sharers[member.id] = (*node.sharers.get(member.id, ()), form.slots)
+            if form.unordered:
+                node.unordered.add(member.id)
             node._windows.add(member.window)
             indices.append(node.index)
         self._nodes[indices[-1]].members.append(member.id)
@@ -299,6 +315,7 @@ class SharedPlan:
             if node is None:  # used twice, and gone already
                 continue
             node.sharers.pop(member, None)
+            node.unordered.discard(member)
             node._windows.remove(window)
             if not node.sharers:
                 del self._nodes[index], self._by_key[node.key]
@@ -309,6 +326,13 @@ class SharedPlan:
         self._forms(known, order_or_tree)  # refuses what is none of the member's before anything is removed
         self.remove(member)
         self.add(known, order_or_tree)
+
+    def without_order_tests(self) -> SharedPlan:
+        """The same orders and trees, in which all is made in order; this plan itself where it has no other ones."""
+        if not any(map(has_order_tests, self.plans.values())):
+            return self
+        plain = (without_order_tests(one) if isinstance(one, Join) else one for one in self.plans.values())
+        return share(self.members.values(), plain, self.sharing)
 
     def _known(self, member: MemberId) -> Member:
         if member not in self.members:
@@ -321,7 +345,8 @@ class SharedPlan:
             return self._nodes[known]
         left, right = (*below, None, None)[:2]
         sizes = tuple(self._nodes[index].size for index in below)
-        node = SharedNode(self._next, form.key, left, right, (member, form.slots), sizes)
+        model = member.unordered if form.unordered else member
+        node = SharedNode(self._next, form.key, left, right, (model, form.slots), sizes, form.turned)
         self._nodes[node.index] = node
         self._by_key[form.key] = node.index
         self._next += 1
@@ -336,12 +361,12 @@ class SharedPlan:
                 "it has each positive variable once"
             )
         if self.sharing == "subexpression":
-            return member.forms.nodes(order_or_tree if is_tree else as_tree(order_or_tree))
+            return member.nodes(order_or_tree if isinstance(order_or_tree, Join | str) else as_tree(order_or_tree))
         if self.sharing == "prefix" and is_tree and len(names) > 1:
             raise PlanError(f"{member} has the tree {order_or_tree}: beginnings of orders are shared, not trees")
         if self.sharing == "prefix":
             return member.forms.nodes(names)
-        forms = member.forms.nodes(order_or_tree)
+        forms = member.forms.nodes(order_or_tree)  # all is made in order
         return tuple(replace(form, key=private_key(member.id, place)) for place, form in enumerate(forms))
 
 

@@ -224,6 +224,10 @@ class Workload:
             return self.cheapest(member)
         return given
 
+    def is_planned_again(self, member: Member) -> bool:
+        """True if a search may change the plan of a member."""
+        return self.again is None or member.id in self.again
+
     def cheapest(self, member: Member) -> OrderOrTree | str:
         """The cheapest plan of a member by itself."""
         local = self.local.get(member.id)

@@ -18,6 +18,7 @@ import numpy as np
 from cep_pipeline.errors import PlanError
 from cep_pipeline.patterns.conditions import Comparator, Comparison, Conjunct
 from cep_pipeline.patterns.expressions import variables_of
+from cep_pipeline.patterns.implications import implications_of
 from cep_pipeline.patterns.normal_form import Clause, Variable
 from cep_pipeline.patterns.pattern import Pattern
 from cep_pipeline.planning.numbers.clause_statistics import (
@@ -28,6 +29,7 @@ from cep_pipeline.planning.numbers.clause_statistics import (
     JointCondition,
     PlanCondition,
 )
+from cep_pipeline.planning.numbers.gaps import implied_gaps
 from cep_pipeline.planning.search.sums import Array
 from cep_pipeline.statistics.joint import SMALLEST, ClauseTerms, ln_planned
 from cep_pipeline.statistics.snapshot import LeafRate, Selectivity, StatisticsSnapshot
@@ -65,6 +67,7 @@ class ClauseQuestions:
     def __init__(self, pattern: Pattern, clause: Clause, *, often: bool = False) -> None:
         self._pattern, self._clause, self._often = pattern, clause, often
         self._latest: ClauseAnswers | None = None
+        self._implied = implications_of(clause, pattern.window.time_us, pattern.ties)
         self._position = {variable.name: index for index, variable in enumerate(clause.positive)}
         self._leaves = {name: leaf_of(pattern, clause, name).key for name in self._position}
         self._conditions = [
@@ -72,6 +75,7 @@ class ClauseQuestions:
                 tuple(sorted(self._position[name] for name in conjunct.variables)),
                 _UNKNOWN.selectivity(pattern, clause, conjunct),
                 is_equality(conjunct),
+                conjunct in self._implied.spans,
             )
             for conjunct in sorted(positive_conjuncts(clause), key=format_conjunct)
         ]
@@ -82,7 +86,7 @@ class ClauseQuestions:
             }
             for attribute in agreeing_attributes(pattern, clause)
         ]
-        self._priors = [prior for _, prior, _ in self._conditions]
+        self._priors = [prior for _, prior, _, _ in self._conditions]
         self._keys, self._asks = [*self._leaves.values()], [prior.condition for prior in self._priors]
         self._window_us = pattern.window.time_us
         self._sequences = series_groups(clause)
@@ -100,7 +104,7 @@ class ClauseQuestions:
     @cached_property
     def shape(self) -> ClauseShape:
         """The structure of the clause, which does not change with its numbers."""
-        conditions = tuple((positions, equality) for positions, _, equality in self._conditions)
+        conditions = tuple((positions, equality, span) for positions, _, equality, span in self._conditions)
         of = len(self._position), conditions, self._sequences, self._kleene, len(self._agreements)
         if of not in _shapes:
             if len(_shapes) >= MOST_SHAPES:
@@ -116,7 +120,9 @@ class ClauseQuestions:
             asked.statistics = ClauseStatistics(
                 names=tuple(self._position),
                 ln_instances=tuple(asked.ln_instances),
-                conditions=tuple(PlanCondition(places, share, equal) for (places, _, equal), share in conditions),
+                conditions=tuple(
+                    PlanCondition(places, share, equal, span) for (places, _, equal, span), share in conditions
+                ),
                 agreements=asked.agreements,
                 sequences=self._sequences,
                 joints=asked.joints,
@@ -179,6 +185,8 @@ class ClauseQuestions:
         if last is None:
             last = _last_so_far(self._pattern, self._clause, snapshot)
         joints = self._joints(snapshot) if snapshot.joints else ()
+        if self._implied.narrowed and window_us is not None:
+            joints += self._gaps(window_us, ln_selectivities)
         numbers = ClauseNumbers(
             (*ln_instances, *ln_events, *agreeing, *ln_selectivities), joints, len(rates) - 1 if last is None else last
         )
@@ -203,6 +211,13 @@ class ClauseQuestions:
         places = (tuple(sorted(map(self._position.__getitem__, terms.names_of(one)))) for one in terms.increments)
         return tuple(map(JointCondition, places, terms.increments.values()))
 
+    def _gaps(self, window_us: int, ln_selectivities: Sequence[float]) -> tuple[JointCondition, ...]:
+        written: dict[tuple[int, ...], float] = {}
+        for (places, _, _, span), ln_share in zip(self._conditions, ln_selectivities, strict=True):
+            if span:
+                written[places] = written.get(places, 0.0) + ln_share
+        return implied_gaps(self._clause, window_us, self._implied, written)
+
     @cached_property
     def _terms(self) -> ClauseTerms:
         return ClauseTerms(self._pattern, self._clause, _UNKNOWN)
@@ -216,20 +231,29 @@ class ClauseQuestions:
             The snapshot does not know one of the leaves.
         """
         rates = {key: planned_rate(snapshot, self.rate(name, snapshot)) for name, key in self._leaves.items()}
-        asked = [prior for _, prior, _ in self._conditions]
+        asked = [prior for _, prior, _, _ in self._conditions]
         asked += [prior for pairs in self._agreements for prior in pairs.values()]
         return rates | {prior.condition: math.exp(_ln_known(prior, snapshot)) for prior in asked}
 
     @cached_property
     def row(self) -> ClauseRow | None:
         """The places of the numbers in snapshots; None where more has to be made of them than logarithms."""
-        if self._agreements or self._window_us is None or any(one.limits for one in self._clause.positive):
+        if (
+            self._agreements
+            or self._window_us is None
+            or self._implied.narrowed
+            or any(one.limits for one in self._clause.positive)
+        ):
             return None
         return ClauseRow(self._keys, self._asks, [planned_share(prior) for prior in self._priors])
 
     def fills(self, snapshot: StatisticsSnapshot) -> bool:
         """True if a snapshot says no more of the clause than its row of numbers."""
-        return not snapshot.joints and (self._last is not None or not snapshot.order_profiles)
+        return (
+            not snapshot.joints
+            and not self._implied.narrowed
+            and (self._last is not None or not snapshot.order_profiles)
+        )
 
     @property
     def window_us(self) -> float:

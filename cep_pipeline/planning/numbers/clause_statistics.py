@@ -30,11 +30,14 @@ class PlanCondition:
         Natural logarithm of its selectivity, at most 0.
     equality
         Whether it asks two events to be equal in something, so that an index finds those that are.
+    span
+        Whether it bounds the time between two events, so that the fused mechanism's index ranges fulfil it.
     """
 
     positions: tuple[int, ...]
     ln_selectivity: float
     equality: bool = False
+    span: bool = False
 
     def __post_init__(self) -> None:
         if not (math.isfinite(self.ln_selectivity) and self.ln_selectivity <= 0):
@@ -54,10 +57,14 @@ class JointCondition:
     ln_ratio
         Natural logarithm of what the product of their selectivities is multiplied by to be their joint selectivity;
         what joints of some of them already do is not in it.
+    in_range
+        Whether it is of bounds that follow from others, which the fused mechanism's index ranges fulfil, and no others
+        do.
     """
 
     positions: tuple[int, ...]
     ln_ratio: float
+    in_range: bool = False
 
     def __post_init__(self) -> None:
         if not math.isfinite(self.ln_ratio):
@@ -100,7 +107,7 @@ class ClauseShape:
     size
         Number of variables.
     conditions
-        Of each condition its positions, and whether it is an equality.
+        Of each condition its positions, whether it is an equality, and whether it is a span.
     sequences, kleene
         As in `ClauseStatistics`.
     agreements
@@ -108,7 +115,7 @@ class ClauseShape:
     """
 
     size: int
-    conditions: tuple[tuple[tuple[int, ...], bool], ...]
+    conditions: tuple[tuple[tuple[int, ...], bool, bool], ...]
     sequences: tuple[tuple[tuple[int, ...], ...], ...]
     kleene: frozenset[int]
     agreements: int
@@ -117,7 +124,7 @@ class ClauseShape:
     @classmethod
     def of(cls, statistics: ClauseStatistics) -> ClauseShape:
         """The structure of a clause whose numbers are known."""
-        conditions = tuple((one.positions, one.equality) for one in statistics.conditions)
+        conditions = tuple((one.positions, one.equality, one.span) for one in statistics.conditions)
         return cls(statistics.size, conditions, statistics.sequences, statistics.kleene, len(statistics.agreements))
 
     def derived(self, key: Hashable, make: Callable[[], Derived]) -> Derived:
@@ -207,7 +214,7 @@ class ClauseStatistics:
     def factors(self) -> tuple[tuple[tuple[int, ...], float], ...]:
         """Positions, and the logarithm of what a set counts that holds them all: of conditions and of joint ones."""
         conditions = ((condition.positions, condition.ln_selectivity) for condition in self.conditions)
-        return (*conditions, *((joint.positions, joint.ln_ratio) for joint in self.joints))
+        return (*conditions, *((joint.positions, joint.ln_ratio) for joint in self.joints if not joint.in_range))
 
     @property
     def last_variable(self) -> int:
@@ -269,14 +276,25 @@ class ClauseStatistics:
         )
 
     @cached_property
+    def ranged(self) -> ClauseStatistics:
+        """The `singles` by all that the fused mechanism's index ranges fulfil, bounds that follow from others too."""
+        if not any(joint.in_range for joint in self.joints):
+            return self.singles
+        joints = tuple(replace(joint, in_range=False) for joint in self.singles.joints)
+        return replace(self.singles, joints=joints, shape=None)
+
+    @cached_property
     def in_range(self) -> ClauseStatistics:
-        """The `candidates` of the single variables: what an index finds."""
-        return self.singles.candidates
+        """The numbers without the conditions that have to be tested: what the fused mechanism's index ranges find."""
+        found = tuple(one for one in self.singles.conditions if one.equality or one.span)
+        joints = tuple(replace(joint, in_range=False) for joint in self.singles.joints if joint.in_range)
+        return replace(self.singles, conditions=found, joints=joints, shape=None)
 
     @cached_property
     def tested(self) -> ClauseStatistics:
-        """The numbers of `passing` for single variables."""
-        return self.singles.passing
+        """The numbers of `passing` for single variables and conditions that are no spans."""
+        passing = self.singles.passing
+        return replace(passing, conditions=tuple(one for one in passing.conditions if not one.span))
 
 
 Array = np.ndarray[Any, Any]

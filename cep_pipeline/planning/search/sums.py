@@ -48,6 +48,10 @@ def load_kernel() -> None:
     _measure.compile()
 
 
+SPAN, RANGE = 8, 16
+"""Kinds of conditions beside those of `set_sums_codes`: bounds on gaps, and those that follow from others."""
+
+
 @dataclass(frozen=True, eq=False)
 class CostTerms:
     """The terms of a cost model of a clause, as the kernel reads them.
@@ -91,7 +95,7 @@ class CostTerms:
             (
                 (0 if not term.instances else everything & ~kleene if term.singles else everything),
                 term.rarest,
-                codes.EQUALITY * term.equalities | codes.TESTED * term.tested | codes.JOINT * term.joints,
+                _kinds(term),
                 term.singles,
                 term.together and shape.agreements > 0,
                 term.ends is not None,
@@ -113,6 +117,13 @@ class CostTerms:
         if self.constants is not None:
             return np.ascontiguousarray(self.constants[:, sets])
         return np.stack([_constants(self.shape, term, sets) for term in self.terms])
+
+
+def _kinds(term: SetSum) -> int:
+    """The kinds of conditions that count in a term, as bits."""
+    spans = term.tested if term.spans is None else term.spans
+    found = codes.EQUALITY * term.equalities | codes.TESTED * term.tested | codes.JOINT * term.joints
+    return found | SPAN * spans | RANGE * term.ranges
 
 
 def _constants(shape: ClauseShape, term: SetSum, sets: Array) -> Array:
@@ -159,8 +170,11 @@ class SumProgram:
     def __init__(self, terms: CostTerms, sets: Array) -> None:
         shape = terms.shape
         self.terms, self.sets = terms, sets
-        self.masks = np.array([mask_of(positions) for positions, _ in shape.conditions], np.int64)
-        self.kinds = np.array([codes.EQUALITY if equal else codes.TESTED for _, equal in shape.conditions], np.int64)
+        self.masks = np.array([mask_of(positions) for positions, _, _ in shape.conditions], np.int64)
+        self.kinds = np.array(
+            [codes.EQUALITY if equal else SPAN if span else codes.TESTED for _, equal, span in shape.conditions],
+            np.int64,
+        )
         firsts, lasts = _edges(shape, sets) if any(term.ends for term in terms.terms) else (sets, sets)
         self.words = np.zeros(codes.WORDS, np.int64)
         for word, number in (
@@ -247,7 +261,7 @@ class SetSums:
         values = self._numbers[len(self._numbers) - len(masks) :]
         self._joined = (
             np.concatenate((masks, np.array([mask_of(one.positions) for one in joints], np.int64))),
-            np.concatenate((kinds, np.full(len(joints), codes.JOINT, np.int64))),
+            np.concatenate((kinds, np.array([RANGE if one.in_range else codes.JOINT for one in joints], np.int64))),
             np.concatenate((values, np.array([one.ln_ratio for one in joints], np.float64))),
         )
         words = (codes.FACTOR_MASKS, codes.FACTOR_KINDS, codes.FACTOR_VALUES)

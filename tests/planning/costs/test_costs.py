@@ -15,6 +15,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from cep_pipeline.errors import InputError
+from cep_pipeline.events.schema import StreamSchema
+from cep_pipeline.language.parser import parse_patterns
 from cep_pipeline.planning.costs import (
     CONSUME_MATCHED,
     COSTS,
@@ -26,11 +28,20 @@ from cep_pipeline.planning.costs import (
     is_linear,
     with_latency,
 )
-from cep_pipeline.planning.costs.kernel import UNITS, KernelCosts, costs_from_json, kernel_costs, kernel_model
+from cep_pipeline.planning.costs.conditions import CONDITION_KINDS, in_test_order, kind_of
+from cep_pipeline.planning.costs.kernel import (
+    UNITS,
+    KernelCosts,
+    costs_from_json,
+    costs_to_json,
+    kernel_costs,
+    kernel_model,
+)
 from cep_pipeline.planning.costs.model import CANDIDATE_NS, PARTIAL_MATCH_NS
 from cep_pipeline.planning.numbers.clause_statistics import ClauseStatistics, PlanCondition
 from cep_pipeline.planning.orderings import ln_order_cost, ln_tree_cost
 from cep_pipeline.planning.trees import PositionTree, positions_below
+from cep_pipeline.statistics.terms import format_conjunct
 from tests.planning import clauses
 from tests.thoroughness import examples
 
@@ -237,6 +248,27 @@ def test_the_constants_that_are_delivered_say_where_they_were_measured() -> None
     assert costs.measured_on
     assert costs.measured_at
     assert all(getattr(costs, name) > 0 for name in UNITS)
+
+
+def test_conditions_are_tested_in_the_order_of_their_cost() -> None:
+    """By kind and by the share that passes; those that are as good stay in the order of the pattern."""
+    [pattern] = parse_patterns(
+        """PATTERN SEQ(A a, B+ b[], C c) WHERE corr(a.h, c.h) > 0.5 AND avg(b[].x) > c.x AND a.x + c.x > 3
+        AND a.x < c.x AND a.y < c.y AND a.s = c.s AND (a.x < c.y OR a.y > c.x) WITHIN 9 seconds""",
+        StreamSchema.from_dict(
+            {
+                "type_attribute": "type",
+                "attributes": {"type": "string", "s": "string", "x": "int64", "y": "int64", "h": "list<float64>"},
+            }
+        ),
+    )
+    found = in_test_order(pattern.clauses[0].conjuncts)
+    kinds = [kind_of(conjunct) for conjunct in found]
+    assert kinds == ["text", "number", "number", "number", "arithmetic", "list", "correlation"]
+    assert [format_conjunct(conjunct) for conjunct in found][1:3] == ["a.x < c.x", "a.y < c.y"]
+    assert {*kernel_costs().conditions} == {*CONDITION_KINDS}
+    with pytest.raises(InputError, match="condition of the kind text"):
+        costs_from_json({**costs_to_json(kernel_costs()), "conditions": {"text": 0.0}}, "here")
 
 
 def test_constants_measured_elsewhere_are_used_where_the_environment_names_them(

@@ -19,6 +19,8 @@ from cep_pipeline.planning.multi_pattern.component_plans import components_of_pa
 from cep_pipeline.planning.multi_pattern.costs import ln_cost, member_statistics
 from cep_pipeline.planning.multi_pattern.local_zones import zones_anew
 from cep_pipeline.planning.multi_pattern.plan_workload import plan_workload
+from cep_pipeline.planning.plans import Plan
+from cep_pipeline.planning.trees import Join
 from cep_pipeline.statistics import StatisticsSnapshot, estimate_statistics
 from tests.planning.multi_pattern.planned import MODELS, alike, patterns_of, snapshot_of
 from tests.planning.multi_pattern.workloads import SCHEMA, workloads
@@ -98,6 +100,25 @@ def rates(patterns: list[Pattern], numbers: dict[str, int]) -> StatisticsSnapsho
     Random(1).shuffle(kinds)
     rows = [{"timestamp": 100_000 * place, "type": kind, "x": 1, "y": 1} for place, kind in enumerate(kinds)]
     return estimate_statistics(patterns, SCHEMA.table(rows))
+
+
+def test_an_and_that_is_gone_serves_no_seq() -> None:
+    """A pattern that took what an AND makes has a join of its own where that AND is made otherwise."""
+    text = """NAME and PATTERN AND(A a, B b, C c) WHERE a.x + 2 < b.x WITHIN 2 seconds;
+              NAME seq PATTERN SEQ(A p, B q) WHERE p.x + 2 < q.x WITHIN 2 seconds"""
+    patterns = parse_patterns(text.replace("NAME and", "NAME both"), SCHEMA)
+    before = rates(patterns, {"A": 20, "B": 20, "C": 90})
+    kept = plan_workload(patterns, before, steps=50)
+    served = kept.for_pattern("seq").clauses[0].tree
+    assert served is not None and served.in_order and "1 join takes what an AND of another pattern" in kept.explain()
+    assert Plan.from_json(kept.to_json()) == kept
+    fresh = rates(patterns, {"A": 20, "B": 20, "C": 1})
+    made = plan_workload(patterns[:1], fresh, steps=50)
+    assert str(made.for_pattern("both").clauses[0].tree) != str(kept.for_pattern("both").clauses[0].tree)
+    whole = with_part(kept, made, patterns, fresh)
+    assert whole.for_pattern("seq").clauses[0].tree == Join(served.left, served.right)
+    assert math.isclose(whole.ln_cost, ln_cost_on(whole, patterns, fresh))
+    assert with_part(kept, None, patterns, before).for_pattern("seq") is kept.for_pattern("seq")
 
 
 @pytest.mark.parametrize("sharing", ["prefix", "subexpression", "none"])

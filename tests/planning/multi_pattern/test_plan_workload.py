@@ -32,7 +32,15 @@ from cep_pipeline.planning.multi_pattern.workload import Plans, Workload
 from cep_pipeline.planning.orderings import ln_order_cost, ln_tree_cost
 from cep_pipeline.planning.planners import MULTI_PATTERN_PLANNER_NAMES
 from cep_pipeline.planning.plans import validate
-from cep_pipeline.planning.trees import Join, OrderOrTree, as_tree, leaves_of, nodes_of, tree_of_positions
+from cep_pipeline.planning.trees import (
+    Join,
+    OrderOrTree,
+    as_tree,
+    has_order_tests,
+    leaves_of,
+    nodes_of,
+    tree_of_positions,
+)
 from cep_pipeline.statistics import StatisticsSnapshot
 from tests.planning.multi_pattern.literal import all_trees
 from tests.planning.multi_pattern.planned import MODELS, alike, events, patterns_of, snapshot_of, workload_of
@@ -53,6 +61,27 @@ def planned(text: str = TEXT, planner: str = "simulated_annealing", **options: o
     patterns = parse(text)
     snapshot = cep.estimate_statistics(patterns, market(400))
     return plan_workload(patterns, snapshot, planner, **options)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("planner", ["simulated_annealing", "merge_decomposition"])
+@settings(max_examples=examples(30), deadline=None)
+@given(members=st.one_of(workloads(), alike()), seed=st.integers(0, 20), cost=st.sampled_from(sorted(SHARED_COSTS)))
+def test_what_an_and_serves_costs_less_and_finds_the_same(
+    planner: str, members: list[Member], seed: int, cost: str
+) -> None:
+    """Each plan with tests of order costs less than it would without them, and has the same matches."""
+    patterns, snapshot = patterns_of(members), snapshot_of(members)
+    made = plan_workload(patterns, snapshot, planner, cost=cost, steps=60, seed=seed)
+    trees = [clause.tree for pattern in made.patterns for clause in pattern.clauses if clause.tree is not None]
+    assert Plan.from_json(json.loads(json.dumps(made.to_json()))) == made
+    shared = shared_plan_of(made, patterns)
+    statistics, model = member_statistics(shared.members, snapshot), cost_model_of(made)
+    assert math.isclose(made.ln_cost, ln_cost(shared, statistics, model))
+    if any(map(has_order_tests, trees)):
+        assert made.ln_cost < ln_cost(shared.without_order_tests(), statistics, model)
+        found, known = (cep.detect(patterns, events(), mechanism="multitree", plan=one) for one in (made, None))
+        for name, table in found.items():
+            assert table.column("match_id").equals(known[name].column("match_id"))
 
 
 def all_plans(workload: Workload) -> Iterator[Plans]:

@@ -13,6 +13,7 @@ from cep_pipeline.adaptation import invariants_of, verify
 from cep_pipeline.adaptation.decisions import InvariantBased
 from cep_pipeline.adaptation.invariants import describe
 from cep_pipeline.adaptation.thresholds import Deviation
+from cep_pipeline.adaptation.verification import InvariantCheck
 from cep_pipeline.language.parser import parse_patterns
 from cep_pipeline.planning.multi_pattern import Member, Sharing, share, shared_plan_of
 from cep_pipeline.planning.multi_pattern.costs import cost_model_of, ln_cost, member_statistics
@@ -66,6 +67,23 @@ def test_a_comparison_is_what_the_exchange_would_cost(members: list[Member], sha
         other = share(plan.members.values(), [plans[name] for name in plan.members], sharing)
         left, right = sides[*member, one]
         assert math.exp(ln_cost(other, statistics, model)) - now <= math.exp(right) - math.exp(left) + 1e-6 * now
+
+
+@settings(max_examples=examples(40), deadline=None)
+@given(st.one_of(alike(), workloads()), SHARING, st.integers(0, 30), st.sampled_from(["throughput", "instances"]))
+def test_programs_measure_what_is_shared_to_the_last_bit(
+    members: list[Member], sharing: Sharing, seed: int, cost: str
+) -> None:
+    """All invariants of all patterns at once, those with given parts and their shares among them."""
+    patterns = patterns_of(members)
+    made = plan_workload(patterns, snapshot_of(members), cost=cost, sharing=sharing, steps=60, seed=seed)
+    check = InvariantCheck(invariants_of(made, patterns, None), patterns)
+    for fresh in (other_snapshot(members, seed), snapshot_of(members)):
+        for distance in (0.0, 0.25):
+            expected = tuple(check.verifications(fresh, distance=distance))
+            found = check.checked(fresh, distance=distance, to_the_end=True)
+            assert tuple(found) == expected and [found[place] for place in range(len(found))] == [*expected]
+            assert found.violated == tuple(one.invariant for one in expected if one.violated)
 
 
 @settings(max_examples=examples(40), deadline=None)
