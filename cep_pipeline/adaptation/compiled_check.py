@@ -152,7 +152,7 @@ class CompiledCheck:
                 found.append(Verification(one, left, right, minimal, is_violated(one.comparison, left, right, minimal)))
             if stop == first + 1 and not to_the_end:
                 break
-        return Verifications(found)
+        return Verifications.of(found)
 
 
 class LazyVerifications(LazySequence[Verification]):

@@ -31,7 +31,7 @@ from typing import Any
 
 from cep_pipeline.adaptation import thresholds
 from cep_pipeline.adaptation.compiled_check import CompiledCheck, LazyInvariants, LazyVerifications, found_invariants
-from cep_pipeline.adaptation.distance import DistanceRule, Distances, Fixed, distance_rule
+from cep_pipeline.adaptation.distance import DistanceRule, Distances, Fixed, MetaAdaptive, distance_rule
 from cep_pipeline.adaptation.invariants import Invariant, check_k, invariants_of, without_invariants
 from cep_pipeline.adaptation.thresholds import (
     Deviation,
@@ -237,6 +237,11 @@ class DecisionFunction(ABC):
         There is none, unless a decision function says so.
         """
 
+    @property
+    def learns_from_gains(self) -> bool:
+        """True if what replannings gain has a part in later decisions."""
+        return False
+
     @abstractmethod
     def decide(self, state: DecisionState, snapshot: StatisticsSnapshot) -> Verdict:
         """True if these statistics ask for another plan."""
@@ -251,8 +256,8 @@ class DecisionFunction(ABC):
         plan
             The plan in use from now on: the new one, or the old one where that is not worse.
         gain
-            The share of the old plan's cost that the new one saves, on this snapshot (`plan_quality.gain`); 0 where
-            it is the same plan.
+            The share of the old plan's work that the new one was seen to save; where nothing was seen, of its cost on
+            this snapshot (`plan_quality.gain`). 0 where it is the same plan.
         """
         same = plan is state.plan
         return DecisionState(
@@ -341,6 +346,10 @@ class InvariantBased(DecisionFunction):
     def __post_init__(self) -> None:
         _check_threshold(self.threshold)
         check_k(self.k)
+
+    @property
+    def learns_from_gains(self) -> bool:
+        return isinstance(self.distance, MetaAdaptive)
 
     def prepare(self, planners: Collection[str]) -> None:
         if any(planner in SEARCHED for planner in planners):

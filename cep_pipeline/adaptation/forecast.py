@@ -82,7 +82,7 @@ def forecast(
     """
     days = tuple(sorted(history))
     check = InvariantCheck(invariants, patterns)
-    by_day = [check.verifications(history[day], distance=distance) for day in days]
+    by_day = [check.checked(history[day], distance=distance, to_the_end=True) for day in days]
     trends = [_trend(days, of_days) for of_days in zip(*by_day, strict=True)]
     return tuple(sorted(trends, key=lambda trend: (trend.violated_on or date.max, trend.distances[-1])))
 

@@ -8,7 +8,7 @@ their events are let go of. What is held are the matches that end behind that ro
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Hashable, Iterator, Sequence
+from collections.abc import Hashable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -29,11 +29,11 @@ from cep_pipeline.adaptation.plan_switch import (
 from cep_pipeline.detection.decimal_text import from_text
 from cep_pipeline.detection.detect import COUNT_SCHEMA, count_table
 from cep_pipeline.detection.matches import match_batches, matches_schema
-from cep_pipeline.detection.mechanisms import Counters, Mechanism, Orders
+from cep_pipeline.detection.mechanisms import EVERYTHING, Counters, Mechanism, Orders
 from cep_pipeline.detection.ordering import order_matches
 from cep_pipeline.detection.output_policy import Candidates, KeptMatches, has_output_policy
 from cep_pipeline.detection.outputs import Detection, SummaryOf, binds_lists, listed_because
-from cep_pipeline.detection.parts import count_blocks
+from cep_pipeline.detection.parts import count_blocks, many_in_parts
 from cep_pipeline.detection.summaries.partial import summary_schema
 from cep_pipeline.errors import TooManyMatches
 from cep_pipeline.patterns.pattern import Pattern
@@ -42,6 +42,8 @@ from cep_pipeline.slices.ownership import counts_in_partitions
 from cep_pipeline.slices.prepared import PreparedEvents
 
 Array = np.ndarray[Any, Any]
+MOST_SAMPLED = 1 << 20
+"""Matches of a pattern that are found to see how much work a plan is."""
 
 
 @dataclass(frozen=True)
@@ -300,14 +302,7 @@ def output_of(finding: Finding, output: str) -> LoopOutput:
 
 def find_together(outputs: Sequence[LoopOutput], stretch: Stretch) -> None:
     """Find the matches of the next stretch of patterns that follow one plan; what must be listed in runs of many."""
-    groups: dict[Hashable, list[LoopOutput]] = {}
-    for output in outputs:
-        if not output.find_unlisted(stretch):
-            pattern, mechanism = output.finding.pattern, output.finding.mechanism
-            together = stretch.shares or mechanism.always_shares
-            alone = None if together else pattern.name
-            groups.setdefault((mechanism.find, pattern.type_attribute, pattern.base_type, alone), []).append(output)
-    for group in groups.values():
+    for group in _run_together([one for one in outputs if not one.find_unlisted(stretch)], shares=stretch.shares):
         findings = [output.finding for output in group]
         first, patterns = findings[0], [finding.pattern for finding in findings]
         reading = reading_of(patterns, [finding.reading for finding in findings], first.stream)
@@ -315,6 +310,37 @@ def find_together(outputs: Sequence[LoopOutput], stretch: Stretch) -> None:
         for part in matches_of_stretch(patterns, first.mechanism, stretch, reading, first.slices, first.counters, most):
             for output, own in zip(group, part, strict=True):
                 output.take(own)
+
+
+def _run_together(outputs: Iterable[LoopOutput], *, shares: bool) -> Iterable[list[LoopOutput]]:
+    """The patterns that are found in one run, by a plan that lets them share their work or not."""
+    groups: dict[Hashable, list[LoopOutput]] = {}
+    for output in outputs:
+        pattern, mechanism = output.finding.pattern, output.finding.mechanism
+        alone = None if shares or mechanism.always_shares else pattern.name
+        groups.setdefault((mechanism.find, pattern.type_attribute, pattern.base_type, alone), []).append(output)
+    return groups.values()
+
+
+def work_over(outputs: Sequence[LoopOutput], stretch: Stretch) -> int:
+    """Candidates that a plan tests over a stretch of events, and partial matches that it makes; its matches are let go.
+
+    Raises
+    ------
+    TooManyMatches
+        A pattern has more than `MOST_SAMPLED`.
+    """
+    counters = Counters()
+    for group in _run_together((one for one in outputs if one.asks_plans), shares=stretch.shares):
+        first, patterns = group[0].finding, [output.finding.pattern for output in group]
+        events = first.slices.prepared(first.pattern, (stretch.first, stretch.stop))
+        orders = [stretch.orders[pattern.name] for pattern in patterns]
+        if stretch.shares and first.mechanism.share is not None and len(patterns) > 1:
+            first.mechanism.share(patterns, orders, events)
+        most = [MOST_SAMPLED] * len(patterns)
+        for _ in many_in_parts(patterns, first.mechanism, orders, events, EVERYTHING, counters, most=most):
+            pass
+    return sum(node.candidates + node.created for node in counters.nodes.values())
 
 
 class _Waiting:

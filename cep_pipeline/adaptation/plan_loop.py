@@ -13,10 +13,11 @@ from typing import NamedTuple
 import pyarrow as pa
 
 from cep_pipeline.adaptation.decisions import DecisionFunction, DecisionState
-from cep_pipeline.adaptation.loop_outputs import Finding, LoopOutput, find_together, output_of
+from cep_pipeline.adaptation.loop_outputs import Finding, LoopOutput, find_together, output_of, work_over
 from cep_pipeline.adaptation.plan_makers import PlanMaker
 from cep_pipeline.adaptation.plan_switch import Stretch, reading_of
 from cep_pipeline.adaptation.report import Check, PlanSwitch, Seconds
+from cep_pipeline.errors import TooManyMatches
 from cep_pipeline.patterns.pattern import Strategy
 from cep_pipeline.planning.plans import Plan
 from cep_pipeline.planning.replanning import runs_of
@@ -28,6 +29,8 @@ LATEST_RUNS = 32
 """The price of a switch is that of so many of the latest runs of detection."""
 DETECT_WINDOWS = 32
 """Detection runs over at least so many windows at once while the plan stays: it reads one of them twice."""
+SAMPLE_EVENTS = 10_000
+"""The work of an old plan and of a new one is compared over so many of the latest events."""
 MOST_UNWRITTEN = 256
 """Decisions that are kept as they were taken, until somebody asks for the report."""
 
@@ -163,7 +166,9 @@ class PlanLoop:
     @property
     def needs_from(self) -> int:
         """The row of the stream from which on events are needed."""
-        return min(output.needs_from(self._detected) for output in self._outputs)
+        needed = min(output.needs_from(self._detected) for output in self._outputs)
+        learns = self._find and self.adapts and self.decision.learns_from_gains
+        return min(needed, max(self._stream.arrived - SAMPLE_EVENTS, 0)) if learns else needed
 
     @property
     def _detected(self) -> int:
@@ -225,7 +230,7 @@ class PlanLoop:
         if verdict.replan:
             gain = self._replan(old, row, snapshot)
             planned = clock()
-            gained = gain if self._begin_of_plan == row else 0.0  # by a plan that is not put in use nothing is
+            gained = self._gained(old, row, gain)
             self._state = self.decision.replanned(state, verdict, self.plan or old, snapshot, gain=gained)
             ended = clock()
         took = Seconds(decided - began + ended - planned, planned - decided)
@@ -237,6 +242,29 @@ class PlanLoop:
         self._unwritten.append(_Decided(row, at_us, verdict.replan, verdict.said, gain, t0, switched))
         if len(self._unwritten) > MOST_UNWRITTEN:
             self._write()
+
+    def _gained(self, old: Plan, row: int, gain: float) -> float:
+        """The gain that the decision function learns of: by a plan that is not put in use nothing is gained.
+
+        Where it learns from gains, the work of both plans over the latest events is compared, as a daily replanning
+        does over a sample of the day. Where that tells nothing, it is what the new plan saves by its cost.
+        """
+        new = self.plan
+        if self._begin_of_plan != row or new is None:
+            return 0.0
+        if not (self._find and self.decision.learns_from_gains):
+            return gain
+        first = max(row - SAMPLE_EVENTS, self._stream.first)
+        try:
+            before, now = (work_over(self._outputs, self._stretch(plan, first, row)) for plan in (old, new))
+        except TooManyMatches:
+            return gain
+        return 1 - now / before if before else gain
+
+    def _stretch(self, plan: Plan, first: int, stop: int) -> Stretch:
+        """A stretch of the stream that follows a plan."""
+        orders = {pattern.name: runs_of(plan, pattern.name) for pattern in self.patterns}
+        return Stretch(first, stop, orders, plan.sharing != "none")
 
     def _replan(self, old: Plan, row: int, snapshot: StatisticsSnapshot) -> float:
         """Make another plan, and use it where it is better; the gain."""
@@ -340,9 +368,7 @@ class PlanLoop:
         """The plan in use owns no matches that begin from this row on; the next one, or the same one again, does."""
         assert self.plan is not None
         if row > self._begin and (self._has_ended or not any(output.at_once for output in self._outputs)):
-            plan = self.plan
-            orders = {pattern.name: runs_of(plan, pattern.name) for pattern in self.patterns}
-            self._waiting.append(Stretch(self._begin, row, orders, plan.sharing != "none"))
+            self._waiting.append(self._stretch(self.plan, self._begin, row))
             self._begin = row
 
 

@@ -1,7 +1,8 @@
 """Invariants on fresh statistics: by how much each holds, in the order in which they are verified.
 
-`InvariantCheck` is the definition of a check. `compiled_check.CompiledCheck` gives the same answers, to the last bit,
-for plans that compiled searches have found.
+`InvariantCheck.verifications` is the definition of a check. `InvariantCheck.checked` gives the same answers, to the
+last bit, by programs that measure all sides at once. So does `compiled_check.CompiledCheck`, for plans that compiled
+searches have found.
 """
 
 from __future__ import annotations
@@ -15,6 +16,8 @@ from typing import Any, cast
 import numpy as np
 
 from cep_pipeline.adaptation.invariants import Invariant, describe
+from cep_pipeline.adaptation.lazy_sequence import LazySequence
+from cep_pipeline.adaptation.side_programs import SidePrograms
 from cep_pipeline.errors import InputError, PlanError
 from cep_pipeline.patterns.pattern import Pattern
 from cep_pipeline.planning.costs import CostModel, SetTerm, is_linear
@@ -121,25 +124,63 @@ def verify(
     return tuple(InvariantCheck(invariants, patterns).verifications(snapshot, distance=distance, frozen=frozen))
 
 
-class Verifications(tuple[Verification, ...]):
-    """Verifications in their order: up to the first violation, or all."""
+class Verifications(LazySequence[Verification]):
+    """Verifications in their order: up to the first violation, or all.
 
-    __slots__ = ()
+    Parameters
+    ----------
+    invariants
+        Those that were verified, in their order; there may be more.
+    sides
+        Natural logarithms of f1 and f2 of each, float64 of shape (n, 2).
+    distances
+        The minimal distance of each.
+    violated
+        Bool of shape (n,).
+    """
+
+    def __init__(self, invariants: Sequence[Invariant], sides: Array, distances: Sequence[float], violated: Array):
+        self._invariants, self._sides, self._distances, self._violated = invariants, sides, distances, violated
+
+    @classmethod
+    def of(cls, found: Sequence[Verification]) -> Verifications:
+        """Verifications that are made already."""
+        sides = np.array([(one.left, one.right) for one in found], np.float64).reshape(-1, 2)
+        distances, violated = [one.distance for one in found], np.array([one.violated for one in found], bool)
+        return cls([one.invariant for one in found], sides, distances, violated)
+
+    def __len__(self) -> int:
+        return len(self._violated)
+
+    def item(self, place: int) -> Verification:
+        left, right = self._sides[place].tolist()
+        return Verification(self._invariants[place], left, right, self._distances[place], bool(self._violated[place]))
+
+    def __iter__(self) -> Iterator[Verification]:
+        rows = zip(self._invariants, self._sides.tolist(), self._distances, self._violated.tolist(), strict=False)
+        return (Verification(one, left, right, distance, violated) for one, (left, right), distance, violated in rows)
+
+    def to_the_first_violation(self) -> Verifications:
+        """The verifications up to the first violation, which is the last one; all of them where none is violated."""
+        if not self.is_violated:
+            return self
+        end = int(self._violated.argmax()) + 1
+        return Verifications(self._invariants, self._sides[:end], self._distances, self._violated[:end])
 
     @property
     def is_violated(self) -> bool:
         """True if one of the invariants is violated."""
-        return any(one.violated for one in self)
+        return bool(self._violated.any())
 
     @property
     def violated(self) -> tuple[Invariant, ...]:
         """The violated invariants."""
-        return tuple(one.invariant for one in self if one.violated)
+        return tuple(self._invariants[place] for place in np.flatnonzero(self._violated).tolist())
 
     @property
     def first_violated(self) -> Verification:
         """The first violation; there is one."""
-        return next(one for one in self if one.violated)
+        return self[int(np.flatnonzero(self._violated)[0])]
 
 
 class InvariantCheck:
@@ -202,8 +243,49 @@ class InvariantCheck:
         InputError, PlanError
             As `verify`.
         """
+        if not frozen and self._programs is not None:
+            try:
+                found = self._measured(self._programs, snapshot, distance)
+            except PlanError:
+                if to_the_end:
+                    raise  # otherwise an invariant that is violated may come before what the snapshot does not know
+            else:
+                return found if to_the_end else found.to_the_first_violation()
         verified = self.verifications(snapshot, distance=distance, frozen=frozen)
-        return Verifications(verified if to_the_end else _up_to_violation(verified))
+        return Verifications.of([*(verified if to_the_end else _up_to_violation(verified))])
+
+    def _measured(
+        self, programs: SidePrograms, snapshot: StatisticsSnapshot, distance: float | Mapping[str, float]
+    ) -> Verifications:
+        sides = programs.measured(snapshot)
+        if isinstance(distance, int | float):
+            distances: Sequence[float] = [distance] * len(sides)
+        else:
+            distances = [minimal_distance(one, distance) for one, _ in self._invariants]
+        different = set(distances)
+        for one in different:
+            check_distance(one)
+        ln_distances = {one: math.log1p(one) for one in different}
+        violated = programs.violated(sides, np.array([ln_distances[one] for one in distances], np.float64))
+        return Verifications(self._listed, sides, distances, violated)
+
+    @cached_property
+    def _listed(self) -> tuple[Invariant, ...]:
+        return tuple(invariant for invariant, _ in self._invariants)
+
+    @cached_property
+    def _programs(self) -> SidePrograms | None:
+        """The programs that measure all sides; None where a cost is no sum of a clause's numbers."""
+        groups = list(self._groups.values())
+        clauses = [
+            (group.questions, terms)
+            for group in groups
+            if (terms := CostTerms.of(group.questions.shape, group.cost)) is not None
+        ]
+        if len(clauses) < len(groups):
+            return None
+        place = {id(group): number for number, group in enumerate(groups)}
+        return SidePrograms(clauses, [(place[id(group)], one.comparison) for one, group in self._invariants])
 
     def measured(self, snapshot: StatisticsSnapshot) -> Iterator[tuple[Invariant, Measures]]:
         """The invariants, each with what measures its sides."""

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from functools import partial
 from itertools import count
 
@@ -13,9 +14,18 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import cep_pipeline as cep
-from cep_pipeline.adaptation import DECISION_FUNCTIONS, AdaptiveDetection, Distances, decision_function, loop
+from cep_pipeline.adaptation import (
+    DECISION_FUNCTIONS,
+    AdaptiveDetection,
+    Distances,
+    decision_function,
+    loop,
+    loop_outputs,
+    plan_loop,
+)
 from cep_pipeline.adaptation.decisions import InvariantBased, Unconditional
 from cep_pipeline.adaptation.distance import MetaAdaptive
+from cep_pipeline.adaptation.plan_switch import Stretch
 from cep_pipeline.detection import MECHANISMS
 from cep_pipeline.detection.detect import OUTPUTS
 from cep_pipeline.detection.matches import matches_schema
@@ -208,9 +218,60 @@ def test_a_plan_that_is_not_put_in_use_has_gained_nothing(monkeypatch: pytest.Mo
             every_events=100,
             minimum_gain=minimum_gain,
         )
-        saved = [check.gain for check in report.checks if check.replanned]
-        assert any(gain is not None and gain > 0.05 for gain in saved)
-        assert gains == [check.gain if check.deployed else 0.0 for check in report.checks if check.replanned]
+        replanned = [check for check in report.checks if check.replanned]
+        assert any(check.gain is not None and check.gain > 0.05 for check in replanned)
+        assert len(gains) == len(replanned)
+        assert not any(gain for gain, check in zip(gains, replanned, strict=True) if not check.deployed)
+        assert any(check.deployed for check in replanned) == any(gains) == (minimum_gain == 0.0)
+
+
+@pytest.mark.parametrize("size", [1, 70])
+@pytest.mark.parametrize("sample", [150, 10_000])
+def test_distances_learn_from_the_work_of_both_plans(monkeypatch: pytest.MonkeyPatch, size: int, sample: int) -> None:
+    """Over the latest events of the stream, however they come: the work that detection by each plan counts there."""
+    gains: list[float] = []
+    seen: list[tuple[int, int, list[tuple[str, ...]]]] = []
+
+    def after_replanning(self: MetaAdaptive, distances: Distances, violated: object, gain: float) -> Distances:
+        gains.append(gain)
+        return distances
+
+    def worked(outputs: Sequence[loop_outputs.LoopOutput], stretch: Stretch) -> int:
+        seen.append((stretch.first, stretch.stop, [tuple(one) for one in stretch.orders["abc"]]))
+        return loop_outputs.work_over(outputs, stretch)
+
+    monkeypatch.setattr(MetaAdaptive, "after_replanning", after_replanning)
+    monkeypatch.setattr(plan_loop, "work_over", worked)
+    monkeypatch.setattr(plan_loop, "SAMPLE_EVENTS", sample)
+    patterns, events = patterns_of(ABC), drifting(events=600)
+    tables, report = detect_adaptively(
+        patterns,
+        in_parts(events, size),
+        decision=InvariantBased(distance=MetaAdaptive()),
+        every_events=100,
+        mechanism="lazy_chain_nfa",
+        planner="greedy",
+    )
+    assert tables == cep.detect(patterns, events)
+    deployed = [check for check in report.checks if check.deployed]
+    assert deployed and [stop for _, stop, _ in seen] == [check.row for check in deployed for _ in range(2)]
+    plan = cep.plan(patterns, cep.estimate_statistics(patterns, events), planner="greedy", compare=False)
+    [clause] = plan.patterns[0].clauses
+    work = []
+    for first, stop, [order] in seen:
+        assert first == max(stop - sample, 0)
+        steps = tuple(sorted(clause.steps, key=lambda step: order.index(step.variable)))
+        run = replace(plan.patterns[0], clauses=(replace(clause, steps=steps, comparisons=()),))
+        part = events.slice(first, stop - first)
+        _, metrics = cep.detect(
+            patterns, part, plan=replace(plan, patterns=(run,)), mechanism="lazy_chain_nfa", metrics=True
+        )
+        work.append(sum(node.candidates + node.created for node in metrics.nodes))
+    learned = [
+        gain for gain, check in zip(gains, [c for c in report.checks if c.replanned], strict=True) if check.deployed
+    ]
+    assert learned == [1 - new / old for old, new in zip(work[::2], work[1::2], strict=True)]
+    assert learned != [check.gain for check in deployed]
 
 
 def test_the_first_plan_may_be_given() -> None:
