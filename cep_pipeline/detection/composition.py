@@ -40,7 +40,8 @@ def longer_stream(pattern: Pattern, events: pa.Table, matches: Mapping[str, pa.T
     Parameters
     ----------
     events
-        Events sorted by (timestamp, seq), with the columns that the pattern needs.
+        Events sorted by (timestamp, seq), with the columns that the pattern needs. Where their seqs ascend, some may be
+        left out, also last ones of the matches.
     matches
         For each statement that the pattern composes, by its name, its kept matches in the order of the page:
         `match_id`, `start_ts`, `end_ts`, `bindings` and the typed RETURN columns. Others may be among them.
@@ -54,7 +55,7 @@ def longer_stream(pattern: Pattern, events: pa.Table, matches: Mapping[str, pa.T
     columns = LongerColumns.of(pattern)
     composed = [_Composed.of(matches[one.name], one.match_attributes, events) for one in pattern.composes]
     behind = np.concatenate([one.behind for one in composed])
-    order = np.argsort(behind, kind="stable")
+    order = np.argsort(np.concatenate([one.order for one in composed]), kind="stable")
     rows = pa.array(np.insert(np.arange(len(events)), behind[order], len(events) + order))
 
     def together(of_events: pa.ChunkedArray, of_composed: Iterable[pa.Array]) -> pa.ChunkedArray:
@@ -154,8 +155,9 @@ class _Composed:
     ----------
     table, attributes
         The matches, and the types of their attributes.
-    behind
-        int64, shape (n,): the number of events of the stream that come before each of them.
+    behind, order
+        int64, shape (n,): the number of events of the stream that come before each of them, and a number that grows
+        with its last event.
     seqs, ends
         int64 arrays: the seq of the last event of each match, and its time.
     ids
@@ -165,6 +167,7 @@ class _Composed:
     table: pa.Table
     attributes: Mapping[str, ValueType]
     behind: Array
+    order: Array
     seqs: pa.Array
     ends: pa.Array
     ids: pa.Array
@@ -180,15 +183,15 @@ class _Composed:
         ids = _whole(table.column("match_id")).storage
         if not len(table):
             none = np.zeros(0, np.int64)
-            return cls(table, attributes, none, pa.array(none), ends, ids)
+            return cls(table, attributes, none, none, pa.array(none), ends, ids)
         if (np.diff(seqs) > 0).all():
             last = np.maximum.reduceat(bound, offsets[:-1])
-            behind = np.searchsorted(seqs, last, "right")
+            behind, order = np.searchsorted(seqs, last, "right"), last
         else:  # seqs that do not grow with the stream: the last event is that of the last row
             by_seq = np.argsort(seqs)
             rows = np.maximum.reduceat(by_seq[np.searchsorted(seqs[by_seq], bound)], offsets[:-1])
-            last, behind = seqs[rows], rows + 1
-        return cls(table, attributes, behind, pa.array(last), ends, ids)
+            last, behind, order = seqs[rows], rows + 1, rows
+        return cls(table, attributes, behind, order, pa.array(last), ends, ids)
 
     def __len__(self) -> int:
         return len(self.table)

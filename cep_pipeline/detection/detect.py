@@ -18,13 +18,15 @@ from cep_pipeline.detection.composition import WrittenMatches, longer_stream, pl
 from cep_pipeline.detection.compressed.compressing import compress_merged, count_merged
 from cep_pipeline.detection.counting.sweep import count_owned
 from cep_pipeline.detection.decimal_text import to_text
-from cep_pipeline.detection.known_events import Streams, keep, known_events
+from cep_pipeline.detection.known_events import Planned, Streams, keep, known_events
 from cep_pipeline.detection.limits import Kind, LimitReached, SliceLimits, at_most_seconds
 from cep_pipeline.detection.match_events import match_events
-from cep_pipeline.detection.matches import matches_schema, write_matches
+from cep_pipeline.detection.matches import batches_of_few, few_of, matches_schema, write_matches
 from cep_pipeline.detection.mechanisms import (
+    EVERYTHING,
     PRUNE,
     Counters,
+    FoundAtOnce,
     Metrics,
     Orders,
     Owned,
@@ -42,7 +44,9 @@ from cep_pipeline.detection.outputs import (
     compressed_together,
     count_together,
     first_matches,
+    found_at_once,
     listed_because,
+    tables_at_once,
     tables_together,
 )
 from cep_pipeline.detection.parts import count_blocks, many_in_parts
@@ -57,6 +61,7 @@ from cep_pipeline.patterns.expressions import Reference
 from cep_pipeline.patterns.pattern import Output, Pattern, with_composed
 from cep_pipeline.patterns.structure import type_alternatives, types_of
 from cep_pipeline.planning.plans import Plan, has_kernel_orders, validate
+from cep_pipeline.slices.blocks import Block, MatchBlock
 from cep_pipeline.slices.events_input import as_table, events_for
 from cep_pipeline.slices.ownership import Finality, finality_of
 from cep_pipeline.slices.prepared import PreparedEvents
@@ -325,29 +330,33 @@ class DetectionRun:
         chosen = choose_mechanisms(patterns, self._mechanism_of(patterns))
         table = events_for(patterns, events)
         prepared = _prepare(patterns, table)
-        plan = _plan_for(patterns, table, prepared, self._plan_of(patterns), chosen, self.make_plan)
+        plan = _plan_for(patterns, table, prepared, self._plan_of(patterns), chosen, self.make_plan).plan
         return _detections(patterns, chosen, prepared, plan, self._counters, self.limit, prune=True)
 
     def _together(self, patterns: Sequence[Pattern], events: pa.Table, given: Plan | None, output: str) -> Tables:
         """The output of patterns that compose nothing."""
         options, limit = (self.options, self.limit) if self._are_asked(patterns) else ((), None)
-        known, chosen = known_events(patterns, events, self._mechanism_of(patterns))
-        check_options(chosen, options)
-        self._chosen |= chosen
+        known, fastest = known_events(patterns, events, self._mechanism_of(patterns))
+        check_options(fastest, options)
+        # What is counted, and how much is listed before it is too much, is told of the fastest mechanism.
+        any_mechanism = known.mechanism is None and not (options or self._counters.wanted or limit is not None)
+        make = partial(_plan_for, make_plan=self.make_plan, output=output, any_mechanism=any_mechanism)
         found: Tables = {}
         with explained():
             _prepare(patterns, known.table, known.prepared)
-            plan = known.plan(
-                given, lambda: _plan_for(patterns, known.table, known.prepared, given, chosen, self.make_plan)
+            plan, chosen, _ = known.plan(
+                given, (output, any_mechanism), lambda: make(patterns, known.table, known.prepared, given, fastest)
             )
+            self._chosen |= chosen
             logger.info("detecting %s patterns in %s events by %r", len(patterns), known.table.num_rows, plan)
             detections = _detections(patterns, chosen, known.prepared, plan, self._counters, limit, options, prune=True)
-            groups = run_together(detections, plan)
-        for together in groups:
+            at_once = found_at_once(detections, EVERYTHING)
+            found.update(self._tables_at_once(detections, at_once, output))
+            rest = [detection for place, detection in enumerate(detections) if place not in at_once]
+        for together in run_together(rest, plan):
             with explained():
                 if output == "count":
-                    counts = zip(together, count_together(together), strict=True)
-                    own = [count_table(one.pattern, count) for one, count in counts]
+                    own = count_tables([one.pattern for one in together], count_together(together))
                 elif output == "compressed":
                     own = compressed_together(together)
                 else:
@@ -361,6 +370,24 @@ class DetectionRun:
                 self.progress(self._done, self._all)
         keep(events, known)
         return found
+
+    def _tables_at_once(
+        self, detections: Sequence[Detection], at_once: Mapping[int, FoundAtOnce], output: str
+    ) -> Iterator[tuple[str, pa.Table]]:
+        """The output of the patterns whose matches were found at once."""
+        own = [(detections[place], found.blocks) for place, found in at_once.items()]
+        if output == "count":
+            patterns = [detection.pattern for detection, _ in own]
+            tables = count_tables(patterns, [count_blocks(blocks, detection.events) for detection, blocks in own])
+        else:
+            tables = tables_at_once(own, output)
+        if self._counters.wanted:
+            for found in at_once.values():
+                found.count(self._counters)
+        yield from ((detection.pattern.name, table) for (detection, _), table in zip(own, tables, strict=True))
+        self._done += len(own)
+        if own and self.progress is not None:
+            self.progress(self._done, self._all)
 
 
 def as_run(pattern: Pattern, events: pa.Table) -> tuple[Pattern, pa.Table]:
@@ -452,7 +479,7 @@ def detect_batches(
     chosen = choose_mechanisms(patterns, mechanism)
     table = events_for(patterns, events)
     prepared = _prepare(patterns, table)
-    plan = _plan_for(patterns, table, prepared, plan, chosen)
+    plan = _plan_for(patterns, table, prepared, plan, chosen).plan
     detections = _detections(patterns, chosen, prepared, plan, Counters(), limit, prune=True)
     for run in run_together(detections, plan):
         summarized = [one for one in run if one.pattern.summary is not None]
@@ -592,13 +619,18 @@ def detect_slice(
     validate(plan, patterns)
     table = events_for(patterns, events, "events of the slice")
     counters = Counters()
-    run = _SliceRun(owned, sink, frozenset(candidates), frozenset(counted), limits or SliceLimits({}))
-    waiting = deque(run_together(_detections(patterns, chosen, _prepare(patterns, table), plan, counters), plan))
+    detections = _detections(patterns, chosen, _prepare(patterns, table), plan, counters)
+    at_once = {detections[place].pattern.name: one for place, one in found_at_once(detections, owned).items()}
+    run = _SliceRun(owned, sink, frozenset(candidates), frozenset(counted), limits or SliceLimits({}), at_once)
+    run.write_few(detections)
+    waiting = deque(run_together(detections, plan))
     limited: dict[str, Kind] = {}
+    left = len(patterns)
     while waiting:
         together = waiting.popleft()
         own = Counters()  # of a run that is given up nothing is counted
         given_up = run.find(together, own)
+        left -= len(together)
         if given_up is None:
             counters.take_over(own)
         elif given_up.pattern or len(together) == 1:
@@ -606,10 +638,12 @@ def detect_slice(
             limited[name] = given_up.kind
             if rest := [detection for detection in together if detection.pattern.name != name]:
                 waiting.appendleft(rest)
+                left += len(rest)
         else:  # each by itself, so that the others have all of their matches
             waiting.extendleft([detection] for detection in reversed(together))
+            left += len(together)
         if progress is not None:
-            progress(len(patterns) - sum(map(len, waiting)), len(patterns))
+            progress(len(patterns) - left, len(patterns))
     summaries = {name: of.summary for name, of in run.summaries.items() if name not in limited}
     return SliceResult(run.written, counters.metrics(chosen), limited, summaries)
 
@@ -619,7 +653,8 @@ class _SliceRun:
     """Patterns over one slice, run by run; `detect_slice` says what its parameters are.
 
     A run that is given up is done again without the pattern that reached a limit. As the matches of a pattern come in
-    one order, whoever it is run with, those that have been handed on already are left out then.
+    one order, whoever it is run with, those that have been handed on already are left out then. `at_once` has the
+    matches of patterns that need no run.
     """
 
     owned: Owned
@@ -627,14 +662,35 @@ class _SliceRun:
     candidates: frozenset[str]
     counted: frozenset[str]
     limits: SliceLimits
+    at_once: Mapping[str, FoundAtOnce]
     written: dict[str, int] = field(default_factory=dict)
     summaries: dict[str, SummaryOf] = field(default_factory=dict)
     _again: dict[str, int] = field(default_factory=dict)
+    _few: dict[str, pa.RecordBatch] = field(default_factory=dict)
+
+    def write_few(self, detections: Sequence[Detection]) -> None:
+        """Make the rows of patterns that have few matches, for the time when each has its turn."""
+        by_events: dict[int, list[tuple[Detection, MatchBlock]]] = {}
+        for one in detections:
+            known = self.at_once.get(one.pattern.name)
+            block = None if known is None else few_of(one.pattern, known.blocks)
+            most = self._most(one.pattern)
+            if block is None or (most is not None and len(block) > most):
+                continue
+            if one.pattern.name not in self.candidates | self.counted:
+                by_events.setdefault(id(one.events), []).append((one, block))
+        for own in by_events.values():
+            batches = batches_of_few([(one.pattern, block) for one, block in own], own[0][0].events)
+            self._few.update((one.pattern.name, batch) for (one, _), batch in zip(own, batches, strict=True))
 
     def find(self, together: Sequence[Detection], counters: Counters) -> LimitReached | None:
         """Find the matches of patterns that are run together; the limit because of which that was given up."""
         names = [detection.pattern.name for detection in together]
         self.written.update({name: self.written.get(name, 0) for name in names})
+        known = self.at_once.get(names[0])
+        if known is not None and not known.blocks:
+            known.count(counters)
+            return None
         if not self.limits.limits:
             self._find(together, counters)
             return None
@@ -659,9 +715,21 @@ class _SliceRun:
         if not together:
             return
         events, members = together[0].events, [detection.pattern for detection in together]
+        if members[0].name in self._few:
+            self.at_once[members[0].name].count(counters)
+            self._take(members[0], self._few[members[0].name])
+            return
         orders = [detection.orders for detection in together]
         most = [self._most(pattern) for pattern in members]
-        found = many_in_parts(members, together[0].mechanism, orders, events, self.owned, counters, most=most)
+        found: Iterable[list[list[Block]]]
+        known = self.at_once.get(members[0].name)
+        if known is None:
+            found = many_in_parts(members, together[0].mechanism, orders, events, self.owned, counters, most=most)
+        else:
+            known.count(counters)
+            found = [[known.blocks]]
+            if most[0] is not None and sum(map(len, known.blocks)) > most[0]:
+                raise TooManyMatches(members[0].name, most[0])
         for parts in found:
             for pattern, blocks in zip(members, parts, strict=True):
                 if pattern.name in self.counted:
@@ -698,7 +766,8 @@ class _SliceRun:
             self._again[pattern.name] = known - left_out
             batch = batch.slice(left_out)
         if batch.num_rows:
-            self.limits.added(pattern.name, batch.num_rows, batch.nbytes)
+            if pattern.name in self.limits.limits:  # to find the size of a batch takes longer than to write a small one
+                self.limits.added(pattern.name, batch.num_rows, batch.nbytes)
             self.sink(pattern, batch)
             self.written[pattern.name] += batch.num_rows
 
@@ -918,26 +987,29 @@ def _plan_for(
     plan: Plan | None,
     chosen: Mapping[str, str],
     make_plan: MakePlan | None = None,
-) -> Plan:
-    """The given plan, if it fits; else one that is made of the events' statistics where it pays to make one."""
+    *,
+    output: str = "verbose",
+    any_mechanism: bool = False,
+) -> Planned:
+    """The given plan, if it fits; else one of the events' statistics, made where it pays; and the mechanisms."""
     if plan is None and make_plan is not None:
         plan = make_plan(patterns, table, chosen)
-    if plan is None:
-        from cep_pipeline.detection.unplanned import need_no_plan, own_order_plan
+    if plan is not None:
+        validate(plan, patterns)
+        return Planned(plan, chosen)
+    from cep_pipeline.detection.choice import choose, own_order_plan
 
-        unplanned = need_no_plan(patterns, prepared, chosen)
-        if len(unplanned) == len(patterns):
-            plan = own_order_plan(patterns)
-        else:
-            from cep_pipeline.detection.planned import plan_for
-            from cep_pipeline.statistics import estimate_statistics
+    choice = choose(patterns, prepared, chosen, output, any_mechanism=any_mechanism)
+    if not choice.planned:
+        return Planned(own_order_plan(patterns), choice.mechanisms)
+    from cep_pipeline.detection.planned import plan_for
+    from cep_pipeline.statistics import estimate_statistics
 
-            names = {pattern.name for pattern in unplanned}
-            rest = [pattern for pattern in patterns if pattern.name not in names]
-            plan = plan_for(rest, estimate_statistics(rest, table), chosen, compare=False)
-            plan = replace(plan, patterns=(*plan.patterns, *own_order_plan(unplanned).patterns))
-    validate(plan, patterns)
-    return plan
+    snapshot = estimate_statistics(choice.planned, table)
+    plan = plan_for(choice.planned, snapshot, choice.mechanisms, compare=False)
+    names = {pattern.name for pattern in choice.planned}
+    unplanned = own_order_plan([pattern for pattern in patterns if pattern.name not in names])
+    return Planned(replace(plan, patterns=(*plan.patterns, *unplanned.patterns)), choice.mechanisms)
 
 
 def _prepare(patterns: Sequence[Pattern], events: pa.Table, known: Streams | None = None) -> Streams:
@@ -955,5 +1027,11 @@ def _prepare(patterns: Sequence[Pattern], events: pa.Table, known: Streams | Non
 
 def count_table(pattern: Pattern, count: int) -> pa.Table:
     """The count output of a pattern."""
-    row = [pa.array([pattern.name]), pa.array([to_text(count)])]
-    return pa.Table.from_arrays(row, schema=COUNT_SCHEMA)
+    return count_tables([pattern], [count])[0]
+
+
+def count_tables(patterns: Sequence[Pattern], counts: Sequence[int]) -> list[pa.Table]:
+    """The count output of each pattern."""
+    columns = [pa.array([one.name for one in patterns], pa.string()), pa.array(map(to_text, counts), pa.string())]
+    rows = pa.Table.from_arrays(columns, schema=COUNT_SCHEMA)
+    return [rows.slice(place, 1) for place in range(len(patterns))]

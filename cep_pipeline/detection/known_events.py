@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import threading
 import weakref
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 import pyarrow as pa
 
@@ -26,6 +27,14 @@ Streams = dict[tuple[str, str | None], PreparedEvents]
 """Prepared events by the type attribute and the base type."""
 
 
+class Planned(NamedTuple):
+    """A plan, the mechanism of each pattern by its name, and the question for which they were chosen."""
+
+    plan: Plan
+    mechanisms: Mapping[str, str]
+    question: Hashable = None
+
+
 @dataclass(eq=False)
 class KnownEvents:
     """A table that was checked and prepared, and the last patterns that were run over it.
@@ -37,9 +46,9 @@ class KnownEvents:
     prepared
         The columns, split by type, and what was derived of them.
     patterns, mechanism, chosen
-        The last patterns, the mechanism that was asked for, and the mechanism of each.
+        The last patterns, the mechanism that was asked for, and the fastest one of each, or that which was asked for.
     made, fitting
-        The plan that was made for the last patterns, and a given one that was found to fit.
+        The plan and the mechanisms that were chosen for the last patterns, and a given plan that was found to fit.
     """
 
     table: pa.Table
@@ -47,7 +56,7 @@ class KnownEvents:
     patterns: tuple[Pattern, ...] = ()
     mechanism: str | None = None
     chosen: Mapping[str, str] = field(default_factory=dict)
-    made: Plan | None = None
+    made: Planned | None = None
     fitting: Plan | None = None
 
     def are(self, patterns: Sequence[Pattern], mechanism: str | None) -> bool:
@@ -63,17 +72,23 @@ class KnownEvents:
         self.patterns, self.mechanism, self.chosen = tuple(patterns), mechanism, chosen
         self.made = self.fitting = None
 
-    def plan(self, given: Plan | None, find: Callable[[], Plan]) -> Plan:
-        """A plan for the last patterns: the given one, or one that was or is made; `find` checks and makes plans."""
-        known = self.made if given is None else self.fitting
-        if known is not None and (given is None or given is known):
-            return known
-        found = find()
-        if given is None:
-            self.made = found
-        else:
-            self.fitting = found
-        return found
+    def plan(self, given: Plan | None, question: Hashable, find: Callable[[], Planned]) -> Planned:
+        """A plan for the last patterns: the given one, or one that was or is made; `find` checks and makes plans.
+
+        What was chosen in answer to one question, a form of output, is not the best answer to another one. But where
+        orders were planned for the fastest mechanisms, they are as good for any.
+        """
+        if given is not None:
+            if self.fitting is not given:
+                self.fitting = find().plan
+            return Planned(given, self.chosen)
+        made = self.made
+        if made is not None:
+            planned = made.plan.statistics.events and made.mechanisms == self.chosen
+            if planned or made.question == question:
+                return made
+        self.made = find()._replace(question=question)
+        return self.made
 
     def has_columns_of(self, patterns: Sequence[Pattern]) -> bool:
         """Return whether the checked columns are all that patterns need, with the types that they declare."""

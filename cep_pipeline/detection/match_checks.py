@@ -265,10 +265,10 @@ _BINDINGS = pa.list_(pa.struct([("variable", pa.string()), ("seq", pa.int64())])
 
 
 def _clause_of(pattern: Pattern, given: Mapping[str, Any]) -> Clause:
-    for clause in pattern.clauses:
+    for clause in pattern.written_clauses:
         if {variable.name for variable in clause.positive} == set(given):
             return clause
-    parts = " or ".join(", ".join(variable.name for variable in clause.positive) for clause in pattern.clauses)
+    parts = " or ".join(", ".join(variable.name for variable in clause.positive) for clause in pattern.written_clauses)
     raise InputError(f"a match of {pattern.name} binds {parts}; given are events of: {', '.join(given) or 'none'}")
 
 

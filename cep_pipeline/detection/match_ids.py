@@ -25,7 +25,7 @@ import hashlib
 import json
 import struct
 import uuid
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -35,9 +35,10 @@ import pyarrow.compute as pc
 
 from cep_pipeline.compiled.native import NativeKernel
 from cep_pipeline.detection.ordering import OrderedLists, OrderedMatches
+from cep_pipeline.detection.room import room_for
 from cep_pipeline.expressions.columns import Array
 from cep_pipeline.patterns.conditions import Value
-from cep_pipeline.patterns.pattern import Pattern
+from cep_pipeline.patterns.pattern import Pattern, once_a_pattern
 from cep_pipeline.version import IDS_VERSION
 
 _FACTORS = (0x9E3779B97F4A7C15, 0xBB67AE8584CAA73B)
@@ -99,11 +100,10 @@ class MatchIdentity:
     digest: bytes
     variables: tuple[str, ...]
 
-    @classmethod
-    def of(cls, pattern: Pattern) -> MatchIdentity:
+    @staticmethod
+    def of(pattern: Pattern) -> MatchIdentity:
         """The identity of a parsed pattern."""
-        text = statement_text(pattern, IDS_VERSION)
-        return cls(hashlib.sha256(text.encode()).digest(), tuple(operand.variable for operand in pattern.operands))
+        return _identity_of(pattern)
 
     def id_of(self, bindings: Iterable[tuple[str, int]], composed: Iterable[tuple[str, uuid.UUID]] = ()) -> uuid.UUID:
         """The id of one match, from its bindings in pattern order (the definition, used by tests and for one row).
@@ -137,7 +137,8 @@ class MatchIdentity:
             int64: those of the events that the matches' rows are of.
         """
         count = len(matches)
-        ids, starts, ends = np.empty((count, 2), np.uint64), np.empty(count, np.int64), np.empty(count, np.int64)
+        ids, starts, ends = room_for(2 * count, np.uint64), room_for(count, np.int64), room_for(count, np.int64)
+        ids = ids.reshape(count, 2)
         positions = np.array([self.variables.index(name) for name in matches.names], np.int64)
         timestamps, seqs = np.ascontiguousarray(timestamps), np.ascontiguousarray(seqs)
         of_events = (len(seqs), seqs, timestamps, positions)
@@ -145,14 +146,14 @@ class MatchIdentity:
         variables: Array | None = None
         if isinstance(matches, OrderedMatches) and matches.form is None and matches.rows.strides[1] == 4:
             width, stride = len(matches.rows), matches.rows.strides[0] // 4
-            offsets, bound = np.arange(0, width * count + 1, width), np.empty(width * count, np.int64)
+            offsets, bound = np.arange(0, width * count + 1, width), room_for(width * count, np.int64)
             arrays = (*of_events, *written, bound, starts, ends)
             addresses = (one if isinstance(one, int) else one.ctypes.data for one in arrays)
             # A part of the matches is a slice of the rows of all, which is not contiguous.
             _describe_single_events.function(count, width, stride, matches.rows.ctypes.data, *addresses)
         else:
             offsets, rows, variables = matches.elements()
-            bound = np.empty(len(rows), np.int64)
+            bound = room_for(len(rows), np.int64)
             elements = (np.ascontiguousarray(offsets), np.ascontiguousarray(rows), np.ascontiguousarray(variables))
             _describe_lists(count, *elements, *of_events, len(positions), *written, bound, starts, ends)
         return MatchRows(ids, starts, ends, offsets, bound, variables)
@@ -212,6 +213,50 @@ class MatchIdentity:
     @cached_property
     def _key(self) -> Array:
         return np.frombuffer(self.digest, "<u8").astype(np.uint64)
+
+    @cached_property
+    def addresses(self) -> tuple[int, int]:
+        """The addresses of the key, and of the positions of a match that binds all variables."""
+        return self._key.ctypes.data, self._all_positions.ctypes.data
+
+    @cached_property
+    def _all_positions(self) -> Array:
+        return np.arange(len(self.variables))
+
+
+def rows_of_many(
+    identities: Sequence[MatchIdentity], counts: Sequence[int], rows: Array, timestamps: Array, seqs: Array
+) -> MatchRows:
+    """The fixed columns of matches of several patterns, each of which binds all variables of its pattern to one event.
+
+    Parameters
+    ----------
+    identities, counts
+        Of each pattern: its identity, and how many matches it has.
+    rows
+        int32, shape (variables, n): the matches of one pattern after those of another, as `rows_of` takes them.
+    timestamps, seqs
+        As `rows_of` takes them.
+    """
+    width, count = rows.shape
+    rows, timestamps, seqs = map(np.ascontiguousarray, (rows, timestamps, seqs))
+    ids, (starts, ends) = np.empty((count, 2), np.uint64), np.empty((2, count), np.int64)
+    bound = np.empty(width * count, np.int64)
+    at, sizes = [one.ctypes.data for one in (rows, ids, bound, starts, ends)], (4, 16, 8 * width, 8, 8)
+    of_events = len(seqs), seqs.ctypes.data, timestamps.ctypes.data
+    constants, describe = _CONSTANT_WORDS.ctypes.data, _describe_single_events.function
+    for identity, own in zip(identities, counts, strict=True):
+        key, positions = identity.addresses
+        own_rows, *written = at
+        describe(own, width, count, own_rows, *of_events, positions, key, constants, *written)
+        at = [address + own * size for address, size in zip(at, sizes, strict=True)]
+    return MatchRows(ids, starts, ends, np.arange(0, width * count + 1, width), bound, None)
+
+
+@once_a_pattern
+def _identity_of(pattern: Pattern) -> MatchIdentity:
+    text = statement_text(pattern, IDS_VERSION)
+    return MatchIdentity(hashlib.sha256(text.encode()).digest(), tuple(one.variable for one in pattern.operands))
 
 
 _CONSTANT_WORDS = np.array(_CONSTANTS, np.uint64)

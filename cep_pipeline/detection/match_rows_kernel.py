@@ -149,3 +149,48 @@ def describe_lists(
         starts[match] = timestamps[first]
         ends[match] = timestamps[last]
     return matches
+
+
+def spell_names(
+    elements: int,
+    numbers_at: Any,
+    names: int,
+    ends_at: Any,
+    letters_at: Any,
+    room: int,
+    offsets_at: Any,
+    text_at: Any,
+) -> int:
+    """Write names one after another, as an Arrow array of strings has them.
+
+    Parameters
+    ----------
+    elements, numbers
+        int32 (elements,): the number of each name, below `names`.
+    names, ends, letters
+        int64 (names + 1,) and uint8: name n has the letters `ends[n]` to `ends[n + 1]`.
+    room
+        Letters that there is room for.
+    offsets, text
+        Written: int32 (elements + 1,) and uint8 (room,).
+
+    Returns
+    -------
+    int
+        The number of letters that were written; -1 where there is no room for all.
+    """
+    numbers = carray(numbers_at, (elements,))
+    ends = carray(ends_at, (names + 1,))
+    letters = carray(letters_at, (ends[names],))
+    offsets, text = carray(offsets_at, (elements + 1,)), carray(text_at, (room,))
+    at = 0
+    for element in range(elements):
+        offsets[element] = at
+        begin, end = ends[numbers[element]], ends[numbers[element] + 1]
+        if at + end - begin > room:
+            return -1
+        for letter in range(begin, end):
+            text[at] = letters[letter]
+            at += 1
+    offsets[elements] = at
+    return at

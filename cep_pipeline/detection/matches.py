@@ -10,9 +10,11 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from cep_pipeline.detection.match_ids import MatchIdentity, MatchRows, ids_array
+from cep_pipeline.compiled.native import NativeKernel
+from cep_pipeline.detection.match_ids import MatchIdentity, MatchRows, ids_array, rows_of_many
 from cep_pipeline.detection.ordering import OrderedLists, OrderedMatches, order_matches
-from cep_pipeline.detection.output_policy import Candidates, KeptMatches
+from cep_pipeline.detection.output_policy import Candidates, KeptMatches, has_output_policy
+from cep_pipeline.detection.room import room_for
 from cep_pipeline.expressions.columns import Array, Column
 from cep_pipeline.expressions.evaluate import expression_values
 from cep_pipeline.expressions.lists import Bound, Lists, values_over_lists
@@ -27,9 +29,9 @@ from cep_pipeline.patterns.expressions import (
     variables_of,
     walk,
 )
-from cep_pipeline.patterns.pattern import Pattern
+from cep_pipeline.patterns.pattern import Pattern, once_a_pattern
 from cep_pipeline.patterns.rewriting import rewritten
-from cep_pipeline.slices.blocks import Block
+from cep_pipeline.slices.blocks import Block, MatchBlock
 from cep_pipeline.slices.prepared import PreparedEvents
 
 UTC_MICROSECONDS = pa.timestamp("us", tz="UTC")
@@ -52,10 +54,18 @@ CANDIDATES = pa.schema(
 )
 """Matches that OUTPUT and CONSUME have still to decide about: with the timestamp of each event of the bindings in
 microseconds, and the values of PARTITION BY as text (null: alone in its partition)."""
+MOST_LETTERS = (1 << 31) - 1
+"""Letters that an Arrow array of strings has room for."""
+_spell_names = NativeKernel(
+    "cep_pipeline.detection.match_rows_kernel",
+    "spell_names",
+    ("int64", "int32*", "int64", "int64*", "uint8*", "int64", "int32*", "uint8*"),
+)
 BATCH_ROWS = 1 << 17
 """Matches made into Arrow arrays at once: what is held beside the sorted row numbers."""
 
 
+@once_a_pattern
 def matches_schema(pattern: Pattern) -> pa.Schema:
     """Columns of a table of one pattern's matches: the RETURN columns are typed."""
     returned = (pa.field(item.name, RETURN_TYPES[item.expression.type]) for item in pattern.items)
@@ -155,6 +165,73 @@ def match_batches(
         yield pa.RecordBatch.from_arrays(columns, schema=schema)
 
 
+FEW_MATCHES = 1 << 8
+"""Matches of a pattern up to which they are written together with those of other patterns."""
+
+
+def few_of(pattern: Pattern, blocks: Sequence[Block]) -> MatchBlock | None:
+    """The matches, if `batches_of_few` writes them: they are few, and each binds every variable to one event."""
+    if len(blocks) != 1 or not isinstance(blocks[0], MatchBlock) or len(blocks[0]) > FEW_MATCHES:
+        return None
+    all_bound = len(blocks[0].rows) == len(pattern.operands)
+    return blocks[0] if all_bound and not pattern.composes and not has_output_policy(pattern) else None
+
+
+def batches_of_few(
+    found: Sequence[tuple[Pattern, MatchBlock]], events: PreparedEvents, *, typed: bool = False
+) -> list[pa.RecordBatch]:
+    """The matches of patterns that have few, in the page's order: all are written at once, and each has its part.
+
+    Parameters
+    ----------
+    found
+        Patterns and what `few_of` gives of all their matches.
+    typed
+        As in `write_matches`.
+    """
+    widths = [len(block.rows) for _, block in found]
+    if len(set(widths)) > 1:
+        parts = {width: [one for one, own in zip(found, widths, strict=True) if own == width] for width in set(widths)}
+        made = {width: iter(batches_of_few(part, events, typed=typed)) for width, part in parts.items()}
+        return [next(made[width]) for width in widths]
+    counts = [len(block) for _, block in found]
+    rows = np.concatenate([block.rows for _, block in found], axis=1)
+    seqs = events.seqs
+    place = rows if (seqs[1:] > seqs[:-1]).all() else seqs[rows]
+    of = np.repeat(np.arange(len(found)), counts)
+    rows = rows[:, np.lexsort((*place[::-1], rows.max(axis=0), of))]
+    identities = [MatchIdentity.of(pattern) for pattern, _ in found]
+    written = rows_of_many(identities, counts, rows, events.timestamps, seqs)
+    names = pa.array([pattern.name for pattern, _ in found], pa.string()).take(pa.array(of))
+    variables = pa.array([name for identity in identities for name in identity.variables], pa.string())
+    bound = (of[:, np.newaxis] * len(rows) + np.arange(len(rows))).reshape(-1)
+    elements = [variables.take(pa.array(bound)), pa.array(written.seqs)]
+    bindings = pa.ListArray.from_arrays(
+        pa.array(written.offsets.astype(np.int32)),
+        pa.StructArray.from_arrays(elements, fields=list(BINDINGS.value_type)),
+    )
+    columns = [names, ids_array(written.ids), _instants(written.starts), _instants(written.ends), bindings]
+    if typed:
+        together = pa.RecordBatch.from_arrays(columns, schema=_FIXED)
+    else:
+        together = pa.RecordBatch.from_arrays([*columns, pa.nulls(len(of), pa.string())], schema=MANY_PATTERNS)
+    batches, begin = [], 0
+    for (pattern, block), count in zip(found, counts, strict=True):
+        batch, end = together.slice(begin, count), begin + count
+        if pattern.items:
+            ordered = OrderedMatches((block.clause.positive,), None, rows[:, begin:end])
+            returned = return_arrays(pattern, ordered, events)
+            schema = matches_schema(pattern) if typed else MANY_PATTERNS
+            returned = returned if typed else [json_objects([item.name for item in pattern.items], returned)]
+            batch = pa.RecordBatch.from_arrays([*batch.columns[: len(FIXED_FIELDS)], *returned], schema=schema)
+        batches.append(batch)
+        begin = end
+    return batches
+
+
+_FIXED = pa.schema(FIXED_FIELDS)
+
+
 def candidates_of(batch: pa.RecordBatch) -> Candidates:
     """The candidates in a batch of the schema `CANDIDATES`; their positions are seqs, which grow with time."""
     bindings, instants = batch.column("bindings"), batch.column("instants")
@@ -195,7 +272,25 @@ class _Bindings:
 
 
 def _spelled(names: tuple[str, ...], offsets: Array, variables: Array) -> tuple[pa.Array, pa.Array]:
-    return pa.array(offsets.astype(np.int32)), pa.array(names, pa.string()).take(pa.array(variables))
+    letters = [name.encode() for name in names]
+    ends = np.cumsum([0, *map(len, letters)], dtype=np.int64)
+    count = len(variables)
+    room = min(count * max(map(len, letters)), MOST_LETTERS)
+    starts, text = room_for(count + 1, np.int32), room_for(room, np.uint8)
+    written = _spell_names(
+        count,
+        np.ascontiguousarray(variables, np.int32),
+        len(names),
+        ends,
+        np.frombuffer(b"".join(letters), np.uint8),
+        room,
+        starts,
+        text,
+    )
+    if written < 0:
+        raise MemoryError(f"the variables of {len(offsets) - 1:,} matches have more than {room:,} letters")
+    spelled = pa.StringArray.from_buffers(count, pa.py_buffer(starts), pa.py_buffer(text[:written]))
+    return pa.array(offsets.astype(np.int32)), spelled
 
 
 RETURN_TYPES = {

@@ -292,6 +292,32 @@ class ManyFinder(Protocol):
         """
 
 
+@dataclass(frozen=True, slots=True)
+class FoundAtOnce:
+    """All owned matches of a pattern, and a function that adds to counters what was done for them."""
+
+    blocks: list[Block]
+    count: Callable[[Counters], None]
+
+
+class FinderAtOnce(Protocol):
+    """Finds the matches of patterns that have few, in less time than it takes to run each by itself."""
+
+    def __call__(
+        self,
+        patterns: Sequence[Pattern],
+        orders: Sequence[Orders],
+        events: PreparedEvents,
+        owned: Owned,
+        counters: Counters,
+        /,
+    ) -> Sequence[FoundAtOnce | None]:
+        """Find the owned matches that `Finder` would find; None for a pattern that is left to it.
+
+        Nothing is counted before the matches are used: then their function is called.
+        """
+
+
 class PlanSharer(Protocol):
     """Prepares for patterns that will be run one by one over the same events."""
 
@@ -328,10 +354,10 @@ class Mechanism:
     ----------
     name
         The public name, as `mechanism="fused"` gives it.
-    find, count, find_many, share
-        The functions; see `Finder`, `MatchCounter`, `ManyFinder` and `PlanSharer`. Without a `count` of its own the
-        blocks of `find` are counted; without `find_many` patterns are run one by one; without `share` nothing is kept
-        between them.
+    find, count, find_many, find_at_once, share
+        The functions; see `Finder`, `MatchCounter`, `ManyFinder`, `FinderAtOnce` and `PlanSharer`. Without a `count` of
+        its own the blocks of `find` are counted; without `find_many` patterns are run one by one; without `share`
+        nothing is kept between them.
     unsupported_feature
         Returns the first feature of a pattern that the mechanism does not run, in words, or None. The default is that
         of a mechanism that runs the whole language under skip_till_any_match and no other strategy.
@@ -360,6 +386,7 @@ class Mechanism:
     find: Finder
     count: MatchCounter = lambda *_: None
     find_many: ManyFinder | None = None
+    find_at_once: FinderAtOnce | None = None
     share: PlanSharer | None = None
     unsupported_feature: Callable[[Pattern], str | None] = beyond_any_match
     describe: Callable[[Pattern], str] | None = None
@@ -408,6 +435,10 @@ class Mechanisms(Mapping[str, Mechanism]):
             place = self.places[name] = getattr(import_module(module), attribute)
             assert isinstance(place, Mechanism) and place.name == name, f"{name} is not the mechanism of its place"
         return place
+
+    def is_loaded(self, name: str) -> bool:
+        """Return whether a mechanism has been asked for."""
+        return isinstance(self.places[name], Mechanism)
 
     def __contains__(self, name: object) -> bool:
         return name in self.places

@@ -550,7 +550,7 @@ class _Question:
 
     def reached(self) -> Iterator[Reached]:
         """Yield the partial matches of the first variables, one more at a time, and the negations at the end."""
-        clauses = self.pattern.clauses
+        clauses = self.pattern.written_clauses
         for clause in clauses[:_MOST_PARTS]:
             names = [variable.name for variable in clause.positive]
             negated = [variable.name for variable in clause.read[len(names) :]]

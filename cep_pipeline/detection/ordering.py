@@ -14,6 +14,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from cep_pipeline.compiled.native import NativeKernel
+from cep_pipeline.detection.room import room_for
 from cep_pipeline.expressions.columns import Array
 from cep_pipeline.patterns.normal_form import Variable
 from cep_pipeline.slices.blocks import Block, ListBlock, MatchBlock
@@ -34,6 +35,11 @@ _take_lists = NativeKernel(
     "cep_pipeline.detection.ordering_kernel",
     "take_lists",
     ("int64", "int64*", "int64", "int64*", "int32*", "int32*", "int64", "int64*", "int32*", "int32*"),
+)
+_are_in_order = NativeKernel(
+    "cep_pipeline.detection.ordering_kernel",
+    "are_in_order",
+    ("int64", "int64*", *("int32*",) * 3, "int64*"),
 )
 _order_lists = NativeKernel(
     "cep_pipeline.detection.ordering_kernel",
@@ -183,8 +189,10 @@ def _joined(blocks: list[MatchBlock]) -> tuple[tuple[tuple[Variable, ...], ...],
     distinct = {clause.positive for clause in clauses.values()}
     forms = tuple(sorted(distinct, key=lambda variables: [variable.position for variable in variables]))
     if len(clauses) == 1:
-        rows = blocks[0].rows if len(blocks) == 1 else np.concatenate([block.rows for block in blocks], axis=1)
-        return forms, None, rows
+        if len(blocks) == 1:
+            return forms, None, blocks[0].rows
+        rows = room_for(len(blocks[0].rows) * sum(map(len, blocks)), np.int32).reshape(len(blocks[0].rows), -1)
+        return forms, None, np.concatenate([block.rows for block in blocks], axis=1, out=rows)
     width = max(map(len, forms))
     rows = np.full((width, sum(map(len, blocks))), ABSENT, np.int32)
     form = np.empty(rows.shape[1], np.int32)
@@ -202,10 +210,10 @@ def _sorted_rows(rows: Array) -> Array | None:
     if count == 0 or width == 0:
         return rows
     rows = np.ascontiguousarray(rows)
-    ordered = np.empty_like(rows)
-    numbers, words = np.empty((2, width), np.int64), np.empty((2, count), np.int64)
-    counts = np.zeros(_COUNTED, np.int64)
-    found = _order_single_events(width, count, rows, numbers[0], numbers[1], counts, words[0], words[1], ordered)
+    ordered = room_for(rows.size, np.int32).reshape(rows.shape)
+    words, spare = room_for(count, np.int64), room_for(count, np.int64)
+    numbers, counts = np.empty((2, width), np.int64), np.empty(_COUNTED, np.int64)
+    found = _order_single_events(width, count, rows, *numbers, counts, words, spare, ordered)
     return None if found < 0 else ordered if found else rows
 
 
@@ -335,15 +343,16 @@ def order_lists(blocks: Sequence[Block], seqs: Array) -> OrderedLists:
     if len(lists) == 1:  # a clause has its variables in pattern order
         return in_order(OrderedLists(names, lists[0].offsets, lists[0].rows, lists[0].variables), seqs)
     numbers = [np.array([names.index(v.name) for v in block.clause.positive], np.int32) for block in lists]
-    variables = np.concatenate(
-        [
-            block.variables if len(number) == len(names) else number[block.variables]
-            for number, block in zip(numbers, lists, strict=True)
-        ]
-    )
-    rows = np.concatenate([block.rows for block in lists])
-    lengths = np.concatenate([np.diff(block.offsets) for block in lists])
-    offsets = np.concatenate((np.zeros(1, np.int64), np.cumsum(lengths)))
+    own = [
+        block.variables if len(number) == len(names) else number[block.variables]
+        for number, block in zip(numbers, lists, strict=True)
+    ]
+    size = sum(len(block.rows) for block in lists)
+    variables = np.concatenate(own, out=room_for(size, np.int32))
+    rows = np.concatenate([block.rows for block in lists], out=room_for(size, np.int32))
+    before = np.cumsum([0, *(len(block.rows) for block in lists)]).tolist()
+    ends = [block.offsets[1:] + shift for block, shift in zip(lists, before, strict=False)]
+    offsets = np.concatenate([np.zeros(1, np.int64), *ends])
     return in_order(OrderedLists(names, offsets, rows, variables), seqs)
 
 
@@ -367,7 +376,8 @@ def in_order(found: OrderedLists, seqs: Array) -> OrderedLists:
         place = np.empty(len(seqs), np.int32)
         place[np.argsort(seqs, kind="stable")] = np.arange(len(seqs), dtype=np.int32)
         keys = place[rows]
-    return _taken(found, _page_order(offsets, found.last_rows(), keys, variables, distinct=True))
+    order = _page_order(offsets, rows, keys, variables, distinct=True)
+    return found if order is None else _taken(found, order)
 
 
 def page_order(offsets: Array, seqs: Array, variables: Array) -> Array:
@@ -385,22 +395,27 @@ def page_order(offsets: Array, seqs: Array, variables: Array) -> Array:
     Array
         int64, shape (n,): the matches' numbers, in order.
     """
-    if len(offsets) < 2:
-        return np.zeros(0, np.int64)
     ranks = np.unique(seqs, return_inverse=True)[1].reshape(-1).astype(np.int32)
-    return _page_order(offsets, np.maximum.reduceat(ranks, offsets[:-1]), ranks, variables)
+    order = _page_order(offsets, ranks, ranks, variables)
+    return np.arange(len(offsets) - 1) if order is None else order
 
 
-def _page_order(offsets: Array, last: Array, keys: Array, variables: Array, *, distinct: bool = False) -> Array:
-    """The matches in order; `last` and `keys` grow with the stream and with seq."""
+def _page_order(offsets: Array, rows: Array, keys: Array, variables: Array, *, distinct: bool = False) -> Array | None:
+    """The matches in order, or None where they are in order, and distinct, as they are.
+
+    The events of `rows` grow with the stream, and the `keys` of them with seq.
+    """
     count = len(offsets) - 1
-    order, spare = np.empty((2, count), np.int64)
     if count == 0:
-        return order
-    first = int(last.min())
-    counts = np.zeros(int(last.max()) - first + 2, np.int64)
-    arrays = (np.ascontiguousarray(offsets, np.int64), last.astype(np.int64), *_int32(keys, variables))
-    kept = _order_lists(count, *arrays, first, len(counts), counts, order, spare, int(distinct))
+        return None
+    lasts, offsets = np.empty(count, np.int64), np.ascontiguousarray(offsets, np.int64)
+    rows, *compared = _int32(rows, keys, variables)
+    if _are_in_order(count, offsets, rows, *compared, lasts):
+        return None
+    first = int(lasts.min())
+    counts = np.zeros(int(lasts.max()) - first + 2, np.int64)
+    order, spare = np.empty((2, count), np.int64)
+    kept = _order_lists(count, offsets, lasts, *compared, first, len(counts), counts, order, spare, int(distinct))
     return order[:kept]
 
 
@@ -412,7 +427,7 @@ def _taken(lists: OrderedLists, order: Array) -> OrderedLists:
     count, matches = len(order), len(lists)
     given = (np.ascontiguousarray(lists.offsets, np.int64), *_int32(lists.bound_rows, lists.variables))
     elements = int(np.diff(given[0])[order].sum())
-    offsets, (rows, variables) = np.empty(count + 1, np.int64), np.empty((2, elements), np.int32)
+    offsets, rows, variables = np.empty(count + 1, np.int64), room_for(elements, np.int32), room_for(elements, np.int32)
     order = np.ascontiguousarray(order, np.int64)
     _take_lists(count, order, matches, *given, elements, offsets, rows, variables)
     return OrderedLists(lists.names, offsets, rows, variables)

@@ -7,7 +7,7 @@ for the lists themselves; everything else is found by the mechanism, within the 
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Hashable, Iterable, Iterator, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass, replace
 
@@ -15,8 +15,15 @@ import numpy as np
 import pyarrow as pa
 
 from cep_pipeline.detection.limits import LimitReached, at_most_seconds
-from cep_pipeline.detection.matches import BATCH_ROWS, match_batches, matches_schema, return_arrays
-from cep_pipeline.detection.mechanisms import EVERYTHING, Counters, Mechanism, Orders
+from cep_pipeline.detection.matches import (
+    BATCH_ROWS,
+    batches_of_few,
+    few_of,
+    match_batches,
+    matches_schema,
+    return_arrays,
+)
+from cep_pipeline.detection.mechanisms import EVERYTHING, Counters, FoundAtOnce, Mechanism, Orders, Owned
 from cep_pipeline.detection.ordering import order_matches
 from cep_pipeline.detection.output_policy import Candidates, KeptMatches, has_output_policy
 from cep_pipeline.detection.parts import count_blocks, many_in_parts
@@ -24,8 +31,8 @@ from cep_pipeline.detection.room import SMALL, available_bytes
 from cep_pipeline.detection.summaries.partial import PartialSummary
 from cep_pipeline.errors import NoRoom, TooManyMatches
 from cep_pipeline.patterns.composing import EVENT_TYPE
-from cep_pipeline.patterns.pattern import Pattern
-from cep_pipeline.slices.blocks import Block
+from cep_pipeline.patterns.pattern import Pattern, once_a_pattern
+from cep_pipeline.slices.blocks import Block, MatchBlock
 from cep_pipeline.slices.prepared import PreparedEvents
 
 
@@ -151,8 +158,12 @@ def first_matches(detection: Detection) -> Iterable[pa.RecordBatch]:
     Notes
     -----
     Where lists need not be made to be compressed, the matches are read from buffers: the first of 2**60 come at once.
+    So few that they can be listed sooner are counted before.
     """
     if not detection.is_read_from_buffers:
+        return detection.batches()
+    count = _count_soon(detection, FEW_S)
+    if count is not None and count <= _few(detection):
         return detection.batches()
     from cep_pipeline.detection.compressed.expansion import expand
 
@@ -247,7 +258,7 @@ def _compressed_by_listing(detection: Detection) -> pa.Table | None:
     Nobody knows how many matches there are. So they are listed as long as that costs less than merged runs surely do.
     """
     pattern, events = detection.pattern, detection.events
-    few = FEW_MATCHES + FEW_AN_EVENT * len(events)
+    few = _few(detection)
     table = _listed_up_to(detection, few, FEW_S)
     if table is not None:
         return table
@@ -257,6 +268,11 @@ def _compressed_by_listing(detection: Detection) -> pa.Table | None:
     seconds = sum(LaneEvents(pattern, group, events).least_seconds() for group in groups_of(pattern))
     most = min(int(seconds / LISTED_S), MOST_LISTED // len(pattern.operands))
     return _listed_up_to(detection, most, seconds) if most > few or seconds > FEW_S else None
+
+
+def _few(detection: Detection) -> int:
+    """So many matches are listed, whatever another way would cost."""
+    return FEW_MATCHES + FEW_AN_EVENT * len(detection.events)
 
 
 def _listed_up_to(detection: Detection, most: int, seconds: float) -> pa.Table | None:
@@ -353,6 +369,61 @@ def summaries_together(detections: Sequence[Detection]) -> list[pa.Table]:
     return [summary.table() for one in detections if (summary := summaries[id(one)]) is not None]
 
 
+def found_at_once(detections: Sequence[Detection], owned: Owned) -> dict[int, FoundAtOnce]:
+    """The matches of patterns that have few of them, by the pattern's place among all; the others are to be run."""
+    groups: dict[Hashable, list[int]] = {}
+    for place, detection in enumerate(detections):
+        find = detection.mechanism.find_at_once
+        if find is not None and detection.limit is None:
+            groups.setdefault((find, id(detection.events)), []).append(place)
+    found: dict[int, FoundAtOnce] = {}
+    for places in groups.values():
+        first = detections[places[0]]
+        assert first.mechanism.find_at_once is not None
+        patterns, orders = [detections[one].pattern for one in places], [detections[one].orders for one in places]
+        at_once = first.mechanism.find_at_once(patterns, orders, first.events, owned, first.counters)
+        found.update((place, one) for place, one in zip(places, at_once, strict=True) if one is not None)
+    return found
+
+
+def tables_at_once(found: Sequence[tuple[Detection, list[Block]]], output: str) -> list[pa.Table]:
+    """All matches of patterns that have few, as rows or as buffers."""
+    nothing = _no_rows if output == "verbose" else _no_buffers
+    tables = {place: nothing(one.pattern) for place, (one, blocks) in enumerate(found) if not blocks}
+    if output == "verbose":
+        few: dict[int, list[tuple[int, MatchBlock]]] = {}
+        for place, (one, blocks) in enumerate(found):
+            if (block := few_of(one.pattern, blocks)) is not None:
+                few.setdefault(id(one.events), []).append((place, block))
+        for own in few.values():
+            events = found[own[0][0]][0].events
+            batches = batches_of_few([(found[place][0].pattern, block) for place, block in own], events, typed=True)
+            tables.update((place, pa.Table.from_batches([rows])) for (place, _), rows in zip(own, batches, strict=True))
+    return [tables[place] if place in tables else _table_of(*one, output) for place, one in enumerate(found)]
+
+
+def _table_of(detection: Detection, blocks: list[Block], output: str) -> pa.Table:
+    if output == "verbose":
+        return pa.Table.from_batches(RowsOf(detection).of_part(blocks), matches_schema(detection.pattern))
+    from cep_pipeline.detection.compressed.compressing import ListedBuffers
+
+    buffers = ListedBuffers(detection.pattern, detection.events)
+    buffers.add(blocks)
+    return buffers.table()
+
+
+@once_a_pattern
+def _no_rows(pattern: Pattern) -> pa.Table:
+    return matches_schema(pattern).empty_table()
+
+
+@once_a_pattern
+def _no_buffers(pattern: Pattern) -> pa.Table:
+    from cep_pipeline.detection.compressed.compressing import compressed_schema
+
+    return compressed_schema([pattern]).empty_table()
+
+
 SHARE_FOR_ROWS = 0.5
 """The share of the memory at hand that rows of matches may take; to write them takes some, too."""
 COUNTING_S = 20.0
@@ -381,13 +452,13 @@ def _room_for_rows(held: int) -> int | None:
     return None if available is None else int((available + held) * SHARE_FOR_ROWS)
 
 
-def _count_soon(detection: Detection) -> int | None:
-    """The number of matches, if it is known soon without listing them."""
+def _count_soon(detection: Detection, seconds: float = COUNTING_S) -> int | None:
+    """The number of matches, if it is known in so many seconds without listing them."""
     alone = replace(detection, counters=Counters(wanted=False), limit=None)
     if has_output_policy(detection.pattern):
         return None
     try:
-        with at_most_seconds(COUNTING_S):
+        with at_most_seconds(seconds):
             return alone.counted_at_once()
     except (LimitReached, NoRoom, MemoryError):
         return None

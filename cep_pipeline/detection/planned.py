@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from itertools import permutations
 from typing import Any
 
 from cep_pipeline.detection.kleene.extension import ListConditions, limit_in, possible_course
@@ -11,20 +14,24 @@ from cep_pipeline.detection.output_policy import has_output_policy
 from cep_pipeline.detection.outputs import binds_lists, listed_because
 from cep_pipeline.errors import UnsupportedPattern
 from cep_pipeline.patterns.composing import plain_pattern
+from cep_pipeline.patterns.expressions import ValueType
 from cep_pipeline.patterns.implications import TimeSpan
+from cep_pipeline.patterns.normal_form import Clause
 from cep_pipeline.patterns.pattern import Pattern, Window
 from cep_pipeline.planning import Plan, plan_by_strategy
-from cep_pipeline.planning.costs.mechanisms import expected_work, mechanism_costs
+from cep_pipeline.planning.clause_plans import ClausePlan
+from cep_pipeline.planning.costs.mechanisms import WORK, expected_work, mechanism_costs
 from cep_pipeline.planning.make_plan import planner_for
 from cep_pipeline.planning.planned_clauses import default_cost
 from cep_pipeline.planning.planners import DEFAULT_PLANNER, planner_named
 from cep_pipeline.planning.replanning import Replanner
 from cep_pipeline.planning.trees import Join
+from cep_pipeline.slices.keys import keys_of
 from cep_pipeline.slices.views import implied_by
 from cep_pipeline.statistics.snapshot import StatisticsSnapshot
 from cep_pipeline.statistics.terms import format_conjunct
 
-MOST_FACTS = 3
+MOST_FACTS = 4
 """Of more facts that follow from the conditions of a pattern only their number is told."""
 MOST_COMPARED = 100
 """Patterns whose other plans are made beside the chosen ones, for people to compare, unless that is asked for: it takes
@@ -124,9 +131,10 @@ def explained_choice(
     """Each pattern's mechanism and the reason for it, by the pattern's name; `Plan.explain` prints it.
 
     It also says how matches are counted where that is not by finding them; of a pattern with Kleene variables whether
-    they are listed to be counted or compressed; and of one that `fused` runs what follows from its conditions and is
-    used beside them. With a plan it says how long the mechanism, and the others that run it, are expected to take by
-    that plan.
+    they are listed to be counted or compressed; which equalities are used as keys, and which conditions no events
+    fulfil; and of one that `fused` runs what follows from its conditions and is used beside them. With a plan it says
+    which share of the events is expected to be removed before any are combined, and how long the mechanism, and the
+    others that run it, are expected to take by that plan.
 
     Raises
     ------
@@ -146,13 +154,34 @@ def explained_choice(
     for pattern in map(plain_pattern, patterns):
         name = chosen[pattern.name]
         reason = _reason(pattern, name) if mechanism is None else "as asked for"
-        implied = _implied(pattern) if name == "fused" else ""
-        told = f"{_on_counts(pattern, name)}{implied}{_expected(pattern, name, plan)}"
+        rewritten = f"{_keys(pattern, name)}{_implied(pattern, name)}{_removed(pattern, name, plan)}"
+        told = f"{_on_counts(pattern, name)}{rewritten}{_expected(pattern, name, plan)}"
         explained[pattern.name] = f"{name}, {reason}{told}"
     return explained
 
 
-def _implied(pattern: Pattern) -> str:
+def _keys(pattern: Pattern, mechanism: str) -> str:
+    """Name the equalities by which events are divided or sorted, beside those that are written `[k]`."""
+    facts: dict[str, None] = {}
+    types = {**dict(pattern.attributes), "timestamp": ValueType.INT64, "seq": ValueType.INT64}
+    for written, clause in zip(pattern.written_clauses, pattern.clauses, strict=True):
+        said = [
+            (*one.conjuncts, *(c for s in one.negated_structures for own in s.clauses for c in own.conjuncts))
+            for one in (written, clause)
+        ]
+        gone = [conjunct for conjunct in dict.fromkeys(said[0]) if conjunct not in said[1]]
+        if gone:
+            agreed = [attribute for attribute in clause.agree_on if attribute not in written.agree_on]
+            test = f"[{', '.join(agreed or clause.agree_on)}]"
+            facts[f"{' AND '.join(map(format_conjunct, gone))} is a key of all events, like {test}"] = None
+        for key in keys_of(clause, types) if mechanism == "fused" else ():
+            if key.conjuncts:
+                equal = " AND ".join(sorted(map(format_conjunct, key.conjuncts)))
+                facts[f"{equal} is a key of {' and '.join(key.variables)}"] = None
+    return "".join(f"; {fact}" for fact in facts)
+
+
+def _implied(pattern: Pattern, mechanism: str) -> str:
     """The facts that follow from the conditions of a pattern and are written in none of them."""
     facts: dict[str, None] = {}
     for clause in pattern.clauses:
@@ -162,11 +191,58 @@ def _implied(pattern: Pattern) -> str:
             where = f"clause {clause.index + 1} has" if len(pattern.clauses) > 1 else "it has"
             facts[f"{where} no matches, since no events fulfil {said}"] = None
             continue
+        if mechanism != "fused":
+            continue
+        facts.update(
+            (f"{format_conjunct(conjunct)} is a range of times, which is not tested", None) for conjunct in found.spans
+        )
         facts.update((f"it follows that {_in_words(span)}", None) for span in found.narrowed)
-        facts.update((f"it follows that {format_conjunct(conjunct)}", None) for conjunct in found.comparisons)
+        facts.update((f"it follows that {format_conjunct(one)}", None) for one in (*found.filters, *found.comparisons))
     shown = list(facts)[:MOST_FACTS]
     more = f"; and {len(facts) - MOST_FACTS} more of this kind" if len(facts) > MOST_FACTS else ""
     return "".join(f"; {fact}" for fact in shown) + more
+
+
+def _removed(pattern: Pattern, mechanism: str, plan: Plan | None) -> str:
+    """Say whether events that are in no match may be removed before any are combined, and which share is expected.
+
+    That is decided when the events are there, by their number and samples of them. By the statistics an event of one
+    variable fits none of another one with the share of a Poisson distribution: events come at random, and each fits
+    with the mean selectivity.
+    """
+    if mechanism != "fused" or plan is None or not plan.statistics.events or binds_lists(pattern):
+        return ""
+    from cep_pipeline.detection.fused import reduction
+
+    planned = plan.for_pattern(pattern.name)
+    work = dict(zip(WORK, expected_work(planned, plan.statistics), strict=True))
+    candidates = work["candidate"]
+    if candidates < max(reduction.FEWEST_CANDIDATES, 2 * reduction.CANDIDATES_AN_EVENT * work["event"]):
+        return ""
+    for clause, by in zip(pattern.clauses, planned.clauses, strict=True):
+        if len(by.steps) > 1 and by.tree is None:
+            shares = {name: 1 - share for name, share in _kept(clause, by).items()}
+            going = ", ".join(f"{share:.0%} of {name}" for name, share in shares.items() if share >= 0.01)
+            return (
+                f"; {candidates:.1g} candidates are expected, so events that fit no event of another variable are "
+                "removed first, where samples show that at most half of the combinations stay (by rates and mean "
+                f"selectivities alone, {going or 'hardly an event'} would go)"
+            )
+    return ""
+
+
+def _kept(clause: Clause, plan: ClausePlan) -> dict[str, float]:
+    """For each variable the expected share of its events that fit some event of each other variable."""
+    steps = {step.variable: step for step in plan.steps}
+    tested = [one for step in plan.steps for one in step.conditions]
+    selectivity = {one.text: one.selectivity.value for one in tested if not one.agreement}
+    agreement = min((one.selectivity.value for one in tested if one.agreement), default=1.0)
+    kept = dict.fromkeys(steps, 1.0)
+    for one, other in permutations(steps, 2):
+        said = [format_conjunct(conjunct) for conjunct in clause.conjuncts if conjunct.variables == {one, other}]
+        share = agreement * math.prod(selectivity.get(text, 1.0) for text in said)
+        kept[one] = min(kept[one], -math.expm1(-share * math.exp(min(steps[other].ln_instances, 700.0))))
+    return kept
 
 
 def _in_words(span: TimeSpan) -> str:
@@ -179,7 +255,11 @@ def _in_words(span: TimeSpan) -> str:
 
 
 def _on_counts(pattern: Pattern, mechanism: str) -> str:
-    """Say how matches are counted, where that is not by finding them, or takes lists."""
+    """Say how SUMMARIZE makes groups, and how matches are counted where that is not by finding them, or takes lists."""
+    if pattern.summary is not None:
+        from cep_pipeline.detection.summaries.unlisted import explained
+
+        return f"; {explained(pattern)}{_on_counts(replace(pattern, summary=None), mechanism)}"
     if binds_lists(pattern):
         return _on_lists(pattern)
     if not MECHANISMS[mechanism].is_columnar or has_output_policy(pattern):
@@ -194,23 +274,48 @@ def _on_counts(pattern: Pattern, mechanism: str) -> str:
     return ""
 
 
+def expected_seconds(patterns: Sequence[Pattern], plan: Plan, chosen: Mapping[str, str]) -> dict[str, dict[str, float]]:
+    """The seconds of one core that mechanisms are expected to take to list each pattern's matches by a plan.
+
+    Parameters
+    ----------
+    chosen
+        Pattern name -> its mechanism.
+
+    Returns
+    -------
+    dict
+        Pattern name -> mechanism -> seconds over the events of the plan's statistics: the chosen mechanism, and the
+        others that run the pattern and its order or tree, the fastest first. Empty where the chosen one was not
+        measured, or the plan was made without statistics.
+    """
+    costs, found = mechanism_costs(), {}
+    for pattern in map(plain_pattern, patterns) if plan.statistics.events else ():
+        planned = plan.for_pattern(pattern.name)
+        orders: Orders = [clause.order_or_tree for clause in planned.clauses]
+        work = expected_work(planned, plan.statistics)
+        seconds = {name: costs.expected_s(name, work) for name in costs.by_mechanism}
+        able = {
+            name: took
+            for name, took in seconds.items()
+            if took is not None
+            and not plan_refusal(name, pattern, orders)
+            and (name == chosen[pattern.name] or MECHANISMS[name].unsupported_feature(pattern) is None)
+        }
+        if chosen[pattern.name] in able:
+            found[pattern.name] = dict(sorted(able.items(), key=lambda one: one[1]))
+    return found
+
+
 def _expected(pattern: Pattern, chosen: str, plan: Plan | None) -> str:
     """The seconds that the mechanisms which run a plan are expected to take, in words."""
-    if plan is None or not plan.statistics.events:
+    if plan is None:
         return ""
-    planned = plan.for_pattern(pattern.name)
-    orders: Orders = [clause.order_or_tree for clause in planned.clauses]
-    work, costs = expected_work(planned, plan.statistics), mechanism_costs()
-    seconds = {}
-    for name in MECHANISMS:
-        if name in costs.by_mechanism and not plan_refusal(name, pattern, orders):
-            if name != chosen and MECHANISMS[name].unsupported_feature(pattern) is not None:
-                continue
-            seconds[name] = costs.expected_s(name, work) or 0.0
-    if chosen not in seconds:
+    seconds = expected_seconds([pattern], plan, {pattern.name: chosen}).get(pattern.name)
+    if seconds is None:
         return ""
     own = _rounded(seconds.pop(chosen))
-    others = ", ".join(f"{name} {_rounded(took)}" for name, took in sorted(seconds.items(), key=lambda one: one[1]))
+    others = ", ".join(f"{name} {_rounded(took)}" for name, took in seconds.items())
     return f"; expected to take {own}" + (f" ({others})" if others else "")
 
 

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from cep_pipeline.detection.ordering import OrderedLists, order_matches
+from cep_pipeline.detection.ordering import OrderedLists, in_order, order_matches
 from cep_pipeline.slices.blocks import Block, ListBlock
 from tests.detection.matching import block_of, clause_of
 from tests.thoroughness import examples
@@ -70,6 +70,14 @@ def test_order_is_the_pages(drawn: Any, backwards: bool) -> None:
     assert as_matches(ordered, {"a": 0, "b": 1, "c": 3}) == literal
     assert ordered.first_rows().tolist() == [min(row for *_, row in match) for match in literal]
     assert ordered.last_rows().tolist() == [max(row for *_, row in match) for match in literal]
+    assert in_order(ordered, seqs) is ordered  # what is in order is not copied
+    twice = OrderedLists(
+        ordered.names,
+        np.concatenate((ordered.offsets, ordered.offsets[1:] + ordered.offsets[-1])),
+        np.tile(ordered.bound_rows, 2),
+        np.tile(ordered.variables, 2),
+    )
+    assert as_matches(in_order(twice, seqs), {"a": 0, "b": 1, "c": 3}) == literal
     cut = len(ordered) // 2
     parts = [ordered.between(0, cut), ordered.between(cut, len(ordered))]
     assert [m for part in parts for m in as_matches(part, {"a": 0, "b": 1, "c": 3})] == literal

@@ -6,6 +6,7 @@ from itertools import pairwise
 from typing import Any
 
 import numpy as np
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -90,6 +91,29 @@ def test_long_matches_that_reach_back_far_are_ordered_too() -> None:
     blocks = [MatchBlock(clause, np.ascontiguousarray(rows[:, rng.permutation(rows.shape[1])]))]
     seqs = np.arange(1_500_000, dtype=np.int64)
     assert as_matches(order_matches(blocks, seqs)) == literal_order(blocks, seqs)
+
+
+@pytest.mark.parametrize("given", ["by last event", "in order but for the end", "in order", "in any order"])
+def test_many_matches_are_ordered_some_thousand_at_a_time(given: str) -> None:
+    """Of one event end ten thousand, more than are sorted together; of the others some each."""
+    rng = np.random.default_rng(5)
+    pairs = np.array([(a, b) for a in range(100) for b in range(100)], np.int32).T
+    ends = [np.vstack([pairs, np.full(10_000, 150)])]
+    for last in range(200, 900):
+        some = rng.permutation(10_000)[: rng.integers(1, 60)]
+        ends.append(np.vstack([pairs[:, np.sort(some)] + last - 190, np.full(len(some), last)]))
+    if given == "by last event":
+        ends = [rng.permutation(matches, axis=1) for matches in ends]
+    if given == "in order but for the end":
+        ends[-1] = ends[-1][:, ::-1]
+    rows = np.ascontiguousarray(np.concatenate(ends, axis=1), np.int32)
+    if given == "in any order":
+        rows = np.ascontiguousarray(rng.permutation(rows, axis=1))
+    clause = clause_of([("a", 0), ("b", 1), ("c", 2)])
+    ordered = order_matches([MatchBlock(clause, rows)], np.arange(900))
+    assert isinstance(ordered, OrderedMatches)
+    assert (ordered.rows is rows) == (given == "in order")
+    assert (ordered.rows == rows[:, np.lexsort((rows[1], rows[0], rows[2]))]).all()
 
 
 def test_equal_bindings_of_two_clauses_are_one_match() -> None:

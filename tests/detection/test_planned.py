@@ -6,6 +6,7 @@ import pytest
 
 import cep_pipeline as cep
 from cep_pipeline.detection import MECHANISMS
+from cep_pipeline.detection.fused import reduction
 from cep_pipeline.detection.planned import explained_choice, plan_for, runs_on
 from cep_pipeline.planning.costs import CostModel
 from cep_pipeline.planning.numbers.clause_statistics import ClauseStatistics
@@ -81,15 +82,60 @@ def test_what_follows_from_conditions_is_explained() -> None:
     conditions = {
         "a.x < b.x AND b.x < c.x": f"{swept}; it follows that a.x < c.x",
         "b.timestamp - a.timestamp <= 10000000 AND c.timestamp - b.timestamp <= 500000": (
+            "b.timestamp - a.timestamp <= 10000000 is a range of times, which is not tested; "
+            "c.timestamp - b.timestamp <= 500000 is a range of times, which is not tested; "
             "it follows that c is at most 10500 ms later than a"
         ),
-        "a.x < 3 AND a.x > 5": f"{swept}; it has no matches, since no events fulfil a.x < 3 and a.x > 5",
         "a.x < b.x": swept,
+        "a.x > 3 AND a.x < b.x": f"{swept}; it follows that b.x > 3",
+        "a.x + 1 = b.x AND (b.x != c.x OR a.x = 3)": "a.x + 1 = b.x is a key of a and b",
     }
     for condition, said in conditions.items():
         patterns = cep.parse_patterns(f"PATTERN SEQ(A a, B b, C c) WHERE {condition} WITHIN 1 hour", schema)
         assert explained_choice(patterns)["pattern_1"] == f"fused, the fastest mechanism; {said}"
         assert explained_choice(patterns, "multitree")["pattern_1"] == "multitree, as asked for"
+    for_all = {
+        "a.x < 3 AND a.x > 5": "it has no matches, since no events fulfil a.x < 3 and a.x > 5",
+        "a.x = b.x AND c.x = b.x": "a.x = b.x AND c.x = b.x is a key of all events, like [x]",
+    }
+    for condition, said in for_all.items():
+        patterns = cep.parse_patterns(f"PATTERN SEQ(A a, B b, C c) WHERE {condition} WITHIN 1 hour", schema)
+        assert explained_choice(patterns)["pattern_1"] == f"fused, the fastest mechanism; {swept}; {said}"
+        assert explained_choice(patterns, "multitree")["pattern_1"] == f"multitree, as asked for; {said}"
+
+
+def test_events_that_are_removed_first_are_explained(monkeypatch: pytest.MonkeyPatch) -> None:
+    text = "PATTERN SEQ(A a, B b, C c) WHERE a.diff < b.diff AND b.diff + 40 < c.diff WITHIN 1 second"
+    patterns = parse(text)
+    made = plan_for(patterns, cep.estimate_statistics(patterns, EVENTS), {"pattern_1": "fused"})
+    told = "removed first, where samples show that at most half of the combinations stay"
+    assert told not in explained_choice(patterns, None, made)["pattern_1"]
+    monkeypatch.setattr(reduction, "FEWEST_CANDIDATES", 0)
+    monkeypatch.setattr(reduction, "CANDIDATES_AN_EVENT", 0)
+    said = explained_choice(patterns, None, made)["pattern_1"]
+    assert told in said
+    assert "% of b" in said and "% of c" in said
+    assert told not in explained_choice(patterns, "multitree", made)["pattern_1"]
+
+
+def test_it_is_explained_how_groups_are_made() -> None:
+    schema = cep.StreamSchema.from_dict({"type_attribute": "kind", "attributes": {"kind": "string", "x": "int64"}})
+    counted = "groups are made of numbers of matches, which are not listed"
+    pairs = "groups are made over partial matches of a and c, each of which stands for many matches"
+    listed = "matches are listed to make groups, since "
+    for text, said in {
+        "SEQ(A a, C c, B? b) WITHIN 1 s SUMMARIZE count(*) GROUP BY a.x, bucket(1 h)": counted,
+        "SEQ(A a, B b, C c) WITHIN 1 s SUMMARIZE sum(a.x * c.x)": pairs,
+        "SEQ(A a, B b, C c) WITHIN 1 s SUMMARIZE min(a.x * c.x)": counted,
+        "SEQ(A a, B b, C c) WHERE a.x < c.x WITHIN 1 s SUMMARIZE min(a.x * c.x)": counted,
+        "SEQ(A a, B b, C c) WHERE a.x <> c.x WITHIN 1 s SUMMARIZE min(a.x * c.x)": pairs,
+        "SEQ(A a, B+ b[], C c) WHERE b[].x > 1 WITHIN 1 s SUMMARIZE max(b.LEN)": counted,
+        "SEQ(A a, B+ b[], C c) WITHIN 1 s SUMMARIZE max(stddev(b[].x))": f"{listed}one value is made of",
+        "SEQ(A a, ~B b, C c) WITHIN 1 s SUMMARIZE max(a.x * c.x)": f"{listed}one value is read of a and c",
+        "SEQ(A a, C c) WITHIN 1 s OUTPUT NON_OVERLAP SUMMARIZE max(a.x)": f"{listed}OUTPUT and CONSUME choose",
+    }.items():
+        told = explained_choice(cep.parse_patterns(f"PATTERN {text}", schema))["pattern_1"]
+        assert f"; {said}" in told, text
 
 
 @pytest.mark.parametrize(

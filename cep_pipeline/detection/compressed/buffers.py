@@ -54,7 +54,7 @@ from cep_pipeline.events.columns import ARROW_TYPES
 from cep_pipeline.expressions.columns import Array
 from cep_pipeline.guarded import brief, parse_json
 from cep_pipeline.patterns.expressions import ValueType
-from cep_pipeline.patterns.pattern import Pattern
+from cep_pipeline.patterns.pattern import Pattern, once_a_pattern
 from cep_pipeline.slices.events_input import attributes_returned
 
 MAGIC = b"CEPB"
@@ -407,6 +407,7 @@ def _columns(data: bytes) -> tuple[list[pa.Field], list[pa.ChunkedArray]]:
     return list(table.schema), table.columns
 
 
+@once_a_pattern
 def statement_of(pattern: Pattern) -> str:
     """The part of a pattern that a buffer keeps: enough to parse it again."""
     from cep_pipeline.language.formatter import format_pattern

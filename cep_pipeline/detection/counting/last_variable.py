@@ -47,14 +47,21 @@ def count_without_last(of: ClauseSlice, plan: Sequence[str]) -> int | None:
     pattern, clause, events, owned, _ = of
     if owned != EVERYTHING or len(plan) < 2 or not has_free_variable(clause):
         return None
-    events.split(variable.event_type for variable in clause.positive)
-    sizes = {one.name: len(view_of_leaf(events, leaf_of(clause, one.name), 0, len(events))) for one in clause.positive}
-    if candidates_of(of, None, sizes) * CANDIDATE_NS < LEAST_NS:
+    if not finding_takes_long(of):
         return None
     free = _free_variables(clause)
     last = [name for name in plan if name in free][-1]
     order = (*(name for name in plan if name != last), last)
     return _count(pattern, clause, order, events)
+
+
+def finding_takes_long(of: ClauseSlice) -> bool:
+    """Return whether it takes `LEAST_NS` and more to find the events of the single variables of matches."""
+    clause, events = of.clause, of.events
+    single = [one for one in clause.positive if not one.kleene]
+    events.split(one.event_type for one in single)
+    sizes = {one.name: len(view_of_leaf(events, leaf_of(clause, one.name), 0, len(events))) for one in single}
+    return candidates_of(of, None, sizes) * CANDIDATE_NS >= LEAST_NS
 
 
 def has_free_variable(clause: Clause) -> bool:
@@ -73,7 +80,7 @@ def _count(pattern: Pattern, clause: Clause, order: tuple[str, ...], events: Pre
     levels = run.levels
     if levels is None:
         return 0
-    shape, arguments = _last_level(pattern, clause, order, levels, events)
+    shape, arguments = last_level(pattern, clause, order, levels, events)
     total = 0
     for places in run.places():
         go_on()
@@ -81,7 +88,7 @@ def _count(pattern: Pattern, clause: Clause, order: tuple[str, ...], events: Pre
     return total
 
 
-def _last_level(
+def last_level(
     pattern: Pattern, clause: Clause, order: tuple[str, ...], levels: Levels, events: PreparedEvents
 ) -> tuple[Shape, Arguments]:
     """The shape that counts the candidates of the last variable, with its data."""

@@ -9,10 +9,11 @@ its events. So a count takes some steps an event; 10^12 matches cost what 10^6 c
 | none | a queue of two stacks of matrices (`count_states`) | N S^2 |
 | one comparison | products of inverse matrices, in trees of sums (`count_joined`) | N S^2 log N |
 | two, of one of three variables with the others | a tree of sums in which ranges grow (`count_around`) | N log N |
+| of neighbours, or with the first or last one | trees of sums behind each first event (`count_chain`) | N W log W |
 
-All take equalities that all variables share. The first two take lists whose elements are chosen one by one, and the
-first one any order of the variables, and negations. Where values are compared, each order in which the variables of an
-AND may come is swept by itself.
+W are the events of a window. All take equalities that all variables share. The first two take lists whose elements are
+chosen one by one, and the first one any order of the variables, and negations. Where values are compared, each order in
+which the variables of an AND may come is swept by itself.
 
 The states are the sets of variables that the order allows to be bound: n + 1 of a sequence of n, 2^n of an AND. A list
 has a loop: each further event doubles the ways. A negated event ends the ways that it rejects. Nothing but sums and
@@ -28,7 +29,7 @@ import math
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cache
-from itertools import pairwise, permutations
+from itertools import chain, pairwise, permutations
 
 import numpy as np
 
@@ -60,14 +61,20 @@ MOST_ORDERS = 24
 """Orders of the variables of an AND that are swept one by one."""
 _FEW = 8
 """Rows are sorted where all events are so many times as many."""
+CLEARLY = 1000.0
+"""How much dearer finding has to be where two comparisons join three variables and a sweep counts behind first events.
+
+Events in no match may go before any are combined then, and this is known only when samples have been looked at.
+"""
 MOST_BITS_OF_A_WORD = 64.0
 """Bits of the largest number that is kept in one word."""
 MOST_BITS = 4096
 """Bits of the largest number that is put together of primes."""
 CANDIDATE_NS, REJECTED_NS, FIXED_NS = 1.5, 0.4, 500_000.0
 """How long it takes to find matches for each candidate, or where negation rejects most of them; and a sweep at all."""
-STEP_NS, STATE_NS, JOINING_NS, AROUND_NS = 60.0, 4.0, 350.0, 1200.0
-"""How long a sweep takes for each event: without a comparison, and for each pair of its states; with one; with two.
+STEP_NS, STATE_NS, JOINING_NS, AROUND_NS, BEHIND_NS = 60.0, 4.0, 350.0, 1200.0, 600.0
+"""How long a sweep takes for each event: without a comparison, and for each pair of its states; with one; with two; and
+behind 64 first events.
 
 With two the sweep has to be that much faster, since the first one leaves candidates out early where matches are found.
 """
@@ -132,6 +139,34 @@ _count_around_center = NativeKernel(
         *("uint64*",) * 4,
     ),
 )
+_count_chain_behind = NativeKernel(
+    f"{_FOLDER}.chain_kernel",
+    "count_chain",
+    (
+        *("int64",) * 3,
+        *("int64*",) * 3,
+        "int64",
+        "int32*",
+        "uint8*",
+        "int64",
+        "int64*",
+        *("int32*",) * 2,
+        "int64",
+        *("int32*",) * 2,
+        "int64",
+        "uint64*",
+        "int64*",
+        *("uint64*",) * 2,
+    ),
+)
+LANES = 64
+"""First events that are counted behind side by side."""
+ANCHORED_AT_ONCE = 1 << 10
+"""Events, at least, whose values are sorted together."""
+MOST_TREE_BYTES = 1 << 28
+"""Largest size of trees over the values in a window."""
+FEW_LANES = 8
+"""So many lanes have trees of their width, which are smaller."""
 _MERSENNE = 2**61 - 1
 
 
@@ -144,7 +179,7 @@ class Sweep:
     key
         What all events of a match agree on; None: nothing.
     joining
-        The comparisons of two variables that the sweep tests, two at most.
+        The comparisons of two variables that the sweep tests.
     backwards
         Whether the sweep goes from the last event to the first, since a negated variable has nothing after it.
     """
@@ -193,18 +228,40 @@ def sweep_of(pattern: Pattern, clause: Clause) -> Sweep | None:
         return None
     if not joining:
         return Sweep(key, (), backwards) if _states_of(clause, backwards=backwards) is not None else None
-    joined = [_joining(clause, conjunct) for conjunct in joining[:3]]
-    known = tuple(one for one in joined if one is not None)
-    if clause.negated or len(known) < len(joined) or not _orders(clause):
+    known = tuple(one for conjunct in joining if (one := _joining(clause, conjunct)) is not None)
+    if clause.negated or len(known) < len(joining) or not _orders(clause):
         return None
-    if len(known) == 1 or (len(known) == 2 and _center(clause, known) is not None):
+    if len(known) == 1 or _center(clause, known) is not None or _chains(clause, known):
         return Sweep(key, known, False)
     return None
 
 
+def _chains(clause: Clause, joining: Sequence[Joining]) -> bool:
+    """Return whether comparisons join single variables with the one before or the first, or mirrored, in all orders."""
+    if len(clause.positive) < 3 or any(variable.kleene for variable in clause.positive):
+        return False
+    return all(any(True for _ in _ways_behind(order, joining)) for order in _orders(clause))
+
+
+def _of_neighbours(order: Sequence[Variable], joining: Sequence[Joining]) -> bool:
+    """Return whether each comparison joins two variables that follow each other."""
+    neighbours = {frozenset((one.name, other.name)) for one, other in pairwise(order)}
+    return all(frozenset(each.variables) in neighbours for each in joining)
+
+
+def _ways_behind(order: Sequence[Variable], joining: Sequence[Joining]) -> Iterator[tuple[Variable, ...]]:
+    """The order or its mirror image, where comparisons join each variable with the first one or the one before it."""
+    for turned in (tuple(order), tuple(order)[::-1]):
+        places = {variable.name: place for place, variable in enumerate(turned)}
+        pairs = [sorted(places[name] for name in each.variables) for each in joining]
+        between = [(one, other) for one, other in pairs if one > 0]
+        if len(set(between)) == len(between) and all(other == one + 1 for one, other in between):
+            yield turned
+
+
 def _center(clause: Clause, joining: tuple[Joining, ...]) -> str | None:
     """The one of three single variables that two comparisons join with the others, by one and the same expression."""
-    if len(clause.positive) != 3 or any(variable.kleene for variable in clause.positive):
+    if len(joining) != 2 or len(clause.positive) != 3 or any(variable.kleene for variable in clause.positive):
         return None
     one, other = (dict(zip(each.variables, each.sides, strict=True)) for each in joining)
     shared = [name for name in one if name in other]
@@ -319,8 +376,13 @@ def count_swept(of: ClauseSlice, *, always: bool = False) -> int | None:
         return sum(_count_chain(order, clause, sweep.joining[0], steps, events, bits) for order in _orders(clause))
     center = _center(clause, sweep.joining)
     behind = any(order[-1].name == center for order in _orders(clause))
-    if bits > MOST_BITS_OF_A_WORD or (behind and owned != EVERYTHING):
-        return None
+    if center is None or bits > MOST_BITS_OF_A_WORD or (behind and owned != EVERYTHING):
+        if not _chains(clause, sweep.joining):
+            return None
+        if center is not None and not always and not _pays(of, sweep, views, behind=True):
+            return None
+        parts = [_count_behind(order, clause, sweep.joining, steps, events, bits) for order in _orders(clause)]
+        return None if None in parts else sum(part for part in parts if part is not None)
     return sum(_count_around(order, clause, sweep.joining, steps, events) for order in _orders(clause))
 
 
@@ -359,6 +421,8 @@ class Steps:
         int64: the instant of each step, and the most by which those of a match differ.
     weights
         int64, shape (n, positive variables): how many events of a step fit each variable; None: each step is one event.
+    is_mirrored
+        Whether they go from the last event to the first.
     """
 
     starts: Array
@@ -369,12 +433,19 @@ class Steps:
     clock: Array
     width: int
     weights: Array | None = None
+    is_mirrored: bool = False
 
     def mirrored(self) -> Steps:
         """The same events from the last one to the first."""
         turned = (self.rows[::-1], self.fits[::-1], -self.clock[::-1], self.counted[::-1])
         weights = None if self.weights is None else self.weights[::-1]
-        return _in_windows(len(self.rows) - self.starts[::-1], *turned, weights, self.width)
+        found = _in_windows(len(self.rows) - self.starts[::-1], *turned, weights, self.width)
+        return replace(found, is_mirrored=True)
+
+    @property
+    def first_counted(self) -> Array:
+        """uint8: whether the slice may own the matches that begin with each step."""
+        return self.counted if self.is_mirrored else np.ones(len(self.counted), np.uint8)
 
     def number(self, place: int) -> Array:
         """int64: how many events of each step fit the variable of a place."""
@@ -392,17 +463,38 @@ class Steps:
         return {one.name: int(self.in_windows(place).max(initial=0)) for place, one in enumerate(clause.positive)}
 
 
-def _pays(of: ClauseSlice, sweep: Sweep, views: dict[str, View]) -> bool:
-    """Return whether a sweep takes less time than to find the matches."""
+def _pays(of: ClauseSlice, sweep: Sweep, views: dict[str, View], *, behind: bool = False) -> bool:
+    """Return whether a sweep takes less time than to find the matches.
+
+    With `behind` a chain that has a center is asked about, which is counted as one that has none.
+    """
     clause = of.clause
     sizes = {one.name: len(views[one.name]) for one in clause.positive if not one.kleene}
     groups = None if sweep.key is None else _groups(of.events, sweep.key, views)
-    orders = len(_orders(clause))
-    costs = (STEP_NS + STATE_NS * (len(clause.positive) + 1) ** 2, JOINING_NS * orders, AROUND_NS * orders)
+    orders, several = len(_orders(clause)), len(sweep.joining) > 1
     finding_ns = REJECTED_NS if clause.negated else CANDIDATE_NS
-    return candidates_of(of, groups, sizes) * finding_ns > FIXED_NS + costs[len(sweep.joining)] * sum(
-        map(len, views.values())
-    )
+    candidates, least = candidates_of(of, groups, sizes), 1.0
+    if not sweep.joining:
+        event_ns = STEP_NS + STATE_NS * (len(clause.positive) + 1) ** 2
+    elif behind or (several and _center(clause, sweep.joining) is None):
+        order, share = _orders(clause)[0], _share_of_window(of)
+        if _of_neighbours(order, sweep.joining):
+            share = min(share, 1 - share)  # windows that reach the last event end alike
+        anchors = min(sizes[order[0].name], sizes[order[-1].name]) * share / (groups or 1)
+        event_ns = BEHIND_NS * orders * (1 + anchors / LANES)
+        candidates *= orders / math.factorial(len(sizes) - 1) / 2 ** (len(sweep.joining) - 2)
+        least = CLEARLY if len(sizes) == 3 else 1.0
+    else:
+        event_ns = (AROUND_NS if several else JOINING_NS) * orders
+    return candidates * finding_ns > least * (FIXED_NS + event_ns * sum(map(len, views.values())))
+
+
+def _share_of_window(of: ClauseSlice) -> float:
+    """The share of a slice that a window is."""
+    window = of.pattern.window
+    if window.time_us is not None:
+        return min(window.time_us / max(of.events.span_us, 1), 1.0)
+    return min((window.events or 0) / max(len(of.events), 1), 1.0)
 
 
 def candidates_of(of: ClauseSlice, groups: int | None, sizes: dict[str, int]) -> float:
@@ -415,15 +507,10 @@ def candidates_of(of: ClauseSlice, groups: int | None, sizes: dict[str, int]) ->
     sizes
         The number of events of each single variable.
     """
-    pattern, clause, events, *_ = of
-    if pattern.window.time_us is not None:
-        share = pattern.window.time_us / max(events.span_us, 1)
-    else:
-        share = (pattern.window.events or 0) / max(len(events), 1)
     if groups is None:
-        groups = agreement_codes(events, clause.agree_on)[1] if clause.agree_on else 1
-    ascending = sorted(sizes.values())
-    return math.prod((*ascending[:1], *(size * min(share, 1.0) / groups for size in ascending[1:])))
+        groups = agreement_codes(of.events, of.clause.agree_on)[1] if of.clause.agree_on else 1
+    ascending, share = sorted(sizes.values()), _share_of_window(of)
+    return math.prod((*ascending[:1], *(size * share / groups for size in ascending[1:])))
 
 
 def _groups(events: PreparedEvents, key: Key, views: dict[str, View]) -> int:
@@ -865,6 +952,187 @@ def _count_around(
     return (int(total[1]) << 64) + int(total[0])
 
 
+@dataclass(frozen=True)
+class _Lanes:
+    """The events behind which a sequence is counted.
+
+    Attributes
+    ----------
+    order, steps
+        The sequence, or its mirror image.
+    shared
+        Whether an anchor stands for several events of the first variable, whose windows end alike. Then the first
+        variable is bound behind it like the others, and nothing else may be compared with it.
+    anchors, starts, untils, stops
+        Of each anchor its step, and between which steps the variable lies that is bound first behind it, and the step
+        before which the last one lies.
+    """
+
+    order: tuple[Variable, ...]
+    steps: Steps
+    shared: bool
+    anchors: Array
+    starts: Array
+    untils: Array
+    stops: Array
+
+    @classmethod
+    def of(cls, order: tuple[Variable, ...], clause: Clause, joining: Sequence[Joining], steps: Steps) -> _Lanes:
+        """The anchors of a sequence; as few as there may be."""
+        first, last = (clause.positive.index(order[place]) for place in (0, -1))
+        anchors = np.flatnonzero((steps.fits >> first & 1) * steps.first_counted)
+        stops = np.searchsorted(steps.lefts, anchors, "right")
+        if _of_neighbours(order, joining):
+            lasts = np.concatenate((np.zeros(1, np.int64), np.cumsum(steps.number(last))))[stops]
+            groups = np.searchsorted(steps.starts, anchors, "right")
+            ends = (lasts[1:] != lasts[:-1]) | (groups[1:] != groups[:-1])
+            begins = np.flatnonzero(np.append(True, ends)[: len(anchors)])
+            if 2 * len(begins) <= len(anchors):
+                behind = np.append(begins[1:], len(anchors)) - 1
+                anchors, until = anchors[begins], anchors[behind] + 1
+                return cls(order, steps, True, anchors, anchors - 1, until, stops[behind])
+        return cls(order, steps, False, anchors, anchors, stops, stops)
+
+
+def _count_behind(
+    order: Sequence[Variable],
+    clause: Clause,
+    joining: Sequence[Joining],
+    steps: Steps,
+    events: PreparedEvents,
+    bits: float,
+) -> int | None:
+    """The number of matches whose events come in an order, behind each first event, or ahead of each last one.
+
+    The window of a match is that of its first event, the anchor. Behind it, an event of the second variable begins one
+    chain; an event of a later one goes on with all chains that end with an event of the variable before it which its
+    comparison admits. Events whose windows end with the same event of the last variable have an anchor together. None
+    where a window has too many events.
+    """
+    lanes = min(
+        (
+            _Lanes.of(way, clause, joining, steps if way == tuple(order) else steps.mirrored())
+            for way in _ways_behind(order, joining)
+        ),
+        key=lambda found: len(found.anchors),
+    )
+    steps, anchors, before = lanes.steps, lanes.anchors, int(lanes.shared)
+    fits: Array = np.zeros(len(steps.fits), np.int32)
+    for place, variable in enumerate(lanes.order, start=before):
+        fits |= (steps.fits >> clause.positive.index(variable) & 1) << place
+    joined = _joined_behind(lanes, fits, joining, events)
+    joints = len(joined.places)
+    span = max(int((lanes.stops - anchors).max(initial=0)), ANCHORED_AT_ONCE)
+    width = len(anchors) if len(anchors) <= FEW_LANES else LANES
+    if joints * 16 * width * span > MOST_TREE_BYTES:
+        return None
+    counted = np.ones(len(fits), np.uint8) if steps.is_mirrored else steps.counted
+    room, found = np.empty((2, width), np.uint64), np.zeros(2, np.uint64)
+
+    def run(modulus: int) -> int:
+        begin, total = 0, 0
+        while begin < len(anchors):
+            go_on()
+            end = int(np.searchsorted(anchors, anchors[begin] + span))
+            first, last = int(anchors[begin]), int(lanes.stops[begin:end].max())
+            own, idle = slice(first, last), -(end - begin) % width
+            here, may_follow = joined.places[:, own].copy(), joined.ranges[:, own].copy()
+            size = 1
+            for joint in range(joints):
+                known = np.unique(here[joint])
+                known = known[known >= 0]
+                here[joint] = np.where(here[joint] < 0, -1, np.searchsorted(known, here[joint]))
+                may_follow[joint] = np.searchsorted(known, may_follow[joint])
+                size = max(size, len(known))
+            _count_chain_behind(
+                last - first,
+                width,
+                end - begin + idle,
+                np.pad(lanes.starts[begin:end] - first, (0, idle), "edge"),
+                np.pad(lanes.untils[begin:end] - first, (0, idle)),
+                np.pad(lanes.stops[begin:end] - first, (0, idle)),
+                len(lanes.order) + before,
+                fits[own],
+                counted[own],
+                len(joined.tested),
+                np.array([*joined.tested, 0], np.int64),
+                np.pad(joined.anchors.take(anchors[begin:end], axis=1), ((0, 0), (0, idle)), constant_values=-1),
+                np.ascontiguousarray(joined.passing[:, own]),
+                size,
+                here,
+                may_follow,
+                modulus % 2**64,
+                np.empty((joints, size + 1, width), np.uint64),
+                np.empty((joints, size + 1), np.int64),
+                room,
+                found,
+            )
+            total += (int(found[1]) << 64) + int(found[0])
+            begin = end
+        return total
+
+    if bits < MOST_BITS_OF_A_WORD:  # all matches of an anchor lie in one window
+        return run(0)
+    return number_of(lambda modulus: run(modulus) % modulus, large_moduli(), bits + math.log2(len(fits)))
+
+
+@dataclass(frozen=True)
+class _JoinedBehind:
+    """The facts that the comparisons of a sequence tell of its events.
+
+    Attributes
+    ----------
+    places, ranges
+        For each two neighbours behind the first variable, and each event: where its value stands among those of the
+        earlier one, and which of these it may follow. Where nothing joins them, all have the same value.
+    tested, anchors, passing
+        The variable of each comparison with the first one; for each event where its value stands among those of the
+        first one, and which of these pass. There is a row at least.
+    """
+
+    places: Array
+    ranges: Array
+    tested: tuple[int, ...]
+    anchors: Array
+    passing: Array
+
+
+def _joined_behind(lanes: _Lanes, fits: Array, joining: Sequence[Joining], events: PreparedEvents) -> _JoinedBehind:
+    names = [*[""][: int(lanes.shared)], *(variable.name for variable in lanes.order)]
+    members = [np.flatnonzero(fits >> place & 1) for place in range(len(names))]
+    joints, steps_of_all = len(names) - 2, len(fits)
+    places = np.full((joints, steps_of_all), -1, np.int32)
+    ranges = np.zeros((joints, steps_of_all, 2), np.int32)
+    for joint in range(joints):
+        places[joint, members[joint + 1]], ranges[joint, members[joint + 2], 1] = 0, 1
+    tests: list[tuple[int, Array, Array]] = []
+    for each in joining:
+        (one, own, side), (later, other, beside) = sorted(
+            zip([names.index(name) for name in each.variables], each.variables, each.sides, strict=True)
+        )
+        columns = [
+            expression_values(without_name(expression, name), events, {ANY_EVENT: lanes.steps.rows[members[place]]})
+            for place, name, expression in ((one, own, side), (later, other, beside))
+        ]
+        first, second = map(SortedValues, comparable(columns))
+        standing, passing = np.full(steps_of_all, -1, np.int32), np.zeros((steps_of_all, 2), np.int32)
+        standing[members[one]] = first.places()
+        comparator = each.comparator if own == each.variables[0] else each.comparator.mirror
+        passing[members[later]] = second.ranges_in(first.known, comparator)
+        if one:
+            places[one - 1], ranges[one - 1] = standing, passing
+        else:
+            tests.append((later, standing, passing))
+    nothing = np.zeros((1, steps_of_all), np.int32), np.zeros((1, steps_of_all, 2), np.int32)
+    return _JoinedBehind(
+        places,
+        ranges,
+        tuple(later for later, _, _ in tests),
+        np.stack([standing for _, standing, _ in tests]) if tests else nothing[0],
+        np.stack([passing for _, _, passing in tests]) if tests else nothing[1],
+    )
+
+
 class SortedValues:
     """The values of some events in order: many are looked up in order in a fraction of the time."""
 
@@ -903,7 +1171,10 @@ class SortedValues:
 
 
 def number_of(remainder: Callable[[int], int], moduli: Iterable[int], bits: float) -> int:
-    """The number below 2^bits whose remainders are known by different primes, by the Chinese remainder theorem."""
+    """The number below 2^bits whose remainders by some moduli are known, by the Chinese remainder theorem.
+
+    No two of the moduli have a common divisor.
+    """
     number, product = 0, 1
     for modulus in moduli:
         number += product * ((remainder(modulus) - number) * pow(product, -1, modulus) % modulus)
@@ -911,6 +1182,11 @@ def number_of(remainder: Callable[[int], int], moduli: Iterable[int], bits: floa
         if math.log2(product) > bits + 1:
             return number
     raise AssertionError("there are primes enough")
+
+
+def large_moduli() -> Iterator[int]:
+    """2^64, then primes below 2^63."""
+    return chain((2**64,), primes_below(2**63))
 
 
 def _moduli() -> Iterator[int]:

@@ -184,6 +184,55 @@ def _after_conjunct(program: Any, at: int) -> int:
 
 
 @njit(error_model="numpy")
+def _place_of(words: Any, program: Any, at: int, index: Any, upper: bool) -> int:
+    """The largest of some lower bounds, or the smallest of some upper ones, whose words begin at `at`."""
+    found = 0.0
+    for bound in range(program[at]):
+        place = at + 1 + 2 * bound
+        edge = float64_at(words[program[place]])[index[program[place + 1]]]
+        if bound == 0 or (edge < found if upper else edge > found):
+            found = edge
+    return int(found)
+
+
+@njit(error_model="numpy")
+def _rejected(words_at: int, program: Any, at: int, index: Any, stack: Any) -> bool:
+    """Return whether an event rejects those bound, by the negation whose words begin at `at`."""
+    words = int64_at(words_at)
+    stride = int(float64_at(words_at)[program[at + 1]])
+    upper = at + 4 + 2 * program[at + 3]
+    tests = upper + 1 + 2 * program[upper]
+    low, high = _place_of(words, program, at + 3, index, False), _place_of(words, program, upper, index, True)
+    if low >= high:
+        return False
+    if program[at + 2]:
+        value = _value(words_at, program, program[tests + 4], program[tests + 5], index, stack)
+        values = float64_at(words[program[program[tests + 2] + 1]])
+        places = float64_at(words[program[at + 2]])
+        first, end = 0, stride
+        while first < end:
+            middle = (first + end) >> 1
+            if values[middle] < value or (values[middle] == value and places[middle] < low):
+                first = middle + 1
+            else:
+                end = middle
+        return bool(values[first] == value and places[first] < high)
+    power = 0
+    while 2 << power <= high - low:
+        power += 1
+    for block in range(2):
+        index[3 * program[LEVELS]] = power * stride + (high - (1 << power) if block else low)
+        place = tests + 1
+        for _ in range(program[tests]):
+            left = _value(words_at, program, program[place + 1], program[place + 2], index, stack)
+            right = _value(words_at, program, program[place + 3], program[place + 4], index, stack)
+            if _holds(program[place], left, right):
+                return True
+            place += 5
+    return False
+
+
+@njit(error_model="numpy")
 def _prepare_values(words_at: int, program: Any, at: int, index: Any, values: Any, stack: Any) -> None:
     """Compute what the simple tests compare with."""
     for test in range(program[at]):
@@ -212,7 +261,7 @@ def _select(
             count = _tested_again(column, program[place], values[test], count, out)
     at += 1 + SIMPLE_WORDS * simple
     others = program[at]
-    if simple == 0 and others > 0:
+    if simple == 0:
         for offset in range(count):
             out[offset] = low + offset
     at += 1
@@ -225,6 +274,17 @@ def _select(
             kept += _conjunct_holds(words_at, program, at, index, stack)
         count = kept
         at = _after_conjunct(program, at)
+    negations = program[at]
+    at += 1
+    for _ in range(negations):
+        kept = 0
+        for number in range(count):
+            place = out[number]
+            index[level] = place
+            out[kept] = place
+            kept += not _rejected(words_at, program, at, index, stack)
+        count = kept
+        at += 1 + program[at]
     return count
 
 

@@ -26,7 +26,7 @@ from cep_pipeline.errors import PlanError
 from cep_pipeline.events.columns import ARROW_TYPES
 from cep_pipeline.expressions.columns import Array
 from cep_pipeline.patterns.normal_form import Clause
-from cep_pipeline.patterns.pattern import Pattern
+from cep_pipeline.patterns.pattern import Pattern, Window
 from cep_pipeline.patterns.structure import EventType
 from cep_pipeline.slices.blocks import MatchBlock
 from cep_pipeline.slices.order import before_is_earlier
@@ -147,7 +147,7 @@ class KernelRun:
         order: tuple[str, ...],
         events: PreparedEvents,
         owned: tuple[Boundary | None, Boundary | None],
-        block_rows: int,
+        block_rows: int = BLOCK_ROWS,
         finality: Finality = Finality.LAST_EVENT,
         *,
         as_places: bool = False,
@@ -172,15 +172,7 @@ class KernelRun:
 
     def tally(self) -> Tally:
         """The counts so far, without the views and columns that they were counted on."""
-        levels = self._levels
-        alone: list[tuple[int, Callable[[], int]] | None] = []
-        of_names = self._cache.once(("alone", self.order), self._conjuncts_alone)
-        for name, conjuncts in zip(self.order, of_names, strict=True):
-            if not conjuncts:
-                alone.append(None)
-                continue
-            event_type = self.clause.by_name[name].event_type
-            alone.append((conjuncts, partial(_events_read, self.events, event_type, *self._rows_read(name))))
+        levels, alone = self._levels, self.tests_alone()
         if levels is None:
             return Tally(self.order, self._counters, (), (), alone)
         found = levels.beginning
@@ -193,6 +185,18 @@ class KernelRun:
         """Add the counts of the finished run, once somebody asks for them."""
         pattern, clause, tally = self.pattern, self.clause, self.tally()
         counters.later.append(lambda later: count_levels(pattern, clause, tally.counts(), later))
+
+    def tests_alone(self) -> list[tuple[int, Callable[[], int]] | None]:
+        """For each level the conjuncts on its variable alone, as `Tally` has them."""
+        alone: list[tuple[int, Callable[[], int]] | None] = []
+        of_names = self._cache.once(("alone", self.order), self._conjuncts_alone)
+        for name, conjuncts in zip(self.order, of_names, strict=True):
+            if not conjuncts:
+                alone.append(None)
+                continue
+            event_type = self.clause.by_name[name].event_type
+            alone.append((conjuncts, partial(_events_read, self.events, event_type, *self._rows_read(name))))
+        return alone
 
     def _conjuncts_alone(self) -> tuple[int, ...]:
         """For each variable how many conjuncts there are on it alone."""
@@ -306,17 +310,7 @@ class KernelRun:
 
     def _look_back(self, windows: int) -> int:
         """The first row that lies at most so many windows before the rows that decide what is owned."""
-        window = self.pattern.window
-        if not self.first_row:
-            return 0
-        if window.events is not None:  # of one partition, positions may lie far apart in the stream
-            return (
-                0 if self.clause.partition_by else self.events.row_back(self.first_row, windows * (window.events - 1))
-            )
-        assert window.time_us is not None
-        if self.first_row == len(self.events):
-            return self.first_row
-        return self.events.rows_before_time(int(self.events.timestamps[self.first_row]) - windows * window.time_us)
+        return rows_back(self.events, self.pattern.window, bool(self.clause.partition_by), self.first_row, windows)
 
     def _negated_views(self) -> dict[str, View]:
         """The events that could reject a match, in stream order."""
@@ -351,6 +345,24 @@ class KernelRun:
 
 def _events_read(events: PreparedEvents, event_type: EventType, first_row: int, end_row: int) -> int:
     return len(leaf_view(events, event_type, (), first_row, end_row))
+
+
+def rows_back(events: PreparedEvents, window: Window, partitioned: bool, row: int, windows: int) -> int:
+    """The first row that lies at most so many windows before another one.
+
+    Parameters
+    ----------
+    partitioned
+        Whether positions are those of partitions, in which neighbours may lie far apart in the stream.
+    """
+    if not row:
+        return 0
+    if window.events is not None:
+        return 0 if partitioned else events.row_back(row, windows * (window.events - 1))
+    assert window.time_us is not None
+    if row == len(events):
+        return row
+    return events.rows_before_time(int(events.timestamps[row]) - windows * window.time_us)
 
 
 def last_variable(pattern: Pattern, clause: Clause) -> str | None:

@@ -193,17 +193,9 @@ def range_ends(events: PreparedEvents, bound: Bound, view: View, keyed: View, ca
     """
     what = (bound.clock.value, bound.partition_by, bound.delta)
 
-    def clock(of: View) -> Array:
-        match bound.clock:
-            case BoundUnit.ROW:
-                return of.rows
-            case BoundUnit.TIME:
-                return times_of(events, of)
-            case BoundUnit.POSITION:
-                return positions_of(events, of, bound.partition_by)
-
     def merge() -> Array:
-        return count_before(clock(keyed), keyed.starts, clock(candidates), candidates.starts, bound.delta)
+        points, values = (clock_values(events, of, bound.clock, bound.partition_by) for of in (keyed, candidates))
+        return count_before(points, keyed.starts, values, candidates.starts, bound.delta)
 
     def make() -> Array:
         ends = events.derive(("ends", what, keyed.identity, candidates.identity), merge)
@@ -216,6 +208,17 @@ def range_ends(events: PreparedEvents, bound: Bound, view: View, keyed: View, ca
         return ends if view.places is None else ends[view.places]
 
     return events.derive(("ends", what, keyed.identity, candidates.identity, view.identity), make)
+
+
+def clock_values(events: PreparedEvents, view: View, clock: BoundUnit, partition_by: tuple[str, ...]) -> Array:
+    """The values that a bound compares, one for each row of a view: int32 for rows, else int64; padded."""
+    match clock:
+        case BoundUnit.ROW:
+            return view.rows
+        case BoundUnit.TIME:
+            return times_of(events, view)
+        case BoundUnit.POSITION:
+            return positions_of(events, view, partition_by)
 
 
 def edge_rows(events: PreparedEvents, bound: Bound, view: View) -> Array:

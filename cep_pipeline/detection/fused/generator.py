@@ -38,7 +38,18 @@ from cep_pipeline.detection.fused.programs import (
     STATE,
     argument_places,
 )
-from cep_pipeline.detection.fused.shape import Constant, Operation, RangeResult, Shape, Slot, Term, Test, slots_of
+from cep_pipeline.detection.fused.shape import (
+    REJECTING,
+    Constant,
+    Operation,
+    RangeResult,
+    Rejecting,
+    Shape,
+    Slot,
+    Term,
+    Test,
+    slots_of,
+)
 from cep_pipeline.patterns.conditions import Comparator
 
 _COMPARE = {
@@ -65,6 +76,10 @@ class ComparingText(FunctionText):
         (level, earlier level) -> the address of its bounds.
     index, row
         Place in its view, and row of the events, of each level bound so far: names of an i64 and an i32.
+    scalars
+        Values that the events bound so far decide, where events of this level may be rejected.
+    rejecting_place
+        Place of the block of events that may reject.
     columns, constants
         Names of the columns' addresses and of the constants.
     first_owned
@@ -77,6 +92,8 @@ class ComparingText(FunctionText):
         self.places = argument_places(shape)
         self.last = len(shape.levels) - 1
         self.index: list[str] = []
+        self.scalars: dict[Term, str] = {}
+        self.rejecting_place = ""
         self.row: list[str] = []
         self.columns: list[str] = []
         self.constants: list[str] = []
@@ -148,6 +165,11 @@ class ComparingText(FunctionText):
     def splats(self, level: int) -> dict[Term, str]:
         """Values of earlier levels that the tests of a level read, computed once and spread over a vector."""
         splats: dict[Term, str] = {}
+        self.scalars = {}
+        for negation in self.shape.levels[level].rejecting:
+            sides = (side for test in negation.tests for side in (test.left, test.right))
+            for term in (*negation.lows, *negation.highs, *sides):
+                self._scalar_terms(term, level)
         for conjunct in self.shape.levels[level].tests:
             for alternative in conjunct:
                 for test in alternative:
@@ -172,10 +194,20 @@ class ComparingText(FunctionText):
             for operand in term.operands:
                 self._splat_terms(operand, level, splats)
 
+    def _scalar_terms(self, term: Term, level: int) -> None:
+        if all(REJECTING < slot.level < level for slot in slots_of(term)):
+            self.scalars[term] = self._scalar(term)
+        elif isinstance(term, Operation):
+            for operand in term.operands:
+                self._scalar_terms(operand, level)
+
     def _scalar(self, term: Term) -> str:
+        if term in self.scalars:
+            return self.scalars[term]
         match term:
             case Slot(level, slot):
-                at = self.at(self.columns[slot], self.index[level], "double")
+                place = self.rejecting_place if level == REJECTING else self.index[level]
+                at = self.at(self.columns[slot], place, "double")
                 return self.value(f"load double, ptr {at}, align 8")
             case Constant(index):
                 return self.constants[index]
@@ -236,10 +268,101 @@ class ComparingText(FunctionText):
         left = self.value(f"call i64 @llvm.smin.i64(i64 {left}, i64 {WIDTH})")
         ones = self.value(f"shl i32 1, {self.value(f'trunc i64 {left} to i32')}")
         inside = self.value(f"sub i32 {ones}, 1")
-        if not passed:
-            return inside
-        bits = self.value(f"zext i{WIDTH} {self.value(f'bitcast {_BITS} {passed} to i{WIDTH}')} to i32")
-        return self.value(f"and i32 {bits}, {inside}")
+        if passed:
+            bits = self.value(f"zext i{WIDTH} {self.value(f'bitcast {_BITS} {passed} to i{WIDTH}')} to i32")
+            inside = self.value(f"and i32 {bits}, {inside}")
+        for negation in self.shape.levels[level].rejecting:
+            inside = self._unrejected(negation, inside, here)
+        return inside
+
+    def _unrejected(self, negation: Rejecting, mask: str, here: str) -> str:
+        """The bits of a mask, i32, of the places from `here` that no event rejects."""
+        left, kept = self.variable(self.value(f"zext i32 {mask} to i64")), self.variable("0")
+        passes = self.variable("0")
+        head, body, search = self.label("unrejected"), self.label("asked"), self.label("searched")
+        keep, over = self.label("keep"), self.label("asked_all")
+        self.jump(head)
+        self.begin(head)
+        bits = self.get(left)
+        self.branch(self.value(f"icmp ne i64 {bits}, 0"), body, over)
+        self.begin(body)
+        place = self.value(f"call i64 @llvm.cttz.i64(i64 {bits}, i1 true)")
+        self.set(left, self.value(f"and i64 {bits}, {self.value(f'sub i64 {bits}, 1')}"))
+        self.index.append(self.value(f"add i64 {here}, {place}"))
+        low, high = self._furthest(negation.lows, "ogt"), self._furthest(negation.highs, "olt")
+        self.set(passes, "1")
+        width = self.value(f"sub i64 {high}, {low}")
+        self.branch(self.value(f"icmp sgt i64 {width}, 0"), search, keep)
+        self.begin(search)
+        stride = self.value(f"fptosi double {self.constants[negation.stride.index]} to i64")
+        if negation.places is None:
+            rejected = self._in_blocks(negation, low, high, width, stride)
+        else:
+            rejected = self._among_sorted(negation.tests[0], self.columns[negation.places.slot], low, high, stride)
+        self.index.pop()
+        self.set(passes, self.value(f"zext i1 {self.value(f'xor i1 {rejected}, true')} to i64"))
+        self.jump(keep)
+        self.begin(keep)
+        bit = self.value(f"shl i64 {self.get(passes)}, {place}")
+        self.set(kept, self.value(f"or i64 {self.get(kept)}, {bit}"))
+        self.jump(head)
+        self.begin(over)
+        return self.value(f"trunc i64 {self.get(kept)} to i32")
+
+    def _among_sorted(self, test: Test, places: str, low: str, high: str, size: str) -> str:
+        """Find a value at a place of [low, high), an i1: the first one is looked up that is not before."""
+        assert isinstance(test.left, Slot)
+        value, values = self._scalar(test.right), self.columns[test.left.slot]
+        least = self.value(f"sitofp i64 {low} to double")
+        first, end = self.variable("0"), self.variable(size)
+        head, body, over = self.label("look"), self.label("halve"), self.label("looked")
+
+        def at(place: str) -> tuple[str, str]:
+            one, other = (self.at(column, place, "double") for column in (values, places))
+            return self.value(f"load double, ptr {one}, align 8"), self.value(f"load double, ptr {other}, align 8")
+
+        self.jump(head)
+        self.begin(head)
+        begin, behind = self.get(first), self.get(end)
+        self.branch(self.value(f"icmp slt i64 {begin}, {behind}"), body, over)
+        self.begin(body)
+        middle = self.value(f"lshr i64 {self.value(f'add i64 {begin}, {behind}')}, 1")
+        found, place = at(middle)
+        equal = self.value(f"fcmp oeq double {found}, {value}")
+        earlier = self.value(f"and i1 {equal}, {self.value(f'fcmp olt double {place}, {least}')}")
+        before = self.value(f"or i1 {earlier}, {self.value(f'fcmp olt double {found}, {value}')}")
+        behind_it = self.value(f"add i64 {middle}, 1")
+        self.set(first, self.value(f"select i1 {before}, i64 {behind_it}, i64 {begin}"))
+        self.set(end, self.value(f"select i1 {before}, i64 {behind}, i64 {middle}"))
+        self.jump(head)
+        self.begin(over)
+        found, place = at(begin)
+        most = self.value(f"sitofp i64 {high} to double")
+        inside = self.value(f"fcmp olt double {place}, {most}")
+        return self.value(f"and i1 {inside}, {self.value(f'fcmp oeq double {found}, {value}')}")
+
+    def _in_blocks(self, negation: Rejecting, low: str, high: str, width: str, stride: str) -> str:
+        """Test both blocks of a range that is not empty; an i1."""
+        power = self.value(f"sub i64 63, {self.value(f'call i64 @llvm.ctlz.i64(i64 {width}, i1 true)')}")
+        blocks = self.value(f"mul i64 {power}, {stride}")
+        last = self.value(f"sub i64 {high}, {self.value(f'shl i64 1, {power}')}")
+        rejected = ""
+        for start in (low, last):
+            self.rejecting_place = self.value(f"add i64 {blocks}, {start}")
+            for test in negation.tests:
+                sides = f"{self._scalar(test.left)}, {self._scalar(test.right)}"
+                held = self.value(f"fcmp {_COMPARE[test.comparator]} double {sides}")
+                rejected = self.value(f"or i1 {rejected}, {held}") if rejected else held
+        return rejected
+
+    def _furthest(self, ends: tuple[Slot, ...], comparison: str) -> str:
+        """The largest or the smallest of some places, i64."""
+        found = self._scalar(ends[0])
+        for end in ends[1:]:
+            other = self._scalar(end)
+            further = self.value(f"fcmp {comparison} double {other}, {found}")
+            found = self.value(f"select i1 {further}, double {other}, double {found}")
+        return self.value(f"fptosi double {found} to i64")
 
 
 OUTPUT_PADDING = 3 * WIDTH
@@ -270,6 +393,8 @@ class _Function(ComparingText):
             offsets_table(),
             "declare i32 @llvm.ctpop.i32(i32)",
             "declare i32 @llvm.smax.i32(i32, i32)",
+            "declare i64 @llvm.cttz.i64(i64, i1)",
+            "declare i64 @llvm.ctlz.i64(i64, i1)",
         )
 
     # -- the loops --------------------------------------------------------------------------------------------------
@@ -349,7 +474,7 @@ class _Function(ComparingText):
         self.add_to(self.candidates[level], width)
         self.add_to(self.work, width)
         base = self.value(f"mul i64 {self.stride}, {level}")
-        if spec.tests:
+        if spec.is_tested:
             splats = self.splats(level)
             selected = self.variable(base)
             self._chunks(level, start, end, splats, self.scratch, selected, bounded=False)
@@ -368,7 +493,7 @@ class _Function(ComparingText):
         self.branch(self.value(f"icmp slt i64 {here}, {self.get(limit)}"), body, leave)
         self.begin(body)
         place = here
-        if spec.tests:
+        if spec.is_tested:
             place = self.value(f"sext i32 {self.int32_at(self.scratch, here)} to i64")
         self._bind(level, place)
         self.positions.append((position, limit))

@@ -4,7 +4,8 @@ There are two ways to run a shape. It is interpreted at first, and has code of i
 shape takes as long as to interpret some twenty million candidates, and to load code that somebody has made as long as a
 million: a workload of a thousand patterns has hundreds of shapes, and most of them never get there. Both ways test the
 same candidates in the same order and keep the same state, so that a run goes over from one to the other between two
-blocks.
+blocks. Code is not made in a thread beside the interpreter: that takes more processor time, and answers no sooner where
+every core has work (docs/mechanisms.md has the figures).
 """
 
 from __future__ import annotations
@@ -318,7 +319,7 @@ class RunningShape:
 
     def __init__(self, shape: Shape, program: ShapeProgram) -> None:
         self.interpreted = 0
-        self._shape, self._program = shape, program
+        self._shape, self._program, self._program_at = shape, program, int(program.words.ctypes.data)
         self._own: Callable[[int], int] | None = None
         self._looked = False
 
@@ -331,6 +332,21 @@ class RunningShape:
         frame = np.empty(self._program.frame_size, np.int64)
         words[BUDGET] = min(next_ for next_ in (LOADED_FROM, COMPILED_FROM) if next_ > self.interpreted)
         found = _run_any(words.ctypes.data, self._program.words, frame.ctypes.data)
+        self.interpreted += int(frame[0]) + 1
+        return found
+
+    def call_at(self, words: int, frame: Array, frame_at: int) -> int:
+        """Run on argument words with a budget, given by their address; what the function returns.
+
+        Parameters
+        ----------
+        frame, frame_at
+            int64, as large as the program's frame, to work with; and its address.
+        """
+        own = self._own_code()
+        if own is not None:
+            return own(words)
+        found = _run_any.function(words, self._program_at, frame_at)
         self.interpreted += int(frame[0]) + 1
         return found
 

@@ -5,9 +5,9 @@ shape that has is the same for every slice; only the arrays change, and in a wor
 there already when a run asks for them. So the first run of a clause notes where the words of which array stand, and
 those that follow only look the addresses up (`WordLayout`).
 
-A layout is kept of plain runs: those without keys, negated variables and conditions that are asked of partial matches,
-whose tests compare columns that depend on the events of one level alone. A plain run is compiled, too, where the values
-of a slice do not fit (integers beyond 2^53), or the slice is shorter than the window.
+A layout is kept of plain runs: those without negated variables and conditions that are asked of partial matches, whose
+tests compare columns that depend on the events of one level alone, and whose keys are attributes. A plain run is
+compiled, too, where the values of a slice do not fit (integers beyond 2^53).
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ from cep_pipeline.detection.fused.constraints import (
 from cep_pipeline.detection.fused.kernel import Arguments, run_shape, run_words, running_shape
 from cep_pipeline.detection.fused.negation import LevelNegation, Surroundings
 from cep_pipeline.detection.fused.programs import FIRST_OWNED, ShapeProgram, argument_places, program_of
-from cep_pipeline.detection.fused.shape import Level, Shape, Slot, Test, TestedConjunct
+from cep_pipeline.detection.fused.shape import Level, Rejecting, Shape, Slot, Test, TestedConjunct
 from cep_pipeline.detection.mechanisms import Counters
 from cep_pipeline.expressions.columns import Array
 from cep_pipeline.expressions.evaluate import conjunct_holds
@@ -45,10 +45,11 @@ from cep_pipeline.patterns.expressions import ValueType
 from cep_pipeline.patterns.implications import Implications, compared
 from cep_pipeline.patterns.normal_form import Clause
 from cep_pipeline.patterns.pattern import Pattern, Window
+from cep_pipeline.planning.costs.conditions import in_test_order
 from cep_pipeline.planning.trees import Join, OrderOrTree
-from cep_pipeline.slices.keys import Key, keyed_leaf, keys_of
+from cep_pipeline.slices.keys import Key, keyed_leaf, keys_of, leaf_by, shared_attributes
 from cep_pipeline.slices.prepared import PreparedEvents
-from cep_pipeline.slices.views import View, clause_cache_of, implied_by, row_values_of, times_are_plain
+from cep_pipeline.slices.views import CLOCK_LIMIT, View, clause_cache_of, implied_by, row_values_of, times_are_plain
 from cep_pipeline.statistics.node_counts import NodeCounts
 
 Place: TypeAlias = tuple[str, int, tuple[str, ...]]
@@ -175,6 +176,11 @@ class Beginning:
         return pattern, clause, order[: level + 1]
 
 
+def tested_conjuncts(clause: Clause) -> tuple[Conjunct, ...]:
+    """The conjuncts of a clause in the order in which they are tested, put in order once."""
+    return clause_cache_of(clause).once("test order", lambda: in_test_order(clause.conjuncts))
+
+
 @dataclass(frozen=True, eq=False)
 class PlannedClause:
     """A clause, its variables in plan order, and the slice that it runs over.
@@ -196,12 +202,14 @@ class PlannedClause:
 
     @cached_property
     def reach(self) -> Reach:
-        """The window, no wider than the slice needs it to be."""
+        """The window; no wider than the slice needs it to be, where a sum with it could overflow."""
         window = self.window or self.pattern.window
         if window.time_us is not None:
-            return Reach(BoundUnit.TIME, min(window.time_us, self.events.span_us))
+            size = window.time_us if window.time_us < CLOCK_LIMIT else min(window.time_us, self.events.span_us)
+            return Reach(BoundUnit.TIME, size)
         assert window.events is not None
-        return Reach(BoundUnit.POSITION, min(window.events - 1, len(self.events)), self.clause.partition_by)
+        size = window.events - 1 if window.events < CLOCK_LIMIT else min(window.events - 1, len(self.events))
+        return Reach(BoundUnit.POSITION, size, self.clause.partition_by)
 
     @cached_property
     def types(self) -> dict[str, ValueType]:
@@ -212,6 +220,11 @@ class PlannedClause:
     def keys(self) -> tuple[Key, ...]:
         """The keys of the clause."""
         return clause_cache_of(self.clause).once("keys", lambda: keys_of(self.clause, self.types))
+
+    @property
+    def conjuncts(self) -> tuple[Conjunct, ...]:
+        """The conjuncts of the clause in the order in which they are tested."""
+        return tested_conjuncts(self.clause)
 
     @cached_property
     def implied(self) -> Implications:
@@ -354,7 +367,7 @@ class Levels:
         self._other_tests = [len(level_tests) + (level in narrowed) for level, level_tests in enumerate(tests)]
         made_true = {conjunct for key in self.keys for conjunct in key.conjuncts if self._made_true(conjunct, key)}
         made_true |= self.planned.implied.spans.keys()
-        for conjunct in self.planned.clause.conjuncts:
+        for conjunct in self.planned.conjuncts:
             if len(conjunct.variables) < 2 or conjunct in made_true or not conjunct.variables <= self.levels.keys():
                 continue
             level = max(self.levels[name] for name in conjunct.variables)
@@ -375,13 +388,17 @@ class Levels:
                         self._other_tests[later] += 1
         self.negations: list[list[LevelNegation]] = [[] for _ in self.views]
         self.searches: list[Shape] = []
+        rejecting: list[list[Rejecting]] = [[] for _ in self.views]
         for name, leaf in negated.items():
             negation = LevelNegation(name, leaf, self.around)
             negation.level = max(negation.level, self._bound_levels) if self.beginning is not None else negation.level
             test = negation.as_test(self.columns)
             self._other_tests[negation.level] += 1
+            extremes = None if test is not None else negation.as_extremes(self.columns, self._candidates())
             if test is not None:
                 tests[negation.level].append(test)
+            elif extremes is not None:
+                rejecting[negation.level].append(extremes)
             else:
                 negation.prepare()
                 self.negations[negation.level].append(negation)
@@ -391,6 +408,7 @@ class Levels:
                 lows=tuple(i for j, i in self.lows if j == level),
                 highs=tuple(i for j, i in self.highs if j == level),
                 tests=tuple(level_tests),
+                rejecting=tuple(rejecting[level]),
             )
             for level, level_tests in enumerate(tests)
         )
@@ -398,6 +416,14 @@ class Levels:
         last = len(self.views) - 1
         asked = {level for level in range(1, last) if residual[level] or self.negations[level]}
         self.stage_ends = sorted(asked | {last}) if last else []
+
+    def _candidates(self) -> int:
+        """The number of candidates that are tested at the first level by which the kernel extends partial matches."""
+        if self.beginning is not None:
+            return int(self.beginning.places.shape[1])
+        if (1, 0) not in self.lows or (1, 0) not in self.highs:
+            return 0
+        return int(np.maximum(self.highs[1, 0].astype(np.int64) - self.lows[1, 0], 0).sum())
 
     @property
     def decided(self) -> list[bool]:
@@ -466,7 +492,8 @@ class Levels:
             ]
             if not follow:
                 return []
-            within, _ = compared((c for c in planned.clause.conjuncts if c.variables <= set(names)), names)
+            known = (conjunct for conjunct in planned.clause.conjuncts if conjunct.variables <= set(names))
+            within = compared(known, names, planned.clause.agree_on).comparisons
             return [conjunct for conjunct in follow if conjunct not in within]
 
         return self.cache.once(("following", names), find)
@@ -607,6 +634,8 @@ class WordLayout:
     ----------
     shape, program, places
         What is run, and where its groups of words begin.
+    keys
+        The attributes by which each level is sorted, or None.
     ranges
         The bounds.
     columns
@@ -620,13 +649,22 @@ class WordLayout:
     shape: Shape
     program: ShapeProgram
     places: dict[str, int]
+    keys: tuple[tuple[str, ...] | None, ...]
     ranges: tuple[Range, ...]
     columns: tuple[RemadeColumn, ...]
     output_rows: tuple[int, ...] | None
     tested: tuple[tuple[Conjunct, ...], ...]
     decided: tuple[bool, ...]
 
-    def over(self, planned: PlannedClause, views: list[View], beginning: Beginning | None) -> LaidOutLevels | None:
+    def views_of(self, events: PreparedEvents, leaves: list[View]) -> list[View]:
+        """The leaves, each sorted as its level is."""
+        return [
+            leaf if key is None else leaf_by(events, leaf, key) for leaf, key in zip(leaves, self.keys, strict=True)
+        ]
+
+    def over(
+        self, planned: PlannedClause, leaves: list[View], views: list[View], beginning: Beginning | None
+    ) -> LaidOutLevels | None:
         """The run over a slice; None where a column cannot be had there."""
         events = planned.events
         places = self.places
@@ -650,7 +688,7 @@ class WordLayout:
             if not point(word, events.handle((again.key, view), _placed_column, events, again, view)):
                 return None
         words[FIRST_OWNED] = planned.first_owned or 0
-        return LaidOutLevels(self, planned, views, beginning, words, kept)
+        return LaidOutLevels(self, planned, leaves, views, beginning, words, kept)
 
 
 def _placed(array: Array | None) -> Placed:
@@ -676,12 +714,13 @@ class LaidOutLevels:
         self,
         layout: WordLayout,
         planned: PlannedClause,
+        leaves: list[View],
         views: list[View],
         beginning: Beginning | None,
         words: Array,
         arrays: Sequence[Array],
     ) -> None:
-        self.planned, self.leaves, self.views, self.beginning = planned, views, views, beginning
+        self.planned, self.leaves, self.views, self.beginning = planned, leaves, views, beginning
         self._layout, self._words, self._arrays = layout, words, arrays
 
     @property
@@ -698,7 +737,7 @@ class LaidOutLevels:
         """Run the levels, like `Levels.run`."""
         layout = self._layout
         prefix = None if self.beginning is None else self.beginning.places
-        if prefix is not None and not prefix.shape[1]:
+        if (prefix is not None and not prefix.shape[1]) or not all(map(len, self.views)):
             return
         code = running_shape(layout.shape, layout.program)
         sizes = [len(view) for view in self.views]
@@ -708,11 +747,25 @@ class LaidOutLevels:
 
 
 @dataclass(eq=False)
-class _Known:
+class KnownLayouts:
     """The layouts of the runs of a clause in one order, by the number of levels that are bound before."""
 
     plain: bool = True
     layouts: dict[int, WordLayout] = field(default_factory=dict)
+
+
+def known_layouts(
+    pattern: Pattern, clause: Clause, order: tuple[str, ...], window: Window, facts: tuple[bool, bool]
+) -> KnownLayouts:
+    """The layouts of the runs of a clause, which its runs fill in.
+
+    Parameters
+    ----------
+    facts
+        Whether nothing is asked about owned rows, and whether times are plain (`times_are_plain`).
+    """
+    key = ("layouts", order, pattern.ties, window.time_us, window.events, facts)
+    return clause_cache_of(clause).once(key, KnownLayouts)
 
 
 def levels_over(planned: PlannedClause, leaves: list[View], beginning: FindBeginning | None) -> Levels | LaidOutLevels:
@@ -728,14 +781,14 @@ def levels_over(planned: PlannedClause, leaves: list[View], beginning: FindBegin
     if planned.reach.size != size:
         return Levels(planned, leaves, {}, beginning=beginning)
     facts = planned.first_owned is None, times_are_plain(planned.events)
-    key = ("layouts", planned.order, planned.pattern.ties, window.time_us, window.events, facts)
-    known = clause_cache_of(planned.clause).once(key, _Known)
+    known = known_layouts(planned.pattern, planned.clause, planned.order, window, facts)
     if not known.plain:
         return Levels(planned, leaves, {}, beginning=beginning)
     if known.layouts:
-        found = None if beginning is None else beginning(planned, leaves, leaves)
+        views = next(iter(known.layouts.values())).views_of(planned.events, leaves)
+        found = None if beginning is None else beginning(planned, leaves, views)
         layout = known.layouts.get(1 if found is None else found.levels)
-        laid_out = None if layout is None else layout.over(planned, leaves, found)
+        laid_out = None if layout is None else layout.over(planned, leaves, views, found)
         if laid_out is not None:
             return laid_out
         levels = Levels(planned, leaves, {}, beginning=lambda *_: found)
@@ -753,8 +806,10 @@ def _layout_of(levels: Levels) -> WordLayout | None:
     shapes = levels.shapes()  # which may read one more column
     columns = [again for again in levels.columns.again if again is not None]
     sides = {(level, bound.earlier, bound.low) for level, bound in levels.ranges}
+    keys = [None if key is None else shared_attributes(key) for key in levels.level_keys]
     plain = (
-        all(key is None for key in levels.level_keys)
+        all(key is None or own is not None for key, own in zip(levels.level_keys, keys, strict=True))
+        and all(keys[level] == keys[bound.earlier] for level, bound in levels.ranges)
         and len(shapes) == 1
         and not levels.as_places
         and not levels.columns.constants
@@ -782,6 +837,7 @@ def _layout_of(levels: Levels) -> WordLayout | None:
         shape,
         program_of(shape),
         places,
+        tuple(keys),
         tuple(ranges),
         tuple(columns),
         tuple(levels.output_rows),

@@ -11,6 +11,7 @@ from cep_pipeline.detection.counting.last_variable import count_without_last
 from cep_pipeline.detection.counting.sweep import count_swept
 from cep_pipeline.detection.fused.clause import KernelRun, run_clause, shapes_of
 from cep_pipeline.detection.fused.levels import LevelCount, count_levels, order_of
+from cep_pipeline.detection.fused.plain_runs import find_at_once
 from cep_pipeline.detection.fused.shape import Shape
 from cep_pipeline.detection.fused.shared_work import share_work
 from cep_pipeline.detection.fused.trees import TreeRun
@@ -163,6 +164,7 @@ MECHANISM = Mechanism(
     "fused",
     find_matches,
     count=count_pattern,
+    find_at_once=find_at_once,
     share=share_work,
     runs_trees=True,
     is_columnar=True,

@@ -3,10 +3,13 @@
 The events that could reject a match lie in an index range of the negated variable's view, between the events that are
 nearest before and after it. Where the event must equal others in something, by an equivalence test or an equality that
 is spelled out, the view is sorted by that, and the range holds only events that do. The match is checked at the
-earliest plan level where all that bounds the range or is compared is bound, by the cheapest of three ways:
+earliest plan level where all that bounds the range or is compared is bound, by the cheapest of four ways:
 
 - as a test of two columns, where the range itself decides, or one positive event decides which events reject: the place
   of the first one behind it is searched once for each event, not for each match;
+- by the least and greatest values of two blocks that make up the range, where one comparison joins the event with
+  several others: the kernel tests them with all else, in the same time for any range; or by looking its value up among
+  all, where that is an equality;
 - by a search of the range for each partial match, which reads up to the first event that rejects, or skips blocks of
   events (`range_search`);
 - by evaluating the conditions on all pairs of a partial match and an event of its range, in vectors, where a condition
@@ -33,8 +36,26 @@ from cep_pipeline.detection.fused.constraints import (
     span_bounds,
 )
 from cep_pipeline.detection.fused.kernel import Arguments
-from cep_pipeline.detection.fused.range_search import BlockedSearch
-from cep_pipeline.detection.fused.shape import Level, RangeResult, Shape, Slot, Test, TestedConjunct
+from cep_pipeline.detection.fused.range_search import (
+    BlockedSearch,
+    blocks_of,
+    equality_test,
+    extreme_tests,
+    has_room,
+)
+from cep_pipeline.detection.fused.shape import (
+    REJECTING,
+    Constant,
+    Level,
+    Operation,
+    RangeResult,
+    Rejecting,
+    Shape,
+    Slot,
+    Term,
+    Test,
+    TestedConjunct,
+)
 from cep_pipeline.expressions.columns import Array
 from cep_pipeline.expressions.evaluate import conjunct_holds
 from cep_pipeline.patterns.conditions import Comparator, Conjunct
@@ -47,6 +68,8 @@ from cep_pipeline.slices.prepared import PreparedEvents
 from cep_pipeline.slices.routines import padded, padded_copy
 from cep_pipeline.slices.views import View, clause_cache_of, implied_by, row_values_of, times_are_plain
 
+FEW_NUMBERS, NUMBERS_A_CANDIDATE = 1 << 16, 1
+"""So many numbers of blocks are made for any run, and for each candidate that is tested in it."""
 PAIRS_AT_ONCE = 1 << 20
 """Pairs of a partial match and an event that are evaluated together, unless one match has more."""
 
@@ -195,6 +218,80 @@ class LevelNegation:
             return tuple(alternatives)
         return None
 
+    def as_extremes(self, columns: TestColumns, candidates: int) -> Rejecting | None:
+        """The check by the extremes of blocks or by sorted values, if they decide it and it pays; columns are added.
+
+        Parameters
+        ----------
+        candidates
+            How many are tested, at least.
+        """
+        around, last = self.around, len(self.around.order)
+        if self.distinct or self._edges or last == 1 or len(self.conjuncts) != 1:
+            return None
+        found = TestColumns()
+        views = (*around.views, self.view)
+        names = {name: level for level, name in enumerate((*around.order, self.name))}
+        compiled = compile_conjunct(self.conjuncts[0], LevelScope(around.events, names, views, found))
+        if compiled is None:
+            return None
+        sizes, rows = tuple(map(len, views)), tuple(view.rows for view in views)
+        arguments = Arguments(sizes, rows, {}, {}, tuple(found.arrays), tuple(found.constants))
+        tests = extreme_tests(compiled, arguments)
+        equality = equality_test(compiled, arguments) if tests is None else None
+        powers, places, size = max(self._longest().bit_length(), 1), None, len(self.view)
+        if equality is not None:
+            tests, powers = [(*equality, True)], 2
+        if tests is None:
+            return None
+        tables = {(own.slot, least) for _, own, least in tests}
+        numbers = len(tables) * powers * len(self.view)
+        if numbers > max(FEW_NUMBERS, NUMBERS_A_CANDIDATE * candidates) or not has_room(numbers):
+            return None
+        blocks = {}
+        for slot, least in sorted(tables):
+            values = found.arrays[slot][: len(self.view)]
+            if equality is None:
+                table = blocks_of(values, powers, np.fmin if least else np.fmax).reshape(-1)
+            else:
+                order = np.argsort(values, kind="stable")
+                table, size = np.append(values[order], np.nan), int(np.count_nonzero(values == values))
+                places = columns.slot(REJECTING, (self.name, "places"), np.append(order, 0).astype(np.float64))
+            blocks[slot, least] = columns.slot(REJECTING, (self.name, slot, least), table)
+        constants = [columns.constant(value) for value in found.constants]
+
+        def placed(term: Term, least: bool) -> Term:
+            match term:
+                case Slot(level, slot):
+                    key = "beside", self.name, slot
+                    return blocks[slot, least] if level == last else columns.slot(level, key, found.arrays[slot])
+                case Constant(index):
+                    return constants[index]
+                case Operation(operator, operands):
+                    return Operation(operator, tuple(placed(operand, least) for operand in operands))
+
+        return Rejecting(
+            tuple(self._slots(columns, "low", self.lows)),
+            tuple(self._slots(columns, "high", self.highs)),
+            columns.constant(float(size)),
+            tuple(
+                Test(test.comparator, placed(test.left, least), placed(test.right, least)) for test, _, least in tests
+            ),
+            places,
+        )
+
+    def _longest(self) -> int:
+        """The most events that lie in the range of any match."""
+        if self._loose:
+            return len(self.view)
+        return min(int((self._limit(level, high=True) - low).max(initial=0)) for level, low in self.lows.items())
+
+    def _limit(self, level: int, *, high: bool) -> Array:
+        """The place behind the last event within reach of each event of a level, or of the first one."""
+        reach = self.around.reach
+        delta = reach.size + 1 if high else -reach.size
+        return self._ends(Bound(level, not high, reach.clock, delta, reach.partition_by))
+
     def _row_of(self, places: Array) -> Array:
         """The rows of places of the view; any row for a place beyond it."""
         if not len(self.view):
@@ -215,9 +312,8 @@ class LevelNegation:
 
         float64, padded: beyond all places, or -1 for the last one, where there is none.
         """
-        reach, forward = self.around.reach, search is RangeResult.FIRST
-        delta = reach.size + 1 if forward else -reach.size
-        limit = self._ends(Bound(anchor, not forward, reach.clock, delta, reach.partition_by))
+        forward = search is RangeResult.FIRST
+        limit = self._limit(anchor, high=forward)
         lows, highs = (self.lows[anchor], limit) if forward else (limit, self.highs[anchor])
         made = self._searching([anchor], {0: lows}, {0: highs}, [], [], search)
         if made is None:

@@ -12,7 +12,18 @@ from functools import cached_property
 
 import numpy as np
 
-from cep_pipeline.detection.fused.shape import Constant, Operation, RangeResult, Shape, Slot, Term, Test, slots_of
+from cep_pipeline.detection.fused.shape import (
+    REJECTING,
+    Constant,
+    Operation,
+    RangeResult,
+    Rejecting,
+    Shape,
+    Slot,
+    Term,
+    Test,
+    slots_of,
+)
 from cep_pipeline.expressions.columns import Array
 from cep_pipeline.patterns.conditions import Comparator
 
@@ -83,8 +94,8 @@ COLUMN, CONSTANT, NEGATIVE, ABSOLUTE, ROOT, PLUS, MINUS, TIMES, DIVIDE = range(9
 _OPERATIONS = {"negative": NEGATIVE, "abs": ABSOLUTE, "sqrt": ROOT, "+": PLUS, "-": MINUS, "*": TIMES, "/": DIVIDE}
 TERM_WORDS, LEVEL_WORDS, SIMPLE_WORDS = 3, 4, 6
 
-NO_TESTS = 2
-"""Words of the tests of a level that has none: their two numbers."""
+NO_TESTS = 3
+"""Words of the tests of a level that has none: their three numbers."""
 NO_SEARCH, FIND_FIRST, FIND_LAST, COUNT_SIZES = range(4)
 _SEARCHES = {
     None: NO_SEARCH,
@@ -107,7 +118,10 @@ class ShapeProgram:
         address among the arguments and the earlier level. Tests: how many are simple, for each `SIMPLE_WORDS`, the
         comparator, the place of the column of this level, the place of the other side's column and its level or -1
         twice, and where the words of the other side begin and end; then the number of other conjuncts, for each the
-        number of alternatives, for each of these the number of tests, for each of these the comparator and both sides.
+        number of alternatives, for each of these the number of tests, for each of these the comparator and both sides;
+        then the number of negations, for each of them how many words follow, the place of the stride, of the column of
+        sorted places or 0, the lower and the upper bounds (how many, for each the place of its column and the level),
+        and the tests, as above.
     frame_size
         How many int64s the function needs to work with.
     """
@@ -178,8 +192,10 @@ class _Writer:
                 for alternative in conjunct:
                     body.append(len(alternative))
                     for test in alternative:
-                        body.append(_COMPARATORS[test.comparator])
-                        body += [*self._term(test.left, first_term), *self._term(test.right, first_term)]
+                        body += self._test(test, first_term)
+            body.append(len(level.rejecting))
+            for negation in level.rejecting:
+                body += self._rejecting(negation, first_term)
             bodies.append((lows, highs, body))
         table: list[int] = []
         at = first_term + len(self._terms)
@@ -188,7 +204,7 @@ class _Writer:
                 table.append(at)
                 at += len(part)
             table.append(int(len(parts[-1]) > NO_TESTS))
-        header[VALUES] = 3 * levels
+        header[VALUES] = 3 * levels + 1  # behind the place of what is extreme among events that may reject
         header[STACK] = header[VALUES] + simple
         words = [*header, *table, *self._terms, *(word for parts in bodies for part in parts for word in part)]
         return ShapeProgram(np.array(words, np.int64), header[STACK] + self._deepest + 1)
@@ -205,6 +221,19 @@ class _Writer:
                 return code, one, other
         return None
 
+    def _test(self, test: Test, first: int) -> list[int]:
+        return [_COMPARATORS[test.comparator], *self._term(test.left, first), *self._term(test.right, first)]
+
+    def _rejecting(self, negation: Rejecting, first: int) -> list[int]:
+        sorted_places = 0 if negation.places is None else self._places["column"] + negation.places.slot
+        words = [self._places["constant"] + negation.stride.index, sorted_places]
+        for ends in (negation.lows, negation.highs):
+            words.append(len(ends))
+            words += [word for end in ends for word in (self._places["column"] + end.slot, end.level)]
+        words.append(len(negation.tests))
+        words += [word for test in negation.tests for word in self._test(test, first)]
+        return [len(words), *words]
+
     def _term(self, term: Term, first: int) -> tuple[int, int]:
         """The places where the words of a term begin and end in the program."""
         start = first + len(self._terms)
@@ -215,7 +244,8 @@ class _Writer:
         """Write a term in postfix; how deep the stack gets."""
         match term:
             case Slot(level, slot):
-                self._terms += [COLUMN, self._places["column"] + slot, level]
+                at = 3 * len(self._shape.levels) if level == REJECTING else level
+                self._terms += [COLUMN, self._places["column"] + slot, at]
                 return 1
             case Constant(index):
                 self._terms += [CONSTANT, self._places["constant"] + index, 0]

@@ -11,6 +11,10 @@ passes one of the tests holds none that passes all. There is a block at each pla
   place in it (a merge sort tree with the extremes of suffixes): two steps for each power of two;
 - more tests may need more steps. Ranges that are not decided after some are read.
 
+Partial matches come in runs that differ in their last event alone. Where one test compares that event, and the others
+those before it, a range is read once for a run: the extreme of the events that pass the others is noted up to each
+place, and each partial match looks at one of these.
+
 A test takes part whose event stands in it once, in sums and differences only: rounding keeps the order of sums, so that
 the least and the greatest value of a column decide the test for all values between, with the same arithmetic.
 """
@@ -18,8 +22,10 @@ the least and the greatest value of a column decide the test for all values betw
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from functools import cached_property
+from itertools import pairwise
 
 import numpy as np
 
@@ -54,6 +60,12 @@ MOST_BYTES = 1 << 28
 """Largest size of the blocks of one search; above it, or where memory is short, ranges are read."""
 _SAFE = 2.0**1000
 """Sums of numbers up to this magnitude do not overflow."""
+
+FEWEST_OF_A_RUN, SAMPLED = 64, 256
+"""Partial matches of a run for it to pay, and how many are searched by reading to see how far that reads."""
+READ_NS, RUN_NS, NOTED_NS, LOOKED_NS = 0.3, 60_000.0, 10.0, 20.0
+"""How long it takes to read an event; and run by run for each run, each event of its range, and each of its matches."""
+_UPPER, _LOWER = (Comparator.LT, Comparator.LE), (Comparator.GT, Comparator.GE)
 
 _COMPARE = {
     Comparator.LT: np.less,
@@ -90,6 +102,9 @@ class BlockedSearch:
 
     def any(self, prefix: Array) -> Array:
         """bool, shape (n,): whether an event of the range passes the tests, for each row of the prefix."""
+        by_runs = self._by_runs(prefix)
+        if by_runs is not None:
+            return by_runs
         ranges = self._by_blocks(prefix)
         if ranges is None:
             return search_places(self.shape, self.arguments, prefix) >= 0
@@ -111,17 +126,49 @@ class BlockedSearch:
             return search_places(self.shape, self.arguments, prefix)
         return self._places(prefix, *ranges)
 
+    def _ranges(self, prefix: Array) -> tuple[Array, Array]:
+        """int64: where the ranges begin and end."""
+        bounds = [
+            [ends[prefix[place]] for (_, place), ends in sides.items()]
+            for sides in (self.arguments.lows, self.arguments.highs)
+        ]
+        return np.maximum.reduce(bounds[0]).astype(np.int64), np.minimum.reduce(bounds[1]).astype(np.int64)
+
+    def _by_runs(self, prefix: Array) -> Array | None:
+        """The answer, if it is found run by run."""
+        count = prefix.shape[1]
+        if self._running is None or self.arguments.sizes[-1] <= FEWEST_EVENTS or not count:
+            return None
+        if len(self._tests) == 1 and self._tests[0].decides:
+            return None
+        begins = np.flatnonzero(np.append(True, (prefix[:-1, 1:] != prefix[:-1, :-1]).any(axis=0)))
+        lows, highs = self._ranges(prefix)
+        if count < FEWEST_OF_A_RUN * len(begins):
+            return None
+        sample = np.linspace(0, count - 1, min(count, SAMPLED)).astype(np.int64)
+        places = search_places(self.shape, self.arguments, prefix[:, sample])
+        widths = np.maximum(highs - lows, 0)
+        read = np.where(places < 0, widths[sample], np.abs(places - lows[sample]) + 1)
+        noting_ns = RUN_NS * len(begins) + NOTED_NS * int(np.maximum.reduceat(widths, begins).sum())
+        if READ_NS * count * read.mean() < noting_ns + LOOKED_NS * count:
+            return None
+        found = np.zeros(count, np.bool_)
+        for begin, end in pairwise((*begins.tolist(), count)):
+            go_on()
+            own = slice(begin, end)
+            found[own] = self._running.any(prefix[:, own], lows[own], highs[own])
+        return found
+
+    @cached_property
+    def _running(self) -> _Running | None:
+        return _Running.of(self.shape, self.arguments)
+
     def _by_blocks(self, prefix: Array) -> tuple[Array, Array] | None:
         """The ranges, if they are to be searched by blocks, which are then there; None: they are to be read."""
         size = self.arguments.sizes[-1]
         if size <= FEWEST_EVENTS or not prefix.shape[1]:
             return None
-        bounds = [
-            [ends[prefix[place]] for (_, place), ends in sides.items()]
-            for sides in (self.arguments.lows, self.arguments.highs)
-        ]
-        lows = np.maximum.reduce(bounds[0]).astype(np.int64)
-        highs = np.minimum.reduce(bounds[1]).astype(np.int64)
+        lows, highs = self._ranges(prefix)
         widths = np.maximum(highs - lows, 0)
         longest, all_widths = int(widths.max()), int(widths.sum())
         if all_widths <= ASKED_AS * len(widths) or not self._tests:
@@ -131,7 +178,7 @@ class BlockedSearch:
         if powers > self._powers:
             columns = len({slot for test in self._tests for slot in test.slots}) * 2
             numbers = columns * powers * size
-            if self._to_read < READ_AT_ONCE * numbers or numbers * 8 > min(MOST_BYTES, _room()):
+            if self._to_read < READ_AT_ONCE * numbers or not has_room(numbers):
                 return None
             self._make_blocks(powers)
         return lows, highs
@@ -140,8 +187,8 @@ class BlockedSearch:
         self._powers, self._tree = powers, None
         for slot in {slot for test in self._tests for slot in test.slots}:
             values = self.arguments.columns[slot][: self.arguments.sizes[-1]]
-            self._least[slot] = _blocks(values, powers, np.fmin)
-            self._greatest[slot] = _blocks(values, powers, np.fmax)
+            self._least[slot] = blocks_of(values, powers, np.fmin)
+            self._greatest[slot] = blocks_of(values, powers, np.fmax)
 
     def _values_of(self, prefix: Array) -> dict[int, Array]:
         """The values of the columns of earlier levels for each row of the prefix, by slot."""
@@ -241,6 +288,29 @@ class _BlockTest:
         return held
 
 
+def extreme_tests(conjunct: TestedConjunct, arguments: Arguments) -> list[tuple[Test, Slot, bool]] | None:
+    """The tests that say whether a range holds an event that passes a conjunct: one of them holds for an extreme value.
+
+    Returns
+    -------
+    list of tuple, or None
+        The test, with the event's side on the left; the event's slot in it; and whether it holds for the least value of
+        the range, or else the greatest. None where extremes do not decide.
+    """
+    blocked = _blocked(conjunct, len(arguments.sizes) - 1, arguments)
+    if blocked is None or not blocked.decides:
+        return None
+    return [found for alternative in blocked.alternatives for test in alternative for found in test.of_extremes()]
+
+
+def equality_test(conjunct: TestedConjunct, arguments: Arguments) -> tuple[Test, Slot] | None:
+    """The conjunct as one equality, with the event's value alone on the left, and its slot; None for others."""
+    match _blocked(conjunct, len(arguments.sizes) - 1, arguments):
+        case _BlockTest(alternatives=[[_Compared(comparator=Comparator.EQ, is_plain=True) as test]]):
+            return next(test.of_extremes())[:2]
+    return None
+
+
 class _Compared:
     """One test of an event of the last level: its side, which has the event's slot once, and what that compares with.
 
@@ -273,6 +343,14 @@ class _Compared:
                 held = (low < other) | (low > other) | (high < other) | (high > other)
         return np.asarray(held)
 
+    def of_extremes(self) -> Iterator[tuple[Test, Slot, bool]]:
+        """The test with the event's slot, and whether it is one of the least value, else of the greatest; or both."""
+        test = Test(self.comparator, self._side, self._other)
+        if self.comparator not in (Comparator.GT, Comparator.GE):
+            yield test, self.own, self._rising
+        if self.comparator not in (Comparator.LT, Comparator.LE):
+            yield test, self.own, not self._rising
+
     def compared_with(self, values: Mapping[int, Array]) -> Array:
         """The values that the event's side is compared with."""
         return self._evaluated(self._other, values)
@@ -283,15 +361,138 @@ class _Compared:
         return self._side == self.own
 
     def _evaluated(self, term: Term, values: Mapping[int, Array]) -> Array:
-        match term:
-            case Slot(_, slot):
-                return values[slot]
-            case Constant(index):
-                return np.asarray(self._constants[index], np.float64)
-            case Operation(operator, operands):
-                terms = [self._evaluated(operand, values) for operand in operands]
-                with np.errstate(all="ignore"):
-                    return np.asarray(_OPERATIONS[operator](*terms))
+        return _evaluated(term, values, self._constants)
+
+
+def _evaluated(term: Term, values: Mapping[int, Array], constants: Sequence[float]) -> Array:
+    match term:
+        case Slot(_, slot):
+            return values[slot]
+        case Constant(index):
+            return np.asarray(constants[index], np.float64)
+        case Operation(operator, operands):
+            terms = [_evaluated(operand, values, constants) for operand in operands]
+            with np.errstate(all="ignore"):
+                return np.asarray(_OPERATIONS[operator](*terms))
+
+
+def _compare(comparator: Comparator, left: Array, right: Array) -> Array:
+    match comparator:
+        case Comparator.EQ:
+            return np.asarray(left == right)
+        case Comparator.NE:
+            return np.asarray((left < right) | (left > right))
+        case _:
+            return np.asarray(_COMPARE[comparator](left, right))
+
+
+@dataclass(frozen=True)
+class _Running:
+    """A search for partial matches that differ in their last event alone, by extremes that are noted on the way.
+
+    Attributes
+    ----------
+    forward
+        Whether the ranges of a run begin at one place; else they end there.
+    fixed
+        The tests that do not read the last event.
+    moving
+        The one that does, with the event that is searched on its left; None: there is none.
+    edges
+        Further bounds by the last event: tests of the row of the event that is searched.
+    """
+
+    shape: Shape
+    arguments: Arguments
+    forward: bool
+    fixed: tuple[TestedConjunct, ...]
+    moving: Test | None
+    edges: tuple[Test, ...]
+
+    @classmethod
+    def of(cls, shape: Shape, arguments: Arguments) -> _Running | None:
+        """The search; None where it cannot be done so."""
+        own, current = shape.prefix, shape.prefix - 1
+        if shape.prefix < 2 or shape.search is not RangeResult.FIRST:
+            return None
+        fixed: list[TestedConjunct] = []
+        edges: list[Test] = []
+        moving: list[Test] = []
+        for conjunct in shape.levels[-1].tests:
+            tests = [test for alternative in conjunct for test in alternative]
+            levels = [{slot.level for slot in slots_of(side)} for test in tests for side in (test.left, test.right)]
+            if not any(current in of_side for of_side in levels):
+                fixed.append(conjunct)
+                continue
+            if len(tests) != 1 or any({own, current} <= of_side for of_side in levels) or own in levels[0] & levels[1]:
+                return None
+            test = tests[0]
+            if own not in levels[0]:
+                test = Test(test.comparator.mirror, test.right, test.left)
+            if test.comparator not in _COMPARE or not any(own in of_side for of_side in levels):
+                return None
+            rows = arguments.rows[own][: arguments.sizes[own]]
+            is_row = isinstance(test.left, Slot) and np.array_equal(
+                arguments.columns[test.left.slot][: len(rows)], rows
+            )
+            (edges if is_row else moving).append(test)
+        for forward, ends, sides in ((True, arguments.lows, _UPPER), (False, arguments.highs, _LOWER)):
+            bounded = all(level != current for _, level in ends) and all(test.comparator in sides for test in edges)
+            if bounded and len(moving) < 2:
+                return cls(shape, arguments, forward, tuple(fixed), next(iter(moving), None), tuple(edges))
+        return None
+
+    def any(self, prefix: Array, lows: Array, highs: Array) -> Array:
+        """bool: whether an event of each range passes; the prefixes differ in their last level alone."""
+        begin, end = int(lows.min()), int(highs.max())
+        if begin >= end:
+            return np.zeros(len(lows), np.bool_)
+        values = self._values(prefix, begin, end)
+        passing = np.ones(end - begin, np.bool_)
+        for conjunct in self.fixed:
+            held = np.zeros(end - begin, np.bool_)
+            for alternative in conjunct:
+                together = np.ones(end - begin, np.bool_)
+                for test in alternative:
+                    together &= _compare(
+                        test.comparator, self._value(test.left, values), self._value(test.right, values)
+                    )
+                held |= together
+            passing &= held
+        own = np.where(passing, 1.0 if self.moving is None else self._value(self.moving.left, values), np.nan)
+        least = self.moving is not None and self.moving.comparator in _UPPER
+        extreme = np.fmin if least else np.fmax
+        noted = extreme.accumulate(own) if self.forward else extreme.accumulate(own[::-1])
+        reached = (highs if self.forward else end + begin - lows) - begin
+        for edge in self.edges:
+            rows, limit = self._value(edge.left, values), self._value(edge.right, values)
+            right = edge.comparator in (Comparator.LE, Comparator.GT)
+            before = np.searchsorted(rows, limit, "right" if right else "left")
+            reached = np.minimum(reached, before if self.forward else end - begin - before)
+        found = noted[np.maximum(reached, 1) - 1]
+        held = (
+            found == found
+            if self.moving is None
+            else _compare(self.moving.comparator, found, self._value(self.moving.right, values))
+        )
+        return np.asarray(held & (reached > 0))
+
+    def _values(self, prefix: Array, begin: int, end: int) -> dict[int, Array]:
+        """The values of all columns that are read, by slot: of the range, of each last event, of the others."""
+        last = self.shape.prefix
+        tests = [test for conjunct in self.shape.levels[-1].tests for alternative in conjunct for test in alternative]
+        values = {}
+        for slot in {slot for test in tests for side in (test.left, test.right) for slot in slots_of(side)}:
+            column = self.arguments.columns[slot.slot]
+            if slot.level == last:
+                values[slot.slot] = column[begin:end]
+            else:
+                places = prefix[slot.level]
+                values[slot.slot] = column[places if slot.level == last - 1 else places[0]]
+        return values
+
+    def _value(self, term: Term, values: Mapping[int, Array]) -> Array:
+        return _evaluated(term, values, self.arguments.constants)
 
 
 class _SortedBlocks:
@@ -380,21 +581,26 @@ def _suffixes(values: Array, power: int, extreme: np.ufunc) -> Array:
     return suffixes.reshape(-1)[: len(values)]
 
 
-_OPERATIONS = {
+def _quotient(left: Array, right: Array) -> Array:
+    """The quotient, which has no value where the divisor is zero."""
+    return np.where(right == 0.0, np.nan, np.divide(left, right))
+
+
+_OPERATIONS: dict[str, Callable[..., Array]] = {
     "+": np.add,
     "-": np.subtract,
     "*": np.multiply,
-    "/": np.divide,
+    "/": _quotient,
     "negative": np.negative,
     "abs": np.abs,
     "sqrt": np.sqrt,
 }
 
 
-def _room() -> float:
-    """The bytes that blocks may take of the memory at hand, as sorted ones take twice as much beside them."""
+def has_room(numbers: int) -> bool:
+    """Return whether blocks of so many numbers fit in memory; sorted ones take twice as much beside them."""
     available = available_bytes()
-    return math.inf if available is None else available / 4
+    return numbers * 8 <= min(MOST_BYTES, math.inf if available is None else available / 4)
 
 
 def _blocked(conjunct: TestedConjunct, last: int, arguments: Arguments) -> _BlockTest | None:
@@ -467,7 +673,7 @@ def _operands(term: Term) -> list[Term]:
     return [part for operand in term.operands for part in (operand, *_operands(operand))]
 
 
-def _blocks(values: Array, powers: int, extreme: np.ufunc) -> Array:
+def blocks_of(values: Array, powers: int, extreme: np.ufunc) -> Array:
     """float64, shape (powers, n): the extreme of the 2^p values from each place on; NaN where there is none."""
     count = len(values)
     blocks = np.full((powers, count), np.nan)

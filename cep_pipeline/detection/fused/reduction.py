@@ -7,6 +7,9 @@ pairs of variables are gone through in the order of the plan, each later one by 
 conditions form a tree along the plan, only events of partial matches that can be completed are left; elsewhere some
 others are left, too, which the kernel tests as ever.
 
+Filters that follow from conditions on several events (`b.x > 5` of `a.x > 5 AND a.x < b.x`) are asked before, since one
+look at each event decides them.
+
 Bernstein and Chiu: Using Semi-Joins to Solve Relational Queries. JACM 28, 1981. Yannakakis: Algorithms for Acyclic
 Database Schemes. VLDB 1981.
 """
@@ -43,10 +46,14 @@ from cep_pipeline.slices.keys import Key, keyed_leaf
 from cep_pipeline.slices.routines import padded_copy
 from cep_pipeline.slices.views import View
 
+FEWEST_COMBINATIONS = 1 << 22
+"""Fewer combinations of events are tested in less time than it takes to look at each event alone."""
 FEWEST_CANDIDATES = 1 << 28
 """Fewer candidates are tested at once, in some tenths of a second."""
 CANDIDATES_AN_EVENT = 800
 """Candidates that the kernel tests while one event is held against the events of another variable."""
+UNEVEN = 2.0
+"""Combinations of events that come unevenly, beside those of as many events that come evenly."""
 SAMPLED = 1 << 13
 """Pairs of events that are looked at to estimate how many pass."""
 ASKED = 64
@@ -88,16 +95,46 @@ def reduced_leaves(planned: PlannedClause, leaves: Sequence[View]) -> list[View]
     leaves
         The events of each level in stream order, none of them empty.
     """
-    if math.prod(map(len, leaves)) < FEWEST_CANDIDATES:
+    if math.prod(map(len, leaves)) < FEWEST_COMBINATIONS or _combinations(planned, leaves) < FEWEST_COMBINATIONS:
         return None
-    events, reach = planned.events, planned.reach
+    filtered = _filtered(planned, leaves)
+    return _semi_joined(planned, filtered or leaves) or filtered
+
+
+def _combinations(planned: PlannedClause, leaves: Sequence[View]) -> float:
+    """The number of combinations of events within window and order, where events do not come in large bursts."""
+    events, reach, clause, order = planned.events, planned.reach, planned.clause, planned.order
     span = events.span_us if reach.clock is BoundUnit.TIME else len(events)
-    share = min(1.0, 2 * (reach.size + 1) / (span + 1))  # of the slice, before an event and behind it
-    if len(leaves[0]) * math.prod(len(leaf) * share for leaf in leaves[1:]) < FEWEST_CANDIDATES:
+    total = UNEVEN * len(leaves[0])
+    for level, leaf in enumerate(leaves[1:], 1):
+        ordered = any({order[level], one} in map(set, clause.precedence) for one in order[:level])
+        total *= len(leaf) * min(1.0, (1 if ordered else 2) * (reach.size + 1) / (span + 1))
+    return total
+
+
+def _filtered(planned: PlannedClause, leaves: Sequence[View]) -> list[View] | None:
+    """The leaves with the events that pass the filters which follow from others; None where too few events go."""
+    left, share = list(leaves), 1.0
+    for conjunct in planned.implied.filters:
+        [name] = conjunct.variables
+        level = planned.order.index(name)
+        held = conjunct_holds(conjunct, planned.events, {name: left[level].rows})
+        if held.all():
+            continue
+        share *= held.mean()
+        left[level] = _part(planned, left[level], held)
+        if not len(left[level]):
+            return left
+    return left if share <= WORTH_IT and share < 1 else None
+
+
+def _semi_joined(planned: PlannedClause, leaves: Sequence[View]) -> list[View] | None:
+    """The leaves with the events that fit some event of each other leaf; None where the search does not pay."""
+    if not all(map(len, leaves)) or _combinations(planned, leaves) < FEWEST_CANDIDATES:
         return None
     pairs = list(_pairs_of(planned))
-    work = 2 * sum(len(leaves[level]) for pair in pairs for level in pair.levels)
-    if _candidates(planned, pairs, leaves) < max(FEWEST_CANDIDATES, CANDIDATES_AN_EVENT * work):
+    fewest = CANDIDATES_AN_EVENT * 2 * sum(len(leaves[level]) for pair in pairs for level in pair.levels)
+    if _combinations(planned, leaves) < fewest or _candidates(planned, pairs, leaves) < max(FEWEST_CANDIDATES, fewest):
         return None
     if _kept_share(planned, pairs, leaves) > WORTH_IT:
         return None
@@ -107,7 +144,7 @@ def reduced_leaves(planned: PlannedClause, leaves: Sequence[View]) -> list[View]
         for pair, forward in [*((pair, True) for pair in pairs), *((pair, False) for pair in reversed(pairs))]:
             go_on()
             asking = pair.levels[1 if forward else 0]
-            with events.forgetting():
+            with planned.events.forgetting():
                 kept = _fitting(planned, pair, left, forward=forward)
             if not kept.all():
                 left[asking] = _part(planned, left[asking], kept)

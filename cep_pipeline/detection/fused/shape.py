@@ -55,6 +55,37 @@ TestedConjunct = tuple[Alternative, ...]
 """Holds where one of the alternatives does."""
 
 
+REJECTING = -1
+"""The level of slots whose values are the least or the greatest of a block of events that may reject a match."""
+
+
+@dataclass(frozen=True, slots=True)
+class Rejecting:
+    """A test that no event of a range rejects a match.
+
+    The extremes of two blocks, which overlap, decide it; of one equality, the sorted values of all events.
+
+    Attributes
+    ----------
+    lows, highs
+        The range goes from the largest of the first to the smallest of the second: places, of this level's event and of
+        earlier ones.
+    stride
+        The number of blocks of each power of two; or of the values.
+    tests
+        An event rejects where one of them holds for one of the blocks, by slots of `REJECTING`.
+    places
+        The places of the events whose values are sorted, the equality being the only test, with the values on its left;
+        both have one element more than there are. None: there are blocks.
+    """
+
+    lows: tuple[Slot, ...]
+    highs: tuple[Slot, ...]
+    stride: Constant
+    tests: tuple[Test, ...]
+    places: Slot | None = None
+
+
 @dataclass(frozen=True, slots=True)
 class Level:
     """One level of the nested loops.
@@ -66,11 +97,19 @@ class Level:
         smallest of their upper bounds. Each has at least one, but for the levels that a prefix binds.
     tests
         The conjuncts whose last variable in plan order is this level's.
+    rejecting
+        Tested on what passes these.
     """
 
     lows: tuple[int, ...] = ()
     highs: tuple[int, ...] = ()
     tests: tuple[TestedConjunct, ...] = ()
+    rejecting: tuple[Rejecting, ...] = ()
+
+    @property
+    def is_tested(self) -> bool:
+        """True if not every event of the range passes."""
+        return bool(self.tests or self.rejecting)
 
 
 class RangeResult(Enum):

@@ -17,7 +17,7 @@ import numpy as np
 from cep_pipeline.detection.fused.clause import BLOCK_ROWS, KernelRun
 from cep_pipeline.detection.fused.constraints import LevelScope, TestColumns, compile_conjunct
 from cep_pipeline.detection.fused.kernel import Arguments, run_shape
-from cep_pipeline.detection.fused.levels import LevelCount, order_of
+from cep_pipeline.detection.fused.levels import LevelCount, order_of, tested_conjuncts
 from cep_pipeline.detection.fused.shape import Level, Shape, Test, TestedConjunct
 from cep_pipeline.detection.fused.shared_work import shared_work_of
 from cep_pipeline.detection.kleene.bindings import BindingRules, clause_over
@@ -126,7 +126,7 @@ class TreeRun:
         self._taken: dict[int, tuple[LevelCount, ...]] = {}
         self._other_tests = False
         names = [set(leaves_of(side)) for side in (streamed, held)]
-        self._conjuncts = [c for c in clause.conjuncts if not any(c.variables <= side for side in names)]
+        self._conjuncts = [c for c in tested_conjuncts(clause) if not any(c.variables <= side for side in names)]
 
     @property
     def counts(self) -> tuple[LevelCount, ...]:

@@ -250,7 +250,7 @@ def distance_of_wholes(one: int, other: int) -> float:
 
 @njit(error_model="numpy")
 def standard_deviation(total: float, squares: float, count: int) -> float:
-    """That of the sample, by the distances of its values from one of them and their squares; NaN below two values."""
+    """The deviation of a sample, by sums of its distances from one value and of their squares; NaN below two values."""
     if count < 2:
         return math.nan
     n = float(count)

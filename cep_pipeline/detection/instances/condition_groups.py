@@ -21,6 +21,7 @@ from cep_pipeline.patterns.expressions import Aggregate, Call, Element, Length, 
 from cep_pipeline.patterns.normal_form import Clause, Variable
 from cep_pipeline.patterns.pattern import Pattern
 from cep_pipeline.patterns.structure import may_share_events
+from cep_pipeline.planning.costs.conditions import in_test_order
 
 _GAP = -(1 << 62)
 """Gaps are numbers that no code, slot or place is: this one and those above it."""
@@ -192,7 +193,7 @@ class ClauseConditions:
     slots
         Name -> slot.
     tested
-        The conjuncts with variables that no single event decides.
+        The conjuncts with variables that no single event decides, in the order in which they are tested.
     constant
         Those without variables.
     written
@@ -204,7 +205,7 @@ class ClauseConditions:
         self.variables: tuple[Variable, ...] = (*clause.positive, *clause.negated)
         self.slots = {variable.name: slot for slot, variable in enumerate(self.variables)}
         self.constant = tuple(conjunct for conjunct in clause.conjuncts if not conjunct.variables)
-        self.tested = tuple(TestedConjunct.of(conjunct, clause) for conjunct in joint_conjuncts(clause))
+        self.tested = tuple(TestedConjunct.of(one, clause) for one in in_test_order(joint_conjuncts(clause)))
         self.written: dict[int, WrittenConjunct] = {}
         self._filters: dict[str, tuple[Conjunct, ...]] = {}
         self._tests: dict[_Step, tuple[Test, ...]] = {}

@@ -377,7 +377,7 @@ class TermWriter:
         return term
 
     def _places_of(self, values: int, known: int, kind: int) -> int:
-        """Where the constants have the column of an aggregate whose cells do not say all of it; -1 where they do."""
+        """The place among the constants of an aggregate's column; -1 where its cells are enough to compute it."""
         if kind != codes.DISTANCES_OF_REALS:
             return -1
         self.wholes += [values, known]

@@ -14,7 +14,7 @@ from functools import partial
 import numpy as np
 
 from cep_pipeline.compiled.native import NativeKernel
-from cep_pipeline.detection.counting.sweep import SortedValues, number_of, primes_below
+from cep_pipeline.detection.counting.sweep import LANES, SortedValues, large_moduli, number_of
 from cep_pipeline.detection.fused.clause import BLOCK_ROWS, KernelRun
 from cep_pipeline.detection.fused.constraints import (
     Bound,
@@ -33,6 +33,7 @@ from cep_pipeline.detection.kleene.bindings import Bindings, clause_over
 from cep_pipeline.detection.kleene.extension import ListConditions
 from cep_pipeline.detection.limits import go_on
 from cep_pipeline.detection.mechanisms import EVERYTHING, Owned
+from cep_pipeline.detection.room import room_for
 from cep_pipeline.expressions.columns import Array
 from cep_pipeline.patterns.conditions import Comparator, Conjunct
 from cep_pipeline.patterns.expressions import Element, Expression, Reference
@@ -53,32 +54,19 @@ _write_lists = NativeKernel(
     "cep_pipeline.detection.kleene.listing_kernel",
     "write_lists",
     (
-        "int64",
-        "int32*",
-        "uint64*",
-        "int64",
-        "int64*",
-        "int32*",
-        "int32*",
-        "int64",
-        "int64*",
-        "int64",
-        "int64",
-        "int64",
-        "int32*",
-        "int64*",
-        "int64",
-        "int64",
-        "int64*",
-        "int32*",
-        "int32*",
+        *("int64", "int32*", "uint64*", "int64", "int64*", "int32*", "int32*", "int64", "int64*"),
+        *("int64",) * 4,
+        *("int32*", "int64*", "int64", "int64", "int64*", "int32*", "int32*"),
     ),
 )
 _LONG = "cep_pipeline.detection.kleene.long_lists_kernel"
+_LANES_OF = ("cep_pipeline.detection.counting.chain_kernel",)
 _OF_CANDIDATES = ("int64", "int32*", "int32*", *("int64",) * 4, "int32*", "int32*", *("int64",) * 3)
-_count_roughly = NativeKernel(_LONG, "count_lists_roughly", (*_OF_CANDIDATES, *("float64*",) * 2, "int64*", "float64*"))
+_count_roughly = NativeKernel(
+    _LONG, "count_lists_roughly", (*_OF_CANDIDATES, *("float64*",) * 2, "int64*", "int64*", "float64*"), _LANES_OF
+)
 _count_modulo = NativeKernel(
-    _LONG, "count_lists_modulo", (*_OF_CANDIDATES, "int64", *("uint64*",) * 2, "int64*", "uint64*")
+    _LONG, "count_lists_modulo", (*_OF_CANDIDATES, "int64", *("uint64*",) * 2, "int64*", "int64*", "uint64*"), _LANES_OF
 )
 MOST_LENGTHS = 64
 """Lengths of lists that are counted apart, each with a tree of its own."""
@@ -86,7 +74,6 @@ LONG_LISTS = 48
 """Candidates from which on lists are counted by sums in a tree, not by pairs of candidates."""
 SPAN_AT_ONCE = 1 << 8
 """First candidates of the partial matches whose candidates are sorted together, at least."""
-_LANES = 64
 _EXACT = 2.0**52
 
 
@@ -151,24 +138,25 @@ class ComparedElements:
         before, later = SortedValues(self.before[first:end]), SortedValues(self.values[first:end])
         ends = np.ascontiguousarray(later.ranges_in(before.known, self.comparator)[:, 1])
         size = len(before.known)
-        trees, work = (lengths[1], size + 1, _LANES), (3, _LANES)
+        trees, work = (lengths[1], size + 1, LANES), (3, LANES)
         of_candidates = (
             *(len(lows), lows, widths, int(anchored), first, end - first, size, before.places(), ends),
             *lengths,
         )
-        rough, lanes = np.zeros(2), np.empty((2, _LANES), np.int64)
-        _count_roughly(*of_candidates, np.empty(trees), np.empty(work), lanes, rough)
+        rough, lanes = np.zeros(2), np.empty((2, LANES), np.int64)
+        used = np.empty(size + 1, np.int64)
+        _count_roughly(*of_candidates, np.empty(trees), np.empty(work), lanes, used, rough)
         if rough[1] < _EXACT:  # and so were all numbers on the way
             return int(rough[0])
         tree, sums, rest = np.empty(trees, np.uint64), np.empty(work, np.uint64), np.zeros(1, np.uint64)
 
         def remainder(modulus: int) -> int:
             go_on()
-            _count_modulo(*of_candidates, modulus, tree, sums, lanes, rest)
+            _count_modulo(*of_candidates, modulus % 2**64, tree, sums, lanes, used, rest)
             return int(rest[0])
 
         bits = np.log2(rough[0]) if np.isfinite(rough[0]) else int(widths.max()) + np.log2(len(lows))
-        return number_of(remainder, primes_below(2**63), float(bits) + 0.1)
+        return number_of(remainder, large_moduli(), float(bits) + 0.1)
 
 
 def lists_at_once(clause: Clause) -> bool:
@@ -339,8 +327,9 @@ class CompiledLists:
         state = np.zeros(3 + 2 * STATE_WORDS, np.int64)
         while state[0] < count:
             go_on()
-            out = np.empty(max(ELEMENTS_AT_ONCE // width, 1) + 1, np.int64)
-            rows, variables = np.empty((2, ELEMENTS_AT_ONCE + MOST_FOLLOWERS + width), np.int32)
+            out = room_for(max(ELEMENTS_AT_ONCE // width, 1) + 1, np.int64)
+            most = ELEMENTS_AT_ONCE + MOST_FOLLOWERS + width
+            rows, variables = room_for(most, np.int32), room_for(most, np.int32)
             found = _write_lists(
                 count,
                 singles,
@@ -354,6 +343,7 @@ class CompiledLists:
                 width,
                 self.variable.minimum,
                 self.variable.maximum or MOST_FOLLOWERS + 1,
+                int(slots[-1] >= 0),  # so matches come in the page's order: what follows the list is mostly later
                 np.ascontiguousarray(widths, np.int32),
                 state,
                 len(out) - 1,

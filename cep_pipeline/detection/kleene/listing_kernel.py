@@ -27,6 +27,7 @@ def write_lists(
     width: int,
     minimum: int,
     maximum: int,
+    longer_first: int,
     sizes_at: Any,
     state_at: Any,
     most_matches: int,
@@ -50,6 +51,8 @@ def write_lists(
         int64: for each variable in pattern order its place in `singles`, or -1 for the list.
     minimum, maximum
         Least and greatest number of elements of a list.
+    longer_first
+        1 where a list is written behind all longer lists that begin with it, 0 where it is written before them.
     sizes
         int32 (n,): each partial match's number of candidates.
     state
@@ -86,25 +89,29 @@ def write_lists(
             extending = 1
         while True:
             candidates = np.uint64(left[depth])
-            if candidates == np.uint64(0):
-                if depth == 0:
-                    break
-                depth -= 1
-                continue
-            size = width + depth
-            if matches >= most_matches or elements + size > most_elements:
+            bit = 0
+            if candidates != np.uint64(0):
+                lowest = candidates & (~candidates + _ONE)
+                bit = _BIT_OF[np.int64((lowest * _DE_BRUIJN) >> _SHIFT)]
+                if depth + sizes[partial] - bit < minimum:  # no list with this candidate or a later one is long enough
+                    left[depth] = 0
+                    continue
+            elif depth == 0:
+                break
+            length = depth if longer_first else depth + 1  # of the list that may be written now
+            written = length >= minimum and (candidates == np.uint64(0)) == (longer_first == 1)
+            size = width - 1 + length
+            if written and (matches >= most_matches or elements + size > most_elements):
                 state[0], state[1], state[2] = partial, 1, depth
                 return matches
-            lowest = candidates & (~candidates + _ONE)
-            bit = _BIT_OF[np.int64((lowest * _DE_BRUIJN) >> _SHIFT)]
-            if depth + sizes[partial] - bit < minimum:  # no list with this candidate or a later one gets long enough
-                left[depth] = 0
-                continue
-            left[depth] = np.int64(candidates ^ lowest)
-            chain[depth] = rows[starts[partial] + bit]
-            if depth + 1 < minimum:
+            if candidates != np.uint64(0):
+                left[depth] = np.int64(candidates ^ lowest)
+                chain[depth] = rows[starts[partial] + bit]
                 depth += 1
-                left[depth] = np.int64(words[base + 1 + bit])
+                left[depth] = np.int64(words[base + 1 + bit]) if depth < maximum else 0
+            else:
+                depth -= 1
+            if not written:
                 continue
             for variable in range(width):
                 slot = slots[variable]
@@ -113,15 +120,12 @@ def write_lists(
                     out_variables[elements] = variable
                     elements += 1
                 else:
-                    for element in range(depth + 1):
+                    for element in range(length):
                         out_rows[elements] = chain[element]
                         out_variables[elements] = variable
                         elements += 1
             matches += 1
             out_offsets[matches] = elements
-            if depth + 1 < maximum:
-                depth += 1
-                left[depth] = np.int64(words[base + 1 + bit])
         extending = 0
         partial += 1
     state[0], state[1], state[2] = partial, 0, 0

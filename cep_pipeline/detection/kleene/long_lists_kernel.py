@@ -8,16 +8,7 @@ from typing import Any
 import numpy as np
 from numba import carray, njit
 
-LANES = 64
-"""Partial matches whose lists are counted side by side."""
-
-
-@njit
-def add_lanes(one: Any, other: Any, modulus: Any) -> None:
-    """Add the numbers of each lane to others, which they are below the modulus with."""
-    for lane in range(LANES):
-        total = one[lane] + other[lane]
-        one[lane] = total - modulus if total >= modulus else total
+from cep_pipeline.detection.counting.chain_kernel import LANES, add_lanes, ranked
 
 
 @njit
@@ -27,7 +18,6 @@ def count_lists_of(
     widths: Any,
     anchored: bool,
     first: int,
-    size: int,
     places: Any,
     ends: Any,
     zero: Any,
@@ -38,11 +28,13 @@ def count_lists_of(
     trees: Any,
     work: Any,
     lanes: Any,
+    used: Any,
 ) -> tuple[Any, Any]:
     """The number of lists behind partial matches, and that of all beginnings of lists with them.
 
-    Numbers are floats, or remainders of whole ones. Lists of each length have a tree of their own; where there is no
-    greatest length, the last one is of all that are longer, too.
+    Numbers are floats, or remainders of whole ones; a modulus of zero stands for none, or for 2^64. Lists
+    of each length have a tree of their own; where there is no greatest length, the last one is of all that are longer,
+    too.
     """
     ending, totals, beginnings = work[0], work[1], work[2]
     starts, stops = lanes[0], lanes[1]
@@ -57,12 +49,13 @@ def count_lists_of(
             starts[lane] = lows[batch + lane]
             stops[lane] = lows[batch + lane] + widths[batch + lane]
             begin, end = min(begin, starts[lane]), max(end, stops[lane])
-        trees[:] = zero
+        distinct = ranked(used, places, begin - first, end - first)
+        trees[:, : distinct + 1] = zero
         for candidate in range(begin, end):
             here = candidate - first
             for length in range(len(trees), 0, -1):
                 ending[:] = zero
-                node = ends[here]
+                node = used[ends[here]]
                 while node > 0:
                     if length > 1:
                         add_lanes(ending, trees[length - 2, node], modulus)
@@ -72,24 +65,24 @@ def count_lists_of(
                 for lane in range(LANES):
                     begins = length == 1 and (free or candidate == starts[lane])
                     inside = ending[lane] + (unit if begins else zero)
-                    inside = inside - modulus if inside >= modulus else inside
+                    inside = inside - modulus if modulus and inside >= modulus else inside
                     ending[lane] = inside if starts[lane] <= candidate < stops[lane] else zero
                 if length >= least:
                     add_lanes(totals, ending, modulus)
                 if least > 1:
                     add_lanes(beginnings, ending, modulus)
-                node = places[here] + 1
-                if node > 0:
-                    while node <= size:
+                if places[here] >= 0:
+                    node = used[places[here]] + 1
+                    while node <= distinct:
                         add_lanes(trees[length - 1, node], ending, modulus)
                         node += node & -node
     total, beginning = zero, zero
     for lane in range(LANES):
         total += totals[lane]
-        if total >= modulus:
-            total -= modulus
         beginning += beginnings[lane]
-        if beginning >= modulus:
+        if modulus and total >= modulus:
+            total -= modulus
+        if modulus and beginning >= modulus:
             beginning -= modulus
     return total, beginning if least > 1 else total
 
@@ -110,6 +103,7 @@ def count_lists_roughly(
     tree_at: Any,
     work_at: Any,
     lanes_at: Any,
+    used_at: Any,
     total_at: Any,
 ) -> int:
     """Count the lists behind partial matches, and all their beginnings, as floats with relatively small errors."""
@@ -120,17 +114,17 @@ def count_lists_roughly(
         carray(widths_at, count),
         anchored != 0,
         first,
-        size,
         carray(places_at, candidates),
         carray(ends_at, candidates),
         0.0,
         1.0,
-        np.inf,
+        0.0,
         least,
         unbounded != 0,
         carray(tree_at, (lengths, size + 1, LANES)),
         carray(work_at, (3, LANES)),
         carray(lanes_at, (2, LANES)),
+        carray(used_at, size + 1),
     )
     return 0
 
@@ -152,9 +146,10 @@ def count_lists_modulo(
     tree_at: Any,
     work_at: Any,
     lanes_at: Any,
+    used_at: Any,
     total_at: Any,
 ) -> int:
-    """Count the lists behind partial matches, as the remainder by a modulus below 2^63.
+    """Count the lists behind partial matches, as the remainder by a modulus below 2^63, or by 2^64, which is 0.
 
     A list is some of the candidates `lows[m]` to `lows[m] + widths[m]`, ascending, the first one among them if they are
     anchored. It has at least `least` elements, and at most `lengths` where it is not `unbounded`. Of sorted values,
@@ -167,7 +162,6 @@ def count_lists_modulo(
         carray(widths_at, count),
         anchored != 0,
         first,
-        size,
         carray(places_at, candidates),
         carray(ends_at, candidates),
         np.uint64(0),
@@ -178,5 +172,6 @@ def count_lists_modulo(
         carray(tree_at, (lengths, size + 1, LANES)),
         carray(work_at, (3, LANES)),
         carray(lanes_at, (2, LANES)),
+        carray(used_at, size + 1),
     )
     return 0

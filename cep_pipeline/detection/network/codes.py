@@ -7,9 +7,10 @@ FINISHED, GO_ON, FOUND_FULL, STORE_FULL, CELLS_FULL, DEATHS_FULL = range(6)
 TESTS_A_CALL = 1 << 27
 """Conjuncts tested before a call returns, so that a run can be interrupted."""
 
-EVENTS, LISTS, JOIN = range(3)
+EVENTS, LISTS, JOIN, IN_ORDER = range(4)
 """Kinds of nodes: the events that fit a variable, as they lie in the slice; lists of events of a Kleene variable, each
-for a partial match of the node before it if there is one; joins of two nodes."""
+for a partial match of the node before it if there is one; joins of two nodes; what another node makes without the order
+of the pattern, and is in order."""
 
 NODE_WORDS = 25
 (
@@ -52,8 +53,9 @@ EDGE_WORDS = 6
 E_PARENT, E_ROLE, E_SIBLING, E_OWN, E_OTHER, E_ASCENTS = range(EDGE_WORDS)
 """int64 words of an edge: the node above; what the node below is to it; the node on the other side (-1: none); the
 first slot of this side and of the other one; where the ascents are of each slot with the newest event."""
-SIDE, BEFORE_LIST, ELEMENT = range(3)
-"""Roles of edges: a side of a join; the partial matches that lists are made for; the events that lists are made of."""
+SIDE, BEFORE_LIST, ELEMENT, TESTED = range(4)
+"""Roles of edges: a side of a join; the partial matches that lists are made for; the events that lists are made of;
+what is tested for its order."""
 
 OUTPUT_WORDS = 5
 O_FOUND, O_CODE, O_RULES, O_PLACES, O_FROM = range(OUTPUT_WORDS)

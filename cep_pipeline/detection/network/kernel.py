@@ -502,6 +502,30 @@ def join(w: Any, own: int, edge: int, begin: int, end: int, slot: int, row: int,
 
 
 @njit(error_model="numpy")
+def test_order(w: Any, own: int, edge: int, begin: int, end: int, slot: int, row: int, key: int) -> int:
+    """Let those of the new instances of a node pass at the node above that are in its order."""
+    m = machine_at(w)
+    e = edge * c.EDGE_WORDS
+    node = m.edges[e + c.E_PARENT]
+    n = node * c.NODE_WORDS
+    if row < m.nodes[n + c.N_FROM]:
+        return c.FINISHED
+    touch(w, node)
+    view = view_of(w, m.nodes[n + c.N_RULES])
+    order = m.ascent_starts[m.edges[e + c.E_ASCENTS] + slot] + 1
+    for number in range(begin, end):
+        first = load(w, own, number, m.nodes[n + c.N_PLACES])
+        if first < view.rules.floor[row]:
+            continue
+        m.counts[node * c.COUNTS + c.CANDIDATES] += 1
+        if in_order(view, order):
+            status = passed(w, node, first, row, key)
+            if status != c.FINISHED:
+                return status
+    return c.FINISHED
+
+
+@njit(error_model="numpy")
 def go_along(w: Any, node: int, edge: int, begin: int, end: int, slot: int, row: int, key: int) -> int:
     """Join new instances of a node along one of its edges; what that makes is to be joined next."""
     m = machine_at(w)
@@ -512,6 +536,8 @@ def go_along(w: Any, node: int, edge: int, begin: int, end: int, slot: int, row:
         status = join(w, node, edge, begin, end, slot, row, key)
     elif role == c.ELEMENT:
         status = take_element(w, edge, row, key)
+    elif role == c.TESTED:
+        status = test_order(w, node, edge, begin, end, slot, row, key)
     else:
         status = make_lists(w, node, edge, begin, end, slot, row, key)
     if m.tails[above] > made:

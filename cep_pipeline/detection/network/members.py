@@ -94,6 +94,16 @@ class Ascents:
             words += [len(pairs), *(word for pair in pairs for word in pair)]
         return words
 
+    def order(self, variables: Sequence[int]) -> list[int]:
+        """The words of a test of the order among some variables: 1, then the pairs that follow one another."""
+        before = self._precedes
+        pairs = [
+            (x, y)
+            for x, y in product(variables, repeat=2)
+            if before[x][y] and not any(before[x][z] and before[z][y] for z in variables)
+        ]
+        return [1, len(pairs), *(word for pair in pairs for word in pair)]
+
     @cached_property
     def _precedes(self) -> tuple[tuple[bool, ...], ...]:
         """For each positive variable: it comes before each of them."""
@@ -146,6 +156,10 @@ class MemberParts:
     def may_come_last(self, name: str, others: Sequence[str]) -> bool:
         """True if an event of a variable can come later in the stream than those of others."""
         return self._ascents.may_come_last(self._numbers[name], [self._numbers[other] for other in others])
+
+    def order(self, names: Sequence[str]) -> list[int]:
+        """The words of a test of the order among some variables (`Ascents.order`)."""
+        return self._ascents.order([self._numbers[name] for name in names])
 
     def ascents(self, own: tuple[str, ...], others: tuple[str, ...]) -> list[list[int]]:
         """The pairs that a join compares, for each own variable that has the newest event (`Ascents.words`)."""

@@ -199,6 +199,9 @@ class Network:
         if shared.left is None:
             self._add_leaf(shared)
             return
+        if shared.turned:
+            self._add_order_test(shared, shared.left)
+            return
         left, right, cut = shared.left, shared.right, shared.below[0]
         before, behind = self._placed(left, range(cut)), self._placed(right, range(cut, shared.size))
         member = shared.model[0]
@@ -217,6 +220,19 @@ class Network:
         else:
             other = self._below(right, member, slots[node.sides :])
         self._connect(node, self._below(left, member, slots), other, in_tree=right is not None and not lists)
+
+    def _add_order_test(self, shared: SharedNode, left: int) -> None:
+        """A test of order: its slots are those of what it tests."""
+        arranged = self._placed(left, range(shared.size))
+        self._arranged[shared.index] = tuple(shared.turned[place] for place in arranged)
+        member, below = shared.model[0], self._of[left]
+        node = self._of[shared.index] = self._new(c.IN_ORDER, member, self._slots(shared, shared.model[1]))
+        self._note(node, shared, self._users(shared))
+        node.sides = len(node.slots)
+        for window, user in node.windows.items():
+            below.windows.setdefault(window, user)
+        words = parts_of(member).order(node.slots)
+        below.edges.append(Edge(node.number, c.TESTED, -1, 0, 0, [words] * len(node.slots), holds=False))
 
     def _add_leaf(self, shared: SharedNode) -> None:
         """A leaf, or the first state of an order: events, and lists of them for those who need lists by themselves."""
@@ -272,10 +288,12 @@ class Network:
         return [self.shared.members[user] for user in shared.sharers]
 
     def _note(self, node: Node, shared: SharedNode, users: list[Member]) -> None:
-        for user in users:
+        # A node counts for those who have it in their plan before those who test the order of what it makes.
+        for user in sorted(users, key=lambda one: one.id in shared.unordered):
             node.windows.setdefault(user.window, user)
-            for slots in shared.sharers[user.id]:
-                node.places.append((*user.id, self._spelled(user, slots)))
+            if user.id not in shared.unordered or shared.left is None or not node.places:
+                for slots in shared.sharers[user.id]:
+                    node.places.append((*user.id, self._spelled(user, slots)))
             if user.id in shared.members:
                 [root] = shared.sharers[user.id]
                 node.members.append((user.id, self._slots(shared, root)))

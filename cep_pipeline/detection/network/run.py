@@ -198,7 +198,7 @@ class NetworkRun:
         if self.network.is_instance_tree(node.member) and not self.network.nodes[holding].stored:
             created = 0  # a tree counts what it holds, and not what only the newest event is joined with
         tested = None
-        if node.kind == c.JOIN:
+        if node.kind == c.JOIN and node.member is self.members[node.member.id]:  # it is made in its member's order
             tested = conjuncts_joining(node.member.clause, node.slots[: node.sides], node.slots[node.sides :])
         return NodeCounts(
             pattern, clause, names, candidates, passes, created, peak, tested, tuple(dict.fromkeys(others))

@@ -83,9 +83,9 @@ class Total:
     exact: int = 0
     special: float = 0.0
 
-    def add(self, other: Total) -> None:
-        self.values += other.values
-        self.exact += other.exact
+    def add(self, other: Total, times: int = 1) -> None:
+        self.values += other.values * times
+        self.exact += other.exact * times
         self.special += other.special
 
     def sum(self, *, is_float: bool) -> Fraction | float | None:
@@ -143,7 +143,9 @@ class PartialSummary:
             found = self.groups[key] = SummaryRow(0, states)
         return found
 
-    def add_matches(self, ends_us: Array, items: Sequence[pa.Array]) -> None:
+    def add_matches(
+        self, ends_us: Array, items: Sequence[pa.Array], kinds: Array | None = None, numbers: Sequence[int] = (1,)
+    ) -> None:
         """Take some matches.
 
         Parameters
@@ -152,6 +154,9 @@ class PartialSummary:
             int64: the timestamp of the last event of each match.
         items
             The values of `Pattern.items`: an array for each.
+        kinds, numbers
+            Where each of them stands for several matches with the same values: the kind of each, and the number of
+            matches, at least 1, that one of a kind stands for.
         """
         if not len(ends_us):
             return
@@ -162,15 +167,25 @@ class PartialSummary:
             else next(values)
             for group in self._summary.groups
         ]
-        codes, keys = group_codes(columns, len(ends_us))
-        found = [self.group(key) for key in keys]
-        for group, count in zip(found, np.bincount(codes, minlength=len(keys)).tolist(), strict=True):
-            group.matches += count
+        codes, keys = group_codes(columns if kinds is None else [pa.array(kinds), *columns], len(ends_us))
+        times = [1] * len(keys)
+        if kinds is not None:
+            times = [numbers[kind] for kind, *_ in keys]  # type: ignore[index]
+            keys = [key for _, *key in keys]  # type: ignore[misc]
+        found = [self.group(tuple(key)) for key in keys]
+        for group, count, of_each in zip(found, np.bincount(codes, minlength=len(keys)).tolist(), times, strict=True):
+            group.matches += count * of_each
         for place, (aggregate, array) in enumerate(zip(self._aggregates, values, strict=True)):
-            self._add_values(place, aggregate, codes, array, found)
+            self._add_values(place, aggregate, codes, array, found, times)
 
     def _add_values(
-        self, place: int, aggregate: SummaryAggregate, codes: Array, array: pa.Array, groups: Sequence[SummaryRow]
+        self,
+        place: int,
+        aggregate: SummaryAggregate,
+        codes: Array,
+        array: pa.Array,
+        groups: Sequence[SummaryRow],
+        times: Sequence[int],
     ) -> None:
         valid = array.is_valid().to_numpy(zero_copy_only=False)
         codes = codes[valid]
@@ -182,13 +197,13 @@ class PartialSummary:
             states += totals(codes, known.to_numpy(zero_copy_only=False), len(groups))
         else:
             states += _extremes(codes, known, len(groups), greatest=aggregate.function == "max")
-        for group, state in zip(groups, states, strict=True):
-            self._add_state(aggregate, group.states[place], state)
+        for group, state, of_each in zip(groups, states, times, strict=True):
+            self._add_state(aggregate, group.states[place], state, of_each)
 
-    def _add_state(self, aggregate: SummaryAggregate, own: State, other: State) -> None:
+    def _add_state(self, aggregate: SummaryAggregate, own: State, other: State, times: int = 1) -> None:
         if isinstance(own, Total):
             assert isinstance(other, Total)
-            own.add(other)
+            own.add(other, times)
         else:
             assert isinstance(other, Extreme)
             own.add(other, greatest=aggregate.function == "max")

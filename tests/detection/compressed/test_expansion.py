@@ -124,6 +124,20 @@ def test_iterating_gives_matches_of_the_first_pattern_first() -> None:
     ]
 
 
+@pytest.mark.parametrize("few", [True, False])
+def test_few_matches_are_listed_rather_than_read_from_buffers(few: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The rows are the same."""
+    patterns = cep.parse_patterns(SIXTY, stream_schema())
+    if few:
+        monkeypatch.setattr(outputs, "compressed_together", lambda _: pytest.fail("buffers are made"))
+    else:
+        monkeypatch.setattr(outputs, "FEW_MATCHES", 100)
+        monkeypatch.setattr(outputs, "batches_together", lambda _: pytest.fail("matches are listed"))
+    batches = [batch for _, batch in cep.detect_batches(patterns, stream(9))]
+    monkeypatch.undo()
+    assert pa.Table.from_batches(batches).to_pylist() == cep.detect(patterns, stream(9))["sixty"].to_pylist()
+
+
 def test_tables_of_several_patterns_and_without_rows() -> None:
     patterns = cep.parse_patterns(
         f"{SIXTY}; NAME none PATTERN SEQ(C c, A a) WITHIN 1 day RETURN c.x; NAME bs PATTERN B+ b[] WITHIN 2 us",
@@ -166,6 +180,9 @@ def test_few_matches_are_listed_and_very_many_are_not() -> None:
     ):
         patterns = cep.parse_patterns(text.format(structure, item), stream_schema())
         listed = cep.detect(patterns, events, output="compressed")["all"]
+        patterns = cep.parse_patterns(
+            text.format(structure, item), stream_schema()
+        )  # those run before are listed at once
         with patch.object(outputs, "_listed_up_to", never_listed):
             merged = cep.detect(patterns, events, output="compressed")["all"]
         kinds = [

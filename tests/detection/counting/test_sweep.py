@@ -56,6 +56,12 @@ CONDITIONS = [
     "a.x = c.x AND c.x > b.x",
     "a.x + 1 > c.y",
     "a.x <= d.x",
+    "a.x < b.x AND b.y >= c.x",
+    "a.x <= b.x AND b.x < c.x AND c.x < d.y",
+    "a.y != 3 AND a.x < b.y AND b.x <= c.x AND a.x > c.y",
+    "b.x > a.y AND c.x = b.x",
+    "d.x > a.x AND d.y >= b.x",
+    "d.x > c.x AND d.y = a.x",
     "a.x = b.x",
     "c.s = a.s",
     "[id]",
@@ -143,6 +149,8 @@ def stream(kinds: str) -> list[Row]:
     return [{"timestamp": place, "kind": kind, "x": place, "id": place % 2} for place, kind in enumerate(kinds)]
 
 
+RISING = "a.x < b.x AND b.x < c.x AND c.x < d.x"
+MORE = ", ".join(f"A {name}" for name in "efghijklmn")
 BLOCKS = "A" * 40 + "B" * 40 + "C" * 40
 
 
@@ -164,6 +172,14 @@ BLOCKS = "A" * 40 + "B" * 40 + "C" * 40
         ("SEQ(A a, A b, A c, A d, A e, A f, A g, A h) WITHIN 1 day", "A" * 600, comb(600, 8)),
         ("SEQ(A a, A b, A c, A d, A e, A f, A g, A h) WHERE a.x < d.x WITHIN 1 day", "A" * 600, comb(600, 8)),
         ("SEQ(A a, B+ v[], C c) WHERE a.x < c.x WITHIN 1 day", "A" + "B" * 300 + "C", 2**300 - 1),
+        (f"SEQ(A a, A b, A c, A d) WHERE {RISING} WITHIN 1 day", "A" * 600, comb(600, 4)),
+        (f"SEQ(A a, A b, A c, A d) WHERE {RISING} WITHIN 10 us", "A" * 600, 590 * comb(10, 3) + comb(10, 4)),
+        (
+            f"SEQ(A a, A b, A c, A d) WHERE {RISING} AND d.x < a.x + 9 WITHIN 1 day",
+            "A" * 600,
+            592 * comb(8, 3) + comb(8, 4),
+        ),
+        (f"SEQ(A a, A b, A c, A d, {MORE}) WHERE {RISING} WITHIN 1 day", "A" * 300, comb(300, 14)),
         ("SEQ(A a, B+ v[], C c) WITHIN 1 day", "AAA" + "B" * 300 + "C", 3 * (2**300 - 1)),
     ],
 )

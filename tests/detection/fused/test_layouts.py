@@ -1,24 +1,36 @@
-"""Runs whose argument words are laid out once: the answers and counts of runs that are compiled each time."""
+"""Runs whose argument words are laid out once: the answers and counts of runs that are compiled each time.
+
+So are the runs of many patterns in one go, which are those of each pattern by itself.
+"""
 
 from __future__ import annotations
 
 import random
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from itertools import pairwise
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from cep_pipeline.detection.fused import clause
+from cep_pipeline.detection import MECHANISMS
+from cep_pipeline.detection.choice import own_order_plan
+from cep_pipeline.detection.detect import detect, detect_slice
+from cep_pipeline.detection.fused import clause, plain_runs
 from cep_pipeline.detection.fused.clause import run_clause
 from cep_pipeline.detection.fused.levels import LaidOutLevels, Levels
+from cep_pipeline.detection.mechanisms import FoundAtOnce, Owned
+from cep_pipeline.language.parser import parse_patterns
 from cep_pipeline.patterns.pattern import Pattern
 from cep_pipeline.slices.prepared import Boundary, PreparedEvents
 from tests.detection.fused.running import boundaries_of, expected, found, pattern_of, prepare, written_orders
 from tests.pattern_strategies import FIRST_SLICE, Statement, statements
-from tests.streams import events_table, rows
+from tests.streams import events_table, rows, stream_schema
 from tests.thoroughness import examples
 
 PLAIN = (
@@ -26,9 +38,12 @@ PLAIN = (
     "PATTERN AND(A a, B b, A c) WHERE a.x + 1 < b.x WITHIN 8 us",
     "PATTERN AND(A a, A b) WHERE abs(a.x) != b.x OR a.y < b.y WITHIN 6 us TIES ANY",
     "PATTERN AND(A a, B b) WHERE a.x > b.y WITHIN 7 events",
+    "PATTERN SEQ(A a, B b, A c) WHERE [x] AND a.y < c.y WITHIN 12 us",
+    "PATTERN AND(A a, B b) WHERE a.x = b.x WITHIN 9 events PARTITION BY x",
 )
 OTHERS = (
-    "PATTERN SEQ(A a, B b) WHERE a.x = b.x WITHIN 9 us",
+    "PATTERN SEQ(A a, B b) WHERE a.x = b.id WITHIN 9 us",
+    "PATTERN SEQ(A a, B b, C c) WHERE a.x = b.x AND b.y < c.y WITHIN 9 us",
     "PATTERN SEQ(A a, ~C n, B b) WHERE n.x > a.x WITHIN 9 us",
     "PATTERN SEQ(A a, B b, C c) WHERE a.x + b.x < c.x WITHIN 9 us",
     "PATTERN SEQ(A a, B b) WHERE corr(a.h, b.h) > 0 WITHIN 9 us",
@@ -40,7 +55,14 @@ def stream(seed: int, span: int = SPAN) -> list[dict[str, Any]]:
     draw = random.Random(seed)
     times = sorted(draw.randrange(span) for _ in range(60))
     return [
-        {"timestamp": at, "kind": draw.choice("ABC"), "x": draw.randrange(6), "y": draw.random() * 4, "h": [1.0, at]}
+        {
+            "timestamp": at,
+            "kind": draw.choice("ABC"),
+            "x": draw.randrange(6),
+            "y": draw.random() * 4,
+            "h": [1.0, at],
+            "id": draw.choice([None, 1, 2, 3]),
+        }
         for at in times
     ]
 
@@ -85,13 +107,13 @@ def test_a_slice_that_is_run_again_has_the_same_matches_and_counts(text: str) ->
 
 
 @pytest.mark.parametrize("text", PLAIN[:2])
-def test_values_or_slices_that_do_not_fit_the_layout_are_compiled(text: str) -> None:
+def test_values_that_do_not_fit_the_layout_are_compiled(text: str) -> None:
     pattern = pattern_of(text)
     assert not isinstance(run(pattern, prepare(pattern, events_table(stream(1))), (None, None))[0], LaidOutLevels)
     large = [row | {"x": row["x"] + 2**60} for row in stream(2)]
-    for other in (large, stream(3, span=5)):
+    for other, fits in ((large, False), (stream(3, span=5), True)):  # the second is shorter than the window
         table = events_table(other)
-        assert not isinstance(run(pattern, prepare(pattern, table), (None, None))[0], LaidOutLevels)
+        assert isinstance(run(pattern, prepare(pattern, table), (None, None))[0], LaidOutLevels) is fits
         assert found(pattern, prepare(pattern, table)) == expected(pattern, table)
     table = events_table(stream(4))
     assert isinstance(run(pattern, prepare(pattern, table), (None, None))[0], LaidOutLevels)
@@ -129,3 +151,163 @@ def test_blocks_that_somebody_keeps_are_not_written_again() -> None:
             assert np.array_equal(block, copy)
     wholes = [sorted(map(tuple, np.hstack(blocks).T.tolist())) for blocks, _ in kept]
     assert all(whole == wholes[0] for whole in wholes)
+
+
+ONE_EVENT = "PATTERN SEQ(A a) WHERE a.x > 2 WITHIN 9 us"
+RETURNED = "PATTERN SEQ(A a, B b) WHERE a.x < b.x WITHIN 9 us RETURN a.x AS x, b.y"
+NONE = "PATTERN SEQ(A a, B b) WHERE a.x > 9 WITHIN 9 us"
+EITHER = "PATTERN OR(SEQ(A a, B b), SEQ(B c, C d)) WHERE a.x < b.x OR c.y < d.y WITHIN 9 us"
+SAME = "PATTERN SEQ(A a, B b) WHERE a.x < 3 OR b.x > a.x WITHIN 9 us"
+NO_KEY = "PATTERN SEQ(A a, B b) WHERE [id] AND a.x < b.x WITHIN 9 us RETURN a.x + b.x AS sum"
+MANY = (*PLAIN, *OTHERS, ONE_EVENT, RETURNED, NONE, EITHER, SAME, NO_KEY)
+
+
+def many(texts: Sequence[str] = MANY) -> list[Pattern]:
+    """Patterns with names."""
+    return parse_patterns(";\n".join(f"NAME p{n} {text}" for n, text in enumerate(texts)), stream_schema())
+
+
+@pytest.fixture
+def at_once(monkeypatch: pytest.MonkeyPatch) -> list[list[FoundAtOnce | None]]:
+    """The matches that are found of many patterns at once, as they come."""
+    seen: list[list[FoundAtOnce | None]] = []
+    find = MECHANISMS["fused"].find_at_once
+    assert find is not None
+
+    def watch(*arguments: Any) -> Sequence[FoundAtOnce | None]:
+        seen.append(list(find(*arguments)))
+        return seen[-1]
+
+    monkeypatch.setitem(MECHANISMS.places, "fused", replace(MECHANISMS["fused"], find_at_once=watch))
+    return seen
+
+
+def one_by_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let patterns be run by themselves from now on."""
+    monkeypatch.setitem(MECHANISMS.places, "fused", replace(MECHANISMS["fused"], find_at_once=None))
+
+
+def outputs(patterns: Sequence[Pattern], table: pa.Table) -> list[Any]:
+    """All that `detect` says of events, in each form of output."""
+    plan = own_order_plan(patterns)
+    rows_, metrics = detect(patterns, table, plan, metrics=True)
+    compressed, counts = (detect(patterns, table, plan, output=form) for form in ("compressed", "count"))
+    forms = (rows_, detect(patterns, table, plan), compressed, counts)
+    tables = [{name: (own.schema, own.to_pylist()) for name, own in form.items()} for form in forms]
+    return [*tables, sorted(map(repr, metrics.nodes)), metrics.condition_evaluations, metrics.peak_instances]
+
+
+def of_slices(patterns: Sequence[Pattern], table: pa.Table, slices: Sequence[Owned]) -> list[Any]:
+    """All that tasks say of slices of events."""
+
+    def of_slice(owned: Owned) -> Any:
+        taken: list[Any] = []
+
+        def sink(pattern: Pattern, batch: pa.RecordBatch) -> None:
+            taken.append((pattern.name, batch.schema, batch.to_pylist()))
+
+        result = detect_slice(patterns, own_order_plan(patterns), table, owned, sink)
+        metrics = result.metrics
+        return taken, result.matches, sorted(map(repr, metrics.nodes)), metrics.condition_evaluations
+
+    return [of_slice(owned) for owned in slices]
+
+
+def test_many_patterns_at_once_have_the_output_and_the_counts_of_each_by_itself(
+    at_once: list[list[FoundAtOnce | None]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    patterns = many()
+    streams_ = [events_table(stream(seed)) for seed in range(3)]
+    slices: list[Owned] = [(None, None), ((13, 0), (27, 0)), ((27, 0), None)]
+    first = [(outputs(patterns, table), of_slices(patterns, table, slices)) for table in streams_]
+    at_once.clear()
+    again = [(outputs(patterns, table), of_slices(patterns, table, slices)) for table in streams_]
+    plain = {*range(len(PLAIN)), *(MANY.index(text) for text in (ONE_EVENT, RETURNED, NONE, EITHER))}
+    assert all({place for place, one in enumerate(made) if one is not None} >= plain for made in at_once)
+    assert sum(len(block) for made in at_once for one in made if one is not None for block in one.blocks) > 100
+    one_by_one(monkeypatch)
+    alone = [(outputs(patterns, table), of_slices(patterns, table, slices)) for table in streams_]
+    assert first == alone
+    assert again == alone
+
+
+def test_runs_with_too_many_candidates_or_matches_are_left_to_runs_by_themselves(
+    at_once: list[list[FoundAtOnce | None]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    table = events_table(stream(7))
+    expected_ = {name: own.to_pylist() for name, own in detect(many(PLAIN), table, own_order_plan(many(PLAIN))).items()}
+    for name, value in (("MOST_CANDIDATES", 10), ("MOST_MATCHES", 2), ("MOST_EVENTS", 4)):
+        with monkeypatch.context() as patched:
+            patched.setattr(plain_runs, name, value)
+            patterns = many(PLAIN)
+            plan = own_order_plan(patterns)
+            for _ in range(plain_runs.LEFT_OUT + 3):
+                got = detect(patterns, pa.table(table), plan)
+                assert {name: own.to_pylist() for name, own in got.items()} == expected_
+            assert any(one is None for one in at_once[-1])
+
+
+@settings(max_examples=examples(40), deadline=None, suppress_health_check=list(HealthCheck))
+@given(st.lists(statements(FIRST_SLICE), min_size=2, max_size=4), st.lists(rows(max_size=14), min_size=2, max_size=3))
+def test_patterns_that_were_run_before_give_the_answer_of_each_by_itself(
+    drawn: list[Statement], streams_: list[list[dict[str, Any]]]
+) -> None:
+    patterns = [replace(pattern_of(one.text, one.params), name=f"p{n}") for n, one in enumerate(drawn)]
+    changed = [replace(pattern) for pattern in patterns]  # equal, and others
+    for of_stream in (*streams_, streams_[0]):
+        table = events_table(of_stream)
+        plain = table.set_column(table.schema.get_field_index("s"), "s", table["s"].cast(pa.string()))
+        coded = table.set_column(table.schema.get_field_index("s"), "s", plain["s"].dictionary_encode())
+        for some, given_ in ((patterns, plain), (patterns[::-1], coded), (changed, coded), (patterns[:1], plain)):
+            plan = own_order_plan(some)
+            for _ in range(2):
+                matches = detect(some, pa.table(given_), plan)
+                counts = detect(some, pa.table(given_), plan, output="count")
+                for pattern in some:
+                    wanted = expected(pattern, table)
+                    bound = matches[pattern.name]["bindings"].to_pylist()
+                    got = sorted(tuple((one["variable"], one["seq"]) for one in row) for row in bound)
+                    assert got == [tuple((v, table["seq"][place].as_py()) for v, place in m) for m in wanted]
+                    assert counts[pattern.name]["count"].to_pylist() == [str(len(wanted))]
+
+
+def test_constants_types_and_windows_of_patterns_of_one_name_are_told_apart() -> None:
+    table = events_table(stream(3))
+    for _ in range(2):
+        for text in (
+            "PATTERN SEQ(A a, B b) WHERE a.x < 2 AND b.x > a.x WITHIN 9 us",
+            "PATTERN SEQ(A a, B b) WHERE a.x < 5 AND b.x > a.x WITHIN 9 us",
+            "PATTERN SEQ(A a, C b) WHERE a.x < 2 AND b.x > a.x WITHIN 9 us",
+            "PATTERN SEQ(A a, B b) WHERE a.x < 2 AND b.x > a.x WITHIN 3 us",
+            "PATTERN SEQ(A a, B b) WHERE a.x < 2 AND b.y > a.y WITHIN 9 us",
+        ):
+            pattern = pattern_of(text)
+            for _ in range(3):
+                assert detect([pattern], pa.table(table), own_order_plan([pattern]), output="count")[pattern.name][
+                    "count"
+                ].to_pylist() == [str(len(expected(pattern, table)))]
+
+
+def test_what_is_kept_of_patterns_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(plain_runs, "MOST_RUNS", 5)
+    table = events_table(stream(2))
+    for number in range(12):
+        patterns = many([f"PATTERN SEQ(A a, B b) WHERE a.x < {number} WITHIN 9 us", ONE_EVENT])
+        for _ in range(2):
+            detect(patterns, pa.table(table), own_order_plan(patterns))
+        assert sum(len(one.patterns) for one in plain_runs._known.values()) <= 5
+    assert plain_runs._known
+
+
+def test_threads_run_the_same_patterns_over_streams_of_their_own() -> None:
+    patterns = many()
+    tables = [events_table(stream(seed)) for seed in range(8)]
+    plan = own_order_plan(patterns)
+
+    def rows_of(table: pa.Table) -> list[Any]:
+        every = [detect(patterns, pa.table(table), plan) for _ in range(6)]
+        return [{name: own.to_pylist() for name, own in one.items()} for one in every]
+
+    alone = [rows_of(table) for table in tables]
+    with ThreadPoolExecutor(4) as pool:
+        assert list(pool.map(rows_of, tables)) == alone

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from cep_pipeline.detection.fused import range_search
+from cep_pipeline.detection.fused import negation, range_search
 from cep_pipeline.detection.fused.range_search import BlockedSearch
 from tests.detection.fused.running import expected, found, pattern_of, prepare, written_orders
 from tests.streams import Row, events_table, rows, stream_schema
@@ -58,6 +58,8 @@ def blocks_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(range_search, "READ_AT_ONCE", 0)
     monkeypatch.setattr(range_search, "ASKED_AS", 0)
     monkeypatch.setattr(range_search, "FEWEST_EVENTS", 0)
+    monkeypatch.setattr(range_search, "FEWEST_OF_A_RUN", 0)
+    monkeypatch.setattr(negation, "NUMBERS_A_CANDIDATE", 0)
 
 
 @settings(
@@ -83,7 +85,13 @@ def test_what_rejects_is_found_by_keys_and_blocks_as_by_the_oracle(
     pattern = pattern_of(f"PATTERN {structure} {where}WITHIN {window} TIES {ties}")
     table = events_table(stream)
     order = data.draw(st.permutations(written_orders(pattern)[0]))
-    with patch.object(range_search, "FEW_SWEEPS", data.draw(st.sampled_from([0, 1, 4]))):
+    by_extremes = data.draw(st.sampled_from([-1, 1 << 16]))
+    sweeps, read_ns = data.draw(st.sampled_from([0, 1, 4])), data.draw(st.sampled_from([0.0, 1e15]))
+    with (
+        patch.object(range_search, "FEW_SWEEPS", sweeps),
+        patch.object(range_search, "READ_NS", read_ns),
+        patch.object(negation, "FEW_NUMBERS", by_extremes),
+    ):
         assert found(pattern, prepare(pattern, table), [order], block_rows=5) == expected(pattern, table)
 
 
@@ -124,6 +132,15 @@ def drawn_stream(seed: int, count: int, *, edges: bool) -> pa.Table:
         ("SEQ(A a, ~B n, C c)", "n.x > a.x + 45 AND n.id = a.id"),
         ("SEQ(~B n, A a, C c)", "n.y > c.y + 2.5 AND n.x > c.x"),
         ("AND(A a, ~B n, C c)", "n.y + a.y < c.y"),
+        ("SEQ(A a, ~B n, C c)", "n.y * a.y > c.y"),
+        ("SEQ(A a, ~B n, C c)", "n.y < c.y / a.id - 2"),
+        ("SEQ(A a, ~B n, C c)", "n.y < c.y / a.id - 2 AND (n.x > a.x OR n.y > a.y)"),
+        ("SEQ(A a, ~B n, C c)", "n.y > a.y + c.y AND n.id = a.id"),
+        ("SEQ(~B n, A a, C c)", "n.y > a.y + c.y AND n.id = c.id"),
+        ("SEQ(A a, ~B n, C c)", "n.id + a.id != c.id"),
+        ("SEQ(A a, ~B n, C c)", "n.y = a.y + c.y"),
+        ("AND(A a, ~B n, C c)", "2 * c.x + a.x = n.x"),
+        ("SEQ(A a, C c, ~B n)", "c.y - n.y < a.y OR n.y > a.y + 2 * c.y"),
     ],
 )
 @pytest.mark.parametrize("edges", [False, True])
@@ -132,6 +149,11 @@ def test_blocks_and_reading_find_the_same(
 ) -> None:
     pattern = pattern_of(f"PATTERN {structure} WHERE {condition} WITHIN 100 us")
     table = drawn_stream(7, 700, edges=edges)
+    by_extremes = found(pattern, prepare(pattern, table))
+    monkeypatch.setattr(negation, "FEW_NUMBERS", -1)
+    monkeypatch.setattr(range_search, "READ_NS", 1e15)
+    by_runs = found(pattern, prepare(pattern, table))
+    monkeypatch.setattr(range_search, "READ_NS", 0.0)
     by_blocks = found(pattern, prepare(pattern, table))
     monkeypatch.setattr(range_search, "MOST_SWEEPS", 1)
     few_sweeps = found(pattern, prepare(pattern, table))
@@ -139,13 +161,15 @@ def test_blocks_and_reading_find_the_same(
     sorted_blocks = found(pattern, prepare(pattern, table))
     monkeypatch.setattr(BlockedSearch, "_by_blocks", lambda *_: None)
     read = found(pattern, prepare(pattern, table))
-    assert by_blocks == few_sweeps == sorted_blocks == read
-    assert by_blocks
+    assert by_extremes == by_runs == by_blocks == few_sweeps == sorted_blocks == read
+    assert by_runs
 
 
 def test_ranges_are_decided_by_blocks_where_that_takes_less(monkeypatch: pytest.MonkeyPatch) -> None:
     """Long ranges in which nothing rejects are not read."""
     monkeypatch.undo()
+    monkeypatch.setattr(negation, "FEW_NUMBERS", -1)
+    monkeypatch.setattr(negation, "NUMBERS_A_CANDIDATE", 0)
     read: list[int] = []
     search = range_search.search_places
     monkeypatch.setattr(

@@ -28,6 +28,7 @@ FEATURES = replace(
 @pytest.fixture(autouse=True)
 def always(monkeypatch: pytest.MonkeyPatch) -> None:
     """Let every run be reduced, and every search use blocks."""
+    monkeypatch.setattr(reduction, "FEWEST_COMBINATIONS", 0)
     monkeypatch.setattr(reduction, "FEWEST_CANDIDATES", 0)
     monkeypatch.setattr(reduction, "CANDIDATES_AN_EVENT", 0)
     monkeypatch.setattr(reduction, "WORTH_IT", 1)
@@ -50,6 +51,40 @@ def test_reduced_runs_give_the_answer_of_the_oracle(
         points = [None, *boundaries_of(events), None]
         parts = [found(pattern, events, orders, owned) for owned in pairwise(points)]
         assert sorted(match for part in parts for match in part) == expected(pattern, table)
+
+
+COMPARED = ["a.x < b.x", "b.x <= c.x", "c.y < b.x", "b.s = a.s", "c.s < b.s", "c.x = b.x", "[id]", "n.x > b.x"]
+LIMITS = ["a.x > 1", "a.x <= 4", "c.x < 5", "b.x >= 2.5", "c.y > 0.75", "b.s <= 'q'", "a.s = 'p'", "b.x = 3", "n.x < 5"]
+
+
+@settings(max_examples=examples(150), deadline=None, suppress_health_check=list(HealthCheck))
+@given(
+    st.sampled_from(["SEQ(A a, B b, C c)", "AND(A a, B b, C c)", "SEQ(A a, ~A n, B b, C c)", "SEQ(A a, A b, A c)"]),
+    st.lists(st.sampled_from(COMPARED), min_size=1, max_size=3, unique=True),
+    st.lists(st.sampled_from(LIMITS), min_size=1, max_size=2, unique=True),
+    rows(max_size=14),
+    st.data(),
+)
+def test_filters_that_follow_change_no_answer(
+    structure: str, compared: list[str], limits: list[str], stream: list[Row], data: st.DataObject
+) -> None:
+    conditions = [one for one in (*compared, *limits) if "n." not in one or "~" in structure]
+    pattern = pattern_of(f"PATTERN {structure} WHERE {' AND '.join(conditions or ['TRUE'])} WITHIN 4 seconds")
+    table = events_table(stream)
+    orders = [data.draw(st.permutations(order)) for order in written_orders(pattern)]
+    assert set(found(pattern, prepare(pattern, table), orders)) == set(expected(pattern, table))
+
+
+def test_events_that_fail_what_follows_are_removed_before_pairs_are_asked(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(reduction, "FEWEST_CANDIDATES", 1 << 62)
+    pattern = pattern_of(
+        "PATTERN SEQ(A a, B b, C c) WHERE a.x > 500 AND a.x < b.x AND b.y < c.y AND c.y < -1 WITHIN 200 us"
+    )
+    table = stream_schema().table(stream_of(1500))
+    matches, tested = counts(pattern, table)
+    monkeypatch.setattr(reduction, "FEWEST_COMBINATIONS", 1 << 62)
+    assert counts(pattern, table)[0] == matches > 0
+    assert 4 * tested < counts(pattern, table)[1]
 
 
 def stream_of(count: int) -> list[Row]:

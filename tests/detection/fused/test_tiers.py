@@ -19,6 +19,7 @@ TEXTS = (
     "PATTERN AND(A a, B b, A c) WHERE sqrt(abs(a.x - b.x)) / (b.y - c.y) != 1 AND c.x BETWEEN a.x - 9 AND b.x "
     "WITHIN 30 us TIES ANY",
     "PATTERN SEQ(A a, ~C n, B b) WHERE n.x > a.x AND n.y < b.y AND a.y != b.y WITHIN 25 us",
+    "PATTERN SEQ(A a, ~C n, B b, ~C m, A c) WHERE n.x > a.x + b.x - 9 AND m.y - b.y > c.y AND a.x <= c.x WITHIN 40 us",
 )
 ROWS = [
     {"timestamp": place // 2, "kind": "ABC"[place * 7 % 3], "x": place * 7919 % 31, "y": float(place % 13)}

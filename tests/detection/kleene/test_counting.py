@@ -5,6 +5,7 @@ from __future__ import annotations
 from unittest.mock import patch
 from uuid import UUID
 
+import numpy as np
 import pyarrow as pa
 import pytest
 from hypothesis import given, settings
@@ -16,7 +17,11 @@ from benchmarks.workloads import stock_schema
 from cep_pipeline.detection.detect import detect_slice
 from cep_pipeline.detection.fused import kernel
 from cep_pipeline.detection.kleene import clause, compiled_lists
+from cep_pipeline.detection.kleene.compiled_lists import CompiledLists
 from cep_pipeline.detection.kleene.extension import Extension
+from cep_pipeline.detection.ordering import order_lists
+from cep_pipeline.slices.blocks import ListBlock
+from cep_pipeline.slices.prepared import PreparedEvents
 from tests.answers import comparable, from_tables
 from tests.oracle import evaluate
 from tests.streams import Row, events_table, rows, stream_schema
@@ -109,6 +114,22 @@ def test_lists_written_by_compiled_code_are_the_oracles(
                 )
     if point is not None:
         assert sorted(found) == sorted(ids_of(tables[patterns[0].name]))
+
+
+@pytest.mark.parametrize("text", ["SEQ(A a, B+ b[], C c)", "SEQ(A+ a[], C c)", "SEQ(A a, B{2,3} b[], C c)"])
+def test_lists_before_a_later_event_are_written_in_the_order_of_the_page(text: str) -> None:
+    """Where the plan begins with the last event, so that nothing is left to sort."""
+    rng = np.random.default_rng(3)
+    stream = [{"timestamp": at, "seq": at, "kind": str(rng.choice([*"ABCD"])), "x": at} for at in range(60)]
+    (pattern,) = cep.parse_patterns(f"PATTERN {text} WITHIN 9 us", stream_schema())
+    (kleene_clause,) = pattern.clauses
+    singles = tuple(one.name for one in reversed(kleene_clause.positive) if not one.kleene)
+    events = PreparedEvents(events_table(stream), type_attribute="kind", base_type="Ev")
+    written = CompiledLists(pattern, kleene_clause, singles, events).listed()
+    blocks = [block for block in written if isinstance(block, ListBlock)]
+    found = order_lists(blocks, events.seqs)
+    assert len(found) > 50
+    assert found.bound_rows.tolist() == [row for block in blocks for row in block.rows]
 
 
 def ids_of(rows: pa.Table | pa.RecordBatch) -> list[UUID]:

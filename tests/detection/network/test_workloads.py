@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import replace
 from itertools import pairwise
 
@@ -14,6 +15,7 @@ import cep_pipeline as cep
 from cep_pipeline.detection.detect import detect_slice
 from cep_pipeline.detection.mechanisms import Metrics
 from cep_pipeline.patterns.pattern import Pattern
+from cep_pipeline.planning import Join, Plan
 from cep_pipeline.planning.trees import as_tree
 from cep_pipeline.slices.ownership import counts_in_partitions, look_back
 from cep_pipeline.statistics.node_counts import NodeCounts
@@ -46,6 +48,50 @@ def test_each_pattern_has_the_matches_that_it_has_alone(
         shared = {pattern.name: tables[pattern.name]}
         assert comparable(from_tables([pattern], shared)) == comparable(from_tables([pattern], own))
         assert shared[pattern.name].column("match_id").equals(own[pattern.name].column("match_id"))
+
+
+@settings(max_examples=examples(60), deadline=None)
+@given(text=workloads(6, ALL_MATCHES), stream_rows=rows(min_size=4), seed=st.integers(0, 999))
+def test_nodes_of_and_serve_those_of_seq(text: str, stream_rows: list[Row], seed: int) -> None:
+    """Joins that are made without order, and tested for it, change no match; nor do they where a pattern is alone."""
+    patterns, table = patterns_of(text), events_table(stream_rows)
+    plan = random_plan(patterns, table, "multitree", seed, order_tests=True)
+    assert Plan.from_json(json.loads(json.dumps(plan.to_json()))) == plan
+    tables = cep.detect(patterns, table, plan=plan, mechanism="multitree")
+    assert comparable(from_tables(patterns, tables)) == comparable(evaluate(patterns, table))
+    for mechanism in ("multitree", "evaluation_tree"):
+        own = cep.detect(patterns[:1], table, plan=alone(plan, patterns[0]), mechanism=mechanism)
+        assert own[patterns[0].name].column("match_id").equals(tables[patterns[0].name].column("match_id"))
+
+
+def test_an_and_node_serves_a_seq_node() -> None:
+    """What the AND makes is made once, and tested for the order of each SEQ, in windows of their own."""
+    patterns = patterns_of(
+        """NAME both PATTERN AND(A a, B b) WHERE a.x < b.x WITHIN 60 us;
+        NAME first PATTERN SEQ(B q, A p, C r) WHERE q.x > p.x WITHIN 90 us;
+        NAME second PATTERN SEQ(A p, B q) WHERE p.x < q.x WITHIN 30 us"""
+    )
+    table = events_table([{"timestamp": 5 * at, "kind": "ABC"[at % 3], "x": at * 7 % 5} for at in range(40)])
+    plan = cep.plan(patterns, cep.estimate_statistics(patterns, table), planner="trivial", compare=False)
+    trees = {
+        "both": Join("a", "b"),
+        "first": Join("r", Join("p", "q", in_order=True)),
+        "second": Join("q", "p", in_order=True),
+    }
+    served = replace(
+        plan,
+        patterns=tuple(
+            replace(one, clauses=(replace(one.clauses[0], tree=trees[one.pattern]),)) for one in plan.patterns
+        ),
+    )
+    tables, metrics = cep.detect(patterns, table, plan=served, mechanism="multitree", metrics=True)
+    assert comparable(from_tables(patterns, tables)) == comparable(evaluate(patterns, table))
+    assert all(table.num_rows for table in tables.values())
+    of = {(node.pattern, frozenset(node.node)): node for node in metrics.nodes}
+    nodes = ("both", "ab"), ("first", "pq"), ("second", "pq")
+    pair, tested, shorter = (of[one, frozenset(names)] for one, names in nodes)
+    assert pair.passes == tested.candidates > shorter.candidates, "the second one has a shorter window"
+    assert tested.candidates > tested.passes > 0 and shorter.candidates > shorter.passes > 0
 
 
 @pytest.mark.parametrize("mechanism", MECHANISMS)

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 import cep_pipeline as cep
 from cep_pipeline.patterns.pattern import Pattern
-from cep_pipeline.planning import Plan
+from cep_pipeline.planning import Join, Plan
 from tests.pattern_strategies import ANY_MATCH_LANGUAGE, PARAMETERS, TIME_WINDOWS, Features, statements
 from tests.streams import stream_schema
 from tests.tree_plans import random_tree
@@ -85,8 +85,13 @@ def patterns_of(text: str) -> list[Pattern]:
         return cep.parse_patterns(text, stream_schema(), params={name: list(own) for name, own in PARAMETERS.items()})
 
 
-def random_plan(patterns: Sequence[Pattern], table: pa.Table, mechanism: str, seed: int) -> Plan:
-    """A plan with a random order, or for a multitree mostly a random tree, for each clause."""
+def random_plan(
+    patterns: Sequence[Pattern], table: pa.Table, mechanism: str, seed: int, *, order_tests: bool = False
+) -> Plan:
+    """A plan with a random order, or for a multitree mostly a random tree, for each clause.
+
+    With `order_tests` many joins are made as for an AND, and their order is tested afterwards.
+    """
     chosen = random.Random(seed)
     plan = cep.plan(patterns, cep.estimate_statistics(patterns, table), planner="trivial", compare=False)
     planned = []
@@ -98,11 +103,16 @@ def random_plan(patterns: Sequence[Pattern], table: pa.Table, mechanism: str, se
             if chosen.random() < 0.3:  # the pattern's own order is what many have in common
                 clauses.append(clause)
             elif mechanism == "multitree" and not isinstance(tree, str):
-                clauses.append(replace(clause, tree=tree))
+                clauses.append(replace(clause, tree=_tested(tree, chosen) if order_tests else tree))
             else:
                 clauses.append(replace(clause, steps=tuple(chosen.sample(clause.steps, len(clause.steps)))))
         planned.append(replace(pattern, clauses=tuple(clauses)))
     return replace(plan, patterns=tuple(planned))
+
+
+def _tested(tree: Join, chosen: random.Random) -> Join:
+    left, right = (side if isinstance(side, str) else _tested(side, chosen) for side in (tree.left, tree.right))
+    return Join(left, right, in_order=chosen.random() < 0.5)
 
 
 def alone(plan: Plan, pattern: Pattern) -> Plan:

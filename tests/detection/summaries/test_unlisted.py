@@ -13,6 +13,7 @@ import pytest
 import cep_pipeline as cep
 from cep_pipeline.detection.mechanisms import EVERYTHING
 from cep_pipeline.detection.summaries import unlisted
+from cep_pipeline.detection.summaries.partial import PartialSummary
 from cep_pipeline.events.schema import StreamSchema
 from cep_pipeline.slices.prepared import PreparedEvents
 from tests.pipeline.local_days import LocalDays, events_by_day
@@ -20,7 +21,15 @@ from tests.pipeline.local_days import LocalDays, events_by_day
 SCHEMA = StreamSchema.from_dict(
     {
         "type_attribute": "kind",
-        "attributes": {"kind": "string", "x": "int64", "y": "float64", "s": "string", "id": "int64"},
+        "attributes": {
+            "kind": "string",
+            "x": "int64",
+            "y": "float64",
+            "z": "float64",
+            "w": "float64",
+            "s": "string",
+            "id": "int64",
+        },
         "timezone": "America/New_York",
     }
 )
@@ -37,13 +46,45 @@ TEXTS = (
     "PATTERN SEQ(A a, ~B n, C c) WITHIN 200 minutes SUMMARIZE count(*), avg(a.y) GROUP BY bucket(1 day)",
     "PATTERN SEQ(A a, C c) WITHIN 30 EVENTS PARTITION BY id SUMMARIZE count(*), sum(c.x) GROUP BY a.s",
 )
+PARTS = (
+    "PATTERN OR(SEQ(A a, B b), C c) WITHIN 200 minutes "
+    "SUMMARIZE count(*), sum(b.x), avg(c.y), max(coalesce(b.x, c.x)), min(a.s) GROUP BY a.s, c.id",
+    "PATTERN SEQ(A a, B? b, C c) WHERE b.id = 1 WITHIN 200 minutes SUMMARIZE count(*), sum(b.x), sum(c.y) GROUP BY b.s",
+    "PATTERN SEQ(A a, K* k[], B b) WHERE k[].id < 2 WITHIN 100 minutes "
+    "SUMMARIZE count(*), sum(k.LEN), min(k.LEN), sum(sum(k[].x)), max(b.x) GROUP BY bucket(2 hours)",
+)
+SEVERAL = (
+    "PATTERN SEQ(A a, B b) WITHIN 900 minutes SUMMARIZE count(*), sum(b.id - a.id - 1), avg(-(a.x + b.x)) GROUP BY a.s",
+    "PATTERN SEQ(A a, K+ k[], B b) WITHIN 200 minutes SUMMARIZE sum(b.timestamp - a.timestamp) GROUP BY bucket(3 h)",
+    "PATTERN SEQ(A a, K+ k[]) WHERE [id] WITHIN 100 minutes SUMMARIZE max(k.LEN), sum(sum(k[].w)), avg(max(k[].id))",
+    "PATTERN SEQ(A a, K+ k[]) WITHIN 70 minutes SUMMARIZE sum(k[1].x), max(k[k.LEN].y), min(k[1].id) GROUP BY k[1].s",
+    "PATTERN SEQ(A a, K+ k[]) WITHIN 40 minutes SUMMARIZE count(*), sum(k[1].x) GROUP BY k.LEN, max(k[].id)",
+    "PATTERN SEQ(A a, K{2,3} k[]) WITHIN 100 minutes SUMMARIZE sum(k.LEN), max(k.LEN) GROUP BY a.s",
+    "PATTERN SEQ(A a, B b) WHERE [id] WITHIN 900 minutes SUMMARIZE sum(b.z - a.z), avg(b.z - a.z) GROUP BY a.id",
+)
+EXTREMES = (
+    "PATTERN SEQ(A a, B b) WITHIN 9 hours SUMMARIZE max(b.z - a.z), min(b.w / a.z), max(-(b.id - a.x)) GROUP BY a.s",
+    "PATTERN SEQ(A a, B b) WHERE [id] WITHIN 900 minutes SUMMARIZE min(a.id * b.x), max(b.x * a.w), max(b.w / a.id)",
+    "PATTERN SEQ(A a, K+ k[], B b) WITHIN 90 minutes SUMMARIZE max((b.z - a.z) / a.z) GROUP BY bucket(3 h)",
+)
+BY_PAIRS = (
+    "PATTERN SEQ(A a, C c, B b) WITHIN 2 hours SUMMARIZE count(*), max(b.y - a.y), sum(a.x * b.y) GROUP BY a.s, b.s",
+    "PATTERN SEQ(C c, A a, B b) WHERE a.x + b.x > 7 WITHIN 200 minutes SUMMARIZE avg(b.y / a.y) GROUP BY bucket(1 h)",
+    "PATTERN SEQ(C c, A a, K{2,} k[], B b) WHERE k[].id < 2 WITHIN 3 hours SUMMARIZE sum(b.y - a.y), min(a.x * b.x)",
+    "PATTERN AND(A a, B b, K k) WHERE [id] WITHIN 200 minutes SUMMARIZE max(b.y - a.y), min(greatest(a.x, b.x))",
+    "PATTERN SEQ(A a, AND(K k, K l), B b) WITHIN 90 minutes TIES STRICT SUMMARIZE sum(a.x - b.x)",
+    "PATTERN SEQ(A a, K+ k[], B b, K+ l[], C c) WITHIN 1 h SUMMARIZE count(*), max(a.y + b.y + c.y) GROUP BY b.s",
+    "PATTERN SEQ(A a, C c, B b, K k) WITHIN 20 EVENTS PARTITION BY id SUMMARIZE max(b.y - a.y)",
+)
 LISTED = (
-    "PATTERN SEQ(A a, B b) WITHIN 1 day SUMMARIZE sum(a.x + b.x)",
-    "PATTERN SEQ(A a, K+ k[]) WITHIN 1 hour SUMMARIZE max(k.LEN)",
+    "PATTERN SEQ(A a, B b) WITHIN 1 day SUMMARIZE max(a.z % b.z)",
+    "PATTERN SEQ(A a, B b) WITHIN 1 day SUMMARIZE sum(a.y - b.y)",
+    "PATTERN SEQ(A a, B b) WITHIN 1 day SUMMARIZE sum(a.x * b.x)",
     "PATTERN SEQ(A a, K+ k[]) WITHIN 1 hour SUMMARIZE sum(sum(k[].y))",
-    "PATTERN SEQ(A a, K+ k[]) WITHIN 1 hour SUMMARIZE sum(k[1].x)",
+    "PATTERN SEQ(A a, K+ k[]) WITHIN 1 hour SUMMARIZE sum(k[k.LEN].x - k[1].x)",
     "PATTERN SEQ(A a, B b) WITHIN 1 day OUTPUT NON_OVERLAP SUMMARIZE count(*)",
     "PATTERN SEQ(A a, B b) WHERE skip_till_next_match { TRUE } WITHIN 1 day SUMMARIZE count(*)",
+    "PATTERN SEQ(A a, OR(~B b, ~C c), K k) WITHIN 1 day SUMMARIZE sum(a.x)",
 )
 
 
@@ -55,6 +96,8 @@ def rows_of(seed: int, number: int = 60) -> list[dict[str, Any]]:
             "kind": draw.choice("ABCK"),
             "x": draw.choice([None, draw.randrange(-50, 50), draw.randrange(2**40)]),
             "y": draw.choice([None, math.nan, math.inf, 1e300, 0.1]) if draw.random() < 0.3 else draw.random(),
+            "z": draw.choice([None, 100.01, 99.5, 120.75]),
+            "w": draw.choice([None, 1.5, 2.0, -7.0]),
             "s": draw.choice(["p", "q", None]),
             "id": draw.randrange(3),
         }
@@ -67,6 +110,9 @@ def always(monkeypatch: pytest.MonkeyPatch) -> None:
     """Matches are counted however few they are."""
     count = unlisted.count_matches
     monkeypatch.setattr(unlisted, "FEW_MATCHES", -1)
+    monkeypatch.setattr(unlisted, "MATCHES_OF_ONE", 0)
+    monkeypatch.setattr(unlisted, "LEAST_S", 1e9)
+    monkeypatch.setattr(unlisted, "finding_takes_long", lambda _: True)
     monkeypatch.setattr(unlisted, "count_matches", lambda *of, always=True: count(*of, always=True))
 
 
@@ -76,18 +122,32 @@ def unlisted_of(pattern: cep.Pattern, events: pa.Table) -> pa.Table | None:
     return None if made is None else made.table()
 
 
+def same_as_listed(pattern: cep.Pattern, events: pa.Table, monkeypatch: pytest.MonkeyPatch) -> None:
+    made = unlisted_of(pattern, events)
+    assert made is not None
+    with monkeypatch.context() as patched:
+        patched.setattr(unlisted, "summarize_unlisted", lambda *_: None)
+        listed = cep.detect([pattern], events)["pattern_1"]
+    assert repr(made.to_pylist()) == repr(listed.to_pylist())
+
+
 @pytest.mark.usefixtures("always")
-@pytest.mark.parametrize("text", TEXTS)
+@pytest.mark.parametrize("text", (*TEXTS, *PARTS[1:], *SEVERAL, *EXTREMES))
 def test_numbers_of_matches_give_the_rows(text: str, monkeypatch: pytest.MonkeyPatch) -> None:
     [pattern] = cep.parse_patterns(text, SCHEMA)
+    monkeypatch.setattr(unlisted, "bound_variables", lambda *_, **__: None)
     for seed in range(2):
-        events = SCHEMA.table(rows_of(seed))
-        made = unlisted_of(pattern, events)
-        assert made is not None
-        with monkeypatch.context() as patched:
-            patched.setattr(unlisted, "summarize_unlisted", lambda *_: None)
-            listed = cep.detect([pattern], events)["pattern_1"]
-        assert repr(made.to_pylist()) == repr(listed.to_pylist())
+        same_as_listed(pattern, SCHEMA.table(rows_of(seed)), monkeypatch)
+
+
+@pytest.mark.usefixtures("always")
+@pytest.mark.parametrize("text", (*PARTS, SEVERAL[1], *BY_PAIRS))
+def test_partial_matches_give_the_rows(text: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    [pattern] = cep.parse_patterns(text, SCHEMA)
+    if text not in PARTS:
+        monkeypatch.setattr(unlisted, "MOST_COUNTS", -1)
+    for seed in range(2):
+        same_as_listed(pattern, SCHEMA.table(rows_of(seed)), monkeypatch)
 
 
 @pytest.mark.usefixtures("always")
@@ -99,7 +159,11 @@ def test_other_summaries_are_listed(text: str) -> None:
 
 @pytest.mark.usefixtures("always")
 def test_days_and_slices_add_up(tmp_path: Path) -> None:
-    patterns = tuple(cep.parse_patterns(";".join(f"NAME p{at} {text}" for at, text in enumerate(TEXTS)), SCHEMA))
+    patterns = tuple(
+        cep.parse_patterns(
+            ";".join(f"NAME p{at} {text}" for at, text in enumerate((*TEXTS, *PARTS, *BY_PAIRS))), SCHEMA
+        )
+    )
     by_day = events_by_day(SCHEMA, [{**row, "timestamp": 0} for row in rows_of(3, 40)], [1.5] * 40)
     days = LocalDays(SCHEMA, patterns, tmp_path)
     for day, events in by_day.items():
@@ -107,9 +171,9 @@ def test_days_and_slices_add_up(tmp_path: Path) -> None:
         days.detect(day)
     whole = cep.detect(patterns, pa.concat_tables(by_day.values()))
     for pattern in patterns:
-        together = unlisted.PartialSummary(pattern)
+        together = PartialSummary(pattern)
         for found in days.detected.values():
-            together.add(unlisted.PartialSummary.from_json(pattern, found.summaries[pattern.name]))
+            together.add(PartialSummary.from_json(pattern, found.summaries[pattern.name]))
         assert repr(together.table().to_pylist()) == repr(whole[pattern.name].to_pylist()), pattern.name
 
 
@@ -120,3 +184,50 @@ def test_a_list_of_any_length_is_exact() -> None:
     assert int(row["n"]) == 2**300 - 1
     assert int(row["x"]) == sum(range(300)) * 2**299
     assert row["length"] == 300 * 2**299 / (2**300 - 1)
+
+
+def test_more_matches_than_anybody_lists() -> None:
+    """Of n events of each kind, kind after kind, all combinations are matches."""
+    n = 60
+    events = SCHEMA.table(
+        [
+            {"timestamp": at, "kind": "AKBC"[at // n], "x": at, "y": 1 / (at + 1), "s": "pq"[at % 2]}
+            for at in range(4 * n)
+        ]
+    )
+    text = (
+        "PATTERN SEQ(A a, K* k[], B b, C? c) WITHIN 1 hour SUMMARIZE count(*) AS n, max(b.y - a.y) AS most, "
+        "sum(b.x - a.x) AS apart, avg(k.LEN) AS length, min(c.x) AS least GROUP BY a.s AS s"
+    )
+    rows = cep.detect(cep.parse_patterns(text, SCHEMA), events)["pattern_1"].to_pylist()
+    lists, ends = 2**n, n + 1
+    for row, first in zip(rows, (0, 1), strict=True):
+        starts = range(first, n, 2)
+        assert int(row["n"]) == len(starts) * lists * n * ends
+        assert int(row["apart"]) == sum(b - a for a in starts for b in range(2 * n, 3 * n)) * lists * ends
+        assert row["most"] == max(1 / (b + 1) - 1 / (a + 1) for a in starts for b in range(2 * n, 3 * n))
+        assert row["length"] == n / 2
+        assert row["least"] == 3 * n
+
+
+@pytest.mark.usefixtures("always")
+def test_what_composes_others_is_counted_over_its_longer_stream(monkeypatch: pytest.MonkeyPatch) -> None:
+    text = (
+        "NAME pair PATTERN SEQ(A a, B b) WITHIN 20 minutes RETURN b.id - a.id AS gap;"
+        "NAME pairs PATTERN SEQ(pair p, K k, pair q) WITHIN 2 hours SUMMARIZE count(*), max(q.gap - p.gap) GROUP BY k.s"
+    )
+    composing = cep.parse_patterns(text, SCHEMA)[1]
+    made: list[bool] = []
+    summarize = unlisted.summarize_unlisted
+
+    def noted(*of: Any) -> PartialSummary | None:
+        summary = summarize(*of)
+        made.append(summary is not None)
+        return summary
+
+    monkeypatch.setattr(unlisted, "summarize_unlisted", noted)
+    counted = cep.detect([composing], SCHEMA.table(rows_of(4)))["pairs"].to_pylist()
+    monkeypatch.setattr(unlisted, "summarize_unlisted", lambda *_: None)
+    assert counted == cep.detect([composing], SCHEMA.table(rows_of(4)))["pairs"].to_pylist()
+    assert made == [True]
+    assert any(int(row["count(*)"]) for row in counted)
