@@ -215,11 +215,12 @@ def _read_ready(schema: StreamSchema, paths: Sequence[Path]) -> LoadedEvents:
     for path in paths:
         with _readable(path, _NO_FIT):
             parts.append(_fitting(pq.read_table(path, columns=wanted.names, partitioning=None), wanted, path))
-        clock = ClockWatch(schema.type_attribute)
-        clock.take(parts[-1].append_column(LINE, pa.array(np.arange(1, parts[-1].num_rows + 1))))
-        notes += [back.said(str(path)) for back in clock.found]
-    events = pa.concat_tables(parts).combine_chunks()
-    return LoadedEvents(events.sort_by([(TIMESTAMP, "ascending"), (SEQ, "ascending")]), 0, tuple(notes))
+        stamps = parts[-1].column(TIMESTAMP).cast(pa.int64()).to_numpy()
+        if (stamps[1:] < stamps[:-1]).any():
+            clock = ClockWatch(schema.type_attribute)
+            clock.take(parts[-1].append_column(LINE, pa.array(np.arange(1, parts[-1].num_rows + 1))))
+            notes += [back.said(str(path)) for back in clock.found]
+    return LoadedEvents(in_order(pa.concat_tables(parts).combine_chunks(), [TIMESTAMP, SEQ]), 0, tuple(notes))
 
 
 def _read_raw(schema: StreamSchema, paths: Sequence[Path], places: bool) -> LoadedEvents:

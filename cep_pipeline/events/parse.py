@@ -219,12 +219,14 @@ def _by_day(events: pa.Table) -> Iterator[tuple[date, pa.Table]]:
 
 def in_order(events: pa.Table, columns: list[str]) -> pa.Table:
     """The events sorted by these columns, the first of them the timestamp; nothing to do where they already are."""
-    stamps = events.column(TIMESTAMP).cast(pa.int64()).to_numpy()
-    if columns == [TIMESTAMP, LINE] and bool(np.all(stamps[1:] >= stamps[:-1])):
-        # Rows come by line, so equal timestamps are in order too.
-        return events
-    keys = [events.column(column).to_numpy() for column in reversed(columns[1:])]
-    return events.take(pa.array(np.lexsort([*keys, stamps])))
+    keys = [events.column(TIMESTAMP).cast(pa.int64()).to_numpy()]
+    keys += [events.column(column).to_numpy() for column in columns[1:]]
+    tied = np.ones(max(events.num_rows - 1, 0), dtype=bool)  # each row with the one behind it, by the columns before
+    for key in keys:
+        if (tied & (key[1:] < key[:-1])).any():
+            return events.take(pa.array(np.lexsort(keys[::-1])))
+        tied &= key[1:] == key[:-1]
+    return events
 
 
 def marks_of(events: pa.Table) -> tuple[int, ...]:

@@ -5,7 +5,6 @@ Great Expectations takes seconds to import: it is imported by the functions here
 
 from __future__ import annotations
 
-import gc
 import logging
 import os
 import statistics
@@ -27,6 +26,7 @@ from cep_pipeline.events.columns import TIMESTAMP
 from cep_pipeline.events.schema import StreamSchema
 from cep_pipeline.events.source import Expectation, Quality, Severity
 from cep_pipeline.events.timestamps import day_bounds
+from cep_pipeline.guarded import without_collecting
 from cep_pipeline.patterns.expressions import ValueType
 
 _EXAMPLES = 3
@@ -309,17 +309,14 @@ def _needed_parts_only() -> Iterator[None]:
         spec.loader.exec_module(sys.modules["scipy.stats"])
         sys.modules["scipy"].stats = sys.modules["scipy.stats"]  # type: ignore[attr-defined]
     left_out = "pyspark" not in sys.modules
-    collecting = gc.isenabled()
-    gc.disable()
     if left_out:
         sys.modules["pyspark"] = None  # type: ignore[assignment]
     try:
-        yield
+        with without_collecting():
+            yield
     finally:
         if left_out:
             del sys.modules["pyspark"]
-        if collecting:
-            gc.enable()
 
 
 def _row_expectations(

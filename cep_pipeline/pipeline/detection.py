@@ -298,6 +298,8 @@ class _DayInputs:
         patterns = self.pattern_set.patterns
         if self.published and any(counts_in_partitions(pattern) and pattern.name in kept for pattern in patterns):
             first_days.add(self.published.fingerprint.events_from)
+        if any(map(counts_in_partitions, self.pattern_set.composing)):
+            first_days.add(None)
         return self.events.snapshot.matches_fingerprint(
             self.pattern_set.version,
             None if None in first_days else min(filter(None, first_days)),  # None: the beginning of the stream
@@ -361,6 +363,11 @@ def _with_composed(workers: Workers, work: DayWork, inputs: _DayInputs, result: 
 
     pattern_set, events = inputs.pattern_set, inputs.events
     composing = pattern_set.composing
+    before: list[str] = []
+    if any(map(counts_in_partitions, composing)):
+        known = {group.path for group in events.row_groups}
+        files = work.tables.events_files(None, work.day, snapshot=events.snapshot)
+        before = [file.path for file in files if file.path not in known]
     found = compose_day(
         workers,
         ComposingJob(
@@ -369,6 +376,8 @@ def _with_composed(workers: Workers, work: DayWork, inputs: _DayInputs, result: 
             final_day=work.day,
             directory=work.tables.matches_directory(pattern_set.name, work.day, run_id=work.run_id),
             row_groups=events.row_groups,
+            earlier_files=tuple(before),
+            events_schema=work.tables.events_schema,
             start=events.start,
             end=work.end,
             end_of_stream=inputs.end_of_stream,

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from datetime import date
 from typing import TYPE_CHECKING, Any
 
-from cep_pipeline.adaptation import Trend, Verdict, Verification, invariants_of, verify, without_invariants
+from cep_pipeline.adaptation import Trend, Verdict, Verification, invariants_of, without_invariants
 from cep_pipeline.adaptation.forecast import forecast
 from cep_pipeline.adaptation.thresholds import Deviation
+from cep_pipeline.adaptation.verification import InvariantCheck
 from cep_pipeline.errors import InputError
+from cep_pipeline.guarded import without_collecting
 from cep_pipeline.pipeline.fresh_statistics import (
     FreshStatistics,
     StatisticsRequest,
@@ -57,7 +59,7 @@ class InvariantReport:
     current: CurrentPlan
     fresh: FreshStatistics
     verdict: Verdict
-    verifications: tuple[Verification, ...]
+    verifications: Sequence[Verification]
     without: Mapping[str, str]
     trends: tuple[Trend, ...]
 
@@ -66,18 +68,22 @@ class InvariantReport:
         """The numbers that are checked by a threshold, and how far they have moved."""
         return tuple(one for one in self.verdict.checks if isinstance(one, Deviation))
 
+    def nearest(self, most: int | None) -> list[Verification]:
+        """So many verifications, those nearest to their violation, or beyond it most, first; None: all of them."""
+        return sorted(self.verifications, key=lambda one: one.distance_to_violation)[:most]
+
     @property
     def notes(self) -> tuple[str, ...]:
         """Sentences for a person."""
         return (*self.current.notes, *self.fresh.notes)
 
-    def to_json(self) -> dict[str, Any]:
-        """All of it as JSON values."""
-        patterns = self.current.pattern_set.patterns
+    def to_json(self, nearest: int | None = None) -> dict[str, Any]:
+        """All of it as JSON values; of the invariants only so many, if asked, those nearest to their violation."""
+        by_name = {pattern.name: pattern for pattern in self.current.pattern_set.patterns}
         by_invariant = {trend.invariant.key: trend for trend in self.trends}
         invariants = []
-        for one in self.verifications:
-            content = verification_json(one, patterns)
+        for one in self.verifications if nearest is None else self.nearest(nearest):
+            content = verification_json(one, [by_name[one.invariant.pattern]])
             trend = by_invariant.get(one.invariant.key)
             invariants.append({**content, "forecast": None if trend is None else _trend_json(trend)})
         return {
@@ -137,6 +143,20 @@ def show_invariants(
     InputError
         There is no plan to check, or there are no events.
     """
+    with without_collecting():
+        return _report(tables, stream, pattern_set, asked, progress, most_forecasts, most_days, most_numbers)
+
+
+def _report(
+    tables: StreamReader,
+    stream: Stream,
+    pattern_set: PatternSet,
+    asked: StatisticsRequest | None,
+    progress: Progress | None,
+    most_forecasts: int | None,
+    most_days: int | None,
+    most_numbers: int | None,
+) -> InvariantReport:
     events = tables.pin_events()
     day = latest_day(events)
     current = current_plan(tables, pattern_set, tables.decisions(pattern_set.name))
@@ -147,11 +167,17 @@ def show_invariants(
     fresh = fresh_statistics(tables, stream, pattern_set, events, day, asked, progress)
     state = current.state(fresh.snapshot)
     verdict = pattern_set.adaptation.function().decide(state, fresh.snapshot)
-    invariants = invariants_of(current.plan, pattern_set.patterns, pattern_set.adaptation.most_invariants)
+    invariants, check = state.invariants, state.check
+    if not invariants:  # the decision function looks at none
+        invariants = invariants_of(current.plan, pattern_set.patterns, pattern_set.adaptation.most_invariants)
+        check = InvariantCheck(invariants, pattern_set.patterns)
     distance = state.distances.of(invariants)
-    verifications = verify(invariants, pattern_set.patterns, fresh.snapshot, distance=distance)
-    nearest = sorted(verifications, key=lambda one: one.distance_to_violation)[:most_forecasts]
-    forecast_of = invariants if most_forecasts is None else [one.invariant for one in nearest]
+    verifications = check.checked(fresh.snapshot, distance=distance, to_the_end=True)
+    without = without_invariants(current.plan)
+    report = InvariantReport(current, fresh, verdict, verifications, without, ())
+    forecast_of = invariants
+    if most_forecasts is not None:
+        forecast_of = [one.invariant for one in report.nearest(most_forecasts)]
     if most_numbers is not None:
         few = max(2, most_numbers // max(1, len(numbers_of(fresh.snapshot))))
         most_days = few if most_days is None else min(most_days, few)
@@ -160,11 +186,4 @@ def show_invariants(
     history = published_history(tables, stream, pattern_set, events, most_days, patterns)
     if not (asked or StatisticsRequest()).to_json():
         history = {**history, day: fresh.snapshot}  # those of the latest day may have been counted anew
-    return InvariantReport(
-        current,
-        fresh,
-        verdict,
-        verifications,
-        without_invariants(current.plan),
-        forecast(forecast_of, patterns, history, distance=distance) if history else (),
-    )
+    return replace(report, trends=forecast(forecast_of, patterns, history, distance=distance)) if history else report

@@ -9,7 +9,8 @@ from __future__ import annotations
 
 import logging
 import math
-from collections.abc import Mapping, Sequence
+from collections import OrderedDict
+from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, date, datetime
 from typing import TYPE_CHECKING, Any
@@ -18,6 +19,7 @@ from cep_pipeline.adaptation import DecisionState, Distances, Verdict, Verificat
 from cep_pipeline.adaptation.invariants import describe
 from cep_pipeline.adaptation.thresholds import Deviation, describe_deviation
 from cep_pipeline.errors import InputError
+from cep_pipeline.guarded import without_collecting
 from cep_pipeline.patterns.pattern import Pattern
 from cep_pipeline.pipeline.fresh_statistics import (
     FreshStatistics,
@@ -26,7 +28,7 @@ from cep_pipeline.pipeline.fresh_statistics import (
     fresh_statistics,
     latest_day,
 )
-from cep_pipeline.pipeline.plans import ALL, described_part, outdated, plan_of
+from cep_pipeline.pipeline.plans import ALL, MOST_PLANS, described_part, outdated, plan_of
 from cep_pipeline.pipeline.violations import (
     KEEP,
     NO_NEW_DATA,
@@ -141,6 +143,10 @@ class PlanCheck:
     notes: tuple[str, ...] = ()
 
 
+_states: OrderedDict[Hashable, DecisionState] = OrderedDict()
+"""The first states of plans; each holds its plan, so that no other one gets its id."""
+
+
 @dataclass(frozen=True)
 class CurrentPlan:
     """The current plan of a pattern set, and what decisions about it rest on.
@@ -150,7 +156,8 @@ class CurrentPlan:
     pattern_set, record, plan
         Of what it is; as it is recorded, and read.
     planned_from
-        The statistics that were planned from last, whether or not that plan was deployed; None where they are gone.
+        The statistics that were planned from last, whether or not that plan was deployed; None where they are gone, and
+        for a plan of many patterns together, which has their numbers.
     distances
         The minimal distances after the last replanning; None where there has been none with these settings.
     replannings
@@ -169,11 +176,23 @@ class CurrentPlan:
     since: Mapping[str, StatisticsSnapshot] = field(default_factory=dict)
 
     def state(self, fresh: StatisticsSnapshot) -> DecisionState:
-        """Return the state of the decision function; without older statistics, thresholds begin with the fresh ones."""
+        """Return the state of the decision function; without older statistics, thresholds begin with the fresh ones.
+
+        The invariants of a plan, and the programs that check them, are made once in a process.
+        """
         function = self.pattern_set.adaptation.function()
         planned_from = None if self.plan.workload is not None else self.planned_from or fresh
-        state = function.begin(self.plan, self.pattern_set.patterns, planned_from, since=self.since)
-        return state if self.distances is None else replace(state, distances=self.distances)
+        by = None if planned_from is None else planned_from.digest
+        key = id(self.plan), self.pattern_set.version, function, by
+        first = _states.pop(key, None)
+        if first is None:
+            first = function.begin(self.plan, self.pattern_set.patterns, planned_from)
+        _states[key] = first
+        while len(_states) > MOST_PLANS:
+            _states.popitem(last=False)
+        distances = first.distances if self.distances is None else self.distances
+        state = replace(first, snapshot=planned_from, distances=distances, since=self.since)
+        return replace(state, asked=first.questions, made=first.check) if first.invariants else state
 
     def verdict(self, fresh: StatisticsSnapshot) -> Verdict:
         """Return the verdict of the decision function on the plan, by fresh statistics."""
@@ -222,10 +241,12 @@ def check_invariants(
         What is asked for is no moment or window, or a recorded plan cannot be read.
     """
     events = tables.pin_events()
+    asked = asked or StatisticsRequest()
     checks = []
     for pattern_set in pattern_sets:
         decisions = tables.decisions(pattern_set.name)
-        check = _check(tables, stream, pattern_set, events, decisions, run_id, asked or StatisticsRequest(), progress)
+        with without_collecting():
+            check = _check(tables, stream, pattern_set, events, decisions, run_id, asked, progress)
         if not _recorded(check.decision, decisions):
             tables.record_decision(check.decision)
         log_decision(stream, check.decision)
@@ -352,7 +373,7 @@ def current_plan(tables: StreamReader, pattern_set: PatternSet, decisions: Seque
         pattern_set,
         record,
         plan,
-        _planned_from(tables, pattern_set, record, replannings),
+        _planned_from(tables, pattern_set, record, replannings) if plan.workload is None else None,
         _distances(pattern_set, replannings),
         replannings_of(decisions, record.version),
         {} if plan.workload is None else _since(plan, record, replannings),

@@ -387,7 +387,7 @@ def append_plan(
     return tables.record_plan(
         pattern_set.name,
         plan.to_json(),
-        explain=plan.explain(explained_choice(pattern_set.patterns, pattern_set.mechanism)),
+        explain=plan.explain(explained_choice(pattern_set.patterns, pattern_set.mechanism, plan)),
         pattern_set_version=pattern_set.version,
         statistics=snapshot.to_json(),
         statements=statements_of(pattern_set.patterns),

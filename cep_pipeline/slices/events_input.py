@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import OrderedDict
 from collections.abc import Iterable, Iterator
 from typing import Any
 
@@ -10,11 +9,11 @@ import numpy as np
 import pyarrow as pa
 
 from cep_pipeline.errors import InputError
-from cep_pipeline.expressions.columns import CLOCK_COLUMNS
+from cep_pipeline.expressions.columns import CLOCK_COLUMNS, TableColumns
 from cep_pipeline.patterns.composing import COMPOSED_MATCH, EVENT_TYPE
 from cep_pipeline.patterns.conditions import AllOf, AnyOf, Condition, Equivalence, Not, expressions_of
 from cep_pipeline.patterns.expressions import Aggregate, Expression, Reference, ValueType, walk
-from cep_pipeline.patterns.pattern import Pattern
+from cep_pipeline.patterns.pattern import Pattern, once_a_pattern
 
 
 def as_table(events: Any) -> pa.Table:
@@ -85,7 +84,8 @@ def _checked_column(events: pa.Table, name: str, declared: ValueType | None, sou
             raise InputError(f"column {name!r} of the {source} has the type {kind}; it must be {wanted}")
         if column.null_count:
             raise InputError(f"column {name!r} of the {source} has {column.null_count} nulls; every event has a {name}")
-        return column if pa.types.is_int64(kind) else _cast(column, pa.timestamp("us", kind.tz), name, source)
+        column = column if pa.types.is_int64(kind) else _cast(column, pa.timestamp("us", kind.tz), name, source)
+        return pa.chunked_array([column.combine_chunks()])  # in one piece, since all that follows reads it as an array
     if declared is None or _value_type(kind) is declared:
         return column.cast(pa.string()) if pa.types.is_string_view(kind) else column
     if pa.types.is_null(kind) or (declared is ValueType.FLOAT64 and pa.types.is_integer(kind)):
@@ -130,8 +130,8 @@ def _value_type(kind: pa.DataType) -> ValueType | None:
 
 
 def _check_order(events: pa.Table, source: str) -> None:
-    timestamps = events.column("timestamp").cast(pa.int64()).to_numpy()
-    seqs = events.column("seq").to_numpy()
+    clock = TableColumns(events)
+    timestamps, seqs = clock.column("timestamp").values, clock.column("seq").values
     if (timestamps[1:] >= timestamps[:-1]).all() and (seqs[1:] > seqs[:-1]).all():
         return
     steps, growth = np.diff(timestamps), np.diff(seqs)
@@ -157,15 +157,9 @@ def columns_needed(patterns: Iterable[Pattern]) -> tuple[str, ...]:
     return tuple(names)
 
 
-_MOST_PATTERNS = 1 << 12
-_columns: OrderedDict[int, tuple[Pattern, dict[str, None]]] = OrderedDict()
-
-
+@once_a_pattern
 def columns_of(pattern: Pattern) -> dict[str, None]:
-    """Return the columns that a pattern mentions, found once for this very object: every slice asks for them."""
-    known = _columns.get(id(pattern))
-    if known is not None:  # it holds the pattern, so that no other one can have its id
-        return known[1]
+    """Return the columns that a pattern mentions."""
     names: dict[str, None] = {pattern.type_attribute: None}
     names.update(dict.fromkeys(pattern.partition_by))
     names.update(dict.fromkeys(_attributes(_expressions(pattern.condition))))
@@ -176,9 +170,6 @@ def columns_of(pattern: Pattern) -> dict[str, None]:
         names = {name: None for name in names if name in own}
     if pattern.type_attribute == EVENT_TYPE:
         names[COMPOSED_MATCH] = None
-    _columns[id(pattern)] = pattern, names
-    while len(_columns) > _MOST_PATTERNS:
-        _columns.popitem(last=False)
     return names
 
 

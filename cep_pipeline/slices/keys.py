@@ -282,12 +282,7 @@ def keyed_leaf(events: PreparedEvents, key: Key, variable: str, views: Mapping[s
     attributes = shared_attributes(key)
     view = views[variable]
     if attributes is not None:
-
-        def codes_of_rows() -> tuple[Array, int]:
-            codes, groups = agreement_codes(events, attributes)
-            return codes if len(view) == len(events) else codes[view.rows], groups
-
-        return keyed_view(events, view, attributes, codes_of_rows)
+        return leaf_by(events, view, attributes)
     terms = tuple(
         (views[name].identity, tuple(without_name(expression, name) for expression in expressions))
         for name, expressions in key.terms
@@ -299,6 +294,16 @@ def keyed_leaf(events: PreparedEvents, key: Key, variable: str, views: Mapping[s
         return parts[place], groups
 
     return keyed_view(events, view, (terms, place), codes_of_term)
+
+
+def leaf_by(events: PreparedEvents, view: View, attributes: tuple[str, ...]) -> View:
+    """A leaf, sorted by the values of attributes, without the events that lack one."""
+
+    def codes_of_rows() -> tuple[Array, int]:
+        codes, groups = agreement_codes(events, attributes)
+        return codes if len(view) == len(events) else codes[view.rows], groups
+
+    return keyed_view(events, view, attributes, codes_of_rows)
 
 
 def shared_attributes(key: Key) -> tuple[str, ...] | None:

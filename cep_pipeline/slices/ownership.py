@@ -15,7 +15,7 @@ import numpy as np
 from cep_pipeline.errors import UnsupportedPattern
 from cep_pipeline.expressions.columns import Array
 from cep_pipeline.patterns.normal_form import Clause
-from cep_pipeline.patterns.pattern import Pattern
+from cep_pipeline.patterns.pattern import Pattern, Strategy
 from cep_pipeline.slices.order import before_is_earlier
 from cep_pipeline.slices.partitions import partitions_of
 from cep_pipeline.slices.prepared import Boundary, PreparedEvents
@@ -258,18 +258,25 @@ def refuse_composition_over_days(pattern: Pattern) -> None:
     Raises
     ------
     UnsupportedPattern
-        A window counts the events of a partition, which may lie any time apart.
+        A match waits for events of a partition, which may lie any time apart; or it matters which events and matches
+        are neighbours in the stream, and the window counts the events of a partition.
     """
     if not pattern.composes:
         return
+    counted = "(WITHIN … EVENTS with PARTITION BY"
     reason = ""
     if counts_in_partitions(pattern):
-        reason = "composition by a statement that counts the events of a partition (WITHIN … EVENTS with PARTITION BY)"
+        if _can_pend_itself(pattern):
+            reason = (
+                f"composition by a statement that waits for events of a partition {counted}, and a negation at the end)"
+            )
+        elif pattern.strategy is Strategy.STRICT_CONTIGUITY:
+            reason = f"strict contiguity of a composing statement that counts the events of a partition {counted})"
     for composed in pattern.composes:
         if counts_in_partitions(composed) and _can_pend_itself(composed):
             reason = (
-                f"composition of {composed.name!r}, which waits for events of a partition (WITHIN … EVENTS with "
-                "PARTITION BY, and a negation at the end)"
+                f"composition of {composed.name!r}, which waits for events of a partition {counted} and a negation "
+                "at the end)"
             )
     if reason:
         hint = "give it a window of time; cep.detect and `cep detect` run it over all events at once"
@@ -284,8 +291,11 @@ def look_backs(pattern: Pattern) -> tuple[LookBack, ...]:
     """The distances from a point back to the first event of a composing pattern's matches, one after the other.
 
     All but the last lead to the point of `known_before`. Each of them is a time or a number of positions, or the longer
-    of both; they do not add up, since so many positions are any time.
+    of both; they do not add up, since so many positions are any time. Where the window counts the events of a
+    partition, they lead to that point only: from there each partition has its own distance.
     """
+    if counts_in_partitions(pattern):
+        return _waiting(pattern) or (LookBack(),)
     length = LookBack(pattern.window.time_us or 0, (pattern.window.events or 1) - 1)
     return _merged((*_waiting(pattern), length))
 

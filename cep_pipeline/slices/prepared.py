@@ -10,7 +10,7 @@ from collections import OrderedDict
 from collections.abc import Callable, Hashable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import fields, is_dataclass
-from functools import cached_property
+from functools import cache, cached_property
 from itertools import chain
 from typing import Any, TypeVar, cast
 
@@ -264,6 +264,10 @@ def _size_of(value: Any) -> int:
         return value.nbytes
     if isinstance(value, tuple | list):
         return sum(map(_size_of, value))
-    if is_dataclass(value):
-        return sum(_size_of(getattr(value, field.name)) for field in fields(value) if field.name != "base")
-    return 0
+    return sum(_size_of(getattr(value, name)) for name in _parts_of(value.__class__))
+
+
+@cache
+def _parts_of(kind: Any) -> tuple[str, ...]:
+    """The fields of a dataclass that may hold arrays of their own."""
+    return tuple(field.name for field in fields(kind) if field.name != "base") if is_dataclass(kind) else ()

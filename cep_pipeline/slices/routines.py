@@ -374,6 +374,21 @@ def count_before(points: Array, point_starts: Array, values: Array, value_starts
     return out
 
 
+def write_counts_before(
+    width: int, points: int, point_starts: int, values: int, value_starts: int, groups: int, delta: int, out: int
+) -> None:
+    """Do what `count_before` does, given the addresses of the arrays, for callers with many of them.
+
+    Parameters
+    ----------
+    width
+        Bytes of a point: 4 or 8.
+    out
+        The address of an int32 for each point.
+    """
+    _function(f"groups{8 * width}", 7)(points, point_starts, values, value_starts, groups, delta, out)
+
+
 def _merge_ir(bits: int) -> str:
     """`merge<bits>`: points and values of one group, in `LANES` runs of points."""
     lines = []

@@ -10,6 +10,10 @@ last event is its own. It publishes those whose last event lies before the point
 (`slices.ownership.known_before`), as far as earlier days have not published them. That point depends on the windows
 alone, and so the union of the days is what one run over all days gives. OUTPUT and CONSUME decide in the order of the
 last events, which is that of the days.
+
+Where the window of a composing pattern counts the events of a partition, they may lie any time apart. Then a task reads
+back in each partition that an event or a match of the day is in, and a match is handed on as long as fewer events of
+its partition have come than the window counts.
 """
 
 from __future__ import annotations
@@ -21,6 +25,7 @@ from dataclasses import dataclass, field, replace
 from datetime import date
 from functools import partial
 from typing import TYPE_CHECKING, Any
+from uuid import UUID
 
 import numpy as np
 import pyarrow as pa
@@ -33,18 +38,27 @@ from cep_pipeline.detection.limits import Kind, LimitedPattern, Limits, SliceLim
 from cep_pipeline.detection.match_ids import ids_from_text
 from cep_pipeline.detection.matches import RETURN_TYPES, candidates_of
 from cep_pipeline.detection.mechanisms import choose_mechanisms
-from cep_pipeline.detection.output_policy import KeptMatches
+from cep_pipeline.detection.output_policy import KeptMatches, partition_texts
 from cep_pipeline.detection.planned import plan_for
 from cep_pipeline.detection.summaries.partial import PartialSummary
 from cep_pipeline.errors import LimitExceeded
-from cep_pipeline.patterns.composing import COMPOSED_MATCH, WRITTEN_SEQ, plain_pattern
+from cep_pipeline.expressions.columns import column_from_arrow
+from cep_pipeline.patterns.composing import COMPOSED_MATCH, EVENT_TYPE, WRITTEN_SEQ, plain_pattern
 from cep_pipeline.patterns.expressions import ValueType
 from cep_pipeline.patterns.pattern import Pattern
 from cep_pipeline.slices.events_input import columns_needed
-from cep_pipeline.slices.ownership import LookBack, known_before, look_backs, point_before, rows_before
+from cep_pipeline.slices.ownership import (
+    LookBack,
+    counts_in_partitions,
+    known_before,
+    look_backs,
+    point_before,
+    rows_before,
+)
 from cep_pipeline.slices.prepared import Boundary
 from cep_pipeline.spark.keeping import CarryState, in_page_order
-from cep_pipeline.spark.slicing import RowGroup, Slice
+from cep_pipeline.spark.partitions import BackwardReader, MissingEvents, partition_names
+from cep_pipeline.spark.slicing import RowGroup, Slice, read_row_groups
 from cep_pipeline.spark.tasks import run_tasks
 from cep_pipeline.statistics import estimate_statistics
 from cep_pipeline.storage import (
@@ -78,6 +92,9 @@ class ComposingJob:
         Where their files are written.
     row_groups
         The events of the look-back and of the day, in stream order.
+    earlier_files, events_schema
+        The files of the events before these, in stream order, as far as windows count the events of a partition; and
+        the columns of the events table.
     start, end
         Where the days before end whose matches are published, and where the day ends.
     end_of_stream
@@ -93,6 +110,8 @@ class ComposingJob:
     final_day: date
     directory: DataDirectory
     row_groups: tuple[RowGroup, ...]
+    earlier_files: tuple[str, ...]
+    events_schema: pa.Schema
     start: Boundary
     end: Boundary
     end_of_stream: bool = False
@@ -110,13 +129,33 @@ class ComposingJob:
                 positions += groups[first].rows
             counted = point if not step.positions else _BEGINNING if not first else groups[first].first
             point = min((max(point[0] - step.time_us, -(2**63)), -(2**63)), counted)
-        of_events = {"timestamp", "seq", pattern.type_attribute, *dict(pattern.attributes)}
-        columns = [name for name in columns_needed([pattern]) if name in of_events]
         read = tuple(group for group in groups if group.last >= point)
         if not read:
             return _NO_EVENTS
-        events = Slice(point, self.end, read, LookBack()).read(columns)
-        return events.set_column(0, "timestamp", events["timestamp"].cast(pa.int64()))
+        return _with_int_times(Slice(point, self.end, read, LookBack()).read(_columns_of_events(pattern)))
+
+    def read_partitions(self, pattern: Pattern, partitions: Iterable[str], before_us: int) -> pa.Table:
+        """Read the last events of some partitions before a time: as many of each as the pattern's window counts."""
+        assert pattern.window.events is not None
+        wanted = MissingEvents(dict.fromkeys(partitions, pattern.window.events))
+        columns = ["timestamp", "seq", *(n for n in _columns_of_events(pattern) if n not in ("timestamp", "seq"))]
+        reader = BackwardReader(pattern.partition_by, wanted, columns, contiguous=False)
+        found = list(reader.read(self.row_groups, until_us=before_us))
+        for file in reversed(self.earlier_files):
+            if wanted.satisfied:
+                break
+            found += reader.read(read_row_groups([file], self.events_schema), until_us=before_us)
+        return _with_int_times(pa.concat_tables(found[::-1], promote_options="permissive")) if found else _NO_EVENTS
+
+
+def _columns_of_events(pattern: Pattern) -> list[str]:
+    """The columns that a composing pattern reads of events."""
+    of_events = {"timestamp", "seq", pattern.type_attribute, *dict(pattern.attributes)}
+    return [name for name in columns_needed([pattern]) if name in of_events]
+
+
+def _with_int_times(events: pa.Table) -> pa.Table:
+    return events.set_column(0, "timestamp", events["timestamp"].cast(pa.int64()))
 
 
 _BEGINNING: Boundary = (-(2**63), -(2**63))
@@ -139,25 +178,61 @@ class KnownMatches:
     carried: Sequence[Sequence[Any]]
     files: tuple[str, ...]
 
-    def rows(self, since_us: int | None = None) -> pa.Table:
-        """Read those that end at a time or later, in the order of the page."""
+    def rows(self, reach: _Reach | None = None) -> pa.Table:
+        """Read those within a reach, in the order of the page; None: all."""
         condition = pc.field("pattern") == self.pattern.name
-        if since_us is not None:
-            condition &= pc.field("end_ts") >= pa.scalar(since_us).cast(_READ.field("end_ts").type)
-        parts = [_from_rows(row for row in self.carried if since_us is None or row[2] >= since_us)]
-        parts += [read_data_file(path, _READ, condition) for path in self.files]
+        parts = [_from_rows(row for row in self.carried if reach is None or reach.holds(row[0], row[2]))]
+        if reach is not None and not reach.ids:
+            condition &= pc.field("end_ts") >= pa.scalar(reach.since_us).cast(_READ.field("end_ts").type)
+        for path in self.files:
+            part = read_data_file(path, _READ, condition)
+            if reach is not None and reach.ids:
+                part = part.filter(reach.of(part))
+            parts.append(part)
         found = pa.concat_tables(parts)
         # The matches of a composing pattern come in the order of their last events, day after day.
         return found if self.pattern.composes else in_page_order(self.pattern, found)
 
-    def events(self, first_seq: int) -> pa.Table:
-        """Read them as `longer_stream` takes them: those whose last event is this one or a later one."""
+    def ids(self) -> frozenset[str]:
+        """Read their ids as text."""
+        return frozenset(id_texts(self.rows()["match_id"]).to_pylist())
+
+    def events(self, first_seq: int | None) -> pa.Table:
+        """Read them as `longer_stream` takes them: those whose last event is this one or a later one; None: all."""
         found = self.rows()
         bindings = found["bindings"].combine_chunks()
-        if len(found):
+        if len(found) and first_seq is not None:
             last = np.maximum.reduceat(bindings.flatten().field("seq").to_numpy(), bindings.offsets.to_numpy()[:-1])
             found = found.filter(pa.array(last >= first_seq))
         return _typed(self.pattern, found)
+
+
+@dataclass(frozen=True)
+class _Reach:
+    """The matches of a pattern that a match of a later day may bind.
+
+    Attributes
+    ----------
+    since_us
+        Those that end at this time or later are.
+    ids
+        These are too, as text: windows that count the events of a partition reach them.
+    """
+
+    since_us: int
+    ids: frozenset[str] = frozenset()
+
+    def holds(self, match_id: str, end_us: int) -> bool:
+        """Return whether a match of a later day may bind the match."""
+        return end_us >= self.since_us or match_id in self.ids
+
+    def of(self, matches: pa.Table) -> pa.Array:
+        """Select the matches of a table: bool, one value a row."""
+        ids, ends = id_texts(matches["match_id"]).to_pylist(), matches["end_ts"].cast(pa.int64()).to_pylist()
+        return pa.array([self.holds(*one) for one in zip(ids, ends, strict=True)], pa.bool_())
+
+    def __or__(self, other: _Reach) -> _Reach:
+        return _Reach(min(self.since_us, other.since_us), self.ids | other.ids)
 
 
 def to_rows(matches: pa.Table) -> list[list[Any]]:
@@ -293,7 +368,7 @@ def compose_day(
             composed={
                 name: rows
                 for name, one in sorted(known.items())
-                if (rows := to_rows(one.rows(_horizon_us(one.pattern, patterns, made))))
+                if (rows := to_rows(one.rows(_reach(one.pattern, patterns, made))))
             },
         ),
         {one.name: made[one.name].groups for one in patterns if one.summary is not None and one.name in made},
@@ -310,11 +385,18 @@ def _levels(patterns: Sequence[Pattern]) -> list[list[Pattern]]:
     return [[pattern for pattern in patterns if depth(pattern) == level] for level in range(1, deepest + 1)]
 
 
-def _horizon_us(pattern: Pattern, patterns: Sequence[Pattern], made: Mapping[str, _Composed]) -> int | None:
-    """The end from which on matches of a pattern may stand in a match of a later day; None: any may."""
+def _reach(pattern: Pattern, patterns: Sequence[Pattern], made: Mapping[str, _Composed]) -> _Reach | None:
+    """The matches of a pattern that may stand in a match of a later day; None: all."""
     users = [one.name for one in patterns if pattern.name in {inner.name for inner in one.composes}]
-    found = [made[name].horizon_us if name in made else None for name in users]
-    return None if None in found else min(one for one in found if one is not None)
+    if any(name not in made for name in users):
+        return None
+    found = _Reach(_NEVER_US)
+    for name in users:
+        found |= made[name].reach.get(pattern.name, _Reach(_NEVER_US))
+    return found
+
+
+_NEVER_US = 2**63 - 1
 
 
 @dataclass(frozen=True)
@@ -331,7 +413,7 @@ class _Task:
 class _Composed:
     """The result of a task.
 
-    `horizon_us` is the time of the earliest event that a match of a later day may bind; None: it may bind any.
+    `reach` says of each pattern that it composes which matches a match of a later day may bind.
     `groups` are those of SUMMARIZE, as `PartialSummary.to_json`; then none of the matches is in the file.
     """
 
@@ -339,7 +421,7 @@ class _Composed:
     matches: int
     pending: int
     state: Mapping[str, Any]
-    horizon_us: int | None
+    reach: Mapping[str, _Reach]
     groups: list[dict[str, Any]] = field(default_factory=list)
     limited: Kind | None = None
 
@@ -347,37 +429,118 @@ class _Composed:
 def _compose(job: ComposingJob, task: _Task, attempt: int) -> _Composed:
     """Run a composing pattern over its longer stream."""
     pattern = task.pattern
+    by_partition = counts_in_partitions(pattern)
     events = job.read(pattern)
     timestamps, seqs = events["timestamp"].to_numpy(), events["seq"].to_numpy()
     since, until = (known_before(pattern, timestamps, seqs, point) for point in (job.start, job.end))
     if pattern.window.time_us is not None:
         horizon_us = max(until[0] - pattern.window.time_us, -(2**63))
-    else:
+    elif not by_partition:
         assert pattern.window.events is not None
         horizon_us = point_before(timestamps, seqs, until, pattern.window.events - 1)[0]
+    else:
+        horizon_us = _NEVER_US
+    reach = {one.name: _Reach(horizon_us) for one in pattern.composes}
     if not len(events):
+        if by_partition:
+            reach = {one.pattern.name: _Reach(_NEVER_US, one.ids()) for one in task.composed}
         groups = [] if pattern.summary is None else PartialSummary(plain_pattern(pattern)).to_json()
-        return _Composed(None, 0, 0, task.state, horizon_us, groups)
-    composed = {one.pattern.name: one.events(int(seqs[0])) for one in task.composed}
+        return _Composed(None, 0, 0, task.state, reach, groups)
+    composed = {one.pattern.name: one.events(None if by_partition else int(seqs[0])) for one in task.composed}
+    if by_partition:
+        wanted = set(partition_names(events, pattern.partition_by))
+        for found in composed.values():
+            late = found.filter(pc.greater_equal(found["end_ts"].cast(pa.int64()), int(timestamps[0])))
+            wanted |= set(partition_names(late, pattern.partition_by, events.schema))
+        earlier = job.read_partitions(pattern, sorted(wanted), int(timestamps[0]))
+        events = pa.concat_tables([earlier, events], promote_options="permissive").unify_dictionaries()
     stream = longer_stream(pattern, events, composed)
-    of_day = _OfDay(job, task, stream, horizon_us, attempt)
-    places = [rows_before(stream["timestamp"].to_numpy(), stream[WRITTEN_SEQ].to_numpy(), at) for at in (since, until)]
+    times, places = stream["timestamp"].to_numpy(), stream[WRITTEN_SEQ].to_numpy()
+    begin, stop = (rows_before(times, places, point) for point in (since, until))
+    counts = _CountedPartitions(pattern, stream, stop) if by_partition else None
+    if counts is not None:
+        reach = {name: _Reach(_NEVER_US, ids) for name, ids in counts.reachable_matches().items()}
+    of_day = _OfDay(job, task, stream, horizon_us, counts, attempt)
     with of_day:
-        limited = of_day.find(*places)
-    return replace(of_day.result(), limited=limited)
+        limited = of_day.find(begin, stop)
+    return replace(of_day.result(), limited=limited, reach=reach)
+
+
+class _CountedPartitions:
+    """The partitions of a longer stream, for windows that count their events: what may later still be in a match.
+
+    Parameters
+    ----------
+    pattern
+        A composing pattern with such a window.
+    stream
+        Its longer stream.
+    stop
+        The place up to which matches are published. A later match ends there or behind.
+    """
+
+    def __init__(self, pattern: Pattern, stream: pa.Table, stop: int) -> None:
+        assert pattern.window.events is not None
+        self._stream = stream
+        names = plain_pattern(pattern).partition_by
+        keys = partition_texts([column_from_arrow(stream[name], name) for name in names])
+        self._texts: list[str] = keys.dictionary.to_pylist()
+        self._code = keys.indices.fill_null(len(self._texts)).to_numpy()
+        self._counted = stream[COMPOSED_MATCH].is_null().to_numpy()  # matches stand in the stream, but do not count
+        order = np.argsort(self._code, kind="stable")
+        so_far = np.concatenate((np.zeros(1, np.int64), np.cumsum(self._counted[order])))
+        others = so_far[np.searchsorted(self._code[order], self._code[order])]
+        numbers = np.empty(len(order), np.int64)  # of the events of a partition up to each place, from 1
+        numbers[order] = so_far[1:] - others
+        published = self._code[:stop][self._counted[:stop]]
+        last = np.bincount(published, minlength=len(self._texts) + 1)
+        self._whole = last >= pattern.window.events
+        self._reached = (last[self._code] - numbers < pattern.window.events) & (self._code < len(self._texts))
+        self._reached[stop:] = True
+
+    def reachable_matches(self) -> dict[str, frozenset[str]]:
+        """Composed pattern -> the ids of its matches that a later match may bind."""
+        rows = pa.array(self._reached & ~self._counted)
+        types, ids = self._stream[EVENT_TYPE].filter(rows).to_pylist(), self._stream[COMPOSED_MATCH].filter(rows)
+        found: dict[str, set[str]] = {}
+        for name, one in zip(types, ids.to_pylist(), strict=True):
+            found.setdefault(name, set()).add(str(UUID(bytes=one)))
+        return {name: frozenset(ids) for name, ids in found.items()}
+
+    def reachable_places(self) -> dict[str | None, int]:
+        """Partition -> its first place that a later match may hold, of those partitions in which there are others."""
+        places = np.flatnonzero(self._reached)
+        first = dict(zip(self._code[places][::-1].tolist(), places[::-1].tolist(), strict=True))
+        return {text: first[number] for number, text in enumerate(self._texts) if self._whole[number]}
+
+    @property
+    def read(self) -> frozenset[str]:
+        """The partitions that have events in the stream."""
+        return frozenset(
+            self._texts[number] for number in np.unique(self._code[self._counted]) if number < len(self._texts)
+        )
 
 
 class _OfDay:
     """The matches of one composing pattern in its longer stream, of which a day publishes a part."""
 
-    def __init__(self, job: ComposingJob, task: _Task, stream: pa.Table, horizon_us: int, attempt: int) -> None:
+    def __init__(
+        self,
+        job: ComposingJob,
+        task: _Task,
+        stream: pa.Table,
+        horizon_us: int,
+        counts: _CountedPartitions | None,
+        attempt: int,
+    ) -> None:
         self._job, self._task, self._stream, self._horizon_us = job, task, stream, horizon_us
+        self._counts = counts
         self._attempt = attempt
         plain = plain_pattern(task.pattern)
         self._plain = replace(plain, summary=None, returns=plain.items)
         self._summary = None if plain.summary is None else PartialSummary(plain)
         self._written = WrittenMatches(task.pattern, stream)
-        self._places = _Places(stream)
+        self._places = _Places(stream, None if counts is None else counts.read)
         self._kept = KeptMatches(task.pattern, self._places.taken_in(task.state))
         self._state: Mapping[str, Any] | None = None
         self._columns = job.directory.columns or MATCHES_SCHEMA
@@ -439,7 +602,7 @@ class _OfDay:
         state = self._state_now() if self._state is None else self._state
         path = None if self._path is None else written(self._path)
         groups = [] if self._summary is None else self._summary.to_json()
-        return _Composed(path, self._kept_rows, self._pending, state, self._horizon_us, groups)
+        return _Composed(path, self._kept_rows, self._pending, state, {}, groups)
 
     def _add(self, batch: pa.RecordBatch) -> None:
         if not batch.num_rows:
@@ -465,7 +628,10 @@ class _OfDay:
         self._writer.write_table(conform(rows, self._columns))
 
     def _state_now(self) -> Mapping[str, Any]:
-        self._kept.forget(self._horizon_us)
+        if self._counts is None:
+            self._kept.forget(self._horizon_us)
+        else:
+            self._kept.forget_partitions(self._counts.reachable_places())
         return self._places.handed_on(self._kept.to_json())
 
 
@@ -473,31 +639,47 @@ class _Places:
     """Names for the places of a longer stream that stay the same from day to day: a seq, and the id of a match there.
 
     An event of the stream has null in place of the id.
+
+    Parameters
+    ----------
+    stream
+        The longer stream.
+    partitions
+        Where it has the events of these partitions alone: these. What is said of others is handed on as it is.
     """
 
-    def __init__(self, stream: pa.Table) -> None:
+    def __init__(self, stream: pa.Table, partitions: frozenset[str] | None) -> None:
         self._seqs = stream[WRITTEN_SEQ].to_numpy()
         self._ids = stream[COMPOSED_MATCH]
+        self._partitions = partitions
+        self._ends: dict[str, Any] = {}
+        self._consumed: list[Any] = []
 
     def handed_on(self, state: Mapping[str, Any]) -> dict[str, Any]:
         """The state of `KeptMatches.to_json` with names in the place of places."""
-        return {
-            key: {partition: [self._name(place), us] for partition, (place, us) in events.items()}
-            if key == "ends"
-            else [[self._name(place), us] for place, us in events]
-            for key, events in state.items()
-        }
+        ends = {partition: [self._name(place), us] for partition, (place, us) in state.get("ends", {}).items()}
+        consumed = [[self._name(event[0]), *event[1:]] for event in state.get("consumed", [])]
+        whole = {"ends": dict(sorted({**self._ends, **ends}.items())), "consumed": [*self._consumed, *consumed]}
+        return {key: value for key, value in whole.items() if value}
 
     def taken_in(self, state: Mapping[str, Any]) -> dict[str, Any]:
         """The state with places again, without those before the stream, which decide about no match in it."""
-        found: dict[str, Any] = {}
-        if "ends" in state:
-            ends = {partition: (self._place(*name), us) for partition, (name, us) in state["ends"].items()}
-            found["ends"] = {partition: [place, us] for partition, (place, us) in ends.items() if place is not None}
-        if "consumed" in state:
-            consumed = [(self._place(*name), us) for name, us in state["consumed"]]
-            found["consumed"] = [[place, us] for place, us in consumed if place is not None]
-        return found
+        ends: dict[str, Any] = {}
+        consumed: list[Any] = []
+        for partition, (name, us) in state.get("ends", {}).items():
+            if (place := self._place(*name)) is not None:
+                ends[partition] = [place, us]
+            elif self._is_elsewhere(partition):
+                self._ends[partition] = [name, us]
+        for name, *rest in state.get("consumed", []):
+            if (place := self._place(*name)) is not None:
+                consumed.append([place, *rest])
+            elif self._is_elsewhere(*rest[1:]):
+                self._consumed.append([name, *rest])
+        return {key: value for key, value in (("ends", ends), ("consumed", consumed)) if value}
+
+    def _is_elsewhere(self, partition: str | None = None) -> bool:
+        return self._partitions is not None and partition not in self._partitions
 
     def _name(self, place: int) -> list[Any]:
         match_id = self._ids[place].as_py()

@@ -546,10 +546,11 @@ def _count_limited(
             what=f"{job.stream}: number of matches of limited patterns of {job.pattern_set} on {job.final_day}",
         )
     found: dict[str, LimitedPattern] = {}
+    asked_names = {pattern.name for pattern in asked}
     for name, kind in reached.items():
         limits, then = job.limits[name], job.then.get(name, "count")
         own = [one[name] for one in counted if name in one]
-        exact = bool(own) and all(complete for _, complete, _ in own)
+        exact = name in asked_names and all(complete for _, complete, _ in own)  # 0 where the day can have none
         number = sum(matches for matches, _, _ in own)
         if not exact:
             known = (limits.max_matches or 0) + 1 if kind == "max_matches" else least.get(name, 0)

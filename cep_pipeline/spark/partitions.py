@@ -567,6 +567,15 @@ def _events_by_partition(partitions: pa.DictionaryArray) -> dict[str, int]:
     return {text: int(count) for text, count in zip(texts, counts, strict=True) if count}
 
 
+def partition_names(table: pa.Table, partition_by: Sequence[str], types: pa.Schema | None = None) -> list[str]:
+    """The texts of the partitions that occur in a table; numbers are written as those of the types in a schema."""
+    if types is not None:
+        for place, name in enumerate(table.column_names):
+            if name in partition_by and pa.types.is_primitive(kind := types.field(name).type):
+                table = table.set_column(place, name, table[name].cast(kind, safe=False))
+    return [*_events_by_partition(_partitions(table, partition_by))]
+
+
 def _partitions(events: pa.Table, partition_by: Sequence[str]) -> pa.DictionaryArray:
     if any(pa.types.is_null(events[name].type) for name in partition_by):  # from before there was such an attribute
         return pa.DictionaryArray.from_arrays(pa.nulls(events.num_rows, pa.int32()), pa.array([], pa.string()))

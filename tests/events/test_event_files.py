@@ -7,10 +7,14 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from cep_pipeline.errors import InputError
 from cep_pipeline.events.event_files import READ_AT_ONCE, EventBatches, load_events, stream_events
+from cep_pipeline.events.parse import in_order
 from cep_pipeline.events.schema import StreamSchema
+from tests.thoroughness import examples
 
 SCHEMA = StreamSchema.from_dict({"type_attribute": "kind", "attributes": {"kind": "string", "x": "int64"}})
 
@@ -56,6 +60,20 @@ def test_batches_are_no_larger_than_they_need_be(tmp_path: Path) -> None:
     tables = [*stream_events(SCHEMA, [path]).batches()]
     assert [table.num_rows for table in tables] == [READ_AT_ONCE, 10]
     assert pa.concat_tables(tables).combine_chunks() == whole
+
+
+@settings(max_examples=examples(60), deadline=None)
+@given(st.lists(st.tuples(st.integers(0, 3), st.integers(0, 2), st.integers(0, 2)), max_size=12))
+def test_rows_are_brought_in_order_where_they_are_not(rows: list[tuple[int, int, int]]) -> None:
+    names = ["timestamp", "__file", "__line"]
+    for given_rows in (rows, sorted(rows)):
+        table = pa.table({name: pa.array([row[at] for row in given_rows], pa.int64()) for at, name in enumerate(names)})
+        table = table.append_column("number", pa.array(range(len(rows)), pa.int64()))
+        for columns in (names, names[:2]):
+            ordered = in_order(table, columns)
+            wanted = sorted(table.to_pylist(), key=lambda row: [row[name] for name in columns])
+            assert ordered.to_pylist() == wanted
+            assert (ordered is table) == (table.to_pylist() == wanted)
 
 
 def test_files_out_of_order_are_sorted(tmp_path: Path) -> None:

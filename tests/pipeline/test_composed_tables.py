@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator
 from dataclasses import replace
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 from unittest import mock
@@ -165,21 +166,32 @@ def test_a_table_of_an_older_version_gets_the_column(processes: Any, tmp_path: P
     assert project.tables().read_matches("all", pattern="both")["composed"].null_count == 0
 
 
+def test_windows_that_count_the_events_of_a_partition_reach_back_over_days(processes: Any, tmp_path: Path) -> None:
+    project = composing_project(tmp_path, processes)
+    counted = "NAME counted PATTERN SEQ(rising r, (A | B) e) WITHIN 3 EVENTS PARTITION BY x"
+    (tmp_path / "all.sase").write_text(f"{PATTERNS.splitlines()[0]}\n{counted}")
+    for day in DAYS:
+        project.run().run_days([day])
+    assert ids(project) == over_all_days(project)
+    found = project.tables().read_matches("all", pattern="counted").to_pylist()
+    assert any(row["end_ts"] - row["start_ts"] > timedelta(days=1) for row in found)
+    assert project.run()._stale(list(DAYS)) == {}
+
+
 def test_composition_without_a_bound_is_refused(processes: Any, tmp_path: Path) -> None:
     project = composing_project(tmp_path, processes)
-    for statement, said in (
+    waits = "NAME p PATTERN SEQ(A a, ~B b) WITHIN 9 EVENTS PARTITION BY x RETURN a.x AS x"
+    ends = "NAME p PATTERN SEQ(A a, B b) WITHIN 1 hour RETURN a.x AS x"
+    counted = "WITHIN 9 EVENTS PARTITION BY x"
+    for statements, said in (
+        (f"{waits}; NAME q PATTERN SEQ(p p, A a) WITHIN 1 hour", "composition of 'p', which waits for events of"),
+        (f"{ends}; NAME q PATTERN SEQ(p p, ~A a) {counted}", "'q': nothing runs composition by"),
         (
-            "NAME p PATTERN SEQ(A a, B b) WITHIN 9 EVENTS PARTITION BY x RETURN a.x AS x",
-            "'q': nothing runs composition by",
-        ),
-        (
-            "NAME p PATTERN SEQ(A a, ~B b) WITHIN 9 EVENTS PARTITION BY x RETURN a.x AS x",
-            "waits for events of a partition",
+            f"{ends}; NAME q PATTERN SEQ(p p, A a) WHERE strict_contiguity {{ a.x > 0 }} {counted}",
+            "strict contiguity of a composing statement",
         ),
     ):
-        by = " PARTITION BY x" if "~" not in statement else ""
-        window = "9 EVENTS" if by else "1 hour"
-        (tmp_path / "all.sase").write_text(f"{statement};\nNAME q PATTERN SEQ(p p, A a) WITHIN {window}{by}")
+        (tmp_path / "all.sase").write_text(statements)
         with pytest.raises(UnsupportedPattern, match=said):
             project.run().run_days([MONDAY])
     assert project.tables().days() == []

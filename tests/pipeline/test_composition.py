@@ -66,6 +66,20 @@ NAME wait PATTERN SEQ(next n, ~pair p) WITHIN 4 EVENTS;
 NAME timed PATTERN SEQ(B b, pair p, ~C c) WITHIN 12 hours;
 NAME last PATTERN SEQ(timed t, A a) WITHIN 6 EVENTS
 """,
+    "counted by key": """\
+NAME pair PATTERN SEQ(A a, B b) WITHIN 3 EVENTS PARTITION BY key RETURN a.x AS x, a.key AS key, b.y AS y;
+NAME next PATTERN SEQ(pair p, A a) WITHIN 4 EVENTS PARTITION BY key RETURN a.key AS key;
+NAME other PATTERN SEQ(A a, B b) WITHIN 5 hours RETURN b.key AS key;
+NAME mixed PATTERN SEQ(other o, ~C n, pair p) WITHIN 6 EVENTS PARTITION BY key;
+NAME apart PATTERN AND(next n, pair p) WITHIN 4 EVENTS PARTITION BY key OUTPUT NON_OVERLAP;
+NAME used PATTERN SEQ(pair+ p[], C c) WITHIN 5 EVENTS PARTITION BY key CONSUME MATCHED;
+NAME near PATTERN SEQ(B b, pair p) WHERE partition_contiguity(b, p) { [key] } WITHIN 5 EVENTS PARTITION BY key
+""",
+    "counted by a number": """\
+NAME slow PATTERN SEQ(A a, ~B n) WITHIN 6 hours RETURN a.y * 2 AS x;
+NAME same PATTERN SEQ(slow s, A a) WITHIN 3 EVENTS PARTITION BY x;
+NAME tied PATTERN SEQ(slow s, slow t) WITHIN 2 EVENTS PARTITION BY x TIES ANY OUTPUT NON_OVERLAP CONSUME MATCHED
+""",
     "ties": """\
 NAME pair PATTERN AND(A a, B b) WITHIN 9 hours TIES ANY;
 NAME tied PATTERN SEQ(pair p, ~C n, A a) WITHIN 12 hours TIES ANY;

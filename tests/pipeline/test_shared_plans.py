@@ -11,10 +11,11 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from cep_pipeline.adaptation import Distances, verify
 from cep_pipeline.detection.detect import detect
 from cep_pipeline.errors import InputError
 from cep_pipeline.pipeline.configuration import Configuration
-from cep_pipeline.pipeline.plan_checks import PlanCheck, check_invariants
+from cep_pipeline.pipeline.plan_checks import CurrentPlan, PlanCheck, check_invariants, current_plan
 from cep_pipeline.pipeline.plans import change_since, record_plan
 from cep_pipeline.pipeline.replanning import PlanRequest, Replanning, replan
 from cep_pipeline.pipeline.tasks import AdaptationTask, check_plans, plan_again
@@ -128,6 +129,28 @@ def test_patterns_are_planned_together_and_the_plan_says_what_they_share(project
     assert "found by simulated_annealing" in record.explain
     assert set(record.statements) == FIRST | SECOND
     assert matches_alone(project, DRIFT_DAYS[:1], plan) == matches_alone(project, DRIFT_DAYS[:1])
+
+
+def test_a_process_makes_the_check_of_a_plan_once(project: DriftingStream) -> None:
+    """A plan, or patterns, that are others have a check of their own; what has been recorded since is not forgotten."""
+    project.publish(DRIFT_DAYS[:2])
+    fresh = project.publish_statistics(DRIFT_DAYS[0])
+
+    def checked() -> CurrentPlan:
+        found = current_plan(project.tables, project.pattern_set, project.tables.decisions("all"))
+        assert isinstance(found, CurrentPlan)
+        return found
+
+    first = checked().state(fresh)
+    assert first.invariants and checked().state(fresh).check is first.check
+    later = replace(checked(), distances=Distances(0.3), since={"far": fresh}).state(fresh)
+    assert later.check is first.check and (later.minimal, dict(later.since)) == (0.3, {"far": fresh})
+    assert first.minimal == 0.0 and not first.since
+    every = first.check.checked(fresh, to_the_end=True)
+    assert tuple(every) == verify(first.invariants, project.pattern_set.patterns, fresh)
+    write_project(project.folder, (RISING, OTHER, FAR, FARTHER, MORE))
+    plan_changed(project)
+    assert checked().state(fresh).check is not first.check
 
 
 def test_a_pattern_that_is_added_changes_the_plans_of_its_component_only(project: DriftingStream) -> None:
