@@ -36,7 +36,7 @@ COMMANDS = {
     "invariants": "cep_pipeline.cli.adaptation:invariants",
     "replan": "cep_pipeline.cli.adaptation:replan",
     "matches": "cep_pipeline.cli.matches:matches",
-    "summaries": "cep_pipeline.cli.summaries:summaries",
+    "summaries": "cep_pipeline.cli.matches:summaries",
     "why": "cep_pipeline.cli.why:why",
     "why-not": "cep_pipeline.cli.why:why_not",
     "status": "cep_pipeline.cli.status:status",

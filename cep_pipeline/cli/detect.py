@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 import click
 import pyarrow as pa
 import pyarrow.compute as pc
+from click.core import ParameterSource
 from rich.table import Table
 
 from cep_pipeline.cli.adaptive import (
@@ -51,7 +52,12 @@ SHOWN_PATTERNS, SHOWN_EVENTS = 5, 20
     help="Option of the mechanism, of nfab: merge, backtrack; of lazy_tree_nfa: smallest_counter. It changes the cost, "
     "never the matches.",
 )
-@click.option("--planner", default="dp_left_deep", show_default=True, metavar="NAME", help="Planner.")
+@click.option(
+    "--planner",
+    default="dp_left_deep",
+    metavar="NAME",
+    help="Planner.  [default: dp_left_deep, for patterns that are worth planning]",
+)
 @click.option("--cost", metavar="NAME", help="Cost model of the planner.  [default: that of the mechanism]")
 @click.option("--alpha", type=click.FloatRange(min=0), default=0.0, help="Weight of latency against the cost.")
 @search_options
@@ -174,15 +180,17 @@ def detect(
         return
     loaded, read_s = _read(console, stream, paths, parsed, places=lines)
     begin = time.perf_counter()
-    plan = given
-    if plan is None:
+    plan, plan_over = given, None
+    by_default = click.get_current_context().get_parameter_source("planner") is ParameterSource.DEFAULT
+    if not by_default or cost is not None or alpha:  # otherwise detection plans what is worth planning
+        plan_over = partial(_plan_over, planner=planner, cost=cost, alpha=alpha, **searching)
+    if plan is None and plan_over is not None:
         simple = [pattern for pattern in parsed if not pattern.composes]
         with console.status("estimating"):
             snapshot = estimate_statistics(simple, loaded.events)
         with shown_search(planner) as progress:
             plan = plan_for(simple, snapshot, chosen, planner, cost, alpha, compare=False, **searching, **progress)
     planned = time.perf_counter()
-    plan_over = partial(_plan_over, planner=planner, cost=cost, alpha=alpha, **searching)
     with ConsoleObserver(console) as observer, observer.step("detecting") as told:
         search = DetectionRun(plan, mechanism, output, limit, options, told, make_plan=plan_over)
         tables = search.matches(parsed, loaded.events)
@@ -217,9 +225,8 @@ def _first_matches(
 
     Of a pattern with SUMMARIZE its rows are shown, behind the others.
     """
-    from cep_pipeline.cli.matches import attributes_read, event_tables, events_by_match, local_in
+    from cep_pipeline.cli.matches import attributes_read, event_tables, events_by_match, local_in, summary_table
     from cep_pipeline.cli.matches_file import with_json_returns
-    from cep_pipeline.cli.summaries import summary_table
     from cep_pipeline.detection.match_events import match_events, opened
     from cep_pipeline.detection.matches import COMPOSING_PATTERNS
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -11,11 +11,14 @@ from typing import TYPE_CHECKING, Any
 
 import click
 from click.core import ParameterSource
+from rich.table import Table
 
 from cep_pipeline.cli.options import (
     Day,
+    align_right,
     complete,
     configuration_options,
+    counted,
     json_option,
     next_command,
     pattern_file_options,
@@ -25,19 +28,33 @@ from cep_pipeline.cli.options import (
 )
 from cep_pipeline.cli.search_options import CommandOfPlanners, given_options, search_options, shown_search
 from cep_pipeline.cli.sources import Asked, chosen_set, chosen_stream, event_paths, open_stream, patterns_over_files
-from cep_pipeline.cli.terminal import Terminal, plain_value, say, say_json
+from cep_pipeline.cli.terminal import (
+    Terminal,
+    count_per_s,
+    format_seconds,
+    output_console,
+    plain_value,
+    say,
+    say_json,
+    times_as_fast,
+)
 from cep_pipeline.errors import InputError
 from cep_pipeline.guarded import read_json
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
+    from cep_pipeline.detection.compare_plans import ComparedPlan, PlanComparison
     from cep_pipeline.detection.mechanisms import Metrics
     from cep_pipeline.patterns.pattern import Pattern
     from cep_pipeline.pipeline.configuration import PatternSet
     from cep_pipeline.planning import Plan
     from cep_pipeline.statistics import StatisticsSnapshot
     from cep_pipeline.warehouse.records import PlanRecord
+
+CHOSEN = "▶"
+NOTEWORTHY = 1.1
+"""What is less faster than this may be chance."""
 
 
 class _Asked(Asked):
@@ -139,7 +156,7 @@ def plan(
     """
     from cep_pipeline.detection import MECHANISMS
     from cep_pipeline.detection.mechanisms import choose_mechanisms
-    from cep_pipeline.detection.planned import explained_choice, plan_for
+    from cep_pipeline.detection.planned import expected_seconds, explained_choice, plan_for
     from cep_pipeline.planning.costs import cost_named
     from cep_pipeline.planning.planners import MULTI_PATTERN_PLANNER_NAMES, check_planner
 
@@ -160,9 +177,7 @@ def plan(
     mechanism = mechanism or (None if own is None else own.mechanism)
     chosen = choose_mechanisms(patterns, mechanism)
     if compare:
-        from cep_pipeline.cli.compare_plans import show_comparisons
-
-        show_comparisons(patterns, snapshot, events().slice(0, sample), chosen, planner, cost, alpha, as_json)
+        _show_comparisons(patterns, snapshot, events().slice(0, sample), chosen, planner, cost, alpha, as_json)
         return
     anew = ""
     with shown_search(planner) as shown:
@@ -173,7 +188,8 @@ def plan(
             own = replace(own, cost=cost or own.cost, alpha=alpha or own.alpha, mechanism=mechanism, search=search)
             made, anew = _as_the_next_day(asked, own, snapshot)
     if as_json:
-        say_json({"plan": made.to_json(), "mechanisms": chosen, "anew": anew or None})
+        seconds = expected_seconds(patterns, made, chosen)
+        say_json({"plan": made.to_json(), "mechanisms": chosen, "expected_s": seconds, "anew": anew or None})
     else:
         say(complete(made.explain(explained_choice(patterns, mechanism, made), _names(made) if full else None)))
         if anew:
@@ -390,8 +406,10 @@ def _explain_recorded(
     if as_json:
         from cep_pipeline.planning import Plan
 
-        content = _some_of(Plan.from_json(record.plan, f"plan {record.version} of {chosen}"), only)
-        made = {"version": record.version, "current": is_current, "created_at": record.created_at, "plan": content}
+        plan, own = Plan.from_json(record.plan, f"plan {record.version} of {chosen}"), configuration.stream(name)
+        seconds = _expected_of(own.pattern_set(chosen), record, plan, only)
+        made = {"version": record.version, "current": is_current, "created_at": record.created_at}
+        made |= {"plan": _some_of(plan, only), "expected_s": seconds}
         say_json({"stream": name, "pattern_set": chosen, "run": record.run_id, "reason": record.reason, **made})
         return
     text = _in_full(configuration.stream(name).pattern_set(chosen), record, only) if only or full else record.explain
@@ -402,6 +420,19 @@ def _explain_recorded(
     say(complete(text))
 
 
+def _expected_of(
+    pattern_set: PatternSet, record: PlanRecord, plan: Plan, only: tuple[str, ...]
+) -> dict[str, dict[str, float]] | None:
+    """The seconds of each mechanism for each pattern; None where the patterns are not those of the plan any more."""
+    from cep_pipeline.detection.mechanisms import choose_mechanisms
+    from cep_pipeline.detection.planned import expected_seconds
+
+    if record.pattern_set_version != pattern_set.version:
+        return None
+    patterns = [one for one in pattern_set.patterns if not only or one.name in only]
+    return expected_seconds(patterns, plan, choose_mechanisms(patterns, pattern_set.mechanism))
+
+
 def _in_full(pattern_set: PatternSet, record: PlanRecord, only: tuple[str, ...]) -> str:
     """Some patterns of a recorded plan, or all, and what runs them as long as they are the configured ones."""
     from cep_pipeline.detection.planned import explained_choice
@@ -409,7 +440,7 @@ def _in_full(pattern_set: PatternSet, record: PlanRecord, only: tuple[str, ...])
 
     plan = Plan.from_json(record.plan, f"plan {record.version} of {pattern_set.name}")
     same = record.pattern_set_version == pattern_set.version
-    mechanisms = explained_choice(pattern_set.patterns, pattern_set.mechanism) if same else None
+    mechanisms = explained_choice(pattern_set.patterns, pattern_set.mechanism, plan) if same else None
     return plan.explain(mechanisms, only or _names(plan))
 
 
@@ -424,3 +455,85 @@ def read_plan(path: Path) -> Plan:
     from cep_pipeline.planning import Plan
 
     return Plan.from_json(read_json(path, "plan"), str(path))
+
+
+def _show_comparisons(
+    patterns: Sequence[Pattern],
+    snapshot: StatisticsSnapshot,
+    sample: pa.Table,
+    mechanisms: Mapping[str, str],
+    planner: str,
+    cost: str | None,
+    alpha: float,
+    as_json: bool,
+) -> None:
+    """Compare the planners on each pattern, and print tables or JSON."""
+    from cep_pipeline.detection.compare_plans import compare_plans
+    from cep_pipeline.detection.detect import as_run
+
+    if not sample.num_rows:
+        raise InputError("there are no events to run plans over: --compare needs some")
+    console = Terminal(stderr=True)
+    comparisons = []
+    for pattern in patterns:
+        with console.status(f"comparing the plans of {pattern.name}"):
+            run, events = as_run(pattern, sample)
+            found = compare_plans(run, snapshot, events, mechanisms[pattern.name], planner, cost, alpha)
+        comparisons.append(found)
+    if as_json:
+        say_json([comparison.to_json() for comparison in comparisons])
+        return
+    for comparison in comparisons:
+        _print_comparison(output_console(), comparison)
+
+
+def _print_comparison(console: Terminal, comparison: PlanComparison) -> None:
+    console.print(
+        f"pattern {comparison.pattern} on {comparison.mechanism}: the first {counted(comparison.events, 'event')}, "
+        f"costs by {comparison.cost_model} ({comparison.unit})",
+        soft_wrap=True,
+        highlight=False,
+    )
+    table = Table("", "planner", "order or tree", "cost", "planning", "events/s", "matches", "most held")
+    align_right(table.columns[3:])
+    table.columns[2].overflow = "fold"
+    for plan in comparison.plans:
+        table.add_row(*_cells(plan), style="bold" if plan.chosen else "")
+    console.print(table)
+    if comparison.cost_model == "throughput" and any(plan.planned.text.startswith("(") for plan in comparison.plans):
+        console.print(
+            "The cost of a tree counts what its leaves hold too, that of an order does not (JQPG sections 4.1, 4.2).",
+            soft_wrap=True,
+            highlight=False,
+        )
+    chosen = next((plan for plan in comparison.plans if plan.chosen), None)
+    fastest = comparison.fastest
+    if chosen is not None:
+        line = f"{CHOSEN} {chosen.planned.planner} is what the pattern is planned by"
+        if fastest is not None and chosen.run is not None and fastest.run is not None:
+            ratio = fastest.run.per_s / chosen.run.per_s
+            line += (
+                "; no plan ran faster by more than a tenth"
+                if ratio <= NOTEWORTHY
+                else f"; the fastest plan, of {fastest.planned.planner}, ran {times_as_fast(ratio)} times as fast"
+            )
+        console.print(line, soft_wrap=True, highlight=False)
+        for note in chosen.planned.notes:
+            console.print(f"  {note}", soft_wrap=True, highlight=False)
+    console.print()
+
+
+def _cells(plan: ComparedPlan) -> Iterator[str]:
+    from cep_pipeline.planning.numbers.logarithms import format_ln
+
+    yield CHOSEN if plan.chosen else ""
+    yield plan.planned.planner
+    yield plan.planned.text
+    yield format_ln(plan.planned.ln_cost)
+    yield format_seconds(plan.planned.seconds)
+    if plan.run is None:
+        yield from (plan.refused, "", "")
+        return
+    yield count_per_s(plan.run.per_s)
+    yield f"{plan.run.matches:,}"
+    yield f"{plan.run.peak_instances + plan.run.events_buffered:,}"

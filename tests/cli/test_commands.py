@@ -13,6 +13,7 @@ from dataclasses import replace
 from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+from unittest.mock import patch
 from uuid import UUID
 
 import pyarrow as pa
@@ -20,6 +21,7 @@ import pyarrow.parquet as pq
 import pytest
 
 import cep_pipeline as cep_package
+from cep_pipeline.detection import planned
 from cep_pipeline.detection.match_ids import first_version_id
 from cep_pipeline.storage import write_data_file
 from cep_pipeline.version import IDS_VERSION
@@ -322,6 +324,11 @@ def test_a_plan_for_machines_is_one_document(project: Project) -> None:
     planned = document(project, "plan", "--planner", "trivial", "--day", "2024-03-04", "--out", "trivial.json")
     assert planned["plan"] == json.loads((project.folder / "trivial.json").read_text())
     assert planned["mechanisms"]["rising"] == "fused" and planned["anew"] is None
+    for found in (explained, planned):
+        seconds = found["expected_s"]["rising"]
+        assert seconds["fused"] > 0 and seconds["multitree"] > 0 and list(seconds.values()) == sorted(seconds.values())
+    assert some["expected_s"].keys() == {"rising", "jumps"}
+    assert "expected to take" in recorded.explain and "multitree" in recorded.explain
     assert document(project, "explain", "--plan", "trivial.json")["plan"] == planned["plan"]
     assert not cep("explain", "--pattern", "rising", "--pattern", "falling", "--json", folder=project.folder).output
 
@@ -335,6 +342,11 @@ def test_files_for_machines_are_one_document_each(project: Project) -> None:
     assert set(found["seconds"]) == {"read", "plan", "detect"}
     for name, number in found["matches"].items():
         assert line_with(table, f"│ {name} ").split("│")[2].strip() == str(number)
+    with patch.object(planned, "plan_for", wraps=planned.plan_for) as plan_for:
+        assert document(project, "detect", *over, "--out", "m.parquet")["matches"] == found["matches"]
+        assert not plan_for.called  # few events are read before a plan is made
+        given = document(project, "detect", *over, "--planner", "greedy", "--out", "m.parquet")
+        assert given["matches"] == found["matches"] and plan_for.called
     adapted = document(project, "detect", *over, "--adapt", "--every", "2 events", "--out", "a.parquet")
     assert adapted["matches"] == found["matches"] and adapted["adaptation"]["checks"]
     refused = cep("detect", *over, "--out", "-", "--json", folder=folder)

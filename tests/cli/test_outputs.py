@@ -53,6 +53,18 @@ def test_counts_of_any_size(tmp_path: Path) -> None:
     assert json.loads((tmp_path / "counts.json").read_text()) == {"pattern": "lists", "count": str(2**60 - 1)}
 
 
+def test_a_file_has_dictionaries_of_the_columns_whose_values_repeat(tmp_path: Path) -> None:
+    assert detect(tmp_path, LISTS, 3, "--out", "found.parquet").code == 0
+    group = pq.ParquetFile(tmp_path / "found.parquet").metadata.row_group(0)
+    columns = [group.column(place) for place in range(group.num_columns)]
+    assert {column.path_in_schema for column in columns if not column.has_dictionary_page} == {
+        "match_id", "bindings.list.element.seq"
+    }  # fmt: skip
+    assert {column.path_in_schema for column in columns if column.has_dictionary_page} == {
+        "pattern", "start_ts", "end_ts", "bindings.list.element.variable", "n"
+    }  # fmt: skip
+
+
 def test_compressed_matches_are_expanded(tmp_path: Path) -> None:
     assert detect(tmp_path, f"{LISTS}; {OTHERS}", 6, "--out", "verbose.parquet").code == 0
     done = detect(tmp_path, f"{LISTS}; {OTHERS}", 6, "--output", "compressed", "--out", "c.parquet")
