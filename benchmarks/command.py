@@ -54,8 +54,8 @@ WORKLOADS = ("trades", "traffic")
 @click.option(
     "--constants",
     type=click.Path(path_type=Path),
-    help="Write what kernel-costs measured to this JSON file, which plans use where CEP_KERNEL_COSTS names it; or what "
-    "choice measured of each mechanism.",
+    help="Write what kernel-costs measured to this JSON file, which plans use where CEP_KERNEL_COSTS names it; or let "
+    "choice measure each mechanism first, choose by that, and write it.",
 )
 @click.option(
     "--stream",
@@ -88,7 +88,11 @@ WORKLOADS = ("trades", "traffic")
     show_default=True,
     help="Of scale and corners: this share of each size is measured.",
 )
-@click.option("--out", type=click.Path(path_type=Path), help="Also write the result to this Markdown file.")
+@click.option(
+    "--out",
+    type=click.Path(path_type=Path),
+    help="Also write the result to this Markdown file. Of a page that is there, sections of other NAMES stay.",
+)
 def bench(
     names: tuple[str, ...],
     events: tuple[str, ...],
@@ -106,12 +110,13 @@ def bench(
     share: float,
     out: Path | None,
 ) -> None:
-    """Measure speed, side by side with peers in one run; without NAMES all benchmarks, in about two minutes.
+    """Measure speed, side by side with peers in one run; without NAMES all benchmarks, in some minutes.
 
     \b
       detection   the columnar kernel on W1-W4b, W6 (100 patterns) and W7 (traffic), one core, preparation included,
                   beside scalar C++ (where a compiler is) and DuckDB's bucketed joins (where duckdb is installed); and
-                  what a user's call takes, from a file to written matches, listing and counting
+                  what a user's call takes, from a file to written matches, listing and counting. A million events
+                  take about two minutes, five million about ten
       mechanisms  the mechanisms that read event by event on the workloads that they run, W5 and W5n of SASE among them
       strategies  skip_till_next_match and both contiguities without Kleene variables, beside reading the columns
       ingestion   generated raw days to published events, start-up and imports aside
@@ -119,8 +124,8 @@ def bench(
       kernel-costs  only when asked for: what a unit of the columnar kernel's work costs here (the cost model
                   `kernel`), and how well cost models rank orders and trees by time
       corners     only when asked for: jobs at which a database or a short program could be ahead of us, beside it
-      choice      only when asked for, in some ten minutes: what detect chooses by itself (plan, order, form of output)
-                  beside every other way, over 1 to 1,000 patterns, 1,000 to a million events, rare to dense matches
+      choice      only when asked for, in some ten minutes: what detect chooses by itself (mechanism, plan, form of
+                  output) beside other ways, over 1 to 1,000 patterns, 1,000 to a million events, rare to dense matches
       workload    only when asked for, in some ten minutes: draws a pattern file of 1,000 patterns for a day of trades
                   and one for a month of traffic, runs each from raw files to matches in one job, and tells time, memory
                   of all processes and matches. Stopped, it goes on where it was; what is finished is only told. Each
@@ -136,14 +141,14 @@ def bench(
     Examples:
       cep bench
       cep bench --out docs/benchmarks.md
-      cep bench detection --events 1000000 --events 5000000 --repetitions 7
+      cep bench detection --events 1000000 --events 5000000 --repetitions 3 --out docs/benchmarks.md
       cep bench workload --stream traffic --patterns 200 --days 3
       cep bench scale --share 0.01
 
     The machine is shared: quote the ratios, which come from runs that followed each other, not the seconds.
     """
     from benchmarks import measure
-    from benchmarks.page import Settings, make_page
+    from benchmarks.page import Settings, make_page, with_other_sections
 
     if constants is not None and len({KERNEL_COSTS, CHOICE}.intersection(names)) != 1:
         raise InputError("--constants is for kernel-costs or choice: name one of them")
@@ -182,7 +187,9 @@ def bench(
         text = make_page(settings, progress, console.print)
     say(text, nl=False)
     if out is not None:
-        out.write_text(text, encoding="utf-8")
+        before = out.read_text(encoding="utf-8") if names and out.exists() else ""
+        same = before.split("\n")[0] == text.split("\n")[0]
+        out.write_text(with_other_sections(before, text) if same else text, encoding="utf-8")
 
 
 def _workloads(

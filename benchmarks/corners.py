@@ -7,13 +7,14 @@ loop of NumPy, or another call of ours. Both must give the same number before a 
 from __future__ import annotations
 
 import os
+import random
 import shutil
 import subprocess
 import sys
 import tempfile
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import date
 from functools import cache, partial
 from pathlib import Path
@@ -30,13 +31,16 @@ from benchmarks.processes import Watched
 from benchmarks.report import Comparison, markdown_table
 from benchmarks.streams import Streams
 from benchmarks.workloads import WORKLOADS, stock_schema
-from cep_pipeline.cli.figures import format_seconds, times_as_fast
+from cep_pipeline.cli.tables import write_table
+from cep_pipeline.cli.terminal import format_seconds, times_as_fast
 from cep_pipeline.detection.detect import detect
+from cep_pipeline.detection.mechanisms import in_pattern_order
 from cep_pipeline.errors import CepError
 from cep_pipeline.events.schema import StreamSchema
 from cep_pipeline.language.parser import parse_patterns
 from cep_pipeline.patterns.pattern import Pattern
 from cep_pipeline.planning.plans import Plan
+from cep_pipeline.slices.events_input import columns_needed
 from cep_pipeline.warehouse.warehouse import Warehouse
 
 Numbers = npt.NDArray[np.int64]
@@ -44,10 +48,17 @@ Work = Callable[[], Measurement]
 """Does the whole job, and returns its processor time and the number that the peer must give too."""
 
 LISTED = ("W1", "W2", "W3", "W4")
+FEW = (
+    "NAME reversal PATTERN SEQ(S00 a, S07 b, S15 c) WHERE a.diff < -1.12 AND a.diff < b.diff AND b.diff < c.diff "
+    "AND c.diff > 1.12 WITHIN 2000 ms"
+)
+"""It has a thousand matches in a million events."""
 EVENT_US = 1_000
 """Drawn events are so many microseconds apart."""
 COLD_EVENTS = 5_000
 RISING_EVENTS, RISING_WINDOW = 1_500, 950
+SMALL_EVENTS, SMALL_PATTERNS, SMALL_CALLS = 1_000, 100, 10
+SMALL_TYPES, SMALL_WINDOW_MS = "ABCDEFGHIJ", 20
 _SCHEMA = """\
 name: drawn
 base_type: Event
@@ -179,6 +190,12 @@ def corners(streams: Streams, folder: Path, share: float = 1.0) -> list[Corner]:
             )
             for name in LISTED
         ),
+        Corner(
+            "a rare reversal: from a Parquet file to written matches",
+            stock,
+            "pyarrow, reading the columns",
+            partial(_file_to_few, stock, streams, folder),
+        ),
         *(
             Corner(f"{name}: list all matches", stock, "DuckDB, counting them", partial(_listed, name, stock, streams))
             for name in LISTED
@@ -221,6 +238,24 @@ def corners(streams: Streams, folder: Path, share: float = 1.0) -> list[Corner]:
             partial(_rising, size(RISING_EVENTS), RISING_WINDOW),
         ),
         Corner(
+            "count rising lists within 40 events",
+            small,
+            "NumPy, all starts side by side",
+            partial(_rising_side_by_side, small, 40),
+        ),
+        Corner(
+            "count four that rise, within 1 second",
+            size(20_000),
+            "NumPy, sums behind each start",
+            partial(_rising_four, size(20_000), "1 second", _four_behind_each),
+        ),
+        Corner(
+            "count four that rise, within a day",
+            size(100_000),
+            "trees of sums in Python",
+            partial(_rising_four, size(100_000), "1 day", _four_by_trees),
+        ),
+        Corner(
             "negation by an equality that is spelled out, 1 hour",
             keyed,
             "DuckDB",
@@ -243,6 +278,21 @@ def corners(streams: Streams, folder: Path, share: float = 1.0) -> list[Corner]:
                 "SELECT count(*) FROM b JOIN c ON b.k = c.k AND c.ts > b.ts AND c.ts <= b.ts + 60000000 WHERE NOT "
                 "EXISTS (SELECT 1 FROM a WHERE a.k = b.k AND a.ts < b.ts AND a.ts >= c.ts - 60000000)",
             ),
+        ),
+        *(
+            Corner(
+                f"{mechanism}: equalities spelled out, 4 seconds",
+                size(60_000),
+                "the same written [k]",
+                partial(_spelled_out, "SEQ(A a, B b, C c)", "a.k = b.k AND b.k = c.k", mechanism, size(60_000)),
+            )
+            for mechanism in ("multitree", "lazy_tree_nfa", "eager_nfa", "nfab")
+        ),
+        Corner(
+            "lists with equalities spelled out, multitree, 2 seconds",
+            size(60_000),
+            "the same written [k]",
+            partial(_spelled_out, "SEQ(A a, B+ b[], C c)", "b[].k = a.k AND c.k = a.k", "multitree", size(60_000)),
         ),
         Corner(
             "negation by a sum of two others, 20 seconds",
@@ -269,6 +319,12 @@ def corners(streams: Streams, folder: Path, share: float = 1.0) -> list[Corner]:
             partial(_shared_plan, stock // 10, streams),
         ),
         Corner(
+            f"one of {SMALL_PATTERNS} patterns, in a call over new events: list all matches",
+            size(SMALL_EVENTS),
+            "DuckDB, a query for each pattern",
+            partial(_small_calls, size(SMALL_EVENTS)),
+        ),
+        Corner(
             "CONSUME MATCHED, the plan of the default cost",
             size(60_000),
             "the plan of the cost `throughput`",
@@ -286,6 +342,12 @@ def corners(streams: Streams, folder: Path, share: float = 1.0) -> list[Corner]:
                 "SELECT count(*) FROM a JOIN b ON b.ts > a.ts AND b.ts <= a.ts + 20000000 AND a.x < b.x JOIN c ON "
                 "c.ts > b.ts AND c.ts <= a.ts + 20000000 AND b.y < c.x WHERE a.x > 0.5 AND c.x < 0.5",
             ),
+        ),
+        Corner(
+            "10^7 partial matches, few matches, of a new table each time",
+            size(60_000),
+            "the kernel, without removing events first",
+            partial(_output_sensitive, size(60_000)),
         ),
         Corner(
             "the first `cep detect` of a machine",
@@ -347,13 +409,13 @@ def corners_table(measured: Sequence[tuple[Corner, Comparison]]) -> str:
     return markdown_table(["job", "events", "matches", "ours", "peer", "its time", "we are x as fast"], rows)
 
 
-def _timed(count: Callable[[], int]) -> Work:
-    """Work in this process that returns a number."""
+def _timed(count: Callable[[], int], parts: int = 1) -> Work:
+    """Work in this process that returns a number; the time is that of one of so many equal parts."""
 
     def run() -> Measurement:
         begin = time.process_time()
         number = count()
-        return Measurement(time.process_time() - begin, number)
+        return Measurement((time.process_time() - begin) / parts, number)
 
     return run
 
@@ -376,24 +438,44 @@ def _detection(patterns: Sequence[Pattern], events: pa.Table, plan: Plan, output
 
 
 def _file_to_matches(name: str, events: int, streams: Streams, folder: Path) -> tuple[Work, Work]:
-    file, written = folder / "stock.parquet", folder / "matches.parquet"
-    pq.write_table(streams.stock(events).table(), file)
-    patterns = WORKLOADS[name].patterns()
-    columns = ["timestamp", "seq", "ticker", "diff"]
-    plan = _plan(patterns, pq.read_table(file, columns=columns))
-    matches = detect(patterns, pq.read_table(file, columns=columns), plan)[name]
-
-    def ours() -> int:
-        table = detect(patterns, pq.read_table(file, columns=columns, use_threads=False), plan)[name]
-        pq.write_table(table, written)
-        return int(table.num_rows)
+    ours, read, found = _from_file(WORKLOADS[name].patterns(), events, streams, folder)
 
     def peer() -> int:
-        pq.read_table(file, columns=columns, use_threads=False)
-        pq.write_table(matches, written)
-        return int(matches.num_rows)
+        read()
+        write_table(found, folder / "matches.parquet")
+        return int(found.num_rows)
 
     return _timed(ours), _timed(peer)
+
+
+def _file_to_few(events: int, streams: Streams, folder: Path) -> tuple[Work, Work]:
+    ours, read, found = _from_file(parse_patterns(FEW, stock_schema()), events, streams, folder)
+    return _timed(ours), _timed(lambda: int(found.num_rows) if read() else 0)
+
+
+def _from_file(
+    patterns: Sequence[Pattern], events: int, streams: Streams, folder: Path
+) -> tuple[Callable[[], int], Callable[[], pa.Table], pa.Table]:
+    """A pattern's matches found and written as `cep detect` writes them; reading alone; and the matches."""
+    file, written = folder / "stock.parquet", folder / "matches.parquet"
+    if not file.exists():
+        pq.write_table(streams.stock(events).table(), file)
+    columns = list(columns_needed(patterns))
+
+    def read() -> pa.Table:
+        return pq.read_table(file, columns=columns, use_threads=False)
+
+    plan = _plan(patterns, read())
+
+    def found() -> pa.Table:
+        return detect(patterns, read(), plan)[patterns[0].name]
+
+    def ours() -> int:
+        matches = found()
+        write_table(matches, written)
+        return int(matches.num_rows)
+
+    return ours, read, found()
 
 
 def _listed(name: str, events: int, streams: Streams) -> tuple[Work, Work] | None:
@@ -404,7 +486,7 @@ def _listed(name: str, events: int, streams: Streams) -> tuple[Work, Work] | Non
     joins.load(table)
     patterns = WORKLOADS[name].patterns()
     plan = _plan(patterns, table)
-    return _detection(patterns, table, plan, "verbose"), partial(joins.run, name, time.process_time)
+    return _detection(patterns, table, plan, "verbose"), partial(joins.run, name)
 
 
 def _compressed_stock(name: str, events: int, streams: Streams) -> tuple[Work, Work]:
@@ -446,11 +528,77 @@ def _triples_within(of_type: Sequence[Numbers], window_us: int) -> int:
     return int((pairs[until] - pairs[since] - too_early * (until - since)).sum())
 
 
-def _rising(events: int, window: int) -> tuple[Work, Work]:
+def _rising_four(
+    events: int, window: str, count: Callable[[Numbers, npt.NDArray[np.float64]], int]
+) -> tuple[Work, Work]:
+    """Four events of different types with rising values, beside a function of the types and values of all events."""
+    table = drawn_events(events, types="ABCD")
+    pattern = _drawn_pattern(f"SEQ(A a, B b, C c, D d) WHERE a.x < b.x AND b.x < c.x AND c.x < d.x WITHIN {window}")
+    kinds, values = table["kind"].combine_chunks().indices.to_numpy(), table["x"].to_numpy()
+    return _detection([pattern], table, _plan([pattern], table), "count"), _timed(partial(count, kinds, values))
+
+
+def _four_behind_each(kinds: Numbers, values: npt.NDArray[np.float64]) -> int:
+    """Of each first event the pairs and triples behind it within a second, by comparing all with all."""
+    places = [np.flatnonzero(kinds == code) for code in range(4)]
+    total = 0
+    for start in places[0].tolist():
+        ways = np.ones(1, np.int64)
+        before = np.array([start])
+        for of_type in places[1:]:
+            here = of_type[np.searchsorted(of_type, start) : np.searchsorted(of_type, start + 1_000, "right")]
+            follows = (before[:, None] < here) & (values[before][:, None] < values[here])
+            ways, before = ways @ follows, here
+        total += int(ways.sum())
+    return total
+
+
+def _four_by_trees(kinds: Numbers, values: npt.NDArray[np.float64]) -> int:
+    """One pass over all events, with a tree of sums over the values for each type."""
+    total, size = 0, len(values)
+    trees = [[0] * (size + 1) for _ in range(3)]
+    for kind, rank in zip(kinds.tolist(), np.argsort(np.argsort(values)).tolist(), strict=True):
+        ways, at = int(kind == 0), rank if kind else 0
+        while at:
+            ways, at = ways + trees[kind - 1][at], at & (at - 1)
+        if kind == 3:
+            total += ways
+            continue
+        at = rank + 1
+        while at <= size:
+            trees[kind][at] += ways
+            at += at & -at
+    return total
+
+
+def _rising_lists(events: int, window: int) -> tuple[Work, npt.NDArray[np.float64]]:
     table = drawn_events(events, types="A")
     pattern = _drawn_pattern(f"A+ a[] WHERE a[i].x > a[i-1].x WITHIN {window} ms")
-    plan = _plan([pattern], table)
-    values = table["x"].to_numpy()
+    return _detection([pattern], table, _plan([pattern], table), "count"), table["x"].to_numpy()
+
+
+def _rising_side_by_side(events: int, window: int) -> tuple[Work, Work]:
+    ours, values = _rising_lists(events, window)
+
+    def peer() -> int:
+        total = 0
+        for begin in range(0, events, 1 << 12):  # starts at once
+            here = np.append(values[begin : begin + (1 << 12) + window], np.full(window, -np.inf))
+            starts = min(1 << 12, events - begin)
+            ending = np.zeros((window + 1, starts), np.int64)
+            ending[0] = 1
+            for last in range(1, window + 1):
+                for before in range(last):
+                    rises = here[before : before + starts] < here[last : last + starts]
+                    ending[last] += ending[before] * rises
+            total += int(ending.sum())
+        return total
+
+    return ours, _timed(peer)
+
+
+def _rising(events: int, window: int) -> tuple[Work, Work]:
+    ours, values = _rising_lists(events, window)
 
     def peer() -> int:
         total = 0
@@ -472,7 +620,7 @@ def _rising(events: int, window: int) -> tuple[Work, Work]:
                     at += at & -at
         return total
 
-    return _detection([pattern], table, plan, "count"), _timed(peer)
+    return ours, _timed(peer)
 
 
 def _beside_duckdb(text: str, events: int, query: str, keys: int = 100_000) -> tuple[Work, Work] | None:
@@ -490,6 +638,41 @@ def _beside_duckdb(text: str, events: int, query: str, keys: int = 100_000) -> t
             f"CREATE TABLE {kind.lower()} AS SELECT \"timestamp\" AS ts, k, x, y FROM drawn WHERE kind = '{kind}'"
         )
     return _detection([pattern], table, plan, "count"), _timed(lambda: int(connection.execute(query).fetchall()[0][0]))
+
+
+def _spelled_out(structure: str, equalities: str, mechanism: str, events: int) -> tuple[Work, Work]:
+    """A mechanism over equalities that say that all events agree on `k`, beside the same pattern with `[k]`."""
+    table = drawn_events(events, keys=200)
+    within = "WITHIN 4 seconds" if "+" not in structure else "WITHIN 2 seconds"
+
+    def work(condition: str) -> Work:
+        pattern = _drawn_pattern(f"{structure} WHERE {condition} {within}")
+        plan = None if in_pattern_order({pattern.name: mechanism}) else _plan([pattern], table)
+        return _timed(lambda: detect([pattern], table, plan, mechanism=mechanism)[pattern.name].num_rows)
+
+    return work(equalities), work("[k]")
+
+
+def _output_sensitive(events: int) -> tuple[Work, Work]:
+    """Existence under inequalities within a window: events in no match go before any are combined, or they do not."""
+    from cep_pipeline.detection.fused import reduction
+
+    table = drawn_events(events)
+    pattern = _drawn_pattern("SEQ(A a, B b, C c) WHERE b.x > a.x + 0.5 AND c.x > b.x + 0.495 WITHIN 20 seconds")
+    plan = _plan([pattern], table)
+
+    def count() -> int:
+        anew = pa.table({name: table[name].combine_chunks() for name in table.column_names})
+        return int(detect([pattern], anew, plan, output="count")[pattern.name]["count"][0].as_py())
+
+    def plain() -> int:
+        usual, reduction.FEWEST_COMBINATIONS = reduction.FEWEST_COMBINATIONS, 1 << 62
+        try:
+            return count()
+        finally:
+            reduction.FEWEST_COMBINATIONS = usual
+
+    return _timed(count), _timed(plain)
 
 
 def _negated_sum(events: int) -> tuple[Work, Work]:
@@ -557,6 +740,54 @@ def _shared_plan(events: int, streams: Streams) -> tuple[Work, Work]:
     shared = plan(patterns, snapshot, planner="simulated_annealing", steps=20_000, time_limit_s=None)
     own = _plan(patterns, table)
     return _detection(patterns, table, shared, "count"), _detection(patterns, table, own, "count")
+
+
+def _small_calls(events: int) -> tuple[Work, Work] | None:
+    """The time of one pattern in one call, of many patterns that are run over new events again and again."""
+    try:
+        import duckdb
+    except ImportError:
+        return None
+    draw = random.Random(5)
+    types = [draw.sample(SMALL_TYPES, 3) for _ in range(SMALL_PATTERNS)]
+    patterns = [
+        replace(
+            _drawn_pattern(
+                f"SEQ({a} a, {b} b, {c} c) WHERE a.x < b.x AND b.x < c.x WITHIN {SMALL_WINDOW_MS} ms",
+            ),
+            name=f"small_{number}",
+        )
+        for number, (a, b, c) in enumerate(types)
+    ]
+    tables = [drawn_events(events, types=SMALL_TYPES, seed=seed) for seed in range(SMALL_CALLS)]
+    plan = _plan(patterns, tables[0])
+    connection = duckdb.connect()
+    connection.execute("SET threads = 1")
+    for number, table in enumerate(tables):
+        connection.register(f"drawn_{number}", table)
+        for kind in SMALL_TYPES:
+            connection.execute(
+                f'CREATE TABLE {kind}{number} AS SELECT "timestamp" AS ts, seq, x FROM drawn_{number} '
+                f"WHERE kind = '{kind}'"
+            )
+
+    def ours() -> int:
+        fresh = [pa.table(dict(zip(table.column_names, table.columns, strict=True))) for table in tables]
+        return sum(one.num_rows for table in fresh for one in detect(patterns, table, plan).values())
+
+    def peer() -> int:
+        return sum(
+            connection.sql(
+                f"SELECT a.seq, b.seq, c.seq FROM {a}{number} a JOIN {b}{number} b ON b.ts > a.ts AND a.x < b.x "
+                f"JOIN {c}{number} c ON c.ts > b.ts AND b.x < c.x AND c.ts <= a.ts + {1000 * SMALL_WINDOW_MS}"
+            )
+            .to_arrow_table()
+            .num_rows
+            for number in range(SMALL_CALLS)
+            for a, b, c in types
+        )
+
+    return _timed(ours, SMALL_CALLS * SMALL_PATTERNS), _timed(peer, SMALL_CALLS * SMALL_PATTERNS)
 
 
 def _consume(events: int) -> tuple[Work, Work]:

@@ -21,7 +21,7 @@ from benchmarks.stream_statistics import (
     READING_SCHEMA,
     TRADE_PATTERNS,
 )
-from cep_pipeline.cli.figures import format_seconds
+from cep_pipeline.cli.terminal import format_seconds
 from cep_pipeline.events.schema import StreamSchema
 from cep_pipeline.generate import generate_days
 

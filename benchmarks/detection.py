@@ -28,7 +28,7 @@ from benchmarks.stock_stream import StockStream
 from benchmarks.strategies import READING
 from benchmarks.streams import Streams
 from benchmarks.workloads import STOCK, WORKLOADS, Workload
-from cep_pipeline.cli.figures import count_per_s, format_seconds, times_as_fast
+from cep_pipeline.cli.terminal import count_per_s, format_seconds, times_as_fast
 from cep_pipeline.detection.detect import detect
 from cep_pipeline.patterns.pattern import Pattern
 from cep_pipeline.slices.events_input import columns_needed
@@ -43,6 +43,7 @@ BARS: dict[tuple[str, str], float] = {
 """(Workload, peer) -> how many times as fast as it we have to be; with Kleene variables when we count."""
 FILE_TO_FILE, LISTED, COUNTED_BY_CALL = "file to matches, written", "cep.detect", "cep.detect, output count"
 WRITING = "writing the matches"
+PEERS = (CPP, DUCKDB)
 CALLS = (FILE_TO_FILE, LISTED, COUNTED_BY_CALL, READING, WRITING)
 OF_READING, OF_WRITING = 0.8, 0.5
 """From a file to written matches we want this share of the speed of reading the columns where there are fewer matches
@@ -64,6 +65,13 @@ class _Peers:
     joins: DuckDBJoins | None
     longest_many: int
 
+    def load(self, events: pa.Table, stream: StockStream | None) -> None:
+        """Give the peers other events, which is not timed."""
+        if self.joins is not None:
+            self.joins.load(events)
+        if self.reference is not None and stream is not None:
+            stream.write_columns(self.columns)
+
     def of(self, workload: Workload, events: int) -> dict[str, Callable[[], Measurement]]:
         runs: dict[str, Callable[[], Measurement]] = {}
         if self.reference is not None and workload.name in REFERENCE_WORKLOADS:
@@ -77,7 +85,7 @@ class _Peers:
 def compare_detection(
     lengths: Sequence[int], repetitions: int, streams: Streams, progress: Progress, *, many: int = LONGEST_MANY
 ) -> list[Comparison]:
-    """Run every workload that the fused kernel runs on every engine that is there, one after the other, several times.
+    """Run every workload that the fused kernel runs by the kernel, by a user's calls and by the peers that are there.
 
     Parameters
     ----------
@@ -92,6 +100,11 @@ def compare_detection(
     many
         Length of the stream of W6's hundred patterns that DuckDB runs, too; longer ones are run without it.
 
+    Returns
+    -------
+    list of Comparison
+        One for each workload and length, ours the kernel.
+
     Raises
     ------
     CepError
@@ -102,13 +115,11 @@ def compare_detection(
         folder = Path(name)
         peers = _Peers(compile_reference(folder), folder / "columns.bin", folder / "types.txt", duckdb_joins(), many)
         write_types(peers.types)
-        loaded = 0
+        loaded: pa.Table | None = None
         for workload, stream, table in _work(lengths, streams, many):
-            if stream is None or len(stream) != loaded:
-                _load(peers.joins, table)
-            if stream is not None and len(stream) != loaded:
-                stream.write_columns(peers.columns)
-                loaded = len(stream)
+            if table is not loaded:
+                peers.load(table, stream)
+                loaded = table
             comparisons.append(_compare(workload, table, peers, repetitions, progress))
     return comparisons
 
@@ -129,41 +140,6 @@ def _work(
     yield WORKLOADS["W7"], None, streams.traffic.events
 
 
-def compare_calls(
-    lengths: Sequence[int], repetitions: int, streams: Streams, progress: Progress, *, many: int = LONGEST_MANY
-) -> list[Comparison]:
-    """Run a user's calls on every workload, beside the kernel, reading, writing and DuckDB, in processor time.
-
-    The parameters and errors are those of `compare_detection`; of each comparison `ours` is the call from a file to
-    written matches.
-    """
-    comparisons = []
-    with one_core():
-        joins = duckdb_joins()
-        before: pa.Table | None = None
-        for workload, _, events in _work(lengths, streams, many):
-            if events is not before:
-                _load(joins, events)
-                before = events
-            patterns = workload.patterns()
-            engines = _calls(patterns, events)
-            engines[LISTING] = mechanism_runner("fused", patterns, events, clock=time.process_time)
-            in_time = workload.name != "W6" or events.num_rows <= many
-            if joins is not None and workload.name in DUCKDB_QUERIES and in_time:
-                engines[DUCKDB] = partial(joins.run, workload.name, time.process_time)
-            known = workload.matches.get(events.num_rows)
-            what = f"calls of {workload.name}, {events.num_rows:,} events"
-            timings, matches = measure_in_turn(engines, repetitions, known, what, progress)
-            ours = timings.pop(FILE_TO_FILE)
-            comparisons.append(Comparison(workload.name, events.num_rows, matches, ours, tuple(timings.values())))
-    return comparisons
-
-
-def _load(joins: DuckDBJoins | None, events: pa.Table) -> None:
-    if joins is not None:
-        joins.load(events)
-
-
 def _compare(workload: Workload, events: pa.Table, peers: _Peers, repetitions: int, progress: Progress) -> Comparison:
     patterns = workload.patterns()
     engines = {LISTING: mechanism_runner("fused", patterns, events)}
@@ -172,18 +148,20 @@ def _compare(workload: Workload, events: pa.Table, peers: _Peers, repetitions: i
     if len(patterns) > 1:
         engines[TOGETHER] = mechanism_runner("fused", patterns, events, sharing="prefix")
     engines.update(peers.of(workload, events.num_rows))
+    engines.update(_calls(patterns, events))
     known = workload.matches.get(events.num_rows)
     timings, matches = measure_in_turn(
         engines, repetitions, known, f"{workload.name}, {events.num_rows:,} events", progress
     )
-    ours = timings[COUNTING if COUNTING in timings else LISTING]
-    return Comparison(
-        workload.name, events.num_rows, matches, ours, tuple(t for t in timings.values() if t is not ours)
-    )
+    ours = timings.pop(COUNTING if COUNTING in timings else LISTING)
+    return Comparison(workload.name, events.num_rows, matches, ours, tuple(timings.values()))
 
 
 def _calls(patterns: Sequence[Pattern], events: pa.Table) -> dict[str, Callable[[], Measurement]]:
-    """The calls of a user, statistics and plan included; and what reading and writing alone take, in memory."""
+    """The calls of a user, statistics and plan included; and what reading and writing alone take, in memory.
+
+    Of the events each call gets a table of its own, which nobody has asked about before.
+    """
     stored = pa.BufferOutputStream()
     pq.write_table(events.select(columns_needed(patterns)), stored)
     source = stored.getvalue()
@@ -199,12 +177,12 @@ def _calls(patterns: Sequence[Pattern], events: pa.Table) -> dict[str, Callable[
         return sum(table.num_rows for table in tables.values())
 
     def counted() -> int:
-        tables = detect(patterns, events, output="count")
+        tables = detect(patterns, events.slice(), output="count")
         return sum(int(table["count"][0].as_py()) for table in tables.values())
 
     runs: dict[str, Callable[[], int]] = {
         FILE_TO_FILE: lambda: write(detect(patterns, read())),
-        LISTED: lambda: sum(table.num_rows for table in detect(patterns, events).values()),
+        LISTED: lambda: sum(table.num_rows for table in detect(patterns, events.slice()).values()),
         COUNTED_BY_CALL: counted,
         READING: lambda: matches if read() else 0,
         WRITING: lambda: write(listed),
@@ -219,7 +197,7 @@ def _timed(run: Callable[[], int]) -> Measurement:
 
 
 def calls_table(comparisons: Sequence[Comparison]) -> str:
-    """Comparisons of calls: what they take as a multiple of the kernel's time, and beside others, in Markdown."""
+    """The calls of comparisons: what they take as a multiple of the kernel's time, and beside others, in Markdown."""
     rows = []
     for comparison in comparisons:
         timings = {timing.engine: timing for timing in (comparison.ours, *comparison.peers)}
@@ -228,7 +206,7 @@ def calls_table(comparisons: Sequence[Comparison]) -> str:
             shares = [
                 f"{call.ratio(timings[other]):.2f}" if name == FILE_TO_FILE else "" for other in (READING, WRITING)
             ]
-            compared = DUCKDB in timings and name not in (READING, WRITING)
+            beside = [timings.get(peer) if name in (FILE_TO_FILE, LISTED, COUNTED_BY_CALL) else None for peer in PEERS]
             rows.append(
                 [
                     comparison.workload,
@@ -240,12 +218,12 @@ def calls_table(comparisons: Sequence[Comparison]) -> str:
                     f"{call.spread:.0%}",
                     f"{timings[LISTING].ratio(call):.1f}",
                     *shares,
-                    times_as_fast(call.ratio(timings[DUCKDB])) if compared else "",
+                    *("" if peer is None else times_as_fast(call.ratio(peer)) for peer in beside),
                     _wanted(comparison, call, timings) if name == FILE_TO_FILE else "",
                 ]
             )
     header = ["workload", "events", "matches", "call", "n", "median", "spread", "x kernel"]
-    header += ["of reading", "of writing", "x as fast as DuckDB", "wanted"]
+    header += ["of reading", "of writing", "x as fast as C++", "x as fast as DuckDB", "wanted"]
     return markdown_table(header, rows)
 
 
@@ -269,10 +247,10 @@ def duckdb_rates(comparisons: Sequence[Comparison]) -> dict[str, float]:
 
 
 def detection_table(comparisons: Sequence[Comparison]) -> str:
-    """The comparisons with their ratios and bars, in Markdown."""
+    """The kernel and its peers in comparisons, with ratios and bars, in Markdown."""
     rows = []
     for comparison in comparisons:
-        for timing in (comparison.ours, *comparison.peers):
+        for timing in (comparison.ours, *(peer for peer in comparison.peers if peer.engine not in CALLS)):
             own = timing.engine in (LISTING, COUNTING, TOGETHER)
             ratio = comparison.ratio(timing)
             judged = comparison.events >= SHORTEST_JUDGED

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from benchmarks.measure import Progress
 from benchmarks.report import Timing, markdown_table
-from cep_pipeline.cli.figures import format_seconds
+from cep_pipeline.cli.terminal import format_seconds
 from cep_pipeline.errors import CepError
 from cep_pipeline.events.schema import StreamSchema
 from cep_pipeline.generate import generate_days

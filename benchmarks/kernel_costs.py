@@ -13,6 +13,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from itertools import combinations, permutations
+from types import MappingProxyType
 
 import numpy as np
 import pyarrow as pa
@@ -21,13 +22,15 @@ from benchmarks.measure import Progress, list_matches, one_core
 from benchmarks.report import machine, markdown_table
 from benchmarks.stock_stream import TICKERS
 from benchmarks.workloads import WORKLOADS, stock_schema
-from cep_pipeline.cli.figures import format_seconds
+from cep_pipeline.cli.terminal import format_seconds
 from cep_pipeline.detection.fused.kernel import own_code
 from cep_pipeline.detection.mechanisms import Counters
 from cep_pipeline.errors import CepError
+from cep_pipeline.events.schema import StreamSchema
 from cep_pipeline.language.parser import parse_patterns
 from cep_pipeline.patterns.pattern import Pattern
 from cep_pipeline.planning.costs import CostModel, is_linear
+from cep_pipeline.planning.costs.conditions import ARITHMETIC, CORRELATION, LIST, NUMBER, TEXT
 from cep_pipeline.planning.costs.kernel import UNITS, KernelCosts, edges, kernel_model
 from cep_pipeline.planning.numbers.clause_questions import clause_statistics
 from cep_pipeline.planning.numbers.clause_statistics import ClauseStatistics
@@ -122,8 +125,73 @@ def measured_runs(
     return found
 
 
-def calibrated(found: Sequence[PatternRuns]) -> KernelCosts:
-    """The constants that explain the times of all runs best.
+CONDITIONS = {
+    NUMBER: ("SEQ(A a, B b)", "a.x > b.y", 2000),
+    ARITHMETIC: ("SEQ(A a, B b)", "a.x + b.x > a.y + b.y", 2000),
+    TEXT: ("SEQ(A a, B b)", "a.s > b.t", 2000),
+    LIST: ("SEQ(A{1,2} a[], B b)", "avg(a[].x) > b.y", 120),
+    CORRELATION: ("SEQ(A a, B b)", "corr(a.h, b.h) > 1.5", 1000),
+}
+"""By kind a structure, a condition that no tuple fulfils, and how many events of each type are in one window."""
+LISTED = 16
+"""Elements of the lists that are correlated."""
+
+
+def condition_costs(repetitions: int, progress: Progress, largest: int = 2000) -> dict[str, float]:
+    """Nanoseconds to test a condition of each kind, with what it takes to come to it, by `CONDITION_KINDS`.
+
+    Parameters
+    ----------
+    largest
+        Most events of a type.
+    """
+    progress.begin("kernel costs: conditions by kind", len(CONDITIONS))
+    schema = StreamSchema.from_dict(
+        {
+            "type_attribute": "type",
+            "attributes": {
+                "type": "string",
+                "x": "float64",
+                "y": "float64",
+                "s": "string",
+                "t": "string",
+                "h": "list<float64>",
+            },
+        }
+    )
+    draw, found = random.Random(SEED), {}
+    for kind, (structure, condition, number) in CONDITIONS.items():
+        events = min(number, largest)
+        rows = [
+            {
+                "timestamp": place,
+                "type": draw.choice("AB"),
+                "x": draw.random(),
+                "y": 4 + draw.random(),
+                "s": draw.choice("abcdef"),
+                "t": draw.choice("uvwxyz"),
+                "h": [draw.random() for _ in range(LISTED)],
+            }
+            for place in range(2 * events)
+        ]
+        [pattern] = parse_patterns(f"PATTERN {structure} WHERE {condition} WITHIN 1 second", schema, source=kind)
+        prepared = PreparedEvents(
+            schema.table(rows), type_attribute=pattern.type_attribute, base_type=pattern.base_type
+        )
+        seconds, counters = [], Counters()
+        for _ in range(repetitions + 1):
+            counters = Counters()
+            begin = time.process_time()
+            if list_matches("lazy_chain_nfa", pattern, [("a", "b")], prepared, counters):
+                raise CepError(f"{condition} holds of some events")
+            seconds.append(time.process_time() - begin)
+        found[kind] = float(f"{min(seconds[1:]) * 1e9 / max(counters.evaluations, 1):.4g}")
+        progress.advance()
+    return found
+
+
+def calibrated(found: Sequence[PatternRuns], conditions: Mapping[str, float] = MappingProxyType({})) -> KernelCosts:
+    """The constants that explain the times of all runs best, beside those of conditions.
 
     Notes
     -----
@@ -137,7 +205,8 @@ def calibrated(found: Sequence[PatternRuns]) -> KernelCosts:
     # What costs too little to be seen among the rest still costs something.
     floor = 1e-3 * float(per_unit.max())
     constants = {name: float(f"{max(value, floor):.4g}") for name, value in zip(UNITS, per_unit, strict=True)}
-    return KernelCosts(**constants, measured_on=machine(), measured_at=f"{datetime.now(UTC):%Y-%m-%d}")
+    at = f"{datetime.now(UTC):%Y-%m-%d}"
+    return KernelCosts(**constants, conditions=dict(conditions), measured_on=machine(), measured_at=at)
 
 
 @dataclass(frozen=True)
@@ -204,6 +273,11 @@ def kernel_costs_page(found: Sequence[PatternRuns], costs: KernelCosts, others: 
         markdown_table(
             ["a unit of work", "ns"], [[name.replace("_", " "), f"{getattr(costs, name):g}"] for name in UNITS]
         ),
+        "",
+        "A test of a condition by its kind, where candidates are tested one by one (`lazy_chain_nfa`); by these the "
+        "conditions of a pattern are put in order:",
+        "",
+        markdown_table(["kind", "ns"], [[kind, f"{cost:g}"] for kind, cost in costs.conditions.items()]),
     ]
     for trees in (False, True):
         lines += ["", "Orders and trees:" if trees else "Orders:", ""]

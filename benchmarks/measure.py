@@ -26,10 +26,6 @@ SLOW_ROUND_S = 4.0
 """An engine whose run takes longer than this is measured fewer times."""
 
 
-Clock = Callable[[], float]
-"""Seconds on the wall, or of the processor where only engines of one thread of this process are compared."""
-
-
 @dataclass(frozen=True)
 class Measurement:
     """One run of one engine: seconds of detection alone, and the matches that it found."""
@@ -154,9 +150,8 @@ def mechanism_runner(
     counting: bool = False,
     sharing: Sharing | None = None,
     counters: Counters | None = None,
-    clock: Clock = time.perf_counter,
 ) -> Callable[[], Measurement]:
-    """A function that prepares the events and finds all matches of all patterns.
+    """A function that prepares the events and finds all matches of all patterns, in seconds of the processor.
 
     They are found one pattern after another, or together by a mechanism that runs many patterns at once. `sharing` is
     the rule by which they are planned, None for that of the mechanism.
@@ -186,12 +181,12 @@ def mechanism_runner(
     def run() -> Measurement:
         nonlocal compiled
         counted = Counters()
-        start = clock()
+        start = time.process_time()
         prepared = PreparedEvents(events, type_attribute=first.type_attribute, base_type=first.base_type)
         with nullcontext() if compiled else own_code():
             matches = find(prepared, counted)
         compiled = True
-        taken = clock() - start
+        taken = time.process_time() - start
         if counters is not None:
             counters.add(counted)
         return Measurement(taken, matches)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import statistics
-import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -15,7 +14,7 @@ from benchmarks.published import DUCKDB, EVENTS_PER_S, fastest_cep_engine, refer
 from benchmarks.report import Timing, markdown_table
 from benchmarks.streams import Streams
 from benchmarks.workloads import SASE, TRAFFIC, WORKLOADS, Workload
-from cep_pipeline.cli.figures import count_per_s, format_seconds, times_as_fast
+from cep_pipeline.cli.terminal import count_per_s, format_seconds, times_as_fast
 from cep_pipeline.detection import MECHANISMS
 from cep_pipeline.detection.mechanisms import Counters
 from cep_pipeline.errors import CepError, UnsupportedPattern
@@ -128,9 +127,7 @@ def measure_mechanisms(
                     refused[name, workload.name] = reason
                     continue
                 counters[name] = Counters()
-                engines[name] = mechanism_runner(
-                    name, patterns, events, counters=counters[name], clock=time.process_time
-                )
+                engines[name] = mechanism_runner(name, patterns, events, counters=counters[name])
             if not engines:
                 continue
             known = workload.matches.get(events.num_rows)
@@ -175,7 +172,7 @@ def _load_reference(joins: DuckDBJoins, workload: Workload, streams: Streams, le
 def _run_reference(joins: DuckDBJoins, workload: Workload, events: int, matches: int | None) -> Measurement:
     """Run DuckDB's query beside a workload; as it may be another one's, its own count is checked here."""
     reference = WORKLOADS[reference_of(workload.name)]
-    measured = joins.run(reference.name, time.process_time)
+    measured = joins.run(reference.name)
     known = reference.matches.get(events, measured.matches)
     if measured.matches != known:
         raise CepError(f"{DUCKDB} finds {measured.matches:,} matches of {reference.name}, but there are {known:,}")

@@ -8,12 +8,13 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
+from unittest.mock import patch
 
 from benchmarks.measure import Progress
 from benchmarks.published import CEP_ENGINES, DUCKDB, EVENTS_PER_S, machine_gain, peers_of
 from benchmarks.report import Comparison, machine, markdown_table
 from benchmarks.streams import TWIN_LOOKS, Streams
-from cep_pipeline.cli.figures import count_per_s, times_as_fast
+from cep_pipeline.cli.terminal import count_per_s, times_as_fast
 
 if TYPE_CHECKING:
     from benchmarks.workload_projects import Request
@@ -92,6 +93,15 @@ def make_page(settings: Settings, progress: Progress, report: Callable[[str], No
     return "\n\n".join(sections) + "\n"
 
 
+def with_other_sections(page: str, made: str) -> str:
+    """A page of before, in which the sections that were made anew take their places, and those that are new the end."""
+    _, *kept = page.split("\n## ")
+    head, *sections = made.rstrip("\n").split("\n## ")
+    headings = {section.split("\n")[0]: section for section in sections}
+    kept = [headings.pop(section.split("\n")[0], section.rstrip("\n") + "\n") for section in kept]
+    return "\n## ".join(section.rstrip("\n") + "\n" for section in (head, *kept, *headings.values()))
+
+
 def _head(settings: Settings) -> str:
     if tuple(settings.names) == (WORKLOAD,):
         return f"# Many patterns in one job\n\nMade by `cep bench workload` on {machine()}."
@@ -110,25 +120,26 @@ def _head(settings: Settings) -> str:
 
 
 def _detection(run: _Run) -> list[str]:
-    from benchmarks.detection import calls_table, compare_calls, compare_detection, detection_table, duckdb_rates
+    from benchmarks.detection import calls_table, compare_detection, detection_table, duckdb_rates
 
     settings = run.settings
     comparisons = compare_detection(settings.lengths, settings.repetitions, run.streams, run.progress)
-    calls = compare_calls(settings.lengths, settings.repetitions, run.streams, run.progress)
     duckdb_per_s = duckdb_rates(comparisons)
     sections = [
         "## Detection: the columnar kernel on one core\n\n"
-        "Preparation of the events (columns, split by type) is part of the time, making the plan is not. `fused` lists "
+        "Seconds are those of the processor. Preparation of the events (columns, split by type) is part of the time, "
+        "making the plan is not. `fused` lists "
         "all matches, `fused, counting` counts lists without making them. W6 is a hundred patterns, one after "
         "another over events that are split, sorted and ranged once for all; in `fused, one plan` they run by a plan "
         "of shared prefixes, and what several begin with is stored where that pays. "
         f"{run.streams.traffic.description}\n\n{detection_table(comparisons)}",
         "## Detection: what a user's call takes, on one core\n\n"
-        "Statistics and plan are part of the time: each call makes them anew. The events are an Arrow table; or a "
+        "The calls run in turn with the kernel and the peers of the table above. Statistics and plan are part of the "
+        "time: each call makes them anew. The events are an Arrow table; or a "
         "Parquet file in memory, from which the columns that the patterns need are read, and the matches written to "
         "Parquet files in memory. Beside it what pyarrow takes to read these columns, and to write these matches; `of "
-        "reading` and `of writing` are shares of their speeds. DuckDB counts, as above. Seconds are those of the "
-        "processor.\n\n" + calls_table(calls),
+        "reading` and `of writing` are shares of their speeds. C++ and DuckDB count, or add the matches up, and write "
+        "nothing.\n\n" + calls_table(comparisons),
     ]
     if duckdb_per_s:
         sections.append(
@@ -222,12 +233,12 @@ def _statistics(run: _Run) -> list[str]:
 
 
 def _kernel_costs(run: _Run) -> list[str]:
-    from benchmarks.kernel_costs import EVENTS, calibrated, kernel_costs_page, measured_runs
+    from benchmarks.kernel_costs import EVENTS, calibrated, condition_costs, kernel_costs_page, measured_runs
     from cep_pipeline.planning.costs import THROUGHPUT
     from cep_pipeline.planning.costs.kernel import costs_to_json
 
     found = measured_runs(run.streams.stock(EVENTS).table(), run.settings.repetitions, run.progress)
-    costs = calibrated(found)
+    costs = calibrated(found, condition_costs(run.settings.repetitions, run.progress))
     if run.settings.constants is not None:
         run.settings.constants.write_text(json.dumps(costs_to_json(costs), indent=1) + "\n", encoding="utf-8")
     return [
@@ -240,19 +251,24 @@ def _kernel_costs(run: _Run) -> list[str]:
 
 def _choice(run: _Run) -> list[str]:
     from benchmarks.choice import EVENTS, calibrated, cells, choice_page, measure_cells, write_constants
+    from cep_pipeline.detection import choice
+    from cep_pipeline.planning.costs.mechanisms import mechanism_costs
 
     settings = run.settings
     stream, repetitions = run.streams.stock(EVENTS[-1]), min(settings.repetitions, 3)
-    costs = calibrated(stream, repetitions, run.progress)
-    found = measure_cells(stream, cells(), repetitions, run.progress)
+    costs = mechanism_costs()
     if settings.constants is not None:
+        costs = calibrated(stream, settings.repetitions, run.progress)
         write_constants(costs, settings.constants)
+    with patch.object(choice, "mechanism_costs", lambda: costs):
+        found = measure_cells(stream, cells(), repetitions, run.progress)
     return [
         "Patterns of three types, `SEQ(A a, B b, C c) WHERE a.diff < b.diff AND b.diff < c.diff`, within 20 ms (rare), "
-        "300 ms (some) or 2 s (dense). Seconds of the processor on one core, the least of several runs on events that "
-        "nobody has asked about before; to estimate statistics and to make a plan counts. `chosen` is "
-        "`cep.detect(patterns, events, output=…)`; the others name a mechanism and a planner, or an order.\n\n"
-        + choice_page(found, costs)
+        "300 ms (some) or 2 s (dense). Late ones, within 30 s, have two frequent types and a rare last one, with "
+        "`b.diff + 2.5 < c.diff`: in their own order most work is in vain. Seconds of the processor on one core, the "
+        "least of several runs in drawn orders on events that nobody has asked about before; to estimate statistics "
+        "and to make a plan counts. `chosen` is `cep.detect(patterns, events, output=…)`; the others name a mechanism "
+        "and a planner, or an order.\n\n" + choice_page(found, costs)
     ]
 
 

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 
 from benchmarks.report import markdown_table
 from benchmarks.scale import DAYS, EVENTS, MIDDLE_DAY, PATTERNS, SMALL_DAY, STREAMS, Measured
-from cep_pipeline.cli.figures import format_seconds
+from cep_pipeline.cli.terminal import format_seconds
 from cep_pipeline.events.columns import SEQ_PER_DAY
 
 VERY_LARGE = 10**12

@@ -14,7 +14,7 @@ import pyarrow as pa
 
 from benchmarks.measure import Progress
 from benchmarks.report import markdown_table
-from cep_pipeline.cli.figures import format_seconds, times_as_fast
+from cep_pipeline.cli.terminal import format_seconds, times_as_fast
 from cep_pipeline.errors import CepError
 from cep_pipeline.events.columns import SEQ_PER_DAY, events_columns
 from cep_pipeline.events.raw_files import RawFile

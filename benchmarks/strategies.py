@@ -15,7 +15,7 @@ from benchmarks.measure import Measurement, Progress, measure_in_turn, mechanism
 from benchmarks.report import Comparison, markdown_table
 from benchmarks.streams import Streams
 from benchmarks.workloads import STOCK, stock_schema
-from cep_pipeline.cli.figures import count_per_s, format_seconds
+from cep_pipeline.cli.terminal import count_per_s, format_seconds
 from cep_pipeline.language.parser import parse_patterns
 
 READING = "reading the columns"
@@ -50,7 +50,7 @@ def measure_strategies(events: int, repetitions: int, streams: Streams, progress
         pq.write_table(table.select(COLUMNS), path)
         for name, statement in STATEMENTS.items():
             patterns = parse_patterns(f"NAME s PATTERN {statement}", stock_schema())
-            find = mechanism_runner("nfab", patterns, table, clock=time.process_time)
+            find = mechanism_runner("nfab", patterns, table)
             matches = find().matches
             engines: dict[str, Callable[[], Measurement]] = {"nfab": find, READING: partial(_read, path, matches)}
             timings, _ = measure_in_turn(engines, repetitions, matches, f"{name}, {events:,} events", progress)

@@ -17,7 +17,7 @@ import pyarrow as pa
 from benchmarks.ingestion import trades_schema
 from benchmarks.measure import Progress
 from benchmarks.report import markdown_table
-from cep_pipeline.cli.figures import format_seconds
+from cep_pipeline.cli.terminal import format_seconds
 from cep_pipeline.events.event_files import load_events
 from cep_pipeline.events.schema import StreamSchema
 from cep_pipeline.generate import generate_days

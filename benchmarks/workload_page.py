@@ -11,7 +11,7 @@ from benchmarks.report import markdown_table
 from benchmarks.workload_jobs import CHECK, DAYS, JobPart, run_jobs
 from benchmarks.workload_projects import PATTERN_SET, Request, make_project
 from benchmarks.workload_results import DayRun, WorkloadResult, result_of
-from cep_pipeline.cli.figures import format_seconds, times_as_fast
+from cep_pipeline.cli.terminal import format_seconds, times_as_fast
 
 STEPS: Mapping[str, Sequence[str]] = {
     "ingesting": ("ingest", "preprocess"),

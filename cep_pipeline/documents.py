@@ -333,7 +333,7 @@ def _of_json(fault: Any) -> str:
     return f"{message.removeprefix('Value error, ')}{f' (found {found})' if found else ''}"
 
 
-def nested(leaf: type, most_depth: int, *, sides: int | None = None) -> Any:
+def nested(leaf: type, most_depth: int, *, sides: Sequence[int] = ()) -> Any:
     """The form of a tree as nested lists, with leaves of a type.
 
     Parameters
@@ -341,7 +341,7 @@ def nested(leaf: type, most_depth: int, *, sides: int | None = None) -> Any:
     most_depth
         Lists within each other.
     sides
-        Entries of each list; None: any number.
+        How many entries a list may have; (): any number.
     """
 
     def check(content: object) -> object:
@@ -351,8 +351,8 @@ def nested(leaf: type, most_depth: int, *, sides: int | None = None) -> Any:
             if isinstance(node, list | tuple):
                 if depth == most_depth:
                     raise ValueError(f"a tree nests at most {most_depth} lists")
-                if not node or (sides is not None and len(node) != sides):
-                    raise ValueError(f"a node of a tree has {sides or 'some'} sides, not {len(node)}")
+                if not node or (sides and len(node) not in sides):
+                    raise ValueError(f"a node of a tree has {max(sides, default='some')} sides, not {len(node)}")
                 waiting += [(side, depth + 1) for side in node]
             elif (
                 type(node) is not leaf

@@ -7,8 +7,10 @@ is refused with its file, line and what to do before it costs more than its size
 
 from __future__ import annotations
 
+import gc
 import json
-from collections.abc import Hashable, Sequence
+from collections.abc import Hashable, Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -186,6 +188,22 @@ def read_json(path: Path, what: str) -> Any:
         As `read_text` and `parse_json`.
     """
     return parse_json(read_text(path, what, MOST_JSON_BYTES), str(path), what)
+
+
+@contextmanager
+def without_collecting() -> Iterator[None]:
+    """Let nobody look for garbage in the block.
+
+    A block that makes a million objects and throws none of them away would be looked through again and again, which
+    takes longer than to make them.
+    """
+    collecting = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if collecting:
+            gc.enable()
 
 
 def parse_json(text: str | bytes, source: str, what: str) -> Any:

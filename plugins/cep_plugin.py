@@ -614,13 +614,15 @@ def invariants(pages: Annotated[PatternSetPages, Depends()]) -> HTMLResponse:
         most_forecasts=DRAWN_PANELS,
         most_days=SHOWN_DAYS,
         most_numbers=READ_NUMBERS,
-    ).to_json()
-    nearest = sorted(report["invariants"], key=lambda one: one["distance_to_violation"] or 0.0)
-    panels = [BandPanel(one["says"], with_forecast(one["forecast"]), 0.0) for one in nearest if one["forecast"]]
+    )
+    shown = report.to_json(nearest=SHOWN_RUNS)
+    panels = [
+        BandPanel(one["says"], with_forecast(one["forecast"]), 0.0) for one in shown["invariants"] if one["forecast"]
+    ]
     return pages.show(
         "invariants.html",
-        report=report,
-        nearest=nearest[:SHOWN_RUNS],
+        report=shown,
+        number=len(report.verifications),
         decisions=what_they_brought(
             pages.tables, pages.pattern_set, pages.tables.decisions(pages.pattern_set, SHOWN_PATTERNS)
         ),

@@ -174,7 +174,7 @@ class LocalAirflow:
             check=False,
         )
         if done.returncode:
-            raise StartError(f"airflow {' '.join(arguments)} failed:\n{done.stdout[-2000:]}\n{done.stderr[-2000:]}")
+            raise StartError(f"airflow {' '.join(arguments)} failed:\n{done.stdout[-10_000:]}\n{done.stderr[-2000:]}")
         return done.stdout
 
     def start(self) -> None:

@@ -17,7 +17,6 @@ from benchmarks.detection import (
     TOGETHER,
     WRITING,
     calls_table,
-    compare_calls,
     compare_detection,
     detection_table,
     duckdb_rates,
@@ -31,6 +30,7 @@ from benchmarks.mechanisms import (
     measure_mechanisms,
     mechanisms_table,
 )
+from benchmarks.page import with_other_sections
 from benchmarks.peers import compile_reference, duckdb_joins
 from benchmarks.published import (
     DUCKDB,
@@ -73,18 +73,21 @@ def test_all_engines_run_side_by_side(comparisons: list[Comparison], tmp_path: P
         assert (DUCKDB in engines) == (duckdb and comparison.workload in DUCKDB_QUERIES and in_time)
         assert comparison.matches == WORKLOADS[comparison.workload].matches.get(comparison.events, comparison.matches)
     rows = cells(detection_table(comparisons))
-    assert len(rows) == sum(1 + len(comparison.peers) for comparison in comparisons)
+    assert len(rows) == sum(1 + len(comparison.peers) - len(CALLS) for comparison in comparisons)
     assert {row["engine"] for row in rows if row["workload"] == "W4"} >= {"fused", "fused, counting"}
     if duckdb:
         assert set(duckdb_rates(comparisons)) == set(DUCKDB_QUERIES)
 
 
-def test_calls_stand_beside_the_kernel_and_the_peers() -> None:
-    calls = compare_calls([1_000], 1, Streams(None, looks=30), Progress(), many=1_000)
-    assert [one.workload for one in calls] == ["W1", "W2", "W3", "W4", "W4b", "W6", "W7"]
-    rows = cells(calls_table(calls))
-    assert [row["call"] for row in rows] == [*CALLS] * len(calls)
+def test_calls_stand_beside_the_kernel_and_the_peers(comparisons: list[Comparison]) -> None:
+    rows = cells(calls_table(comparisons))
+    assert [row["call"] for row in rows] == [*CALLS] * len(comparisons)
     assert all(row["x kernel"] and not row["wanted"] for row in rows)  # these streams are too short to be judged
+    for place, comparison in enumerate(comparisons):
+        own = rows[place * len(CALLS) : (place + 1) * len(CALLS)]
+        engines = {timing.engine for timing in comparison.peers}
+        for column, peer in (("x as fast as C++", CPP), ("x as fast as DuckDB", DUCKDB)):
+            assert [bool(row[column]) for row in own] == [peer in engines] * 3 + [False] * 2
 
 
 @pytest.mark.parametrize(("matches", "wanted"), [(10, "0.8 of reading: MISSED"), (2_000_000, "0.5 of writing: met")])
@@ -207,3 +210,13 @@ def test_a_page_that_cannot_be_written_is_refused_at_once(name: str, words: str,
     done = cep("bench", "strategies", "--out", name, folder=tmp_path)
     assert done.code == 2
     assert words in done.errors
+
+
+def test_sections_that_are_not_made_anew_stay() -> None:
+    page = "# B\n\nold\n\n## One\n\n1\n\n## Two\n\n2\n\n### Part of two\n\n2\n\n## Three\n\n3\n"
+    made = "# B\n\nnew\n\n## Two\n\nnew 2\n\n## Four\n\n4\n"
+    assert with_other_sections(page, made) == (
+        "# B\n\nnew\n\n## One\n\n1\n\n## Two\n\nnew 2\n\n## Three\n\n3\n\n## Four\n\n4\n"
+    )
+    assert with_other_sections(page, page) == page
+    assert with_other_sections("", made) == made

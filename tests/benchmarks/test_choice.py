@@ -26,7 +26,7 @@ def test_all_ways_of_a_cell_find_the_same() -> None:
     assert [one.cell for one in found] == wanted
     assert len({one.matches for one in found}) == 1 and found[0].matches > 0
     assert all(CHOSEN not in one.others_s and one.ratio >= 1 for one in found)
-    assert set(found[2].others_s) == {"listed", "merged runs"}
+    assert set(found[2].others_s) == {*found[0].others_s, "listed", "merged runs"}
     assert "fused, own order" in found[0].others_s
 
 
@@ -38,10 +38,13 @@ def test_the_grid_is_bounded_and_the_page_says_what_is_worst(tmp_path: Path) -> 
         MeasuredCell(Cell(1, 1_000, "rare", output), 3, 0.001 * place, {"fused, own order": 0.001, "multitree": 0.004})
         for place, output in enumerate(OUTPUTS, 1)
     ]
-    costs = MechanismCosts({"fused": (1.0, 2.0, 3.0, 4.0)}, "here")
+    units = (1.0, 2.0, 3.0, 4.0, 5.0, 6.0, 7.0)
+    costs = MechanismCosts({"fused": {"count": units}}, (8.0, 9.0, 10.0), "here")
     page = choice_page(measured, costs)
     assert "| compressed | 1     | 3.00   | 3.00            | 3.00  | 1 x 1,000 rare, compressed |" in page
     assert "4.0 ms (multitree)" in page
     write_constants(costs, tmp_path / "costs.json")
     content = json.loads((tmp_path / "costs.json").read_text())
-    assert content["mechanisms"]["fused"] == dict(zip(WORK, (1.0, 2.0, 3.0, 4.0), strict=True))
+    assert content["mechanisms"]["fused"]["count"] == dict(zip(WORK, units, strict=True))
+    assert content["planning"] == {"call": 8.0, "row": 9.0, "pattern": 10.0}
+    assert "| fused     | count  | 1.0  | 2.0 | 3.0     |" in page

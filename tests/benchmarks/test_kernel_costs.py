@@ -12,6 +12,7 @@ from benchmarks.kernel_costs import (
     PatternRuns,
     PlanRun,
     calibrated,
+    condition_costs,
     kernel_costs_page,
     measured_runs,
     positive_least_squares,
@@ -20,6 +21,7 @@ from benchmarks.kernel_costs import (
 from benchmarks.measure import Progress
 from benchmarks.stock_stream import generate_stock_stream
 from cep_pipeline.planning.costs import THROUGHPUT
+from cep_pipeline.planning.costs.conditions import CONDITION_KINDS
 from cep_pipeline.planning.costs.kernel import UNITS, costs_from_json, costs_to_json, kernel_model
 from cep_pipeline.planning.numbers.clause_statistics import ClauseStatistics
 
@@ -44,6 +46,13 @@ def test_the_constants_of_exact_times_are_found() -> None:
     assert [getattr(calibrated(made_up(2.0)), name) for name in UNITS] == pytest.approx([2 * c for c in TRUE], rel=1e-3)
     assert costs_from_json(costs_to_json(costs), "here") == costs
     assert "cores" in costs.measured_on
+
+
+def test_conditions_are_measured_by_kind() -> None:
+    found = condition_costs(1, Progress(), largest=30)
+    assert tuple(found) == CONDITION_KINDS and all(cost > 0 for cost in found.values())
+    costs = calibrated(made_up(), found)
+    assert costs.conditions == found and costs_from_json(costs_to_json(costs), "here") == costs
 
 
 def test_no_constant_is_negative() -> None:

@@ -9,13 +9,16 @@ import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
+import cep_pipeline as cep
 from cep_pipeline.detection import MECHANISMS
-from cep_pipeline.patterns.pattern import Strategy
+from cep_pipeline.language.parser import parse_patterns
+from cep_pipeline.patterns.pattern import Pattern, Strategy
 from cep_pipeline.patterns.structure import EventOperand, Structure
 from tests.answers import comparable
-from tests.contracts.mechanisms import ANY_MATCH, answer, bindings, drawn, parsed
+from tests.contracts.mechanisms import ANY_MATCH, answer, answer_or_refusal, bindings, drawn, parsed
+from tests.oracle import evaluate
 from tests.pattern_strategies import FIRST_SLICE, TIME_WINDOWS, conditions
-from tests.streams import SECOND, Row, events_table, rows
+from tests.streams import SECOND, Row, events_table, rows, stream_schema
 from tests.thoroughness import examples
 
 
@@ -101,3 +104,96 @@ def test_partitions_are_answered_apart(mechanism: str, data: st.DataObject, stre
     apart = [answer(mechanism, pattern, events_table(of_one)) for of_one in partitions.values()]
     together = answer(mechanism, pattern, events_table(stream_rows))
     assert sorted(bindings(together)) == sorted(bindings(match for found in apart for match in found))
+
+
+SPELLED = (
+    # a structure, equalities that say what [id] says of all its events, and the strategies under which they do so
+    ("SEQ(A a, B b)", "b.id = a.id", "all"),
+    ("SEQ(A a, B b, C c)", "a.id = b.id AND b.id = c.id", "all"),
+    ("SEQ(A a, B b, C c)", "a.id = c.id AND c.id = b.id", "any"),
+    ("AND(A a, B b, C c)", "a.id = b.id AND a.id = c.id", "any"),
+    ("SEQ(A a, ~B n, C c)", "a.id = c.id AND n.id = a.id", "all"),
+    ("SEQ(~A n, B b, Ev e)", "n.id = b.id AND b.id = e.id AND e.id = n.id", "all"),
+    ("SEQ(A a, ~SEQ(B m, C n), Ev e)", "a.id = e.id AND m.id = a.id AND n.id = m.id", "all"),
+    ("SEQ(A a, ~B+ m[], Ev e)", "a.id = e.id AND m[].id = e.id", "all"),
+    ("SEQ(A a, B+ l[], C c)", "l.id = a.id AND c.id = l[l.LEN].id", "all"),
+    ("SEQ(B+ l[], C c)", "l[i].id = l[i-1].id AND c.id = l[1].id", "all"),
+    ("SEQ(B+ l[], C c)", "l[].id = c.id", "any"),
+    ("A+ l[]", "l[i].id = l[1].id", "all"),
+    ("AND(A a, OR(B b, C c))", "a.id = b.id AND a.id = c.id", "any"),
+    ("SEQ(A a, B? b, C c)", "a.id = c.id AND b.id = a.id", "any"),
+)
+"""Equalities of one attribute that are the same as the equivalence test."""
+
+
+@pytest.mark.parametrize("mechanism", MECHANISMS)
+@settings(max_examples=examples(60), deadline=None)
+@given(
+    st.sampled_from(SPELLED),
+    st.sampled_from(["", "a.x <= 5", "c.y > a.y", "l[i].x > l[i-1].x", "e.x != a.x"]),
+    st.sampled_from(["skip_till_any_match", "skip_till_next_match", "strict_contiguity"]),
+    st.sampled_from(["4 seconds", "5 EVENTS", "6 EVENTS PARTITION BY s"]),
+    st.sampled_from(["ALL", "NON_OVERLAP"]),
+    rows(max_size=14),
+)
+def test_equalities_are_the_equivalence_test_that_they_spell_out(
+    mechanism: str,
+    spelled: tuple[str, str, str],
+    condition: str,
+    strategy: str,
+    window: str,
+    output: str,
+    stream_rows: list[Row],
+) -> None:
+    structure, equalities, where = spelled
+    variables = [word.strip("~?+[]()") for word in structure.replace(",", " ").split()]
+    assume(not condition or {condition[0], condition.rsplit(" ", maxsplit=1)[-1][0]} <= {*variables, "5"})
+    assume(where == "all" or strategy == "skip_till_any_match")
+    within, _, partition = window.partition(" PARTITION")
+    clauses = f"WITHIN {within}{' PARTITION' * bool(partition)}{partition} OUTPUT {output}"
+
+    def statement(agreeing: str) -> Pattern:
+        tested = " AND ".join(filter(None, (agreeing, condition)))
+        text = f"NAME spelled PATTERN {structure} WHERE {strategy} {{ {tested} }} {clauses}"
+        [pattern] = parse_patterns(text, stream_schema())
+        return pattern
+
+    short, long = statement("[id]"), statement(equalities)
+    assert long.clauses == short.clauses
+    table = events_table(stream_rows)
+    found = answer_or_refusal(mechanism, long, table)
+    assume(found is not None)
+    assert comparable(found) == comparable(evaluate([long], table)) == comparable(evaluate([short], table))
+    for form in ("count", "compressed") if mechanism == "fused" and output == "ALL" else ():
+        [other] = cep.detect([long], table, output=form).values()
+        numbers = other["count"].to_pylist() if form == "count" else [cep.expand(other).read_all().num_rows]
+        assert sum(map(int, numbers)) == len(found)
+
+
+@pytest.mark.parametrize(
+    ("structure", "equalities", "strategy"),
+    [
+        ("SEQ(A a, B b, C c)", "a.id = b.id", "skip_till_any_match"),
+        ("SEQ(A a, ~B n, C c)", "a.id = c.id", "skip_till_any_match"),
+        ("SEQ(A a, ~B n, C c)", "a.id = n.id", "skip_till_any_match"),
+        ("SEQ(A a, ~SEQ(B m, C n), Ev e)", "a.id = e.id AND m.id = a.id", "skip_till_any_match"),
+        ("SEQ(A a, B+ l[])", "a.id = l[1].id", "skip_till_any_match"),
+        ("SEQ(A a, B+ l[])", "a.id = l[i].id AND l[i].id = l[i-1].id", "skip_till_any_match"),
+        ("A+ l[]", "l.id = l[1].id", "skip_till_any_match"),
+        ("OR(SEQ(A a, B b), SEQ(A c, B d))", "a.id = b.id", "skip_till_any_match"),
+        ("SEQ(A a, B b, C c)", "a.id = c.id AND c.id = b.id", "skip_till_next_match"),
+        ("SEQ(B+ l[], C c)", "l[].id = c.id", "skip_till_next_match"),
+        ("SEQ(B+ l[], C c)", "l[].id = l[l.LEN].id AND l[1].id = c.id", "strict_contiguity"),
+        ("AND(A a, B b)", "a.id = b.id", "skip_till_next_match"),
+        ("SEQ(A a, B b)", "a.id = b.id", "partition_contiguity"),
+        ("SEQ(A a, B b)", "a.timestamp = b.timestamp", "skip_till_any_match"),
+        ("SEQ(A a, B b)", "a.id = b.x", "skip_till_any_match"),
+    ],
+)
+def test_what_says_less_or_more_than_an_equivalence_test_stays_as_written(
+    structure: str, equalities: str, strategy: str
+) -> None:
+    text = f"PATTERN {structure} WHERE {strategy} {{ {equalities} }} WITHIN 4 seconds"
+    [pattern] = parse_patterns(text, stream_schema())
+    assert pattern.clauses == pattern.written_clauses
+    assert not any(clause.agree_on for clause in pattern.clauses)

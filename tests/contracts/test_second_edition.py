@@ -17,6 +17,7 @@ from hypothesis import strategies as st
 import cep_pipeline as cep
 from cep_pipeline.detection import MECHANISMS
 from cep_pipeline.detection.output_policy import has_output_policy
+from cep_pipeline.detection.summaries import unlisted
 from cep_pipeline.errors import UnsupportedPattern
 from cep_pipeline.patterns.pattern import Pattern
 from tests.answers import comparable, from_tables, summaries_from_tables
@@ -83,6 +84,9 @@ def check_file(file: File, stream_rows: list[Row]) -> None:
 
 
 SUMMARIES = replace(SECOND_EDITION, summaries=True, float_sums=True)
+COUNTED = replace(
+    SUMMARIES, output=False, consume=False, strategies=("skip_till_any_match",), max_condition_variables=1
+)
 LISTED = replace(SECOND_EDITION, output=False, consume=False)
 
 
@@ -102,6 +106,28 @@ def test_outputs_say_the_same(statement: Statement, stream_rows: list[Row]) -> N
 @given(statement=statements(SUMMARIES), stream_rows=rows(edges=False))
 def test_summaries(statement: Statement, stream_rows: list[Row]) -> None:
     check_mechanisms(*parsed(statement), events_table(stream_rows))
+
+
+@settings(max_examples=examples(100), deadline=None)
+@given(
+    statement=statements(COUNTED),
+    stream_rows=rows(edges=False),
+    by_partial_matches=st.booleans(),
+)
+def test_summaries_without_listing(statement: Statement, stream_rows: list[Row], by_partial_matches: bool) -> None:
+    patterns, table = parsed(statement), events_table(stream_rows)
+    assume(patterns[0].summary is not None)
+    expected = comparable(oracle(patterns, table))
+    count = unlisted.count_matches
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(unlisted, "FEW_MATCHES", -1)
+        patched.setattr(unlisted, "MATCHES_OF_ONE", 0)
+        patched.setattr(unlisted, "LEAST_S", 1e9)
+        patched.setattr(unlisted, "MOST_COUNTS", -1 if by_partial_matches else 200)
+        patched.setattr(unlisted, "finding_takes_long", lambda _: True)
+        patched.setattr(unlisted, "count_matches", lambda *of, always=True: count(*of, always=True))
+        found = comparable(summaries_from_tables(patterns, cep.detect(patterns, table)))
+    assert found == expected
 
 
 @settings(max_examples=examples(100), deadline=None)

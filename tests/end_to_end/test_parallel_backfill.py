@@ -209,7 +209,9 @@ def test_a_task_that_is_cleared_is_done_again_with_those_after_it(
 
 
 def test_a_day_runs_by_airflow_dags_test(folder: Path, killed_backfill: list[str], airflow: Any) -> None:
+    """The DAG is paused, so that the scheduler does not run the same tasks at the same time."""
     before = tables_of(folder, "airflow").read_matches("market")
+    airflow.run("dags", "pause", DAG)
     airflow.run("dags", "test", DAG, "--conf", f'{{"day": "{TRADING[-1]}"}}', timeout_s=WAIT_S)
     tables = tables_of(folder, "airflow")
     assert tables.read_matches("market").equals(before)
