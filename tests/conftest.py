@@ -14,8 +14,12 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 # No test depends on how busy the machine is: a draw that a stalled machine makes slow is no failure.
+# A mechanism may refuse many of the drawn statements: the share that it refuses in one run is no failure either.
 settings.register_profile(
-    "any machine", max_examples=examples(100), deadline=None, suppress_health_check=[HealthCheck.too_slow]
+    "any machine",
+    max_examples=examples(100),
+    deadline=None,
+    suppress_health_check=[HealthCheck.too_slow, HealthCheck.filter_too_much],
 )
 settings.load_profile("any machine")
 
