@@ -5,7 +5,6 @@ A mechanism may refuse a statement by name. Several statements of one file may c
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Sequence
 from dataclasses import replace
 from math import comb, prod
@@ -40,9 +39,7 @@ MOST_BINDINGS = 100_000
 
 
 def parsed(drawn: Statement | File) -> list[Pattern]:
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        return cep.parse_patterns(drawn.text, ZONED, params=drawn.params)
+    return cep.parse_patterns(drawn.text, ZONED, params=drawn.params)
 
 
 def oracle(patterns: Sequence[Pattern], table: pa.Table) -> list[OracleMatch | OracleSummary]:
