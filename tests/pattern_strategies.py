@@ -13,8 +13,10 @@ from typing import Any
 
 from hypothesis import strategies as st
 
+from cep_pipeline.language.parser import parse_patterns
+from cep_pipeline.patterns.pattern import Pattern
 from tests.condition_strategies import chosen_variables, condition, conditions_of, return_items, summaries_of
-from tests.streams import TYPES, mostly
+from tests.streams import TYPES, mostly, stream_schema
 
 
 @dataclass(frozen=True)
@@ -181,6 +183,12 @@ class Statement:
     def params(self) -> dict[str, Any]:
         """The values of those parameters that the text uses."""
         return _used(self.text)
+
+    @property
+    def pattern(self) -> Pattern:
+        """The statement as it is parsed."""
+        [pattern] = parse_patterns(self.text, stream_schema(), self.params)
+        return pattern
 
     def having(self, condition: str) -> Statement:
         """The statement with one more condition."""

@@ -57,7 +57,6 @@ def test_a_composing_pattern_alone_by_a_plan_and_a_count() -> None:
     assert tables["twice"].to_pylist() == cep.detect(patterns[1], events, output="count")["twice"].to_pylist()
 
 
-@pytest.mark.filterwarnings("ignore:.*constrains no clause")
 @pytest.mark.parametrize("every", [1, 7])
 def test_cases_that_compose(every: int) -> None:
     cases = [case for case in conformance.CASES if case.matches is not None and "composition" in case.features]

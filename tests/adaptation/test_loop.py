@@ -32,7 +32,7 @@ from cep_pipeline.detection.matches import matches_schema
 from cep_pipeline.detection.output_policy import has_output_policy
 from cep_pipeline.errors import InputError, PlanError, TooManyMatches, UnsupportedPattern
 from cep_pipeline.patterns.pattern import Pattern
-from tests.contracts.mechanisms import drawn, parsed
+from tests.contracts.mechanisms import drawn
 from tests.streams import Row, events_table, rows, stream_schema
 from tests.thoroughness import examples
 
@@ -96,7 +96,7 @@ def test_the_matches_are_those_of_one_plan(mechanism: str | None, planner: str |
 @given(data=st.data(), stream_rows=rows(max_size=16))
 def test_any_pattern_on_any_stream(mechanism: str, data: st.DataObject, stream_rows: list[Row]) -> None:
     """A decision at every event or two, the events at once or in parts, in every form of output."""
-    pattern, table = parsed(drawn(data, mechanism)), events_table(stream_rows)
+    pattern, table = drawn(data, mechanism).pattern, events_table(stream_rows)
     forms = ["verbose"] if has_output_policy(pattern) else OUTPUTS
     output = data.draw(st.sampled_from(forms))
     interval = data.draw(st.sampled_from([{"every_events": 1}, {"every_events": 2}, {"every": "2 seconds"}]))

@@ -20,7 +20,7 @@ from cep_pipeline.detection.matches import matches_schema
 from cep_pipeline.detection.mechanisms import Counters, Orders
 from cep_pipeline.patterns.pattern import Pattern
 from tests.answers import comparable, from_tables
-from tests.contracts.mechanisms import drawn, parsed, takes_pattern_order
+from tests.contracts.mechanisms import drawn, takes_pattern_order
 from tests.oracle import evaluate
 from tests.streams import Row, cut, events_table, rows, stream_schema
 from tests.thoroughness import examples
@@ -73,7 +73,7 @@ def by_switched_plans(
 @given(data=st.data(), stream_rows=rows(min_size=1))
 def test_switches_at_any_moments_between_any_plans(mechanism: str, data: st.DataObject, stream_rows: list[Row]) -> None:
     """The oracle's answer, whatever the plans and the moments, and however the events come in."""
-    pattern, table = parsed(drawn(data, mechanism)), events_table(stream_rows)
+    pattern, table = drawn(data, mechanism).pattern, events_table(stream_rows)
     moments = st.lists(st.integers(0, len(stream_rows)), max_size=6).map(sorted)
     switches, parts, seed = data.draw(moments), data.draw(moments), data.draw(st.integers(0, 99))
     found = from_tables([pattern], {pattern.name: by_switched_plans(pattern, mechanism, table, switches, parts, seed)})

@@ -43,8 +43,6 @@ SHARING = (
 """The mechanisms that run shared plans, and what the plans share."""
 WITHOUT_POLICY = replace(ANY_MATCH_LANGUAGE, output=False, consume=False)
 
-pytestmark = pytest.mark.filterwarnings("ignore:.*constrains no clause")
-
 
 @pytest.fixture(autouse=True)
 def _stored(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -6,7 +6,6 @@ mechanism needs an entry in both, and passes all tests of this folder as they ar
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from itertools import permutations
@@ -24,7 +23,6 @@ from cep_pipeline.planning import Plan
 from tests.answers import from_tables, summaries_from_tables
 from tests.oracle import OracleMatch, OracleSummary
 from tests.pattern_strategies import ANY_MATCH_LANGUAGE, FIRST_SLICE, WHOLE_LANGUAGE, Features, Statement, statements
-from tests.streams import stream_schema
 
 
 def is_of_any_match(pattern: Pattern) -> bool:
@@ -94,13 +92,6 @@ def drawn(data: st.DataObject, mechanism: str, **changes: bool) -> Statement:
     return data.draw(statements(replace(features, **changes)))
 
 
-def parsed(statement: Statement) -> Pattern:
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        [pattern] = cep.parse_patterns(statement.text, stream_schema(), params=statement.params)
-    return pattern
-
-
 def takes_pattern_order(pattern: Pattern, mechanism: str) -> bool:
     """Whether events are bound in the pattern's order only: by the mechanism, or by the pattern's strategy."""
     return bool(in_pattern_order({pattern.name: mechanism})) or pattern.strategy is not Strategy.SKIP_TILL_ANY_MATCH
@@ -164,7 +155,7 @@ def many_orders(plan: Plan) -> Iterable[Plan]:
 
 def runnable(statement: Statement) -> Pattern:
     """The pattern of a drawn statement, if some mechanism runs it."""
-    (pattern,) = cep.parse_patterns(statement.text, stream_schema(), params=statement.params)
+    pattern = statement.pattern
     try:
         choose_mechanisms([pattern])
     except UnsupportedPattern:

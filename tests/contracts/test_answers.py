@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 import cep_pipeline as cep
 from cep_pipeline.detection import MECHANISMS
 from tests.answers import check_language_case, comparable
-from tests.contracts.mechanisms import ANY_MATCH, DRAWN, MUST_RUN, answer, answer_or_refusal, drawn, parsed
+from tests.contracts.mechanisms import ANY_MATCH, DRAWN, MUST_RUN, answer, answer_or_refusal, drawn
 from tests.language_cases import CASES, LanguageCase, stream
 from tests.oracle import evaluate
 from tests.pattern_strategies import WHOLE_LANGUAGE, Statement, statements
@@ -41,7 +41,7 @@ def check_hand_worked_case(mechanism: str, case: LanguageCase) -> None:
 @settings(max_examples=examples(150), deadline=None)
 @given(statement=statements(WHOLE_LANGUAGE), stream_rows=rows())
 def test_random_statement_is_answered_or_refused(mechanism: str, statement: Statement, stream_rows: list[Row]) -> None:
-    pattern, table = parsed(statement), events_table(stream_rows)
+    pattern, table = statement.pattern, events_table(stream_rows)
     found = answer_or_refusal(mechanism, pattern, table)
     if found is not None:
         assert comparable(found) == comparable(evaluate([pattern], table))
@@ -51,7 +51,7 @@ def test_random_statement_is_answered_or_refused(mechanism: str, statement: Stat
 @settings(max_examples=examples(60), deadline=None)
 @given(data=st.data(), stream_rows=rows())
 def test_count_output_counts_the_matches(mechanism: str, data: st.DataObject, stream_rows: list[Row]) -> None:
-    pattern, table = parsed(drawn(data, mechanism, output=False, consume=False)), events_table(stream_rows)
+    pattern, table = drawn(data, mechanism, output=False, consume=False).pattern, events_table(stream_rows)
     counted = cep.detect([pattern], table, mechanism=mechanism, output="count")[pattern.name]
     assert counted.to_pylist() == [{"pattern": pattern.name, "count": str(len(evaluate([pattern], table)))}]
 
@@ -61,7 +61,7 @@ def test_count_output_counts_the_matches(mechanism: str, data: st.DataObject, st
 @given(data=st.data(), stream_rows=rows())
 def test_form_of_the_table_does_not_matter(mechanism: str, data: st.DataObject, stream_rows: list[Row]) -> None:
     """Dictionaries, several chunks, a slice of a longer table and other columns between give the same answer."""
-    pattern, table = parsed(drawn(data, mechanism)), events_table(stream_rows)
+    pattern, table = drawn(data, mechanism).pattern, events_table(stream_rows)
     expected = comparable(answer(mechanism, pattern, table))
     cut = data.draw(st.integers(0, table.num_rows))
     chunked = pa.concat_tables([table.slice(0, cut), table.slice(cut)])

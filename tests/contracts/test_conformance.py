@@ -37,7 +37,6 @@ ANSWERED, BY_HAND, DRAWN = (
     [case for case in cases if case.matches is not None] for cases in (CASES, HAND_CASES, RANDOM_CASES)
 )
 
-pytestmark = pytest.mark.filterwarnings("ignore:.*constrains no clause")
 RIGHT: set[tuple[str, int, tuple[OrderOrTree, ...]]] = set()
 """Cases, their statements and the plans that have given the matches: where planners agree, the plan is run once."""
 

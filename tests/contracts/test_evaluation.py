@@ -2,39 +2,29 @@
 
 from __future__ import annotations
 
-import warnings
 from dataclasses import replace
 from itertools import product
 
 import numpy as np
 from hypothesis import given, settings
 
-import cep_pipeline as cep
 from cep_pipeline.expressions.columns import TableColumns
 from cep_pipeline.expressions.evaluate import conjunct_holds, expression_values
-from cep_pipeline.patterns.pattern import Pattern
 from tests.answers import comparable_value
 from tests.oracle.clauses import Conjunct
 from tests.oracle.events import read_events
 from tests.oracle.values import Choice, value_of
 from tests.pattern_strategies import FIRST_SLICE, Statement, statements
-from tests.streams import Row, events_table, rows, stream_schema
+from tests.streams import Row, events_table, rows
 from tests.thoroughness import examples
 
 FEATURES = replace(FIRST_SLICE, max_operands=3)
 
 
-def parsed(statement: Statement) -> Pattern:
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        [pattern] = cep.parse_patterns(statement.text, stream_schema(), params=statement.params)
-    return pattern
-
-
 @settings(max_examples=examples(300), deadline=None)
 @given(statements(FEATURES), rows(min_size=1, max_size=7))
 def test_conjuncts_hold_where_the_oracle_says(statement: Statement, stream_rows: list[Row]) -> None:
-    pattern = parsed(statement)
+    pattern = statement.pattern
     table = events_table(stream_rows)
     events = read_events(table, pattern)
     names = [operand.variable for operand in pattern.operands]

@@ -15,7 +15,7 @@ from cep_pipeline.language.parser import parse_patterns
 from cep_pipeline.patterns.pattern import Pattern, Strategy
 from cep_pipeline.patterns.structure import EventOperand, Structure
 from tests.answers import comparable
-from tests.contracts.mechanisms import ANY_MATCH, answer, answer_or_refusal, bindings, drawn, parsed
+from tests.contracts.mechanisms import ANY_MATCH, answer, answer_or_refusal, bindings, drawn
 from tests.oracle import evaluate
 from tests.pattern_strategies import FIRST_SLICE, TIME_WINDOWS, conditions
 from tests.streams import SECOND, Row, events_table, rows, stream_schema
@@ -28,7 +28,7 @@ from tests.thoroughness import examples
 def test_time_shift_shifts_the_matches(
     mechanism: str, data: st.DataObject, stream_rows: list[Row], shift_us: int
 ) -> None:
-    pattern = parsed(drawn(data, mechanism, clock=False, returns=False))
+    pattern = drawn(data, mechanism, clock=False, returns=False).pattern
     shifted = [{**row, "timestamp": row["timestamp"] + shift_us} for row in stream_rows]
     before = answer(mechanism, pattern, events_table(stream_rows))
     after = answer(mechanism, pattern, events_table(shifted))
@@ -40,7 +40,7 @@ def test_time_shift_shifts_the_matches(
 @settings(max_examples=examples(80), deadline=None)
 @given(data=st.data(), stream_rows=rows())
 def test_types_may_be_renamed(mechanism: str, data: st.DataObject, stream_rows: list[Row]) -> None:
-    pattern = parsed(drawn(data, mechanism, returns=False))
+    pattern = drawn(data, mechanism, returns=False).pattern
     new_name = {"A": "Ω mega", "B": "A", "C": "B", "X.1": "Unseen"}
     renamed = [{**row, "kind": new_name.get(row["kind"], row["kind"])} for row in stream_rows]
     other = replace(pattern, structure=with_types(pattern.structure, new_name))
@@ -61,9 +61,9 @@ def test_smaller_window_gives_a_subset(mechanism: str, data: st.DataObject, stre
     statement = drawn(data, mechanism, negation=False, output=False, consume=False, count_windows=False)
     table = events_table(stream_rows)
     narrow, wide = sorted(data.draw(st.tuples(*[st.integers(0, len(TIME_WINDOWS) - 1)] * 2)))
-    within_narrow = answer(mechanism, parsed(statement.within(TIME_WINDOWS[narrow])), table)
-    pattern = parsed(statement.within(TIME_WINDOWS[wide]))
-    window_us = parsed(statement.within(TIME_WINDOWS[narrow])).window.time_us or 0
+    within_narrow = answer(mechanism, statement.within(TIME_WINDOWS[narrow]).pattern, table)
+    pattern = statement.within(TIME_WINDOWS[wide]).pattern
+    window_us = statement.within(TIME_WINDOWS[narrow]).pattern.window.time_us or 0
     within_wide = answer(mechanism, pattern, table)
     expected = [match for match in within_wide if match.end_ts - match.start_ts <= window_us]
     assert comparable(within_narrow) == comparable(expected)
@@ -81,9 +81,9 @@ def test_condition_its_negation_and_unknown_part_the_matches(
     p = data.draw(conditions(FIRST_SLICE, statement.operands))
 
     def matches_of(condition: str) -> list[tuple[tuple[str, int], ...]]:
-        return bindings(answer(mechanism, parsed(statement.having(condition)), table))
+        return bindings(answer(mechanism, statement.having(condition).pattern, table))
 
-    everything = bindings(answer(mechanism, parsed(statement), table))
+    everything = bindings(answer(mechanism, statement.pattern, table))
     holds, fails = matches_of(p), matches_of(f"NOT ({p})")
     known = matches_of(f"({p}) OR NOT ({p})")
     assert not set(holds) & set(fails)
@@ -96,7 +96,7 @@ def test_condition_its_negation_and_unknown_part_the_matches(
 @given(data=st.data(), stream_rows=rows())
 def test_partitions_are_answered_apart(mechanism: str, data: st.DataObject, stream_rows: list[Row]) -> None:
     """The matches, and their number, are those of the sub-streams of one partition each; null is alone."""
-    pattern = parsed(drawn(data, mechanism).partitioned_by("id"))
+    pattern = drawn(data, mechanism).partitioned_by("id").pattern
     assume(pattern.strategy is not Strategy.STRICT_CONTIGUITY)
     partitions: dict[object, list[Row]] = {}
     for place, row in enumerate(stream_rows):

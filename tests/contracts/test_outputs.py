@@ -11,7 +11,7 @@ import cep_pipeline as cep
 from cep_pipeline.detection import MECHANISMS
 from cep_pipeline.errors import TooManyMatches
 from tests.answers import comparable, from_tables
-from tests.contracts.mechanisms import answer, drawn, parsed
+from tests.contracts.mechanisms import answer, drawn
 from tests.oracle import evaluate
 from tests.pattern_strategies import Statement
 from tests.streams import Row, events_table, rows
@@ -19,7 +19,7 @@ from tests.thoroughness import examples
 
 
 def check_compressed(mechanism: str, statement: Statement, stream_rows: list[Row]) -> None:
-    pattern, table = parsed(statement), events_table(stream_rows)
+    pattern, table = statement.pattern, events_table(stream_rows)
     expected = evaluate([pattern], table)
     compressed = cep.detect([pattern], table, mechanism=mechanism, output="compressed")[pattern.name]
     assert compressed.column_names == ["pattern", "end_seq", "end_ts", "count", "buffer"]
@@ -53,7 +53,7 @@ def test_expansion_is_the_verbose_output(mechanism: str, data: st.DataObject, st
 @settings(max_examples=examples(40), deadline=None)
 @given(data=st.data(), stream_rows=rows(), below=st.integers(0, 3))
 def test_no_more_rows_than_the_limit(mechanism: str, data: st.DataObject, stream_rows: list[Row], below: int) -> None:
-    pattern, table = parsed(drawn(data, mechanism)), events_table(stream_rows)
+    pattern, table = drawn(data, mechanism).pattern, events_table(stream_rows)
     found = answer(mechanism, pattern, table)
     count = len(found)
     limit = max(count - below, 0)

@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from cep_pipeline.detection import MECHANISMS, parts
-from tests.contracts.mechanisms import answer, bindings, drawn, parsed, planned
+from tests.contracts.mechanisms import answer, bindings, drawn, planned
 from tests.oracle import evaluate
 from tests.streams import Row, events_table, rows
 from tests.thoroughness import examples
@@ -19,7 +19,7 @@ from tests.thoroughness import examples
 @settings(max_examples=examples(60), deadline=None)
 @given(data=st.data(), stream_rows=rows(), limit=st.sampled_from([1, 2, 5]))
 def test_small_parts_are_the_answer(mechanism: str, data: st.DataObject, stream_rows: list[Row], limit: int) -> None:
-    pattern, table = parsed(drawn(data, mechanism)), events_table(stream_rows)
+    pattern, table = drawn(data, mechanism).pattern, events_table(stream_rows)
     plan = planned(pattern, table, "dp_left_deep", mechanism)
     with patch.object(parts, "MATCHES_AT_ONCE", limit):
         found = answer(mechanism, pattern, table, plan)

@@ -37,9 +37,6 @@ from tests.planning import clauses
 from tests.planning.all_plans import MODELS
 from tests.thoroughness import examples
 
-# A condition over several branches of an OR constrains nothing, and drawn statements have such.
-pytestmark = pytest.mark.filterwarnings("ignore::cep_pipeline.language.source.PatternWarning")
-
 every_planner = pytest.mark.parametrize("planner", sorted(PLANNERS))
 EXTREMES = st.one_of(st.sampled_from([0.0, 1e-12, 1.0]), st.floats(0, 1))
 

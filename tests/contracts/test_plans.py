@@ -18,7 +18,6 @@ from tests.contracts.mechanisms import (
     match_ids,
     needs_trees,
     orders_of,
-    parsed,
     planned,
     takes_pattern_order,
 )
@@ -35,7 +34,7 @@ from tests.tree_plans import many_trees
 def test_planner_does_not_change_the_answer(
     mechanism: str, planner: str, data: st.DataObject, stream_rows: list[Row]
 ) -> None:
-    pattern, table = parsed(drawn(data, mechanism)), events_table(stream_rows)
+    pattern, table = drawn(data, mechanism).pattern, events_table(stream_rows)
     plan = planned(pattern, table, planner, mechanism)
     if needs_trees(plan) and mechanism not in RUN_TREES:
         if stream_rows:  # without events nothing is run
@@ -49,7 +48,7 @@ def test_planner_does_not_change_the_answer(
 @settings(max_examples=examples(80), deadline=None)
 @given(data=st.data(), stream_rows=rows())
 def test_no_order_changes_the_answer(mechanism: str, data: st.DataObject, stream_rows: list[Row]) -> None:
-    pattern, table = parsed(drawn(data, mechanism)), events_table(stream_rows)
+    pattern, table = drawn(data, mechanism).pattern, events_table(stream_rows)
     expected = comparable(evaluate([pattern], table))
     ids = match_ids(mechanism, pattern, table)
     assert len(set(ids)) == len(ids)
@@ -68,7 +67,7 @@ def test_no_order_changes_the_answer(mechanism: str, data: st.DataObject, stream
 @settings(max_examples=examples(80), deadline=None)
 @given(data=st.data(), stream_rows=rows())
 def test_no_tree_changes_the_answer(mechanism: str, data: st.DataObject, stream_rows: list[Row]) -> None:
-    pattern, table = parsed(drawn(data, mechanism)), events_table(stream_rows)
+    pattern, table = drawn(data, mechanism).pattern, events_table(stream_rows)
     expected = comparable(evaluate([pattern], table))
     ids = match_ids(mechanism, pattern, table)
     for tree in many_trees(planned(pattern, table, "trivial", mechanism), seed=data.draw(st.integers(0, 99))):

@@ -17,7 +17,7 @@ from cep_pipeline.detection.matches import candidates_of
 from cep_pipeline.detection.output_policy import KeptMatches, has_output_policy
 from cep_pipeline.patterns.pattern import Pattern
 from cep_pipeline.slices.ownership import counts_in_partitions, look_back, waits_for_later_events
-from tests.contracts.mechanisms import bindings, drawn, match_ids, parsed, planned
+from tests.contracts.mechanisms import bindings, drawn, match_ids, planned
 from tests.oracle import evaluate
 from tests.streams import Row, events_table, rows
 from tests.thoroughness import examples
@@ -37,7 +37,7 @@ def first_row_read(pattern: Pattern, stream_rows: list[Row], start_us: int) -> i
 @settings(max_examples=examples(80), deadline=None)
 @given(data=st.data(), stream_rows=rows())
 def test_slices_between_every_two_events(mechanism: str, data: st.DataObject, stream_rows: list[Row]) -> None:
-    check_slices(mechanism, parsed(drawn(data, mechanism)), stream_rows)
+    check_slices(mechanism, drawn(data, mechanism).pattern, stream_rows)
 
 
 def check_slices(mechanism: str, pattern: Pattern, stream_rows: list[Row]) -> None:

@@ -89,7 +89,7 @@ def test_the_mechanism_that_is_ahead_is_chosen() -> None:
 def test_the_choice_changes_no_answer(
     statement: Statement, stream_rows: list[Row], costs: MechanismCosts, output: str
 ) -> None:
-    [pattern] = cep.parse_patterns(statement.text, stream_schema(), params=statement.params)
+    pattern = statement.pattern
     table = events_table(stream_rows)
     expected = evaluate([pattern], table)
     with patch.object(choice, "mechanism_costs", lambda: costs):

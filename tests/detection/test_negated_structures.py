@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Sequence
 from typing import Any
 
@@ -68,9 +67,7 @@ def negating(draw: st.DrawFn) -> str:
 
 
 def pattern_of(text: str) -> Pattern:
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # of conditions that constrain no part of an OR
-        [pattern] = cep.parse_patterns(text, stream_schema())
+    [pattern] = cep.parse_patterns(text, stream_schema())
     return pattern
 
 

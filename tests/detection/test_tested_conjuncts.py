@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 import cep_pipeline as cep
 from cep_pipeline.patterns.pattern import Pattern
 from cep_pipeline.statistics.node_counts import NodeCounts
-from tests.contracts.mechanisms import DRAWN, RUN_TREES, parsed, planned
+from tests.contracts.mechanisms import DRAWN, RUN_TREES, planned
 from tests.oracle.clauses import Conjunct, Rules, clauses_of
 from tests.oracle.events import read_events
 from tests.oracle.values import Binding
@@ -63,7 +63,7 @@ def test_a_node_counts_what_its_conjuncts_are_tested_on(
     mechanism: str, data: st.DataObject, stream_rows: list[Row]
 ) -> None:
     chains, ties = mechanism == "nfab", SINGLE_EVENTS.ties[: 2 if mechanism == "eager_nfa" else 3]
-    pattern = parsed(data.draw(statements(replace(SINGLE_EVENTS, chains=chains, ties=ties))))
+    pattern = data.draw(statements(replace(SINGLE_EVENTS, chains=chains, ties=ties))).pattern
     table = events_table(stream_rows)
     plan = planned(pattern, table, "greedy", mechanism)
     if mechanism in RUN_TREES and data.draw(st.booleans()):

@@ -12,8 +12,6 @@ from tests.thoroughness import check_each
 
 ANSWERED = [case for case in CASES if case.matches is not None]
 
-pytestmark = pytest.mark.filterwarnings("ignore::cep_pipeline.language.source.PatternWarning")
-
 
 def test_formatted_text_is_the_same_pattern() -> None:
     check_each(check_formatted, ANSWERED)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import warnings
 from dataclasses import replace
 from itertools import pairwise
 from typing import Any
@@ -13,7 +12,6 @@ from hypothesis import given, settings
 
 import cep_pipeline as cep
 from cep_pipeline.patterns.conditions import Comparator
-from cep_pipeline.patterns.pattern import Pattern
 from tests.answers import check_language_case, comparable
 from tests.conformance import CASES as CONFORMANCE
 from tests.conformance import Case
@@ -28,20 +26,12 @@ RUNS = replace(WHOLE_LANGUAGE, strategies=WHOLE_LANGUAGE.strategies[1:], output=
 ANSWERED = [case for case in CONFORMANCE if case.matches is not None]
 
 
-def parsed(statement: Statement) -> Pattern:
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        [pattern] = cep.parse_patterns(statement.text, stream_schema(), params=statement.params)
-    return pattern
-
-
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
 def test_hand_worked_case(case: LanguageCase) -> None:
     patterns = cep.parse_patterns(case.text, stream_schema(), params=case.params)
     check_language_case(case, evaluate(patterns, events_table(stream(case.events))))
 
 
-@pytest.mark.filterwarnings("ignore:.*constrains no clause")
 def test_conformance_cases() -> None:
     check_each(check_conformance_case, ANSWERED)
 
@@ -55,7 +45,7 @@ def check_conformance_case(case: Case) -> None:
 @given(statements(WHOLE_LANGUAGE), rows())
 def test_every_answer_obeys_the_page(statement: Statement, stream_rows: list[Row]) -> None:
     """What can be read off an answer without a second evaluator: order, distinctness, types and the window."""
-    pattern = parsed(statement)
+    pattern = statement.pattern
     matches = evaluate([pattern], events_table(stream_rows))
     by_seq = {row["seq"]: row for row in stream_rows}
     last_seqs = [max(seq for _, seq in match.bindings) for match in matches]
@@ -79,7 +69,7 @@ def test_a_stricter_strategy_finds_a_subset(statement: Statement, stream_rows: l
     table = events_table(stream_rows)
     found = []
     for strategy in ("strict_contiguity", "partition_contiguity", "skip_till_next_match", "skip_till_any_match"):
-        pattern = parsed(replace(statement, strategy=strategy))
+        pattern = replace(statement, strategy=strategy).pattern
         found.append([match.bindings for match in evaluate([pattern], table)])
     for narrow, wide in pairwise(found):
         assert narrow == [match for match in wide if match in set(narrow)]

@@ -17,7 +17,6 @@ from tests.oracle import evaluate
 from tests.oracle.answer import kept_matches
 from tests.oracle.clauses import Conjunct, conjunctive_normal_form
 from tests.oracle.events import read_events
-from tests.oracle.test_oracle import parsed
 from tests.oracle.values import Binding
 from tests.pattern_strategies import WHOLE_LANGUAGE, Statement, statements
 from tests.streams import Row, events_table, rows
@@ -54,7 +53,7 @@ def combinations(pattern: Pattern, table: pa.Table) -> Iterator[dict[str, list[i
 @settings(max_examples=examples(60), deadline=None)
 @given(statements(LANGUAGE), rows(max_size=8))
 def test_events_are_explained_as_a_match_where_the_oracle_has_one(statement: Statement, stream_rows: list[Row]) -> None:
-    pattern, table = parsed(statement), events_table(stream_rows)
+    pattern, table = statement.pattern, events_table(stream_rows)
     matches = bindings_of(pattern, table)
     for given_events in combinations(pattern, table):
         explained = cep.why(pattern, table, given_events)
@@ -65,7 +64,7 @@ def test_events_are_explained_as_a_match_where_the_oracle_has_one(statement: Sta
 @settings(max_examples=examples(30), deadline=None)
 @given(statements(LANGUAGE), rows(max_size=8))
 def test_numbers_of_matches_are_those_of_the_oracle(statement: Statement, stream_rows: list[Row]) -> None:
-    pattern, table = undecided(parsed(statement)), events_table(stream_rows)
+    pattern, table = undecided(statement.pattern), events_table(stream_rows)
     found = cep.why_not(pattern, table, near=4)
     own = bindings_of(pattern, table)
     assert found.matches == MatchCount(len(own))
@@ -96,7 +95,7 @@ def test_numbers_of_matches_are_those_of_the_oracle(statement: Statement, stream
 @given(statements(replace(LANGUAGE, strategies=("skip_till_any_match",))), rows(max_size=8))
 def test_a_rule_left_out_is_one_condition(statement: Statement, stream_rows: list[Row]) -> None:
     """The matches without a condition that fulfil it, by the oracle, are the matches with it."""
-    pattern, table = undecided(parsed(statement)), events_table(stream_rows)
+    pattern, table = undecided(statement.pattern), events_table(stream_rows)
     conjuncts, _ = conjunctive_normal_form(pattern.condition)
     own = bindings_of(pattern, table)
     for one in cep.why_not(pattern, table, near=0).left_out:

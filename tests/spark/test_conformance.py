@@ -35,8 +35,6 @@ EVERY_TENTH = part_of(ANSWERED[::10], 0)
 FIRST, FAR = -(2**61), 2**61
 """Before and behind all events of the cases."""
 
-pytestmark = pytest.mark.filterwarnings("ignore:.*constrains no clause")
-
 
 def matches_in_slices(
     spark: SparkSession, patterns: Sequence[Pattern], events: pa.Table, folder: Path

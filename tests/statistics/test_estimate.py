@@ -32,9 +32,6 @@ from tests.pattern_strategies import ANY_MATCH_LANGUAGE, Statement, statements
 from tests.statistics.market import market, parse
 from tests.thoroughness import examples
 
-# A condition over several branches of an OR constrains nothing, and drawn statements have such.
-pytestmark = pytest.mark.filterwarnings("ignore::cep_pipeline.language.source.PatternWarning")
-
 
 def rates(snapshot: StatisticsSnapshot) -> dict[str, tuple[int | None, float]]:
     return {rate.leaf: (rate.count, rate.per_s) for rate in snapshot.rates}

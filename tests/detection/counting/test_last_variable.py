@@ -25,7 +25,6 @@ STATEMENTS = [
 ]
 
 
-@pytest.mark.filterwarnings("ignore:.*constrains no clause")
 @settings(max_examples=examples(60), deadline=None)
 @given(
     statement=st.sampled_from(STATEMENTS),

@@ -106,7 +106,6 @@ def counted(text: str, table: object) -> int:
     return int(row["count"])
 
 
-@pytest.mark.filterwarnings("ignore:.*constrains no clause")
 @settings(max_examples=examples(250), deadline=None)
 @given(text=texts(), stream_rows=rows(max_size=9))
 def test_swept_counts_are_the_oracles(text: str, stream_rows: list[Row]) -> None:
@@ -115,7 +114,6 @@ def test_swept_counts_are_the_oracles(text: str, stream_rows: list[Row]) -> None
         assert counted(text, table) == len(evaluate([parsed(text)], table))
 
 
-@pytest.mark.filterwarnings("ignore:.*constrains no clause")
 @settings(max_examples=examples(80), deadline=None)
 @given(text=texts(), stream_rows=rows(max_size=9))
 def test_large_moduli_count_what_words_count(text: str, stream_rows: list[Row]) -> None:
@@ -125,7 +123,6 @@ def test_large_moduli_count_what_words_count(text: str, stream_rows: list[Row]) 
         assert counted(text, table) == len(evaluate([pattern], table))
 
 
-@pytest.mark.filterwarnings("ignore:.*constrains no clause")
 @settings(max_examples=examples(100), deadline=None)
 @given(text=texts(), stream_rows=rows(max_size=9), data=st.data())
 def test_slices_add_up_to_the_stream(text: str, stream_rows: list[Row], data: st.DataObject) -> None:

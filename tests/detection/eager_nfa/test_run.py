@@ -14,7 +14,6 @@ from cep_pipeline.detection.mechanisms import Metrics
 from cep_pipeline.errors import DataError, PlanError, UnsupportedPattern
 from cep_pipeline.statistics.node_counts import NodeCounts
 from tests.answers import comparable, from_tables
-from tests.contracts.mechanisms import parsed
 from tests.oracle import evaluate
 from tests.pattern_strategies import Features, statements
 from tests.streams import SECOND, events_table, rows, stream_schema
@@ -83,7 +82,7 @@ def test_instances_of_other_partitions_are_no_candidates() -> None:
 @given(data=st.data(), stream=rows(min_size=4))
 def test_memory_that_is_full_grows_without_a_trace(data: st.DataObject, stream: list[dict[str, Any]]) -> None:
     features = Features(nested=True, kleene=True, max_operands=3, ties=("ARRIVAL", "STRICT"))
-    pattern = parsed(data.draw(statements(features)))
+    pattern = data.draw(statements(features)).pattern
     table = events_table(stream)
     expected, counted = cep.detect([pattern], table, mechanism="eager_nfa", metrics=True)
     with pytest.MonkeyPatch.context() as patch:
@@ -100,7 +99,7 @@ def test_memory_that_is_full_grows_without_a_trace(data: st.DataObject, stream: 
 @settings(max_examples=examples(40), deadline=None)
 @given(data=st.data(), stream=rows(min_size=4))
 def test_few_numbers_of_lives_leave_the_totals(data: st.DataObject, stream: list[dict[str, Any]]) -> None:
-    pattern = parsed(data.draw(statements(Features(nested=True, ties=("ARRIVAL",)))))
+    pattern = data.draw(statements(Features(nested=True, ties=("ARRIVAL",)))).pattern
     table = events_table(stream)
     _, expected = cep.detect([pattern], table, mechanism="eager_nfa", metrics=True)
     with pytest.MonkeyPatch.context() as patch:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from itertools import permutations
 
 import pyarrow as pa
@@ -22,9 +22,9 @@ Binding = tuple[tuple[str, int], ...]
 Orders = Sequence[Sequence[str]]
 
 
-def pattern_of(text: str, params: Mapping[str, Sequence[object]] | None = None) -> Pattern:
+def pattern_of(text: str) -> Pattern:
     """The one statement of a text over the schema of `tests.streams`."""
-    (pattern,) = parse_patterns(text, stream_schema(), params=dict(params or {}))
+    (pattern,) = parse_patterns(text, stream_schema())
     return pattern
 
 

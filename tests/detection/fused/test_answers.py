@@ -24,7 +24,7 @@ THOROUGH = settings(max_examples=examples(120), deadline=None, suppress_health_c
 def test_any_order_and_any_blocks_give_the_answer_of_the_oracle(
     statement: Statement, stream: list[dict[str, Any]], data: st.DataObject
 ) -> None:
-    pattern = pattern_of(statement.text, statement.params)
+    pattern = statement.pattern
     table = events_table(stream)
     orders = [data.draw(st.permutations(order)) for order in written_orders(pattern)]
     block_rows = data.draw(st.sampled_from([1, 2, 3, 100]))
@@ -36,7 +36,7 @@ def test_any_order_and_any_blocks_give_the_answer_of_the_oracle(
 def test_slices_between_all_events_own_every_match_once(
     statement: Statement, stream: list[dict[str, Any]], data: st.DataObject
 ) -> None:
-    pattern = pattern_of(statement.text, statement.params)
+    pattern = statement.pattern
     events = prepare(pattern, events_table(stream))
     orders = [data.draw(st.permutations(order)) for order in written_orders(pattern)]
     whole = found(pattern, events, orders)

@@ -125,7 +125,7 @@ def test_values_that_do_not_fit_the_layout_are_compiled(text: str) -> None:
 def test_stream_after_stream_gives_the_answer_of_the_oracle(
     statement: Statement, streams: list[list[dict[str, Any]]], forgetful: bool
 ) -> None:
-    pattern = pattern_of(statement.text, statement.params)
+    pattern = statement.pattern
     for of_stream in streams:
         table = events_table(of_stream)
         events = prepare(pattern, table)
@@ -252,7 +252,7 @@ def test_runs_with_too_many_candidates_or_matches_are_left_to_runs_by_themselves
 def test_patterns_that_were_run_before_give_the_answer_of_each_by_itself(
     drawn: list[Statement], streams_: list[list[dict[str, Any]]]
 ) -> None:
-    patterns = [replace(pattern_of(one.text, one.params), name=f"p{n}") for n, one in enumerate(drawn)]
+    patterns = [replace(one.pattern, name=f"p{n}") for n, one in enumerate(drawn)]
     changed = [replace(pattern) for pattern in patterns]  # equal, and others
     for of_stream in (*streams_, streams_[0]):
         table = events_table(of_stream)

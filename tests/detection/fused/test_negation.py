@@ -121,7 +121,7 @@ def test_every_position_and_order_gives_the_answer_of_the_oracle(structure: str,
 def test_any_order_and_any_blocks_give_the_answer_of_the_oracle(
     statement: Statement, stream: list[Row], data: st.DataObject
 ) -> None:
-    pattern = pattern_of(statement.text, statement.params)
+    pattern = statement.pattern
     table = events_table(stream)
     orders = [data.draw(st.permutations(order)) for order in written_orders(pattern)]
     block_rows = data.draw(st.sampled_from([1, 2, 3, 100]))
@@ -220,7 +220,7 @@ def test_bindings_that_are_final_earlier_by_another_clause() -> None:
 @THOROUGH
 @given(statements(replace(FEATURES, count_windows=False)), rows(min_size=1, max_size=14), st.data())
 def test_slices_own_every_match_once(statement: Statement, stream: list[Row], data: st.DataObject) -> None:
-    pattern = pattern_of(statement.text, statement.params)
+    pattern = statement.pattern
     orders = [data.draw(st.permutations(order)) for order in written_orders(pattern)]
     points: list[Any] = [(row["timestamp"] + data.draw(st.sampled_from([0, 0, 1])), row["seq"]) for row in stream]
     parts = [owned_by(pattern, stream, owned, orders) for owned in pairwise([None, *sorted(points), None])]

@@ -42,7 +42,7 @@ def always(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_reduced_runs_give_the_answer_of_the_oracle(
     statement: Statement, stream: list[Row], data: st.DataObject
 ) -> None:
-    pattern = pattern_of(statement.text, statement.params)
+    pattern = statement.pattern
     table = events_table(stream)
     orders = [data.draw(st.permutations(order)) for order in written_orders(pattern)]
     events = prepare(pattern, table)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import random
-import warnings
 from collections.abc import Sequence
 from dataclasses import replace
 from itertools import pairwise
@@ -69,12 +68,10 @@ def workloads(draw: st.DrawFn) -> list[Statement]:
 
 
 def parse(workload: Sequence[Statement]) -> list[Pattern]:
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        return [
-            cep.parse_patterns(f"NAME p{number} {one.text}", stream_schema(), params=one.params)[0]
-            for number, one in enumerate(workload)
-        ]
+    return [
+        cep.parse_patterns(f"NAME p{number} {one.text}", stream_schema(), params=one.params)[0]
+        for number, one in enumerate(workload)
+    ]
 
 
 def plan_for(patterns: Sequence[Pattern], table: pa.Table, seed: int, trees: bool) -> Plan:

@@ -71,7 +71,6 @@ def order_plan(pattern: cep.Pattern, table: object) -> cep.Plan:
     return cep.plan([pattern], cep.estimate_statistics([pattern], table), planner="trivial")
 
 
-@pytest.mark.filterwarnings("ignore:.*constrains no clause")
 @settings(max_examples=examples(40), deadline=None)
 @given(
     text=texts(),
@@ -89,7 +88,6 @@ def test_every_tree_has_the_answer_of_the_oracle(text: str, stream_rows: list[Ro
             assert comparable(found) == expected
 
 
-@pytest.mark.filterwarnings("ignore:.*constrains no clause")
 @settings(max_examples=examples(25), deadline=None)
 @given(text=texts(), stream_rows=rows(min_size=4, max_size=10, types=("A", "B", "C")), seed=st.integers(0, 99))
 def test_slices_of_a_tree_own_every_match_once(text: str, stream_rows: list[Row], seed: int) -> None:

@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-import warnings
-
 import numpy as np
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
-import cep_pipeline as cep
 from cep_pipeline.compiled.native import NativeKernel
 from cep_pipeline.detection.instances import KERNEL_SOURCES, NOTHING, CellRing, Moment, compile_program
 from cep_pipeline.expressions.columns import Array
@@ -17,7 +14,7 @@ from cep_pipeline.patterns.normal_form import Clause
 from cep_pipeline.patterns.pattern import Pattern
 from cep_pipeline.slices.prepared import PreparedEvents
 from tests.pattern_strategies import WHOLE_LANGUAGE, statements
-from tests.streams import Row, events_table, rows, stream_schema
+from tests.streams import Row, events_table, rows
 from tests.thoroughness import examples
 
 bind_all = NativeKernel("tests.detection.instances.binding_kernel", "bind_all", ("int64*",), KERNEL_SOURCES)
@@ -70,9 +67,7 @@ def holds_at_once(clause: Clause, events: PreparedEvents, lists: list[list[list[
 @given(data=st.data(), stream=rows(min_size=3))
 def test_conditions_hold_as_they_do_at_once(data: st.DataObject, stream: list[Row]) -> None:
     statement = data.draw(statements(WHOLE_LANGUAGE))
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        [pattern] = cep.parse_patterns(statement.text, stream_schema(), params=statement.params)
+    pattern = statement.pattern
     events = PreparedEvents(events_table(stream), type_attribute=pattern.type_attribute, base_type=pattern.base_type)
     clause = data.draw(st.sampled_from(pattern.clauses))
     program = compile_program(pattern, clause, events)

@@ -89,7 +89,6 @@ def texts(draw: st.DrawFn) -> str:
     return text + draw(st.sampled_from(["", RETURN]))
 
 
-@pytest.mark.filterwarnings("ignore:.*constrains no clause")
 @settings(max_examples=examples(250), deadline=None)
 @given(text=texts(), stream_rows=rows(max_size=10), at_once=st.sampled_from([1 << 18, 5]))
 def test_answer_is_the_oracles(text: str, stream_rows: list[Row], at_once: int) -> None:
@@ -166,7 +165,6 @@ def test_few_lists_of_many_candidates(condition: str, expected: int) -> None:
     assert counted.column("count").to_pylist() == [str(expected)]
 
 
-@pytest.mark.filterwarnings("ignore:.*constrains no clause")
 @settings(max_examples=examples(80), deadline=None)
 @given(text=texts(), stream_rows=rows(max_size=9))
 def test_slices_own_every_match_once(text: str, stream_rows: list[Row]) -> None:

@@ -72,7 +72,6 @@ def texts(draw: st.DrawFn) -> str:
     return text
 
 
-@pytest.mark.filterwarnings("ignore:.*constrains no clause")
 @settings(max_examples=examples(200), deadline=None)
 @given(data=st.data(), stream_rows=rows(max_size=12))
 def test_counts_equal_the_matches_of_the_oracle(data: st.DataObject, stream_rows: list[Row]) -> None:
@@ -92,7 +91,6 @@ def test_counts_equal_the_matches_of_the_oracle(data: st.DataObject, stream_rows
     assert found == len(evaluate(cep.parse_patterns(text, stream_schema()), table))
 
 
-@pytest.mark.filterwarnings("ignore:.*constrains no clause")
 @settings(max_examples=examples(60), deadline=None)
 @given(text=texts(), stream_rows=rows(max_size=12), at_once=st.sampled_from([1 << 18, 2]), data=st.data())
 def test_lists_written_by_compiled_code_are_the_oracles(

@@ -37,7 +37,6 @@ def network(kept: KeptNetworks, text: str, plans: Sequence[OrderOrTree]) -> Plan
     return kept.network(members_of(cep.parse_patterns(text, stream_schema())), plans, "subexpression", NO_EVENTS)
 
 
-@pytest.mark.filterwarnings("ignore:.*constrains no clause")
 @settings(max_examples=examples(40), deadline=None)
 @given(
     text=st.one_of(st.just(TEXT), workloads(4)),

@@ -14,7 +14,7 @@ from cep_pipeline.detection.mechanisms import Metrics
 from cep_pipeline.detection.network import memory, run
 from cep_pipeline.errors import DataError
 from tests.answers import comparable
-from tests.contracts.mechanisms import answer, parsed
+from tests.contracts.mechanisms import answer
 from tests.oracle import evaluate
 from tests.pattern_strategies import ANY_MATCH_LANGUAGE, statements
 from tests.streams import Row, events_table, rows, stream_schema
@@ -38,7 +38,7 @@ def test_answers_without_room() -> None:
 @settings(max_examples=examples(150), deadline=None)
 @given(data=st.data(), stream_rows=rows(max_size=16))
 def check_random_answers(data: st.DataObject, stream_rows: list[Row]) -> None:
-    pattern, table = parsed(data.draw(statements(ANY_MATCH_LANGUAGE))), events_table(stream_rows)
+    pattern, table = data.draw(statements(ANY_MATCH_LANGUAGE)).pattern, events_table(stream_rows)
     assert comparable(answer("evaluation_tree", pattern, table)) == comparable(evaluate([pattern], table))
 
 

@@ -12,7 +12,7 @@ import cep_pipeline as cep
 from cep_pipeline.detection.mechanisms import Metrics
 from cep_pipeline.planning import Join, Plan
 from cep_pipeline.statistics.node_counts import NodeCounts
-from tests.contracts.mechanisms import parsed, planned
+from tests.contracts.mechanisms import planned
 from tests.detection.network.literal_tree import read_literally
 from tests.pattern_strategies import FIRST_SLICE, statements
 from tests.streams import Row, events_table, rows, stream_schema
@@ -27,7 +27,7 @@ SINGLE_EVENTS = replace(
 @settings(max_examples=examples(150), deadline=None)
 @given(data=st.data(), stream_rows=rows(max_size=16))
 def test_counts_are_those_of_the_literal_tree(data: st.DataObject, stream_rows: list[Row]) -> None:
-    pattern, table = parsed(data.draw(statements(SINGLE_EVENTS))), events_table(stream_rows)
+    pattern, table = data.draw(statements(SINGLE_EVENTS)).pattern, events_table(stream_rows)
     plans = list(many_trees(planned(pattern, table, "trivial", "evaluation_tree"), seed=data.draw(st.integers(0, 99))))
     plan = data.draw(st.sampled_from(plans))
     orders = [clause.order_or_tree for clause in plan.patterns[0].clauses]

@@ -30,8 +30,6 @@ from tests.thoroughness import examples
 MECHANISMS = ("multi_pattern_nfa", "multitree")
 ALL_MATCHES = replace(POSITIVE_LANGUAGE, negation=True)
 
-pytestmark = pytest.mark.filterwarnings("ignore:.*constrains no clause")
-
 
 @pytest.mark.parametrize("mechanism", MECHANISMS)
 @settings(max_examples=examples(100), deadline=None)

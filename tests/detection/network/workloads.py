@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import random
-import warnings
 from collections.abc import Sequence
 from dataclasses import replace
 
@@ -80,9 +79,7 @@ def small_patterns(draw: st.DrawFn, features: Features) -> str:
 
 def patterns_of(text: str) -> list[Pattern]:
     """The patterns of a workload, with the parameters that statements may use."""
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        return cep.parse_patterns(text, stream_schema(), params={name: list(own) for name, own in PARAMETERS.items()})
+    return cep.parse_patterns(text, stream_schema(), params={name: list(own) for name, own in PARAMETERS.items()})
 
 
 def random_plan(

@@ -15,7 +15,7 @@ from cep_pipeline.detection.mechanisms import EVERYTHING, RunCounts
 from cep_pipeline.detection.nfab import memory
 from cep_pipeline.errors import InputError
 from tests.answers import comparable, from_tables
-from tests.contracts.mechanisms import DRAWN, parsed
+from tests.contracts.mechanisms import DRAWN
 from tests.language_cases import stream
 from tests.oracle import evaluate
 from tests.pattern_strategies import Statement, statements
@@ -30,7 +30,7 @@ ANY_STATEMENT = st.sampled_from([replace(f, kleene=True) for f in DRAWN["nfab"]]
 @settings(max_examples=examples(100), deadline=None)
 @given(statement=ANY_STATEMENT, stream_rows=rows())
 def test_an_option_changes_no_match(option: str, statement: Statement, stream_rows: list[Row]) -> None:
-    pattern, table = parsed(statement), events_table(stream_rows)
+    pattern, table = statement.pattern, events_table(stream_rows)
     tables = cep.detect([pattern], table, mechanism="nfab", options=[option])
     assert comparable(from_tables([pattern], tables)) == comparable(evaluate([pattern], table))
 

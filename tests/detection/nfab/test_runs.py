@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Iterable
 from dataclasses import replace
 from itertools import pairwise
@@ -28,10 +27,8 @@ from tests.thoroughness import examples
 RUNS = replace(WHOLE_LANGUAGE, strategies=WHOLE_LANGUAGE.strategies[1:], kleene=False, output=False, consume=False)
 
 
-def parsed(text: str, **params: list[object]) -> Pattern:
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        [pattern] = cep.parse_patterns(text, stream_schema(), params=params)
+def parsed(text: str) -> Pattern:
+    [pattern] = cep.parse_patterns(text, stream_schema())
     return pattern
 
 
@@ -147,7 +144,7 @@ def test_another_order_than_the_patterns_is_refused() -> None:
 def test_it_does_not_matter_how_many_runs_are_followed_at_once(
     statement: Statement, stream_rows: list[Row], at_once: int
 ) -> None:
-    pattern, table = parsed(statement.text, **statement.params), events_table(stream_rows)
+    pattern, table = statement.pattern, events_table(stream_rows)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(runs, "RUNS_AT_ONCE", at_once)
         patch.setattr(runs, "PAIRS_AT_ONCE", at_once)
@@ -161,7 +158,7 @@ CONTIGUOUS = replace(RUNS, strategies=RUNS.strategies[1:])
 @settings(max_examples=examples(150), deadline=None)
 @given(statements(CONTIGUOUS), rows())
 def test_runs_followed_together_are_those_followed_one_by_one(statement: Statement, stream_rows: list[Row]) -> None:
-    pattern, table = parsed(statement.text, **statement.params), events_table(stream_rows)
+    pattern, table = statement.pattern, events_table(stream_rows)
     together, metrics = cep.detect([pattern], table, mechanism="nfab", metrics=True)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(runs.ClauseRuns, "_binds_in_a_row", False)
@@ -175,7 +172,7 @@ def test_runs_followed_together_are_those_followed_one_by_one(statement: Stateme
 def test_slices_of_count_windows(statement: Statement, stream_rows: list[Row], events: int) -> None:
     """Slices that read everything before their end: each match belongs to one of them."""
     statement = statement.within(f"{events} EVENTS")
-    pattern, table = parsed(statement.text, **statement.params), events_table(stream_rows)
+    pattern, table = statement.pattern, events_table(stream_rows)
     plan = cep.plan([pattern], cep.estimate_statistics([pattern], table), planner="trivial")
     points = [(row["timestamp"], row["seq"]) for row in stream_rows]
     owned: list[tuple[tuple[str, int], ...]] = []

@@ -74,7 +74,6 @@ def text_of(structure: str, chosen: Sequence[str], window: str) -> str:
 
 
 # In an OR some conditions are over several branches and constrain nothing, as the language warns.
-pytestmark = pytest.mark.filterwarnings("ignore::cep_pipeline.language.source.PatternWarning")
 every_cost = pytest.mark.parametrize("cost", sorted(COSTS))
 
 
