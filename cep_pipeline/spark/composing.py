@@ -18,7 +18,6 @@ its partition have come than the window counts.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
@@ -32,11 +31,11 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from cep_pipeline.detection.composition import WrittenMatches, longer_stream
+from cep_pipeline.detection.composition import WrittenMatches, longer_stream, with_typed_returns
 from cep_pipeline.detection.detect import detect_slice
 from cep_pipeline.detection.limits import Kind, LimitedPattern, Limits, SliceLimits, Then
 from cep_pipeline.detection.match_ids import ids_from_text
-from cep_pipeline.detection.matches import RETURN_TYPES, candidates_of
+from cep_pipeline.detection.matches import candidates_of
 from cep_pipeline.detection.mechanisms import choose_mechanisms
 from cep_pipeline.detection.output_policy import KeptMatches, partition_texts
 from cep_pipeline.detection.planned import plan_for
@@ -44,7 +43,6 @@ from cep_pipeline.detection.summaries.partial import PartialSummary
 from cep_pipeline.errors import LimitExceeded
 from cep_pipeline.expressions.columns import column_from_arrow
 from cep_pipeline.patterns.composing import COMPOSED_MATCH, EVENT_TYPE, WRITTEN_SEQ, plain_pattern
-from cep_pipeline.patterns.expressions import ValueType
 from cep_pipeline.patterns.pattern import Pattern
 from cep_pipeline.slices.events_input import columns_needed
 from cep_pipeline.slices.ownership import (
@@ -204,7 +202,7 @@ class KnownMatches:
         if len(found) and first_seq is not None:
             last = np.maximum.reduceat(bindings.flatten().field("seq").to_numpy(), bindings.offsets.to_numpy()[:-1])
             found = found.filter(pa.array(last >= first_seq))
-        return _typed(self.pattern, found)
+        return with_typed_returns(self.pattern, found)
 
 
 @dataclass(frozen=True)
@@ -260,20 +258,6 @@ def _from_rows(rows: Iterable[Sequence[Any]]) -> pa.Table:
         pa.array(returns, pa.string()),
     )
     return pa.table(columns, schema=_READ)
-
-
-def _typed(pattern: Pattern, matches: pa.Table) -> pa.Table:
-    """Matches with the RETURN columns of their pattern, which a table of many patterns has as JSON text."""
-    documents = [json.loads(text) for text in matches["returns"].to_pylist()] if pattern.returns else []
-    found = matches.drop_columns("returns")
-    for item in pattern.returns:
-        values: list[Any] = [document[item.name] for document in documents]
-        if item.expression.type is ValueType.FLOAT64:  # NaN and the infinities are text in JSON
-            values = [value if value is None else float(value) for value in values]
-        if item.expression.type is ValueType.FLOAT64_LIST:
-            values = [row if row is None else [one if one is None else float(one) for one in row] for row in values]
-        found = found.append_column(item.name, pa.array(values, RETURN_TYPES[item.expression.type]))
-    return found
 
 
 @dataclass(frozen=True)

@@ -16,7 +16,7 @@ import pyarrow as pa
 import pytest
 
 import cep_pipeline as cep
-from cep_pipeline.errors import InputError, UnsupportedPattern
+from cep_pipeline.errors import UnsupportedPattern
 from cep_pipeline.spark.processes import LocalProcesses
 from cep_pipeline.warehouse import layout
 from cep_pipeline.warehouse.forgetting import _matches_of
@@ -126,8 +126,10 @@ def test_readers_show_the_events_inside(published: Project) -> None:
     pattern = published.configuration.stream("ticks").pattern_named("all", "third")
     assert pattern is not None
     assert "r.a" in draw_published(tables, found, pattern=pattern).svg
-    with pytest.raises(InputError, match="binds matches of rising, both"):
-        explain_match(tables, found, pattern)
+    explained = explain_match(tables, found, pattern)
+    assert explained.is_match and explained.match_id == str(found["match_id"])
+    assert [variable for variable, *_ in explained.inside_rows()] == ["r", "b", "b.r", "b.q"]
+    assert all(one.is_match for one in explained.inside)
 
 
 def test_the_command_shows_the_events_inside(published: Project, tmp_path: Path) -> None:
