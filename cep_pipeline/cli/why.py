@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import string
 import uuid
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
@@ -80,7 +81,7 @@ def why(match_id: str, pattern: str | None, as_json: bool, **options: Any) -> No
 def _of_files(asked: Asked, match_id: str, pattern: str | None) -> tuple[Explanation, list[str]]:
     """The match of an id among those that the patterns have over files."""
     from cep_pipeline.detection.detect import detect
-    from cep_pipeline.detection.match_checks import why as explain
+    from cep_pipeline.detection.match_checks import why_match
     from cep_pipeline.events.event_files import load_events
 
     schema, patterns = asked.over_these_files()
@@ -89,8 +90,8 @@ def _of_files(asked: Asked, match_id: str, pattern: str | None) -> tuple[Explana
         found = detect([one], loaded.events, limit=MOST_LISTED)[one.name]
         place = place_of_id(found["match_id"], match_id)
         if place >= 0:
-            bound = _bound(found.slice(place, 1).to_pylist()[0])
-            return _placed(explain(one, loaded.events, bound, timezone=schema.timezone), loaded.places), []
+            match = found.slice(place, 1).to_pylist()[0]
+            return _placed(why_match(one, loaded.events, match, timezone=schema.timezone), loaded.places), []
     raise InputError(f"no match over these files has the id {match_id}; `cep detect` writes the ids of all")
 
 
@@ -99,7 +100,8 @@ def _placed(explained: Explanation, places: EventPlaces | None) -> Explanation:
     if places is None:
         return explained
     found = zip(*places.of(pa.array([seq for _, seq in explained.bindings], pa.int64())), strict=True)
-    return replace(explained, places=tuple(f"{file}:{line}" for file, line in found))
+    inside = tuple(_placed(one, places) for one in explained.inside)
+    return replace(explained, places=tuple(f"{file}:{line}" for file, line in found), inside=inside)
 
 
 def _of_warehouse(asked: Asked, match_id: str, pattern: str | None) -> tuple[Explanation, list[str]]:
@@ -118,7 +120,7 @@ def _of_warehouse(asked: Asked, match_id: str, pattern: str | None) -> tuple[Exp
             f"no match of pattern set {pattern_set.name!r} has the id {match_id} on {counted(len(days), 'day')} that "
             "are published; `cep matches --json` and `cep matches --out FILE` show ids"
         )
-    [chosen] = _chosen(pattern_set.patterns, pattern or row["pattern"])
+    [chosen] = _chosen(pattern_set.statements, pattern or row["pattern"])
     explained = explain_match(tables, row, chosen, opened.stream.schema.timezone)
     published = uuid.UUID(str(row["match_id"]))
     notes = []
@@ -128,13 +130,6 @@ def _of_warehouse(asked: Asked, match_id: str, pattern: str | None) -> tuple[Exp
     elif explained.match_id != str(published):
         notes.append(f"the pattern {chosen.name!r} has changed since the match was published; these are its rules now")
     return replace(explained, match_id=str(row["match_id"])), notes
-
-
-def _bound(match: dict[str, Any]) -> dict[str, list[int]]:
-    bound: dict[str, list[int]] = {}
-    for one in match["bindings"]:
-        bound.setdefault(one["variable"], []).append(one["seq"])
-    return bound
 
 
 def _chosen(patterns: Sequence[Pattern], named: str | None, *, several: bool = False) -> list[Pattern]:
@@ -159,8 +154,8 @@ def _chosen(patterns: Sequence[Pattern], named: str | None, *, several: bool = F
     multiple=True,
     metavar="VARIABLE=EVENT",
     help="An event that was expected in a match: its position in its day (57, or 2013-10-07/57), as `cep matches` "
-    "shows it, its time (09:30:00.1), or over files its line (trades.csv:57). Once for each variable, for a list of "
-    "events several times.",
+    "shows it, its time (09:30:00.1), over files its line (trades.csv:57), or of a match that is an event its id. Once "
+    "for each variable, for a list of events several times.",
 )
 @click.option("--at", metavar="TIME", help="Look for matches around this time: 14:30, or '2013-10-07 14:30'.")
 @click.option(
@@ -237,6 +232,7 @@ def _events(
 ) -> tuple[Pattern, pa.Table, str, EventPlaces | None]:
     """The pattern that is meant, the events of the files or days, the time zone, and the places of events in files."""
     from cep_pipeline.events.event_files import load_events
+    from cep_pipeline.patterns.pattern import with_composed
     from cep_pipeline.slices.events_input import columns_needed
 
     if asked.over_files:
@@ -251,13 +247,14 @@ def _events(
     else:
         opened = asked.open()
         schema = opened.stream.schema
-        [chosen] = _chosen(opened.pattern_sets[0].patterns, name)
+        [chosen] = _chosen(opened.pattern_sets[0].statements, name)
         if asked.day and (first or last):
             raise InputError("--day is one day, --from and --to are several; give one of them")
         published = opened.tables.days()
         if asked.day or not (first or last):
             first = last = asked.day or (published[-1].day if published else None)
-        events, places = opened.tables.read_events(first, last, columns=columns_needed([chosen])), None
+        needed = columns_needed(with_composed([chosen]))
+        events, places = opened.tables.read_events(first, last, columns=needed), None
     if not events.num_rows:
         raise InputError("there are no events to look at; `cep status` shows the days that are published")
     return chosen, events, schema.timezone, places
@@ -276,9 +273,9 @@ def _given(
     timezone: str,
     days: Sequence[date],
     places: EventPlaces | None,
-) -> dict[str, list[int]]:
-    """Variable -> the seqs of the events that `--event` names."""
-    given: dict[str, list[int]] = {}
+) -> dict[str, list[int | str]]:
+    """Variable -> the seqs of the events, and the ids of the matches, that `--event` names."""
+    given: dict[str, list[int | str]] = {}
     types = {operand.variable: operand.event_type for operand in pattern.operands if not operand.negated}
     for text in expected:
         variable, equals, event = text.partition("=")
@@ -286,6 +283,9 @@ def _given(
             raise InputError(f"--event {text!r}: write it as VARIABLE=EVENT, such as {next(iter(types))}=57")
         if variable not in types:
             raise InputError(f"--event {text!r}: {pattern.name} binds {', '.join(types)}")
+        if len(event.replace("-", "")) == _ID_DIGITS and not {*event} - {*string.hexdigits, "-"}:
+            given.setdefault(variable, []).append(event)
+            continue
         file, colon, line = event.rpartition(":")
         if colon and line.isdigit() and places is not None and places.has_file(file):
             seq = places.seq_at(file, int(line)) if len(line) < _MOST_DIGITS else None
@@ -304,6 +304,7 @@ def _given(
 
 
 _MOST_DIGITS = 19
+_ID_DIGITS = 32
 
 
 def _seq(text: str, day: str, position: int, days: Sequence[date]) -> int:
@@ -349,10 +350,12 @@ def _seq_at(
 
 
 def _print_explanation(console: Terminal, explained: Explanation) -> None:
-    from cep_pipeline.detection.match_checks import CHECK_COLUMNS
+    from cep_pipeline.detection.match_checks import CHECK_COLUMNS, INSIDE_COLUMNS
 
     console.print(explained.summary(), soft_wrap=True)
     _print_table(console, f"{explained.pattern}: the events", explained.event_columns, explained.event_rows())
+    if explained.inside:
+        _print_table(console, "the matches among them", INSIDE_COLUMNS, explained.inside_rows())
     _print_table(console, f"{explained.pattern}: its rules", CHECK_COLUMNS, explained.check_rows())
 
 

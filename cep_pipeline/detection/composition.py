@@ -15,15 +15,17 @@ A composing pattern is run like any other, by every mechanism, over a table that
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from cep_pipeline.detection.match_ids import MatchIdentity, ids_array
-from cep_pipeline.detection.matches import COMPOSED
+from cep_pipeline.detection.matches import COMPOSED, RETURN_TYPES
 from cep_pipeline.events.columns import ARROW_TYPES
 from cep_pipeline.expressions.columns import Array
 from cep_pipeline.patterns.composing import COMPOSED_MATCH, EVENT_TYPE, WRITTEN_SEQ, LongerColumns, plain_pattern
@@ -87,6 +89,20 @@ def longer_stream(pattern: Pattern, events: pa.Table, matches: Mapping[str, pa.T
             own = own.cast(ARROW_TYPES[kind], safe=False)  # an int64 as float64 is the nearest one
         found[name] = together(own, (one.values(attribute, kind) for one in composed))
     return pa.table(found)
+
+
+def with_typed_returns(pattern: Pattern, matches: pa.Table) -> pa.Table:
+    """Matches with the RETURN columns of their pattern, which a table of many patterns has as JSON text."""
+    documents = [json.loads(text) for text in matches["returns"].to_pylist()] if pattern.returns else []
+    found = matches.drop_columns("returns")
+    for item in pattern.returns:
+        values: list[Any] = [document[item.name] for document in documents]
+        if item.expression.type is ValueType.FLOAT64:  # NaN and the infinities are text in JSON
+            values = [value if value is None else float(value) for value in values]
+        if item.expression.type is ValueType.FLOAT64_LIST:
+            values = [row if row is None else [one if one is None else float(one) for one in row] for row in values]
+        found = found.append_column(item.name, pa.array(values, RETURN_TYPES[item.expression.type]))
+    return found
 
 
 class WrittenMatches:

@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, date, datetime, timedelta
 from typing import Any, Literal
+from uuid import UUID
 from zoneinfo import ZoneInfo
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
-from cep_pipeline.detection.detect import detect
+from cep_pipeline.detection.composition import longer_stream
+from cep_pipeline.detection.detect import DetectionRun, detect
 from cep_pipeline.detection.match_events import match_events
 from cep_pipeline.detection.match_ids import MatchIdentity
 from cep_pipeline.detection.negated_structures import StructureCheck
@@ -28,6 +32,7 @@ from cep_pipeline.language.formatter import (
     format_value,
     format_window,
 )
+from cep_pipeline.patterns.composing import COMPOSED_MATCH, EVENT_TYPE, WRITTEN_SEQ, plain_pattern
 from cep_pipeline.patterns.conditions import (
     AllOf,
     AnyOf,
@@ -50,9 +55,13 @@ from cep_pipeline.slices.events_input import as_table, columns_of, events_for
 from cep_pipeline.slices.keys import agreement_codes
 from cep_pipeline.slices.order import StreamOrder, WindowInstants, instants_of
 from cep_pipeline.slices.prepared import PreparedEvents
+from cep_pipeline.storage import place_of_id
 
 Rule = Literal["type", "distinct", "order", "window", "agreement", "condition", "negation", "strategy", "output"]
 """The rules that events can break: docs/language.md, sections 3 to 5."""
+INSIDE_COLUMNS = ("variable", "match", "events inside")
+Bindings = Mapping[str, int | str | UUID | Sequence[int | str | UUID]]
+"""Variable -> its event or events: by the seq, or by the id where they are matches of other patterns."""
 CHECK_COLUMNS = ("holds", "rule", "seen", "short by")
 _SHOWN = 3
 
@@ -103,6 +112,12 @@ class Explanation:
         Every rule. The strategy is asked only where all other rules hold.
     timezone
         The zone in which times are written.
+    names
+        How each event is called: by its day and its position there, or as the match of another pattern by its id.
+    composed
+        The matches of other patterns among the events: the variable, the pattern, and the id.
+    inside
+        Why these matches are matches, one after the other.
     places
         The file and line of each event, as in trades.csv:57; none where they are not known.
     """
@@ -112,7 +127,10 @@ class Explanation:
     bindings: tuple[tuple[str, int], ...]
     events: pa.Table
     checks: tuple[RuleCheck, ...]
-    timezone: str = "UTC"
+    timezone: str
+    names: tuple[str, ...]
+    composed: tuple[tuple[str, str, UUID], ...] = ()
+    inside: tuple[Explanation, ...] = ()
     places: tuple[str, ...] = ()
 
     @property
@@ -138,7 +156,7 @@ class Explanation:
             [
                 row["variable"],
                 local_time(row[TIMESTAMP], self.timezone),
-                event_name(row[SEQ]),
+                self.names[number],
                 *self.places[number : number + 1],
                 *(_shown(row[name]) for name in names),
             ]
@@ -148,8 +166,14 @@ class Explanation:
     def named_events(self) -> str:
         """Name the events in one line: each variable with its event, and its place in a file where it is known."""
         places = [f" ({place})" for place in self.places] or [""] * len(self.bindings)
-        bound = zip(self.bindings, places, strict=True)
-        return ", ".join(f"{name} {event_name(seq)}{place}" for (name, seq), place in bound)
+        bound = zip(self.bindings, self.names, places, strict=True)
+        return ", ".join(f"{name} {event}{place}" for (name, _), event, place in bound)
+
+    def inside_rows(self) -> Iterator[list[str]]:
+        """Yield the matches among the events as texts: the variable, the match, and the events inside of it."""
+        for (variable, name, match_id), one in zip(self.composed, self.inside, strict=False):
+            yield [variable, f"{name} {match_id}", one.named_events()]
+            yield from ([f"{variable}.{inner}", *rest] for inner, *rest in one.inside_rows())
 
     def check_rows(self) -> list[list[str]]:
         """Return the rules as texts: whether it holds, the rule, what was seen, by how much it fails."""
@@ -176,11 +200,13 @@ class Explanation:
             f"{row[0]:3}  {row[1]}{': ' if row[2] else ''}{row[2]}{f', short by {row[3]}' if row[3] else ''}"
             for row in self.check_rows()
         ]
-        return "\n".join([self.summary(), *events, *checks])
+        inside = ["  ".join(row) for row in self.inside_rows()]
+        return "\n".join([self.summary(), *events, *inside, *checks])
 
     def _repr_html_(self) -> str:
         checks = html_table(CHECK_COLUMNS, self.check_rows(), self.summary())
-        return checks + html_table(self.event_columns, self.event_rows())
+        inside = html_table(INSIDE_COLUMNS, list(self.inside_rows())) if self.inside else ""
+        return checks + html_table(self.event_columns, self.event_rows()) + inside
 
     def to_json(self) -> dict[str, Any]:
         """Return all of it as values of JSON."""
@@ -190,13 +216,13 @@ class Explanation:
             "match_id": self.match_id,
             "bindings": [{"variable": variable, "seq": seq} for variable, seq in self.bindings],
             "events": [dict(zip(self.event_columns, row, strict=True)) for row in self.event_rows()],
+            "composed": [{"variable": one, "pattern": name, "match_id": str(id_)} for one, name, id_ in self.composed],
+            "inside": [one.to_json() for one in self.inside],
             "checks": [vars(check) for check in self.checks],
         }
 
 
-def why(
-    pattern: Pattern, events: Any, bindings: Mapping[str, int | Sequence[int]], *, timezone: str = "UTC"
-) -> Explanation:
+def why(pattern: Pattern, events: Any, bindings: Bindings, *, timezone: str = "UTC") -> Explanation:
     """Say of some events which rules of a pattern they fulfil, and which not, with the values that decide.
 
     Parameters
@@ -206,14 +232,15 @@ def why(
     events
         Events as `detect` takes them: those that are meant, and all others that its window may reach.
     bindings
-        Variable -> the seq of its event, or several for a list: of all variables of one part of the pattern.
+        Variable -> the seq of its event, or several for a list: of all variables of one part of the pattern. A match of
+        another pattern, which is an event for a pattern that composes, is named by its id.
     timezone
         The zone in which times are written.
 
     Raises
     ------
     InputError
-        An event is not there, or the variables are not those of the pattern; or it binds matches of other patterns.
+        An event is not there, or the variables are not those of the pattern.
 
     Examples
     --------
@@ -224,41 +251,154 @@ def why(
     >>> cep.why(rise, schema.table(rows), {"a": 0, "b": 1}).summary()
     'rise: these events are no match, because of: a.x < b.x (3 < 1)'
     """
-    refuse_composing(pattern)
-    table = events_for([pattern], as_table(events))
-    prepared = PreparedEvents(table, type_attribute=pattern.type_attribute, base_type=pattern.base_type)
-    clause = _clause_of(pattern, bindings)
-    seqs = {name: [one] if isinstance(one, int | np.integer) else list(one) for name, one in bindings.items()}
-    for variable in clause.positive:
-        if not seqs[variable.name] or (len(seqs[variable.name]) > 1 and not variable.kleene):
-            raise InputError(f"{variable.name} binds {'at least ' if variable.kleene else ''}one event")
-    rows = {variable.name: _rows_of(prepared, seqs[variable.name]) for variable in clause.positive}
-    asked = _Rules(pattern, clause, prepared, rows, timezone)
-    checks = tuple(asked.checks())
-    if all(check.holds for check in checks) and pattern.strategy is not Strategy.SKIP_TILL_ANY_MATCH:
-        checks = (*checks, asked.strategy())
-    bound = [(variable.name, int(prepared.seqs[row])) for variable in clause.positive for row in rows[variable.name]]
-    match_id = str(MatchIdentity.of(pattern).id_of(bound))
-    as_match = pa.table(
-        {
-            "pattern": [pattern.name],
-            "match_id": [match_id],
-            "bindings": pa.array([[{"variable": name, "seq": seq} for name, seq in bound]], _BINDINGS),
+    asked = AskedPattern.of(pattern, events)
+    return asked.with_inside(asked.explain(asked.places(bindings), timezone))
+
+
+def why_match(
+    pattern: Pattern,
+    events: Any,
+    match: Mapping[str, Any],
+    matches: Mapping[str, pa.Table] | None = None,
+    *,
+    timezone: str = "UTC",
+) -> Explanation:
+    """Do what `why` does for a match, a row of its table; `matches` are those of all that the pattern composes."""
+    asked = AskedPattern.of(pattern, events, matches)
+    return asked.with_inside(asked.explain(asked.places_of(match), timezone))
+
+
+@dataclass(frozen=True, eq=False)
+class AskedPattern:
+    """A pattern and its events as they are run: for a composing pattern its plain form and its longer stream.
+
+    Attributes
+    ----------
+    written
+        The pattern as it is written.
+    pattern, table
+        The pattern that is run, and its events. In a longer stream a seq is a place.
+    events, matches
+        The events that were given, and the matches that are events beside them, by the name of their pattern.
+    """
+
+    written: Pattern
+    pattern: Pattern
+    table: pa.Table
+    events: pa.Table
+    matches: Mapping[str, pa.Table]
+
+    @classmethod
+    def of(cls, pattern: Pattern, events: Any, matches: Mapping[str, pa.Table] | None = None) -> AskedPattern:
+        """The pattern over some events; the matches of all that it composes are detected if they are not given."""
+        table = as_table(events)
+        own = events_for([pattern], table)
+        if not pattern.composes:
+            return cls(pattern, pattern, own, table, {})
+        if matches is None:
+            matches = DetectionRun().composed([pattern], table)
+        return cls(pattern, plain_pattern(pattern), longer_stream(pattern, own, matches), table, matches)
+
+    def places(self, bindings: Bindings) -> dict[str, list[int]]:
+        """The seqs in `table` of events that are named by their seqs, and of matches that are named by their ids."""
+        given = {
+            name: [one] if isinstance(one, int | np.integer | str | UUID) else list(one)
+            for name, one in bindings.items()
         }
-    )
-    shown = [name for name in columns_of(pattern) if name not in (TIMESTAMP, SEQ)]
-    found = match_events(as_match, table, shown).drop_columns(["pattern", "match_id"])
-    return Explanation(pattern.name, match_id, tuple(bound), found, checks, timezone)
+        return {name: [self._place(name, one) for one in some] for name, some in given.items()}
 
+    def places_of(self, match: Mapping[str, Any]) -> dict[str, list[int]]:
+        """The same for the events of a match, a row of its table."""
+        found: dict[str, list[int]] = {}
+        for one in match.get("composed") or ():
+            found.setdefault(one["variable"], []).append(self._place(one["variable"], one["match_id"]))
+        seqs: dict[str, list[int]] = {}
+        for one in match["bindings"]:
+            seqs.setdefault(one["variable"], []).append(one["seq"])
+        for name, own in seqs.items():
+            composed = found.setdefault(name, [])
+            of_events = Counter(own) - Counter(self.table[WRITTEN_SEQ][place].as_py() for place in composed)
+            composed += [self._place(name, seq) for seq in of_events.elements()]
+        return found
 
-def refuse_composing(pattern: Pattern) -> None:
-    """Refuse a pattern whose events are matches of others, which have no seqs of their own: an InputError."""
-    if pattern.composes:
-        names = ", ".join(one.name for one in pattern.composes)
-        raise InputError(
-            f"pattern {pattern.name!r} binds matches of {names}: only a pattern that binds nothing but events is "
-            "explained; its matches tell in `composed` which matches they bind, and these can be explained"
+    def _place(self, variable: str, named: int | str | UUID) -> int:
+        if isinstance(named, str | UUID):
+            types = [name for one in self.written.operands if one.variable == variable for name in one.types]
+            for name in types:  # matches of two statements that are written alike have the same ids
+                if name in self.matches and place_of_id(self.matches[name]["match_id"], named) >= 0:
+                    own = pc.equal(self.table[COMPOSED_MATCH], pa.scalar(UUID(str(named)).bytes, pa.binary(16)))
+                    return int(pc.index(pc.and_(own, pc.equal(self.table[EVENT_TYPE], name)), True).as_py())
+            kinds = " or ".join(name for name in types if name in self.matches) or "another pattern"
+            raise InputError(f"{variable} = {named}: there is no match of {kinds} with this id among these events")
+        if not self.written.composes:
+            return int(named)
+        own = pc.and_(pc.equal(self.table[WRITTEN_SEQ], int(named)), pc.is_null(self.table[COMPOSED_MATCH]))
+        place = pc.index(own, True).as_py()
+        if place < 0:
+            raise InputError(f"there is no event {event_name(named)} among these {len(self.events):,} events")
+        return int(place)
+
+    def event_name(self, seq: int) -> str:
+        """Name an event of `table`, or a match that is one."""
+        if not self.written.composes:
+            return event_name(seq)
+        match_id = self.table[COMPOSED_MATCH][seq].as_py()
+        if match_id is None:
+            return event_name(self.table[WRITTEN_SEQ][seq].as_py())
+        return f"{self.table[EVENT_TYPE][seq].as_py()} {UUID(bytes=match_id)}"
+
+    @property
+    def days(self) -> int:
+        """The number of days on which the events are, which their seqs tell."""
+        return max(1, len(pc.unique(pc.divide(self.events[SEQ], SEQ_PER_DAY))))
+
+    def explain(
+        self, places: Mapping[str, Sequence[int]], timezone: str, *, among: pa.Table | None = None
+    ) -> Explanation:
+        """Ask each rule of events that are named by their seqs in `table`, of which some are enough to be looked at."""
+        pattern, table = self.pattern, self.table if among is None else among
+        prepared = PreparedEvents(table, type_attribute=pattern.type_attribute, base_type=pattern.base_type)
+        clause = _clause_of(pattern, places)
+        for variable in clause.positive:
+            if not places[variable.name] or (len(places[variable.name]) > 1 and not variable.kleene):
+                raise InputError(f"{variable.name} binds {'at least ' if variable.kleene else ''}one event")
+        rows = {variable.name: _rows_of(prepared, places[variable.name]) for variable in clause.positive}
+        asked = _Rules(pattern, clause, prepared, rows, timezone, self.event_name)
+        checks = tuple(asked.checks())
+        if all(check.holds for check in checks) and pattern.strategy is not Strategy.SKIP_TILL_ANY_MATCH:
+            checks = (*checks, asked.strategy())
+        bound = [(one.name, int(prepared.seqs[row])) for one in clause.positive for row in rows[one.name]]
+        as_match = pa.table(
+            {
+                "pattern": [pattern.name],
+                "match_id": [""],
+                "bindings": pa.array([[{"variable": name, "seq": seq} for name, seq in bound]], _BINDINGS),
+            }
         )
+        shown = [name for name in columns_of(pattern) if name not in (TIMESTAMP, SEQ, COMPOSED_MATCH)]
+        found = match_events(as_match, table, shown).drop_columns(["pattern", "match_id"])
+        names = tuple(self.event_name(seq) for _, seq in bound)
+        composed: list[tuple[str, str, UUID]] = []
+        if self.written.composes:
+            written = self.table[WRITTEN_SEQ].take(found[SEQ])
+            ids = self.table[COMPOSED_MATCH].take(found[SEQ]).to_pylist()
+            kinds = self.table[EVENT_TYPE].take(found[SEQ]).to_pylist()
+            names_of = zip(bound, kinds, ids, strict=True)
+            composed = [(name, kind, UUID(bytes=one)) for (name, _), kind, one in names_of if one is not None]
+            found = found.set_column(found.column_names.index(SEQ), SEQ, written)
+            bound = [(name, seq) for (name, _), seq in zip(bound, written.to_pylist(), strict=True)]
+        match_id = str(MatchIdentity.of(self.written).id_of(bound, [(name, one) for name, _, one in composed]))
+        return Explanation(pattern.name, match_id, tuple(bound), found, checks, timezone, names, tuple(composed))
+
+    def with_inside(self, explained: Explanation) -> Explanation:
+        """Explain the matches too that are among the events."""
+        inner = {one.name: AskedPattern.of(one, self.events, self.matches) for one in self.written.composes}
+        found = []
+        for _, name, match_id in explained.composed:
+            table, asked = self.matches[name], inner[name]
+            row = table.slice(place_of_id(table["match_id"], match_id), 1).to_pylist()[0]
+            found.append(asked.with_inside(asked.explain(asked.places_of(row), explained.timezone)))
+        return replace(explained, inside=tuple(found))
 
 
 _BINDINGS = pa.list_(pa.struct([("variable", pa.string()), ("seq", pa.int64())]))
@@ -331,6 +471,7 @@ class _Rules:
     events: PreparedEvents
     rows: Mapping[str, Array]
     timezone: str
+    name_of: Callable[[int], str]
 
     @property
     def matched(self) -> Array:
@@ -527,12 +668,12 @@ class _Rules:
             taken = [one for one in run if one[0] == ours[-1][0]]
             if set(begun) <= run and taken:
                 return (
-                    f"the run takes {', '.join(f'{name} = {event_name(seq)}' for name, seq in sorted(taken))} instead"
+                    f"the run takes {', '.join(f'{name} = {self.name_of(seq)}' for name, seq in sorted(taken))} instead"
                 )
-        return f"a run from the first event takes other events before {ours[-1][0]} = {event_name(ours[-1][1])}"
+        return f"a run from the first event takes other events before {ours[-1][0]} = {self.name_of(ours[-1][1])}"
 
     def _event(self, row: int) -> str:
-        return f"{event_name(int(self.events.seqs[row]))} at {self._time(row)}"
+        return f"{self.name_of(int(self.events.seqs[row]))} at {self._time(row)}"
 
     def _time(self, row: int) -> str:
         return local_time(int(self.events.timestamps[row]), self.timezone)

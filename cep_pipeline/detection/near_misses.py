@@ -23,19 +23,19 @@ from cep_pipeline.detection.decimal_text import from_text
 from cep_pipeline.detection.detect import detect, detect_batches, doubts_about
 from cep_pipeline.detection.limits import LimitReached, at_most_seconds
 from cep_pipeline.detection.match_checks import (
+    AskedPattern,
+    Bindings,
     Explanation,
     RuleCheck,
     conjunct_text_of,
     event_name,
     negation_text,
     part_of,
-    refuse_composing,
     whole_condition,
-    why,
 )
 from cep_pipeline.detection.output_policy import has_output_policy, policy_text
 from cep_pipeline.errors import InputError, NoRoom, TooManyMatches
-from cep_pipeline.events.columns import SEQ, SEQ_PER_DAY, TIMESTAMP
+from cep_pipeline.events.columns import SEQ, TIMESTAMP
 from cep_pipeline.expressions.columns import TableColumns
 from cep_pipeline.expressions.lists import Lists, Uses, values_compared
 from cep_pipeline.foreign_text import html_table
@@ -47,7 +47,6 @@ from cep_pipeline.patterns.normal_form import NegatedStructure, Variable, negati
 from cep_pipeline.patterns.pattern import Consume, Output, Pattern, ReturnItem, Strategy, Window
 from cep_pipeline.patterns.rewriting import with_operands
 from cep_pipeline.patterns.structure import Composite, EventOperand, Operator, Structure, type_alternatives
-from cep_pipeline.slices.events_input import as_table, columns_needed, events_for
 from cep_pipeline.storage import place_of_id
 
 TIME_S = 60.0
@@ -261,7 +260,7 @@ class WhyNot:
 def why_not(
     pattern: Pattern,
     events: Any,
-    bindings: Mapping[str, int | Sequence[int]] | None = None,
+    bindings: Bindings | None = None,
     *,
     at: int | None = None,
     near: int = 3,
@@ -276,8 +275,8 @@ def why_not(
     pattern, events, timezone
         As for `why`; the events are those of the range, and all others that a window may reach.
     bindings
-        The expected events, by their seqs: of all variables, then each rule is asked of them; or of some, then matches
-        with these events are looked for. None: any.
+        The expected events, as `why` takes them: of all variables, then each rule is asked of them; or of some, then
+        matches with these events are looked for. None: any.
     at
         An instant in microseconds: matches are looked for whose events are within a window of time around it.
     near
@@ -306,35 +305,27 @@ def why_not(
     >>> cep.why_not(cep.parse_patterns(rise, schema)[0], events).summary()
     'rise: 0 matches in 3 events; without a.x < b.x there would be 2'
     """
-    refuse_composing(pattern)
-    needed = [name for name in columns_needed([pattern]) if name in (table := as_table(events)).column_names]
-    table = events_for([pattern], table.select(needed))
-    given = dict(bindings or {})
+    asked = AskedPattern.of(pattern, events)
     known = {variable.name for clause in pattern.clauses for variable in clause.positive}
-    if unknown := [name for name in given if name not in known]:
+    if unknown := [name for name in bindings or () if name not in known]:
         raise InputError(f"{pattern.name} binds no {unknown[0]!r}; it binds {', '.join(o for o in _names(pattern))}")
-    explanation = None
+    given = asked.places(bindings or {})
     if given and any({v.name for v in clause.positive} == set(given) for clause in pattern.clauses):
-        explanation = _with_policy(pattern, table, why(pattern, table, given, timezone=timezone), seconds)
-        days = _days(table)
+        explained = asked.with_inside(asked.explain(given, timezone))
+        explanation = _with_policy(pattern, asked.events, explained, seconds)
         return WhyNot(
             pattern.name,
-            table.num_rows,
-            days,
+            asked.table.num_rows,
+            asked.days,
             "of these events",
             MatchCount(int(explanation.is_match)),
             explanation=explanation,
         )
-    return _Question(pattern, table, given, at, near, timezone, progress).answer(seconds)
+    return _Question(asked, given, at, near, timezone, progress).answer(seconds)
 
 
 def _names(pattern: Pattern) -> list[str]:
     return [operand.variable for operand in pattern.operands if not operand.negated]
-
-
-def _days(table: pa.Table) -> int:
-    """The number of days of the stream on which events are, which their seqs tell."""
-    return max(1, len(pc.unique(pc.divide(table[SEQ], SEQ_PER_DAY))))
 
 
 def _with_policy(pattern: Pattern, events: pa.Table, found: Explanation, seconds: float) -> Explanation:
@@ -364,25 +355,25 @@ def _with_policy(pattern: Pattern, events: pa.Table, found: Explanation, seconds
 
 
 def _pins(
-    pattern: Pattern, table: pa.Table, given: Mapping[str, int | Sequence[int]], at: int | None
+    asked: AskedPattern, given: Mapping[str, Sequence[int]], at: int | None
 ) -> tuple[dict[str, Condition], str, tuple[int, int] | None]:
     """Return further conditions on variables, these in words, and the instants between which they are."""
+    pattern, table = asked.pattern, asked.table
     kleene = {operand.variable for operand in pattern.operands if operand.kleene}
     names = _names(pattern)
     stamps = table[TIMESTAMP].cast(pa.int64())
     if given:
         pins: dict[str, Condition] = {}
-        seqs = {name: (one,) if isinstance(one, int | np.integer) else tuple(one) for name, one in given.items()}
-        wanted = pa.array([seq for some in seqs.values() for seq in some], pa.int64())
+        wanted = pa.array([seq for some in given.values() for seq in some], pa.int64())
         rows = pc.index_in(wanted, value_set=table[SEQ].combine_chunks())
         if rows.null_count:
             missing = wanted.filter(pc.is_null(rows))[0].as_py()
             raise InputError(f"there is no event {event_name(missing)} among these {table.num_rows:,} events")
-        for name, some in seqs.items():
+        for name, some in given.items():
             element = Element.EACH if name in kleene else Element.ONLY
             pins[name] = Membership(Reference(name, SEQ, element, ValueType.INT64), tuple(map(int, some)))
         own = stamps.take(rows)
-        meant = "with " + ", ".join(f"{name} = {'+'.join(map(event_name, some))}" for name, some in seqs.items())
+        meant = "with " + ", ".join(f"{name} = {'+'.join(map(asked.event_name, some))}" for name, some in given.items())
         return pins, meant, (pc.min(own).as_py(), pc.max(own).as_py())
     if at is None:
         return {}, f"in {table.num_rows:,} events", None
@@ -409,16 +400,17 @@ class _Question:
 
     def __init__(
         self,
-        pattern: Pattern,
-        table: pa.Table,
-        given: Mapping[str, int | Sequence[int]],
+        asked: AskedPattern,
+        given: Mapping[str, Sequence[int]],
         at: int | None,
         near: int,
         timezone: str,
         progress: Progress | None,
     ) -> None:
+        self.asked = asked
+        pattern, table = asked.pattern, asked.table
         self.original = pattern
-        self.pins, self.meant, between = _pins(pattern, table, given, at)
+        self.pins, self.meant, between = _pins(asked, given, at)
         self.pattern = replace(pattern, output=Output.ALL, consume=Consume.NONE, returns=())
         if given:  # a run takes events by what is asked of them, and would take others
             structure = with_operands(
@@ -452,7 +444,7 @@ class _Question:
         return WhyNot(
             pattern=self.original.name,
             events=self.whole.num_rows,
-            days=_days(self.whole),
+            days=self.asked.days,
             meant=self.meant,
             matches=matches,
             kept=self.kept(),
@@ -659,14 +651,14 @@ class _Question:
 
     def nearest(self, left_out: Sequence[LeftOut]) -> list[Explanation]:
         """Return events that break exactly one rule, those that miss it by the least first."""
-        found: dict[tuple[tuple[str, int], ...], Explanation] = {}
+        found: dict[str, Explanation] = {}
         for one in left_out:
             if one.without.exact and one.without.matches <= self.count(self.pattern).matches:
                 continue
             for bindings in self._candidates(one)[: self.near * _SPARE]:
                 explained = self._explain(one, bindings)
                 if explained is not None:
-                    found.setdefault(explained.bindings, explained)
+                    found.setdefault(explained.named_events(), explained)
         nearest = sorted(found.values(), key=lambda one: math.inf if (s := one.failed[0].share) is None else s)
         return nearest[: self.near]
 
@@ -735,13 +727,14 @@ class _Question:
         for one in bindings:
             given.setdefault(one["variable"], []).append(one["seq"])
         around = self._around([seq for seqs in given.values() for seq in seqs])
-        explained = why(self.original, around, given, timezone=self.timezone)
+        explained = self.asked.explain(given, self.timezone, among=around)
         if len(explained.failed) != 1:
             return None
         strategy = self.original.strategy
         if left_out.changed.strategy is not strategy and explained.failed[0].rule != "strategy":
             without = replace(left_out.changed, strategy=strategy)
-            return explained if why(without, around, given).is_match else None
+            asked = replace(self.asked, pattern=without)
+            return explained if asked.explain(given, self.timezone, among=around).is_match else None
         return explained
 
     def _around(self, seqs: Sequence[int]) -> pa.Table:

@@ -14,6 +14,7 @@ import numpy as np
 
 from cep_pipeline.errors import UnsupportedPattern
 from cep_pipeline.expressions.columns import Array
+from cep_pipeline.patterns.expressions import Reference, ValueType
 from cep_pipeline.patterns.normal_form import Clause
 from cep_pipeline.patterns.pattern import Pattern, Strategy
 from cep_pipeline.slices.order import before_is_earlier
@@ -220,7 +221,8 @@ def known_before(pattern: Pattern, timestamps: Array, seqs: Array, point: Bounda
 
     Every match whose last event lies before it is final and has been decided about, and so has every match that it
     composes. It does not depend on which matches there are, so that all days and slices agree on it: a match that waits
-    for the end of its window is taken to begin with its last event.
+    for the end of its window is taken to begin with its last event. Windows in partitions are left to
+    `positions_waited`.
 
     Parameters
     ----------
@@ -230,7 +232,7 @@ def known_before(pattern: Pattern, timestamps: Array, seqs: Array, point: Bounda
     point = min([point, *(known_before(one, timestamps, seqs, point) for one in pattern.composes)])
     if not before_is_earlier(pattern.ties):  # an event of the same time may still reject a match
         point = point[0], -(2**63)
-    if not _can_pend_itself(pattern):
+    if not _can_pend_itself(pattern) or _waits_in_partitions(pattern):
         return point
     if pattern.window.time_us is not None:
         return max(point[0] - pattern.window.time_us, -(2**63)), -(2**63)
@@ -252,35 +254,73 @@ def rows_before(timestamps: Array, seqs: Array, point: Boundary) -> int:
     return first + int(np.searchsorted(seqs[first:last], point[1]))
 
 
+def positions_waited(pattern: Pattern) -> int:
+    """The number of events of a partition that follow a match before it is known, where it waits for such events.
+
+    Counted are those before a point of `known_before`. With so many of them behind the last event of a match its window
+    has ended, and so have those of the matches that may be in it. The event that ends a window is not enough, since
+    matches may stand behind it.
+    """
+    own = pattern.window.events or 0 if _waits_in_partitions(pattern) else 0
+    return own + max(map(positions_waited, pattern.composes), default=0)
+
+
 def refuse_composition_over_days(pattern: Pattern) -> None:
     """Refuse a composing pattern whose matches have no bound in the stream by which they are known.
+
+    Notes
+    -----
+    A match that waits for the end of a window of n events of its partition is known when these have come, which may be
+    never: no point of the stream has all matches before it known as long as one partition is short of events. So what
+    binds such matches goes on partition by partition (`positions_waited`), and that takes that no other partition can
+    decide about a match. It can if the composing pattern is not partitioned alike, if it asks which events are
+    neighbours in the stream, or if its window is one of time: then a match that is known later can come between, or be
+    read however long after.
 
     Raises
     ------
     UnsupportedPattern
-        A match waits for events of a partition, which may lie any time apart; or it matters which events and matches
-        are neighbours in the stream, and the window counts the events of a partition.
+        A match waits for events of a partition, and those of other partitions may decide about it.
     """
-    if not pattern.composes:
+    waited = [one for one in pattern.composes if positions_waited(one)]
+    waiting = ", ".join(one.name for one in waited) or pattern.name
+    if not pattern.composes or not positions_waited(pattern):
         return
-    counted = "(WITHIN … EVENTS with PARTITION BY"
     reason = ""
-    if counts_in_partitions(pattern):
-        if _can_pend_itself(pattern):
-            reason = (
-                f"composition by a statement that waits for events of a partition {counted}, and a negation at the end)"
-            )
-        elif pattern.strategy is Strategy.STRICT_CONTIGUITY:
-            reason = f"strict contiguity of a composing statement that counts the events of a partition {counted})"
-    for composed in pattern.composes:
-        if counts_in_partitions(composed) and _can_pend_itself(composed):
-            reason = (
-                f"composition of {composed.name!r}, which waits for events of a partition {counted} and a negation "
-                "at the end)"
-            )
+    if pattern.strategy is Strategy.STRICT_CONTIGUITY:
+        reason = "it asks for strict contiguity, in which events of other partitions stand between"
+    elif not counts_in_partitions(pattern):
+        reason = f"its window does not count the events of a partition, as that of {waiting} does"
+    for one in waited:
+        if {*one.partition_by} != {*pattern.partition_by}:
+            reason = reason or f"it is not partitioned as {one.name} is"
+        elif missing := [name for name in pattern.partition_by if not _hands_on(one, name)]:
+            reason = reason or f"{one.name} does not return its partition, as in RETURN a.{missing[0]} AS {missing[0]}"
     if reason:
-        hint = "give it a window of time; cep.detect and `cep detect` run it over all events at once"
-        raise UnsupportedPattern("", f"{reason} in runs day by day", pattern=pattern.name, hint=hint)
+        hint = "give what waits a window of time; cep.detect and `cep detect` run it over all events at once"
+        raise UnsupportedPattern(
+            "",
+            f"composition in runs day by day: matches of {waiting} wait for events of a partition (WITHIN … EVENTS "
+            f"with PARTITION BY, and a negation at the end), and {reason}",
+            pattern=pattern.name,
+            hint=hint,
+        )
+
+
+def _hands_on(pattern: Pattern, attribute: str) -> bool:
+    """Return whether the attribute of a pattern's matches is that by which the pattern is partitioned."""
+    for item in pattern.returns:
+        if item.named and item.name == attribute and isinstance(item.expression, Reference):
+            variable = item.expression.variable
+            always = all(variable in {one.name for one in clause.positive} for clause in pattern.written_clauses)
+            return (
+                always and item.expression.attribute == attribute and item.expression.type is not ValueType.FLOAT64_LIST
+            )
+    return False
+
+
+def _waits_in_partitions(pattern: Pattern) -> bool:
+    return counts_in_partitions(pattern) and _can_pend_itself(pattern)
 
 
 def _can_pend_itself(pattern: Pattern) -> bool:
@@ -292,9 +332,10 @@ def look_backs(pattern: Pattern) -> tuple[LookBack, ...]:
 
     All but the last lead to the point of `known_before`. Each of them is a time or a number of positions, or the longer
     of both; they do not add up, since so many positions are any time. Where the window counts the events of a
-    partition, they lead to that point only: from there each partition has its own distance.
+    partition, they lead to that point only: from there each partition has its own distance. The events of a match that
+    are neighbours in the stream are nearer to it.
     """
-    if counts_in_partitions(pattern):
+    if counts_in_partitions(pattern) and pattern.strategy is not Strategy.STRICT_CONTIGUITY:
         return _waiting(pattern) or (LookBack(),)
     length = LookBack(pattern.window.time_us or 0, (pattern.window.events or 1) - 1)
     return _merged((*_waiting(pattern), length))
@@ -304,7 +345,7 @@ def _waiting(pattern: Pattern) -> tuple[LookBack, ...]:
     """The distances from a point back to that of `known_before`, at most."""
     inside = zip_longest(*map(_waiting, pattern.composes), fillvalue=LookBack())
     steps = [LookBack(max(one.time_us for one in row), max(one.positions for one in row)) for row in inside]
-    if _can_pend_itself(pattern):
+    if _can_pend_itself(pattern) and not _waits_in_partitions(pattern):
         steps.append(LookBack(pattern.window.time_us or 0, (pattern.window.events or 1) - 1))
     return _merged(steps)
 

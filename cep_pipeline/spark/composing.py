@@ -13,12 +13,12 @@ last events, which is that of the days.
 
 Where the window of a composing pattern counts the events of a partition, they may lie any time apart. Then a task reads
 back in each partition that an event or a match of the day is in, and a match is handed on as long as fewer events of
-its partition have come than the window counts.
+its partition have come than the window counts. Where matches wait for events of their partition, each partition has a
+point of its own, which lies so many of its events before that of the stream (`slices.ownership.positions_waited`).
 """
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
@@ -32,20 +32,19 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from cep_pipeline.detection.composition import WrittenMatches, longer_stream
+from cep_pipeline.detection.composition import WrittenMatches, longer_stream, with_typed_returns
 from cep_pipeline.detection.detect import detect_slice
 from cep_pipeline.detection.limits import Kind, LimitedPattern, Limits, SliceLimits, Then
 from cep_pipeline.detection.match_ids import ids_from_text
-from cep_pipeline.detection.matches import RETURN_TYPES, candidates_of
+from cep_pipeline.detection.matches import candidates_of
 from cep_pipeline.detection.mechanisms import choose_mechanisms
 from cep_pipeline.detection.output_policy import KeptMatches, partition_texts
 from cep_pipeline.detection.planned import plan_for
 from cep_pipeline.detection.summaries.partial import PartialSummary
 from cep_pipeline.errors import LimitExceeded
-from cep_pipeline.expressions.columns import column_from_arrow
+from cep_pipeline.expressions.columns import Array, column_from_arrow
 from cep_pipeline.patterns.composing import COMPOSED_MATCH, EVENT_TYPE, WRITTEN_SEQ, plain_pattern
-from cep_pipeline.patterns.expressions import ValueType
-from cep_pipeline.patterns.pattern import Pattern
+from cep_pipeline.patterns.pattern import Pattern, Strategy
 from cep_pipeline.slices.events_input import columns_needed
 from cep_pipeline.slices.ownership import (
     LookBack,
@@ -53,6 +52,7 @@ from cep_pipeline.slices.ownership import (
     known_before,
     look_backs,
     point_before,
+    positions_waited,
     rows_before,
 )
 from cep_pipeline.slices.prepared import Boundary
@@ -129,15 +129,14 @@ class ComposingJob:
                 positions += groups[first].rows
             counted = point if not step.positions else _BEGINNING if not first else groups[first].first
             point = min((max(point[0] - step.time_us, -(2**63)), -(2**63)), counted)
-        read = tuple(group for group in groups if group.last >= point)
+        read = tuple(group for group in groups if group.last[0] >= point[0])
         if not read:
-            return _NO_EVENTS
+            return self._none(pattern)
         return _with_int_times(Slice(point, self.end, read, LookBack()).read(_columns_of_events(pattern)))
 
     def read_partitions(self, pattern: Pattern, partitions: Iterable[str], before_us: int) -> pa.Table:
-        """Read the last events of some partitions before a time: as many of each as the pattern's window counts."""
-        assert pattern.window.events is not None
-        wanted = MissingEvents(dict.fromkeys(partitions, pattern.window.events))
+        """Read the last events of some partitions before a time: as many of each as a match reaches back over."""
+        wanted = MissingEvents(dict.fromkeys(partitions, _reach_in_partition(pattern)))
         columns = ["timestamp", "seq", *(n for n in _columns_of_events(pattern) if n not in ("timestamp", "seq"))]
         reader = BackwardReader(pattern.partition_by, wanted, columns, contiguous=False)
         found = list(reader.read(self.row_groups, until_us=before_us))
@@ -145,7 +144,22 @@ class ComposingJob:
             if wanted.satisfied:
                 break
             found += reader.read(read_row_groups([file], self.events_schema), until_us=before_us)
-        return _with_int_times(pa.concat_tables(found[::-1], promote_options="permissive")) if found else _NO_EVENTS
+        return (
+            _with_int_times(pa.concat_tables(found[::-1], promote_options="permissive"))
+            if found
+            else self._none(pattern)
+        )
+
+    def _none(self, pattern: Pattern) -> pa.Table:
+        """No events, with the columns that a pattern needs."""
+        names = ["timestamp", "seq", *(n for n in _columns_of_events(pattern) if n not in ("timestamp", "seq"))]
+        return _with_int_times(pa.schema([self.events_schema.field(name) for name in names]).empty_table())
+
+
+def _reach_in_partition(pattern: Pattern) -> int:
+    """The events of its partition by which the first event of a match comes before those that are known last."""
+    assert pattern.window.events is not None
+    return pattern.window.events + positions_waited(pattern)
 
 
 def _columns_of_events(pattern: Pattern) -> list[str]:
@@ -159,7 +173,6 @@ def _with_int_times(events: pa.Table) -> pa.Table:
 
 
 _BEGINNING: Boundary = (-(2**63), -(2**63))
-_NO_EVENTS = pa.table({"timestamp": pa.array([], pa.int64()), "seq": pa.array([], pa.int64())})
 
 
 @dataclass(frozen=True)
@@ -193,10 +206,6 @@ class KnownMatches:
         # The matches of a composing pattern come in the order of their last events, day after day.
         return found if self.pattern.composes else in_page_order(self.pattern, found)
 
-    def ids(self) -> frozenset[str]:
-        """Read their ids as text."""
-        return frozenset(id_texts(self.rows()["match_id"]).to_pylist())
-
     def events(self, first_seq: int | None) -> pa.Table:
         """Read them as `longer_stream` takes them: those whose last event is this one or a later one; None: all."""
         found = self.rows()
@@ -204,7 +213,7 @@ class KnownMatches:
         if len(found) and first_seq is not None:
             last = np.maximum.reduceat(bindings.flatten().field("seq").to_numpy(), bindings.offsets.to_numpy()[:-1])
             found = found.filter(pa.array(last >= first_seq))
-        return _typed(self.pattern, found)
+        return with_typed_returns(self.pattern, found)
 
 
 @dataclass(frozen=True)
@@ -260,20 +269,6 @@ def _from_rows(rows: Iterable[Sequence[Any]]) -> pa.Table:
         pa.array(returns, pa.string()),
     )
     return pa.table(columns, schema=_READ)
-
-
-def _typed(pattern: Pattern, matches: pa.Table) -> pa.Table:
-    """Matches with the RETURN columns of their pattern, which a table of many patterns has as JSON text."""
-    documents = [json.loads(text) for text in matches["returns"].to_pylist()] if pattern.returns else []
-    found = matches.drop_columns("returns")
-    for item in pattern.returns:
-        values: list[Any] = [document[item.name] for document in documents]
-        if item.expression.type is ValueType.FLOAT64:  # NaN and the infinities are text in JSON
-            values = [value if value is None else float(value) for value in values]
-        if item.expression.type is ValueType.FLOAT64_LIST:
-            values = [row if row is None else [one if one is None else float(one) for one in row] for row in values]
-        found = found.append_column(item.name, pa.array(values, RETURN_TYPES[item.expression.type]))
-    return found
 
 
 @dataclass(frozen=True)
@@ -338,7 +333,8 @@ def compose_day(
             if gone is None:
                 state = carry_in.patterns.get(pattern.name, {})
                 inputs = tuple(known[one.name] for one in pattern.composes)
-                tasks.append(_Task(_FIRST_FILE + len(made) + len(tasks), pattern, inputs, state))
+                waiting = tuple(carry_in.pending.get(pattern.name, ()))
+                tasks.append(_Task(_FIRST_FILE + len(made) + len(tasks), pattern, inputs, state, waiting))
             else:
                 stopped[pattern.name] = replace(
                     lost[gone], limit=f"{lost[gone].limit} of {gone}", matches=0, exact=False, files=()
@@ -357,6 +353,8 @@ def compose_day(
                 known[name] = replace(known[name], files=(result.path,))
     states = {name: one.state for name, one in made.items() if one.state}
     states |= {name: state for name, state in carry_in.patterns.items() if name in stopped}
+    pending: dict[str, Sequence[str]] = {name: one.waiting for name, one in made.items() if one.waiting}
+    pending |= {name: keys for name, keys in carry_in.pending.items() if name in stopped}
     return ComposedDay(
         tuple(one.path for one in made.values() if one.path is not None),
         {pattern.name: made[pattern.name].matches if pattern.name in made else 0 for pattern in patterns},
@@ -365,6 +363,7 @@ def compose_day(
         replace(
             carry_out,
             patterns={**carry_out.patterns, **states},
+            pending={**carry_out.pending, **pending},
             composed={
                 name: rows
                 for name, one in sorted(known.items())
@@ -401,12 +400,16 @@ _NEVER_US = 2**63 - 1
 
 @dataclass(frozen=True)
 class _Task:
-    """One composing pattern, what it composes, and the state of its OUTPUT and CONSUME after the day before."""
+    """One composing pattern, what it composes, and what the day before has handed on.
+
+    `state` is that of its OUTPUT and CONSUME, `waiting` are the partitions with matches that wait for events of these.
+    """
 
     number: int
     pattern: Pattern
     composed: tuple[KnownMatches, ...]
     state: Mapping[str, Any]
+    waiting: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -415,6 +418,7 @@ class _Composed:
 
     `reach` says of each pattern that it composes which matches a match of a later day may bind.
     `groups` are those of SUMMARIZE, as `PartialSummary.to_json`; then none of the matches is in the file.
+    `waiting` are the partitions of the matches that wait for events of these.
     """
 
     path: str | None
@@ -423,6 +427,7 @@ class _Composed:
     state: Mapping[str, Any]
     reach: Mapping[str, _Reach]
     groups: list[dict[str, Any]] = field(default_factory=list)
+    waiting: tuple[str, ...] = ()
     limited: Kind | None = None
 
 
@@ -441,29 +446,39 @@ def _compose(job: ComposingJob, task: _Task, attempt: int) -> _Composed:
     else:
         horizon_us = _NEVER_US
     reach = {one.name: _Reach(horizon_us) for one in pattern.composes}
-    if not len(events):
-        if by_partition:
-            reach = {one.pattern.name: _Reach(_NEVER_US, one.ids()) for one in task.composed}
+    composed = {
+        one.pattern.name: one.events(int(seqs[0]) if len(seqs) and not by_partition else None) for one in task.composed
+    }
+    if by_partition:
+        first_us = int(timestamps[0]) if len(events) else job.end[0]
+        wanted = {*task.waiting, *partition_names(events, pattern.partition_by)}
+        for found in composed.values():
+            if not job.end_of_stream:  # else a match may be known long after its last event
+                found = found.filter(pc.greater_equal(found["end_ts"].cast(pa.int64()), first_us))
+            wanted |= set(partition_names(found, pattern.partition_by, job.events_schema))
+        earlier = job.read_partitions(pattern, sorted(wanted), first_us)
+        read = [one for one in (earlier, events) if len(one)] or [events]
+        events = pa.concat_tables(read, promote_options="permissive").unify_dictionaries()
+    if not len(events) and not (by_partition and any(map(len, composed.values()))):
         groups = [] if pattern.summary is None else PartialSummary(plain_pattern(pattern)).to_json()
         return _Composed(None, 0, 0, task.state, reach, groups)
-    composed = {one.pattern.name: one.events(None if by_partition else int(seqs[0])) for one in task.composed}
-    if by_partition:
-        wanted = set(partition_names(events, pattern.partition_by))
-        for found in composed.values():
-            late = found.filter(pc.greater_equal(found["end_ts"].cast(pa.int64()), int(timestamps[0])))
-            wanted |= set(partition_names(late, pattern.partition_by, events.schema))
-        earlier = job.read_partitions(pattern, sorted(wanted), int(timestamps[0]))
-        events = pa.concat_tables([earlier, events], promote_options="permissive").unify_dictionaries()
     stream = longer_stream(pattern, events, composed)
     times, places = stream["timestamp"].to_numpy(), stream[WRITTEN_SEQ].to_numpy()
     begin, stop = (rows_before(times, places, point) for point in (since, until))
-    counts = _CountedPartitions(pattern, stream, stop) if by_partition else None
+    counts = _CountedPartitions(pattern, stream, begin, stop) if by_partition else None
+    known = np.repeat([_PUBLISHED, _OF_DAY, _WAITS], [begin, stop - begin, len(stream) - stop])
     if counts is not None:
         reach = {name: _Reach(_NEVER_US, ids) for name, ids in counts.reachable_matches().items()}
+        known = counts.known
     of_day = _OfDay(job, task, stream, horizon_us, counts, attempt)
     with of_day:
-        limited = of_day.find(begin, stop)
-    return replace(of_day.result(), limited=limited, reach=reach)
+        limited = of_day.find(known)
+    waiting = () if counts is None else counts.of_events(of_day.waiting_places, events)
+    return replace(of_day.result(), limited=limited, reach=reach, waiting=waiting)
+
+
+_PUBLISHED, _OF_DAY, _WAITS = range(3)
+"""Who publishes the matches whose last event stands at a place: an earlier day, this one, or a later one."""
 
 
 class _CountedPartitions:
@@ -475,13 +490,18 @@ class _CountedPartitions:
         A composing pattern with such a window.
     stream
         Its longer stream.
-    stop
-        The place up to which matches are published. A later match ends there or behind.
+    begin, stop
+        The places between which matches are published, as far as they wait for no events of their partition. A later
+        match ends at `stop` or behind, or has not as many events behind it as it waits for.
+
+    Attributes
+    ----------
+    known
+        int64, shape (len(stream),): who publishes the matches whose last event stands at a place (`_OF_DAY`).
     """
 
-    def __init__(self, pattern: Pattern, stream: pa.Table, stop: int) -> None:
-        assert pattern.window.events is not None
-        self._stream = stream
+    def __init__(self, pattern: Pattern, stream: pa.Table, begin: int, stop: int) -> None:
+        self._pattern, self._stream = pattern, stream
         names = plain_pattern(pattern).partition_by
         keys = partition_texts([column_from_arrow(stream[name], name) for name in names])
         self._texts: list[str] = keys.dictionary.to_pylist()
@@ -492,11 +512,29 @@ class _CountedPartitions:
         others = so_far[np.searchsorted(self._code[order], self._code[order])]
         numbers = np.empty(len(order), np.int64)  # of the events of a partition up to each place, from 1
         numbers[order] = so_far[1:] - others
-        published = self._code[:stop][self._counted[:stop]]
-        last = np.bincount(published, minlength=len(self._texts) + 1)
-        self._whole = last >= pattern.window.events
-        self._reached = (last[self._code] - numbers < pattern.window.events) & (self._code < len(self._texts))
+        alone = self._code == len(self._texts)
+        self.known = np.full(len(stream), _WAITS)
+        for place, owner in ((stop, _OF_DAY), (begin, _PUBLISHED)):
+            last = np.bincount(self._code[:place][self._counted[:place]], minlength=len(self._texts) + 1)
+            behind = (last[self._code] - numbers >= positions_waited(pattern)) | alone
+            self.known[:place][behind[:place]] = owner
+            if owner is _OF_DAY:
+                reach = _reach_in_partition(pattern)
+                self._whole = last >= reach
+                self._reached = (last[self._code] - numbers < reach) & ~alone
+        if pattern.strategy is Strategy.STRICT_CONTIGUITY:  # every match may be a neighbour
+            assert pattern.window.events is not None
+            stop = min(stop, *np.flatnonzero(self._counted[:stop])[-pattern.window.events :], len(stream))
         self._reached[stop:] = True
+
+    def of_events(self, places: Sequence[Array], events: pa.Table) -> tuple[str, ...]:
+        """The partitions of some places as partitions of the events that were read."""
+        if not places:
+            return ()
+        rows = np.isin(self._code, np.unique(self._code[np.concatenate(places)])) & self._counted
+        seqs = self._stream[WRITTEN_SEQ].filter(pa.array(rows)).combine_chunks()
+        of_these = events.filter(pc.is_in(events["seq"], value_set=seqs))
+        return tuple(sorted(partition_names(of_these, self._pattern.partition_by)))
 
     def reachable_matches(self) -> dict[str, frozenset[str]]:
         """Composed pattern -> the ids of its matches that a later match may bind."""
@@ -547,6 +585,8 @@ class _OfDay:
         self._path: str | None = None
         self._writer: pq.ParquetWriter | None = None
         self._found = self._kept_rows = self._pending = 0
+        self.waiting_places: list[Array] = []
+        """The places of the last events of matches that wait for events of their partition."""
         self._files = ExitStack()
 
     def __enter__(self) -> None:
@@ -555,8 +595,8 @@ class _OfDay:
     def __exit__(self, *error: Any) -> None:
         self._files.__exit__(*error)
 
-    def find(self, begin: int, stop: int) -> Kind | None:
-        """Find the matches whose last event stands at these places `[begin, stop)`, or behind where the stream ends.
+    def find(self, known: Array) -> Kind | None:
+        """Find the matches that the day publishes by the places of their last events, and all where the stream ends.
 
         Returns
         -------
@@ -567,20 +607,20 @@ class _OfDay:
         chosen = choose_mechanisms([self._plain], self._job.mechanism)
         plan = plan_for([self._plain], estimate_statistics([self._plain], self._stream), chosen, compare=False)
 
+        later: list[pa.RecordBatch] = []
+
         def take(_: Pattern, batch: pa.RecordBatch) -> None:
             bindings = batch.column("bindings")
             offsets = bindings.offsets.to_numpy()
             last = np.maximum.reduceat(bindings.flatten().field("seq").to_numpy(), offsets[:-1] - offsets[0])
-            first, end = (int(np.searchsorted(last, place)) for place in (begin, stop))  # they come in this order
-            self._add(batch.slice(first, end - first))
-            if end == batch.num_rows:
-                return
-            if not self._job.end_of_stream:
-                self._pending += batch.num_rows - end
-                return
-            if self._state is None:  # the next day, if there is one after all, goes on from here
-                self._state = self._state_now()
-            self._add(batch.slice(end))
+            self._add(batch.filter(pa.array(known[last] == _OF_DAY)))
+            waits = known[last] == _WAITS
+            if positions_waited(self._task.pattern):
+                self.waiting_places.append(np.unique(last[waits]))
+            if self._job.end_of_stream:
+                later.append(batch.filter(pa.array(waits)))
+            else:
+                self._pending += int(np.count_nonzero(waits))
 
         most = SliceLimits({self._plain.name: replace(limits, max_matches=None)})
         found = detect_slice(
@@ -593,6 +633,10 @@ class _OfDay:
             candidates=[self._plain.name],
             limits=most,
         )
+        if self._job.end_of_stream:
+            self._state = self._state_now()  # the next day, if there is one after all, goes on from here
+            for batch in later:
+                self._add(batch)
         if limits.max_matches is not None and self._found > limits.max_matches:
             return "max_matches"
         return found.limited.get(self._plain.name)

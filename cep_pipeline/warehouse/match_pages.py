@@ -226,30 +226,32 @@ def explain_match(
     Raises
     ------
     InputError
-        The pattern binds other variables, or an event is not published any more; or it composes matches of others.
+        The pattern binds other variables, or an event is not published any more.
     """
-    from cep_pipeline.detection.match_checks import why
-    from cep_pipeline.patterns.pattern import Strategy
+    from cep_pipeline.detection.composition import with_typed_returns
+    from cep_pipeline.detection.match_checks import why_match
+    from cep_pipeline.patterns.pattern import Strategy, with_composed
     from cep_pipeline.slices.events_input import columns_needed
 
-    if pattern.composes:
-        inside = ", ".join(one.name for one in pattern.composes)
-        raise InputError(
-            f"pattern {pattern.name!r} binds matches of {inside}; only a match that binds nothing but events is "
-            "explained. `cep matches --events` shows the events inside of it"
-        )
-    bound: dict[str, list[int]] = {}
-    for one in match["bindings"]:
-        bound.setdefault(one["variable"], []).append(one["seq"])
     width = pattern.window.time_us
     any_match = pattern.strategy is Strategy.SKIP_TILL_ANY_MATCH
-    if width is not None and any_match and not any(operand.negated for operand in pattern.operands):
-        return why(pattern, events_of(tables, match), bound, timezone=timezone)  # no rule asks for other events
-    room = timedelta(days=1) if width is None else timedelta(microseconds=min(width, _LONGEST_US))
-    names = set(columns_needed([pattern]))
+    if width is not None and any_match and not pattern.composes and not any(one.negated for one in pattern.operands):
+        return why_match(pattern, events_of(tables, match), match, timezone=timezone)  # no rule asks for other events
+    whole = with_composed([pattern])
+    widths = [one.window.time_us for one in whole]
+    room = max(timedelta(days=1) if us is None else timedelta(microseconds=min(us, _LONGEST_US)) for us in widths)
+    first, last = opened_match(tables, match)["start_ts"] - room, match["end_ts"] + room
+    names = set(columns_needed(whole))
     columns = pa.schema([field for field in tables.events_schema if field.name in names])
-    events = events_between(tables, columns, match["start_ts"] - room, match["end_ts"] + room)
-    return why(pattern, events, bound, timezone=timezone)
+    inside: dict[str, pa.Table] = {}
+    for one in whole[:-1]:
+        # They became final on the day of their last event or later, and on no later day than what composes them.
+        found = tables.read_matches(
+            match["pattern_set"], first.date() - timedelta(days=1), match["final_day"], pattern=one.name
+        )
+        ended = pc.and_(pc.greater_equal(found["end_ts"], first), pc.less_equal(found["end_ts"], last))
+        inside[one.name] = with_typed_returns(one, found.filter(ended))
+    return why_match(pattern, events_between(tables, columns, first, last), match, inside, timezone=timezone)
 
 
 _LONGEST_US = 400 * 86_400_000_000

@@ -48,6 +48,25 @@ def test_a_match_is_explained_by_its_id(folder: Path) -> None:
     assert "has the id 123" in cep("why", "123", *OVER, folder=folder).error
 
 
+def test_matches_of_other_patterns_are_named_by_their_ids(folder: Path) -> None:
+    text = "NAME rise PATTERN SEQ(A a, B b) WITHIN 1 minute; NAME two PATTERN SEQ(rise r, rise s, C c) WITHIN 1 minute"
+    (folder / "p.sase").write_text(text)
+    assert cep("detect", *OVER, "--out", "m.json", folder=folder).code == 0
+    found = [json.loads(line) for line in (folder / "m.json").read_text().splitlines()]
+    first, last, two = (row["match_id"] for row in found)
+    done = cep("why", two, *OVER, folder=folder)
+    assert done.code == 0, done.errors
+    assert "two: these events are a match" in done.output
+    inside = "a 2024-03-04/0 (x.csv:2), b 2024-03-04/1 (x.csv:3)"
+    document = json.loads(cep("why", two, *OVER, "--json", folder=folder).output)
+    assert [one["match_id"] for one in document["composed"]] == [first, last]
+    assert [one["match_id"] for one in document["inside"]] == [first, last]
+    assert inside in done.output
+    chosen = ("--pattern", "two", "--event", f"r={last}", "--event", f"s={first.replace('-', '')}", "--event", "c=3")
+    done = cep("why-not", *OVER, *chosen, folder=folder)
+    assert "two: these events are no match, because of: r before s" in done.output
+
+
 def test_expected_events_are_named_by_position_or_time(folder: Path) -> None:
     for event in ("b=1", "b=2024-03-04/1", "b=x.csv:3"):
         done = why_not(folder, "--event", "a=10:00", "--event", event)

@@ -116,6 +116,29 @@ def test_a_match_has_its_id_and_what_was_looked_for() -> None:
     assert "<td>WITHIN 5 seconds</td><td>3 of 5 s, 60%</td>" in explained._repr_html_()
 
 
+def test_a_match_of_another_pattern_is_an_event_with_an_id_and_events_inside() -> None:
+    pair = "NAME pair PATTERN SEQ(A a, B b) WITHIN 5 seconds RETURN b.x AS x"
+    two = "NAME two PATTERN SEQ(pair p, ~C n, pair q) WHERE p.x < q.x WITHIN 5 seconds"
+    three = "NAME three PATTERN AND(two t, A a) WITHIN 20 seconds"
+    patterns = cep.parse_patterns(";".join((pair, two, three)), stream_schema())
+    first, last = map(str, cep.detect(patterns, EVENTS)["pair"]["match_id"].to_pylist())
+    explained = cep.why(patterns[1], EVENTS, {"p": first, "q": last})
+    assert [(one.text, one.seen) for one in explained.failed] == [
+        ("~C n", "2 at 1970-01-01 00:00:02.000 is such an event")
+    ]
+    assert explained.bindings == (("p", 1), ("q", 3))
+    assert list(explained.inside_rows()) == [["p", f"pair {first}", "a 0, b 1"], ["q", f"pair {last}", "a 0, b 3"]]
+    assert [row[2] for row in explained.event_rows()] == [f"pair {first}", f"pair {last}"]
+    found = cep.why_not(patterns[1], EVENTS)
+    assert found.summary() == "two: 0 matches in 7 events; without ~C n there would be 1"
+    assert [one.composed for one in found.near] == [explained.composed]
+    assert cep.why_not(patterns[1], EVENTS, {"p": last}).meant == f"with p = pair {last}"
+    with pytest.raises(cep.InputError, match="there is no match of two with this id"):
+        cep.why(patterns[2], EVENTS, {"t": first, "a": 0})
+    with pytest.raises(cep.InputError, match="there is no match of another pattern with this id"):
+        cep.why(patterns[0], EVENTS, {"a": first, "b": 3})
+
+
 def test_output_that_drops_a_match_is_a_reason() -> None:
     asked = pattern("SEQ(A a, B b) WITHIN 5 seconds OUTPUT NON_OVERLAP")
     found = cep.why_not(asked, EVENTS, {"a": 0, "b": 3})

@@ -2,24 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from itertools import islice, product
 
 import pyarrow as pa
-from hypothesis import given, settings
+from hypothesis import assume, given, settings
+from hypothesis import strategies as st
 
 import cep_pipeline as cep
 from cep_pipeline.detection.match_checks import part_of
 from cep_pipeline.detection.near_misses import LeftOut, MatchCount
 from cep_pipeline.patterns.pattern import Consume, Output, Pattern, Strategy
+from cep_pipeline.patterns.structure import types_of
 from tests.oracle import evaluate
-from tests.oracle.answer import kept_matches
+from tests.oracle.answer import kept_matches, read_stream
 from tests.oracle.clauses import Conjunct, conjunctive_normal_form
-from tests.oracle.events import read_events
+from tests.oracle.events import Event, read_events
 from tests.oracle.values import Binding
-from tests.pattern_strategies import WHOLE_LANGUAGE, Statement, statements
-from tests.streams import Row, events_table, rows
+from tests.pattern_strategies import SECOND_EDITION, WHOLE_LANGUAGE, Statement, files, statements
+from tests.streams import Row, events_table, rows, stream_schema
 from tests.thoroughness import examples
 
 LANGUAGE = replace(WHOLE_LANGUAGE, max_operands=2)
@@ -35,14 +37,13 @@ def bindings_of(pattern: Pattern, table: pa.Table) -> set[tuple[tuple[str, int],
     return {match.bindings for match in evaluate([undecided(pattern)], table)}
 
 
-def combinations(pattern: Pattern, table: pa.Table) -> Iterator[dict[str, list[int]]]:
+def combinations(pattern: Pattern, events: Sequence[Event]) -> Iterator[dict[str, list[Event]]]:
     """Events for the variables of each part of a pattern: those of its types, and lists of one or two."""
-    events = read_events(table, pattern)
     for clause in pattern.clauses:
         choices = []
         for variable in clause.positive:
-            own = [[event.seq] for event in events if variable.event_type in event.types]
-            pairs = [[one[0], other[0]] for one in own for other in own if one[0] < other[0]]
+            own = [[event] for event in events if not event.types.isdisjoint(types_of(variable.event_type))]
+            pairs = [[one, other] for [one] in own for [other] in own if one.place < other.place]
             choices.append([*own, *pairs] if variable.kleene else own)
         names = [variable.name for variable in clause.positive]
         found = list(islice(product(*choices), 400))
@@ -55,10 +56,59 @@ def combinations(pattern: Pattern, table: pa.Table) -> Iterator[dict[str, list[i
 def test_events_are_explained_as_a_match_where_the_oracle_has_one(statement: Statement, stream_rows: list[Row]) -> None:
     pattern, table = statement.pattern, events_table(stream_rows)
     matches = bindings_of(pattern, table)
-    for given_events in combinations(pattern, table):
+    for chosen in combinations(pattern, read_events(table, pattern)):
+        given_events = {name: [event.seq for event in events] for name, events in chosen.items()}
         explained = cep.why(pattern, table, given_events)
         bound = tuple((name, seq) for name, seqs in given_events.items() for seq in seqs)
         assert explained.is_match == (bound in matches), (bound, str(explained))
+
+
+@st.composite
+def composing(draw: st.DrawFn) -> Pattern:
+    """A pattern that binds matches of others."""
+    file = draw(files(replace(SECOND_EDITION, max_operands=2)))
+    patterns = cep.parse_patterns(file.text, stream_schema(), params=file.params)
+    found = [pattern for pattern in patterns if pattern.composes and pattern.summary is None]
+    assume(found)
+    return undecided(draw(st.sampled_from(found)))
+
+
+@settings(max_examples=examples(60), deadline=None)
+@given(composing(), rows(max_size=8))
+def test_matches_among_events_are_explained_as_the_oracle_binds_them(pattern: Pattern, stream_rows: list[Row]) -> None:
+    table = events_table(stream_rows)
+    stream = read_stream(table, pattern)
+    matches = {
+        frozenset((name, event.place) for name, event in flat_events(binding))
+        for binding in kept_matches(pattern, stream)
+    }
+    inside = cep.detect(list(pattern.composes), table)
+    ids = set(map(str, cep.detect(pattern, table)[pattern.name]["match_id"].to_pylist()))
+
+    def named(event: Event) -> int | str:
+        if event.match is None:
+            return event.seq
+        name, number = event.match
+        return str(inside[name]["match_id"][number].as_py())
+
+    for chosen in combinations(pattern, stream):
+        explained = cep.why(pattern, table, {name: [*map(named, events)] for name, events in chosen.items()})
+        bound = frozenset((name, event.place) for name, event in flat_events(chosen))
+        assert explained.is_match == (bound in matches), (chosen, str(explained))
+        assert (explained.match_id in ids) == explained.is_match
+        assert len(explained.inside) == len(explained.composed)
+        assert all(one.is_match for one in explained.inside), str(explained)
+
+
+@settings(max_examples=examples(30), deadline=None)
+@given(composing(), rows(max_size=8))
+def test_numbers_of_matches_of_matches_are_those_of_the_oracle(pattern: Pattern, stream_rows: list[Row]) -> None:
+    table = events_table(stream_rows)
+    found = cep.why_not(pattern, table, near=2)
+    assert found.matches == MatchCount(len(kept_matches(pattern, read_stream(table, pattern))))
+    own = set(map(str, cep.detect(pattern, table)[pattern.name]["match_id"].to_pylist()))
+    for near in found.near:
+        assert len(near.failed) == 1 and near.match_id not in own
 
 
 @settings(max_examples=examples(30), deadline=None)
@@ -108,8 +158,12 @@ def test_a_rule_left_out_is_one_condition(statement: Statement, stream_rows: lis
             assert {flat(match) for match in bound if fulfils(left[0], match)} == own
 
 
+def flat_events(binding: Mapping[str, Sequence[Event]]) -> Iterator[tuple[str, Event]]:
+    return ((name, event) for name, events in binding.items() for event in events)
+
+
 def flat(binding: Binding) -> tuple[tuple[str, int], ...]:
-    return tuple(sorted((name, event.seq) for name, events in binding.items() for event in events))
+    return tuple(sorted((name, event.seq) for name, event in flat_events(binding)))
 
 
 def fulfils(conjunct: Conjunct, binding: Binding) -> bool:

@@ -16,7 +16,7 @@ import pyarrow as pa
 import pytest
 
 import cep_pipeline as cep
-from cep_pipeline.errors import InputError, UnsupportedPattern
+from cep_pipeline.errors import UnsupportedPattern
 from cep_pipeline.spark.processes import LocalProcesses
 from cep_pipeline.warehouse import layout
 from cep_pipeline.warehouse.forgetting import _matches_of
@@ -126,8 +126,10 @@ def test_readers_show_the_events_inside(published: Project) -> None:
     pattern = published.configuration.stream("ticks").pattern_named("all", "third")
     assert pattern is not None
     assert "r.a" in draw_published(tables, found, pattern=pattern).svg
-    with pytest.raises(InputError, match="binds matches of rising, both"):
-        explain_match(tables, found, pattern)
+    explained = explain_match(tables, found, pattern)
+    assert explained.is_match and explained.match_id == str(found["match_id"])
+    assert [variable for variable, *_ in explained.inside_rows()] == ["r", "b", "b.r", "b.q"]
+    assert all(one.is_match for one in explained.inside)
 
 
 def test_the_command_shows_the_events_inside(published: Project, tmp_path: Path) -> None:
@@ -178,17 +180,35 @@ def test_windows_that_count_the_events_of_a_partition_reach_back_over_days(proce
     assert project.run()._stale(list(DAYS)) == {}
 
 
+def test_matches_that_wait_in_partitions_are_published_day_by_day(processes: Any, tmp_path: Path) -> None:
+    project = composing_project(tmp_path, processes)
+    counted = "WITHIN 3 EVENTS PARTITION BY x"
+    waits = f"NAME p PATTERN SEQ((A | B) a, ~C b) {counted} RETURN a.x AS x"
+    (tmp_path / "all.sase").write_text(f"{waits}; NAME q PATTERN SEQ(p p, (A | B) t, ~p n) {counted}")
+    for day in DAYS:
+        project.run(end_of_stream=day == DAYS[-1]).run_days([day])
+    assert ids(project) == over_all_days(project)
+    assert project.run()._stale(list(DAYS)) == {}
+
+
 def test_composition_without_a_bound_is_refused(processes: Any, tmp_path: Path) -> None:
     project = composing_project(tmp_path, processes)
-    waits = "NAME p PATTERN SEQ(A a, ~B b) WITHIN 9 EVENTS PARTITION BY x RETURN a.x AS x"
-    ends = "NAME p PATTERN SEQ(A a, B b) WITHIN 1 hour RETURN a.x AS x"
     counted = "WITHIN 9 EVENTS PARTITION BY x"
+    waits = f"NAME p PATTERN SEQ(A a, ~B b) {counted}"
+    ends = "NAME p PATTERN SEQ(A a, B b) WITHIN 1 hour RETURN a.x AS x"
     for statements, said in (
-        (f"{waits}; NAME q PATTERN SEQ(p p, A a) WITHIN 1 hour", "composition of 'p', which waits for events of"),
-        (f"{ends}; NAME q PATTERN SEQ(p p, ~A a) {counted}", "'q': nothing runs composition by"),
         (
-            f"{ends}; NAME q PATTERN SEQ(p p, A a) WHERE strict_contiguity {{ a.x > 0 }} {counted}",
-            "strict contiguity of a composing statement",
+            f"{waits} RETURN a.x AS x; NAME q PATTERN SEQ(p p, A a) WITHIN 1 hour",
+            "its window does not count the events",
+        ),
+        (f"{waits} RETURN a.x + 1 AS x; NAME q PATTERN SEQ(p p, A a) {counted}", "p does not return its partition"),
+        (
+            f"{waits} RETURN a.x AS x, a.kind AS kind; NAME q PATTERN SEQ(p p, A a) {counted}, kind",
+            "not partitioned as p",
+        ),
+        (
+            f"{ends}; NAME q PATTERN SEQ(p p, ~A a) WHERE strict_contiguity {{ p.x > 0 }} {counted}",
+            "it asks for strict contiguity",
         ),
     ):
         (tmp_path / "all.sase").write_text(statements)

@@ -75,6 +75,15 @@ NAME apart PATTERN AND(next n, pair p) WITHIN 4 EVENTS PARTITION BY key OUTPUT N
 NAME used PATTERN SEQ(pair+ p[], C c) WITHIN 5 EVENTS PARTITION BY key CONSUME MATCHED;
 NAME near PATTERN SEQ(B b, pair p) WHERE partition_contiguity(b, p) { [key] } WITHIN 5 EVENTS PARTITION BY key
 """,
+    "waiting by key": """\
+NAME quiet PATTERN SEQ(A a, ~B n) WITHIN 3 EVENTS PARTITION BY key RETURN a.key AS key, a.x AS x;
+NAME after PATTERN SEQ(quiet q, A a) WITHIN 4 EVENTS PARTITION BY key OUTPUT NON_OVERLAP RETURN a.key AS key;
+NAME calm PATTERN SEQ((A | B) a, ~quiet q) WITHIN 3 EVENTS PARTITION BY key CONSUME MATCHED;
+NAME deep PATTERN SEQ(after p, quiet q, ~C c) WITHIN 5 EVENTS PARTITION BY key;
+NAME slow PATTERN SEQ(B b, ~C n) WITHIN 6 hours RETURN b.key AS key;
+NAME other PATTERN SEQ(slow s, (A | B) b, ~slow n) WITHIN 3 EVENTS PARTITION BY key;
+NAME near PATTERN SEQ(~C c, slow s, A a) WHERE strict_contiguity { TRUE } WITHIN 9 EVENTS PARTITION BY key
+""",
     "counted by a number": """\
 NAME slow PATTERN SEQ(A a, ~B n) WITHIN 6 hours RETURN a.y * 2 AS x;
 NAME same PATTERN SEQ(slow s, A a) WITHIN 3 EVENTS PARTITION BY x;

@@ -125,7 +125,67 @@ def test_composing_patterns_over_random_days(data: st.DataObject, stream_rows: l
 
 def check_composing_patterns(data: st.DataObject, stream_rows: list[Row], file: File) -> None:
     file = File(tuple(statement.within(data.draw(WINDOWS)) for statement in file.statements))
-    patterns = tuple(cep.parse_patterns(file.text, stream_schema(), params=file.params))
+    check_days(data, stream_rows, tuple(cep.parse_patterns(file.text, stream_schema(), params=file.params)))
+
+
+WAITING = (
+    "SEQ(A a, ~B b)",
+    "SEQ(~C c, A a, ~(B | A) b)",
+    "SEQ(Ev a, ~C c, B b)",
+    "SEQ(A a, Ev b, ~C c)",
+    "AND(A a, ~B b)",
+    "SEQ(A a, ~SEQ(B b, C c))",
+    "SEQ(A a, B b, ~A c) WHERE skip_till_next_match { a.x >= b.x }",
+)
+BINDING = (
+    "SEQ(first a, Ev b)",
+    "SEQ(Ev a, ~first b)",
+    "SEQ(first a, ~B b)",
+    "SEQ(~first b, A a, ~C c)",
+    "AND(first a, first b)",
+    "SEQ(first+ l[], Ev a, ~first b)",
+    "SEQ(first a, ~(first | C) b, A c)",
+    "SEQ((first | A) a, B b) WHERE skip_till_next_match { a.id >= 0 }",
+    "SEQ((first | A) a, (first | B) b) WHERE partition_contiguity { a.id >= 0 }",
+    "SEQ((first | A) a, (first | B) b, ~A c) WHERE partition_contiguity { TRUE }",
+)
+NEIGHBOURS = (
+    "SEQ(first a, Ev b) WHERE strict_contiguity { TRUE }",
+    "SEQ(~C c, (first | Ev) a, (first | Ev) b) WHERE strict_contiguity { a.id >= 0 }",
+    "SEQ((first | Ev) a, first b, (first | Ev) c) WHERE strict_contiguity { TRUE }",
+)
+LAST = ("SEQ(second a, (first | C) b)", "AND(second a, second b)", "SEQ(first a, ~second b)", "SEQ(A a, ~second b)")
+
+
+@st.composite
+def patterns_in_partitions(draw: st.DrawFn) -> tuple[Pattern, ...]:
+    """Patterns that compose others, of which some wait for events of a partition."""
+    waits = draw(st.integers(0, 3)) > 0
+    inner = draw(st.sampled_from(["Ev a", "SEQ(A a, Ev b)"])) if not waits else draw(st.sampled_from(WAITING))
+    outer = draw(st.sampled_from(BINDING if waits else BINDING + NEIGHBOURS * 3))
+    within = st.integers(1, 5).map(lambda events: f"WITHIN {events} EVENTS PARTITION BY id")
+    windows = [
+        draw(within if waits else st.one_of(within, st.just("WITHIN 60 hours"))),
+        *(draw(within),) * 2,
+    ]
+    bodies = [inner, outer, draw(st.sampled_from(LAST))][: draw(st.sampled_from([2, 2, 3]))]
+    text = ""
+    for name, body, window in zip(("first", "second", "third"), bodies, windows, strict=False):
+        ties = draw(st.sampled_from(["ARRIVAL", "STRICT", "ARRIVAL" if "WHERE" in body else "ANY"]))
+        text += f"NAME {name} PATTERN {body} {window} TIES {ties} {draw(POLICIES)} RETURN a.id AS id, a.id AS x;"
+    return tuple(cep.parse_patterns(text, stream_schema()))
+
+
+@settings(deadline=None, max_examples=examples(100))
+@given(data=st.data(), stream_rows=rows(max_size=14), patterns=patterns_in_partitions())
+def test_matches_that_wait_in_partitions_over_random_days(
+    data: st.DataObject, stream_rows: list[Row], patterns: tuple[Pattern, ...]
+) -> None:
+    check_days(data, stream_rows, patterns)
+
+
+def check_days(data: st.DataObject, stream_rows: list[Row], patterns: tuple[Pattern, ...]) -> None:
+    """Detect patterns that compose others day by day, one of the days again, and compare with one run."""
     try:
         for pattern in patterns:
             refuse_composition_over_days(pattern)
@@ -146,6 +206,10 @@ def check_composing_patterns(data: st.DataObject, stream_rows: list[Row], file: 
         for name, found in days.matches().items():
             assert Counter(found) <= Counter(expected[name]), name
         if days.detected:
+            again = data.draw(st.sampled_from(sorted(days.detected)))
+            before = days.matches([again]), days.detected[again].carry_out
+            days.detect(again)
+            assert (days.matches([again]), days.detected[again].carry_out) == before
             days.detect(max(days.detected), end_of_stream=True)
             for name, found in days.matches().items():
                 assert Counter(found) == Counter(expected[name]), name
