@@ -343,8 +343,15 @@ def nested(leaf: type, most_depth: int, *, sides: Sequence[int] = ()) -> Any:
     sides
         How many entries a list may have; (): any number.
     """
+    accepted: set[str] = set()  # by their text: a plan has the same trees again and again
 
     def check(content: object) -> object:
+        try:
+            text = repr(content)
+        except RecursionError:
+            raise ValueError(f"a tree nests at most {most_depth} lists") from None
+        if text in accepted:
+            return content
         waiting = [(content, 0)]
         while waiting:
             node, depth = waiting.pop()
@@ -360,6 +367,9 @@ def nested(leaf: type, most_depth: int, *, sides: Sequence[int] = ()) -> Any:
                 or (isinstance(node, str) and not node.isprintable())
             ):
                 raise ValueError(f"a leaf of a tree is no {leaf.__name__} that it can be: {reprlib.repr(node)}")
+        if len(accepted) >= MOST_ACCEPTED:
+            accepted.clear()
+        accepted.add(text)
         return content
 
     return Annotated[Any, AfterValidator(check)]
@@ -367,3 +377,5 @@ def nested(leaf: type, most_depth: int, *, sides: Sequence[int] = ()) -> Any:
 
 MOST_POSITIONS = 4096
 """Positions of variables are below this, more than any pattern has."""
+MOST_ACCEPTED = 1 << 16
+"""Trees that are remembered; then they are forgotten, all together."""

@@ -220,7 +220,8 @@ def parse_json(text: str | bytes, source: str, what: str) -> Any:
         The text is no JSON, nests too deeply, names a key of an object twice, or has a number that is none.
     """
     try:
-        return json.loads(text, object_pairs_hook=_object, parse_constant=_no_number)
+        with without_collecting():
+            return json.loads(text, object_pairs_hook=_object, parse_constant=_no_number)
     except json.JSONDecodeError as error:
         raise InputError(f"{source}:{error.lineno}:{error.colno}: the {what} is no JSON: {error.msg}") from error
     except RecursionError:

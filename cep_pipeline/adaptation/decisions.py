@@ -29,7 +29,6 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
 
-from cep_pipeline.adaptation import thresholds
 from cep_pipeline.adaptation.compiled_check import CompiledCheck, LazyInvariants, LazyVerifications, found_invariants
 from cep_pipeline.adaptation.distance import DistanceRule, Distances, Fixed, MetaAdaptive, distance_rule
 from cep_pipeline.adaptation.invariants import Invariant, check_k, invariants_of, without_invariants
@@ -46,7 +45,7 @@ from cep_pipeline.adaptation.verification import InvariantCheck, Verification, d
 from cep_pipeline.errors import InputError
 from cep_pipeline.patterns.pattern import Pattern
 from cep_pipeline.planning.numbers.clause_questions import ClauseQuestions
-from cep_pipeline.planning.planners import BY_PLANNER, keeps_order, without_invariants_because
+from cep_pipeline.planning.planners import BY_PLANNER, keeps_order
 from cep_pipeline.planning.plans import Plan
 from cep_pipeline.planning.search.clause_search import SEARCHED, load_checks
 from cep_pipeline.statistics.snapshot import StatisticsSnapshot
@@ -318,9 +317,6 @@ class ConstantThreshold(DecisionFunction):
     def decide(self, state: DecisionState, snapshot: StatisticsSnapshot) -> Verdict:
         return _by_threshold([one.name for one in state.patterns], state, snapshot, self.threshold)
 
-    def prepare(self, planners: Collection[str]) -> None:
-        thresholds.load_kernel()
-
 
 @dataclass(frozen=True, slots=True)
 class InvariantBased(DecisionFunction):
@@ -354,8 +350,6 @@ class InvariantBased(DecisionFunction):
     def prepare(self, planners: Collection[str]) -> None:
         if any(planner in SEARCHED for planner in planners):
             load_checks()
-        if any(map(without_invariants_because, planners)):
-            thresholds.load_kernel()
 
     def decide(self, state: DecisionState, snapshot: StatisticsSnapshot) -> Verdict:
         check = state.check

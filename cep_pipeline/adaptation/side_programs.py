@@ -1,7 +1,7 @@
 """Programs that measure both sides of all comparisons of many clauses: one call of compiled code for each clause.
 
-`verification.Measures` defines what a side measures. Here the same sums are written once as instructions of
-`set_sums_kernel.measure`, which gives the same numbers, to the last bit. A plan of a thousand patterns has thousands of
+`orderings.ln_measure` defines what a side measures. Here the same sums are written once as instructions of
+`set_sums_kernel.measure`. A plan of a thousand patterns has thousands of
 comparisons, and each new snapshot measures all of them.
 """
 
@@ -31,7 +31,7 @@ _NONE = -1
 """The register of a side that is not there: its cost is nothing."""
 
 
-class _SideWriter:
+class SideWriter:
     """Writes instructions that measure sides of comparisons of one clause; equal parts are measured once.
 
     Attributes
@@ -174,7 +174,7 @@ class SidePrograms:
         clauses: Sequence[tuple[ClauseQuestions, CostTerms]],
         comparisons: Sequence[tuple[int, DecidingComparison]],
     ) -> None:
-        writers = [_SideWriter(terms) for _, terms in clauses]
+        writers = [SideWriter(terms) for _, terms in clauses]
         sides = [(place, writers[place].side(one.measure, *side)) for place, one in comparisons for side in one.sides]
         begins = [*accumulate((len(writer.rows) for writer in writers), initial=0)]
         sums_begin = [*accumulate((len(writer.sums) for writer in writers), initial=begins[-1])]

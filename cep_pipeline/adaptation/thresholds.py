@@ -10,19 +10,6 @@ from typing import Any
 import numpy as np
 
 from cep_pipeline.adaptation.lazy_sequence import LazySequence
-from cep_pipeline.adaptation.threshold_codes import (
-    ASKED,
-    BEFORE,
-    NOW,
-    NUMBERS,
-    PLACES_AT,
-    PRIORS_AT,
-    ROW_AT,
-    SHARES,
-    THRESHOLD,
-    WORDS,
-)
-from cep_pipeline.compiled.native import NativeKernel
 from cep_pipeline.patterns.pattern import Pattern
 from cep_pipeline.planning.numbers.clause_questions import (
     ClauseQuestions,
@@ -32,20 +19,10 @@ from cep_pipeline.planning.numbers.clause_questions import (
 )
 from cep_pipeline.planning.numbers.logarithms import format_number
 from cep_pipeline.planning.plans import Plan
+from cep_pipeline.statistics.joint import SMALLEST
 from cep_pipeline.statistics.snapshot import StatisticsSnapshot, span_seconds
 
 Array = np.ndarray[Any, Any]
-_moved = NativeKernel(
-    "cep_pipeline.adaptation.threshold_kernel",
-    "moved",
-    ("int64*",),
-    ("cep_pipeline.compiled.pointers", "cep_pipeline.adaptation.threshold_codes"),
-)
-
-
-def load_kernel() -> None:
-    """Load the compiled code, or compile it where that has not been done on this machine."""
-    _moved.compile()
 
 
 @dataclass(frozen=True, slots=True)
@@ -159,7 +136,7 @@ class Deviations(LazySequence[Deviation]):
 
 
 class ThresholdCheck:
-    """The check of one pattern's numbers against a threshold by one compiled call: as `deviations`, to the last bit.
+    """The check of one pattern's numbers against a threshold, in a row: as `deviations`, to the last bit.
 
     Parameters
     ----------
@@ -173,48 +150,31 @@ class ThresholdCheck:
         self.keys = tuple(asked)
         leaves = [key for key, prior in asked.items() if prior is None]
         priors = {key: planned_share(prior) for key, prior in asked.items() if prior is not None}
-        self._row = ClauseRow(leaves, list(priors), list(priors.values()))
+        self._row, self._rates = ClauseRow(leaves, list(priors), list(priors.values())), len(leaves)
         places = {key: place for place, key in enumerate((*leaves, *priors))}
         self._asked = np.array([places[key] for key in self.keys], np.int64)
-        self._now, self._threshold = np.zeros(len(asked)), np.zeros(1)
-        self._words = np.zeros(WORDS, np.int64)
-        self._words[NUMBERS], self._words[SHARES] = len(asked), len(leaves)
-        for word, array in ((ASKED, self._asked), (NOW, self._now), (THRESHOLD, self._threshold)):
-            self._words[word] = array.ctypes.data
-        self._address, self._function = self._words.ctypes.data, _moved.function
         self._latest: tuple[StatisticsSnapshot, Array] | None = None
-        self._before: Array | None = None
 
     def numbers(self, snapshot: StatisticsSnapshot) -> Array:
         """The numbers of `numbers_now` by `keys`, float64."""
         if self._latest is None or self._latest[0] is not snapshot:
-            return self._compared(snapshot, np.ones(len(self.keys)), math.inf)[1]
+            try:
+                self._row.take(snapshot)
+            except KeyError:
+                numbers_now(self._questions, snapshot)  # says which leaf is not known
+                raise
+            found = np.where(self._row.places >= 0, self._row.room[self._row.places], self._row.priors)
+            # Shares are known by their logarithms.
+            found[self._rates :] = [math.exp(math.log(max(one, SMALLEST))) for one in found[self._rates :].tolist()]
+            self._latest = snapshot, found[self._asked]
         return self._latest[1]
 
     def first_moved(
         self, snapshot: StatisticsSnapshot, before: Array, threshold: float
     ) -> tuple[int | None, Deviations]:
         """The first number that has moved by the threshold since `before`, and the deviations up to it, or all."""
-        first, now = self._compared(snapshot, before, threshold)
-        every = len(self.keys)
-        return (None if first == every else first), Deviations(
-            self._pattern, self.keys, before, now, min(first + 1, every)
-        )
-
-    def _compared(self, snapshot: StatisticsSnapshot, before: Array, threshold: float) -> tuple[int, Array]:
-        try:
-            moved = self._row.take(snapshot)
-        except KeyError:
-            numbers_now(self._questions, snapshot)  # says which leaf is not known
-            raise
-        if moved:
-            row, arrays = self._row, (ROW_AT, PLACES_AT, PRIORS_AT)
-            for word, array in zip(arrays, (row.room, row.places, row.priors), strict=True):
-                self._words[word] = array.ctypes.data
-        if before is not self._before:
-            self._words[BEFORE], self._before = before.ctypes.data, before
-        self._threshold[0] = threshold
-        first = self._function(self._address)
-        now = self._now.copy()
-        self._latest = snapshot, now
-        return first, now
+        now = self.numbers(snapshot)
+        moved = np.abs(now - before) / before >= threshold
+        first = int(moved.argmax()) if moved.any() else None
+        count = len(self.keys) if first is None else first + 1
+        return first, Deviations(self._pattern, self.keys, before, now, count)

@@ -1,15 +1,14 @@
 """Invariants on fresh statistics: by how much each holds, in the order in which they are verified.
 
-`InvariantCheck.verifications` is the definition of a check. `InvariantCheck.checked` gives the same answers, to the
-last bit, by programs that measure all sides at once. So does `compiled_check.CompiledCheck`, for plans that compiled
-searches have found.
+`orderings.ln_measure` defines what a side measures. `InvariantCheck.checked` takes the same sums by programs that
+measure all sides at once. So does `compiled_check.CompiledCheck`, for plans that compiled searches have found.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, cast
 
@@ -20,12 +19,21 @@ from cep_pipeline.adaptation.lazy_sequence import LazySequence
 from cep_pipeline.adaptation.side_programs import SidePrograms
 from cep_pipeline.errors import InputError, PlanError
 from cep_pipeline.patterns.pattern import Pattern
-from cep_pipeline.planning.costs import CostModel, SetTerm, is_linear
+from cep_pipeline.planning.costs import CostModel
 from cep_pipeline.planning.numbers.clause_questions import ClauseQuestions
-from cep_pipeline.planning.numbers.clause_statistics import ClauseShape, ClauseStatistics, mask_of
+from cep_pipeline.planning.numbers.clause_statistics import ClauseStatistics
 from cep_pipeline.planning.numbers.logarithms import format_ln, ln_sum
-from cep_pipeline.planning.orderings import NOTHING, DecidingComparison, Side, grains, ln_steps, positions_of
-from cep_pipeline.planning.search.sums import MOST_VARIABLES, CostTerms, LogTables, SumsOfSome, ln_add, log_tables
+from cep_pipeline.planning.orderings import (
+    NOTHING,
+    DecidingComparison,
+    Side,
+    grains,
+    ln_before,
+    ln_below,
+    ln_measure,
+    positions_of,
+)
+from cep_pipeline.planning.search.sums import CostTerms
 from cep_pipeline.planning.trees import PositionTree
 from cep_pipeline.statistics.snapshot import StatisticsSnapshot
 
@@ -90,10 +98,10 @@ def freeze(
     """
     known = tuple(invariants)
     frozen = []
-    for invariant, of in InvariantCheck(known, patterns).measured(snapshot):
+    for invariant, (statistics, cost) in InvariantCheck(known, patterns).measured(snapshot):
         one = invariant.comparison
-        constants = of.ln_frozen_part(one.measure, one.chosen), of.ln_frozen_part(one.measure, one.rejected)
-        frozen.append(replace(invariant, ln_frozen=constants))
+        constants = (ln_frozen_part(one.measure, side, statistics, cost) for side in (one.chosen, one.rejected))
+        frozen.append(replace(invariant, ln_frozen=cast("tuple[float, float]", tuple(constants))))
     return tuple(frozen)
 
 
@@ -214,17 +222,19 @@ class InvariantCheck:
         self, snapshot: StatisticsSnapshot, *, distance: float | Mapping[str, float] = 0.0, frozen: bool = False
     ) -> Iterator[Verification]:
         """The verifications that `verify` returns, one after the other; a caller may stop at the first violation."""
-        for invariant, of in self.measured(snapshot):
+        for invariant, (statistics, cost) in self.measured(snapshot):
             one = invariant.comparison
             if frozen and not one.given:
                 if invariant.ln_frozen is None:
                     raise InputError(f"{invariant.key}: the costs of its sub-plans were not frozen; freeze it first")
                 left, right = (
-                    of.with_frozen(one.measure, side, constant)
+                    ln_with_frozen(one.measure, side, constant, statistics, cost)
                     for (side, *_), constant in zip(one.sides, invariant.ln_frozen, strict=True)
                 )
             else:
-                left, right = (of.of(one.measure, *side) for side in one.sides)
+                left, right = (
+                    ln_measure(one.measure, side, statistics, cost, given, share) for side, given, share in one.sides
+                )
             minimal = minimal_distance(invariant, distance)
             yield Verification(invariant, left, right, minimal, is_violated(one, left, right, minimal))
 
@@ -287,13 +297,10 @@ class InvariantCheck:
         place = {id(group): number for number, group in enumerate(groups)}
         return SidePrograms(clauses, [(place[id(group)], one.comparison) for one, group in self._invariants])
 
-    def measured(self, snapshot: StatisticsSnapshot) -> Iterator[tuple[Invariant, Measures]]:
-        """The invariants, each with what measures its sides."""
-        measures: dict[int, Measures] = {}
+    def measured(self, snapshot: StatisticsSnapshot) -> Iterator[tuple[Invariant, tuple[ClauseStatistics, CostModel]]]:
+        """The invariants, each with the numbers of its clause and the cost model that measures its sides."""
         for invariant, group in self._invariants:
-            if id(group) not in measures:
-                measures[id(group)] = group.measures(snapshot)
-            yield invariant, measures[id(group)]
+            yield invariant, (group.questions.statistics(snapshot), group.cost)
 
     def _group(self, invariant: Invariant) -> _Group:
         of_what = invariant.pattern, invariant.clause, invariant.cost_model, invariant.alpha
@@ -311,42 +318,15 @@ class InvariantCheck:
                 else known[invariant.clause]
             )
             self._groups[of_what] = _Group(questions, invariant.cost)
-        self._groups[of_what].comparisons.append(invariant.comparison)
         return self._groups[of_what]
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, slots=True, eq=False)
 class _Group:
-    """The comparisons of one clause by one cost model."""
+    """What is asked about one clause, and a cost model by which comparisons of it are measured."""
 
     questions: ClauseQuestions
     cost: CostModel
-    comparisons: list[DecidingComparison] = field(default_factory=list)
-
-    def measures(self, snapshot: StatisticsSnapshot) -> Measures:
-        """The measures of the comparisons' sides on a snapshot."""
-        statistics = self.questions.statistics(snapshot)
-        found = Measures(statistics, self.cost, None if self._sums is None else self._sums.tables(statistics))
-        found.prepare(self.comparisons)
-        return found
-
-    @cached_property
-    def _sums(self) -> SumsOfSome | None:
-        """The sums of the sets in the comparisons of a large clause; None where those of all sets are taken."""
-        return (
-            None
-            if self.questions.shape.size <= MOST_VARIABLES
-            else sums_of(self.questions.shape, self.cost, self.comparisons)
-        )
-
-
-def sums_of(shape: ClauseShape, cost: CostModel, comparisons: Iterable[DecidingComparison]) -> SumsOfSome | None:
-    """The sums of the sets in comparisons; None where the cost is no sum of a clause's numbers."""
-    terms = CostTerms.of(shape, cost)
-    if terms is None:
-        return None
-    sides = (side for one in comparisons for side in (one.chosen, one.rejected))
-    return SumsOfSome(terms, {members for side in sides for members in _sets_of(side)})
 
 
 def minimal_distance(invariant: Invariant, distance: float | Mapping[str, float]) -> float:
@@ -387,194 +367,24 @@ def is_violated(comparison: DecidingComparison, left: float, right: float, dista
     return grains(left) > grains(right + math.log1p(distance))
 
 
-class Measures:
-    """The measures of a clause's orders and trees, as `orderings.ln_measure`, on one set of statistics.
-
-    Notes
-    -----
-    The chosen sides of a plan's comparisons are made of each other, and the rejected ones of much the same parts. So
-    a check of k comparisons a block takes the cost of each join or step once, and a few sums a comparison.
-    """
-
-    def __init__(self, statistics: ClauseStatistics, cost: CostModel, tables: LogTables | None = None) -> None:
-        self.statistics = statistics
-        self._model = cost
-        self._steps: dict[tuple[int, int], float] = {}
-        self._orders: dict[tuple[int, ...], float] = {}
-        self._trees: dict[PositionTree, float] = {}
-        self._sets: dict[PositionTree, int] = {}
-        self._tables = log_tables(cost, statistics) if tables is None else tables
-
-    @cached_property
-    def _cost(self) -> CostModel:
-        return replace(self._model, node=_remembered(self._model.node))
-
-    @cached_property
-    def _bare(self) -> CostModel:
-        """The cost without nodes."""
-        return replace(self._cost, node=NOTHING)
-
-    def prepare(self, comparisons: Sequence[DecidingComparison]) -> None:
-        """Measure all sets, or steps, of these comparisons at once, by the very sums that planners take."""
-        if self._tables is None and self.statistics.shape is not None:
-            sums = sums_of(self.statistics.shape, self._model, comparisons)
-            self._tables = None if sums is None else sums.tables(self.statistics)
-        if self._tables is not None:
-            return
-        sides = [side for one in comparisons if one.measure == "step" for side in (one.chosen, one.rejected)]
-        wanted = {_step_of(cast(tuple[int, ...], side)) for side in sides} - self._steps.keys()
-        if not wanted:
-            return
-        steps = sorted(wanted)
-        places = np.arange(self.statistics.size)
-        earlier = np.array([[bound >> int(place) & 1 for place in places] for bound, _ in steps], dtype=bool)
-        found = ln_steps(self._model, self.statistics, earlier, np.array([added for _, added in steps])).tolist()
-        self._steps.update(zip(steps, found, strict=True))
-
-    def of(self, measure: str, side: Side, given: Sequence[Side] = (), share: float = 0.0) -> float:
-        """Natural logarithm of one side of a comparison, by a key of `orderings.MEASURES`; of what is given a share."""
-        if given:
-            beside = self._beside(measure, side, given)
-            if not share:
-                return beside
-            return ln_sum((beside, *(math.log(share) + self._part(measure, part) for part in given)))
-        if measure == "tree":
-            return self._below(cast(PositionTree, side))
+def ln_with_frozen(
+    measure: str, side: Side, ln_constant: float, statistics: ClauseStatistics, cost: CostModel
+) -> float:
+    """Natural logarithm of one side, where what `ln_frozen_part` covers is a constant."""
+    bare = replace(cost, node=NOTHING)
+    if measure == "tree":
+        left, right = cast("tuple[PositionTree, PositionTree]", side)
+        roots = [cost.node.one(statistics, positions_of(part)) for part in (left, right) if not isinstance(part, int)]
+        return ln_sum((ln_constant, bare.ln_join(statistics, left, right), *roots))
+    if measure == "cost":
         order = cast(tuple[int, ...], side)
-        if measure == "instances":
-            return self.statistics.ln_instances[order[-1]]
-        return self._step(order) if measure == "step" else self._before(order)
-
-    def with_frozen(self, measure: str, side: Side, ln_constant: float) -> float:
-        """The same where what `ln_frozen_part` covers is a constant."""
-        if measure == "tree":
-            left, right = cast("tuple[PositionTree, PositionTree]", side)
-            roots = [self._node(part) for part in (left, right) if not isinstance(part, int)]
-            return ln_sum((ln_constant, self._bare.ln_join(self.statistics, left, right), *roots))
-        if measure == "cost":
-            order = cast(tuple[int, ...], side)
-            root = self._cost.node.one(self.statistics, order[:-1])
-            return ln_sum((ln_constant, self._bare.ln_step(self.statistics, order), root))
-        return self.of(measure, side)
-
-    def ln_frozen_part(self, measure: str, side: Side) -> float:
-        """ln of what the sub-plans of a side cost below their roots; minus infinity where it has none."""
-        if measure == "tree":
-            return ln_sum(self._below(part) for part in cast("tuple[PositionTree, PositionTree]", side))
-        return self._before(cast(tuple[int, ...], side)[:-1]) if measure == "cost" else float("-inf")
-
-    def _beside(self, measure: str, side: Side, given: Sequence[Side]) -> float:
-        if measure == "tree":
-            left, right = tree = cast("tuple[PositionTree, PositionTree]", side)
-            return ln_sum((self._own(tree), self._joins(left, given), self._joins(right, given)))
-        order, begin = cast(tuple[int, ...], side), len(positions_of(given[0]))
-        steps = (self._step(order[:length]) for length in range(begin + 1, len(order)))
-        return ln_sum((self._own_step(order), *steps))
-
-    def _part(self, measure: str, part: Side) -> float:
-        if measure == "cost":
-            return self._order(cast(tuple[int, ...], part))
-        return self._joins(cast(PositionTree, part))
-
-    def _step(self, beginning: tuple[int, ...]) -> float:
-        key = _step_of(beginning)
-        if self._tables is not None:
-            return self._tables.ln_step(*key)
-        if key not in self._steps:
-            self.prepare((DecidingComparison(0, "step", beginning, beginning, 0.0, 0.0),))
-        return self._steps[key]
-
-    def _before(self, beginning: tuple[int, ...]) -> float:
-        return ln_add(self._own_step(beginning), self._order(beginning[:-1]))
-
-    def _own_step(self, beginning: tuple[int, ...]) -> float:
-        if self._tables is not None:
-            return self._tables.ln_own_step(*_step_of(beginning))
-        return self._bare.ln_step(self.statistics, beginning)
-
-    def _order(self, order: tuple[int, ...]) -> float:
-        if not order:
-            return float("-inf")
-        if order not in self._orders:
-            if self._tables is not None:
-                last = self._tables.ln_step(*_step_of(order))
-            else:
-                last = self._cost.ln_step(self.statistics, order)
-            self._orders[order] = ln_add(last, self._order(order[:-1]))
-        return self._orders[order]
-
-    def _below(self, tree: PositionTree) -> float:
-        if isinstance(tree, int):
-            return float("-inf")
-        left, right = tree
-        return ln_add(ln_add(self._own(tree), self._joins(left)), self._joins(right))
-
-    def _own(self, tree: tuple[PositionTree, PositionTree]) -> float:
-        left, right = tree
-        if self._tables is not None:
-            return self._tables.ln_own(self._set(left), self._set(right), linear=is_linear(tree))
-        return self._bare.ln_join(self.statistics, left, right)
-
-    def _joins(self, tree: PositionTree, given: Sequence[Side] = ()) -> float:
-        if isinstance(tree, int) or tree in given:
-            return float("-inf")
-        if given:
-            left, right = tree
-            own = ln_add(self._own(tree), self._node_of(tree))
-            return ln_add(ln_add(own, self._joins(left, given)), self._joins(right, given))
-        if tree not in self._trees:
-            left, right = tree
-            if self._tables is not None:
-                own = self._tables.ln_join(self._set(left), self._set(right), linear=is_linear(tree))
-            else:
-                own = self._cost.ln_join(self.statistics, left, right)
-            self._trees[tree] = ln_add(ln_add(own, self._joins(left)), self._joins(right))
-        return self._trees[tree]
-
-    def _set(self, tree: PositionTree) -> int:
-        if isinstance(tree, int):
-            return 1 << tree
-        if tree not in self._sets:
-            self._sets[tree] = self._set(tree[0]) | self._set(tree[1])
-        return self._sets[tree]
-
-    def _node_of(self, tree: PositionTree) -> float:
-        return self._node(tree) if self._tables is None else self._tables.node[self._set(tree)]
-
-    def _node(self, tree: PositionTree) -> float:
-        return self._cost.node.one(self.statistics, _positions(tree))
+        root = cost.node.one(statistics, order[:-1])
+        return ln_sum((ln_constant, bare.ln_step(statistics, order), root))
+    return ln_measure(measure, side, statistics, cost)
 
 
-def _step_of(beginning: tuple[int, ...]) -> tuple[int, int]:
-    return mask_of(beginning[:-1]), beginning[-1]
-
-
-def _sets_of(side: Side) -> Iterator[int]:
-    """The sets that a beginning of an order, or a tree, is made of."""
-    if isinstance(side, int):
-        yield 1 << side
-    elif len(side) == 2 and not all(isinstance(part, int) for part in side):
-        for part in side:
-            yield from _sets_of(part)
-        yield mask_of(_positions(cast(PositionTree, side)))
-    else:
-        bound = 0
-        for position in cast("tuple[int, ...]", side):
-            yield 1 << position
-            yield (bound := bound | 1 << position)
-
-
-def _positions(tree: PositionTree) -> tuple[int, ...]:
-    return (tree,) if isinstance(tree, int) else (*_positions(tree[0]), *_positions(tree[1]))
-
-
-def _remembered(term: SetTerm) -> SetTerm:
-    known: dict[int, float] = {}
-
-    def one(statistics: ClauseStatistics, positions: Sequence[int]) -> float:
-        members = mask_of(positions)
-        if members not in known:
-            known[members] = term.one(statistics, positions)
-        return known[members]
-
-    return replace(term, one=one)
+def ln_frozen_part(measure: str, side: Side, statistics: ClauseStatistics, cost: CostModel) -> float:
+    """Natural logarithm of what the sub-plans of a side cost below their roots; minus infinity where it has none."""
+    if measure == "tree":
+        return ln_sum(ln_below(cost, statistics, part) for part in cast("tuple[PositionTree, PositionTree]", side))
+    return ln_before(cost, statistics, cast(tuple[int, ...], side)[:-1]) if measure == "cost" else -math.inf

@@ -83,14 +83,8 @@ def implications_of(clause: Clause, window_us: int | None, ties: Ties) -> Implic
     window_us
         None for a count window.
     """
-    single = {variable.name for variable in (*clause.positive, *clause.negated) if not variable.kleene}
-    positive = {variable.name for variable in clause.positive} & single
-    spans = {}
-    for conjunct in clause.conjuncts:
-        if len(conjunct.variables) == 2 and conjunct.variables <= single:
-            found = _spans_in(conjunct)
-            if found:
-                spans[conjunct] = found
+    positive = {variable.name for variable in clause.positive if not variable.kleene}
+    spans = time_spans(clause)
     comparisons, filters, contradiction = compared(clause.conjuncts, positive, clause.agree_on)
     within = {conjunct: found for conjunct, found in spans.items() if conjunct.variables <= positive}
     narrowed: tuple[TimeSpan, ...] = ()
@@ -102,6 +96,13 @@ def implications_of(clause: Clause, window_us: int | None, ties: Ties) -> Implic
 
 
 # -- spans ------------------------------------------------------------------------------------------------------------
+
+
+def time_spans(clause: Clause) -> dict[Conjunct, tuple[TimeSpan, ...]]:
+    """What each conjunct of a clause says that is about two timestamps and nothing else."""
+    single = {variable.name for variable in (*clause.positive, *clause.negated) if not variable.kleene}
+    pairs = (one for one in clause.conjuncts if len(one.variables) == 2 and one.variables <= single)
+    return {conjunct: found for conjunct in pairs if (found := _spans_in(conjunct))}
 
 
 def _spans_in(conjunct: Conjunct) -> tuple[TimeSpan, ...]:

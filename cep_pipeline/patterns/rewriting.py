@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection
 from dataclasses import replace
+from operator import is_
 from typing import Any, TypeVar
 
 from cep_pipeline.patterns.conditions import Atom, Between, Comparison, Conjunct, Like, Membership, NullTest, Truth
-from cep_pipeline.patterns.expressions import Arithmetic, Call, Expression, Negative
+from cep_pipeline.patterns.expressions import Arithmetic, Call, Expression, Literal, Negative, Reference
 from cep_pipeline.patterns.structure import Composite, EventOperand, Negation, Structure
 
 Node = TypeVar("Node", bound=Expression | Atom | Conjunct)
@@ -15,6 +16,8 @@ Node = TypeVar("Node", bound=Expression | Atom | Conjunct)
 
 def rewritten(node: Node, leaf: Callable[[Expression], Expression]) -> Node:
     """The node with `leaf(e)` for each expression e in it without operands: references, lengths, aggregates, literals.
+
+    A conjunct or comparison of which nothing changes stays the same object.
 
     Examples
     --------
@@ -29,10 +32,16 @@ def rewritten(node: Node, leaf: Callable[[Expression], Expression]) -> Node:
 
 
 def _rewritten(node: Expression | Atom | Conjunct, leaf: Callable[[Expression], Expression]) -> Any:
+    if isinstance(node, Reference | Literal):  # most nodes
+        return leaf(node)
     match node:
         case Conjunct(atoms):
-            return Conjunct(tuple(_rewritten(atom, leaf) for atom in atoms))
-        case Comparison(_, left, right) | Arithmetic(_, left, right):
+            parts = tuple(_rewritten(atom, leaf) for atom in atoms)
+            return node if all(map(is_, parts, atoms)) else Conjunct(parts)
+        case Comparison(comparator, left, right):
+            sides = _rewritten(left, leaf), _rewritten(right, leaf)
+            return node if sides[0] is left and sides[1] is right else Comparison(comparator, *sides, node.span)
+        case Arithmetic(_, left, right):
             return replace(node, left=_rewritten(left, leaf), right=_rewritten(right, leaf))
         case Membership(expression):
             return replace(node, expression=_rewritten(expression, leaf))

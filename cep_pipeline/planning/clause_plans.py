@@ -5,16 +5,15 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
-from functools import cached_property
+from functools import cached_property, lru_cache
 from typing import Any, Literal, NotRequired, TypeAlias
 
 from cep_pipeline.planning.numbers.logarithms import ln_sum
 from cep_pipeline.planning.orderings import (
     DecidingComparison,
+    Side,
     comparison_from_json,
     comparison_to_json,
-    nested_parts,
-    positions_of,
 )
 from cep_pipeline.planning.trees import Join, OrderOrTree, nodes_of, shape_of, tree_from_json, tree_to_json
 from cep_pipeline.statistics.snapshot import Selectivity, Source
@@ -398,13 +397,27 @@ def _check_comparison(comparison: DecidingComparison, variables: int, joins: Seq
         raise ValueError(f"a comparison is of step {step}, which the plan does not have")
     size = joins[step] if is_tree else 1 if comparison.measure == "instances" else step + 1
     for side in (comparison.chosen, comparison.rejected):
-        bound = positions_of(side)
-        if len(bound) != size or len(set(bound)) != size or max(bound) >= variables:
+        bound, distinct, largest, binary = _bound_by(side)
+        if len(bound) != size or distinct != size or largest >= variables:
             raise ValueError(f"a comparison of step {step} binds {size} of {variables} variables, not {bound}")
         if isinstance(side, int) or (not is_tree and side != bound):
             raise ValueError(f"a side of a comparison of step {step} is {side}")
-        if is_tree and any(isinstance(node, tuple) and len(node) != 2 for node in nested_parts(side)):
+        if is_tree and not binary:
             raise ValueError(f"a join has two sides, unlike one in {side}")
+
+
+@lru_cache(maxsize=1 << 16)
+def _bound_by(side: Side) -> tuple[tuple[int, ...], int, int, bool]:
+    """The positions in a side of a comparison, how many different ones, the largest, and if all joins are of two."""
+    bound, binary, waiting = [], True, [side]
+    while waiting:
+        node = waiting.pop()
+        if isinstance(node, int):
+            bound.append(node)
+        else:
+            binary = binary and len(node) == 2
+            waiting.extend(reversed(node))
+    return tuple(bound), len(set(bound)), max(bound, default=0), binary
 
 
 def forms_of_clauses() -> dict[Any, Any]:

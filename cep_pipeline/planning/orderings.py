@@ -170,15 +170,12 @@ PlannerFunction: TypeAlias = Callable[[ClauseStatistics, CostModel], Ordering | 
 
 def positions_of(side: Side) -> tuple[int, ...]:
     """The leaves of a tree of positions from left to right; an order as it is."""
-    return (side,) if isinstance(side, int) else tuple(position for part in side for position in positions_of(part))
-
-
-def nested_parts(side: Side) -> Iterator[Side]:
-    """A side of a comparison, its parts, and theirs."""
-    yield side
-    if not isinstance(side, int):
-        for part in side:
-            yield from nested_parts(part)
+    if isinstance(side, int):
+        return (side,)
+    found: list[int] = []
+    for part in side:
+        found += (part,) if isinstance(part, int) else positions_of(part)
+    return tuple(found)
 
 
 def named(tree: Side, names: Sequence[str]) -> str:
@@ -247,8 +244,17 @@ def comparison_to_json(comparison: DecidingComparison) -> dict[str, Any]:
 
 def comparison_from_json(content: Mapping[str, Any]) -> DecidingComparison:
     """Read what `comparison_to_json` wrote; ValueError where it is no comparison that decided anything."""
-    sides = {name: _tuples(content[name]) for name in ("chosen", "rejected", "given") if name in content}
-    return DecidingComparison(**{**content, **sides})
+    return DecidingComparison(
+        content["step"],
+        content["measure"],
+        _side_from_json(content["chosen"]),
+        _side_from_json(content["rejected"]),
+        content["ln_chosen"],
+        content["ln_rejected"],
+        content["wins_ties"],
+        tuple(tuple(map(_side_from_json, parts)) for parts in content.get("given", ())),
+        content.get("share", 0.0),
+    )
 
 
 def side_text(side: Side) -> str:
@@ -264,6 +270,22 @@ def side_text(side: Side) -> str:
 
 def _lists(side: Side) -> Any:
     return side if isinstance(side, int) else [_lists(part) for part in side]
+
+
+def _side_from_json(content: Any) -> Side:
+    """Read nested lists; equal ones become one object, since the comparisons of a plan have most sides in common."""
+    text = repr(content)
+    found = _sides.get(text)
+    if found is None:
+        if len(_sides) >= MOST_SIDES:
+            _sides.clear()
+        found = _sides[text] = _tuples(content)
+    return found
+
+
+MOST_SIDES = 1 << 16
+"""Sides of comparisons that are remembered by their text; then they are forgotten, all together."""
+_sides: dict[str, Side] = {}
 
 
 def _tuples(content: Any) -> Any:

@@ -32,7 +32,7 @@ from cep_pipeline.planning.numbers.clause_statistics import ClauseStatistics, ln
 from cep_pipeline.planning.numbers.negation import compared_with, surrounding
 from cep_pipeline.planning.orderings import Ordering, TreeOrdering, ln_costs, ln_order_cost, named_over
 from cep_pipeline.planning.planners import PLANNERS
-from cep_pipeline.planning.search.sums import Numbers, ln_orders, log_tables
+from cep_pipeline.planning.search.sums import ln_orders, log_tables
 from cep_pipeline.planning.trees import Join, PositionTree, left_deep, named_join, positions_below
 from cep_pipeline.slices.order import before_is_earlier
 from cep_pipeline.statistics.joint import SMALLEST, ClauseTerms
@@ -171,7 +171,7 @@ class Expectations:
         return THROUGHPUT.node.one(self.statistics, positions) if self._sets is None else self._sets[mask_of(positions)]
 
     @cached_property
-    def _sets(self) -> Numbers | None:
+    def _sets(self) -> list[float] | None:
         """ln PM of all sets, where it is known."""
         tables = log_tables(THROUGHPUT, self.statistics)
         return None if tables is None else tables.node

@@ -108,8 +108,8 @@ def leaf_of(pattern: Pattern, clause: Clause, variable: str) -> Leaf:
     """The leaf of a variable: its type and the conjuncts that test each of its events alone."""
     known = _leaves.get((id(clause), variable))
     if known is None:
-        own = (rename(conjunct, {variable: FIRST}) for conjunct in clause.conjuncts if is_filter(conjunct, variable))
-        filters = tuple(sorted(set(own), key=conjunct_key))
+        own = [rename(conjunct, {variable: FIRST}) for conjunct in clause.conjuncts if is_filter(conjunct, variable)]
+        filters = tuple(own if len(own) < 2 else sorted(set(own), key=conjunct_key))
         if len(_leaves) >= MOST_LEAVES:
             _leaves.clear()
         known = _leaves[id(clause), variable] = clause, Leaf(clause.by_name[variable].event_type, filters)
@@ -118,7 +118,8 @@ def leaf_of(pattern: Pattern, clause: Clause, variable: str) -> Leaf:
 
 def is_filter(conjunct: Conjunct, variable: str) -> bool:
     """True where the conjunct tests single events of `variable` alone, so that it belongs to the leaf."""
-    return conjunct.variables == {variable} and _mentions_only(conjunct, _FILTERING)
+    own = conjunct.variables
+    return len(own) == 1 and variable in own and _mentions_only(conjunct, _FILTERING)
 
 
 def pair_of(pattern: Pattern, clause: Clause, conjunct: Conjunct) -> PairCondition | None:
@@ -217,7 +218,7 @@ def rename(conjunct: Conjunct, names: Mapping[str, str]) -> Conjunct:
 
     def renamed(node: Expression) -> Expression:
         if isinstance(node, Reference):
-            return replace(node, variable=names[node.variable], element=Element.ONLY)
+            return Reference(names[node.variable], node.attribute, Element.ONLY, node.type, node.span)
         return node
 
     return rewritten(conjunct, renamed)
@@ -248,10 +249,12 @@ def _with_values(conjunct: Conjunct) -> Conjunct:
     """The conjunct with their values for the parameters that stand for one value."""
 
     def bound(node: Expression) -> Expression:
-        return replace(node, parameter=None) if isinstance(node, Literal) else node
+        return replace(node, parameter=None) if isinstance(node, Literal) and node.parameter is not None else node
 
-    atoms = (replace(atom, names=()) if isinstance(atom, Membership) else atom for atom in conjunct.atoms)
-    return rewritten(Conjunct(tuple(atoms)), bound)
+    if any(isinstance(atom, Membership) for atom in conjunct.atoms):
+        atoms = (replace(atom, names=()) if isinstance(atom, Membership) else atom for atom in conjunct.atoms)
+        conjunct = Conjunct(tuple(atoms))
+    return rewritten(conjunct, bound)
 
 
 def format_conjunct(conjunct: Conjunct) -> str:

@@ -12,7 +12,6 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import cast
 
-from cep_pipeline.adaptation.verification import Measures
 from cep_pipeline.errors import PlanError
 from cep_pipeline.patterns.pattern import Pattern
 from cep_pipeline.planning.algorithms.dynamic_programming import search_orders, search_trees
@@ -26,6 +25,7 @@ from cep_pipeline.planning.orderings import (
     Way,
     grains,
     joins_of,
+    ln_measure,
     positions_of,
     sides_of_linear_joins,
 )
@@ -78,12 +78,11 @@ def verify_all_cells(plan: Plan, patterns: Sequence[Pattern], snapshot: Statisti
         model = with_latency(cost_named(pattern_plan.cost_model), plan.alpha)
         for clause_plan, clause in zip(pattern_plan.clauses, pattern.clauses, strict=True):
             statistics = clause_statistics(pattern, clause, snapshot)
-            measures = Measures(statistics, model)
             side: Side = tuple(statistics.names.index(name) for name in clause_plan.order)
             if clause_plan.tree is not None:
                 side = tree_of_positions(clause_plan.tree, statistics.names)
             blocks = BLOCKS_BY_CELLS[pattern_plan.planner](statistics, model, side)
-            checks = (_checked(pattern.name, clause.index, measures, block) for block in blocks)
+            checks = (_checked(pattern.name, clause.index, statistics, model, block) for block in blocks)
             found += [check for check in checks if check is not None]
     return tuple(found)
 
@@ -98,7 +97,9 @@ class _Block:
     ways: Sequence[Way]
 
 
-def _checked(pattern: str, clause: int, measures: Measures, block: _Block) -> CellCheck | None:
+def _checked(
+    pattern: str, clause: int, statistics: ClauseStatistics, cost: CostModel, block: _Block
+) -> CellCheck | None:
     """A block beside its best rival; None where there is no other way to build it."""
     by_side = {way.side: way for way in sorted(block.ways, key=_preference, reverse=True)}
     own = by_side.pop(block.side, None)
@@ -106,7 +107,7 @@ def _checked(pattern: str, clause: int, measures: Measures, block: _Block) -> Ce
     if rival is None:
         return None
     # Where the block is not among the ways, its own parts are no longer the best ones: it loses ties.
-    left = measures.of(block.measure, block.side) if own is None else own.ln_measure
+    left = ln_measure(block.measure, block.side, statistics, cost) if own is None else own.ln_measure
     wins_ties = own is not None and own.rank < rival.rank
     violated = grains(left) >= grains(rival.ln_measure) + wins_ties
     return CellCheck(pattern, clause, block.step, block.side, rival.side, left, rival.ln_measure, violated)
@@ -139,11 +140,9 @@ def _over_leaves(statistics: ClauseStatistics, cost: CostModel, side: Side) -> I
 def _over_greedy_leaves(statistics: ClauseStatistics, cost: CostModel, side: Side) -> Iterator[_Block]:
     """Greedy's own blocks before those of the tree over its order."""
     order = positions_of(side)
-    measures = Measures(statistics, cost)
     for step in range(len(order) - 1):
-        ways = [
-            Way((*order[:step], added), measures.of("step", (*order[:step], added)), (added,)) for added in order[step:]
-        ]
+        sides = [(*order[:step], added) for added in order[step:]]
+        ways = [Way(side, ln_measure("step", side, statistics, cost), side[-1:]) for side in sides]
         yield _Block(step, "step", order[: step + 1], ways)
     yield from _over_leaves(statistics, cost, side)
 

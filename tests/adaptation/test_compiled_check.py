@@ -11,7 +11,7 @@ import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
-from cep_pipeline.adaptation import decision_function, invariants_of, threshold_codes
+from cep_pipeline.adaptation import decision_function, invariants_of
 from cep_pipeline.adaptation.compiled_check import LazyInvariants, found_invariants
 from cep_pipeline.adaptation.decisions import DecisionState, Verdict
 from cep_pipeline.adaptation.thresholds import Deviation, ThresholdCheck, deviations, numbers_now, questions_of
@@ -54,7 +54,7 @@ def test_checks_of_found_plans_are_those_of_written_ones(
     for _ in range(2):
         after = data.draw(drifting.snapshots([pattern]))
         for distance in (0.0, data.draw(st.sampled_from([0.01, 0.3])), own):
-            expected = tuple(readable.verifications(after, distance=distance))
+            expected = tuple(readable.checked(after, distance=distance, to_the_end=True))
             every = check.checked(after, distance=distance, to_the_end=True)
             assert tuple(every) == expected and len(every) == len(expected)
             assert every.violated == tuple(one.invariant for one in expected if one.violated)
@@ -89,7 +89,7 @@ def up_to(threshold: float, found: Sequence[Deviation]) -> list[Deviation]:
 
 @settings(max_examples=examples(60))
 @given(data=st.data(), threshold=st.sampled_from([0.05, 0.5, 2.0]))
-def test_compiled_thresholds_are_the_readable_ones(data: st.DataObject, threshold: float) -> None:
+def test_thresholds_in_a_row_are_the_readable_ones(data: st.DataObject, threshold: float) -> None:
     pattern = data.draw(drifting.patterns())[0]
     before, after = (data.draw(drifting.snapshots([pattern])) for _ in range(2))
     questions = questions_of([pattern])[pattern.name]
@@ -146,7 +146,7 @@ def test_numbers_of_one_key_count_once() -> None:
 
 
 def test_kernels_bound_numbers_as_planning_does() -> None:
-    assert clause_search_codes.SMALLEST == threshold_codes.SMALLEST == SMALLEST
+    assert clause_search_codes.SMALLEST == SMALLEST
 
 
 def test_what_a_snapshot_does_not_know_is_said() -> None:

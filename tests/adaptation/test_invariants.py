@@ -12,15 +12,23 @@ from hypothesis import strategies as st
 from cep_pipeline.adaptation import invariants_of, verify, without_invariants
 from cep_pipeline.adaptation.invariants import Invariant, describe
 from cep_pipeline.adaptation.plan_quality import same_plans
-from cep_pipeline.adaptation.verification import Measures, describe_verification, freeze, is_violated
+from cep_pipeline.adaptation.side_programs import SideWriter
+from cep_pipeline.adaptation.verification import (
+    describe_verification,
+    freeze,
+    is_violated,
+    ln_frozen_part,
+    ln_with_frozen,
+)
 from cep_pipeline.errors import InputError, PlanError
 from cep_pipeline.planning import PLANNERS, plan
 from cep_pipeline.planning.algorithms.dynamic_programming import dp_left_deep_order
-from cep_pipeline.planning.costs import COSTS, cost_named, with_latency
+from cep_pipeline.planning.costs import COSTS
 from cep_pipeline.planning.costs.model import CostModel
-from cep_pipeline.planning.numbers.clause_questions import clause_statistics
+from cep_pipeline.planning.numbers.clause_questions import ClauseQuestions
 from cep_pipeline.planning.numbers.clause_statistics import ClauseStatistics
 from cep_pipeline.planning.orderings import DecidingComparison, Ordering, ln_measure
+from cep_pipeline.planning.search.sums import CostTerms
 from tests.adaptation.drifting import PATTERNS, snapshot
 from tests.planning.all_plans import MODELS, with_any_last
 from tests.statistics.market import parse
@@ -184,42 +192,30 @@ def test_invariants_of_other_patterns_are_refused() -> None:
 
 @settings(max_examples=examples(60))
 @given(statistics=with_any_last(max_size=5), data=st.data())
-def test_what_is_shared_by_a_check_measures_the_same(statistics, data: st.DataObject) -> None:  # type: ignore[no-untyped-def]
+def test_frozen_parts_and_the_rest_are_all_of_a_side(statistics, data: st.DataObject) -> None:  # type: ignore[no-untyped-def]
     cost = MODELS[data.draw(st.sampled_from(sorted(MODELS)))]
-    measures = Measures(statistics, cost)
     for planner in ("greedy", "dp_left_deep", "zstream", "dp_bushy"):
-        comparisons = PLANNERS[planner](statistics, cost).comparisons
-        if data.draw(st.booleans()):
-            measures.prepare(comparisons)
-        for one in comparisons:
+        for one in PLANNERS[planner](statistics, cost).comparisons:
             for side in (one.chosen, one.rejected):
-                expected = ln_measure(one.measure, side, statistics, cost)
-                assert measures.of(one.measure, side) == pytest.approx(expected, abs=1e-9)
-                frozen = measures.ln_frozen_part(one.measure, side)
-                assert measures.with_frozen(one.measure, side, frozen) == pytest.approx(expected, abs=1e-9)
+                frozen = ln_frozen_part(one.measure, side, statistics, cost)
+                whole = ln_measure(one.measure, side, statistics, cost)
+                assert ln_with_frozen(one.measure, side, frozen, statistics, cost) == pytest.approx(whole, abs=1e-9)
 
 
 def test_each_cost_is_taken_once_a_check() -> None:
     """Near-constant time for each invariant: all of a plan's share their sub-plans."""
     patterns = parse("NAME one PATTERN AND(A a, A b, A c, A d, A e, A f, A g, A h, A i, A j) WITHIN 1 seconds")
-    statistics = snapshot({"A": 3.0})
-    made = plan(patterns, statistics, "dp_left_deep")
-    [only] = patterns
-    model = with_latency(cost_named("throughput"), 0.0)
-    asked: list[object] = []
-
-    def counted(of, positions):  # type: ignore[no-untyped-def]
-        asked.append(frozenset(positions))
-        return cost_named("throughput").node.one(of, positions)
-
-    measures = Measures(
-        clause_statistics(only, only.clauses[0], statistics), replace(model, node=replace(model.node, one=counted))
-    )
+    made = plan(patterns, snapshot({"A": 3.0}), "dp_left_deep")
     every = invariants_of(made, patterns, None)
-    for one in every:
-        for side in (one.comparison.chosen, one.comparison.rejected):
-            measures.of(one.comparison.measure, side)
-    assert len(asked) == len(set(asked))
+    questions = ClauseQuestions(patterns[0], patterns[0].clauses[0], often=True)
+    terms = CostTerms.of(questions.shape, every[0].cost)
+    assert terms is not None
+    writer = SideWriter(terms)
+    sides = {side for one in every for side in (one.comparison.chosen, one.comparison.rejected)}
+    for side in sides:
+        writer.side("cost", side, (), 0.0)
+    beginnings = {side[:length] for side in sides for length in range(1, len(side))}  # type: ignore[index,arg-type]
+    assert len(writer.rows) == len(set(writer.rows)) <= len(sides) + len(beginnings)
     assert len(every) > 40
 
 

@@ -63,6 +63,28 @@ def test_json_of_something_else_is_an_input_error_that_names_the_file(change: An
         Plan.from_json(change(made().to_json()), "my-plan.json")
 
 
+@pytest.mark.parametrize("side", [[1, True], [1, "2"], [1, 2.0], [[1, 2]], [1], [1, 1], [], [1, -2], None, [1, 3]])
+def test_a_side_of_a_comparison_is_refused_also_after_the_right_one_was_read(side: Any) -> None:
+    content = made().to_json()
+    Plan.from_json(content)
+    comparisons = content["patterns"][0]["clauses"][0]["comparisons"]
+    assert comparisons[0]["rejected"] == [1, 2]
+    comparisons[0]["rejected"] = side
+    said = r"comparisons\[0\]\.rejected: a (leaf|node) of a tree|a comparison of step 1 binds|a side of a comparison"
+    with pytest.raises(InputError, match=said):
+        Plan.from_json(content)
+
+
+def test_a_tree_that_nests_too_deeply_is_refused() -> None:
+    content = made().to_json()
+    side: Any = 0
+    for _ in range(100_000):
+        side = [side]
+    content["patterns"][0]["clauses"][0]["comparisons"][0]["chosen"] = side
+    with pytest.raises(InputError, match="nests at most 256 lists"):
+        Plan.from_json(content)
+
+
 def test_an_order_that_the_steps_do_not_have_is_refused() -> None:
     content = made().to_json()
     content["patterns"][0]["clauses"][0]["order"].reverse()

@@ -18,7 +18,7 @@ import numpy as np
 from cep_pipeline.errors import PlanError
 from cep_pipeline.patterns.conditions import Comparator, Comparison, Conjunct
 from cep_pipeline.patterns.expressions import variables_of
-from cep_pipeline.patterns.implications import implications_of
+from cep_pipeline.patterns.implications import Implications, implications_of, time_spans
 from cep_pipeline.patterns.normal_form import Clause, Variable
 from cep_pipeline.patterns.pattern import Pattern
 from cep_pipeline.planning.numbers.clause_statistics import (
@@ -67,7 +67,9 @@ class ClauseQuestions:
     def __init__(self, pattern: Pattern, clause: Clause, *, often: bool = False) -> None:
         self._pattern, self._clause, self._often = pattern, clause, often
         self._latest: ClauseAnswers | None = None
-        self._implied = implications_of(clause, pattern.window.time_us, pattern.ties)
+        # Of what is implied, planning has numbers of spans of time only.
+        spans = bool(time_spans(clause))
+        self._implied = implications_of(clause, pattern.window.time_us, pattern.ties) if spans else Implications({})
         self._position = {variable.name: index for index, variable in enumerate(clause.positive)}
         self._leaves = {name: leaf_of(pattern, clause, name).key for name in self._position}
         self._conditions = [
@@ -75,7 +77,7 @@ class ClauseQuestions:
                 tuple(sorted(self._position[name] for name in conjunct.variables)),
                 _UNKNOWN.selectivity(pattern, clause, conjunct),
                 is_equality(conjunct),
-                conjunct in self._implied.spans,
+                spans and conjunct in self._implied.spans,
             )
             for conjunct in sorted(positive_conjuncts(clause), key=format_conjunct)
         ]

@@ -9,11 +9,11 @@ down once. Then the numbers of a snapshot give the costs of all sets within micr
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from itertools import combinations
 from struct import Struct
-from typing import Any, TypeAlias
+from typing import Any
 
 import numpy as np
 
@@ -287,10 +287,6 @@ def _edges(shape: ClauseShape, sets: Array) -> tuple[Array, Array]:
     return first, last
 
 
-Numbers: TypeAlias = "list[float] | dict[int, float]"
-"""Numbers of sets, by their bits."""
-
-
 @dataclass(frozen=True, slots=True, eq=False)
 class LogTables:
     """The charges of a cost model for the sets of a clause, by their logarithms, at the bits of each set.
@@ -299,11 +295,11 @@ class LogTables:
     which latency counts.
     """
 
-    node: Numbers
-    pair: Numbers | None
-    product: Numbers | None
-    held: Numbers | None = None
-    delay: Numbers | None = None
+    node: list[float]
+    pair: list[float] | None
+    product: list[float] | None
+    held: list[float] | None = None
+    delay: list[float] | None = None
     last: int = 0
 
     def ln_own(self, left: int, right: int, *, linear: bool) -> float:
@@ -408,21 +404,3 @@ def _tables(cost: CostModel, statistics: ClauseStatistics) -> LogTables | None:
     node, pair, product, held, delay = (None if array is None else array.tolist() for array in arrays)
     assert node is not None
     return LogTables(node, pair, product, held, delay, statistics.last_variable)
-
-
-class SumsOfSome:
-    """The costs of some sets of a clause of any size, the empty one among them, by changing numbers."""
-
-    def __init__(self, terms: CostTerms, sets: Iterable[int]) -> None:
-        self._asked = sorted({0, *sets})
-        self._sums = SetSums(SumProgram(terms, np.array(self._asked, np.int64)))
-
-    def tables(self, statistics: ClauseStatistics) -> LogTables:
-        """The costs by these numbers."""
-        self._sums(statistics.numbers)
-        node, pair, product, held, delay = (
-            None if array is None else dict(zip(self._asked, array.tolist(), strict=True))
-            for array in self._sums.by_term()
-        )
-        assert node is not None
-        return LogTables(node, pair, product, held, delay, statistics.last_variable)
