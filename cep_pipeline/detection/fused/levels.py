@@ -5,9 +5,8 @@ shape that has is the same for every slice; only the arrays change, and in a wor
 there already when a run asks for them. So the first run of a clause notes where the words of which array stand, and
 those that follow only look the addresses up (`WordLayout`).
 
-A layout is kept of plain runs: those without negated variables and conditions that are asked of partial matches, whose
-tests compare columns that depend on the events of one level alone, and whose keys are attributes. A plain run is
-compiled, too, where the values of a slice do not fit (integers beyond 2^53).
+A layout is kept of plain runs: those without negated variables and conditions that are asked of partial matches, and
+whose keys are attributes. A plain run is compiled, too, where the values of a slice do not fit (integers beyond 2^53).
 """
 
 from __future__ import annotations
@@ -28,8 +27,9 @@ from cep_pipeline.detection.fused.constraints import (
     TestColumns,
     bounds_of,
     compile_conjunct,
-    edge_rows,
+    edge_slot,
     range_ends,
+    row_slot,
     span_bounds,
     tightest,
 )
@@ -49,7 +49,7 @@ from cep_pipeline.planning.costs.conditions import in_test_order
 from cep_pipeline.planning.trees import Join, OrderOrTree
 from cep_pipeline.slices.keys import Key, keyed_leaf, keys_of, leaf_by, shared_attributes
 from cep_pipeline.slices.prepared import PreparedEvents
-from cep_pipeline.slices.views import CLOCK_LIMIT, View, clause_cache_of, implied_by, row_values_of, times_are_plain
+from cep_pipeline.slices.views import CLOCK_LIMIT, View, clause_cache_of, implied_by, times_are_plain
 from cep_pipeline.statistics.node_counts import NodeCounts
 
 Place: TypeAlias = tuple[str, int, tuple[str, ...]]
@@ -500,15 +500,12 @@ class Levels:
 
     def _clock_test(self, level: int, bound: Bound) -> TestedConjunct:
         """The bound as a test of row numbers; there are no partitions here, which a key would join."""
-        edge = self.columns.slot(
-            bound.earlier, ("edge", bound.clock, bound.delta), edge_rows(self.events, bound, self.views[bound.earlier])
-        )
+        edge = edge_slot(self.events, bound, self.views[bound.earlier], self.columns, bound.earlier)
         comparator = Comparator.GE if bound.low else Comparator.LT
         return ((Test(comparator, self._row_slot(level), edge),),)
 
     def _row_slot(self, level: int) -> Slot:
-        again = RemadeColumn(level, "row", row_values_of)
-        return self.columns.slot(level, ("row",), row_values_of(self.events, self.views[level]), again)
+        return row_slot(self.events, self.views[level], self.columns, level)
 
     def _distinct(self, level: int) -> list[TestedConjunct]:
         """Tests that the level's event is none of the earlier ones, where it could be."""
@@ -638,8 +635,8 @@ class WordLayout:
         The attributes by which each level is sorted, or None.
     ranges
         The bounds.
-    columns
-        Of each slot.
+    columns, constants
+        Of each slot, and by number.
     output_rows
         As `run_shape` takes them.
     tested, decided
@@ -652,6 +649,7 @@ class WordLayout:
     keys: tuple[tuple[str, ...] | None, ...]
     ranges: tuple[Range, ...]
     columns: tuple[RemadeColumn, ...]
+    constants: tuple[float, ...]
     output_rows: tuple[int, ...] | None
     tested: tuple[tuple[Conjunct, ...], ...]
     decided: tuple[bool, ...]
@@ -662,13 +660,19 @@ class WordLayout:
             leaf if key is None else leaf_by(events, leaf, key) for leaf, key in zip(leaves, self.keys, strict=True)
         ]
 
+    def first_words(self) -> Array:
+        """The argument words with all that is known before there are events: the constants."""
+        words = np.zeros(self.places["end"], np.int64)
+        words[self.places["constant"] :] = np.array(self.constants, np.float64).view(np.int64)
+        return words
+
     def over(
         self, planned: PlannedClause, leaves: list[View], views: list[View], beginning: Beginning | None
     ) -> LaidOutLevels | None:
         """The run over a slice; None where a column cannot be had there."""
         events = planned.events
         places = self.places
-        words = np.zeros(places["end"], np.int64)
+        words = self.first_words()
         kept: list[Array] = []
 
         def point(word: int, placed: Placed) -> bool:
@@ -684,8 +688,8 @@ class WordLayout:
             earlier, later = views[one.bound.earlier], views[one.level]
             point(one.word, events.handle((one.key, earlier, later), _placed_ends, events, one.bound, earlier, later))
         for word, again in enumerate(self.columns, start=places["column"]):
-            view = views[again.level]
-            if not point(word, events.handle((again.key, view), _placed_column, events, again, view)):
+            of = [views[level] for level in again.levels]
+            if not point(word, events.handle((again.key, *of), _placed_column, events, again, *of)):
                 return None
         words[FIRST_OWNED] = planned.first_owned or 0
         return LaidOutLevels(self, planned, leaves, views, beginning, words, kept)
@@ -703,8 +707,8 @@ def _placed_ends(events: PreparedEvents, bound: Bound, earlier: View, later: Vie
     return _placed(range_ends(events, bound, earlier, earlier, later))
 
 
-def _placed_column(events: PreparedEvents, again: RemadeColumn, view: View) -> Placed:
-    return _placed(again.values(events, view))
+def _placed_column(events: PreparedEvents, again: RemadeColumn, *views: View) -> Placed:
+    return _placed(again.values(events, *views))
 
 
 class LaidOutLevels:
@@ -812,14 +816,13 @@ def _layout_of(levels: Levels) -> WordLayout | None:
         and all(keys[level] == keys[bound.earlier] for level, bound in levels.ranges)
         and len(shapes) == 1
         and not levels.as_places
-        and not levels.columns.constants
         and len(columns) == len(levels.columns.again)
         and len(sides) == len(levels.ranges)
     )
     if not plain:
         return None
     (shape,) = shapes
-    if not shape.as_rows or not all(map(_of_columns, shape.levels)):
+    if not shape.as_rows:
         return None
     places = argument_places(shape)
     bounds = {(level, bound.earlier, bound.low): bound for level, bound in levels.ranges}
@@ -840,18 +843,8 @@ def _layout_of(levels: Levels) -> WordLayout | None:
         tuple(keys),
         tuple(ranges),
         tuple(columns),
+        tuple(levels.columns.constants),
         tuple(levels.output_rows),
         tuple(map(tuple, levels.tested)),
         tuple(levels.decided),
-    )
-
-
-def _of_columns(level: Level) -> bool:
-    """Return whether a level tests nothing but columns; arithmetic on several is exact only for some values."""
-    return all(
-        isinstance(side, Slot)
-        for conjunct in level.tests
-        for alternative in conjunct
-        for test in alternative
-        for side in (test.left, test.right)
     )

@@ -32,7 +32,9 @@ from cep_pipeline.detection.fused.constraints import (
     bounds_of,
     compile_conjunct,
     edge_rows,
+    edge_slot,
     range_ends,
+    row_slot,
     span_bounds,
 )
 from cep_pipeline.detection.fused.kernel import Arguments
@@ -66,7 +68,7 @@ from cep_pipeline.slices.keys import Key, key_of_added, keyed_leaf
 from cep_pipeline.slices.order import before_is_earlier, may_be_one
 from cep_pipeline.slices.prepared import PreparedEvents
 from cep_pipeline.slices.routines import padded, padded_copy
-from cep_pipeline.slices.views import View, clause_cache_of, implied_by, row_values_of, times_are_plain
+from cep_pipeline.slices.views import View, clause_cache_of, implied_by, times_are_plain
 
 FEW_NUMBERS, NUMBERS_A_CANDIDATE = 1 << 16, 1
 """So many numbers of blocks are made for any run, and for each candidate that is tested in it."""
@@ -301,8 +303,8 @@ class LevelNegation:
 
     def _edge_slot(self, columns: TestColumns, bound: Bound, level: int | None = None) -> Slot:
         """The column of a bound by an event that no key sorts like the view: as rows."""
-        rows = edge_rows(self.around.events, bound, self.around.views[bound.earlier])
-        return columns.slot(bound.earlier if level is None else level, ("edge", bound.clock, bound.delta), rows)
+        view = self.around.views[bound.earlier]
+        return edge_slot(self.around.events, bound, view, columns, bound.earlier if level is None else level)
 
     def _slots(self, columns: TestColumns, side: str, ends: Mapping[int, Array]) -> list[Slot]:
         return [columns.slot(level, (side, self.name), padded_copy(array, np.float64)) for level, array in ends.items()]
@@ -342,10 +344,10 @@ class LevelNegation:
         scope = LevelScope(around.events, {**names, self.name: last}, views, columns)
         tests: list[TestedConjunct] = []
         for place in distinct:
-            ends = [columns.slot(at, ("row",), row_values_of(around.events, views[at])) for at in (last, place)]
+            ends = [row_slot(around.events, views[at], columns, at) for at in (last, place)]
             tests.append(((Test(Comparator.NE, *ends),),))
         for bound in edges:
-            row = columns.slot(last, ("row",), row_values_of(around.events, self.view))
+            row = row_slot(around.events, self.view, columns, last)
             edge = self._edge_slot(columns, bound, levels.index(bound.earlier))
             tests.append(((Test(Comparator.GE if bound.low else Comparator.LT, row, edge),),))
         for conjunct in self.conjuncts:

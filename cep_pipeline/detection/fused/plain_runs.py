@@ -147,7 +147,7 @@ class PlainRuns:
         self.leaves: _Numbered[_Leaf] = _Numbered()
         self.clocks: _Numbered[_Clock] = _Numbered()
         self.ends: _Numbered[_Ends] = _Numbered()
-        self.columns: _Numbered[tuple[Hashable, int]] = _Numbered()
+        self.columns: _Numbered[tuple[Hashable, tuple[int, ...]]] = _Numbered()
         self.remade: list[RemadeColumn] = []
         self.runs: list[list[_Run]] = []  # those of the clauses of each pattern; none where one of them is not plain
         for pattern, plans in zip(patterns, orders, strict=True):
@@ -188,7 +188,7 @@ class PlainRuns:
                 (run.start + word, 1, number)
                 for word, number in zip((one.word for one in layout.ranges), run.ends, strict=True)
             ]
-            run.columns = tuple(self._column(again, run.leaves[again.level]) for again in layout.columns)
+            run.columns = tuple(self._column(again, run.leaves) for again in layout.columns)
             words += [(run.start + layout.places["column"] + slot, 2, one) for slot, one in enumerate(run.columns)]
             rows = layout.output_rows or range(levels)
             outs += [(run.start + layout.places["out"] + level, row) for level, row in enumerate(rows)]
@@ -204,7 +204,7 @@ class PlainRuns:
         self.numbers = state, counters
         self.most_levels = max((len(run.order) for run in runs), default=0)
         self.frame_size = max((layout.program.frame_size for _, layout in laid_out), default=0)
-        self.words = np.zeros(at, np.int64)
+        self.words = np.concatenate([np.zeros(0, np.int64), *(layout.first_words() for _, layout in laid_out)])
         self.words[self.starts + CAPACITY] = MOST_MATCHES
         self.words[self.starts + BUDGET] = MOST_CANDIDATES
 
@@ -213,8 +213,8 @@ class PlainRuns:
         clocks = self.clocks
         return self.ends.number_of(_Ends(clocks.number_of(of_earlier), clocks.number_of(of_later), bound.delta))
 
-    def _column(self, again: RemadeColumn, leaf: int) -> int:
-        number = self.columns.number_of((again.key, leaf))
+    def _column(self, again: RemadeColumn, leaves: Sequence[int]) -> int:
+        number = self.columns.number_of((again.key, tuple(leaves[level] for level in again.levels)))
         if number == len(self.remade):
             self.remade.append(again)
         return number
@@ -301,8 +301,8 @@ class _Slice:
         """Make the columns of a run; False where the values of one do not fit into floating-point numbers."""
         for number in run.columns:
             if self._columns[number] is None:
-                view = self._view_of(self._of.columns.things[number][1])
-                values = self._of.remade[number].values(self._events, view)
+                views = map(self._view_of, self._of.columns.things[number][1])
+                values = self._of.remade[number].values(self._events, *views)
                 if values is None:
                     return False
                 self._columns[number] = values, values.ctypes.data

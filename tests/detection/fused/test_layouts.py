@@ -40,12 +40,15 @@ PLAIN = (
     "PATTERN AND(A a, B b) WHERE a.x > b.y WITHIN 7 events",
     "PATTERN SEQ(A a, B b, A c) WHERE [x] AND a.y < c.y WITHIN 12 us",
     "PATTERN AND(A a, B b) WHERE a.x = b.x WITHIN 9 events PARTITION BY x",
+    "PATTERN SEQ(A a, B b, C c) WHERE a.x + b.x < c.x WITHIN 9 us",
+    "PATTERN SEQ(A a, B b, C c) WHERE a.x * b.x - 2 < c.x + 0.5 WITHIN 9 us",
+    "PATTERN SEQ(A a, B b) WHERE a.s < b.s WITHIN 9 us",
+    "PATTERN AND(A a, B b) WHERE a.x = 3 OR b.y > a.y WITHIN 9 us",
 )
 OTHERS = (
     "PATTERN SEQ(A a, B b) WHERE a.x = b.id WITHIN 9 us",
     "PATTERN SEQ(A a, B b, C c) WHERE a.x = b.x AND b.y < c.y WITHIN 9 us",
     "PATTERN SEQ(A a, ~C n, B b) WHERE n.x > a.x WITHIN 9 us",
-    "PATTERN SEQ(A a, B b, C c) WHERE a.x + b.x < c.x WITHIN 9 us",
     "PATTERN SEQ(A a, B b) WHERE corr(a.h, b.h) > 0 WITHIN 9 us",
 )
 SPAN = 40
@@ -61,6 +64,7 @@ def stream(seed: int, span: int = SPAN) -> list[dict[str, Any]]:
             "x": draw.randrange(6),
             "y": draw.random() * 4,
             "h": [1.0, at],
+            "s": draw.choice(["p", "q", "r", None]),
             "id": draw.choice([None, 1, 2, 3]),
         }
         for at in times
@@ -106,7 +110,7 @@ def test_a_slice_that_is_run_again_has_the_same_matches_and_counts(text: str) ->
     assert first == again
 
 
-@pytest.mark.parametrize("text", PLAIN[:2])
+@pytest.mark.parametrize("text", [*PLAIN[:2], "PATTERN SEQ(A a, B b, C c) WHERE a.x + b.x < c.x WITHIN 9 us"])
 def test_values_that_do_not_fit_the_layout_are_compiled(text: str) -> None:
     pattern = pattern_of(text)
     assert not isinstance(run(pattern, prepare(pattern, events_table(stream(1))), (None, None))[0], LaidOutLevels)
