@@ -5,8 +5,8 @@ shape that has is the same for every slice; only the arrays change, and in a wor
 there already when a run asks for them. So the first run of a clause notes where the words of which array stand, and
 those that follow only look the addresses up (`WordLayout`).
 
-A layout is kept of plain runs: those without negated variables and conditions that are asked of partial matches, and
-whose keys are attributes. A plain run is compiled, too, where the values of a slice do not fit (integers beyond 2^53).
+A layout is kept of plain runs: those in which nothing is asked of partial matches, and whose keys are attributes. A
+plain run is compiled, too, where the values of a slice do not fit (integers beyond 2^53).
 """
 
 from __future__ import annotations
@@ -389,8 +389,8 @@ class Levels:
         self.negations: list[list[LevelNegation]] = [[] for _ in self.views]
         self.searches: list[Shape] = []
         rejecting: list[list[Rejecting]] = [[] for _ in self.views]
-        for name, leaf in negated.items():
-            negation = LevelNegation(name, leaf, self.around)
+        for number, (name, leaf) in enumerate(negated.items(), start=len(self.views)):
+            negation = LevelNegation(name, leaf, self.around, number)
             negation.level = max(negation.level, self._bound_levels) if self.beginning is not None else negation.level
             test = negation.as_test(self.columns)
             self._other_tests[negation.level] += 1
@@ -667,7 +667,12 @@ class WordLayout:
         return words
 
     def over(
-        self, planned: PlannedClause, leaves: list[View], views: list[View], beginning: Beginning | None
+        self,
+        planned: PlannedClause,
+        leaves: list[View],
+        negated: Iterable[View],
+        views: list[View],
+        beginning: Beginning | None,
     ) -> LaidOutLevels | None:
         """The run over a slice; None where a column cannot be had there."""
         events = planned.events
@@ -687,8 +692,9 @@ class WordLayout:
         for one in self.ranges:
             earlier, later = views[one.bound.earlier], views[one.level]
             point(one.word, events.handle((one.key, earlier, later), _placed_ends, events, one.bound, earlier, later))
+        every = (*views, *negated)
         for word, again in enumerate(self.columns, start=places["column"]):
-            of = [views[level] for level in again.levels]
+            of = [every[level] for level in again.levels]
             if not point(word, events.handle((again.key, *of), _placed_column, events, again, *of)):
                 return None
         words[FIRST_OWNED] = planned.first_owned or 0
@@ -772,32 +778,34 @@ def known_layouts(
     return clause_cache_of(clause).once(key, KnownLayouts)
 
 
-def levels_over(planned: PlannedClause, leaves: list[View], beginning: FindBeginning | None) -> Levels | LaidOutLevels:
-    """The levels of a run without negated variables that gives rows, laid out as those of its clause before it.
+def levels_over(
+    planned: PlannedClause, leaves: list[View], negated: Mapping[str, View], beginning: FindBeginning | None
+) -> Levels | LaidOutLevels:
+    """The levels of a run that gives rows, laid out as those of its clause before it.
 
     Parameters
     ----------
-    planned, leaves, beginning
+    planned, leaves, negated, beginning
         As `Levels` takes them; no leaf is empty.
     """
     window = planned.window or planned.pattern.window
     size = window.time_us if window.time_us is not None else (window.events or 0) - 1
     if planned.reach.size != size:
-        return Levels(planned, leaves, {}, beginning=beginning)
+        return Levels(planned, leaves, negated, beginning=beginning)
     facts = planned.first_owned is None, times_are_plain(planned.events)
     known = known_layouts(planned.pattern, planned.clause, planned.order, window, facts)
     if not known.plain:
-        return Levels(planned, leaves, {}, beginning=beginning)
+        return Levels(planned, leaves, negated, beginning=beginning)
     if known.layouts:
         views = next(iter(known.layouts.values())).views_of(planned.events, leaves)
         found = None if beginning is None else beginning(planned, leaves, views)
         layout = known.layouts.get(1 if found is None else found.levels)
-        laid_out = None if layout is None else layout.over(planned, leaves, views, found)
+        laid_out = None if layout is None else layout.over(planned, leaves, negated.values(), views, found)
         if laid_out is not None:
             return laid_out
-        levels = Levels(planned, leaves, {}, beginning=lambda *_: found)
+        levels = Levels(planned, leaves, negated, beginning=lambda *_: found)
     else:
-        levels = Levels(planned, leaves, {}, beginning=beginning)
+        levels = Levels(planned, leaves, negated, beginning=beginning)
     made = _layout_of(levels)
     known.plain = made is not None or bool(known.layouts)
     if made is not None:
@@ -807,7 +815,7 @@ def levels_over(planned: PlannedClause, leaves: list[View], beginning: FindBegin
 
 def _layout_of(levels: Levels) -> WordLayout | None:
     """The layout of a run's words; None where it is not plain."""
-    shapes = levels.shapes()  # which may read one more column
+    shapes = levels.shapes()[len(levels.searches) :]  # which may read one more column
     columns = [again for again in levels.columns.again if again is not None]
     sides = {(level, bound.earlier, bound.low) for level, bound in levels.ranges}
     keys = [None if key is None else shared_attributes(key) for key in levels.level_keys]
@@ -822,7 +830,7 @@ def _layout_of(levels: Levels) -> WordLayout | None:
     if not plain:
         return None
     (shape,) = shapes
-    if not shape.as_rows:
+    if not shape.as_rows or any(level.rejecting for level in shape.levels):
         return None
     places = argument_places(shape)
     bounds = {(level, bound.earlier, bound.low): bound for level, bound in levels.ranges}
