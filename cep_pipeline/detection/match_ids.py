@@ -215,24 +215,25 @@ class MatchIdentity:
         return np.frombuffer(self.digest, "<u8").astype(np.uint64)
 
     @cached_property
-    def addresses(self) -> tuple[int, int]:
-        """The addresses of the key, and of the positions of a match that binds all variables."""
-        return self._key.ctypes.data, self._all_positions.ctypes.data
-
-    @cached_property
-    def _all_positions(self) -> Array:
-        return np.arange(len(self.variables))
+    def key_address(self) -> int:
+        """The address of the key's words."""
+        return int(self._key.ctypes.data)
 
 
 def rows_of_many(
-    identities: Sequence[MatchIdentity], counts: Sequence[int], rows: Array, timestamps: Array, seqs: Array
+    identities: Sequence[MatchIdentity],
+    names: Sequence[tuple[str, ...]],
+    counts: Sequence[int],
+    rows: Array,
+    timestamps: Array,
+    seqs: Array,
 ) -> MatchRows:
-    """The fixed columns of matches of several patterns, each of which binds all variables of its pattern to one event.
+    """The fixed columns of matches of several patterns, each of which binds the same variables to one event each.
 
     Parameters
     ----------
-    identities, counts
-        Of each pattern: its identity, and how many matches it has.
+    identities, names, counts
+        Of each pattern: its identity, the variables that are bound, and how many matches it has.
     rows
         int32, shape (variables, n): the matches of one pattern after those of another, as `rows_of` takes them.
     timestamps, seqs
@@ -245,10 +246,13 @@ def rows_of_many(
     at, sizes = [one.ctypes.data for one in (rows, ids, bound, starts, ends)], (4, 16, 8 * width, 8, 8)
     of_events = len(seqs), seqs.ctypes.data, timestamps.ctypes.data
     constants, describe = _CONSTANT_WORDS.ctypes.data, _describe_single_events.function
-    for identity, own in zip(identities, counts, strict=True):
-        key, positions = identity.addresses
+    places = [identity.variables.index(name) for identity, own in zip(identities, names, strict=True) for name in own]
+    positions = np.array(places, np.int64)
+    of_first = positions.ctypes.data
+    for number, (identity, own) in enumerate(zip(identities, counts, strict=True)):
         own_rows, *written = at
-        describe(own, width, count, own_rows, *of_events, positions, key, constants, *written)
+        own_positions = of_first + 8 * width * number
+        describe(own, width, count, own_rows, *of_events, own_positions, identity.key_address, constants, *written)
         at = [address + own * size for address, size in zip(at, sizes, strict=True)]
     return MatchRows(ids, starts, ends, np.arange(0, width * count + 1, width), bound, None)
 

@@ -170,11 +170,12 @@ FEW_MATCHES = 1 << 8
 
 
 def few_of(pattern: Pattern, blocks: Sequence[Block]) -> MatchBlock | None:
-    """The matches, if `batches_of_few` writes them: they are few, and each binds every variable to one event."""
+    """The matches, if `batches_of_few` writes them: they are few, and of one clause without lists."""
     if len(blocks) != 1 or not isinstance(blocks[0], MatchBlock) or len(blocks[0]) > FEW_MATCHES:
         return None
-    all_bound = len(blocks[0].rows) == len(pattern.operands)
-    return blocks[0] if all_bound and not pattern.composes and not has_output_policy(pattern) else None
+    if len(pattern.clauses) > 1 and pattern.items:  # a RETURN item may lack a variable
+        return None
+    return blocks[0] if not pattern.composes and not has_output_policy(pattern) else None
 
 
 def batches_of_few(
@@ -201,9 +202,10 @@ def batches_of_few(
     of = np.repeat(np.arange(len(found)), counts)
     rows = rows[:, np.lexsort((*place[::-1], rows.max(axis=0), of))]
     identities = [MatchIdentity.of(pattern) for pattern, _ in found]
-    written = rows_of_many(identities, counts, rows, events.timestamps, seqs)
+    bound_names = [tuple(variable.name for variable in block.clause.positive) for _, block in found]
+    written = rows_of_many(identities, bound_names, counts, rows, events.timestamps, seqs)
     names = pa.array([pattern.name for pattern, _ in found], pa.string()).take(pa.array(of))
-    variables = pa.array([name for identity in identities for name in identity.variables], pa.string())
+    variables = pa.array([name for names_ in bound_names for name in names_], pa.string())
     bound = (of[:, np.newaxis] * len(rows) + np.arange(len(rows))).reshape(-1)
     elements = [variables.take(pa.array(bound)), pa.array(written.seqs)]
     bindings = pa.ListArray.from_arrays(

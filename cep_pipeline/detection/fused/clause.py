@@ -21,7 +21,7 @@ from cep_pipeline.detection.fused.levels import (
 from cep_pipeline.detection.fused.reduction import reduced_leaves
 from cep_pipeline.detection.fused.shape import Shape
 from cep_pipeline.detection.fused.shared_work import shared_work_of
-from cep_pipeline.detection.mechanisms import Counters, beyond_any_match, refuse
+from cep_pipeline.detection.mechanisms import EVERYTHING, Counters, Owned, beyond_any_match, refuse
 from cep_pipeline.errors import PlanError
 from cep_pipeline.events.columns import ARROW_TYPES
 from cep_pipeline.expressions.columns import Array
@@ -158,7 +158,7 @@ class KernelRun:
         self._as_places = as_places
         self._cache = clause_cache_of(clause)
         self.owned = owned
-        self.first_row, self.end_row = self._owned_rows()
+        self.first_row, self.end_row = deciding_rows(pattern, events, owned, finality)
         self._counters = np.zeros((len(order), 2), np.int64)
         self._leaves: list[View] | None = None
         self._levels: Levels | LaidOutLevels | None = None
@@ -202,19 +202,6 @@ class KernelRun:
         """For each variable how many conjuncts there are on it alone."""
         return tuple(sum(conjunct.variables == {name} for conjunct in self.clause.conjuncts) for name in self.order)
 
-    def _owned_rows(self) -> tuple[int, int]:
-        """Rows [first, end): a match's last event lies in them; with `WINDOW_END`, all its events do."""
-        events, (start, end) = self.events, self.owned
-        begin, stop = events.rows_in(self.owned)
-        match self.finality:
-            case Finality.LAST_EVENT:
-                return begin, stop
-            case Finality.LAST_INSTANT:
-                first = 0 if start is None else events.rows_before_time(start[0])
-                return first, stop if end is None else events.rows_before_time(end[0])
-            case Finality.WINDOW_END:
-                return earliest_row(self.pattern, events, self.owned), stop
-
     def prepare(self) -> None:
         """Do all that comes before the first match, as iterating does: split, views, ranges and columns."""
         if self._prepared:
@@ -242,12 +229,11 @@ class KernelRun:
                 if not all(map(len, self._leaves)):
                     self._leaves = None
                     return
-            if self.clause.negated or self._as_places:
-                self._levels = Levels(
-                    planned, self._leaves, self._negated_views(), as_places=self._as_places, beginning=beginning
-                )
+            negated = self._negated_views()
+            if self._as_places:
+                self._levels = Levels(planned, self._leaves, negated, as_places=True, beginning=beginning)
             else:
-                self._levels = levels_over(planned, self._leaves, beginning)
+                self._levels = levels_over(planned, self._leaves, negated, beginning)
                 if isinstance(self._levels, LaidOutLevels) and shared is None:
                     ready.pattern, ready.levels = self.pattern, self._levels
                     ready.read, ready.reduced = self._read, self._reduced
@@ -277,7 +263,7 @@ class KernelRun:
             yield from self._single(self._leaves[0])
             return
         for rows in self._levels.run(self.block_rows, self._counters):
-            final = self._final(rows)
+            final = final_rows(self.pattern, self.events, self.owned, self.finality, rows, self._counters)
             if final.shape[1]:
                 yield MatchBlock(self.clause, final)
 
@@ -288,18 +274,10 @@ class KernelRun:
             beginning = self._levels.beginning
             self._counters[: beginning.levels] = beginning.counts
 
-    def _final(self, rows: Array) -> Array:
-        """The matches that become final in the slice, of those whose events say that they may."""
-        if self.finality is not Finality.WINDOW_END or self.owned == (None, None):
-            return rows
-        first, last = rows.min(axis=0), rows.max(axis=0)
-        final = rows[:, owned_matches(self.pattern, self.events, self.owned, self.finality, first, last)]
-        self._counters[-1, 1] -= rows.shape[1] - final.shape[1]
-        return final
-
     def _single(self, view: View) -> Iterator[MatchBlock]:
         for start in range(0, len(view), self.block_rows):
-            rows = self._final(view.rows[np.newaxis, start : start + self.block_rows])
+            rows = view.rows[np.newaxis, start : start + self.block_rows]
+            rows = final_rows(self.pattern, self.events, self.owned, self.finality, rows, self._counters)
             if rows.shape[1]:
                 yield MatchBlock(self.clause, rows)
 
@@ -345,6 +323,31 @@ class KernelRun:
 
 def _events_read(events: PreparedEvents, event_type: EventType, first_row: int, end_row: int) -> int:
     return len(leaf_view(events, event_type, (), first_row, end_row))
+
+
+def deciding_rows(pattern: Pattern, events: PreparedEvents, owned: Owned, finality: Finality) -> tuple[int, int]:
+    """Rows [first, end): the last event of each owned match lies in them; with `WINDOW_END`, all its events do."""
+    start, end = owned
+    begin, stop = events.rows_in(owned)
+    match finality:
+        case Finality.LAST_EVENT:
+            return begin, stop
+        case Finality.LAST_INSTANT:
+            first = 0 if start is None else events.rows_before_time(start[0])
+            return first, stop if end is None else events.rows_before_time(end[0])
+        case Finality.WINDOW_END:
+            return earliest_row(pattern, events, owned), stop
+
+
+def final_rows(
+    pattern: Pattern, events: PreparedEvents, owned: Owned, finality: Finality, rows: Array, counters: Array
+) -> Array:
+    """The matches that become final in the slice, of those with `deciding_rows`; the others do not count as passed."""
+    if finality is not Finality.WINDOW_END or owned == EVERYTHING:
+        return rows
+    final = rows[:, owned_matches(pattern, events, owned, finality, rows.min(axis=0), rows.max(axis=0))]
+    counters[-1, 1] -= rows.shape[1] - final.shape[1]
+    return final
 
 
 def rows_back(events: PreparedEvents, window: Window, partitioned: bool, row: int, windows: int) -> int:

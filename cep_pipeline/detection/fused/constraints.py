@@ -14,6 +14,7 @@ from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Seq
 from dataclasses import dataclass, field
 from enum import Enum
 from functools import cached_property, partial
+from itertools import permutations
 
 import numpy as np
 
@@ -240,23 +241,38 @@ def edge_rows(events: PreparedEvents, bound: Bound, view: View) -> Array:
     return values
 
 
+def edge_slot(events: PreparedEvents, bound: Bound, view: View, columns: TestColumns, level: int) -> Slot:
+    """The column of `edge_rows`, in a shape where the earlier event's level is `level`."""
+
+    def values(events: PreparedEvents, view: View) -> Array:
+        return edge_rows(events, bound, view)
+
+    key = ("edge", bound.clock.value, bound.delta)
+    return columns.slot(level, key, values(events, view), RemadeColumn((level,), key, values))
+
+
+def row_slot(events: PreparedEvents, view: View, columns: TestColumns, level: int) -> Slot:
+    """The column of a level's rows."""
+    return columns.slot(level, ("row",), row_values_of(events, view), RemadeColumn((level,), "row", row_values_of))
+
+
 @dataclass(frozen=True)
 class RemadeColumn:
     """A column that can be made again over another slice.
 
     Attributes
     ----------
-    level
-        The level whose view it is of.
+    levels
+        The levels whose views it is made of; it has a value for each event of the first one.
     key
-        What it is, whatever the view.
+        What it is, whatever the views.
     values
-        Makes it of the events and a view: float64, padded; None where float64 does not hold the values there.
+        Makes it of the events and these views: float64, padded; None where float64 does not hold the values there.
     """
 
-    level: int
+    levels: tuple[int, ...]
     key: Hashable
-    values: Callable[[PreparedEvents, View], Array | None]
+    values: Callable[..., Array | None]
 
 
 @dataclass
@@ -266,8 +282,8 @@ class TestColumns:
     Attributes
     ----------
     again
-        For each column how it is made over another slice; None where its values, or whether there is a column at all,
-        depend on more than the events of its view.
+        For each column how it is made over another slice; None where that takes more than the views of the levels, or
+        the tests would be others there.
     """
 
     arrays: list[Array] = field(default_factory=list)
@@ -348,9 +364,42 @@ def _as_floats(events: PreparedEvents, view: View, own: Expression, column: Colu
     return events.derive(("floats", view.identity, _key_of(own)), lambda: as_floats(column))
 
 
-def _exact_values(events: PreparedEvents, view: View, *, own: Expression) -> Array | None:
+def _exact_values(events: PreparedEvents, view: View, *, own: Expression, most: int | None = None) -> Array | None:
+    """The values of an expression; None where float64 does not hold them, or they are larger than expected."""
     column = _evaluated(events, view, own)
-    return _as_floats(events, view, own, column) if is_exact(column) else None
+    if not is_exact(column) or (most is not None and largest(column) > most):
+        return None
+    return _as_floats(events, view, own, column)
+
+
+def _joint_values(
+    events: PreparedEvents, view: View, other: View, *, own: tuple[Expression, Expression], side: int
+) -> Array:
+    """The values of one of two expressions, as numbers that compare like both do.
+
+    Parameters
+    ----------
+    view, other
+        The events of this side, and of the other one.
+    """
+    views = (view, other) if side == 0 else (other, view)
+
+    def make() -> list[Array]:
+        return comparable([_evaluated(events, *one) for one in zip(views, own, strict=True)])
+
+    key = ("joint", *((of.identity, _key_of(expression)) for of, expression in zip(views, own, strict=True)))
+    return events.derive(key, make)[side]
+
+
+def _truth_values(events: PreparedEvents, view: View, *, own: Atom) -> Array:
+    """1 for each event at which a condition on it alone is true, NaN for the others."""
+
+    def make() -> Array:
+        values = padded(len(view), np.float64)
+        values[:] = np.where(atom_holds(own, events, {ANY_EVENT: view.rows}), 1.0, np.nan)
+        return values
+
+    return events.derive(("truth", view.identity, own), make)
 
 
 def _key_of(own: Expression) -> Hashable:
@@ -395,16 +444,10 @@ def _compile_atom(atom: Atom, scope: LevelScope) -> tuple[Alternative, ...] | No
 
 def _truth(atom: Atom, variable: str, scope: LevelScope) -> Test:
     """A test of a column that is 1 where the atom is true, and NaN elsewhere."""
-    view = scope.view(variable)
+    view, level = scope.view(variable), scope.levels[variable]
     own = without_name(atom, variable)
-
-    def make() -> Array:
-        values = padded(len(view), np.float64)
-        values[:] = np.where(atom_holds(own, scope.events, {ANY_EVENT: view.rows}), 1.0, np.nan)
-        return values
-
-    values = scope.events.derive(("truth", view.identity, own), make)
-    slot = scope.columns.slot(scope.levels[variable], ("truth", view.identity, own), values)
+    again = RemadeColumn((level,), ("truth", own), partial(_truth_values, own=own))
+    slot = scope.columns.slot(level, ("truth", view.identity, own), _truth_values(scope.events, view, own=own), again)
     return Test(Comparator.EQ, slot, slot)
 
 
@@ -416,10 +459,11 @@ def _compile_comparison(comparator: Comparator, left: Expression, right: Express
         return Test(comparator, *_compare_columns(sides, (one, other), scope))
     if not all(side.type.is_number for side in sides):
         return _compare_with_one(comparator, left, right, scope)
-    terms = [_compile_number(side, scope) for side in sides]
-    if terms[0] is None or terms[1] is None:
-        return None
-    return Test(comparator, terms[0].term, terms[1].term)
+    for rounded in (True, False):
+        terms = [_compile_number(side, scope, rounded=rounded) for side in sides]
+        if terms[0] is not None and terms[1] is not None:
+            return Test(comparator, terms[0].term, terms[1].term)
+    return None
 
 
 def _compare_with_one(comparator: Comparator, left: Expression, right: Expression, scope: LevelScope) -> Test | None:
@@ -441,20 +485,22 @@ def _compare_columns(
             _exact_slot(own[0], owners[0], columns[0], scope),
             _exact_slot(own[1], owners[1], columns[1], scope),
         )
-    joint = ("joint", _key_of(own[0]), views[0].identity, _key_of(own[1]), views[1].identity)
-    values = scope.events.derive(joint, lambda: comparable(columns))
-    return (
-        scope.columns.slot(scope.levels[owners[0]], (joint, 0), values[0]),
-        scope.columns.slot(scope.levels[owners[1]], (joint, 1), values[1]),
-    )
+    slots = []
+    for side, (level, other) in enumerate(permutations([scope.levels[owner] for owner in owners])):
+        key = ("joint", _key_of(own[0]), _key_of(own[1]), side)
+        again = RemadeColumn((level, other), key, partial(_joint_values, own=(own[0], own[1]), side=side))
+        values = again.values(scope.events, views[side], views[1 - side])
+        assert values is not None
+        slots.append(scope.columns.slot(level, (key, views[0].identity, views[1].identity), values, again))
+    return slots[0], slots[1]
 
 
-def _exact_slot(own: Expression, variable: str, column: Column, scope: LevelScope) -> Slot:
+def _exact_slot(own: Expression, variable: str, column: Column, scope: LevelScope, most: int | None = None) -> Slot:
     view, level = scope.view(variable), scope.levels[variable]
-    what = _key_of(own)
-    again = RemadeColumn(level, ("floats", what), partial(_exact_values, own=own))
+    what = _key_of(own), most
+    again = RemadeColumn((level,), ("floats", *what), partial(_exact_values, own=own, most=most))
     values = _as_floats(scope.events, view, own, column)
-    return scope.columns.slot(level, ("floats", view.identity, what), values, again)
+    return scope.columns.slot(level, ("floats", view.identity, *what), values, again)
 
 
 @dataclass(frozen=True)
@@ -466,10 +512,19 @@ class _Number:
     magnitude: int = 0
 
 
-def _compile_number(expression: Expression, scope: LevelScope) -> _Number | None:
+_MAGNITUDES = (1 << 20, 1 << 31, 1 << 52)
+"""Arithmetic on int64 is compiled for all values up to one of them: then it serves most other slices, too."""
+
+
+def _compile_number(expression: Expression, scope: LevelScope, *, rounded: bool) -> _Number | None:
     """A numeric expression as arithmetic on columns; None where float64 would not compute just what the language says.
 
     int64 results are exact in float64 while no intermediate one exceeds 2^53, and then overflow is out of reach, too.
+
+    Parameters
+    ----------
+    rounded
+        Whether to take one of a few magnitudes for that of a column; else it is the one that the column has here.
     """
     variables = scope.owners(expression)
     if len(variables) == 1:
@@ -478,8 +533,12 @@ def _compile_number(expression: Expression, scope: LevelScope) -> _Number | None
         column = scope.evaluated(own, variable)
         if not is_exact(column):
             return None
-        slot = _exact_slot(own, variable, column, scope)
-        return _Number(slot, column.type is ValueType.INT64, largest(column) if column.type is ValueType.INT64 else 0)
+        if column.type is not ValueType.INT64:
+            return _Number(_exact_slot(own, variable, column, scope), integer=False)
+        most = largest(column)
+        if rounded:
+            most = next((one for one in _MAGNITUDES if most <= one), EXACT_IN_FLOAT)
+        return _Number(_exact_slot(own, variable, column, scope, most), True, most)
     if not variables:
         column = expression_values(expression, scope.events, {ANY_EVENT: np.zeros(1, np.int32)})
         if not is_exact(column):
@@ -490,14 +549,14 @@ def _compile_number(expression: Expression, scope: LevelScope) -> _Number | None
         return _Number(scope.columns.constant(value), integer, largest(column) if integer else 0)
     match expression:
         case Negative(operand):
-            inner = _compile_number(operand, scope)
+            inner = _compile_number(operand, scope, rounded=rounded)
             return inner and _Number(Operation("negative", (inner.term,)), inner.integer, inner.magnitude)
         case Call("abs" | "sqrt" as function, (operand,)):
-            inner = _compile_number(operand, scope)
+            inner = _compile_number(operand, scope, rounded=rounded)
             integer = inner is not None and inner.integer and function == "abs"
             return inner and _Number(Operation(function, (inner.term,)), integer, inner.magnitude if integer else 0)
         case Arithmetic("+" | "-" | "*" | "/" as operator, left, right):
-            one, other = _compile_number(left, scope), _compile_number(right, scope)
+            one, other = (_compile_number(side, scope, rounded=rounded) for side in (left, right))
             if one is None or other is None:
                 return None
             term = Operation(operator, (one.term, other.term))

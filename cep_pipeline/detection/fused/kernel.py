@@ -171,13 +171,15 @@ def run_words(
         del matches
 
 
-def search_places(shape: Shape, arguments: Arguments, prefix: Array) -> Array:
+def search_places(shape: Shape, arguments: Arguments, prefix: Array, program: ShapeProgram | None = None) -> Array:
     """For each row of the prefix the place that the shape's search finds, or -1.
 
     Parameters
     ----------
     prefix
         int32, shape (shape.prefix, n): places in the views.
+    program
+        As `running_shape` takes it.
 
     Returns
     -------
@@ -185,7 +187,7 @@ def search_places(shape: Shape, arguments: Arguments, prefix: Array) -> Array:
         int32, shape (n,).
     """
     found = np.full(prefix.shape[1], NOT_FOUND, np.int32)
-    _search(shape, arguments, prefix, found)
+    _search(shape, arguments, prefix, found, program=program)
     return found
 
 
@@ -227,7 +229,9 @@ def followers(shape: Shape, arguments: Arguments, prefix: Array, offsets: Array,
     return words
 
 
-def _search(shape: Shape, arguments: Arguments, prefix: Array, *found: Array) -> None:
+def _search(
+    shape: Shape, arguments: Arguments, prefix: Array, *found: Array, program: ShapeProgram | None = None
+) -> None:
     if not prefix.shape[1] or arguments.sizes[-1] == 0:
         return
     prefix = np.ascontiguousarray(prefix, np.int32)
@@ -239,7 +243,7 @@ def _search(shape: Shape, arguments: Arguments, prefix: Array, *found: Array) ->
     words[SCRATCH] = ending.ctypes.data
     _point(words, places["out"], found)
     _point(words, places["prefix"], list(prefix))
-    running_shape(shape).call(words)
+    running_shape(shape, program).call(words)
 
 
 def _data_words(shape: Shape, arguments: Arguments) -> Array:

@@ -5,9 +5,8 @@ shape that has is the same for every slice; only the arrays change, and in a wor
 there already when a run asks for them. So the first run of a clause notes where the words of which array stand, and
 those that follow only look the addresses up (`WordLayout`).
 
-A layout is kept of plain runs: those without negated variables and conditions that are asked of partial matches, whose
-tests compare columns that depend on the events of one level alone, and whose keys are attributes. A plain run is
-compiled, too, where the values of a slice do not fit (integers beyond 2^53).
+A layout is kept of plain runs: those in which nothing is asked of partial matches, and whose keys are attributes. A
+plain run is compiled, too, where the values of a slice do not fit (integers beyond 2^53).
 """
 
 from __future__ import annotations
@@ -28,8 +27,9 @@ from cep_pipeline.detection.fused.constraints import (
     TestColumns,
     bounds_of,
     compile_conjunct,
-    edge_rows,
+    edge_slot,
     range_ends,
+    row_slot,
     span_bounds,
     tightest,
 )
@@ -49,7 +49,7 @@ from cep_pipeline.planning.costs.conditions import in_test_order
 from cep_pipeline.planning.trees import Join, OrderOrTree
 from cep_pipeline.slices.keys import Key, keyed_leaf, keys_of, leaf_by, shared_attributes
 from cep_pipeline.slices.prepared import PreparedEvents
-from cep_pipeline.slices.views import CLOCK_LIMIT, View, clause_cache_of, implied_by, row_values_of, times_are_plain
+from cep_pipeline.slices.views import CLOCK_LIMIT, View, clause_cache_of, implied_by, times_are_plain
 from cep_pipeline.statistics.node_counts import NodeCounts
 
 Place: TypeAlias = tuple[str, int, tuple[str, ...]]
@@ -389,8 +389,8 @@ class Levels:
         self.negations: list[list[LevelNegation]] = [[] for _ in self.views]
         self.searches: list[Shape] = []
         rejecting: list[list[Rejecting]] = [[] for _ in self.views]
-        for name, leaf in negated.items():
-            negation = LevelNegation(name, leaf, self.around)
+        for number, (name, leaf) in enumerate(negated.items(), start=len(self.views)):
+            negation = LevelNegation(name, leaf, self.around, number)
             negation.level = max(negation.level, self._bound_levels) if self.beginning is not None else negation.level
             test = negation.as_test(self.columns)
             self._other_tests[negation.level] += 1
@@ -500,15 +500,12 @@ class Levels:
 
     def _clock_test(self, level: int, bound: Bound) -> TestedConjunct:
         """The bound as a test of row numbers; there are no partitions here, which a key would join."""
-        edge = self.columns.slot(
-            bound.earlier, ("edge", bound.clock, bound.delta), edge_rows(self.events, bound, self.views[bound.earlier])
-        )
+        edge = edge_slot(self.events, bound, self.views[bound.earlier], self.columns, bound.earlier)
         comparator = Comparator.GE if bound.low else Comparator.LT
         return ((Test(comparator, self._row_slot(level), edge),),)
 
     def _row_slot(self, level: int) -> Slot:
-        again = RemadeColumn(level, "row", row_values_of)
-        return self.columns.slot(level, ("row",), row_values_of(self.events, self.views[level]), again)
+        return row_slot(self.events, self.views[level], self.columns, level)
 
     def _distinct(self, level: int) -> list[TestedConjunct]:
         """Tests that the level's event is none of the earlier ones, where it could be."""
@@ -638,8 +635,8 @@ class WordLayout:
         The attributes by which each level is sorted, or None.
     ranges
         The bounds.
-    columns
-        Of each slot.
+    columns, constants
+        Of each slot, and by number.
     output_rows
         As `run_shape` takes them.
     tested, decided
@@ -652,6 +649,7 @@ class WordLayout:
     keys: tuple[tuple[str, ...] | None, ...]
     ranges: tuple[Range, ...]
     columns: tuple[RemadeColumn, ...]
+    constants: tuple[float, ...]
     output_rows: tuple[int, ...] | None
     tested: tuple[tuple[Conjunct, ...], ...]
     decided: tuple[bool, ...]
@@ -662,13 +660,24 @@ class WordLayout:
             leaf if key is None else leaf_by(events, leaf, key) for leaf, key in zip(leaves, self.keys, strict=True)
         ]
 
+    def first_words(self) -> Array:
+        """The argument words with all that is known before there are events: the constants."""
+        words = np.zeros(self.places["end"], np.int64)
+        words[self.places["constant"] :] = np.array(self.constants, np.float64).view(np.int64)
+        return words
+
     def over(
-        self, planned: PlannedClause, leaves: list[View], views: list[View], beginning: Beginning | None
+        self,
+        planned: PlannedClause,
+        leaves: list[View],
+        negated: Iterable[View],
+        views: list[View],
+        beginning: Beginning | None,
     ) -> LaidOutLevels | None:
         """The run over a slice; None where a column cannot be had there."""
         events = planned.events
         places = self.places
-        words = np.zeros(places["end"], np.int64)
+        words = self.first_words()
         kept: list[Array] = []
 
         def point(word: int, placed: Placed) -> bool:
@@ -683,9 +692,10 @@ class WordLayout:
         for one in self.ranges:
             earlier, later = views[one.bound.earlier], views[one.level]
             point(one.word, events.handle((one.key, earlier, later), _placed_ends, events, one.bound, earlier, later))
+        every = (*views, *negated)
         for word, again in enumerate(self.columns, start=places["column"]):
-            view = views[again.level]
-            if not point(word, events.handle((again.key, view), _placed_column, events, again, view)):
+            of = [every[level] for level in again.levels]
+            if not point(word, events.handle((again.key, *of), _placed_column, events, again, *of)):
                 return None
         words[FIRST_OWNED] = planned.first_owned or 0
         return LaidOutLevels(self, planned, leaves, views, beginning, words, kept)
@@ -703,8 +713,8 @@ def _placed_ends(events: PreparedEvents, bound: Bound, earlier: View, later: Vie
     return _placed(range_ends(events, bound, earlier, earlier, later))
 
 
-def _placed_column(events: PreparedEvents, again: RemadeColumn, view: View) -> Placed:
-    return _placed(again.values(events, view))
+def _placed_column(events: PreparedEvents, again: RemadeColumn, *views: View) -> Placed:
+    return _placed(again.values(events, *views))
 
 
 class LaidOutLevels:
@@ -768,32 +778,34 @@ def known_layouts(
     return clause_cache_of(clause).once(key, KnownLayouts)
 
 
-def levels_over(planned: PlannedClause, leaves: list[View], beginning: FindBeginning | None) -> Levels | LaidOutLevels:
-    """The levels of a run without negated variables that gives rows, laid out as those of its clause before it.
+def levels_over(
+    planned: PlannedClause, leaves: list[View], negated: Mapping[str, View], beginning: FindBeginning | None
+) -> Levels | LaidOutLevels:
+    """The levels of a run that gives rows, laid out as those of its clause before it.
 
     Parameters
     ----------
-    planned, leaves, beginning
+    planned, leaves, negated, beginning
         As `Levels` takes them; no leaf is empty.
     """
     window = planned.window or planned.pattern.window
     size = window.time_us if window.time_us is not None else (window.events or 0) - 1
     if planned.reach.size != size:
-        return Levels(planned, leaves, {}, beginning=beginning)
+        return Levels(planned, leaves, negated, beginning=beginning)
     facts = planned.first_owned is None, times_are_plain(planned.events)
     known = known_layouts(planned.pattern, planned.clause, planned.order, window, facts)
     if not known.plain:
-        return Levels(planned, leaves, {}, beginning=beginning)
+        return Levels(planned, leaves, negated, beginning=beginning)
     if known.layouts:
         views = next(iter(known.layouts.values())).views_of(planned.events, leaves)
         found = None if beginning is None else beginning(planned, leaves, views)
         layout = known.layouts.get(1 if found is None else found.levels)
-        laid_out = None if layout is None else layout.over(planned, leaves, views, found)
+        laid_out = None if layout is None else layout.over(planned, leaves, negated.values(), views, found)
         if laid_out is not None:
             return laid_out
-        levels = Levels(planned, leaves, {}, beginning=lambda *_: found)
+        levels = Levels(planned, leaves, negated, beginning=lambda *_: found)
     else:
-        levels = Levels(planned, leaves, {}, beginning=beginning)
+        levels = Levels(planned, leaves, negated, beginning=beginning)
     made = _layout_of(levels)
     known.plain = made is not None or bool(known.layouts)
     if made is not None:
@@ -803,7 +815,7 @@ def levels_over(planned: PlannedClause, leaves: list[View], beginning: FindBegin
 
 def _layout_of(levels: Levels) -> WordLayout | None:
     """The layout of a run's words; None where it is not plain."""
-    shapes = levels.shapes()  # which may read one more column
+    shapes = levels.shapes()[len(levels.searches) :]  # which may read one more column
     columns = [again for again in levels.columns.again if again is not None]
     sides = {(level, bound.earlier, bound.low) for level, bound in levels.ranges}
     keys = [None if key is None else shared_attributes(key) for key in levels.level_keys]
@@ -812,14 +824,13 @@ def _layout_of(levels: Levels) -> WordLayout | None:
         and all(keys[level] == keys[bound.earlier] for level, bound in levels.ranges)
         and len(shapes) == 1
         and not levels.as_places
-        and not levels.columns.constants
         and len(columns) == len(levels.columns.again)
         and len(sides) == len(levels.ranges)
     )
     if not plain:
         return None
     (shape,) = shapes
-    if not shape.as_rows or not all(map(_of_columns, shape.levels)):
+    if not shape.as_rows or any(level.rejecting for level in shape.levels):
         return None
     places = argument_places(shape)
     bounds = {(level, bound.earlier, bound.low): bound for level, bound in levels.ranges}
@@ -840,18 +851,8 @@ def _layout_of(levels: Levels) -> WordLayout | None:
         tuple(keys),
         tuple(ranges),
         tuple(columns),
+        tuple(levels.columns.constants),
         tuple(levels.output_rows),
         tuple(map(tuple, levels.tested)),
         tuple(levels.decided),
-    )
-
-
-def _of_columns(level: Level) -> bool:
-    """Return whether a level tests nothing but columns; arithmetic on several is exact only for some values."""
-    return all(
-        isinstance(side, Slot)
-        for conjunct in level.tests
-        for alternative in conjunct
-        for test in alternative
-        for side in (test.left, test.right)
     )

@@ -18,8 +18,10 @@ earliest plan level where all that bounds the range or is compared is bound, by 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import TypeVar
 
 import numpy as np
 
@@ -28,14 +30,18 @@ from cep_pipeline.detection.fused.constraints import (
     BoundUnit,
     LevelScope,
     Reach,
+    RemadeColumn,
     TestColumns,
     bounds_of,
     compile_conjunct,
     edge_rows,
+    edge_slot,
     range_ends,
+    row_slot,
     span_bounds,
 )
 from cep_pipeline.detection.fused.kernel import Arguments
+from cep_pipeline.detection.fused.programs import ShapeProgram, program_of
 from cep_pipeline.detection.fused.range_search import (
     BlockedSearch,
     blocks_of,
@@ -62,14 +68,15 @@ from cep_pipeline.patterns.conditions import Comparator, Conjunct
 from cep_pipeline.patterns.expressions import ValueType
 from cep_pipeline.patterns.normal_form import Clause
 from cep_pipeline.patterns.pattern import Pattern
-from cep_pipeline.slices.keys import Key, key_of_added, keyed_leaf
+from cep_pipeline.slices.keys import Key, key_of_added, keyed_leaf, leaf_by, shared_attributes
 from cep_pipeline.slices.order import before_is_earlier, may_be_one
 from cep_pipeline.slices.prepared import PreparedEvents
-from cep_pipeline.slices.routines import padded, padded_copy
-from cep_pipeline.slices.views import View, clause_cache_of, implied_by, row_values_of, times_are_plain
+from cep_pipeline.slices.routines import padded_copy
+from cep_pipeline.slices.views import View, clause_cache_of, implied_by, times_are_plain
 
 FEW_NUMBERS, NUMBERS_A_CANDIDATE = 1 << 16, 1
 """So many numbers of blocks are made for any run, and for each candidate that is tested in it."""
+T = TypeVar("T")
 PAIRS_AT_ONCE = 1 << 20
 """Pairs of a partial match and an event that are evaluated together, unless one match has more."""
 
@@ -143,8 +150,204 @@ def _bounds_of_rejecting(name: str, around: Surroundings, *, plain: bool) -> _Re
     )
 
 
+@dataclass(eq=False)
+class _RejectingSearch:
+    """A search for events that reject, behind a prefix of some levels, whose shape is found once for all slices.
+
+    Attributes
+    ----------
+    levels
+        The place of each variable in the prefix; that of the negated one is the last.
+    conjuncts, distinct, edges
+        The tests of an event: conditions, the places in the prefix whose events are others, and bounds.
+    lows, highs
+        The places in the prefix that give bounds of the range.
+    shapes
+        That of the last run.
+    """
+
+    levels: dict[str, int]
+    conjuncts: tuple[Conjunct, ...]
+    distinct: tuple[int, ...]
+    edges: tuple[Bound, ...]
+    lows: tuple[int, ...]
+    highs: tuple[int, ...]
+    search: RangeResult
+    shapes: tuple[Shape, ...] = ()
+    _made: tuple[Shape, ShapeProgram, tuple[RemadeColumn, ...], tuple[float, ...]] | None = None
+
+    def over(
+        self, events: PreparedEvents, views: Sequence[View], lows: Sequence[Array], highs: Sequence[Array]
+    ) -> BlockedSearch | None:
+        """The search over a slice; None if a condition is not compiled.
+
+        Parameters
+        ----------
+        views
+            Of each level.
+        lows, highs
+            The bounds, in the order of the places that give them.
+        """
+        made = self._made
+        if made is not None:
+            shape, program, again, constants = made
+            columns = [one.values(events, *(views[level] for level in one.levels)) for one in again]
+            arrays = [array for array in columns if array is not None]
+        if made is None or len(arrays) < len(columns):
+            compiled = self._compiled(events, views)
+            if compiled is None:
+                return None
+            shape, found = compiled
+            self.shapes = (shape,)
+            arrays, constants, program = found.arrays, tuple(found.constants), program_of(shape)
+            known = tuple(one for one in found.again if one is not None)
+            self._made = (shape, program, known, constants) if len(known) == len(arrays) else None
+        last = len(views) - 1
+        arguments = Arguments(
+            sizes=tuple(map(len, views)),
+            rows=tuple(view.rows for view in views),
+            lows={(last, place): array for place, array in zip(self.lows, lows, strict=True)},
+            highs={(last, place): array for place, array in zip(self.highs, highs, strict=True)},
+            columns=tuple(arrays),
+            constants=constants,
+        )
+        return BlockedSearch(shape, arguments, program)
+
+    def _compiled(self, events: PreparedEvents, views: Sequence[View]) -> tuple[Shape, TestColumns] | None:
+        last = len(views) - 1
+        columns = TestColumns()
+        scope = LevelScope(events, self.levels, tuple(views), columns)
+        tests: list[TestedConjunct] = []
+        for place in self.distinct:
+            ends = [row_slot(events, views[at], columns, at) for at in (last, place)]
+            tests.append(((Test(Comparator.NE, *ends),),))
+        for bound in self.edges:
+            row = row_slot(events, views[last], columns, last)
+            edge = edge_slot(events, bound, views[bound.earlier], columns, bound.earlier)
+            tests.append(((Test(Comparator.GE if bound.low else Comparator.LT, row, edge),),))
+        for conjunct in self.conjuncts:
+            compiled = compile_conjunct(conjunct, scope)
+            if compiled is None:
+                return None
+            tests.append(compiled)
+        shape = Shape(
+            levels=(*[Level()] * last, Level(self.lows, self.highs, tuple(tests))),
+            prefix=last,
+            slots=len(columns.arrays),
+            constants=len(columns.constants),
+            owned_slot=None,
+            as_rows=False,
+            search=self.search,
+        )
+        return shape, columns
+
+
+def _tightest_ends(events: PreparedEvents, bounds: Iterable[Bound], view: View, keyed: View, candidates: View) -> Array:
+    """The tightest of bounds on one side by one earlier level, as `range_ends` has each."""
+    bounds = tuple(bounds)
+    ends = [range_ends(events, bound, view, keyed, candidates) for bound in bounds]
+    return ends[0] if len(ends) == 1 else (np.maximum if bounds[0].low else np.minimum).reduce(ends)
+
+
+@dataclass(eq=False)
+class _EndColumn:
+    """The ends of the ranges of a negated variable by the events of one level, as a column.
+
+    Attributes
+    ----------
+    attributes
+        Those by which both are sorted; None: they are in stream order.
+    """
+
+    bounds: tuple[Bound, ...]
+    attributes: tuple[str, ...] | None
+
+    def __call__(self, events: PreparedEvents, view: View, leaf: View) -> Array:
+        ends = _tightest_ends(events, self.bounds, view, *_alike(events, view, leaf, self.attributes))
+        return padded_copy(ends, np.float64)
+
+
+@dataclass(eq=False)
+class _NearestColumn:
+    """For each event of one level the place of the nearest event that rejects, as a column.
+
+    It is beyond all places, or -1 where the last one is searched, if there is none.
+
+    Attributes
+    ----------
+    lows, highs
+        The bounds of the ranges that are searched.
+    attributes
+        As `_EndColumn` has them.
+    rows
+        Whether the row of that event is wanted, not its place.
+    """
+
+    search: _RejectingSearch
+    lows: tuple[Bound, ...]
+    highs: tuple[Bound, ...]
+    attributes: tuple[str, ...] | None
+
+    def __call__(self, events: PreparedEvents, view: View, leaf: View) -> Array | None:
+        return self.places(events, view, *_alike(events, view, leaf, self.attributes))
+
+    def places(self, events: PreparedEvents, view: View, keyed: View, candidates: View) -> Array | None:
+        """The places; None if a condition is not compiled.
+
+        Parameters
+        ----------
+        view, keyed, candidates
+            As `range_ends` takes them.
+        """
+
+        def find() -> Array | None:
+            ends = [[_tightest_ends(events, of, view, keyed, candidates)] for of in (self.lows, self.highs)]
+            made = self.search.over(events, (view, candidates), *ends)
+            if made is None:
+                return None
+            places = padded_copy(made.places(np.arange(len(view), dtype=np.int32)[np.newaxis]), np.float64)
+            if self.search.search is RangeResult.FIRST:
+                places[places < 0] = np.inf
+            return places
+
+        return events.derive((self, view.identity, candidates.identity), find)
+
+
+@dataclass(eq=False)
+class _NearestRowColumn:
+    """The rows of what a `_NearestColumn` finds."""
+
+    of: _NearestColumn
+
+    def __call__(self, events: PreparedEvents, view: View, leaf: View) -> Array | None:
+        return self.rows(events, view, *_alike(events, view, leaf, self.of.attributes))
+
+    def rows(self, events: PreparedEvents, view: View, keyed: View, candidates: View) -> Array | None:
+        """The rows, like `_NearestColumn.places`."""
+        places = self.of.places(events, view, keyed, candidates)
+        if places is None:
+            return None
+        found = places.copy()
+        beyond = np.isin(places, (-1, np.inf))
+        found[~beyond] = candidates.rows[places[~beyond].astype(np.int64)]
+        return padded_copy(found)
+
+
+def _alike(events: PreparedEvents, view: View, leaf: View, attributes: tuple[str, ...] | None) -> tuple[View, View]:
+    """The leaf of a level's view, and that of a negated variable, sorted by attributes if there are some."""
+    both = view.in_stream_order, leaf
+    if attributes is None:
+        return both
+    return leaf_by(events, both[0], attributes), leaf_by(events, both[1], attributes)
+
+
 class LevelNegation:
     """One negated variable of a clause.
+
+    Parameters
+    ----------
+    number
+        The level that stands for it in columns, behind those of the plan.
 
     Attributes
     ----------
@@ -152,26 +355,29 @@ class LevelNegation:
         The earliest plan level at which it can be checked.
     """
 
-    def __init__(self, name: str, leaf: View, around: Surroundings) -> None:
-        self.name, self.around = name, around
+    def __init__(self, name: str, leaf: View, around: Surroundings, number: int) -> None:
+        self.name, self.around, self._number = name, around, number
         ties, reach = around.pattern.ties, around.reach
         # Positions of events of one time are not ordered as TIES ANY orders them: no window limits the search.
         self._loose = not before_is_earlier(ties) and reach.clock is BoundUnit.POSITION
         plain = times_are_plain(around.events)
         fact = "rejecting", name, around.order, ties.value, reach.clock.value, reach.size, plain
-        bounds = clause_cache_of(around.clause).once(fact, lambda: _bounds_of_rejecting(name, around, plain=plain))
+        self._cache, self._fact = clause_cache_of(around.clause), fact
+        bounds = self._cache.once(fact, lambda: _bounds_of_rejecting(name, around, plain=plain))
         self.conjuncts, self._edges, key = bounds.conjuncts, bounds.edges, bounds.key
+        self._attributes = None if key is None else shared_attributes(key)
+        self._remade = key is None or self._attributes is not None
         leaves = {**dict(zip(around.order, around.leaves, strict=True)), name: leaf}
         self._alike = (
             leaves if key is None else {other: keyed_leaf(around.events, key, other, leaves) for other in key.variables}
         )
         self.view = self._alike[name]
-        self.lows: dict[int, Array] = {}
-        self.highs: dict[int, Array] = {}
+        self._bounds: dict[tuple[int, bool], tuple[Bound, ...]] = {}
         for bound in bounds.ranges:
-            found, tighter = (self.lows, np.maximum) if bound.low else (self.highs, np.minimum)
-            ends = self._ends(bound)
-            found[bound.earlier] = tighter(found[bound.earlier], ends) if bound.earlier in found else ends
+            side = bound.earlier, bound.low
+            self._bounds[side] = (*self._bounds.get(side, ()), bound)
+        self.lows = {level: self._ends(*found) for (level, low), found in self._bounds.items() if low}
+        self.highs = {level: self._ends(*found) for (level, low), found in self._bounds.items() if not low}
         self.distinct = [level for level, other in enumerate(around.order) if around.overlap(name, other)]
         compared = {around.order.index(other) for c in self.conjuncts for other in c.variables if other != name}
         edges = {bound.earlier for bound in self._edges}
@@ -180,10 +386,9 @@ class LevelNegation:
         self.shapes: list[Shape] = []
         self._search: BlockedSearch | None = None
 
-    def _ends(self, bound: Bound) -> Array:
-        around = self.around
-        earlier = around.order[bound.earlier]
-        return range_ends(around.events, bound, around.views[bound.earlier], self._alike[earlier], self.view)
+    def _ends(self, *bounds: Bound) -> Array:
+        around, level = self.around, bounds[0].earlier
+        return _tightest_ends(around.events, bounds, around.views[level], self._alike[around.order[level]], self.view)
 
     # -- by tests of the kernel -------------------------------------------------------------------------------------
 
@@ -203,17 +408,21 @@ class LevelNegation:
             if len(near) > 1 or not anchors <= near.keys() or any(bound.low is forward for bound in self._edges):
                 continue
             (anchor,) = near
-            places = self._nearest(anchor, RangeResult.FIRST if forward else RangeResult.LAST)
+            nearest = self._nearest(anchor, RangeResult.FIRST if forward else RangeResult.LAST)
+            of = self.around.events, self.around.views[anchor], self._alike[self.around.order[anchor]], self.view
+            places = nearest.places(*of)
             if places is None:
                 return None
+            self.shapes += nearest.search.shapes
             comparator = Comparator.GE if forward else Comparator.LT
-            hit = columns.slot(anchor, ("rejecting", self.name), places)
+            hit = columns.slot(anchor, ("rejecting", self.name), places, self._again(anchor, nearest))
             far_ends = self._slots(columns, "high" if forward else "low", far)
             alternatives = [(Test(comparator, hit, end),) for end in far_ends]
             if self._edges:
-                rows = padded(len(places), np.float64)
-                rows[:] = np.where(np.isin(places, (-1, np.inf)), places, self._row_of(places))
-                hit = columns.slot(anchor, ("rejecting row", self.name), rows)
+                in_rows = self._known(("rejecting row", forward), partial(_NearestRowColumn, nearest))
+                rows = in_rows.rows(*of)
+                assert rows is not None
+                hit = columns.slot(anchor, ("rejecting row", self.name), rows, self._again(anchor, in_rows))
                 alternatives += [(Test(comparator, hit, self._edge_slot(columns, bound)),) for bound in self._edges]
             return tuple(alternatives)
         return None
@@ -284,106 +493,70 @@ class LevelNegation:
         """The most events that lie in the range of any match."""
         if self._loose:
             return len(self.view)
-        return min(int((self._limit(level, high=True) - low).max(initial=0)) for level, low in self.lows.items())
+        limits = ((self._ends(self._limit(level, high=True)), low) for level, low in self.lows.items())
+        return min(int((high - low).max(initial=0)) for high, low in limits)
 
-    def _limit(self, level: int, *, high: bool) -> Array:
-        """The place behind the last event within reach of each event of a level, or of the first one."""
+    def _limit(self, level: int, *, high: bool) -> Bound:
+        """The bound behind the last event within reach of each event of a level, or at the first one."""
         reach = self.around.reach
         delta = reach.size + 1 if high else -reach.size
-        return self._ends(Bound(level, not high, reach.clock, delta, reach.partition_by))
+        return Bound(level, not high, reach.clock, delta, reach.partition_by)
 
-    def _row_of(self, places: Array) -> Array:
-        """The rows of places of the view; any row for a place beyond it."""
-        if not len(self.view):
-            return np.zeros(len(places), np.int32)
-        rows: Array = self.view.rows[np.clip(places, 0, len(self.view) - 1).astype(np.int64)]
-        return rows
-
-    def _edge_slot(self, columns: TestColumns, bound: Bound, level: int | None = None) -> Slot:
+    def _edge_slot(self, columns: TestColumns, bound: Bound) -> Slot:
         """The column of a bound by an event that no key sorts like the view: as rows."""
-        rows = edge_rows(self.around.events, bound, self.around.views[bound.earlier])
-        return columns.slot(bound.earlier if level is None else level, ("edge", bound.clock, bound.delta), rows)
+        return edge_slot(self.around.events, bound, self.around.views[bound.earlier], columns, bound.earlier)
 
     def _slots(self, columns: TestColumns, side: str, ends: Mapping[int, Array]) -> list[Slot]:
-        return [columns.slot(level, (side, self.name), padded_copy(array, np.float64)) for level, array in ends.items()]
+        slots = []
+        for level, array in ends.items():
+            bounds = self._bounds[level, side == "low"]
+            column = self._known((level, side), partial(_EndColumn, bounds, self._attributes))
+            values = padded_copy(array, np.float64)
+            slots.append(columns.slot(level, (side, self.name), values, self._again(level, column)))
+        return slots
 
-    def _nearest(self, anchor: int, search: RangeResult) -> Array | None:
-        """For each event of a level the place of the nearest one that rejects by the conjuncts; None if not compiled.
+    def _known(self, key: Hashable, make: Callable[[], T]) -> T:
+        """The object kept for this negated variable in this order, whatever the slice."""
+        return self._cache.once((*self._fact, key), make)
 
-        float64, padded: beyond all places, or -1 for the last one, where there is none.
-        """
+    def _again(self, level: int, values: Callable[..., Array | None]) -> RemadeColumn | None:
+        """A column of a level by the negated variable's leaf; None where a key sorts by more than attributes."""
+        return RemadeColumn((level, self._number), values, values) if self._remade else None
+
+    def _nearest(self, anchor: int, search: RangeResult) -> _NearestColumn:
+        """For each event of a level the nearest one that rejects by the conjuncts."""
         forward = search is RangeResult.FIRST
-        limit = self._limit(anchor, high=forward)
-        lows, highs = (self.lows[anchor], limit) if forward else (limit, self.highs[anchor])
-        made = self._searching([anchor], {0: lows}, {0: highs}, [], [], search)
-        if made is None:
-            return None
-        self.shapes.append(made.shape)
-        count = len(self.around.views[anchor])
-        places = padded_copy(made.places(np.arange(count, dtype=np.int32)[np.newaxis]), np.float64)
-        if forward:
-            places[places < 0] = np.inf
-        return places
 
-    def _searching(
-        self,
-        levels: Sequence[int],
-        lows: Mapping[int, Array],
-        highs: Mapping[int, Array],
-        distinct: Iterable[int],
-        edges: Iterable[Bound],
-        search: RangeResult,
-    ) -> BlockedSearch | None:
-        """A search behind a prefix of these levels, with bounds by place in the prefix; None if not compiled."""
-        around, last = self.around, len(levels)
-        views = (*(around.views[level] for level in levels), self.view)
-        columns = TestColumns()
-        names = {around.order[level]: place for place, level in enumerate(levels)}
-        scope = LevelScope(around.events, {**names, self.name: last}, views, columns)
-        tests: list[TestedConjunct] = []
-        for place in distinct:
-            ends = [columns.slot(at, ("row",), row_values_of(around.events, views[at])) for at in (last, place)]
-            tests.append(((Test(Comparator.NE, *ends),),))
-        for bound in edges:
-            row = columns.slot(last, ("row",), row_values_of(around.events, self.view))
-            edge = self._edge_slot(columns, bound, levels.index(bound.earlier))
-            tests.append(((Test(Comparator.GE if bound.low else Comparator.LT, row, edge),),))
-        for conjunct in self.conjuncts:
-            compiled = compile_conjunct(conjunct, scope)
-            if compiled is None:
-                return None
-            tests.append(compiled)
-        shape = Shape(
-            levels=(*[Level()] * last, Level(tuple(lows), tuple(highs), tuple(tests))),
-            prefix=last,
-            slots=len(columns.arrays),
-            constants=len(columns.constants),
-            owned_slot=None,
-            as_rows=False,
-            search=search,
-        )
-        arguments = Arguments(
-            sizes=tuple(map(len, views)),
-            rows=tuple(view.rows for view in views),
-            lows={(last, place): array for place, array in lows.items()},
-            highs={(last, place): array for place, array in highs.items()},
-            columns=tuple(columns.arrays),
-            constants=tuple(columns.constants),
-        )
-        return BlockedSearch(shape, arguments)
+        def make() -> _NearestColumn:
+            searching = _RejectingSearch(
+                {self.around.order[anchor]: 0, self.name: 1}, self.conjuncts, (), (), (0,), (0,), search
+            )
+            limit, near = (self._limit(anchor, high=forward),), self._bounds[anchor, forward]
+            lows, highs = (near, limit) if forward else (limit, near)
+            return _NearestColumn(searching, lows, highs, self._attributes)
+
+        return self._known(("nearest", anchor, search.value), make)
 
     # -- on partial matches -----------------------------------------------------------------------------------------
 
     def prepare(self) -> None:
         """Get ready to check partial matches, which `as_test` could not do without."""
-        place = {level: place for place, level in enumerate(self.depends)}
-        self._search = self._searching(
-            self.depends,
-            {place[level]: array for level, array in self.lows.items()},
-            {place[level]: array for level, array in self.highs.items()},
-            [place[level] for level in self.distinct],
-            self._edges,
-            RangeResult.FIRST,
+        around, place = self.around, {level: place for place, level in enumerate(self.depends)}
+
+        def make() -> _RejectingSearch:
+            return _RejectingSearch(
+                {**{around.order[level]: at for level, at in place.items()}, self.name: len(place)},
+                self.conjuncts,
+                tuple(place[level] for level in self.distinct),
+                tuple(replace(bound, earlier=place[bound.earlier]) for bound in self._edges),
+                tuple(place[level] for level in self.lows),
+                tuple(place[level] for level in self.highs),
+                RangeResult.FIRST,
+            )
+
+        views = (*(around.views[level] for level in self.depends), self.view)
+        self._search = self._known("search", make).over(
+            around.events, views, [*self.lows.values()], [*self.highs.values()]
         )
         if self._search is not None:
             self.shapes.append(self._search.shape)

@@ -22,7 +22,7 @@ from typing import Generic, NamedTuple, TypeVar
 import numpy as np
 
 from cep_pipeline.compiled.ir_text import WIDTH
-from cep_pipeline.detection.fused.clause import KernelRun, last_variable, rows_back
+from cep_pipeline.detection.fused.clause import KernelRun, deciding_rows, final_rows, last_variable, rows_back
 from cep_pipeline.detection.fused.constraints import Bound, BoundUnit, RemadeColumn, clock_values
 from cep_pipeline.detection.fused.generator import OUTPUT_PADDING
 from cep_pipeline.detection.fused.kernel import running_shape
@@ -47,6 +47,7 @@ from cep_pipeline.patterns.normal_form import Clause
 from cep_pipeline.patterns.pattern import Pattern, Strategy, Window
 from cep_pipeline.slices.blocks import Block, MatchBlock
 from cep_pipeline.slices.keys import leaf_by
+from cep_pipeline.slices.ownership import Finality, finality_of
 from cep_pipeline.slices.prepared import PreparedEvents
 from cep_pipeline.slices.routines import write_counts_before
 from cep_pipeline.slices.views import CLOCK_LIMIT, EventLeaf, View, implied_by, leaf_of, times_are_plain, view_of_leaf
@@ -64,10 +65,24 @@ T = TypeVar("T", bound=Hashable)
 
 
 class _Leaf(NamedTuple):
-    """Events that a level may bind: from the first owned row on, or from a window before it; sorted by a key or not."""
+    """Events that a variable may bind.
+
+    Attributes
+    ----------
+    finality, back
+        The events lie in the rows that decide what is owned by this finality, or up to so many windows before.
+    window, partition_by, partitioned
+        The window, and what says how far it reaches back.
+    key
+        The attributes by which the events are sorted.
+    """
 
     leaf: EventLeaf
-    window: tuple[Window, bool] | None
+    finality: Finality
+    back: int
+    window: Window
+    partition_by: tuple[str, ...]
+    partitioned: bool
     key: tuple[str, ...] | None
 
 
@@ -109,8 +124,9 @@ class _Run:
     ----------
     known
         The layouts of the runs of the clause in this order; there is none before its first run.
-    leaves, ends, columns
-        The numbers of the leaves by level, of the ends of its ranges, and of its columns.
+    leaves, negated, ends, columns
+        The numbers of the leaves by level, of those of the negated variables, of the ends of its ranges, and of its
+        columns.
     start, state, counters
         Where its words begin, those of its state, and its counters.
     resting
@@ -121,7 +137,9 @@ class _Run:
     clause: Clause
     order: tuple[str, ...]
     known: KnownLayouts | None
+    finality: Finality
     leaves: tuple[int, ...]
+    negated: tuple[int, ...]
     layout: WordLayout | None = None
     ends: tuple[int, ...] = ()
     columns: tuple[int, ...] = ()
@@ -145,9 +163,10 @@ class PlainRuns:
     def __init__(self, patterns: Sequence[Pattern], orders: Sequence[Orders], *, from_start: bool) -> None:
         self.patterns = tuple(patterns)
         self.leaves: _Numbered[_Leaf] = _Numbered()
+        self.reaching: dict[Hashable, Pattern] = {}  # a pattern whose leaves lie in these rows
         self.clocks: _Numbered[_Clock] = _Numbered()
         self.ends: _Numbered[_Ends] = _Numbered()
-        self.columns: _Numbered[tuple[Hashable, int]] = _Numbered()
+        self.columns: _Numbered[tuple[Hashable, tuple[int, ...]]] = _Numbered()
         self.remade: list[RemadeColumn] = []
         self.runs: list[list[_Run]] = []  # those of the clauses of each pattern; none where one of them is not plain
         for pattern, plans in zip(patterns, orders, strict=True):
@@ -157,19 +176,25 @@ class PlainRuns:
         self._lay_out([(run, run.layout) for run in every if run.layout is not None])
 
     def _run(self, pattern: Pattern, clause: Clause, order: tuple[str, ...], *, from_start: bool) -> _Run:
-        last = last_variable(pattern, clause)
-        window = pattern.window, bool(clause.partition_by)
+        last, finality = last_variable(pattern, clause), finality_of(pattern, clause)
+        at_end = finality is Finality.WINDOW_END
         layout, known = None, None
         if len(order) > 1:
-            known = known_layouts(pattern, clause, order, pattern.window, (from_start or last is not None, True))
+            by_view = from_start or at_end or last is not None
+            known = known_layouts(pattern, clause, order, pattern.window, (by_view, True))
             layout = known.layouts.get(1)
         keys = layout.keys if layout is not None else (None,) * len(order)
-        windows = (None if from_start or name == last else window for name in order)
+
+        def number_of(name: str, back: int, key: tuple[str, ...] | None = None) -> int:
+            reach = finality, 0 if from_start else back, pattern.window, pattern.partition_by, bool(clause.partition_by)
+            self.reaching.setdefault(reach, pattern)
+            return self.leaves.number_of(_Leaf(leaf_of(clause, name), *reach, key))
+
         leaves = tuple(
-            self.leaves.number_of(_Leaf(leaf_of(clause, name), back, key))
-            for name, back, key in zip(order, windows, keys, strict=True)
+            number_of(name, 0 if at_end or name == last else 1, key) for name, key in zip(order, keys, strict=True)
         )
-        return _Run(pattern, clause, order, known, leaves, layout)
+        negated = tuple(number_of(variable.name, 2) for variable in clause.negated)
+        return _Run(pattern, clause, order, known, finality, leaves, negated, layout)
 
     def _lay_out(self, laid_out: Sequence[tuple[_Run, WordLayout]]) -> None:
         """Put the words of runs side by side, and note which address is written where over a slice."""
@@ -188,7 +213,7 @@ class PlainRuns:
                 (run.start + word, 1, number)
                 for word, number in zip((one.word for one in layout.ranges), run.ends, strict=True)
             ]
-            run.columns = tuple(self._column(again, run.leaves[again.level]) for again in layout.columns)
+            run.columns = tuple(self._column(again, (*run.leaves, *run.negated)) for again in layout.columns)
             words += [(run.start + layout.places["column"] + slot, 2, one) for slot, one in enumerate(run.columns)]
             rows = layout.output_rows or range(levels)
             outs += [(run.start + layout.places["out"] + level, row) for level, row in enumerate(rows)]
@@ -201,10 +226,11 @@ class PlainRuns:
         self.states = np.array([run.state for run in runs], np.int64)
         self.counters = np.array([run.counters for run in runs], np.int64)
         self.outermost = np.array([run.leaves[0] for run in runs], np.int64)
+        self.finality = np.array([run.finality for run in runs], np.int64)
         self.numbers = state, counters
         self.most_levels = max((len(run.order) for run in runs), default=0)
         self.frame_size = max((layout.program.frame_size for _, layout in laid_out), default=0)
-        self.words = np.zeros(at, np.int64)
+        self.words = np.concatenate([np.zeros(0, np.int64), *(layout.first_words() for _, layout in laid_out)])
         self.words[self.starts + CAPACITY] = MOST_MATCHES
         self.words[self.starts + BUDGET] = MOST_CANDIDATES
 
@@ -213,8 +239,8 @@ class PlainRuns:
         clocks = self.clocks
         return self.ends.number_of(_Ends(clocks.number_of(of_earlier), clocks.number_of(of_later), bound.delta))
 
-    def _column(self, again: RemadeColumn, leaf: int) -> int:
-        number = self.columns.number_of((again.key, leaf))
+    def _column(self, again: RemadeColumn, leaves: Sequence[int]) -> int:
+        number = self.columns.number_of((again.key, tuple(leaves[level] for level in again.levels)))
         if number == len(self.remade):
             self.remade.append(again)
         return number
@@ -231,7 +257,7 @@ class PlainRuns:
         first_row, end_row = events.rows_in(owned)
         if first_row >= end_row or not times_are_plain(events):
             return found
-        of_slice = _Slice(self, events, owned, first_row, end_row)
+        of_slice = _Slice(self, events, owned)
         begun = [place for place, runs in enumerate(self.runs) if runs and all(map(of_slice.begin, runs))]
         of_slice.write_words([run for place in begun for run in self.runs[place]])
         for place in begun:
@@ -255,13 +281,12 @@ Addressed = tuple[Array, int]
 class _Slice:
     """The plain runs over one slice: the arrays that are made of its events, and the words of all runs."""
 
-    def __init__(self, of: PlainRuns, events: PreparedEvents, owned: Owned, first_row: int, end_row: int) -> None:
+    def __init__(self, of: PlainRuns, events: PreparedEvents, owned: Owned) -> None:
         self._of, self._events, self._owned = of, events, owned
-        self._first_row, self._end_row = first_row, end_row
         self._views: list[View | None] = [None] * len(of.leaves.things)
         self._columns: list[Addressed | None] = [None] * len(of.columns.things)
         self._clocks: list[tuple[int, int, int, Array] | None] = [None] * len(of.clocks.things)
-        self._begins: dict[tuple[Window, bool], int] = {}
+        self._rows: dict[Hashable, tuple[int, int]] = {}
 
     def begin(self, run: _Run) -> bool:
         """Make the views and columns of a run; False where it is left to a run by itself."""
@@ -271,8 +296,8 @@ class _Slice:
         if run.resting:
             run.resting -= 1
             return False
-        sizes = [len(view.rows) for view in views]
-        if max(sizes) > MOST_EVENTS or not min(sizes):
+        sizes = [len(view.rows) for view in (*views, *map(self._view_of, run.negated))]
+        if max(sizes) > MOST_EVENTS or not min(sizes[: len(views)]):
             return False
         return run.known is None or (run.layout is not None and self._has_columns(run))
 
@@ -280,29 +305,28 @@ class _Slice:
         """The views of a run; None where a variable has no event."""
         views = []
         for number in run.leaves:
-            view = self._views[number]
-            if view is None:
-                view = self._views[number] = self._view(self._of.leaves.things[number])
+            view = self._view_of(number)
             if not len(view.in_stream_order.rows):
                 return None
             views.append(view)
         return views
 
     def _view(self, leaf: _Leaf) -> View:
-        begin = self._first_row
-        if leaf.window is not None:
-            known = self._begins.get(leaf.window)
-            begin = rows_back(self._events, *leaf.window, begin, 1) if known is None else known
-            self._begins[leaf.window] = begin
-        view = view_of_leaf(self._events, leaf.leaf, begin, self._end_row)
+        key = leaf[1:-1]
+        rows = self._rows.get(key)
+        if rows is None:
+            begin, end = deciding_rows(self._of.reaching[key], self._events, self._owned, leaf.finality)
+            begin = rows_back(self._events, leaf.window, leaf.partitioned, begin, leaf.back) if leaf.back else begin
+            rows = self._rows[key] = begin, end
+        view = view_of_leaf(self._events, leaf.leaf, *rows)
         return view if leaf.key is None else leaf_by(self._events, view, leaf.key)
 
     def _has_columns(self, run: _Run) -> bool:
         """Make the columns of a run; False where the values of one do not fit into floating-point numbers."""
         for number in run.columns:
             if self._columns[number] is None:
-                view = self._view_of(self._of.columns.things[number][1])
-                values = self._of.remade[number].values(self._events, view)
+                views = map(self._view_of, self._of.columns.things[number][1])
+                values = self._of.remade[number].values(self._events, *views)
                 if values is None:
                     return False
                 self._columns[number] = values, values.ctypes.data
@@ -337,7 +361,9 @@ class _Slice:
         words[starts + OUTER] = sizes[of.outermost]
         words[starts + SCRATCH] = self._scratch.ctypes.data
         words[starts + SCRATCH_STRIDE] = stride
-        words[starts + FIRST_OWNED] = self._first_row
+        # Views say what is owned of those that wait for the end of a window, whatever the pattern.
+        firsts = [deciding_rows(runs[0].pattern, self._events, self._owned, one)[0] for one in Finality]
+        words[starts + FIRST_OWNED] = np.array(firsts, np.int64)[of.finality]
         self._words, self._words_at, self._frame_at = words, words.ctypes.data, self._frame.ctypes.data
 
     def _write_ends(self, wanted: Sequence[int]) -> list[int]:
@@ -357,7 +383,8 @@ class _Slice:
 
     def _view_of(self, leaf: int) -> View:
         view = self._views[leaf]
-        assert view is not None
+        if view is None:
+            view = self._views[leaf] = self._view(self._of.leaves.things[leaf])
         return view
 
     def _clock(self, number: int) -> tuple[int, int, int, Array]:
@@ -384,23 +411,28 @@ class _Slice:
         if self._state[run.state] != FINISHED:
             run.resting = LEFT_OUT
             return None
-        blocks: list[Block] = []
+        rows = self._block[: len(run.order), :found]
         if found:
-            blocks.append(MatchBlock(run.clause, self._block[: len(run.order), :found].copy()))
+            rows = final_rows(run.pattern, self._events, self._owned, run.finality, rows, self._counts_of(run))
+        blocks: list[Block] = [MatchBlock(run.clause, rows.copy())] if rows.shape[1] else []
         return FoundAtOnce(blocks, partial(self._count, run, layout))
 
     def _count(self, run: _Run, layout: WordLayout | None, counters: Counters) -> None:
         counters.later.append(partial(self._count_now, run, layout))
+
+    def _counts_of(self, run: _Run) -> Array:
+        return self._counts[run.counters : run.counters + 2 * len(run.order)].reshape(-1, 2)
 
     def _count_now(self, run: _Run, layout: WordLayout | None, counters: Counters) -> None:
         """Add the counts of a run that is over, as `KernelRun.count` does."""
         order = run.order
         alone: Sequence[tuple[int, Callable[[], int]] | None] = [None] * len(order)
         if any(self._of.leaves.things[number].leaf.filters for number in run.leaves):
-            alone = KernelRun(run.pattern, run.clause, order, self._events, self._owned).tests_alone()
+            alone_run = KernelRun(run.pattern, run.clause, order, self._events, self._owned, finality=run.finality)
+            alone = alone_run.tests_alone()
         counts = np.zeros((len(order), 2), np.int64)
         if layout is not None:
-            counts = self._counts[run.counters : run.counters + counts.size].reshape(-1, 2)
+            counts = self._counts_of(run)
         views = self.views_of(run)
         if views is not None:
             counts[0] = len(views[0].in_stream_order)
@@ -423,7 +455,9 @@ def _plain_orders(pattern: Pattern, plans: Orders) -> list[tuple[Clause, tuple[s
         order = order_of(plan)
         if order is None or sorted(order) != sorted(variable.name for variable in clause.positive):
             return []
-        if clause.negated or clause.negated_structures or any(variable.kleene for variable in clause.positive):
+        if clause.negated_structures or any(variable.kleene for variable in (*clause.positive, *clause.negated)):
+            return []
+        if clause.negated and len(order) == 1:
             return []
         if implied_by(clause, pattern.window, pattern.ties).contradiction:
             return []

@@ -30,6 +30,7 @@ from itertools import pairwise
 import numpy as np
 
 from cep_pipeline.detection.fused.kernel import Arguments, search_places
+from cep_pipeline.detection.fused.programs import ShapeProgram
 from cep_pipeline.detection.fused.shape import (
     Constant,
     Operation,
@@ -82,10 +83,12 @@ class BlockedSearch:
     ----------
     shape
         It searches for the first event, or the last one, behind a prefix of all other levels.
+    program
+        That of the shape, where it is at hand.
     """
 
-    def __init__(self, shape: Shape, arguments: Arguments) -> None:
-        self.shape, self.arguments = shape, arguments
+    def __init__(self, shape: Shape, arguments: Arguments, program: ShapeProgram | None = None) -> None:
+        self.shape, self.arguments, self._program = shape, arguments, program
         self._last = len(shape.levels) - 1
         self._least: dict[int, Array] = {}
         self._greatest: dict[int, Array] = {}
@@ -107,7 +110,7 @@ class BlockedSearch:
             return by_runs
         ranges = self._by_blocks(prefix)
         if ranges is None:
-            return search_places(self.shape, self.arguments, prefix) >= 0
+            return search_places(self.shape, self.arguments, prefix, self._program) >= 0
         lows, highs = ranges
         if len(self._tests) == 1 and self._tests[0].decides:
             found = np.zeros(len(lows), np.bool_)
@@ -123,7 +126,7 @@ class BlockedSearch:
         """int32, shape (n,): the first or last place that passes the tests for each row of the prefix, or -1."""
         ranges = self._by_blocks(prefix)
         if ranges is None:
-            return search_places(self.shape, self.arguments, prefix)
+            return search_places(self.shape, self.arguments, prefix, self._program)
         return self._places(prefix, *ranges)
 
     def _ranges(self, prefix: Array) -> tuple[Array, Array]:
@@ -146,7 +149,7 @@ class BlockedSearch:
         if count < FEWEST_OF_A_RUN * len(begins):
             return None
         sample = np.linspace(0, count - 1, min(count, SAMPLED)).astype(np.int64)
-        places = search_places(self.shape, self.arguments, prefix[:, sample])
+        places = search_places(self.shape, self.arguments, prefix[:, sample], self._program)
         widths = np.maximum(highs - lows, 0)
         read = np.where(places < 0, widths[sample], np.abs(places - lows[sample]) + 1)
         noting_ns = RUN_NS * len(begins) + NOTED_NS * int(np.maximum.reduceat(widths, begins).sum())
@@ -246,7 +249,7 @@ class BlockedSearch:
                 self._tree = _SortedBlocks(pair[0], pair[1], values_of, others, self._powers)
             found[which] = self._tree.found(low, high, values, forward=forward)
         elif len(which):
-            found[which] = search_places(self.shape, self.arguments, prefix[:, which])
+            found[which] = search_places(self.shape, self.arguments, prefix[:, which], self._program)
         return found
 
 

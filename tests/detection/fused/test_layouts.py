@@ -40,12 +40,19 @@ PLAIN = (
     "PATTERN AND(A a, B b) WHERE a.x > b.y WITHIN 7 events",
     "PATTERN SEQ(A a, B b, A c) WHERE [x] AND a.y < c.y WITHIN 12 us",
     "PATTERN AND(A a, B b) WHERE a.x = b.x WITHIN 9 events PARTITION BY x",
+    "PATTERN SEQ(A a, B b, C c) WHERE a.x + b.x < c.x WITHIN 9 us",
+    "PATTERN SEQ(A a, B b, C c) WHERE a.x * b.x - 2 < c.x + 0.5 WITHIN 9 us",
+    "PATTERN SEQ(A a, B b) WHERE a.s < b.s WITHIN 9 us",
+    "PATTERN AND(A a, B b) WHERE a.x = 3 OR b.y > a.y WITHIN 9 us",
+    "PATTERN SEQ(A a, ~C n, B b) WHERE n.x > a.x WITHIN 9 us",
+    "PATTERN SEQ(A a, B b, ~C n) WHERE n.x + 1 < b.x WITHIN 9 us",
+    "PATTERN SEQ(~C n, A a, B b) WHERE [x] AND n.y < a.y WITHIN 9 us",
 )
 OTHERS = (
+    "PATTERN SEQ(A a, ~B n, A c) WITHIN 7 events TIES ANY",
     "PATTERN SEQ(A a, B b) WHERE a.x = b.id WITHIN 9 us",
     "PATTERN SEQ(A a, B b, C c) WHERE a.x = b.x AND b.y < c.y WITHIN 9 us",
-    "PATTERN SEQ(A a, ~C n, B b) WHERE n.x > a.x WITHIN 9 us",
-    "PATTERN SEQ(A a, B b, C c) WHERE a.x + b.x < c.x WITHIN 9 us",
+    "PATTERN SEQ(A a, ~C n, B b) WHERE n.x > a.x + b.x WITHIN 9 us",
     "PATTERN SEQ(A a, B b) WHERE corr(a.h, b.h) > 0 WITHIN 9 us",
 )
 SPAN = 40
@@ -61,6 +68,7 @@ def stream(seed: int, span: int = SPAN) -> list[dict[str, Any]]:
             "x": draw.randrange(6),
             "y": draw.random() * 4,
             "h": [1.0, at],
+            "s": draw.choice(["p", "q", "r", None]),
             "id": draw.choice([None, 1, 2, 3]),
         }
         for at in times
@@ -89,7 +97,7 @@ def test_slices_of_other_streams_are_run_by_the_layout_of_the_first(text: str, m
 
     laid_out = runs()
     with monkeypatch.context() as patched:
-        patched.setattr(clause, "levels_over", lambda planned, leaves, beginning: Levels(planned, leaves, {}))
+        patched.setattr(clause, "levels_over", lambda planned, leaves, negated, _: Levels(planned, leaves, negated))
         compiled = runs()
     assert [made[1:] for made in laid_out] == [made[1:] for made in compiled]
     assert sum(len(matches) for _, matches, _ in laid_out) > 20
@@ -106,7 +114,7 @@ def test_a_slice_that_is_run_again_has_the_same_matches_and_counts(text: str) ->
     assert first == again
 
 
-@pytest.mark.parametrize("text", PLAIN[:2])
+@pytest.mark.parametrize("text", [*PLAIN[:2], "PATTERN SEQ(A a, B b, C c) WHERE a.x + b.x < c.x WITHIN 9 us"])
 def test_values_that_do_not_fit_the_layout_are_compiled(text: str) -> None:
     pattern = pattern_of(text)
     assert not isinstance(run(pattern, prepare(pattern, events_table(stream(1))), (None, None))[0], LaidOutLevels)
