@@ -141,7 +141,7 @@ def test_files_of_which_all_rows_are_rejected_are_refused(tmp_path: Path) -> Non
 def test_patterns_that_cannot_match_are_warned_about(tmp_path: Path) -> None:
     done = detect(tmp_path, "NAME none PATTERN SEQ(A a, Nobody n) WITHIN 1 day", 3, "--out", "found.csv")
     assert done.code == 0
-    assert "warning: no event has the type Nobody, which stands in: none" in done.errors
+    assert "warning: no event has the type Nobody, asked for by none" in done.errors
     assert "warning: WITHIN is more than 10 times as long as all events span" in done.errors
 
 
