@@ -801,8 +801,8 @@ class Configuration:
         path = Path(path)
         if not path.exists():
             raise InputError(
-                f"{path}: no such pipeline configuration; go to the folder of your project, name the file with --config "
-                "FILE, or make a project: cep init FOLDER"
+                f"{path}: no such pipeline configuration; go to the folder of your project, name the file with "
+                "--config FILE, or make a project: cep init FOLDER"
             )
         settings = load_document(path, PipelineSettings, "pipeline configuration", variables=True)
         reach_object_stores(settings.warehouse.properties)

@@ -221,7 +221,7 @@ def test_all_errors_of_a_project_are_told_at_once(folder: Path) -> None:
     told = json.loads(done.output)
     assert (len(told["errors"]), told["warnings"]) == (3, [])
     patterns, missing, schema = told["errors"]
-    for words in ("cannot compare string with int", "unknown attribute 'dor'", "wrong.sase:3:1: expected WITHIN"):
+    for words in ("cannot compare string with int", "unknown attribute 'dor'", "wrong.sase:2:16: expected WITHIN"):
         assert words in patterns
     assert "none.sase" in missing
     assert "timestamp: this setting is required" in schema and "source: this setting is required" in schema
