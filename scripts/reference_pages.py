@@ -31,33 +31,11 @@ import click
 import griffe
 
 import cep_pipeline as cep
-from cep_pipeline.cli import COMMANDS, cli
+from cep_pipeline.cli import COMMAND_GROUPS, cli
 from cep_pipeline.errors import InputError
 
 CHECKOUT = Path(__file__).resolve().parents[1]
 MADE = "This page is made by `python scripts/reference_pages.py`; its words come from the code. -->"
-
-COMMAND_GROUPS = {
-    "First steps": ("init", "stream", "preview", "check"),
-    "Run and look": ("run", "matches", "summaries", "why", "why-not", "status"),
-    "The warehouse and the workers": (
-        "maintain",
-        "verify",
-        "backup",
-        "restore",
-        "rollback",
-        "relocate",
-        "forget",
-        "package",
-    ),
-    "Patterns over files": ("detect", "expand", "translate"),
-    "Plans and statistics": ("plan", "explain", "statistics"),
-    "When the data change": ("invariants", "replan"),
-    "Data to try, and measurements": ("generate", "bench", "experiment"),
-    "The manual and its settings": ("help", "schema"),
-}
-"""Headings of the page of commands. A command that no group names comes under `OTHER_COMMANDS`."""
-OTHER_COMMANDS = "Other commands"
 
 NAME_GROUPS = {
     "Streams and patterns": ("StreamSchema", "read", "parse_patterns", "format_pattern", "Pattern"),
@@ -114,15 +92,11 @@ def commands_page() -> str:
         *_help_text(inspect.cleandoc(cli.help or "")),
         *_options(cli, context),
     ]
-    grouped = {name for names in COMMAND_GROUPS.values() for name in names}
-    others = {OTHER_COMMANDS: tuple(name for name in COMMANDS if name not in grouped)}
-    for heading, names in (COMMAND_GROUPS | others).items():
-        if not names:
-            continue
+    for heading, names in COMMAND_GROUPS.items():
         lines += [f"## {heading}", ""]
         for name in names:
             command = cli.get_command(context, name)
-            assert command is not None, f"the group {heading!r} names a command that there is not: {name}"
+            assert command is not None
             lines += _command(command, click.Context(command, info_name=name, parent=context))
     return _page(lines)
 

@@ -201,7 +201,7 @@ def test_one_pattern_a_list_and_text_give_the_same(schema: cep.StreamSchema, fil
 
 def test_types_and_texts_that_no_event_has_are_told_where_nothing_is_found(schema: cep.StreamSchema) -> None:
     events = schema.table([{"timestamp": at, "kind": kind, "x": at} for at, kind in enumerate("AB")])
-    with pytest.warns(cep.PatternWarning, match="no event has the type C, which stands in: p; there are: A, B"):
+    with pytest.warns(cep.PatternWarning, match="no event has the type C, asked for by p; there are: A, B"):
         assert cep.detect("NAME p PATTERN SEQ(A a, C c) WITHIN 1 second", events)["p"].num_rows == 0
     with pytest.warns(cep.PatternWarning, match="no event has kind = 'b'"):
         cep.detect("NAME p PATTERN Tick t WHERE t.kind = 'b' WITHIN 1 second", events)

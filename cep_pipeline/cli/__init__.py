@@ -5,7 +5,6 @@ from __future__ import annotations
 import io
 import logging
 import os
-import re
 import sys
 import tempfile
 import time
@@ -21,40 +20,60 @@ from cep_pipeline import __version__
 from cep_pipeline.errors import CepError, InputError, NoRoom
 from cep_pipeline.signals import Terminated, end_in_order
 
-COMMANDS = {
-    "init": "cep_pipeline.cli.first_steps:init",
-    "stream": "cep_pipeline.cli.first_steps:stream",
-    "preview": "cep_pipeline.cli.first_steps:preview",
-    "check": "cep_pipeline.cli.first_steps:check",
-    "run": "cep_pipeline.cli.run:run",
-    "detect": "cep_pipeline.cli.detect:detect",
-    "translate": "cep_pipeline.cli.translate:translate",
-    "expand": "cep_pipeline.cli.expand:expand",
-    "plan": "cep_pipeline.cli.plan:plan",
-    "explain": "cep_pipeline.cli.plan:explain",
-    "statistics": "cep_pipeline.cli.statistics:statistics",
-    "invariants": "cep_pipeline.cli.adaptation:invariants",
-    "replan": "cep_pipeline.cli.adaptation:replan",
-    "matches": "cep_pipeline.cli.matches:matches",
-    "summaries": "cep_pipeline.cli.matches:summaries",
-    "why": "cep_pipeline.cli.why:why",
-    "why-not": "cep_pipeline.cli.why:why_not",
-    "status": "cep_pipeline.cli.status:status",
-    "maintain": "cep_pipeline.cli.tables:maintain",
-    "verify": "cep_pipeline.cli.tables:verify",
-    "relocate": "cep_pipeline.cli.tables:relocate",
-    "backup": "cep_pipeline.cli.recovery:backup",
-    "restore": "cep_pipeline.cli.recovery:restore",
-    "rollback": "cep_pipeline.cli.recovery:rollback",
-    "package": "cep_pipeline.cli.package:package",
-    "forget": "cep_pipeline.cli.tables:forget",
-    "generate": "cep_pipeline.cli.generate:generate",
-    "schema": "cep_pipeline.cli.schema:schema",
-    "bench": "benchmarks.command:bench",
-    "experiment": "benchmarks.experiments.command:experiment",
-    "help": "cep_pipeline.cli.help:help_command",
+COMMAND_GROUPS = {
+    "First steps": {
+        "init": ("cep_pipeline.cli.first_steps:init", "Make a project folder, for a file of yours or an example"),
+        "stream": ("cep_pipeline.cli.first_steps:stream", "Propose a stream schema for a CSV or Parquet file"),
+        "preview": ("cep_pipeline.cli.first_steps:preview", "Show what a stream schema reads of raw files"),
+        "check": ("cep_pipeline.cli.first_steps:check", "Find all errors in settings, schemas and patterns"),
+        "generate": ("cep_pipeline.cli.generate:generate", "Make days of trades to try things on"),
+    },
+    "Patterns over files": {
+        "detect": ("cep_pipeline.cli.detect:detect", "Find the matches of patterns in files of events"),
+        "expand": ("cep_pipeline.cli.expand:expand", "List the matches that `detect --output compressed` wrote"),
+        "translate": ("cep_pipeline.cli.translate:translate", "Turn MATCH_RECOGNIZE of SQL into patterns"),
+    },
+    "Run and look": {
+        "run": ("cep_pipeline.cli.run:run", "Take days of a stream from raw files to published matches"),
+        "matches": ("cep_pipeline.cli.matches:matches", "Show, count, draw or export published matches"),
+        "summaries": ("cep_pipeline.cli.matches:summaries", "Show the groups of patterns with SUMMARIZE"),
+        "why": ("cep_pipeline.cli.why:why", "Explain why some events are a match"),
+        "why-not": ("cep_pipeline.cli.why:why_not", "Say why an expected match is not there"),
+        "status": ("cep_pipeline.cli.status:status", "Show days, which are stale and why, plans and runs"),
+    },
+    "Plans and statistics": {
+        "explain": ("cep_pipeline.cli.plan:explain", "Print the current plan: its steps, its cost, why it won"),
+        "statistics": ("cep_pipeline.cli.statistics:statistics", "Show arrival rates and selectivities of a day"),
+        "plan": ("cep_pipeline.cli.plan:plan", "Try a planner, or compare them; the current plan stays"),
+    },
+    "When the data change": {
+        "invariants": ("cep_pipeline.cli.adaptation:invariants", "Check whether the current plans still fit"),
+        "replan": ("cep_pipeline.cli.adaptation:replan", "Plan again by fresh statistics; the better plan stays"),
+    },
+    "The warehouse and the workers": {
+        "verify": ("cep_pipeline.cli.tables:verify", "Check that all that is published is there and whole"),
+        "maintain": ("cep_pipeline.cli.tables:maintain", "Merge small files, remove old and unused ones"),
+        "backup": ("cep_pipeline.cli.recovery:backup", "Copy the warehouse as of now, while runs go on"),
+        "restore": ("cep_pipeline.cli.recovery:restore", "Bring a warehouse back from a backup"),
+        "rollback": ("cep_pipeline.cli.recovery:rollback", "Give a day what an earlier run had published"),
+        "relocate": ("cep_pipeline.cli.tables:relocate", "Let a warehouse that was moved work at its new place"),
+        "forget": ("cep_pipeline.cli.tables:forget", "Erase events from all tables, with a proof"),
+        "package": ("cep_pipeline.cli.package:package", "Pack project and libraries for the workers of Spark"),
+    },
+    "The manual, its settings, and measurements": {
+        "help": ("cep_pipeline.cli.help:help_command", "Show a page of the manual, or one section of it"),
+        "schema": ("cep_pipeline.cli.schema:schema", "Print the JSON Schemas of the settings, for editors"),
+        "bench": ("benchmarks.command:bench", "Measure speed beside other programs"),
+        "experiment": ("benchmarks.experiments.command:experiment", "Run an experiment of one of the papers"),
+    },
 }
-"""Command name -> module and function. The folder `benchmarks` is part of a checkout only, not of the package."""
+"""The list of `cep --help`: heading -> command -> its module and function, and a line that says what it does.
+
+The folder `benchmarks` is part of a checkout only, not of the package.
+"""
+
+COMMANDS = {name: place for group in COMMAND_GROUPS.values() for name, (place, _) in group.items()}
+"""Command -> module and function."""
 
 
 _ROOT = Path(__file__).resolve().parents[2]
@@ -84,31 +103,13 @@ def _command_of_a_checkout(name: str) -> click.Command:
         name,
         callback=refuse,
         params=[arguments],
-        short_help="(from a checkout of the project only)",
         help=f"cep {name} runs from a checkout of the project only.",
         context_settings={"ignore_unknown_options": True},
     )
 
 
-def _from_its_source(name: str) -> click.Command | None:
-    """Return what the list of commands says of a command, found in the text of its module, which is not imported.
-
-    To import the modules of all commands takes half a second. None: the text is not there, or not as it always is.
-    """
-    module, function = COMMANDS[name].split(":")
-    try:
-        text = _ROOT.joinpath(*module.split(".")).with_suffix(".py").read_text(encoding="utf-8")
-    except OSError:
-        return None
-    found = re.search(rf'((?:^[@ )].*\n)*)^def {function}\((?:.*\n)+?    """([^"]+)', text, re.MULTILINE)
-    if found is None:
-        return None
-    given = re.search(r'short_help="([^"]+)"', found[1])
-    return click.Command(name, help=found[2], short_help=given[1] if given else None)
-
-
 class _LazyGroup(click.Group):
-    """A group that imports a command's module only when the command (or its help line) is asked for."""
+    """A group that imports a command's module only when the command is asked for."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         return list(COMMANDS)
@@ -124,11 +125,10 @@ class _LazyGroup(click.Group):
         return command
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        width = formatter.width - 6 - max(map(len, COMMANDS))
-        described = ((name, _from_its_source(name) or self.get_command(ctx, name)) for name in COMMANDS)
-        lines = [(name, command.get_short_help_str(width)) for name, command in described if command]
-        with formatter.section("Commands"):
-            formatter.write_dl(lines)
+        width = max(map(len, COMMANDS))
+        for heading, group in COMMAND_GROUPS.items():
+            with formatter.section(heading):
+                formatter.write_dl([(name.ljust(width), line) for name, (_, line) in group.items()])
 
     def resolve_command(
         self, ctx: click.Context, args: list[str]
@@ -153,17 +153,19 @@ def cli(verbose: int, log_format: str) -> None:
     """Find patterns of events in historical and daily data.
 
     \b
-    A first session, on days of trades that are made for it:
-      cep generate --out var/trades --days 3
-      cep run --data var/trades
-      cep matches
-      cep status
+    A first session:
+      cep init demo                  a project with a small example; --data FILE takes a file of yours
+      cd demo
+      cep run                        from raw files to published matches
+      cep matches                    the matches
+      cep status                     days, plans, runs
 
-    On files of your own: cep init FOLDER --data FILE. The pattern language has a page: cep help language.
+    \b
+    Every command explains itself with --help. The pages of the manual: cep help.
+    How a pattern is written: cep help language.
 
-    Every command explains itself with --help. Exit codes: 0 done, 2 wrong input or pattern, 3 data that failed
-    validation, 4 busy (another run holds the same day), 5 done but for patterns that were stopped by a limit, 130
-    stopped by Ctrl-C, 143 by SIGTERM, 1 anything else.
+    Exit codes: 0 done, 2 wrong input or pattern, 3 data that failed validation, 4 busy (another run holds the same
+    day), 5 done but for patterns that were stopped by a limit, 130 stopped by Ctrl-C, 143 by SIGTERM, 1 anything else.
     """
     if verbose:
         show_log(logging.INFO if verbose == 1 else logging.DEBUG, as_json=log_format == "json")
@@ -251,6 +253,9 @@ def main() -> None:
     except click.ClickException as error:
         shown = io.StringIO()
         error.show(shown)
+        if isinstance(error, click.MissingParameter) and error.ctx is not None:
+            needed = [one.opts[0] for one in error.ctx.command.params if one.required]
+            shown.write(f"It needs {', '.join(needed)}." if len(needed) > 1 else "")
         _tell(shown.getvalue().removesuffix("\n"))
         sys.exit(2)
     except (click.Abort, KeyboardInterrupt) as stop:

@@ -150,7 +150,7 @@ def invariants(
         _tell(of.notes)
 
 
-@click.command(cls=CommandOfPlanners, short_help="Plan again by fresh statistics; the better plan becomes current.")
+@click.command(cls=CommandOfPlanners)
 @configuration_options
 @pattern_set_option
 @click.option(
@@ -219,7 +219,7 @@ def replan(
     violation = None if reason or pattern_names else _pending(opened.tables, opened.pattern_sets[0].name)
     if violation is not None and not (as_of or window):
         statistics = StatisticsRequest(**violation.statistics)
-    why = reason or ("by hand" if violation is None else violation.reason)
+    why = reason or ("asked for by hand" if violation is None else violation.reason)
     asked = PlanRequest(why, planner, cost, violation, statistics, force, pattern_names)
     run_id = new_run_id()
     with (

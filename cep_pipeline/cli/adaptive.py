@@ -155,7 +155,7 @@ def find_adaptively(
     plan: Plan | None,
     output: str,
     limit: int | None,
-    out: Path,
+    out: Path | None,
     console: Terminal,
     *,
     scan: bool = False,
@@ -201,8 +201,15 @@ def find_adaptively(
     print_report(console, report)
     console.print(
         f"{'sorted' if events.held else 'opened'} {opened_s:.2f} s, detect with all decisions {took_s:.2f} s, at most "
-        f"{counted(held, 'event')} in memory; written to {out}"
+        f"{counted(held, 'event')} in memory{written_to(out)}"
     )
+
+
+def written_to(out: Path | None) -> str:
+    """Say where the matches are."""
+    from cep_pipeline.cli.tables import STDOUT
+
+    return "; --out FILE writes the matches" if out is None else f"; written to {'stdout' if out == STDOUT else out}"
 
 
 def _with_scanned_distance(

@@ -22,6 +22,7 @@ from cep_pipeline.cli.adaptive import (
     print_counts,
     print_notes,
     refuse_nothing_left,
+    written_to,
 )
 from cep_pipeline.cli.options import json_option, pattern_file_options
 from cep_pipeline.cli.plan import read_plan
@@ -89,9 +90,8 @@ SHOWN_PATTERNS, SHOWN_EVENTS = 5, 20
 @adaptation_options
 @click.option(
     "--out",
-    required=True,
     type=click.Path(path_type=Path),
-    help="File to write: .parquet, .csv or .json; - is CSV on stdout.",
+    help="File to write: .parquet, .csv or .json; - is CSV on stdout. Without it matches are counted and shown.",
 )
 @json_option
 def detect(
@@ -109,23 +109,26 @@ def detect(
     limit: int | None,
     lines: bool,
     show: int,
-    out: Path,
+    out: Path | None,
     as_json: bool,
     **more: Any,
 ) -> None:
-    """Find all matches of patterns in files of events, write them to one file, and show the first ones.
+    """Find all matches of patterns in files of events, show the first ones, and write all of them to a file.
 
-    With --adapt the plan follows the stream: every so many events, or so much time, a decision function looks at the
-    statistics of the latest events, and where it asks for another plan, and that one is cheaper on them, matches that
-    begin from there on are found by it. The file is the same as without; a summary says what was decided and why.
-    A planner of many patterns together (simulated_annealing, tabu, …), or a plan of theirs, lets them share work; then
-    those that may share follow one plan, which is searched again from where it is, and switched for them alone.
-    Parquet files of events are then read as they are needed, in the memory of some windows; raw ones have to be sorted.
+    The matches are the same whatever the mechanism, the planner and the plan; they decide how long it takes. Without
+    these options the fastest are chosen.
+
+    With --adapt the plan follows the stream. Every so many events, or so much time, a decision function looks at the
+    statistics of the latest events. Where it asks for another plan, and that one is cheaper, it takes over. A summary
+    says what was decided and why. Parquet files of events are then read as they are needed, a few windows at a time;
+    raw files are sorted first.
+
+    A planner of many patterns together (simulated_annealing, tabu, …) lets them share work.
 
     \b
     Examples:
       cep detect --patterns patterns/us_equity_trades.sase --schema streams/us_equity_trades.yaml \\
-                 --events 2013-10-07/trades.csv.gz --out matches.parquet
+                 --events 2013-10-07/trades.csv.gz      count and show them; --out matches.parquet keeps them
       cep detect … --events data/ --events 'more/2025-*.csv' --out matches.csv      all files in it, those that fit
       zcat trades.csv.gz | cep detect … --events - --out - | head
       cep detect … --lines --out matches.csv          which line of which file each event of a match is
@@ -207,7 +210,7 @@ def detect(
         for first in _first_matches(parsed, tables, loaded, show, stream.timezone):
             console.print(first)
     took = ", ".join(f"{name} {value:.2f} s" for name, value in seconds.items())
-    console.print(f"{took}; written to {'stdout' if out == STDOUT else out}")
+    console.print(f"{took}{written_to(out)}")
 
 
 def _plan_over(patterns: Sequence[Pattern], events: pa.Table, chosen: Mapping[str, str], **settings: Any) -> Plan:
@@ -276,10 +279,12 @@ def _read(
     return loaded, read_s
 
 
-def _check_form(output: str, out: Path, lines: bool, patterns: Sequence[Pattern]) -> None:
+def _check_form(output: str, out: Path | None, lines: bool, patterns: Sequence[Pattern]) -> None:
     """Refuse a form of output in a file that cannot hold it."""
-    if output == "compressed" and out.suffix != ".parquet":
-        raise InputError(f"{out}: compressed output holds binary buffers: write it to a .parquet file")
+    if output == "compressed" and (out is None or out.suffix != ".parquet"):
+        raise InputError("compressed output holds binary buffers: write it to a .parquet file, with --out")
+    if lines and out is None:
+        raise InputError("--lines stand beside the events in the file: name one with --out")
     if lines and output != "verbose":
         raise InputError(f"--lines stand beside the events of a match: --output {output} lists none; leave one out")
     summarized = [pattern.name for pattern in patterns if pattern.summary is not None]

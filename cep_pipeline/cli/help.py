@@ -22,6 +22,7 @@ TOPICS = {
     "tutorial": "from a CSV file of your own to a pattern on a schedule",
     "operations": "schedules, backfills, stale days, recovery, clusters, logs, metrics, alerts",
     "runbook": "what an error, an exit code or a state means, and what to do",
+    "glossary": "what the words of these pages, of messages and of tables mean",
 }
 """Topic -> its line in the list of topics. The page of a topic is `docs/TOPIC.md`."""
 

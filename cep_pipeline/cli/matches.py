@@ -129,7 +129,7 @@ def matches(
         _check_name(
             "pattern", pattern, {key for unit in units if unit.pattern_set == pattern_set for key in unit.counts}
         )
-    first, last = (day, day) if day else (first, last)
+    first, last = _days(day, first, last)
     counts = list(_counts(units, pattern_set, pattern, first, last))
     heading = {"stream": name, "pattern_set": pattern_set}
     if count:
@@ -185,6 +185,15 @@ def matches(
         console.print(f"{said}, the first is {old[0]}; `{redo}` makes new ones", soft_wrap=True)
     if match_id is None and any(number > limit for number in totals.values()):
         console.print(f"at most {counted(limit, 'match')} of each pattern: --limit N shows more, --count says how many")
+
+
+def _days(day: date | None, first: date | None, last: date | None) -> tuple[date | None, date | None]:
+    """The first and the last day that are asked for."""
+    if day is not None and (first or last):
+        raise InputError("give either --day, or --from and --to")
+    if first and last and last < first:
+        raise InputError(f"the last day {last} is before the first day {first}")
+    return (day, day) if day else (first, last)
 
 
 def _check_options(
@@ -443,7 +452,8 @@ def _binding(binding: dict[str, Any], final_day: date) -> str:
 
 
 def _returns(text: str | None) -> str:
-    return ", ".join(f"{name} = {value}" for name, value in json.loads(text).items()) if text else ""
+    values = json.loads(text) if text else {}
+    return ", ".join(f"{name} = {'null' if value is None else cell(value)}" for name, value in values.items())
 
 
 @click.command()
@@ -489,7 +499,7 @@ def summaries(
         raise InputError(f"pattern set {pattern_set!r} has {asked} with SUMMARIZE; there are: {names}")
     if out and len(chosen) > 1:
         raise InputError(f"--out writes the rows of one pattern; name one: --pattern {chosen[0].name}")
-    first, last = (day, day) if day else (first, last)
+    first, last = _days(day, first, last)
     tables = configuration.open_warehouse().open_stream(name).pinned(("summaries",))
     zone = configuration.stream_schema(name).timezone
     found = {one.name: _summary_rows(tables, pattern_set, one, first, last, by_day=by_day) for one in chosen}

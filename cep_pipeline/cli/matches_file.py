@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import tempfile
+from collections import deque
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import ExitStack
 from pathlib import Path
@@ -24,7 +25,7 @@ BYTES_AT_ONCE = 1 << 26
 
 
 def write_matches(
-    path: Path,
+    path: Path | None,
     output: str,
     schemas: Mapping[str, pa.Schema],
     found: Iterable[tuple[str, pa.RecordBatch]],
@@ -54,7 +55,7 @@ def write_matches(
 
     Notes
     -----
-    The path `-` is stdout: CSV, once all of it is found.
+    The path `-` is stdout: CSV, once all of it is found. Without a path the matches are only counted.
     """
     check_output_file(path)
     if path == STDOUT:
@@ -66,6 +67,9 @@ def write_matches(
     counts = dict.fromkeys(schemas, 0)
     by_pattern = _counted(found, output, counts)
     schema = _of_file(output, schemas)
+    if path is None:
+        deque(by_pattern, maxlen=0)
+        return counts
     if len(schemas) == 1:
         _write(schema, (batch for _, batch in by_pattern), path, places)
         return counts

@@ -97,7 +97,7 @@ _what_options = with_options(
 """Options that choose what to plan for: files (without a warehouse), or a day of a configured stream."""
 
 
-@click.command(cls=CommandOfPlanners, short_help="Make a plan by the statistics of files or of a published day.")
+@click.command(cls=CommandOfPlanners)
 @_what_options
 @click.option(
     "--planner",

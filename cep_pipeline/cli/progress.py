@@ -40,6 +40,7 @@ class ConsoleObserver:
             TimeElapsedColumn(),
             console=console,
             transient=True,
+            disable=not console.is_terminal,
         )
 
     def __enter__(self) -> ConsoleObserver:

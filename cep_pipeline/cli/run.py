@@ -46,8 +46,13 @@ MOST_LISTED = 40
 @configuration_options
 @data_option
 @click.option("--day", "days", type=Day(), multiple=True, help="A day to run; may be given several times.")
-@click.option("--from", "first", type=Day(), help="First day of a range.")
-@click.option("--to", "last", type=Day(), help="Last day of the range, included.")
+@click.option("--from", "first", type=Day(), help="First day of a range; without it the first that has a file.")
+@click.option(
+    "--to",
+    "last",
+    type=Day(),
+    help="Last day, included; without it the last that has a file.",
+)
 @repeated_option("--pattern-set", "set_names", multiple=True, metavar="NAME", help="Only this pattern set.")
 @click.option("--steps", metavar="STEP,...", help=f"Of {', '.join(OPTIONS)}; all if not given.")
 @click.option("--stale", is_flag=True, help="Redo the days whose inputs have changed since, until none is left.")
@@ -112,9 +117,14 @@ def run(
     pattern_sets = [chosen.pattern_set(name) for name in set_names] or list(chosen.pattern_sets)
     wanted = sorted(days)
     if first or last:
-        if wanted or not (first and last):
-            raise InputError("give either --day, or --from and --to together")
-        wanted = days_between(first, last)
+        if wanted:
+            raise InputError("give either --day, or --from and --to")
+        if first and last:
+            wanted = days_between(first, last)
+        else:
+            wanted = [one for one in days_with_files(chosen) if (first or one) <= one <= (last or one)]
+            if not wanted:
+                raise InputError(f"{chosen.data}: no raw file of a day {f'from {first} on' if first else f'to {last}'}")
     if not wanted and not stale:
         wanted = days_with_files(chosen)
     tables = configuration.open_warehouse().stream(chosen.schema)
@@ -157,7 +167,7 @@ def run(
             own_id,
             end_of_stream=end_of_stream,
         )
-        if not (days or first or stale):
+        if not (days or first or last or stale):
             for text in days_without_files(chosen, tables, wanted):
                 observer.note(text)
         outcome = pipeline_run.run_stale(wanted or None) if stale else pipeline_run.run_days(wanted)
@@ -181,8 +191,9 @@ def _print_summary(
     fresh = len(outcome.days) - len(done)
     console.rule(f"stream {stream.name}, run {outcome.run_id}")
     if done:
-        shown = Table("day", "events", "rejected", "matches", "pending", "steps (seconds)")
-        align_right(shown.columns[1:5])
+        pends = any(day.end_of_stream or any(day.pending.values()) for day in done)
+        shown = Table("day", "events", "rejected", "matches", *(["pending"] if pends else []), "steps (seconds)")
+        align_right(shown.columns[1:-1])
         for day in done:
             found = sum(number for by_pattern in day.matches.values() for number in by_pattern.values())
             waiting = sum(number for by_pattern in day.pending.values() for number in by_pattern.values())
@@ -191,7 +202,7 @@ def _print_summary(
                 "skipped" if day.status == "skipped" else "" if day.events is None else f"{day.events:,}",
                 "" if day.rejected is None else f"{day.rejected:,}",
                 f"{found:,}" if day.matches else "",
-                "end of stream" if day.end_of_stream else f"{waiting:,}" if waiting else "",
+                *(["end of stream" if day.end_of_stream else f"{waiting:,}" if waiting else ""] if pends else []),
                 ", ".join(f"{step.name} {step.seconds:.1f}" for step in day.steps),
             )
         console.print(shown)
@@ -207,12 +218,15 @@ def _print_summary(
         plan = outcome.plans.get(pattern_set.name)
         if plan is not None:
             explain = next_command("explain", stream=stream.name, pattern_set=pattern_set.name)
-            _print_plan(console, pattern_set.name, plan, explain)
+            if plan.run_id == outcome.run_id:
+                _print_plan(console, pattern_set.name, plan, explain)
+            else:
+                console.print(f"plan {plan.version} of {pattern_set.name}, as before: `{explain}`", soft_wrap=True)
         totals = _totals(pattern_set, done)
         if any(pattern_set.name in day.matches for day in done):
             waits = outcome.pending.get(pattern_set.name, {})
             columns = ("pattern", "matches", "pending") if waits else ("pattern", "matches")
-            shown = Table(*columns, title=f"matches of pattern set {pattern_set.name}")
+            shown = Table(*columns, title=f"matches of {pattern_set.name}")
             align_right(shown.columns[1:])
             listed = most_of(totals)
             for name in listed:

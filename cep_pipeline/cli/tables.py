@@ -136,7 +136,7 @@ STDOUT = Path("-")
 """Stands for stdout in the place of a file to write."""
 
 
-def check_output_file(path: Path) -> None:
+def check_output_file(path: Path | None) -> None:
     """Refuse a file that `write_table` could not write, before the work whose result it is to hold.
 
     Raises
@@ -144,10 +144,10 @@ def check_output_file(path: Path) -> None:
     InputError
         Another ending, or a folder that is not there.
     """
-    if path == STDOUT:
+    if path is None or path == STDOUT:
         return
     if path.suffix not in (".parquet", ".csv", ".json"):
-        raise InputError(f"{path}: the file's ending says its format: .parquet, .csv or .json")
+        raise InputError(f"{path}: the file's ending says its format: name a file with .parquet, .csv or .json")
     check_folder(path)
 
 

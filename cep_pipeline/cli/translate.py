@@ -11,7 +11,7 @@ from cep_pipeline.cli.sources import chosen_stream
 from cep_pipeline.cli.terminal import say, say_json
 
 
-@click.command(short_help="Translate MATCH_RECOGNIZE of SQL into patterns, and say what differs.")
+@click.command()
 @click.argument("file", type=click.Path(path_type=Path), metavar="FILE.sql")
 @click.option(
     "--from",

@@ -55,6 +55,7 @@ from cep_pipeline.detection.room import explained
 from cep_pipeline.detection.summaries.partial import PartialSummary
 from cep_pipeline.detection.summaries.unlisted import summarize_unlisted
 from cep_pipeline.errors import InputError, NoRoom, TooManyMatches, UnsupportedPattern
+from cep_pipeline.language.source import did_you_mean
 from cep_pipeline.patterns.conditions import Atom, Comparator, Comparison, Membership
 from cep_pipeline.patterns.expressions import Literal as Constant
 from cep_pipeline.patterns.expressions import Reference
@@ -877,8 +878,9 @@ def doubts_about(
         names = list(dict.fromkeys(name for names in lacking.values() for name in names))
         there = sorted(name for name in types or () if name is not None)
         found.append(
-            f"no event has the type {_some(lacking)}, which stands in: {_some(names)}; "
+            f"no event has the type {_some(lacking)}, asked for by {_some(names)}; "
             f"{f'there are: {_some(there)}' if there else 'there are no events'}"
+            f"{did_you_mean(next(iter(lacking)), there)}"
         )
     if events is not None and events.num_rows:
         found += _texts_that_no_event_has(patterns, events)
@@ -907,7 +909,7 @@ def _texts_that_no_event_has(patterns: Sequence[Pattern], events: pa.Table) -> l
         if lacking := sorted(set(texts) - set(values)):
             names = list(dict.fromkeys(name for text in lacking for name in texts[text]))
             found.append(
-                f"no event has {attribute} = {_some([repr(text) for text in lacking])}, which stands in: "
+                f"no event has {attribute} = {_some([repr(text) for text in lacking])}, asked for by "
                 f"{_some(names)}; there are: {_some(sorted(map(repr, values)))}"
             )
     return found

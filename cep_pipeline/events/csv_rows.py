@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import csv
 import itertools
+import json
 from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager, ExitStack
 from dataclasses import dataclass, replace
@@ -305,6 +306,13 @@ class CsvReader:
             self._left -= size
         return b"".join(pieces)
 
+    def _other_delimiter(self, header: str) -> str:
+        """A hint where a header looks as if another character stood between its columns."""
+        near = max(",;\t|", key=header.count)
+        if near == self._source.delimiter or near not in header:
+            return ""
+        return f"; it looks separated by {near!r}: write `delimiter: {json.dumps(near)}` in `source` of the schema"
+
     def _read_header(self, text: bytes, lines: Lines) -> int:
         """Read the header off the first text; returns the number of lines up to its end."""
         filled = np.flatnonzero(~lines.blank)
@@ -319,9 +327,13 @@ class CsvReader:
             reader = csv.reader(content, delimiter=self._source.delimiter, quotechar=self._source.quote, strict=True)
             names = tuple(next(reader))
         except (csv.Error, UnicodeDecodeError) as error:
-            raise InputError(f"{self._path}:{first + 1}: the header is no CSV text in UTF-8: {error}") from error
+            hint = self._other_delimiter(text[lines.starts[first] : lines.following[first]].decode("utf-8", "replace"))
+            raise InputError(f"{self._path}:{first + 1}: the header is no CSV text in UTF-8: {error}{hint}") from error
         if self._source.of_types is None:
-            self._source.find_columns(self._path, names)
+            try:
+                self._source.find_columns(self._path, names)
+            except InputError as error:
+                raise InputError(f"{error}{self._other_delimiter(names[0]) if len(names) == 1 else ''}") from None
         else:
             names = self._source.names
         self._names = names

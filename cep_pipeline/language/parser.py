@@ -192,7 +192,8 @@ class _Statement:
         start = self.cursor.current
         name, named = self._name()
         self.name = name
-        self.cursor.expect_word("PATTERN")
+        sql = "; `cep translate` reads MATCH_RECOGNIZE of SQL" if self.cursor.at_word("SELECT", "WITH") else ""
+        self.cursor.expect_word("PATTERN", hint=sql)
         structure = StructureParser(self.cursor, self.scope, self.schema).structure()
         check_structure(structure, self.scope, start.span)
         where = self._where(structure)
@@ -512,6 +513,10 @@ class _Statement:
     def _misplaced(self) -> str:
         """A hint where the current token begins a clause or a statement that belongs elsewhere."""
         token: Token = self.cursor.current
+        if token.kind is Kind.END:
+            return "; every pattern has a window, as in WITHIN 10 seconds"
+        if token.text == "-" and self.cursor.ahead(1).text == ">":
+            return "; events in order are written SEQ(A a, B b)"
         if token.word in _CLAUSE_ORDER:
             return f"; the clauses stand in the order {', '.join(_CLAUSE_ORDER)}, each at most once"
         if token.word in ("NAME", "PATTERN"):

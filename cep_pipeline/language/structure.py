@@ -52,7 +52,7 @@ class StructureParser:
         operands = [self.structure(depth + 1)]
         while self.cursor.accept_symbol(","):
             operands.append(self.structure(depth + 1))
-        end = self.cursor.expect_symbol(")")
+        end = self.cursor.expect_symbol(")", f"; parts of {operator.word} are separated by ','")
         return Composite(Operator(operator.word), tuple(operands), Span(operator.span.start, end.span.end))
 
     def _negation(self, depth: int) -> EventOperand | Negation:
@@ -199,7 +199,7 @@ class StructureParser:
             raise self._error(f"{token.value!r} gives groups, not matches: it cannot be composed", token)
 
     def _variable(self) -> Token:
-        return self.cursor.expect_name("a variable")
+        return self.cursor.expect_name("a variable", "; a type is followed by a variable, as in SEQ(A a, B b)")
 
     def _declare(
         self,

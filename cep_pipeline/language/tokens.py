@@ -113,7 +113,8 @@ def tokenize(source: SourceText) -> list[Token]:
                 )
             tokens.append(_token(kind, found.group(), Span(offset, end)))
         offset = end
-    tokens.append(Token(Kind.END, "", "", "", Span(len(text), len(text))))
+    end = tokens[-1].span.end if tokens else len(text)  # where something is missing, not below it
+    tokens.append(Token(Kind.END, "", "", "", Span(end, end)))
     return tokens
 
 
@@ -142,8 +143,8 @@ def _no_token(source: SourceText, offset: int) -> PatternError:
         return source.error("this comment has no end; close it with */", rest)
     if character == "$":
         return source.error("'$' without the name of a parameter; write $name", Span(offset, offset + 1))
-    hint = "; an event that must not occur is written ~Type v or NOT(Type v)" if character == "!" else ""
-    return source.error(f"unexpected character {character!r}{hint}", Span(offset, offset + 1))
+    hints = {"!": "; an event that must not occur is written ~Type v or NOT(Type v)", "&": "; write AND"}
+    return source.error(f"unexpected character {character!r}{hints.get(character, '')}", Span(offset, offset + 1))
 
 
 class Cursor:
@@ -241,10 +242,10 @@ class Cursor:
             raise self.unexpected(" or ".join(words), hint or did_you_mean(seen, words))
         return self.advance()
 
-    def expect_name(self, what: str) -> Token:
+    def expect_name(self, what: str, hint: str = "") -> Token:
         """Read a name that is no reserved word."""
         if self.current.kind is not Kind.WORD:
-            raise self.unexpected(what)
+            raise self.unexpected(what, hint)
         if self.current.is_reserved:
             raise self.unexpected(what, "; this word is reserved")
         return self.advance()

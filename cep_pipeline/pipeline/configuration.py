@@ -799,6 +799,11 @@ class Configuration:
             The file is missing, is no YAML, or breaks a rule; the message names file and line.
         """
         path = Path(path)
+        if not path.exists():
+            raise InputError(
+                f"{path}: no such pipeline configuration; go to the folder of your project, name the file with "
+                "--config FILE, or make a project: cep init FOLDER"
+            )
         settings = load_document(path, PipelineSettings, "pipeline configuration", variables=True)
         reach_object_stores(settings.warehouse.properties)
         keep_free(settings.warehouse.min_free_mb << 20)

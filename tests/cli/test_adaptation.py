@@ -97,7 +97,7 @@ def test_a_check_records_a_decision_and_says_what_to_do(own: DriftingStream) -> 
 
 def test_a_plan_is_made_compared_and_recorded(own: DriftingStream) -> None:
     dry = cep("replan", "--dry-run", folder=own.folder)
-    assert dry.output.startswith("all: would be replaced: by hand; by cost the new plan saves ")
+    assert dry.output.startswith("all: would be replaced: asked for by hand; by cost the new plan saves ")
     assert dry.output.endswith("current plan: 1\n")
     done = cep("replan", "--reason", "the rates have moved", folder=own.folder)
     assert done.code == 0, done.errors
@@ -108,7 +108,10 @@ def test_a_plan_is_made_compared_and_recorded(own: DriftingStream) -> None:
     assert done.output.endswith("current plan: 2\n")
     kept = cep("replan", "--json", folder=own.folder)
     decision = json.loads(kept.output)
-    assert (decision["outcome"], decision["reason"]) == ("kept", "by hand; planning again gives the same plan")
+    assert (decision["outcome"], decision["reason"]) == (
+        "kept",
+        "asked for by hand; planning again gives the same plan",
+    )
     other = cep("replan", "--planner", "trivial", "--dry-run", "--explain", folder=own.folder)
     assert "planner trivial" in other.output and "order a, b, c" in other.output
     worse = cep("replan", "--planner", "zstream", "--cost", "throughput", "--dry-run", folder=own.folder)

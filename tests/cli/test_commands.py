@@ -579,7 +579,7 @@ def test_generated_days_are_run_from_raw_files_to_matches(trades: Path, tmp_path
     assert counted.code == 0
     for line in (tmp_path / "counts.json").read_text().splitlines():
         row = json.loads(line)
-        shown = line_with(done.output.rpartition("matches of pattern set market")[2], f"│ {row['pattern']} ")
+        shown = line_with(done.output.rpartition("matches of market")[2], f"│ {row['pattern']} ")
         assert shown.split("│")[2].strip().replace(",", "") == row["count"]
 
 

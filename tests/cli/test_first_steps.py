@@ -221,7 +221,7 @@ def test_all_errors_of_a_project_are_told_at_once(folder: Path) -> None:
     told = json.loads(done.output)
     assert (len(told["errors"]), told["warnings"]) == (3, [])
     patterns, missing, schema = told["errors"]
-    for words in ("cannot compare string with int", "unknown attribute 'dor'", "wrong.sase:3:1: expected WITHIN"):
+    for words in ("cannot compare string with int", "unknown attribute 'dor'", "wrong.sase:2:16: expected WITHIN"):
         assert words in patterns
     assert "none.sase" in missing
     assert "timestamp: this setting is required" in schema and "source: this setting is required" in schema
@@ -287,8 +287,8 @@ def test_types_and_texts_that_no_event_has_are_told(folder: Path) -> None:
     )
     assert done.code == 0
     told = " ".join(done.errors.split())
-    assert "no event has the type room-9, which stands in: pattern_1; there are: room-1, room-2, room-3" in told
-    assert "no event has door = 'opened', which stands in: pattern_1; there are: 'closed', 'open'" in told
+    assert "no event has the type room-9, asked for by pattern_1; there are: room-1, room-2, room-3" in told
+    assert "no event has door = 'opened', asked for by pattern_1; there are: 'closed', 'open'" in told
 
 
 def test_types_that_are_numbers_are_known_by_their_digits(folder: Path) -> None:
@@ -302,4 +302,4 @@ def test_types_that_are_numbers_are_known_by_their_digits(folder: Path) -> None:
     assert done.code == 0 and "no event has the type" not in done.errors, done.errors
     (folder / "warm.sase").write_text('PATTERN SEQ("158321" a, "158329" b) WITHIN 5 minutes')
     told = " ".join(cep("detect", *given, folder=folder).errors.split())
-    assert "no event has the type 158329, which stands in: pattern_1; there are: 158321, 158322, 158323" in told
+    assert "no event has the type 158329, asked for by pattern_1; there are: 158321, 158322, 158323" in told

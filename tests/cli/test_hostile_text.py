@@ -250,8 +250,7 @@ def assert_harmless(done: Done) -> None:
 
 
 def test_every_command_is_tried() -> None:
-    assert list(CALLS) == [name for name in COMMANDS if name in CALLS]
-    assert set(COMMANDS) - set(CALLS) == set(), "a new command needs calls with hostile texts"
+    assert set(COMMANDS) == set(CALLS), "a new command needs calls with hostile texts"
 
 
 @pytest.mark.parametrize(("command", "number"), [(name, n) for name, calls in CALLS.items() for n in range(len(calls))])

@@ -46,6 +46,21 @@ def test_a_limit_stops_before_anything_is_listed(tmp_path: Path) -> None:
     assert pq.read_table(tmp_path / "found.parquet").num_rows == 31
 
 
+@pytest.mark.parametrize("arguments", [(), ("--output", "count"), ("--adapt", "--every", "10 events")])
+def test_without_a_file_the_matches_are_counted_and_nothing_is_written(
+    tmp_path: Path, arguments: tuple[str, ...]
+) -> None:
+    done = detect(tmp_path, f"{LISTS}; {OTHERS}", 5, *arguments)
+    assert done.code == 0, done.errors
+    found = [line.split("│")[1:3] for line in done.errors.splitlines() if line.count("│") == 3]
+    assert {name.strip(): number.strip() for name, number in found}["lists"] == "31"
+    assert ("lists: 3 of 31 matches" in done.errors) == (not arguments)
+    assert sorted(one.name for one in tmp_path.iterdir()) == ["p.sase", "s.yaml", "x.csv"]
+    for needs_a_file in (("--lines",), ("--output", "compressed")):
+        assert (refused := detect(tmp_path, LISTS, 5, *needs_a_file)).code == 2
+        assert "--out" in refused.error
+
+
 def test_counts_of_any_size(tmp_path: Path) -> None:
     done = detect(tmp_path, LISTS, 60, "--output", "count", "--out", "counts.json")
     assert done.code == 0, done.errors
@@ -141,7 +156,7 @@ def test_files_of_which_all_rows_are_rejected_are_refused(tmp_path: Path) -> Non
 def test_patterns_that_cannot_match_are_warned_about(tmp_path: Path) -> None:
     done = detect(tmp_path, "NAME none PATTERN SEQ(A a, Nobody n) WITHIN 1 day", 3, "--out", "found.csv")
     assert done.code == 0
-    assert "warning: no event has the type Nobody, which stands in: none" in done.errors
+    assert "warning: no event has the type Nobody, asked for by none" in done.errors
     assert "warning: WITHIN is more than 10 times as long as all events span" in done.errors
 
 

@@ -225,7 +225,7 @@ def test_doubts_about_patterns_are_said_once() -> None:
     text = "NAME a PATTERN SEQ(A a, X x) WITHIN 1 day; NAME b PATTERN SEQ(A a, NOT Y y, B b) WITHIN 1 second"
     patterns = cep.parse_patterns(text, stream_schema())
     assert detecting.doubts_about(patterns, {"A", "B"}, 60_000_000) == [
-        "no event has the type X, which stands in: a; there are: A, B",
+        "no event has the type X, asked for by a; there are: A, B",
         "WITHIN is more than 10 times as long as all events span, 60.000 s: a; is its unit right?",
     ]
     assert detecting.doubts_about(patterns, None, 86_400_000_000) == []

@@ -46,7 +46,10 @@ def test_writing_results_changes_nothing_else(answers: Answers) -> None:
     made = remade(page, answers)
     assert "```\n\n> Finds **11,556 matches**.\n\ntext" in made
     assert "> Finds **1 match**: a 1, b 2.\n\n```sase" in made
-    assert made.endswith("```text\nmy.sase:2:1: expected WITHIN but found the end of the text\n  \n  ^\n```\n")
+    assert made.endswith(
+        "```text\nmy.sase:1:14: expected WITHIN but found the end of the text; every pattern has a window, "
+        "as in WITHIN 10 seconds\n  PATTERN IBM i\n               ^\n```\n"
+    )
     assert remade(made, answers) == made
 
 

@@ -2,6 +2,8 @@ from __future__ import annotations
 
 import gzip
 import itertools
+import json
+import re
 from datetime import date
 from pathlib import Path
 from typing import Any
@@ -481,3 +483,14 @@ def test_a_truncated_file_is_refused_by_its_survey(tmp_path: Path, schema: Strea
     path.write_bytes(path.read_bytes()[:-20000])
     with pytest.raises(InputError, match="truncated or corrupt"):
         cut(path, schema, DataDirectory(str(tmp_path / "scratch"), "run"), 1000)
+
+
+@pytest.mark.parametrize(("quote", "delimiter"), [('"', ";"), ("", ";"), ("", "\t")])
+def test_a_header_with_another_delimiter_says_how_to_name_it(
+    tmp_path: Path, schema: StreamSchema, quote: str, delimiter: str
+) -> None:
+    names = ("symbol", "timestamp", "price", "size")
+    path = tmp_path / "trades.csv"
+    path.write_text(delimiter.join(f"{quote}{name}{quote}" for name in names) + "\n")
+    with pytest.raises(InputError, match=re.escape(f"delimiter: {json.dumps(delimiter)}")):
+        read_csv(path, schema)

@@ -195,7 +195,7 @@ REFUSED = [
     ("PATTERN A+ a[] WITHIN 1 day RETURN «sum(a[..i-1].x)»", "only as a[1]"),
     ("PATTERN A a WITHIN 1 day RETURN a.x AS «match_id»", "a fixed column"),
     ("PATTERN A a WITHIN 1 day RETURN «a».x > 1", "needs a value here, not a condition"),
-    ("PATTERN A a WITHIN 1 day RETURN a.x AS p, «»", "expected a condition or a value"),
+    ("PATTERN A a WITHIN 1 day RETURN a.x AS p,«»", "expected a condition or a value"),
     # Composition
     (f"{PAIR} PATTERN pair p WHERE p.«y» > 1 WITHIN 1 day", "unknown attribute 'y' of type pair; there are: x, t, s"),
     (f"{PAIR} PATTERN pair p WHERE p.«xx» > 1 WITHIN 1 day", "did you mean 'x'?"),
