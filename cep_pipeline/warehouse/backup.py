@@ -81,19 +81,7 @@ class StoredCopy(NamedTuple):
 
 @dataclass(frozen=True)
 class BackupMoment:
-    """One moment of a backup.
-
-    Attributes
-    ----------
-    name
-        The moment in UTC, as in 20260105T031500Z.
-    warehouse
-        Location of the warehouse that it is of.
-    catalog
-        The copy of the catalog.
-    files
-        Path below the warehouse -> file.
-    """
+    """One moment of a backup, named in UTC (20260105T031500Z), and its files by their paths in the warehouse."""
 
     name: str
     warehouse: str
@@ -114,13 +102,7 @@ class BackupMoment:
 
     @classmethod
     def from_json(cls, text: str, path: str) -> BackupMoment:
-        """Read a list.
-
-        Raises
-        ------
-        InputError
-            It is damaged, or of a newer version.
-        """
+        """Read a list; an InputError says that it is damaged, or of a newer version."""
         try:
             content = json.loads(text)
             digest = content.pop("digest")
@@ -347,13 +329,7 @@ def moments(place: str) -> list[str]:
 
 
 def read_moment(place: str, name: str | None = None) -> BackupMoment:
-    """Read the list of a moment; None: of the latest.
-
-    Raises
-    ------
-    InputError
-        There is none of this name, or its list is damaged.
-    """
+    """Read the list of a moment (None: of the latest); an InputError says that there is none, or that it is damaged."""
     there = moments(place)
     if not there:
         raise InputError(f"{place}: no backup is there; `cep backup {place}` makes one")
@@ -455,13 +431,7 @@ def _copy_back(source: str, target: str, said: StoredCopy) -> None:
 
 
 def refuse_data(location: str, catalog: str | URL) -> None:
-    """Refuse to write over a warehouse that has tables, or a catalog.
-
-    Raises
-    ------
-    InputError
-        It has.
-    """
+    """Refuse to write over a warehouse that has tables, or a catalog, with an InputError."""
     named = [path for path in stored_files(location) if path.endswith(".metadata.json")]
     database = relocation.database_at(catalog)
     if named or (database is not None and relocation.pointers_of(database)):
@@ -472,13 +442,7 @@ def refuse_data(location: str, catalog: str | URL) -> None:
 
 
 def refuse_runs(catalog: str | URL) -> None:
-    """Refuse to change a catalog on which runs are at work; one that cannot be read has none.
-
-    Raises
-    ------
-    BusyError
-        A run is at work.
-    """
+    """Refuse to change a catalog on which runs are at work (BusyError); one that cannot be read has none."""
     try:
         database = relocation.database_at(catalog)
     except InputError as error:

@@ -22,16 +22,9 @@ if TYPE_CHECKING:
 class Draft:
     """Rows that are to be all of a unit: the events, the rejected rows, the matches or the summaries of a day.
 
-    Parameters
-    ----------
-    table, pattern_set, day
-        The unit; `pattern_set` is empty but for matches and summaries.
-    files
-        Files that no table names yet.
-    fingerprint, carry_out, counts, same_events_as, changes
-        What is recorded of the unit (`UnitRecord`).
-    entries
-        The files as a manifest names them, where this process has looked at them already.
+    No table names the files yet. `pattern_set` is empty but for matches and summaries. `fingerprint`, `carry_out`,
+    `counts`, `same_events_as` and `changes` are recorded of the unit (`UnitRecord`). `entries` are the files as a
+    manifest names them, where this process has looked at them already.
     """
 
     table: str
@@ -93,16 +86,9 @@ class Draft:
 
 @dataclass(frozen=True)
 class DraftedDay:
-    """The events and the rejected rows that a run has made of a day.
+    """The events and the rejected rows that a run has made of a day, with the files of the events in stream order.
 
-    Parameters
-    ----------
-    events, quarantine
-        Their files, and what is recorded of them.
-    record
-        The record of the day as it will be; its snapshot is 0 until then.
-    files
-        The files of the events, in stream order.
+    `record` is that of the day as it will be; its snapshot is 0 until then.
     """
 
     events: Draft
@@ -115,12 +101,7 @@ class DraftedDay:
 class Drafts:
     """The days that runs have made and not published yet: a run reads them in place of what is published.
 
-    Parameters
-    ----------
-    days
-        Events and rejected rows.
-    statistics
-        (pattern set, day) -> statistics.
+    `statistics` are those of (pattern set, day).
     """
 
     days: dict[date, DraftedDay] = field(default_factory=dict)

@@ -38,12 +38,8 @@ _TABLE_PROPERTIES = {
 def ensure_table(catalog: WarehouseCatalog, stream: str, layout: TableLayout, location: str) -> Table:
     """Return a table, made if it is not there; its columns get the names that the layout has for them now.
 
-    Columns that it lacks are added by `add_columns`, when they get values.
-
-    Raises
-    ------
-    InputError
-        A column has a name that does not fit those of the published ones.
+    A name that does not fit those of the published columns is an InputError. Columns that it lacks are added by
+    `add_columns`, when they get values.
     """
     with storage_errors(f"making table {stream}.{layout.name}"):
         try:
@@ -119,10 +115,7 @@ def _rename_columns(table: Table, stream: str, layout: TableLayout) -> None:
 def add_columns(catalog: WarehouseCatalog, stream: str, layout: TableLayout) -> None:
     """Add the columns and properties of the layout that a published table lacks; without any nothing is committed.
 
-    Raises
-    ------
-    InputError
-        A column has another type than the published one.
+    A column of another type than the published one is an InputError.
     """
     _set_properties(catalog, stream, layout.name, layout.properties)
     table = catalog.load_table((stream, layout.name))

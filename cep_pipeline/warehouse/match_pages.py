@@ -39,16 +39,8 @@ MOST_LOOKED_AT = 2_000_000
 class MatchesQuery:
     """The matches that somebody has chosen.
 
-    Attributes
-    ----------
-    pattern_set, day
-        The pattern set, and the day on which the matches became final.
-    pattern
-        Name of the pattern; None: all patterns.
-    from_us, to_us
-        Instants (microseconds) between which the last event of a match is, the latter excluded; None: open.
-    value
-        Text that the values of RETURN, as JSON, or the id of the match contain.
+    They became final on `day`, are of `pattern` (None: of any), and their last event lies in [`from_us`, `to_us`)
+    (microseconds; None: open). The values of RETURN, as JSON, or the id of the match contain the text `value`.
     """
 
     pattern_set: str
@@ -93,28 +85,14 @@ class MatchesQuery:
 
 @dataclass(frozen=True)
 class MatchesPage:
-    """A page of matches, and the place at which the next one begins.
-
-    Attributes
-    ----------
-    rows
-        Matches in their order (`StreamReader.matches_schema`).
-    following
-        Place of the next page; None: this is the last one.
-    """
+    """A page of matches in their order (`StreamReader.matches_schema`), and the place of the next (None: the last)."""
 
     rows: pa.Table
     following: str | None
 
 
 def matches_page(tables: StreamReader, query: MatchesQuery, limit: int, after: str = "") -> MatchesPage:
-    """Read the chosen matches from a place on (the beginning without one), at most so many.
-
-    Raises
-    ------
-    InputError
-        The place is none that a page has given.
-    """
+    """Read the chosen matches from a place on that a page has given (the beginning without one), at most so many."""
     begin = _place(after)
     rows: list[pa.Table] = []
     missing, looked_at = limit, 0
@@ -223,10 +201,8 @@ def explain_match(
 ) -> Explanation:
     """Say of a published match how it fulfils each rule of a pattern, as `why` does.
 
-    Raises
-    ------
-    InputError
-        The pattern binds other variables, or an event is not published any more; or it composes matches of others.
+    An InputError says that the pattern binds other variables or composes others, or that an event is not published any
+    more.
     """
     from cep_pipeline.detection.match_checks import why
     from cep_pipeline.patterns.pattern import Strategy

@@ -206,10 +206,7 @@ def opened_tables(
 ) -> tuple[dict[str, PublishedTable], dict[str, list[Row[Any]]]]:
     """Return some tables of a stream, and the records of their units, all as of one moment.
 
-    Raises
-    ------
-    DamagedError
-        The metadata of a table cannot be read.
+    Metadata that cannot be read is a DamagedError.
     """
     for attempt in count(1):
         pointers, records = one_moment(database, stream, tables)
@@ -223,15 +220,7 @@ def opened_tables(
 
 
 def open_table(database: Database, stream: str, name: str) -> PublishedTable:
-    """Return a table of a stream as it is now.
-
-    Raises
-    ------
-    InputError
-        There is no such table.
-    DamagedError
-        Its metadata cannot be read.
-    """
+    """Return a table of a stream as it is now; InputError: there is none, DamagedError: it cannot be read."""
     tables, _ = opened_tables(database, stream, (name,))
     if name not in tables:
         raise InputError(f"opening table {stream}.{name}: the catalog {database.name} has no such table")
