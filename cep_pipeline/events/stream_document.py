@@ -349,10 +349,7 @@ class StreamDocument(Document):
 def load_stream(path: Path, make: Callable[..., Schema]) -> Schema:
     """Read and check the file of a stream schema, and make the schema with `make`: the constructor of `StreamSchema`.
 
-    Raises
-    ------
-    InputError
-        The file is missing, is no YAML, or breaks a rule; the message names file and line.
+    An InputError names the file, and the line that breaks a rule.
     """
     document = load_document(path, StreamDocument, "stream schema")
     try:

@@ -370,12 +370,7 @@ class StatisticsSettings(Document):
 
 
 def parse_window(text: str) -> Window:
-    """The window that a text says: a length of time, or a number of events.
-
-    Raises
-    ------
-    InputError
-        It says neither.
+    """The window that a text says: a length of time, or a number of events; else an InputError.
 
     Examples
     --------
@@ -793,10 +788,7 @@ class Configuration:
     def load(cls, path: str | Path) -> Configuration:
         """Read a `pipeline.yaml`; from here on this process reaches object stores as it says.
 
-        Raises
-        ------
-        InputError
-            The file is missing, is no YAML, or breaks a rule; the message names file and line.
+        An InputError names the file, and the line that breaks a rule.
         """
         path = Path(path)
         settings = load_document(path, PipelineSettings, "pipeline configuration", variables=True)
@@ -855,17 +847,7 @@ class Configuration:
     def stream(self, name: str, *, data: str | Path | None = None) -> Stream:
         """Load a stream: its schema, and its pattern sets parsed and checked.
 
-        Parameters
-        ----------
-        name
-            A stream of the configuration.
-        data
-            Folder or address with the raw files, in place of the configured one.
-
-        Raises
-        ------
-        InputError, PatternError
-            An unknown stream, a faulty schema or pattern file.
+        `data` is a folder or address with the raw files, in place of the configured one.
         """
         settings = self.stream_settings(name)
         schema = self.stream_schema(name)
@@ -904,13 +886,7 @@ class Configuration:
                     yield name, error
 
     def stream_schema(self, name: str) -> StreamSchema:
-        """Load the schema of a stream, and nothing else of it.
-
-        Raises
-        ------
-        InputError
-            An unknown stream, or a faulty schema.
-        """
+        """Load the schema of a stream, and nothing else of it."""
         from cep_pipeline.events.schema import StreamSchema
 
         file = self.folder / self.stream_settings(name).schema_file
@@ -994,11 +970,8 @@ def _search(
 ) -> dict[str, Any]:
     """The options of planning a set's patterns together, {} where its planner plans each by itself.
 
-    Raises
-    ------
-    InputError
-        There is no such planner or cost model; options are given for a planner that has none; or patterns cannot be
-        planned together by this cost model.
+    An InputError says that there is no such planner or cost model, that options are given for a planner that has none,
+    or that patterns cannot be planned together by this cost model.
     """
     from cep_pipeline.planning.planners import MULTI_PATTERN_PLANNER_NAMES, check_planner
 
@@ -1030,15 +1003,7 @@ MOST_PARAMETER_BYTES = 64 << 20
 
 
 def read_patterns(file: Path, schema: StreamSchema, parameters: dict[str, Any]) -> tuple[Pattern, ...]:
-    """Parse a pattern file.
-
-    Raises
-    ------
-    InputError
-        The file cannot be read, or holds no statement.
-    PatternError
-        A statement is wrong.
-    """
+    """Parse a pattern file; an InputError says that it cannot be read, or holds no statement."""
     from cep_pipeline.language.parser import parse_patterns
 
     text = read_text(file, "pattern file")
