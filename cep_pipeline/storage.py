@@ -539,6 +539,12 @@ def place_of_id(ids: pa.Array | pa.ChunkedArray, wanted: str | uuid.UUID) -> int
     return int(place.as_py())
 
 
+def read_group(file: pq.ParquetFile, group: int, columns: pa.Schema) -> pa.Table:
+    """Read a row group of a Parquet file as these columns."""
+    names = names_in_file(columns, file.schema_arrow.names)
+    return conform(file.read_row_group(group, list(names.values())), columns)
+
+
 def read_data_file(path: str, columns: pa.Schema, row_filter: pa.compute.Expression | None = None) -> pa.Table:
     """Read the rows of one Parquet file in their order, as these columns."""
     if row_filter is None:  # without the data sets of pyarrow, which import pandas

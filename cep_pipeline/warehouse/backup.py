@@ -49,6 +49,7 @@ from cep_pipeline.warehouse import relocation
 from cep_pipeline.warehouse.catalog import check_recorded
 from cep_pipeline.warehouse.database import FILES as RECORDED
 from cep_pipeline.warehouse.database import PUBLISHED, Database
+from cep_pipeline.warehouse.iceberg_tables import files_of_snapshots
 from cep_pipeline.warehouse.layout import COMPRESSED
 from cep_pipeline.warehouse.units import buffers_in
 
@@ -234,7 +235,12 @@ def _copy_moment(
         named[pointer.metadata] = None
         tables.append(_table(f"{place}/{FILES}/{pointer.metadata.removeprefix(prefix)}"))
     for table in tables:
-        named |= _files_of(table)
+        try:
+            named |= files_of_snapshots(table)
+        except DamagedError as error:
+            if isinstance(error.__cause__, FileNotFoundError):
+                raise _Gone(error.path) from error
+            raise
     named |= _buffers(warehouse, rows)
     for path in named:
         if not path.startswith(prefix):
@@ -259,23 +265,6 @@ def _table(path: str) -> Table:
     return Table(("", path), metadata, path, files, NoopCatalog("backup"))
 
 
-def _files_of(table: Table) -> dict[str, int | None]:
-    """All files that the snapshots of a table name, with their sizes where they are known."""
-    named: dict[str, int | None] = {}
-    for snapshot in table.snapshots():
-        with _damage_or_gone(snapshot.manifest_list):
-            manifests = snapshot.manifests(table.io)
-        named[snapshot.manifest_list] = None
-        for manifest in manifests:
-            if manifest.manifest_path in named:
-                continue
-            named[manifest.manifest_path] = manifest.manifest_length
-            with _damage_or_gone(manifest.manifest_path):
-                for entry in manifest.fetch_manifest_entry(table.io):
-                    named[entry.data_file.file_path] = entry.data_file.file_size_in_bytes
-    return named
-
-
 def _buffers(warehouse: Store, rows: relocation.Rows) -> dict[str, int | None]:
     """The buffers of limited patterns that records name, which are in no table; lost ones are left out."""
     recorded: dict[str, set[str]] = {}
@@ -287,17 +276,6 @@ def _buffers(warehouse: Store, rows: relocation.Rows) -> dict[str, int | None]:
         there = stored_files(f"{warehouse.location}/{stream}/{COMPRESSED}")
         found |= {path: there[path].size for path in paths & there.keys()}
     return found
-
-
-@contextmanager
-def _damage_or_gone(path: str) -> Iterator[None]:
-    try:
-        with damage_errors(path):
-            yield
-    except DamagedError as error:
-        if isinstance(error.__cause__, FileNotFoundError):
-            raise _Gone(path) from error
-        raise
 
 
 def _new_moment(place: str) -> str:

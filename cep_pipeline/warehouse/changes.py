@@ -20,7 +20,7 @@ import pyarrow as pa
 from cep_pipeline.events.columns import DAY, SEQ, TIMESTAMP
 from cep_pipeline.events.type_spells import spells_in, type_attribute_in
 from cep_pipeline.lazy_names import late_module
-from cep_pipeline.storage import conform, names_in_file, open_parquet, read_footer
+from cep_pipeline.storage import open_parquet, read_footer, read_group
 
 if TYPE_CHECKING:
     from cep_pipeline.patterns.pattern import Pattern
@@ -122,15 +122,10 @@ class _LastEvents:
         for _, path, index, rows in sorted(groups, reverse=True):
             if missing <= 0:
                 break
-            parts.append(_row_group(path, index, columns))
+            with open_parquet(path) as file:
+                parts.append(read_group(file, index, columns))
             missing -= rows
         return cls(pa.concat_tables(reversed(parts)), sum(rows for *_, rows in groups))
-
-
-def _row_group(path: str, index: int, columns: pa.Schema) -> pa.Table:
-    with open_parquet(path) as file:
-        names = names_in_file(columns, file.schema_arrow.names)
-        return conform(file.read_row_group(index, list(names.values())), columns)
 
 
 def _compare(before: _LastEvents, now: _LastEvents, type_attribute: str) -> EventsChange:

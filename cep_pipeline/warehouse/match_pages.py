@@ -15,16 +15,7 @@ import pyarrow.parquet as pq
 from cep_pipeline.errors import InputError
 from cep_pipeline.events.columns import DAY
 from cep_pipeline.match_chart import Drawing, MatchSeries, draw_match
-from cep_pipeline.storage import (
-    conform,
-    id_texts,
-    names_in_file,
-    open_filesystem,
-    place_of_id,
-    read_data_file,
-    reading_data,
-    rows_of,
-)
+from cep_pipeline.storage import id_texts, open_parquet, place_of_id, read_data_file, read_group, rows_of
 
 if TYPE_CHECKING:
     from cep_pipeline.detection.match_checks import Explanation
@@ -100,7 +91,7 @@ def matches_page(tables: StreamReader, query: MatchesQuery, limit: int, after: s
         if looked_at >= MOST_LOOKED_AT:
             return MatchesPage(_together(tables, rows), f"{place[0]}.{place[1]}.0")
         looked_at += file.metadata.row_group(group).num_rows
-        found = query.keep(_read_group(file, group, tables.matches_schema))
+        found = query.keep(read_group(file, group, tables.matches_schema))
         first = begin[2] if place == begin[:2] else 0
         part = found.slice(first, missing)
         rows.append(part)
@@ -113,7 +104,7 @@ def matches_page(tables: StreamReader, query: MatchesQuery, limit: int, after: s
 def matches_in_batches(tables: StreamReader, query: MatchesQuery) -> Iterator[pa.RecordBatch]:
     """Read all chosen matches, a row group at a time."""
     for _, file, group in _groups(tables, query, (0, 0)):
-        yield from query.keep(_read_group(file, group, tables.matches_schema)).to_batches()
+        yield from query.keep(read_group(file, group, tables.matches_schema)).to_batches()
 
 
 def matches_over_time(tables: StreamReader, query: MatchesQuery, edges_us: Sequence[int]) -> tuple[list[int], bool]:
@@ -127,7 +118,7 @@ def matches_over_time(tables: StreamReader, query: MatchesQuery, edges_us: Seque
         if looked_at >= 10 * MOST_LOOKED_AT:
             return counts[1:-1].tolist(), False
         looked_at += file.metadata.row_group(group).num_rows
-        ended = query.keep(_read_group(file, group, schema))["end_ts"].cast(pa.int64()).to_numpy()
+        ended = query.keep(read_group(file, group, schema))["end_ts"].cast(pa.int64()).to_numpy()
         counts += np.bincount(np.searchsorted(edges, ended, side="right"), minlength=len(counts))
     return counts[1:-1].tolist(), True
 
@@ -137,9 +128,9 @@ def match_row(tables: StreamReader, pattern_set: str, day: date, match_id: str) 
     query = MatchesQuery(pattern_set, day)
     ids = pa.schema([tables.matches_schema.field("match_id")])
     for _, file, group in _groups(tables, query, (0, 0)):
-        place = place_of_id(_read_group(file, group, ids)["match_id"], match_id)
+        place = place_of_id(read_group(file, group, ids)["match_id"], match_id)
         if place >= 0:
-            return _read_group(file, group, tables.matches_schema).slice(place, 1)
+            return read_group(file, group, tables.matches_schema).slice(place, 1)
     return None
 
 
@@ -252,20 +243,10 @@ def _groups(
     for number, path in enumerate(tables.matches_files(query.pattern_set, query.day)):
         if number < begin[0]:
             continue
-        filesystem, inner = open_filesystem(path)
-        with (
-            reading_data(path),
-            filesystem.open_input_file(inner) as opened,
-            pq.ParquetFile(opened, page_checksum_verification=True) as file,
-        ):
+        with open_parquet(path) as file:
             for group in range(begin[1] if number == begin[0] else 0, file.metadata.num_row_groups):
                 if query.may_be_in(file.metadata.row_group(group)):
                     yield (number, group), file, group
-
-
-def _read_group(file: pq.ParquetFile, group: int, schema: pa.Schema) -> pa.Table:
-    names = list(names_in_file(schema, file.schema_arrow.names).values())
-    return conform(file.read_row_group(group, columns=names), schema)
 
 
 def _together(tables: StreamReader, rows: list[pa.Table]) -> pa.Table:

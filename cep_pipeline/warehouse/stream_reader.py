@@ -22,7 +22,7 @@ from cep_pipeline.events.erasure import Erasure
 from cep_pipeline.events.raw_files import RawFile
 from cep_pipeline.events.timestamps import day_bounds
 from cep_pipeline.lazy_names import late_module
-from cep_pipeline.storage import conform, id_texts, names_in_file, open_parquet, read_data_file, rows_of
+from cep_pipeline.storage import id_texts, open_parquet, read_data_file, read_group, rows_of
 from cep_pipeline.warehouse.changes import ReadBefore
 from cep_pipeline.warehouse.database import CURRENT_PLANS
 from cep_pipeline.warehouse.drafts import Drafts
@@ -347,7 +347,7 @@ class StreamReader:
                 for group in range(parquet.num_row_groups):
                     if not _may_hold(parquet.metadata.row_group(group), "pattern", missing):
                         continue
-                    rows = conform(parquet.read_row_group(group), self.matches_schema)
+                    rows = read_group(parquet, group, self.matches_schema)
                     for value in pc.unique(rows.column("pattern")):
                         name = value.as_py()
                         if missing.get(name, 0) > 0:
@@ -377,12 +377,11 @@ class StreamReader:
             "final_day", date.fromordinal(max(first, 1)), last, equal={"pattern_set": pattern_set}
         ):
             with open_parquet(file.file_path) as parquet:
-                names = list(names_in_file(schema, parquet.schema_arrow.names).values())
                 for group in range(parquet.num_row_groups):
-                    found = conform(parquet.read_row_group(group, ["match_id"]), only_ids)["match_id"]
+                    found = read_group(parquet, group, only_ids)["match_id"]
                     asked = pc.is_in(id_texts(found), value_set=ids)
                     if pc.any(asked).as_py():
-                        parts.append(conform(parquet.read_row_group(group, names), schema).filter(asked))
+                        parts.append(read_group(parquet, group, schema).filter(asked))
         inside = _joined(schema, parts)
         return [*self.composed_matches(inside), inside]
 
@@ -679,11 +678,10 @@ def _rows_of_events(path: str, columns: pa.Schema, seqs: pa.Array) -> Iterator[p
     """The events with these `seq`, which are in order, of a file; row groups that have none of them are not read."""
     numbers = np.from_dlpack(seqs)
     with open_parquet(path) as parquet:
-        names = list(names_in_file(columns, parquet.schema_arrow.names).values())
         for group in range(parquet.num_row_groups):
             bounds = _bounds_in(parquet.metadata.row_group(group), SEQ)
             if bounds is None or np.searchsorted(numbers, bounds[0]) < np.searchsorted(numbers, bounds[1], "right"):
-                rows = conform(parquet.read_row_group(group, names), columns)
+                rows = read_group(parquet, group, columns)
                 yield rows.filter(pc.is_in(rows.column(SEQ), value_set=seqs))
 
 

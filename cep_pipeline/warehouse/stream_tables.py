@@ -268,18 +268,25 @@ class StreamTables(StreamReader):
         names = dict.fromkeys(one.table for one in units)
         for name in names:
             self._add_columns(name)
-        records = [draft.record(self.name, lease.run_id, self.warehouse.clock()) for draft in drafts]
+        at = self.warehouse.clock()
         passed_on = [update for one in drafts if one.table == "events" for update in self._passed_on(one)]
         published: list[int] = []
 
         def beside(snapshots: Mapping[str, int], rows: Sequence[int]) -> list[Callable[[Connection], None]]:
-            published[:] = rows[: len(records)]
+            published[:] = rows[: len(drafts)]
             # The lease first: its row stays locked until the commit is done.
             return [
                 lease.renew,
                 *(
-                    partial(record.write, snapshot_id=snapshots[record.table], rows=number)
-                    for record, number in zip(records, published, strict=True)
+                    partial(
+                        draft.write,
+                        stream=self.name,
+                        run_id=lease.run_id,
+                        published_at=at,
+                        snapshot_id=snapshots[draft.table],
+                        rows=number,
+                    )
+                    for draft, number in zip(drafts, published, strict=True)
                 ),
                 *(partial(update.write, stream=self.name) for update in passed_on),
             ]
