@@ -36,6 +36,13 @@ Model = TypeVar("Model", bound=BaseModel)
 Setting = TypeVar("Setting")
 
 
+def setting(description: str, default: Any = ..., *, example: Any = None, **rules: Any) -> Any:
+    """Declare a setting of a document, required without a default, with the texts that references of settings show."""
+    rules |= {} if default is ... else {"default": default}
+    rules |= {} if example is None else {"examples": [example]}
+    return Field(description=description, **rules)
+
+
 def one_of(*registries: str, also: Sequence[str] = (), least: int | None = None) -> Callable[[dict[str, Any]], None]:
     """Make what adds to a setting's JSON Schema which texts the setting takes.
 
