@@ -105,6 +105,7 @@ def _day(day: date | None) -> str | None:
     return None if day is None else day.isoformat()
 
 
+@without_collecting()
 def show_invariants(
     tables: StreamReader,
     stream: Stream,
@@ -122,20 +123,6 @@ def show_invariants(
     `most_numbers` is given, those days have so many numbers together, or there are fewer of them, down to two. Without
     a plan to check, or events, that is an InputError.
     """
-    with without_collecting():
-        return _report(tables, stream, pattern_set, asked, progress, most_forecasts, most_days, most_numbers)
-
-
-def _report(
-    tables: StreamReader,
-    stream: Stream,
-    pattern_set: PatternSet,
-    asked: StatisticsRequest | None,
-    progress: Progress | None,
-    most_forecasts: int | None,
-    most_days: int | None,
-    most_numbers: int | None,
-) -> InvariantReport:
     events = tables.pin_events()
     day = latest_day(events)
     current = current_plan(tables, pattern_set, tables.decisions(pattern_set.name))

@@ -219,8 +219,7 @@ def check_invariants(
     checks = []
     for pattern_set in pattern_sets:
         decisions = tables.decisions(pattern_set.name)
-        with without_collecting():
-            check = _check(tables, stream, pattern_set, events, decisions, run_id, asked, progress)
+        check = _check(tables, stream, pattern_set, events, decisions, run_id, asked, progress)
         if not _recorded(check.decision, decisions):
             tables.record_decision(check.decision)
         log_decision(stream, check.decision)
@@ -234,6 +233,7 @@ def log_decision(stream: Stream, decision: Decision) -> None:
     logger.info("run %s: %s %s, %s: %s: %s", *told)
 
 
+@without_collecting()
 def _check(
     tables: StreamTables,
     stream: Stream,
