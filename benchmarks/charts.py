@@ -16,17 +16,7 @@ Row = Mapping[str, str | int | float | bool | None]
 
 @dataclass(frozen=True)
 class Axis:
-    """A quantity of the rows.
-
-    Attributes
-    ----------
-    field
-        Its name in the rows.
-    title
-        With its unit.
-    log
-        Whether it is drawn on a logarithmic scale.
-    """
+    """A quantity of the rows: its field, its title with the unit, and whether it is drawn on a logarithmic scale."""
 
     field: str
     title: str
@@ -63,29 +53,11 @@ def line_chart(
     width: int = 300,
     height: int = 240,
 ) -> str:
-    """Lines over a quantity, one a series, and one panel a value of `facet`.
+    """Draw lines over a quantity, one a series, and one panel a value of `facet`, as SVG.
 
-    Parameters
-    ----------
-    rows
-        One point each; a row without a value of `y` is left out, and so is what cannot stand on a logarithmic scale.
-    x, y
-        The quantities.
-    series
-        Field whose values tell the lines apart.
-    styles
-        Series -> how it is drawn, in the order of the legend; series without one are given the palette's colours.
-    facet
-        Field whose values tell the panels apart, in the order in which they come.
-    points
-        Whether the points are marked.
-    width, height
-        Of one panel, in pixels.
-
-    Returns
-    -------
-    str
-        SVG.
+    A row is a point; one without a value of `y` is left out, and so is what cannot stand on a logarithmic scale. The
+    styles say how series are drawn, in the order of the legend; others are given the palette's colours. Panels are in
+    the order in which their values come. Width and height are those of one panel, in pixels.
     """
     import altair as alt
 

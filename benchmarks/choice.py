@@ -132,13 +132,7 @@ def drawn(count: int, density: str) -> list[Pattern]:
 def measure_cells(
     stream: StockStream, wanted: Sequence[Cell], repetitions: int, progress: Progress
 ) -> list[MeasuredCell]:
-    """Run all ways of each cell in turn.
-
-    Raises
-    ------
-    CepError
-        Two ways find different numbers of matches.
-    """
+    """Run all ways of each cell in turn; different numbers of matches are a CepError."""
     found = []
     progress.begin("choice", len(wanted))
     with one_core():

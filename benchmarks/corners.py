@@ -110,19 +110,10 @@ _MARKET_QUERIES = {
 
 @dataclass(frozen=True)
 class Corner:
-    """A job, done by us and by a peer.
+    """A job, done by us and by a peer; job and peer are in words, as the page names them.
 
-    Attributes
-    ----------
-    job
-        The work in words, as the page names it.
-    events
-        How many events it reads.
-    peer
-        The peer in words.
-    prepare
-        Makes the events and the plan, which is not timed, and returns our work and the peer's. None where the peer is
-        not installed.
+    `prepare` makes the events and the plan, which is not timed, and returns our work and the peer's, None where the
+    peer is not installed.
     """
 
     job: str
@@ -163,17 +154,7 @@ def drawn_schema() -> StreamSchema:
 
 
 def corners(streams: Streams, folder: Path, share: float = 1.0) -> list[Corner]:
-    """All corners, over this share of the events of each.
-
-    Parameters
-    ----------
-    streams
-        Makes the stock stream.
-    folder
-        Files and programs are put here.
-    share
-        Of the events that each corner has; tests take a small one.
-    """
+    """All corners, over this share of the events of each; files and programs are put into the folder."""
 
     def size(events: int) -> int:
         return max(int(events * share), 100)
@@ -373,10 +354,7 @@ def corners(streams: Streams, folder: Path, share: float = 1.0) -> list[Corner]:
 def measure_corners(chosen: Sequence[Corner], repetitions: int, progress: Progress) -> list[tuple[Corner, Comparison]]:
     """Do the work of each corner and of its peer in turn; corners whose peer is missing are left out.
 
-    Raises
-    ------
-    CepError
-        We and a peer give other numbers.
+    A peer that gives other numbers is a CepError.
     """
     measured = []
     for corner in chosen:

@@ -70,15 +70,7 @@ class _Days:
 
 
 def measure_days(data: Path | None, master: str, progress: Progress) -> list[DailyStatistics]:
-    """Run generated days, and real ones where they are there, one by one, each stream in a process of its own.
-
-    Parameters
-    ----------
-    data
-        Folder of public data.
-    master
-        Spark master.
-    """
+    """Run generated days, and real ones where they are there, one by one, each stream in a process of its own."""
     results = []
     with tempfile.TemporaryDirectory() as name:
         for number, stream in enumerate(_streams(Path(name), data, progress)):

@@ -87,28 +87,10 @@ def compare_detection(
 ) -> list[Comparison]:
     """Run every workload that the fused kernel runs by the kernel, by a user's calls and by the peers that are there.
 
-    Parameters
-    ----------
-    lengths
-        Lengths of the stock stream: of 10,000, 100,000, 1,000,000 and 5,000,000 events the match counts are known.
-    repetitions
-        Counted runs of each engine, after one that is not counted.
-    streams
-        Where the events are from.
-    progress
-        Told what is being done.
-    many
-        Length of the stream of W6's hundred patterns that DuckDB runs, too; longer ones are run without it.
-
-    Returns
-    -------
-    list of Comparison
-        One for each workload and length, ours the kernel.
-
-    Raises
-    ------
-    CepError
-        An engine found another number of matches than is known, or than the others found.
+    Returned is a comparison for each workload and length, ours the kernel. Of streams of 10,000, 100,000, 1,000,000 and
+    5,000,000 events the match counts are known. Each engine has so many counted runs, after one that is not counted.
+    DuckDB, too, runs the hundred patterns of W6 over a stream of `many` events. Another number of matches than is
+    known, or than the others found, is a CepError.
     """
     comparisons = []
     with tempfile.TemporaryDirectory() as name, one_core():

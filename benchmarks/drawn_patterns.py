@@ -33,17 +33,7 @@ MOST_DRAWS = 100
 
 @dataclass(frozen=True)
 class Rare:
-    """A condition on one event that a share of all events fulfils.
-
-    Attributes
-    ----------
-    attribute
-        Numeric.
-    sign
-        `>` or `<`.
-    share
-        Of the events, at most; what it is compared with follows from the events.
-    """
+    """A condition (`>` or `<`) on one event that at most a share of all events fulfils."""
 
     attribute: str
     sign: str
@@ -67,18 +57,10 @@ class Rare:
 
 @dataclass(frozen=True)
 class Drawing:
-    """How patterns are drawn.
+    """The rules by which patterns are drawn.
 
-    Attributes
-    ----------
-    compared
-        Attributes by which two events are compared.
-    rare
-        Of which each event has one.
-    sizes
-        Numbers of events of a pattern, all as often.
-    window_s
-        Of all patterns.
+    Two events are compared by attributes of `compared`; each event has a condition of `rare`. All numbers of events in
+    `sizes` are as often.
     """
 
     compared: tuple[str, ...]
@@ -90,17 +72,8 @@ class Drawing:
 def draw_statements(drawing: Drawing, type_attribute: str, events: pa.Table, number: int, seed: int) -> str:
     """The text of a pattern file of so many patterns, no two of them alike, named p0000, p0001, ….
 
-    Parameters
-    ----------
-    type_attribute, events
-        The events, in which each type that occurs is as likely as every other.
-    number
-        The first patterns are the same however many there are.
-
-    Raises
-    ------
-    InputError
-        There are not as many patterns to be drawn.
+    Each type that occurs among the events is as likely as every other. The first patterns are the same however many
+    there are. Where there are not as many to be drawn, that is an InputError.
     """
     names = pc.unique(events.column(type_attribute)).drop_null().cast(pa.string()).to_pylist()
     types = sorted(names)

@@ -62,21 +62,9 @@ def trades_schema(folder: Path) -> StreamSchema:
 
 
 def measure_ingestion(master: str, repetitions: int, progress: Progress) -> IngestionResult:
-    """Ingest, validate, preprocess and publish generated days several times.
+    """Ingest, validate, preprocess and publish generated days several times, after a run that starts the workers.
 
-    Parameters
-    ----------
-    master
-        Spark master.
-    repetitions
-        Counted runs, after one that starts the workers and is not counted.
-    progress
-        Told what is being done.
-
-    Raises
-    ------
-    CepError
-        A run published another number of events than were generated.
+    Another number of events than were generated is a CepError.
     """
     from cep_pipeline.spark.session import spark_session
     from cep_pipeline.warehouse.warehouse import Warehouse

@@ -15,16 +15,8 @@ from benchmarks.workloads import MANY_WINDOW_MS, draw_types
 def sequence_join(sources: Sequence[str], condition: str, window: int, value: str, key: str | None = None) -> str:
     """A query that counts the matches of a sequence of events.
 
-    Parameters
-    ----------
-    sources
-        For each event of the sequence the condition by which it is found.
-    condition
-        Holds between the value of an event (`v`) and that of the event before (`w`).
-    window
-        In the units of `ts`.
-    value, key
-        The column that is compared, and one on which all events agree.
+    The sources are the conditions by which the events are found, in their order. The condition holds between the value
+    of an event (`v`) and that of the event before (`w`). The window is in the units of `ts`. All events agree on `key`.
 
     Examples
     --------

@@ -93,13 +93,7 @@ class PatternRuns:
 def measured_runs(
     table: pa.Table, repetitions: int, progress: Progress, drawn: int = DRAWN_PATTERNS
 ) -> list[PatternRuns]:
-    """Run orders and trees of W1 to W3 and of drawn patterns, on one core.
-
-    Raises
-    ------
-    CepError
-        Two plans of a pattern found different numbers of matches.
-    """
+    """Run orders and trees of W1 to W3 and of drawn patterns, on one core."""
     draw = random.Random(SEED)
     patterns = [WORKLOADS[name].patterns()[0] for name in ("W1", "W2", "W3")]
     patterns += [_drawn_pattern(number, table, draw) for number in range(drawn)]
@@ -140,10 +134,7 @@ LISTED = 16
 def condition_costs(repetitions: int, progress: Progress, largest: int = 2000) -> dict[str, float]:
     """Nanoseconds to test a condition of each kind, with what it takes to come to it, by `CONDITION_KINDS`.
 
-    Parameters
-    ----------
-    largest
-        Most events of a type.
+    `largest` is the number of events of a type, at most.
     """
     progress.begin("kernel costs: conditions by kind", len(CONDITIONS))
     schema = StreamSchema.from_dict(
@@ -193,8 +184,6 @@ def condition_costs(repetitions: int, progress: Progress, largest: int = 2000) -
 def calibrated(found: Sequence[PatternRuns], conditions: Mapping[str, float] = MappingProxyType({})) -> KernelCosts:
     """The constants that explain the times of all runs best, beside those of conditions.
 
-    Notes
-    -----
     Least squares of relative errors with constants that are not negative; what every run costs, whatever its plan, such
     as splitting the events, is a further constant that is not kept.
     """
@@ -211,14 +200,9 @@ def calibrated(found: Sequence[PatternRuns], conditions: Mapping[str, float] = M
 
 @dataclass(frozen=True)
 class Ranking:
-    """How well a cost model ranks the plans of a pattern.
+    """Spearman's rank correlation of predicted cost and measured time over all plans of a pattern.
 
-    Attributes
-    ----------
-    correlation
-        Spearman's rank correlation of predicted cost and measured time, over all plans.
-    chosen, fastest, slowest
-        Seconds of the plan of least predicted cost, of the fastest and of the slowest plan.
+    The seconds are those of the plan of least predicted cost, of the fastest and of the slowest plan.
     """
 
     pattern: str

@@ -36,15 +36,7 @@ class Measurement:
 
 @dataclass
 class Progress:
-    """Where a benchmark says how far it is.
-
-    Attributes
-    ----------
-    begin
-        Told of a piece of work, and of how many steps it has.
-    advance
-        Told that one step is done.
-    """
+    """The place where a benchmark says how far it is: of a piece of work and its steps, and that one step is done."""
 
     begin: Callable[[str, int], None] = field(default=lambda _text, _steps: None)
     advance: Callable[[], None] = field(default=lambda: None)
@@ -70,28 +62,9 @@ def measure_in_turn(
 ) -> tuple[dict[str, Timing], int]:
     """Run engines in turn, once without being counted and then several times.
 
-    Parameters
-    ----------
-    engines
-        Name -> a run of it.
-    repetitions
-        Counted rounds; an engine with runs of more than `SLOW_ROUND_S` seconds is run once only.
-    expected
-        The number of matches, where it is known; else that of the first engine.
-    what
-        The work, as an error names it.
-    progress
-        Told of every round.
-
-    Returns
-    -------
-    dict of str to Timing, int
-        Of each engine, and the number of matches that all have found.
-
-    Raises
-    ------
-    CepError
-        An engine found another number of matches.
+    An engine with runs of more than `SLOW_ROUND_S` seconds is run once only. Returned are the timings, and the number
+    of matches that all have found: the expected one, where it is known, else that of the first engine. Another one is a
+    CepError, which names the work as `what`.
     """
     seconds: dict[str, list[float]] = {name: [] for name in engines}
     slow: set[str] = set()

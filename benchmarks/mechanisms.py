@@ -51,17 +51,9 @@ class Lengths:
 class MechanismResult:
     """One mechanism on one workload.
 
-    Attributes
-    ----------
-    workload, events, matches
-        What was done.
-    timing
-        Seconds, preparation of the events included; its engine is the mechanism.
-    peak_instances
-        Most partial matches alive at a time.
-    times_duckdb
-        Its events a second over those of DuckDB's bucketed join of `published.reference_of` the workload: the median
-        over runs that followed each other; None without DuckDB.
+    The engine of the timing is the mechanism; preparation of the events is included. `peak_instances` are the most
+    partial matches alive at a time. `times_duckdb` compares its events a second with those of DuckDB's bucketed join of
+    `published.reference_of` the workload: the median over runs that followed each other; None without DuckDB.
     """
 
     workload: str
@@ -93,23 +85,10 @@ def measure_mechanisms(
     workloads: Sequence[str] = tuple(WORKLOADS),
     mechanisms: Sequence[str] | None = None,
 ) -> MechanismResults:
-    """Run every event-at-a-time mechanism on every workload that it runs.
+    """Run every event-at-a-time mechanism on every workload that it runs, or some of both.
 
-    Parameters
-    ----------
-    repetitions
-        Counted runs of each mechanism, after one that is not counted.
-    streams, progress
-        Where the events are from, and who is told what is being done.
-    lengths
-        Of the streams.
-    workloads, mechanisms
-        Which ones; all mechanisms but the columnar one if not given.
-
-    Raises
-    ------
-    CepError
-        A mechanism found another number of matches than is known, or than the others found.
+    Each has so many counted runs, after one that is not counted. Another number of matches than is known, or than the
+    others found, is a CepError.
     """
     chosen = [name for name in MECHANISMS if name != COLUMNAR] if mechanisms is None else list(mechanisms)
     results: list[MechanismResult] = []

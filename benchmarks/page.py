@@ -28,30 +28,17 @@ WORKLOAD, SKIPPING, SCALE = "workload", "skipping", "scale"
 
 @dataclass(frozen=True)
 class Settings:
-    """What is measured.
+    """The choice of what is measured.
 
-    Attributes
-    ----------
-    names
-        Of `BENCHMARKS`, `KERNEL_COSTS`, `CHOICE`, `CORNERS`, `WORKLOAD`, `SKIPPING` or `SCALE`.
-    lengths
-        Lengths of the stock stream for the columnar kernel; the longest is that of the strategies, too.
-    mechanism_length
-        Length of the stock stream and of W5's for the mechanisms that read event by event; None takes theirs.
-    repetitions
-        Counted runs of each engine.
-    data
-        Folder of public data.
-    looks
-        Looks at each sensor of generated readings, where the real ones are not there.
-    master
-        Spark master of ingestion.
-    constants
-        File to which the constants of the kernel's costs, or of the mechanisms', are written.
-    workloads, projects
-        The workloads of many patterns that are run, and the folder of their projects.
-    scale, scale_folder
-        The share of each size that `SCALE` and `CORNERS` measure, and the folder of its projects and results.
+    - `names`: of `BENCHMARKS`, `KERNEL_COSTS`, `CHOICE`, `CORNERS`, `WORKLOAD`, `SKIPPING` or `SCALE`.
+    - `lengths`: of the stock stream for the columnar kernel; the longest is that of the strategies, too.
+    - `mechanism_length`: of the stock stream and of W5's for the mechanisms that read event by event; None takes
+      theirs.
+    - `looks`: at each sensor of generated readings, where the real ones in the folder `data` are not there.
+    - `constants`: file to which the constants of the kernel's costs, or of the mechanisms', are written.
+    - `workloads`, `projects`: the workloads of many patterns that are run, and the folder of their projects.
+    - `scale`, `scale_folder`: the share of each size that `SCALE` and `CORNERS` measure, and the folder of its
+      projects.
     """
 
     names: Sequence[str] = BENCHMARKS
@@ -77,13 +64,7 @@ class _Run:
 
 
 def make_page(settings: Settings, progress: Progress, report: Callable[[str], None] = lambda _: None) -> str:
-    """Measure what is asked for, and write the page.
-
-    Raises
-    ------
-    CepError
-        An engine found another number of matches than is known, or than the others found.
-    """
+    """Measure what is asked for, and write the page."""
     run = _Run(settings, progress, Streams(settings.data, settings.looks), report)
     sections = [_head(settings)]
     for name in _SECTIONS:

@@ -60,13 +60,7 @@ def write_types(path: Path) -> None:
 
 
 class DuckDBJoins:
-    """Runs the bucketed joins of `joins` over events that lie in a DuckDB table before anything is timed.
-
-    Parameters
-    ----------
-    threads
-        Threads that DuckDB may use.
-    """
+    """Runs the bucketed joins of `joins` over events that lie in a DuckDB table before anything is timed."""
 
     def __init__(self, threads: int = 1) -> None:
         import duckdb

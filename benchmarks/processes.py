@@ -59,20 +59,10 @@ def told_here() -> bool:
 class Watched:
     """A process that is watched with all that it started, from entering the context to leaving it.
 
-    Attributes
-    ----------
-    pid
-        The first of them.
-    peak_kb, processes
-        The most memory that they held at once, and how many they were then; 0 where the system does not tell.
-    used_s
-        Of each process the seconds of the processor at the last look.
-    largest_kb
-        Most memory that one process held: `driver`, the first of them; `jvm`; `worker`, each other process of Python.
-
-    Notes
-    -----
-    Linux alone tells. What is used between the last look at a process and its end is missing: half a second at most.
+    `peak_kb` is the most memory that all held at once, and `processes` how many they were then; 0 where the system does
+    not tell. `used_s` has of each process the seconds of the processor at the last look. `largest_kb` is the most
+    memory that one process held: `driver`, the first of them; `jvm`; `worker`, each other process of Python. Linux
+    alone tells. What is used between the last look at a process and its end is missing: half a second at most.
     """
 
     pid: int

@@ -43,16 +43,9 @@ Esper cannot say W4, and OpenCEP loses matches of it, so that they are not among
 
 @dataclass(frozen=True)
 class Peer:
-    """An engine that was measured elsewhere.
+    """An engine that was measured elsewhere: its events a second there.
 
-    Attributes
-    ----------
-    engine
-        Its name.
-    measured_per_s
-        Events a second where it was measured.
-    here_per_s
-        Events a second that it would reach here; None where there is no DuckDB here to tell.
+    `here_per_s` is what it would reach here; None where there is no DuckDB here to tell.
     """
 
     engine: str
@@ -63,12 +56,7 @@ class Peer:
 def peers_of(workload: str, duckdb_per_s: Mapping[str, float]) -> list[Peer]:
     """The engines that were measured on a workload, from fast to slow, DuckDB itself aside.
 
-    Parameters
-    ----------
-    workload
-        Its name.
-    duckdb_per_s
-        Workload -> events a second of DuckDB's bucketed join here.
+    `duckdb_per_s` has the events a second of DuckDB's bucketed join here, by workload.
 
     Examples
     --------

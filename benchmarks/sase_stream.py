@@ -27,21 +27,9 @@ def generate_sase_stream(
 ) -> pa.Table:
     """Make a stream whose event k comes at k milliseconds, as an events table.
 
-    Parameters
-    ----------
-    events
-        Number of events.
-    seed
-        Seed of all draws.
-    rising
-        Probability that a price is higher than the one before of its symbol; it falls, or stays, with half of the rest.
-    largest_step
-        A price that changes does so by 1 to this.
-
-    Returns
-    -------
-    pyarrow.Table
-        timestamp, seq, symbol, price and volume, all whole numbers. A price is never under 1.
+    `rising` is the probability that a price is higher than the one before of its symbol; it falls, or stays, with half
+    of the rest. A price that changes does so by 1 to `largest_step`, and is never under 1. The columns timestamp, seq,
+    symbol, price and volume are all whole numbers.
     """
     if events < 1 or not 0 <= rising <= 1:
         raise ValueError(f"{events:,} events with rising {rising}: at least one event, and a probability, are needed")

@@ -72,23 +72,15 @@ _DRAWING = Drawing(("diff", "price", "size"), (Rare("size", ">", 0.01), Rare("di
 class Measured:
     """One size of an axis, and what running it took.
 
-    Attributes
-    ----------
-    axis, size
-        Of `SIZES`, or a share of it.
-    days, streams
-        The run was over so many days, of each of so many streams. On the axis `days` they are the days that the size
-        before does not have.
-    events, matches, slices
-        All events and matches of the run, and the slices of its largest detection.
-    seconds, processor_s
-        On the wall, and of all processors.
-    driver_kb, jvm_kb, worker_kb
-        The most memory that the driver, the JVM and one worker held.
-    files, metadata_bytes, data_bytes
-        Of the warehouse after the run: its files, the bytes of the tables' metadata, and those of all else.
-    steps_s
-        Name of a step -> its seconds on the wall in all days.
+    - `axis`, `size`: of `SIZES`, or a share of it.
+    - `days`, `streams`: the run was over so many days, of each of so many streams. On the axis `days` they are the days
+      that the size before does not have.
+    - `slices`: those of its largest detection.
+    - `seconds`, `processor_s`: on the wall, and of all processors.
+    - `driver_kb`, `jvm_kb`, `worker_kb`: the most memory that the driver, the JVM and one worker held.
+    - `files`, `metadata_bytes`, `data_bytes`: of the warehouse after the run: its files, the bytes of the tables'
+      metadata, and those of all else.
+    - `steps_s`: name of a step -> its seconds on the wall in all days.
     """
 
     axis: str
@@ -123,17 +115,7 @@ def sizes_of(share: float) -> dict[str, tuple[int, ...]]:
 def measure_scale(folder: Path, sizes: Mapping[str, Sequence[int]], master: str, progress: Progress) -> list[Measured]:
     """Measure all sizes that have not been measured in this folder yet; returns all that have, by axis and size.
 
-    Parameters
-    ----------
-    folder
-        The projects and the results are kept in it.
-    sizes
-        Axis -> its sizes, ascending.
-
-    Raises
-    ------
-    CepError
-        A run failed.
+    The folder keeps the projects and the results. The sizes of an axis are ascending. A run that fails is a CepError.
     """
     folder.mkdir(parents=True, exist_ok=True)
     known = {(one.axis, one.size): one for one in _known(folder)}

@@ -91,13 +91,7 @@ class Detected:
 
 
 def measure_skipping(master: str, workloads: Sequence[Workload], progress: Progress) -> list[Detected]:
-    """Detect the same days in two warehouses; one has files as earlier versions wrote them.
-
-    Raises
-    ------
-    CepError
-        The two have other matches.
-    """
+    """Detect the same days in two warehouses; one has files as earlier versions wrote them."""
     found = []
     for workload in workloads:
         pair = [_detect(workload, master, progress, summaries=summaries) for summaries in (False, True)]

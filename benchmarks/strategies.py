@@ -36,13 +36,7 @@ STATEMENTS = {
 
 
 def measure_strategies(events: int, repetitions: int, streams: Streams, progress: Progress) -> list[Comparison]:
-    """Run a pattern of each strategy on the mechanism that runs it, in turn with reading the columns from Parquet.
-
-    Raises
-    ------
-    CepError
-        A run found another number of matches than the one before.
-    """
+    """Run a pattern of each strategy on the mechanism that runs it, in turn with reading the columns from Parquet."""
     table = streams.table(STOCK, events)
     comparisons = []
     with tempfile.TemporaryDirectory() as folder, one_core():

@@ -59,20 +59,12 @@ source: {format: parquet, path: "{day:%Y-%m}.parquet"}
 
 @dataclass(frozen=True)
 class StatisticsResult:
-    """What was found of one stream.
+    """The findings about one stream.
 
-    Attributes
-    ----------
-    stream, events
-        What it is, and its length.
-    load_s, statistics_s
-        Seconds of the processor: reading and ordering the raw files in one process, and the statistics of all of it.
-    worst_error, counts, outside
-        The largest relative error of a count, of how many, and how many lay outside their stated bounds.
-    held, shares
-        Of so many estimated selectivities, how many had the true one in their interval.
-    half_bytes, whole_bytes
-        The state as JSON after half of the events and after all.
+    The seconds of the processor are those of reading and ordering the raw files in one process, and of the statistics
+    of all of it. `worst_error` is the largest relative error of so many `counts`, of which so many lay `outside` their
+    stated bounds. Of so many estimated selectivities (`shares`), `held` had the true one in their interval. The bytes
+    are those of the state as JSON after half of the events and after all.
     """
 
     stream: str
@@ -89,15 +81,7 @@ class StatisticsResult:
 
 
 def measure_statistics(data: Path | None, repetitions: int, progress: Progress) -> list[StatisticsResult]:
-    """Compare estimates with exact numbers over a generated day of trades, and real streams where they are there.
-
-    Parameters
-    ----------
-    data
-        Folder of public data.
-    repetitions
-        Counted runs.
-    """
+    """Compare estimates with exact numbers over a generated day of trades, and real streams where they are there."""
     results = []
     for name, schema, text, window, events, load_s in _streams(data, progress):
         patterns = parse_patterns(text, schema)

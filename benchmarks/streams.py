@@ -20,12 +20,7 @@ TWIN_LOOKS = 8_000
 class Streams:
     """Streams by their length.
 
-    Attributes
-    ----------
-    data
-        Folder of public data; where it lacks the traffic readings, they are generated.
-    looks
-        Looks at each sensor of the generated readings.
+    Where the folder of public data lacks the traffic readings, they are generated, so many looks at each sensor.
     """
 
     data: Path | None = None

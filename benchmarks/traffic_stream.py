@@ -48,13 +48,7 @@ def traffic_schema(attributes: Sequence[str] = ("avg_speed",)) -> StreamSchema:
 
 
 def traffic_stream(data: Path | None, looks: int = 8_000) -> Traffic:
-    """The month of readings in a folder of public data; where it is missing, a twin with so many looks at each sensor.
-
-    Raises
-    ------
-    InputError
-        The file is there and cannot be read.
-    """
+    """The month of readings in a folder of public data, or a twin with so many looks at each sensor."""
     if data is not None and (data / MONTH).is_file():
         from cep_pipeline.events.event_files import load_events
 
@@ -67,10 +61,7 @@ def traffic_stream(data: Path | None, looks: int = 8_000) -> Traffic:
 def generate_traffic(looks: int, sensors: int = SENSORS, seed: int = SEED) -> pa.Table:
     """Readings of all sensors every five minutes: in about half of the looks the speed is the one before.
 
-    Returns
-    -------
-    pyarrow.Table
-        timestamp, seq, report_id and avg_speed (km/h), in stream order.
+    The columns timestamp, seq, report_id and avg_speed (km/h) are in stream order.
     """
     rng = np.random.default_rng(seed)
     usual = rng.uniform(20, 90, sensors)

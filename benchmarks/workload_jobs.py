@@ -43,18 +43,11 @@ class Job:
 
 @dataclass(frozen=True)
 class JobPart:
-    """What one process that worked on a job took, with all that it started.
+    """The cost of one process that worked on a job, with all that it started.
 
-    Attributes
-    ----------
-    job
-        Its name.
-    seconds, processor_s
-        On the wall, and of all processors.
-    peak_kb, processes
-        The most memory that all of them held at once, and how many they were; 0 where the system does not tell.
-    ended
-        Whether it came to the end of the job.
+    `seconds` are on the wall, `processor_s` of all processors. `peak_kb` is the most memory that all of them held at
+    once, and `processes` how many they were; 0 where the system does not tell. `ended` says that it came to the end of
+    the job.
     """
 
     job: str
@@ -86,10 +79,7 @@ def parts_of(project: Project) -> list[JobPart]:
 def run_jobs(project: Project, master: str, progress: Progress) -> list[JobPart]:
     """Run the jobs of a project that have not come to their end yet, in order; returns the parts of all.
 
-    Raises
-    ------
-    CepError
-        A job failed; what it has published stays, and the next call goes on from there.
+    A job that fails is a CepError; what it has published stays, and the next call goes on from there.
     """
     ended = {part.job for part in parts_of(project) if part.ended}
     for job in jobs_of(project):
@@ -118,24 +108,11 @@ def run_watched(
     progress: Progress,
     keep: Callable[[Watched, float, bool], None],
 ) -> None:
-    """Do a job in a fresh process, and watch it with all that it starts.
+    """Do a job for each stream of a `pipeline.yaml` in a fresh process, and watch it with all that it starts.
 
-    Parameters
-    ----------
-    configuration
-        A `pipeline.yaml`. The job is for each of its streams.
-    days
-        The job takes them from raw files to matches; without days it checks the plans.
-    what
-        The job, as the progress names it.
-    keep
-        Told what the job took, also where it failed: the watched processes, seconds on the wall, and True if the job
-        came to its end.
-
-    Raises
-    ------
-    CepError
-        The job failed; what it has published stays.
+    The job takes days from raw files to matches; without days it checks the plans. `keep` is told what it took, also
+    where it failed: the watched processes, seconds on the wall, and True if it came to its end. A job that fails is a
+    CepError; what it has published stays.
     """
     receiving, sending = get_context("spawn").Pipe(duplex=False)
     process = get_context("spawn").Process(target=do_job, args=(configuration, days, sending))

@@ -25,17 +25,9 @@ STEPS: Mapping[str, Sequence[str]] = {
 def measure_workloads(
     requests: Sequence[Request], folder: Path, master: str, progress: Progress, report: Callable[[str], None]
 ) -> list[WorkloadResult]:
-    """Make projects, run their jobs as far as earlier calls have not, and read what came of them.
+    """Make projects, each in the folder, run their jobs as far as earlier calls have not, and read what came of them.
 
-    Parameters
-    ----------
-    folder
-        Each project becomes a folder in it.
-
-    Raises
-    ------
-    CepError
-        A job failed, or a pattern has other matches alone.
+    A job that fails, or a pattern that has other matches alone, is a CepError.
     """
     results = []
     for request in requests:

@@ -67,20 +67,7 @@ class GeneratedSizes:
 class Workload:
     """A stream with days, and how patterns over it are drawn.
 
-    Attributes
-    ----------
-    name
-        As it is asked for.
-    stream
-        The name of the stream, in its schema.
-    schema
-        The text of its schema.
-    drawing
-        Of patterns.
-    days
-        All that are run together, in one job.
-    later
-        A day that is run in a job of its own, with one pattern more.
+    All `days` are run together, in one job; the `later` one in a job of its own, with one pattern more.
     """
 
     name: str
@@ -126,22 +113,10 @@ WORKLOADS: Mapping[str, Workload] = {
 
 @dataclass(frozen=True)
 class Request:
-    """What is asked for.
+    """A workload of `WORKLOADS` that is asked for, with so many drawn patterns.
 
-    Attributes
-    ----------
-    workload
-        Of `WORKLOADS`.
-    patterns, seed
-        How many patterns are drawn, and by which seed; it is that of the search for a plan, too.
-    days
-        The first so many of the workload's days; None: all.
-    search_s
-        The search for a plan ends after so many seconds.
-    data
-        Folder of public data.
-    generated
-        What takes its place where it is not there.
+    The seed is that of the patterns and of the search for a plan, which ends after `search_s`. There are so many of the
+    first days; None: all. `generated` takes the place of the folder of public data where that is not there.
     """
 
     workload: Workload
@@ -165,16 +140,10 @@ class Request:
 
 @dataclass(frozen=True)
 class Project:
-    """A project on disk.
+    """A project on disk, and what was asked for.
 
-    Attributes
-    ----------
-    folder, request
-        Where it is, and what was asked for.
-    statements
-        The patterns that were drawn, one more than asked for: the last one comes with the later day.
-    events
-        What the events are, for people.
+    The statements are one more than asked for: the last one comes with the later day. `events` says for people what
+    they are.
     """
 
     folder: Path
@@ -214,10 +183,7 @@ class Project:
 def make_project(root: Path, request: Request, report: Callable[[str], None] = lambda _: None) -> Project:
     """Make the project of a workload, or find the one that an earlier call has made.
 
-    Raises
-    ------
-    InputError
-        In its folder is something else: a project that was asked for otherwise; or it cannot be written.
+    A folder with something else, as a project that was asked for otherwise, is an InputError.
     """
     folder = root / request.name
     asked = {

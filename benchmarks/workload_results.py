@@ -64,21 +64,10 @@ class CheckSize:
 
 @dataclass(frozen=True)
 class WorkloadResult:
-    """What came of a project.
+    """The results of a project, of the parts of its jobs and of their days, the later one with one pattern more.
 
-    Attributes
-    ----------
-    project, parts
-        What was run, and what its jobs took.
-    days, later
-        The days of the first job, and that with one pattern more.
-    plans
-        All plans, the first one first.
-    check
-        Of the first plan.
-    alone, alone_matches
-        So many patterns, run once more by themselves over the last day of the first job, found so many matches: the
-        same as in the job.
+    The first of all plans is the first one, and the check is of it. So many patterns, run once more by themselves over
+    the last day of the first job, found `alone_matches`: the same as in the job.
     """
 
     project: Project
@@ -92,13 +81,7 @@ class WorkloadResult:
 
 
 def result_of(project: Project, parts: list[JobPart], progress: Progress) -> WorkloadResult:
-    """Read what the jobs of a project have left, and run some of its patterns alone.
-
-    Raises
-    ------
-    CepError
-        A pattern has other matches alone.
-    """
+    """Read what the jobs of a project have left, and run some of its patterns alone; other matches are a CepError."""
     read = Configuration.load(project.configuration)
     stream = read.stream(read.stream_names()[0])
     tables = Warehouse.open(read.warehouse_location).stream(stream.schema)

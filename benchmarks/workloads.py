@@ -19,18 +19,9 @@ STOCK, SASE, TRAFFIC = "stock", "sase", "traffic"
 
 @dataclass(frozen=True)
 class Workload:
-    """One pattern or many over one stream.
+    """One pattern or many over one stream, named as results are told apart by.
 
-    Attributes
-    ----------
-    name
-        As results are told apart by.
-    text
-        Statements of the pattern language.
-    matches
-        Number of events -> number of matches of all statements together, where it is known.
-    stream
-        The stream that it runs over.
+    `matches` has the number of matches of all statements together by the number of events, where it is known.
     """
 
     name: str

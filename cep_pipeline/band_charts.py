@@ -24,14 +24,9 @@ HALF_A_DAY_US = 43_200_000_000
 
 @dataclass(frozen=True)
 class BandPoint:
-    """A quantity at an instant.
+    """A quantity at an instant, as the clocks of the stream's time zone show it.
 
-    Attributes
-    ----------
-    at
-        The instant, as the clocks of the stream's time zone show it.
-    value, low, high
-        The estimate, and the ends of the interval that it lies in; None where there is none, which breaks the line.
+    The estimate, and the ends of its interval, are None where there is none, which breaks the line.
     """
 
     at: datetime
@@ -57,12 +52,7 @@ def band_chart(
 ) -> bytes:
     """Draw panels below and beside each other, each on a vertical scale of its own that begins at zero.
 
-    Parameters
-    ----------
-    panels
-        At least one; a panel without points stays empty.
-    level_title
-        What the dashed level is, said once above the panels.
+    A panel without points stays empty. `level_title` says once above the panels what the dashed level is.
     """
     times = [_instant(point.at) for panel in panels for point in panel.points]
     first, last = min(times, default=0), max(times, default=0)

@@ -47,13 +47,8 @@ def json_schema(model: type[BaseModel]) -> dict[str, Any]:
 class Part:
     """The settings of one mapping of a document.
 
-    Attributes
-    ----------
-    name
-        The way to the mapping from the top level, such as `source` or `quality.expectations`; NAME stands for a name
-        that the user chooses.
-    schema
-        JSON Schema of the mapping.
+    Its name is the way to it from the top level, such as `source` or `quality.expectations`; NAME stands for a name
+    that the user chooses.
     """
 
     name: str
@@ -80,13 +75,7 @@ def parts_of(schema: Schema) -> list[Part]:
 
 
 def settings_table(schema: Schema, part: str) -> str:
-    """Make the Markdown table of the settings of a part, the required ones first.
-
-    Raises
-    ------
-    InputError
-        There is no such part.
-    """
+    """Make the Markdown table of the settings of a part, the required ones first."""
     parts = {one.name: one for one in parts_of(schema)}
     if part not in parts:
         raise InputError(f"there is no part {part!r}; there are: {', '.join(parts)}")

@@ -36,18 +36,19 @@ Model = TypeVar("Model", bound=BaseModel)
 Setting = TypeVar("Setting")
 
 
+def setting(description: str, default: Any = ..., *, example: Any = None, **rules: Any) -> Any:
+    """Declare a setting of a document, required without a default, with the texts that references of settings show."""
+    rules |= {} if default is ... else {"default": default}
+    rules |= {} if example is None else {"examples": [example]}
+    return Field(description=description, **rules)
+
+
 def one_of(*registries: str, also: Sequence[str] = (), least: int | None = None) -> Callable[[dict[str, Any]], None]:
     """Make what adds to a setting's JSON Schema which texts the setting takes.
 
-    Parameters
-    ----------
-    registries
-        Collections of names, as `module:collection`. They are imported when the JSON Schema is made, so that reading a
-        document imports nothing for it.
-    also
-        Further texts.
-    least
-        The smallest number, for a setting that is a number or one of the texts.
+    They are in registries, named as `module:collection`, which are imported when the JSON Schema is made, so that
+    reading a document imports nothing for it; and in `also`. `least` is the smallest number, where the setting may be
+    one.
     """
 
     def add(schema: dict[str, Any]) -> None:
@@ -76,22 +77,9 @@ def checked(check: Callable[[Any], object], value: Setting) -> Setting:
 def load_document(path: Path, model: type[Model], what: str, *, variables: bool = False) -> Model:
     """Read a YAML file into a model.
 
-    Parameters
-    ----------
-    path
-        The file.
-    model
-        The pydantic model that says what may stand in it.
-    what
-        What the file is, for messages: "stream schema", "pipeline configuration".
-    variables
-        Whether `${NAME:-DEFAULT}` and `${NAME}` in a value stand for a variable of the environment.
-
-    Raises
-    ------
-    InputError
-        The file is missing or unreadable, is no YAML, or does not fit the model; every fault is listed with its
-        line and what to do.
+    `what` the file is stands in messages: "stream schema", "pipeline configuration". With `variables`,
+    `${NAME:-DEFAULT}` and `${NAME}` in a value stand for a variable of the environment. An InputError lists every fault
+    with its line and what to do.
     """
     root = read_yaml(path, what)
     if variables and root is not None:
@@ -244,14 +232,8 @@ _MOST_FAULTS = 5
 def form_of(kind: Any, also: Mapping[str, Any] = {}, instead: Mapping[Any, Any] = {}) -> Any:
     """The JSON form of a type: what `check_form` holds a document to.
 
-    Parameters
-    ----------
-    kind
-        A dataclass, which is an object with its fields; a mapping of names to types, likewise; or the type of a field.
-    also
-        Fields of the object that the dataclass has not, or that stand otherwise in JSON.
-    instead
-        Type -> its form, for types within that stand otherwise in JSON.
+    A dataclass, or a mapping of names to types, is an object with these fields. `also` has fields that the dataclass
+    has not, or that stand otherwise in JSON; `instead` the forms of types within that stand otherwise.
     """
     if isinstance(kind, dict):
         form = TypedDict("Form", {name: form_of(hint, {}, instead) for name, hint in kind.items()})  # type: ignore[misc]
@@ -283,19 +265,9 @@ def form_of(kind: Any, also: Mapping[str, Any] = {}, instead: Mapping[Any, Any] 
 
 
 def check_form(form: Any, content: object, verdict: str, source: str, advice: str) -> None:
-    """Refuse JSON values that are not of a form.
+    """Refuse JSON values that are not of a form (`form_of`): an InputError with the first faults, each with its place.
 
-    Parameters
-    ----------
-    form
-        Of `form_of`.
-    verdict, source, advice
-        For the message: what it is then ("no plan"), the name of the file or table, and what to do.
-
-    Raises
-    ------
-    InputError
-        The first faults, each with its place, such as `patterns[0].clauses[1].ln_cost`.
+    Its message says the `verdict` ("no plan"), the `source` (a file or table), and what to do.
     """
     try:
         _adapter(form).validate_python(content)
@@ -334,15 +306,7 @@ def _of_json(fault: Any) -> str:
 
 
 def nested(leaf: type, most_depth: int, *, sides: Sequence[int] = ()) -> Any:
-    """The form of a tree as nested lists, with leaves of a type.
-
-    Parameters
-    ----------
-    most_depth
-        Lists within each other.
-    sides
-        How many entries a list may have; (): any number.
-    """
+    """The form of a tree as nested lists with leaves of a type; a list has one of `sides` entries ((): any number)."""
     accepted: set[str] = set()  # by their text: a plan has the same trees again and again
 
     def check(content: object) -> object:

@@ -66,12 +66,7 @@ def without_formulas(column: pa.Array) -> pa.Array:
 
     Text that begins with `=`, `+`, `-`, `@`, a tab or a line end is a formula to a spreadsheet, or becomes one; numbers
     and single characters are not. Text that begins so behind apostrophes gets one more: whoever removes the first
-    apostrophe of each text that begins so has what there was.
-
-    Parameters
-    ----------
-    column
-        Of any type; only a column of text is changed.
+    apostrophe of each text that begins so has what there was. Only a column of text is changed.
 
     Examples
     --------

@@ -31,13 +31,7 @@ MOST_JSON_BYTES = 512 << 20
 
 
 def read_text(path: Path, what: str, most: int = MOST_BYTES) -> str:
-    """Read a file of UTF-8 text of at most so many bytes.
-
-    Raises
-    ------
-    InputError
-        The file is missing, too large, unreadable or no UTF-8; `what` says what it should be.
-    """
+    """Read a file of UTF-8 text of at most so many bytes, or raise an InputError; `what` says what it should be."""
     try:
         with path.open("rb") as file:
             data = file.read(most + 1)
@@ -57,10 +51,7 @@ def read_text(path: Path, what: str, most: int = MOST_BYTES) -> str:
 def read_yaml(path: Path, what: str) -> yaml.Node | None:
     """Read a YAML file as nodes, which know their lines; None where nothing stands in it.
 
-    Raises
-    ------
-    InputError
-        As `read_text`; the text is no YAML, is too deep or stands for too much, contains itself, or sets a key twice.
+    Text that is no YAML, is too deep or stands for too much, contains itself, or sets a key twice is an InputError.
     """
     text = read_text(path, what)
     try:
@@ -72,13 +63,7 @@ def read_yaml(path: Path, what: str) -> yaml.Node | None:
 
 
 def values_of(path: Path, what: str, root: yaml.Node | None) -> Any:
-    """The values that nodes stand for.
-
-    Raises
-    ------
-    InputError
-        A value is none of its type, such as a date with a month 13; the message names the line.
-    """
+    """The values that nodes stand for; an InputError names the line of one that is none, such as a month 13."""
     try:
         return None if root is None else _Loader("").construct_document(root)
     except yaml.YAMLError as error:
@@ -180,13 +165,7 @@ _MOST_SAID = 600
 
 
 def read_json(path: Path, what: str) -> Any:
-    """Read a JSON file.
-
-    Raises
-    ------
-    InputError
-        As `read_text` and `parse_json`.
-    """
+    """Read a JSON file; errors are those of `read_text` and `parse_json`."""
     return parse_json(read_text(path, what, MOST_JSON_BYTES), str(path), what)
 
 
@@ -207,17 +186,10 @@ def without_collecting() -> Iterator[None]:
 
 
 def parse_json(text: str | bytes, source: str, what: str) -> Any:
-    """The values of a JSON text.
+    """The values of a JSON text; `source` names it in messages: a file, a column of a file.
 
-    Parameters
-    ----------
-    source
-        Names the text in messages: a file, a column of a file.
-
-    Raises
-    ------
-    InputError
-        The text is no JSON, nests too deeply, names a key of an object twice, or has a number that is none.
+    Text that is no JSON, nests too deeply, names a key of an object twice, or has a number that is none is an
+    InputError.
     """
     try:
         with without_collecting():

@@ -52,15 +52,7 @@ _STEPS_US = tuple(
 
 @dataclass(frozen=True)
 class MatchSeries:
-    """The series on which a match is drawn.
-
-    Attributes
-    ----------
-    attribute
-        The column of numbers.
-    apart
-        Columns whose values tell the series of the stream apart; none: all events are one series.
-    """
+    """The series on which a match is drawn: a column of numbers, and the columns that tell series `apart`."""
 
     attribute: str
     apart: tuple[str, ...]
@@ -71,20 +63,10 @@ class MatchSeries:
     ) -> MatchSeries:
         """Choose the series of a match from the columns of its events.
 
-        Parameters
-        ----------
-        pattern
-            The pattern of the match, which says what its events have in common; None where it is not known.
-        attribute
-            The attribute to draw; None: the first one of numbers that the pattern reads and that may differ between the
-            events of a match, rather one of float64 than one of int64.
-        type_attribute
-            The attribute whose text is an event's type; needed where the pattern is not known.
-
-        Raises
-        ------
-        InputError
-            The attribute is none of numbers, or there is none.
+        The pattern says what the events of a match have in common. Without `attribute` the first one of numbers is
+        drawn that the pattern reads and that may differ between the events of a match, rather one of float64 than one
+        of int64. `type_attribute` is needed where the pattern is not known. An attribute that has no numbers is an
+        InputError.
         """
         import pyarrow as pa
 
@@ -115,14 +97,9 @@ class MatchSeries:
         return [*dict.fromkeys(("timestamp", "seq", *self.apart, self.attribute))]
 
     def near(self, match: Mapping[str, Any], bound: pa.Table) -> tuple[datetime, datetime, pc.Expression]:
-        """Return the times between which events are drawn, and the condition that holds for these events.
+        """Return the times between which events are drawn beside a match, and the condition for these events.
 
-        Parameters
-        ----------
-        match
-            A row of a table of matches.
-        bound
-            The events of the match, with the columns that tell series apart.
+        `bound` are the events of the match, with the columns that tell series apart.
         """
         import pyarrow.compute as pc
 
@@ -181,16 +158,9 @@ def check_chart_file(path: Path) -> None:
 def draw_match(
     match: Mapping[str, Any], events: pa.Table, series: MatchSeries, pattern: Pattern | None, timezone: str = "UTC"
 ) -> Drawing:
-    """Draw a match on the events beside it.
+    """Draw a match on the events beside it, those for which `series.near` holds, in order of time.
 
-    Parameters
-    ----------
-    match
-        A row of a table of matches.
-    events
-        The events for which `series.near` holds, in order of time.
-    pattern
-        The pattern of the match, whose window is drawn; None where it is not known.
+    The window of the pattern is drawn, where it is known.
     """
     bound = [(one["variable"], one["seq"]) for one in match["bindings"]]
     drawing = match_chart(
@@ -233,34 +203,13 @@ def match_chart(
     window_us: int | None = None,
     title: str = "",
 ) -> str:
-    """Draw the events of a match over the values of an attribute.
+    """Draw the events of a match over the values of an attribute, as an `svg` element.
 
-    Parameters
-    ----------
-    events
-        The events of the match and of its surroundings in order of time: `timestamp` (microseconds, UTC), `seq`, the
-        attribute, and the columns that tell series apart.
-    bound
-        Variable and seq of each event of the match.
-    attribute
-        Column of numbers that the events are drawn by.
-    timezone
-        Time zone of the axis.
-    series
-        Columns such as the event type: all of their values together that have an event of the match get a panel of
-        their own. None: all events are one series.
-    window_us
-        Length of the pattern's window in microseconds, drawn from the first event of the match on.
-
-    Returns
-    -------
-    str
-        An `svg` element.
-
-    Raises
-    ------
-    InputError
-        A column is missing, or the attribute has no numbers.
+    The events of the match and of its surroundings are in order of time: `timestamp` (microseconds, UTC), `seq`, the
+    attribute, and the columns that tell series apart. `bound` has variable and seq of each event of the match. Of the
+    columns `series`, such as the event type, all values together that have an event of the match get a panel of their
+    own; None: all events are one series. The window is drawn from the first event of the match on. A column that is
+    missing, or an attribute without numbers, is an InputError.
 
     Examples
     --------
@@ -421,14 +370,9 @@ _HEIGHTS = "▁▂▃▄▅▆▇█"
 class Sparkline:
     """The course of one series in a line of characters, with the events of a match below it.
 
-    Attributes
-    ----------
-    name
-        The values that tell the series apart; "" for the only one.
-    course, marks
-        The names of variables begin below the places of their events; a name that has no room there is a ^.
-    low, high
-        The least and the greatest value.
+    The name is that of the values that tell the series apart; "" for the only one. In `marks` the names of variables
+    begin below the places of their events; a name that has no room there is a ^. `low` and `high` are the ends of the
+    values.
     """
 
     name: str

@@ -43,14 +43,8 @@ ROW_GROUP_ROWS = 65_536
 class DataDirectory:
     """The folder in which the tasks of one step of a run write; it is shipped to the workers and needs no catalog.
 
-    Parameters
-    ----------
-    location
-        Folder or URI prefix, under the table's location, of the day (and pattern set).
-    run_id
-        The run, which is part of every file name.
-    columns
-        The columns of the table; None: whoever writes knows them.
+    `location` lies under that of the table, and is of the day (and pattern set). The run is part of every file name.
+    `columns` are those of the table; None: whoever writes knows them.
     """
 
     location: str
@@ -74,10 +68,7 @@ _SET: dict[str, str] = {}
 def reach_object_stores(properties: Mapping[str, str]) -> None:
     """Set the properties by which this process reaches object stores, for tables, files of runs and raw files alike.
 
-    Parameters
-    ----------
-    properties
-        Named as PyIceberg names them: `s3.endpoint`, `s3.region`, `gcs.project-id`, `adls.account-name`, …
+    They are named as PyIceberg names them: `s3.endpoint`, `s3.region`, `gcs.project-id`, `adls.account-name`, …
     """
     if dict(properties) != _SET:
         _SET.clear()
@@ -117,13 +108,7 @@ def free_bytes(location: str) -> int | None:
 
 
 def check_free(location: str) -> None:
-    """Refuse to write where hardly anything is free on the disk.
-
-    Raises
-    ------
-    CepError
-        Less is free than is to be kept free.
-    """
+    """Refuse to write, with a CepError, where less is free on the disk than is to be kept free."""
     left = free_bytes(location)
     if left is not None and left < 0:
         raise CepError(
@@ -136,8 +121,6 @@ def check_free(location: str) -> None:
 def object_store_io() -> PyArrowFileIO:
     """Return the files of object stores, for PyIceberg and for `open_filesystem`: each bucket has one client.
 
-    Notes
-    -----
     What is not set comes from the environment, as in Amazon's own tools: AWS_ENDPOINT_URL_S3 or AWS_ENDPOINT_URL,
     AWS_REGION or AWS_DEFAULT_REGION, and the credentials or the role.
     """
@@ -167,10 +150,7 @@ def _file_io(properties: tuple[tuple[str, str], ...]) -> PyArrowFileIO:
 def open_filesystem(location: str) -> tuple[pafs.FileSystem, str]:
     """Return the pyarrow file system of a path or URI, and the path in it.
 
-    Raises
-    ------
-    InputError
-        The scheme is unknown, or the settings of the object store are wrong.
+    An unknown scheme, or wrong settings of the object store, are an InputError.
     """
     if "://" not in location:
         return pafs.LocalFileSystem(), str(Path(location).absolute())
@@ -220,10 +200,7 @@ def make_durable(paths: Iterable[str]) -> None:
 def storage_errors(what: str) -> Iterator[None]:
     """Turn a full disk, a missing permission or another failure of storage into an error that says what to do.
 
-    Parameters
-    ----------
-    what
-        What was being done, with the path: "writing /warehouse/…".
+    `what` was being done, with the path: "writing /warehouse/…".
     """
     try:
         yield
@@ -233,18 +210,7 @@ def storage_errors(what: str) -> Iterator[None]:
 
 @contextmanager
 def damage_errors(path: str) -> Iterator[None]:
-    """Turn whatever goes wrong while one file of the warehouse is read into an error that names it and what to do.
-
-    Parameters
-    ----------
-    path
-        The file.
-
-    Raises
-    ------
-    DamagedError
-        It is not there, or does not hold what it should.
-    """
+    """Turn whatever goes wrong while one file of the warehouse is read into a DamagedError that names it."""
     try:
         yield
     except CepError:
@@ -295,21 +261,9 @@ def open_data_file(
 ) -> Iterator[pq.ParquetWriter]:
     """Open a Parquet file for writing batch after batch, with the settings of the warehouse.
 
-    Parameters
-    ----------
-    path
-        From `DataDirectory.file`.
-    schema
-        Columns of the table, without dictionaries (`TableLayout.schema`).
-    dictionaries
-        The columns whose values repeat, so that a dictionary in the file pays; None: all are tried.
-
-    Raises
-    ------
-    CepError
-        When the disk is full.
-    InputError
-        When the place cannot be written.
+    The path is from `DataDirectory.file`; the schema has no dictionaries (`TableLayout.schema`). In `dictionaries` are
+    the columns whose values repeat, so that a dictionary in the file pays; None: all are tried. A place that cannot be
+    written is an InputError, a full disk a CepError.
     """
     filesystem, inner = open_filesystem(path)
     with (
@@ -585,6 +539,12 @@ def place_of_id(ids: pa.Array | pa.ChunkedArray, wanted: str | uuid.UUID) -> int
     return int(place.as_py())
 
 
+def read_group(file: pq.ParquetFile, group: int, columns: pa.Schema) -> pa.Table:
+    """Read a row group of a Parquet file as these columns."""
+    names = names_in_file(columns, file.schema_arrow.names)
+    return conform(file.read_row_group(group, list(names.values())), columns)
+
+
 def read_data_file(path: str, columns: pa.Schema, row_filter: pa.compute.Expression | None = None) -> pa.Table:
     """Read the rows of one Parquet file in their order, as these columns."""
     if row_filter is None:  # without the data sets of pyarrow, which import pandas
@@ -607,8 +567,6 @@ def read_data_file(path: str, columns: pa.Schema, row_filter: pa.compute.Express
 def rows_of(table: pa.Table) -> list[dict[str, Any]]:
     """Return the rows of a table as Python values.
 
-    Notes
-    -----
     `to_pylist` does the same, but imports pandas where there are times with a time zone.
     """
     zoned = [one.name for one in table.schema if one.type == _UTC_MICROSECONDS]
@@ -627,13 +585,7 @@ _UTC_MICROSECONDS = pa.timestamp("us", tz="UTC")
 
 @contextmanager
 def reading_data(path: str) -> Iterator[None]:
-    """Turn what a damaged data file raises into an error that names the file and says what to do.
-
-    Raises
-    ------
-    DamagedError
-        The file is not there, a page is not what its checksum says, or it is no whole Parquet file.
-    """
+    """Turn what a damaged data file raises into a DamagedError that names the file and says what to do."""
     try:
         with storage_errors(f"reading {path}"):
             yield
@@ -672,13 +624,7 @@ def open_parquet(path: str, **options: Any) -> Iterator[pq.ParquetFile]:
 
 
 def read_footer(path: str) -> pq.FileMetaData:
-    """Read the footer of a published Parquet file, and compare it with its checksum.
-
-    Raises
-    ------
-    DamagedError
-        It is not what was written.
-    """
+    """Read the footer of a published Parquet file; a DamagedError says that it is not what its checksum says."""
     filesystem, inner = open_filesystem(path)
     with reading_data(path), filesystem.open_input_file(inner) as stream:
         return _checked_footer(stream)
@@ -702,12 +648,7 @@ _TAIL = 64 * 1024
 
 
 def canonical_json(value: Any) -> str:
-    """Return the one JSON text of a value: sorted keys, no blanks, no NaN.
-
-    Raises
-    ------
-    ValueError
-        When the value holds NaN or an infinity, which JSON cannot say.
+    """Return the one JSON text of a value: sorted keys, no blanks, and no NaN or infinity, which are a ValueError.
 
     Examples
     --------

@@ -65,13 +65,7 @@ class ConfiguredStream:
 
 
 def configured_streams() -> list[ConfiguredStream]:
-    """The streams of `pipeline.yaml`, read without what a check of all settings would import.
-
-    Raises
-    ------
-    CepError
-        The configuration or a schema is not in order, and why.
-    """
+    """The streams of `pipeline.yaml`, read without what a check of all settings would import."""
     path = configuration_path()
     try:
         streams = _read(path)["streams"]
@@ -191,20 +185,11 @@ def _adaptation_task(kind: type[AdaptationTask], stream: str, context: Mapping[s
 
 
 def business_day(context: Mapping[str, Any], timezone: str) -> date:
-    """The day that a run is for.
+    """The day that a run is for, by the context of a task.
 
-    Parameters
-    ----------
-    context
-        Of a task. The first of these decides: the parameter `day`, the run's partition (schedules and backfills give
-        one), the date of its logical date.
-    timezone
-        In which the logical date is a date: the stream's.
-
-    Raises
-    ------
-    AirflowFailException
-        None of them is there (a run that was triggered by hand without a day), or it is no date.
+    The first of these decides: the parameter `day`, the run's partition (schedules and backfills give one), the date of
+    its logical date in the time zone of the stream. An AirflowFailException says that none of them is there (a run that
+    was triggered by hand without a day), or that it is no date.
     """
     chosen = context["params"].get("day") or context["dag_run"].partition_key
     if chosen:
@@ -232,17 +217,8 @@ def failures_explained() -> Iterator[None]:
 def run_step(step: str, stream: str, timezone: str) -> None:
     """Run a step for the day of the current run, on the Spark application that all tasks share.
 
-    Parameters
-    ----------
-    step
-        Name of the step.
-    stream, timezone
-        The stream, and its time zone.
-
-    Raises
-    ------
-    AirflowSkipException
-        The day has no file, and the stream schema says `on_missing: skip`: the steps that follow are skipped too.
+    An AirflowSkipException says that the day has no file, and the stream schema says `on_missing: skip`: the steps that
+    follow are skipped too.
     """
     # Imported here: parsing a DAG file must not load what only its tasks need.
     from cep_pipeline.pipeline import tasks

@@ -164,20 +164,9 @@ def plan_network(
 ) -> str | None:
     """Draw the orders or trees of clauses from their first variables, at the left, to their matches, at the right.
 
-    Parameters
-    ----------
-    clauses
-        Those that are drawn, each with the name of its pattern.
-    passed
-        Pattern -> variables bound at a node -> the candidates that detection tested there, and those that passed.
-    sharing, shared
-        The rule by which the clauses share nodes, and the nodes that they share: each of these is drawn once, with the
-        number of patterns that it serves.
-
-    Returns
-    -------
-    str or None
-        None for more nodes than can be read.
+    Each clause has the name of its pattern. `passed` has, by pattern and the variables bound at a node, the candidates
+    that detection tested there, and those that passed. The nodes that clauses share by the rule `sharing` are drawn
+    once, with the number of patterns that each serves. None for more nodes than can be read.
     """
     boxes = _boxes(clauses, passed, sharing, shared)
     if len(boxes) > MOST_NODES:

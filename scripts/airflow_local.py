@@ -51,20 +51,9 @@ class StartError(Exception):
 class LocalAirflow:
     """An Airflow of its own: database, api-server, scheduler, dag-processor and triggerer.
 
-    Parameters
-    ----------
-    home
-        Folder for everything that it writes.
-    port
-        Of the pages and the API, on the loopback interface.
-    configuration
-        The `pipeline.yaml` that DAGs and pages work on.
-    spark_master
-        Master of the connection `spark_default`: local[N] or spark://HOST:PORT.
-
-    Notes
-    -----
-    Used as a context manager: entered when Airflow answers and has read the DAGs; left when no process is alive.
+    All that it writes is in the folder `home`; the port is on the loopback interface. The master is that of the
+    connection `spark_default`: local[N] or spark://HOST:PORT. As a context manager it is entered when Airflow answers
+    and has read the DAGs, and left when no process is alive.
     """
 
     home: Path
@@ -157,13 +146,7 @@ class LocalAirflow:
         return dict(json.loads(path.read_text()))
 
     def run(self, *arguments: str, timeout_s: float = 120.0) -> str:
-        """Run an `airflow` command to its end and return what it printed.
-
-        Raises
-        ------
-        StartError
-            It failed.
-        """
+        """Run an `airflow` command to its end and return what it printed; a StartError says that it failed."""
         done = subprocess.run(
             [sys.executable, "-m", "airflow", *arguments],
             env=self.environment(),
@@ -180,10 +163,7 @@ class LocalAirflow:
     def start(self) -> None:
         """Start everything, and return when Airflow answers and has read the DAGs.
 
-        Raises
-        ------
-        StartError
-            The port is in use, there is no Java, or a process ended.
+        A StartError says that the port is in use, there is no Java, or a process ended.
         """
         _check_port(self.port)
         if not self.configuration.is_file():

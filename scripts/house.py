@@ -30,17 +30,7 @@ Graph = Mapping[str, set[str]]
 
 @dataclass(frozen=True)
 class Module:
-    """One file of the package.
-
-    Attributes
-    ----------
-    name
-        Dotted name; that of a package for its `__init__`.
-    file
-        Where it is.
-    text
-        Its source.
-    """
+    """One file of the package, by its dotted name; that of a package for its `__init__`."""
 
     name: str
     file: Path

@@ -35,10 +35,7 @@ def shown_headline(of: InvariantReport) -> str:
 def invariants_table(of: InvariantReport, most: int | None = MOST_SHOWN) -> Table | None:
     """Invariants with both sides, when the plan was made and now; None where there are none.
 
-    Parameters
-    ----------
-    most
-        Of more than so many only those that are closest to their violation, these first; None: all.
+    Of more than `most` only those are shown that are closest to their violation, these first.
     """
     if not of.verifications:
         return None
@@ -81,10 +78,7 @@ def invariants_table(of: InvariantReport, most: int | None = MOST_SHOWN) -> Tabl
 def moved_table(of: InvariantReport, most: int | None = MOST_SHOWN) -> Table | None:
     """The numbers that are checked by a threshold, up to the one that moved too far; None where there are none.
 
-    Parameters
-    ----------
-    most
-        Of more than so many only those that have moved most, these first; None: all.
+    Of more than `most` only those are shown that have moved most, these first.
     """
     if not of.moved:
         return None

@@ -88,10 +88,7 @@ adaptation_options = with_options(
 def decision_settings(given: Mapping[str, Any]) -> dict[str, Any]:
     """The settings of the loop that the options ask for, checked; none where there is no `--adapt`.
 
-    Raises
-    ------
-    InputError
-        Options without `--adapt`, or of another decision function, or with values that there are not.
+    Options without `--adapt`, or of another decision function, or with values that there are not, are an InputError.
     """
     asked = {name: value for name, value in given.items() if name != "adapt" and value is not None}
     if not given["adapt"]:

@@ -66,18 +66,11 @@ def help_command(ctx: click.Context, topic: str | None, section: str | None) -> 
 
 
 def read_page(topic: str) -> str:
-    """The text of a topic's page.
+    """The text of a topic's page; an InputError says that a copy of the package has none beside it.
 
-    Raises
-    ------
-    InputError
-        The page is not beside the package: a copy of the package without its pages.
-
-    Notes
-    -----
     The pages are in `docs/` of the checkout, where people look for them. `cep_pipeline/docs` is a symbolic link to that
-    folder, so that the package finds them in a checkout; a build follows the link, and an installed package has them
-    as files of its own.
+    folder, so that the package finds them in a checkout; a build follows the link, and an installed package has them as
+    files of its own.
     """
     page = files("cep_pipeline").joinpath("docs", f"{topic}.md")
     if not page.is_file():

@@ -31,31 +31,13 @@ def write_matches(
     found: Iterable[tuple[str, pa.RecordBatch]],
     places: EventPlaces | None = None,
 ) -> dict[str, int]:
-    """Write what is found in a form of output, in memory that does not grow with it.
+    """Write what is found in a form of output, in memory that does not grow with it; returns the matches by pattern.
 
-    Parameters
-    ----------
-    schemas
-        Pattern name -> the columns of its output, in the order of the file.
-    found
-        Patterns' names and some of their output; that of several patterns, which may come in turns, waits in files
-        beside the one that is written.
-    places
-        The places of the events in their files, which verbose output then has beside each bound event.
-
-    Returns
-    -------
-    dict of str to int
-        Pattern name -> the number of its matches.
-
-    Raises
-    ------
-    InputError
-        A place that cannot be written; whatever `found` raises. Then there is no file.
-
-    Notes
-    -----
-    The path `-` is stdout: CSV, once all of it is found. Without a path the matches are only counted.
+    The schemas have the columns of each pattern's output, in the order of the file. What is `found` are patterns' names
+    and some of their output; that of several patterns, which may come in turns, waits in files beside the one that is
+    written. Verbose output has the places of the events in their files beside each bound event, where they are given.
+    The path `-` is stdout: CSV, once all of it is found. Without a path the matches are only counted. A place that
+    cannot be written is an InputError; after this, or whatever `found` raises, there is no file.
     """
     check_output_file(path)
     if path == STDOUT:
@@ -161,12 +143,9 @@ def _larger(schema: pa.Schema, batches: Iterable[pa.RecordBatch]) -> Iterator[pa
 
 
 def with_json_returns(batch: pa.RecordBatch, columns: pa.Schema) -> pa.RecordBatch:
-    """Rows of a pattern in the columns that those of many patterns share; those of SUMMARIZE are in `returns`.
+    """Rows of a pattern in the columns (`MANY_PATTERNS` or `COMPOSING_PATTERNS`) that those of many patterns share.
 
-    Parameters
-    ----------
-    columns
-        `MANY_PATTERNS` or `COMPOSING_PATTERNS`.
+    Those of SUMMARIZE are in `returns`.
     """
     from cep_pipeline.detection.matches import FIXED_FIELDS, composes, json_objects
 

@@ -87,15 +87,7 @@ DEFAULT_CONFIG = Path("pipeline.yaml")
 
 @dataclass(frozen=True)
 class NextSteps:
-    """The options by which a command was told what it works on; the next steps that it prints have them too.
-
-    Attributes
-    ----------
-    commands
-        All commands.
-    given
-        Option, such as `--config` -> its value, or its values.
-    """
+    """The options by which a command was told what it works on; the next steps that it prints have them too."""
 
     commands: click.Group
     given: dict[str, object] = field(default_factory=dict)

@@ -445,13 +445,7 @@ def _in_full(pattern_set: PatternSet, record: PlanRecord, only: tuple[str, ...])
 
 
 def read_plan(path: Path) -> Plan:
-    """Read a plan file.
-
-    Raises
-    ------
-    InputError
-        It is missing or holds no plan.
-    """
+    """Read a plan file; an InputError says that it is missing or holds no plan."""
     from cep_pipeline.planning import Plan
 
     return Plan.from_json(read_json(path, "plan"), str(path))

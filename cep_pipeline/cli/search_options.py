@@ -92,10 +92,7 @@ search_options = with_options(
 def given_options(planner: str, options: dict[str, Any]) -> dict[str, Any]:
     """Take the options of searches out of a command's, as far as they are given.
 
-    Raises
-    ------
-    InputError
-        One is given with a planner of single patterns, or of a search with a planner that does not search.
+    One with a planner of single patterns, or of a search with a planner that does not search, is an InputError.
     """
     from cep_pipeline.planning.planners import LOCAL_SEARCHES, MULTI_PATTERN_PLANNER_NAMES
 

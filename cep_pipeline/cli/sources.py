@@ -34,10 +34,7 @@ class OpenedStream:
 def open_stream(config: Path, stream: str | None, pattern_set: str | None) -> OpenedStream:
     """A stream of a configuration, the published one if none is named, with one of its pattern sets, or all.
 
-    Raises
-    ------
-    InputError
-        There is no such stream or pattern set, or nothing of it is published.
+    Where there is none of this name, or nothing of it is published, that is an InputError.
     """
     from cep_pipeline.pipeline.configuration import Configuration
 
@@ -52,10 +49,7 @@ def open_stream(config: Path, stream: str | None, pattern_set: str | None) -> Op
 def chosen_stream(configuration: Configuration, named: str | None) -> str:
     """The stream that is named, or the only one that is published; the first one where nothing is published.
 
-    Raises
-    ------
-    InputError
-        Several streams are published, and none is named.
+    Several published streams, of which none is named, are an InputError.
     """
     names = configuration.stream_names()
     if named or len(names) == 1:
@@ -68,13 +62,7 @@ def chosen_stream(configuration: Configuration, named: str | None) -> str:
 
 
 def chosen_set(stream: str, sets: Sequence[str], named: str | None) -> str:
-    """The pattern set that is named, or the only one of a stream.
-
-    Raises
-    ------
-    InputError
-        There is none, or there are several and none is named.
-    """
+    """The pattern set that is named, or the only one of a stream; else an InputError."""
     if not sets and not named:
         raise InputError(f"stream {stream!r} has no pattern sets")
     return named or _only("pattern set", "--pattern-set", sets)
@@ -103,10 +91,7 @@ def patterns_over_files(
 def event_paths(given: Sequence[Path], schema: StreamSchema) -> list[Path]:
     """The files of events that a user means: files, all files of a folder or of a pattern, and `-` for stdin.
 
-    Raises
-    ------
-    InputError
-        A folder or a pattern has no file.
+    A folder or a pattern without a file is an InputError.
     """
     _keep_pandas_out()
     found: dict[Path, None] = {}
@@ -193,13 +178,7 @@ class Asked:
         return bool(self.patterns or self.schema or self.events)
 
     def over_these_files(self) -> tuple[StreamSchema, tuple[Pattern, ...]]:
-        """The stream of the files, and the patterns over it.
-
-        Raises
-        ------
-        InputError
-            Some of the files are not given, or one cannot be read.
-        """
+        """The stream of the files, and the patterns over it; files that are not given or readable are an InputError."""
         if not (self.patterns and self.schema and self.events):
             raise InputError("over files --patterns, --schema and --events belong together")
         return patterns_over_files(self.patterns, self.schema, self.parameters)

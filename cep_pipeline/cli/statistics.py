@@ -87,12 +87,7 @@ class _Asked(Asked):
 
 
 def days_of(text: str) -> tuple[date | None, date | None, int | None]:
-    """First day, last day and number of days that a text says.
-
-    Raises
-    ------
-    InputError
-        It says none of them.
+    """First day, last day and number of days that a text says; an InputError says that it says none of them.
 
     Examples
     --------

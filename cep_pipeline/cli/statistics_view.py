@@ -35,15 +35,7 @@ SHOWN_ORDERS = 5
 
 @dataclass(frozen=True)
 class StatisticsView:
-    """Statistics as a person or a machine looks at them.
-
-    Attributes
-    ----------
-    of
-        What is shown.
-    match
-        Only numbers whose key has this text in it.
-    """
+    """Statistics as a person or a machine looks at them; of all numbers those whose key has the text `match` in it."""
 
     of: StatisticsOverview
     match: str = ""

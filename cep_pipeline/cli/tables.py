@@ -39,26 +39,15 @@ OF_MANY_VALUES = frozenset({"match_id", "bindings.list.element.seq", "composed.l
 
 
 def write_table(table: pa.Table, path: Path) -> None:
-    """Write a table to a .parquet, .csv or .json (one object a line) file.
+    """Write a table to a .parquet, .csv or .json (one object a line) file; another ending is an InputError.
 
     In a .csv file an apostrophe stands before text that a spreadsheet would run as a formula (`without_formulas`).
-
-    Raises
-    ------
-    InputError
-        Another ending, or a place that cannot be written.
     """
     write_batches(table.schema, table.to_batches(), path)
 
 
 def write_batches(schema: pa.Schema, batches: Iterable[pa.RecordBatch], path: Path) -> None:
-    """Write batches of one schema as they come, as `write_table` writes a table; a file that is cut off is removed.
-
-    Raises
-    ------
-    InputError
-        Another ending, or a place that cannot be written.
-    """
+    """Write batches of one schema as they come, as `write_table` writes a table; a file that is cut off is removed."""
     check_output_file(path)
     unfinished = path.with_name(f".{path.name}.unfinished")
     try:
@@ -137,13 +126,7 @@ STDOUT = Path("-")
 
 
 def check_output_file(path: Path | None) -> None:
-    """Refuse a file that `write_table` could not write, before the work whose result it is to hold.
-
-    Raises
-    ------
-    InputError
-        Another ending, or a folder that is not there.
-    """
+    """Refuse (InputError) a file that `write_table` could not write, before the work whose result it is to hold."""
     if path is None or path == STDOUT:
         return
     if path.suffix not in (".parquet", ".csv", ".json"):

@@ -13,26 +13,11 @@ _SMALLEST_SPLIT = 8
 
 
 def cast_checked_to(column: pa.Array, target: pa.DataType) -> tuple[pa.Array, np.ndarray]:
-    """Cast a column, leaving null what does not fit.
+    """Cast a column, leaving null what does not fit; blanks around text are ignored.
 
-    Parameters
-    ----------
-    column
-        Any Arrow array; blanks around text are ignored.
-    target
-        The type wanted.
-
-    Returns
-    -------
-    values
-        Array of `target`; null where the value was null or does not fit.
-    failed
-        bool, shape of `column`: the values that do not fit.
-
-    Notes
-    -----
-    One vectorized cast where all values fit. Else the distinct values are halved until those that do not fit are
-    alone, so the cost grows with their number and not with the column.
+    Returned are the values, null where they were null or do not fit, and a bool for each that does not fit. It is one
+    vectorized cast where all values fit. Else the distinct values are halved until those that do not fit are alone, so
+    the cost grows with their number and not with the column.
 
     Examples
     --------

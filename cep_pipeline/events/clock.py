@@ -23,18 +23,10 @@ Array = np.ndarray[Any, Any]
 
 @dataclass(frozen=True)
 class ClockBack:
-    """The rows of a file at which the clock goes back within an event type.
+    """The rows of a file at which the clock goes back within an event type, to one day (None: days are not told apart).
 
-    Attributes
-    ----------
-    day
-        The local day of the rows that it goes back to; None where days are not told apart.
-    rows
-        How many rows are earlier than the one of their type before them.
-    most_us
-        By how many microseconds, at most.
-    line, event_type
-        The first of them.
+    `rows` of them are earlier than the one of their type before them, by at most `most_us`; `line` and `event_type` are
+    of the first.
     """
 
     day: date | None
@@ -70,12 +62,8 @@ class FirstRow(NamedTuple):
 class WatchedPart:
     """The clock of a part of a file, with what it takes to look at the rows where two parts meet.
 
-    Attributes
-    ----------
-    found
-        Where it goes back within the part, one for each day.
-    first, latest
-        Event type -> its first row in the part, and the instant of its last one.
+    `found` is where it goes back within the part, one for each day; `first` and `latest` have the first row of each
+    event type in the part, and the instant of its last one.
     """
 
     found: tuple[ClockBack, ...] = ()
@@ -100,16 +88,9 @@ def found_in(parts: Iterable[WatchedPart]) -> tuple[ClockBack, ...]:
 
 
 class ClockWatch:
-    """Watches the clock of one file, or of a part of it, from its beginning.
+    """Watches the clock of one file, or of a part of it, from its beginning, by event type.
 
-    Parameters
-    ----------
-    type_attribute
-        The column that tells the types of events apart.
-
-    Notes
-    -----
-    O(rows), and memory for the first row and the latest instant of each event type.
+    It takes O(rows), and memory for the first row and the latest instant of each event type.
     """
 
     def __init__(self, type_attribute: str) -> None:

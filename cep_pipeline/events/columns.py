@@ -50,13 +50,7 @@ class EventSchema(Protocol):
 
 
 def events_columns(schema: EventSchema) -> pa.Schema:
-    """Return the columns of the `events` table: those of the events in memory with plain strings, then `day`.
-
-    Raises
-    ------
-    InputError
-        An attribute is called `day`, or timestamp or seq is missing.
-    """
+    """Return the columns of the `events` table: those of the events in memory with plain strings, then `day`."""
     fields = [field.with_type(_plain(field.type)) for field in schema.arrow_schema]
     names = {field.name for field in fields}
     if DAY in names:

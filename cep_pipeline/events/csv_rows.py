@@ -47,13 +47,8 @@ _COMPRESSIONS = {".gz": "gzip", ".bz2": "bz2", ".zst": "zstd", ".lz4": "lz4"}
 class TextPart(FilePart):
     """A part of a CSV file that begins and ends with whole rows; its rows are counted as lines, empty ones too.
 
-    Attributes
-    ----------
-    path, begin, end
-        The bytes that hold its text: of the raw file, or of a file of scratch to which it was unpacked. `end` None: to
-        the end of that file.
-    names
-        The names of the columns; empty where the part itself says them, or the schema.
+    Its text is in these bytes (None: to the end) of the raw file, or of a file of scratch to which it was unpacked. The
+    names of the columns are empty where the part itself says them, or the schema.
     """
 
     path: str
@@ -66,12 +61,7 @@ class TextPart(FilePart):
 class Survey:
     """A task that reads a range of a large CSV file so that it can be cut; a compressed file is unpacked to scratch.
 
-    Parameters
-    ----------
-    begin, end
-        Bytes of the file; a compressed file has one range.
-    part_bytes
-        Text of a part, about.
+    A compressed file has one range. A part is to have about `part_bytes` of text.
     """
 
     file: SourceFile
@@ -95,16 +85,10 @@ class TextPiece:
 
 @dataclass(frozen=True)
 class Surveyed:
-    """The result of a `Survey`.
+    """The result of a `Survey`: the text of the range, in order.
 
-    Parameters
-    ----------
-    pieces
-        The text of the range, in order.
-    names
-        The names of the columns, from the range that has the header.
-    raw_file
-        The fingerprint of the file where all of it was read.
+    The names of the columns are from the range that has the header; the fingerprint of the file is there where all of
+    it was read.
     """
 
     file: SourceFile
@@ -114,23 +98,10 @@ class Surveyed:
 
 
 class CsvReader:
-    """Reads the rows of one CSV file, block after block (a `RowReader`).
+    """Reads the rows of one CSV file, or of some `TextPart`s of it, block after block (a `RowReader`).
 
-    Parameters
-    ----------
-    file
-        The raw file; the ending of its path says how it is compressed.
-    source
-        The layout.
-    parts
-        `TextPart`s of the file; None: all of it.
-    block_bytes
-        Text that is parsed at once.
-
-    Raises
-    ------
-    InputError
-        While iterating: the file is truncated or corrupt, or its header lacks a column that the schema reads.
+    The ending of its path says how it is compressed. `block_bytes` of text are parsed at once. While iterating, a file
+    that is truncated or corrupt, or whose header lacks a column that the schema reads, is an InputError.
     """
 
     def __init__(
@@ -534,16 +505,9 @@ _LONGEST_IN_LINES = 1000
 class Lines:
     """The physical lines of a block.
 
-    Parameters
-    ----------
-    starts, ends
-        int64, offsets of the content of each line; `ends` is before the newline (and before a carriage return).
-    following
-        int64, offset at which the next line begins.
-    fields
-        int64, number of fields of a line whose quotes are in order.
-    blank, odd
-        bool: nothing on the line; its quotes or carriage returns need the careful reader.
+    The content of each line is between its offsets `starts` and `ends` (int64), before the newline and before a
+    carriage return; the next line begins at `following`. `fields` is the number of fields of a line whose quotes are in
+    order. Nothing is on a `blank` line; quotes or carriage returns of an `odd` one need the careful reader.
     """
 
     starts: np.ndarray
@@ -645,21 +609,10 @@ def _disorderly_quotes(
 def read_odd_records(
     text: bytes, lines: Lines, delimiter: str, quote: str, *, final: bool
 ) -> tuple[list[OddRecord], int]:
-    """Read the records that begin on odd lines.
+    """Read the records that begin on odd lines of a block, whose lines are those of `split_lines`.
 
-    Parameters
-    ----------
-    text, lines
-        A block, and its lines by `split_lines`.
-    final
-        Whether the file ends with this block.
-
-    Returns
-    -------
-    records
-        In order; their lines do not overlap.
-    consumed
-        Number of lines that are complete: a record that may go on in the next block begins at this line.
+    Returned are the records in order, whose lines do not overlap, and the number of lines that are complete: unless the
+    block is the `final` one of the file, a record that may go on in the next block begins at this line.
     """
     records: list[OddRecord] = []
     taken = 0
@@ -703,22 +656,11 @@ def _read_record(text: bytes, lines: Lines, first: int, delimiter: str, quote: s
 
 
 def sure_start(text: bytes, delimiter: str, quote: str) -> int | None:
-    """Find a line at which a row begins, whatever the text before this one holds.
+    """Find the first line of a text from the middle of a file at which a row begins, however the rest is read.
 
-    Parameters
-    ----------
-    text
-        Whole lines from the middle of a file.
-
-    Returns
-    -------
-    int or None
-        Offset of the first line that every way to read the lines before it comes by; None where there is none.
-
-    Notes
-    -----
-    A row that begins before the text reaches over a bounded number of its lines. From each of these on a row may begin,
-    which makes at most as many ways to read the text as there are lines. The ways soon meet, mostly at once.
+    Its offset is returned, None where there is none. A row that begins before the text reaches over a bounded number of
+    its lines. From each of these on a row may begin, which makes at most as many ways to read the text as there are
+    lines. The ways soon meet, mostly at once.
 
     Examples
     --------
@@ -754,10 +696,7 @@ def sure_start(text: bytes, delimiter: str, quote: str) -> int | None:
 def survey_text(task: Survey, number: int, attempt: int) -> Surveyed:
     """Run a `Survey`.
 
-    Raises
-    ------
-    InputError
-        The file is truncated or corrupt, or its header lacks a column that the schema reads.
+    A file that is truncated or corrupt, or whose header lacks a column that the schema reads, is an InputError.
     """
     names: tuple[str, ...] = ()
     if task.begin == 0:

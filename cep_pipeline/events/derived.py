@@ -122,13 +122,7 @@ class Carry:
 
     @classmethod
     def from_json(cls, document: Mapping[str, Any]) -> Carry:
-        """Read the JSON form.
-
-        Raises
-        ------
-        InputError
-            It is of another version, or something else.
-        """
+        """Read the JSON form; an InputError says that it is of another version, or something else."""
         from cep_pipeline.documents import check_form, form_of
 
         if document == {}:
@@ -189,20 +183,7 @@ def carry_lengths(schema: DerivingSchema) -> dict[str, int]:
 
 
 def derive(events: pa.Table, schema: DerivingSchema, carry_in: Carry) -> pa.Table:
-    """Add the derived attributes to events.
-
-    Parameters
-    ----------
-    events
-        Events in stream order with the raw attributes.
-    carry_in
-        The last values of what came before.
-
-    Returns
-    -------
-    pyarrow.Table
-        The events with the schema's derived attributes appended.
-    """
+    """Add the derived attributes to events, which are in stream order; `carry_in` has the last values before them."""
     if not schema.derived:
         return events
     codes, types = _event_types(events, schema)
@@ -248,20 +229,9 @@ def _event_types(events: pa.Table, schema: DerivingSchema) -> tuple[np.ndarray, 
 class _Series:
     """The values of one attribute by event type, in stream order within a type; carried ones come first.
 
-    Parameters
-    ----------
-    values
-        int64 or float64, shape (number of values,), one type after the other.
-    valid
-        bool: False for a difference that overflowed.
-    begin
-        int64: index of the first value of the same type, for each value.
-    event
-        int64: index of the event of each value, -1 for a carried one.
-    ends, begins
-        int64, one per event: its type's values up to it are `values[begins:ends]`.
-    types
-        int64: code of the type of each value.
+    One type stands after the other in `values` (int64 or float64); a difference that overflowed is not `valid`. `begin`
+    is the index of the first value of the same type, `event` that of the event (-1 for a carried one), and `types` the
+    code of the type, of each value. An event's values of its type up to it are `values[begins:ends]`.
     """
 
     values: np.ndarray

@@ -28,16 +28,10 @@ _WORDS = re.compile(r"""'(?:[^']|'')*'|[A-Za-z_][\w$]*""")
 
 @dataclass(frozen=True)
 class Erasure:
-    """A recorded erasure.
+    """A recorded erasure of the events for which a condition on attributes is true, as in `symbol = 'X' and price > 3`.
 
-    Parameters
-    ----------
-    erasure_id
-        Digest of the condition.
-    condition
-        A condition on attributes, as in `symbol = 'X' and price > 3`: events for which it is true are erased.
-    days
-        Days that had been published with such events. What follows from them is stale until the day is done again.
+    Its id is the digest of the condition. `days` had been published with such events. What follows from them is stale
+    until the day is done again.
     """
 
     erasure_id: str
@@ -48,10 +42,7 @@ class Erasure:
     def of(cls, condition: str, columns: pa.Schema) -> Erasure:
         """Make the erasure of a condition.
 
-        Raises
-        ------
-        InputError
-            It is no condition on these columns, or it names no value to look for.
+        An InputError says that it is no condition on these columns, or names no value to look for.
         """
         made = cls(digest_of(condition)[:12], condition)
         made.filter(columns)
@@ -88,10 +79,7 @@ class Erasure:
     def named_in(self, texts: pa.ChunkedArray | pa.Array, *, records: bool = False) -> np.ndarray:
         """Return for each text whether it names one of the values, as a word of its own.
 
-        Parameters
-        ----------
-        records
-            The texts are records of runs and statistics, which are full of small numbers: these are not looked for.
+        Small numbers, of which records of runs and statistics are full, are not looked for in `records`.
         """
         values = [value for value in self.values if not (records and value.isdigit() and len(value) < _LONG_NUMBER)]
         if not values:

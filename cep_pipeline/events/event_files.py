@@ -42,16 +42,8 @@ _INDEX_OF_PANDAS = re.compile(r"__index_level_\d+__")
 class EventPlaces:
     """The places of events in the files that they were read from.
 
-    Attributes
-    ----------
-    files
-        The paths of the files.
-    seqs
-        int64, ascending: the events.
-    file
-        int64: the number of each event's file.
-    line
-        int64: the line of a text file, or the row of a Parquet file; the first one is 1.
+    `seqs` are the events, ascending; `file` has the number of the file of each, and `line` the line of a text file, or
+    the row of a Parquet file, from 1.
     """
 
     files: tuple[str, ...]
@@ -101,19 +93,9 @@ class EventPlaces:
 class LoadedEvents:
     """Events of files in stream order with the columns of the schema, and what was left out of them.
 
-    Attributes
-    ----------
-    events
-        The events table.
-    rejected
-        Number of rows that break a rule of the schema.
-    notes
-        Sentences for a person: rejected rows by file with examples, clocks that go back, columns that the schema does
-        not list.
-    examples
-        The first rejected rows of each file, with its path.
-    places
-        The places of the events in their files, where they were asked for.
+    `rejected` counts the rows that break a rule of the schema, and `examples` has the first of each file, with its
+    path. `notes` are sentences for a person about these rows, clocks that go back, and columns that the schema does not
+    list. `places` are there where they were asked for.
     """
 
     events: pa.Table
@@ -126,17 +108,9 @@ class LoadedEvents:
 def load_events(schema: StreamSchema, paths: Sequence[Path], *, places: bool = False) -> LoadedEvents:
     """Read files of a stream: raw ones of its source, or Parquet files of events that have `timestamp` and `seq`.
 
-    With `places` it is kept on which line of which file each event stands.
-
-    Raises
-    ------
-    InputError
-        A file cannot be read, lacks a column, or files of both kinds are mixed.
-
-    Notes
-    -----
-    Raw rows are checked, ordered, freed of repeated keys and given their derived attributes as ingestion does, with
-    nothing carried in; nothing is validated and nothing is published.
+    With `places` it is kept on which line of which file each event stands. Raw rows are checked, ordered, freed of
+    repeated keys and given their derived attributes as ingestion does, with nothing carried in; nothing is validated
+    and nothing is published. A file that cannot be read or lacks a column, or files of both kinds, are an InputError.
     """
     if not are_ready(paths):
         return _read_raw(schema, paths, places)
@@ -147,10 +121,7 @@ def load_events(schema: StreamSchema, paths: Sequence[Path], *, places: bool = F
 def are_ready(paths: Sequence[Path]) -> bool:
     """Return True if all files are Parquet files of events, False if all are raw files.
 
-    Raises
-    ------
-    InputError
-        One of them is not there or cannot be read, or there are files of both kinds.
+    A file that cannot be read, or files of both kinds, are an InputError.
     """
     for path in paths:
         if not path.is_file():
@@ -424,18 +395,10 @@ READ_AT_ONCE = 1 << 16
 
 @dataclass(frozen=True)
 class EventBatches:
-    """Events in stream order with the columns of a schema, and what was left out of them.
+    """Events in stream order with the columns of a schema, and what was left out of them (as in `LoadedEvents`).
 
-    Attributes
-    ----------
-    events
-        Their number.
-    batches
-        Reads them, from the first one on each time.
-    rejected, notes, places
-        As in `LoadedEvents`.
-    held
-        Whether all of them are in memory: raw files, and Parquet files that are not in stream order, have to be sorted.
+    `events` is their number, and `batches` reads them, from the first one on each time. `held` says that all of them
+    are in memory: raw files, and Parquet files that are not in stream order, have to be sorted.
     """
 
     events: int
@@ -449,15 +412,8 @@ class EventBatches:
 def stream_events(schema: StreamSchema, paths: Sequence[Path], *, places: bool = False) -> EventBatches:
     """The events of `load_events`, read as they are asked for where the files hold them in the order of the stream.
 
-    Raises
-    ------
-    InputError
-        As `load_events`; what does not fit the schema, when it is read.
-
-    Notes
-    -----
-    That Parquet files of events are in order is seen in a pass over their columns `timestamp` and `seq`; so they may
-    be given in any order.
+    A value that does not fit the schema is an InputError when it is read. That Parquet files of events are in order is
+    seen in a pass over their columns `timestamp` and `seq`; so they may be given in any order.
     """
     if are_ready(paths):
         check_columns(schema, paths)

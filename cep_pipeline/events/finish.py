@@ -21,12 +21,7 @@ from cep_pipeline.storage import DataDirectory, write_data_file
 class FinishTask:
     """Write a settled range as a file of published events.
 
-    Parameters
-    ----------
-    first_position
-        Number of events of the day in the ranges before.
-    carry_in
-        The last values of everything before this range.
+    Before it are `first_position` events of the day, and the last values in `carry_in`.
     """
 
     schema: StreamSchema

@@ -44,18 +44,10 @@ _DATED = (
 
 @dataclass(frozen=True)
 class SampledFile:
-    """The first rows of a raw file, as they stand in it, and how the file is written.
+    """The first rows of a raw file, as they stand in it, and how the file is written (the settings of `source`).
 
-    Attributes
-    ----------
-    columns, rows, whole
-        The values, the number of rows, and whether these are all.
-    layout
-        The settings of `source`.
-    left_out
-        Columns that cannot be read.
-    type_column
-        The column whose value tells which columns a row has, where `columns` of the layout has them for each value.
+    They are the `whole` file, or its beginning. `left_out` are columns that cannot be read. `type_column` tells which
+    columns a row has, where `columns` of the layout has them for each of its values.
     """
 
     path: Path
@@ -69,22 +61,11 @@ class SampledFile:
 
 @dataclass(frozen=True)
 class InferredSchema:
-    """A proposed schema.
+    """A proposed schema: its YAML text, with comments, and what it was made of.
 
-    Attributes
-    ----------
-    name, text
-        The name of the stream, and the YAML text of the schema, with comments.
-    type_column, numbers, zone
-        The attribute with the type, None where all events have one; the attributes that are numbers; the time zone.
-    base_type
-        The type of all events.
-    gap_us
-        The usual time between two events of one type.
-    days
-        The first and the last day of the sample.
-    path
-        The template of the path of a file, relative to the data folder.
+    `type_column` is the attribute with the type, None where all events have one, the `base_type`. `gap_us` is the usual
+    time between two events of one type. The days are the first and the last of the sample. The path is the template of
+    that of a file, relative to the data folder.
     """
 
     name: str
@@ -113,19 +94,10 @@ def infer_schema(
 ) -> InferredSchema:
     """Propose a stream schema for a CSV or Parquet file.
 
-    Parameters
-    ----------
-    timezone
-        The zone of times that do not say theirs, and of the stream's days.
-    name
-        Name of the stream; made from the name of the file if not given.
-    time_column, type_column
-        The columns with the time and the type; found by their values and names if not given.
-
-    Raises
-    ------
-    InputError
-        The file cannot be read, has no column of times, or has times without a zone where none is given.
+    The time zone is that of times that do not say theirs, and of the stream's days. A name is made from that of the
+    file, and the columns with the time and the type are found by their values and names, where they are not given. An
+    InputError says that the file cannot be read, has no column of times, or has times without a zone where none is
+    given.
     """
     if timezone is not None:
         check_timezone(timezone)

@@ -104,18 +104,7 @@ def merge_runs(task: MergeTask, number: int, attempt: int) -> MergeResult:
 
 
 def first_of_each_key(events: pa.Table, key: Sequence[str]) -> np.ndarray:
-    """Index of the first event, in order of arrival, with the same key as each event.
-
-    Parameters
-    ----------
-    events
-        With the key's columns, `_file` and `_line`.
-
-    Returns
-    -------
-    numpy.ndarray
-        int64, shape (number of events,).
-    """
+    """Index of the first event, in order of arrival (`_file` and `_line`), with the same key as each event."""
     codes = np.zeros(events.num_rows, dtype=np.int64)
     for name in key:
         encoded = pc.dictionary_encode(events.column(name).combine_chunks(), null_encoding="encode")

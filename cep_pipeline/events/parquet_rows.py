@@ -22,13 +22,7 @@ BLOCK_ROWS = 262_144
 
 
 class ParquetReader:
-    """Reads the rows of one Parquet file, a row group at a time (a `RowReader`).
-
-    Raises
-    ------
-    InputError
-        The file is truncated or corrupt, or lacks a column that the schema reads.
-    """
+    """Reads the rows of one Parquet file, a row group at a time (a `RowReader`)."""
 
     def __init__(self, file: SourceFile, source: SourceLayout, parts: Sequence[FilePart] | None = None) -> None:
         path = self._path = file.path

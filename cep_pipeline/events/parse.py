@@ -42,12 +42,7 @@ _EXAMPLES = 5
 class ParseTask:
     """Read a raw file, or some parts of one, and keep the rows of some days.
 
-    Parameters
-    ----------
-    parts
-        The parts of the file that are read; None: all of it.
-    scratch
-        Where the runs are written; removed when the ingestion ends.
+    The runs are written to `scratch`, which is removed when the ingestion ends.
     """
 
     schema: StreamSchema
@@ -62,14 +57,9 @@ class ParseTask:
 class SortedRun:
     """Events of one day and one file, sorted by (timestamp, line), in a Parquet file.
 
-    Parameters
-    ----------
-    marks
-        Timestamp, in microseconds, of the first event of each row group: where the run can be cut.
-    last_values
-        What the next events carry in; empty where nothing is derived.
-    figures
-        Counts for the validation of the day.
+    The run can be cut at the `marks`, the timestamps (microseconds) of the first event of each row group. The next
+    events carry the `last_values` in; they are empty where nothing is derived. `figures` count for the validation of
+    the day.
     """
 
     day: date
@@ -96,16 +86,9 @@ class RejectedRows:
 class ParsedFile:
     """The result of a `ParseTask`.
 
-    Parameters
-    ----------
-    first_day
-        The earliest local day of an accepted row, of any day, None where there is none.
-    rows
-        Rows read, of any day, rejected ones too.
-    raw_file
-        The file's fingerprint; None for a task that read a part of it.
-    clock
-        What was seen of the clock of the rows of the task's days.
+    `first_day` is the earliest local day of an accepted row (None without any), and `rows` the number of rows read,
+    rejected ones too, both of any day. A task that read a part of the file has no fingerprint of it. `clock` is what
+    was seen of the clock of the rows of the task's days.
     """
 
     file: SourceFile
@@ -121,10 +104,7 @@ class ParsedFile:
 def parse_file(task: ParseTask, number: int, attempt: int) -> ParsedFile:
     """Run a `ParseTask`; its number and attempt become part of the names of its files.
 
-    Raises
-    ------
-    InputError
-        The file is truncated, corrupt, or lacks a column.
+    A file that is truncated, corrupt, or lacks a column is an InputError.
     """
     source = task.schema.source
     assert source is not None

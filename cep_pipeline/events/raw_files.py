@@ -58,12 +58,8 @@ class PathTemplate:
     """A path relative to the data folder, with date directives in `{day:…}` and the wildcards of a shell.
 
     The finest directive says what period one file covers: `%d` or `%j` a day, `%m` a month, `%Y` a year, none all time.
-    `{type}` stands for the type of the events of a file: any text within one folder or name.
-
-    Raises
-    ------
-    InputError
-        A template that leaves its folder, has an unknown directive, or leaves out a coarser one.
+    `{type}` stands for the type of the events of a file: any text within one folder or name. A template that leaves its
+    folder, has an unknown directive, or leaves out a coarser one is an InputError.
 
     Examples
     --------
@@ -198,28 +194,11 @@ class SourceFile:
 
 
 def files_of_day(templates: Sequence[PathTemplate], root: str, day: date) -> tuple[list[SourceFile], list[str]]:
-    """Find the raw files that may hold rows of a day.
+    """Find the raw files that may hold rows of a day of the stream's time zone.
 
-    Parameters
-    ----------
-    templates
-        The source's path templates.
-    root
-        The data folder, a path or URI.
-    day
-        The day, in the stream's time zone.
-
-    Returns
-    -------
-    files
-        Sorted by name, which is the order of arrival.
-    missing
-        The paths, filled in for the day, that no file has.
-
-    Raises
-    ------
-    InputError
-        The data folder does not exist, or one file fits two templates of different periods.
+    They are sorted by name, which is the order of arrival. Behind them are the paths, filled in for the day, that no
+    file has. An InputError says that the data folder does not exist, or that one file fits two templates of different
+    periods.
     """
     filesystem, folder = _open_folder(root)
     files: dict[str, SourceFile] = {}
@@ -289,13 +268,7 @@ def readable(path: str) -> Iterator[None]:
 
 
 def open_raw(path: str) -> pa.NativeFile:
-    """Open a raw file for reading from its start.
-
-    Raises
-    ------
-    InputError
-        It cannot be opened.
-    """
+    """Open a raw file for reading from its start; an InputError says that it cannot be."""
     filesystem, inner = open_filesystem(path)
     try:
         return filesystem.open_input_file(inner)

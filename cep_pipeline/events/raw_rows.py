@@ -28,16 +28,9 @@ def plain(value: pa.Scalar) -> Any:
 class RawBlock:
     """Consecutive rows of a raw file.
 
-    Parameters
-    ----------
-    columns
-        Source column -> its values, text for CSV, whatever the file has for Parquet.
-    lines
-        int64, the line (row number in Parquet) of each row, from 1, ascending.
-    raw
-        Text of the row at an index of this block.
-    rejected
-        Rows that could not be taken apart into columns; they are not in `columns`.
+    The columns are text for CSV, and whatever the file has for Parquet. `lines` are those of the rows (row numbers in
+    Parquet), from 1, ascending; `raw` gives the text of the row at an index of this block. Rows that could not be taken
+    apart are `rejected`, and not in the columns.
     """
 
     columns: Mapping[str, pa.Array]
@@ -54,16 +47,9 @@ class RawBlock:
 class FilePart:
     """A part of a raw file that can be read on its own, and bounds of the timestamps in it; in Parquet a row group.
 
-    The bounds are dates, a day wider than the values for any time zone; None where the file does not say them.
-
-    Attributes
-    ----------
-    index, first_row, rows
-        Its place among the parts of the file, the number of its first row (from 1), and its number of rows.
-    earliest, latest
-        The bounds.
-    may_lack_timestamps
-        True unless the file says that every row has a timestamp.
+    The bounds are dates, a day wider than the values for any time zone; None where the file does not say them. Its rows
+    are numbered from `first_row`, which counts from 1. `may_lack_timestamps` is True unless the file says that every
+    row has one.
     """
 
     index: int
@@ -85,18 +71,10 @@ class FilePart:
 
 @dataclass(frozen=True)
 class RejectedRow:
-    """One rejected row.
+    """One rejected row, with the reason for a person, and its text (JSON of the read columns for Parquet).
 
-    Parameters
-    ----------
-    line
-        Physical line on which the row begins, from 1; the row number, from 1, in Parquet.
-    reason
-        Why, for a person.
-    raw
-        Its text; JSON of the read columns for Parquet.
-    day
-        Days since 1970-01-01 of the day it belongs to; None where its own timestamp does not say it.
+    The line is the physical one on which it begins, in Parquet the row number, from 1. The day is in days since
+    1970-01-01; None where its own timestamp does not say it.
     """
 
     line: int

@@ -31,13 +31,7 @@ class RowReader(Protocol):
     def __exit__(self, *_: object) -> None: ...
 
     def __iter__(self) -> Iterator[RawBlock]:
-        """Yield the rows in their order.
-
-        Raises
-        ------
-        InputError
-            The file is truncated or corrupt, or lacks a column that the schema reads.
-        """
+        """Yield the rows in their order; a file that is truncated, corrupt, or lacks a column is an InputError."""
 
     @property
     def dropped_columns(self) -> tuple[str, ...]:
@@ -54,23 +48,11 @@ class RowReader(Protocol):
     def parts_of(
         file: SourceFile, source: SourceLayout, surveyed: Sequence[Surveyed] = ()
     ) -> Sequence[FilePart] | None:
-        """Return the parts of a file that can be read on their own; None where it is read as a whole.
-
-        Parameters
-        ----------
-        surveyed
-            The results of its `surveys`, in order.
-        """
+        """Return the parts of a file that can be read on their own, by the results of its surveys; None: it is one."""
 
     @staticmethod
     def check(source: SourceLayout) -> None:
-        """Refuse a layout that files of this format cannot have.
-
-        Raises
-        ------
-        InputError
-            A setting is missing, or belongs to another format.
-        """
+        """Refuse, with an InputError, a layout that files of this format cannot have."""
 
 
 READERS: Mapping[str, type[RowReader]] = {"csv": CsvReader, "parquet": ParquetReader}

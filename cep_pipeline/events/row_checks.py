@@ -29,15 +29,10 @@ _LONGEST_QUOTED = 60
 
 @dataclass(frozen=True)
 class CheckedBlock:
-    """The rows of a raw block after the checks.
+    """The rows of a raw block after the checks, in order of arrival; those that failed them are `rejected`.
 
-    Parameters
-    ----------
-    events
-        Columns `timestamp`, the raw attributes, `_line` (int64) and `_day` (int32, days since 1970-01-01 of the local
-        date), in order of arrival.
-    rejected
-        The other rows.
+    The events have the columns `timestamp`, the raw attributes, `_line` (int64) and `_day` (int32, days since
+    1970-01-01 of the local date).
     """
 
     events: pa.Table
@@ -57,13 +52,9 @@ def day_of(number: int) -> date:
 def check_rows(block: RawBlock, schema: StreamSchema, period: Period, path: str) -> CheckedBlock:
     """Type the rows of a block and reject those that break a rule.
 
-    A row is rejected for a missing or unreadable timestamp, a local time that does not exist, a day outside the
-    file's period, a missing event type or key, or a value that is not of its column's type; all its reasons are said.
-
-    Raises
-    ------
-    InputError
-        A column of a Parquet file has a type that can never be the one that the schema gives it.
+    A row is rejected for a missing or unreadable timestamp, a local time that does not exist, a day outside the file's
+    period, a missing event type or key, or a value that is not of its column's type; all its reasons are said. A column
+    of a Parquet file whose type can never be the one that the schema gives it is an InputError.
     """
     source = schema.source
     assert source is not None

@@ -27,14 +27,9 @@ def type_of_all(name: str) -> str:
 
 @dataclass(frozen=True)
 class Renamed:
-    """An attribute that had other names before.
+    """An attribute that had other names before, the oldest first.
 
-    Parameters
-    ----------
-    names
-        The names that it had, the oldest first.
-    column
-        Its source column under the oldest name. Days that were published from it are not stale.
+    Days that were published from its source column under the oldest name are not stale.
     """
 
     names: tuple[str, ...]
@@ -45,12 +40,8 @@ class Renamed:
 class ColumnsOfTypes:
     """The columns of a CSV file in which rows of different event types have different columns.
 
-    Parameters
-    ----------
-    type_column
-        The column with the type. It has the same place in the rows of all types.
-    names
-        Type, as it stands in the file -> the names of the columns of its rows, in order.
+    The column with the type has the same place in the rows of all types. The names of the columns of a type's rows
+    stand, in order, by the type as it stands in the file.
     """
 
     type_column: str
@@ -99,27 +90,16 @@ class ColumnsOfTypes:
 class SourceLayout:
     """Layout of the raw files of a stream.
 
-    Parameters
-    ----------
-    format
-        A key of `readers.READERS`. `csv` files may be compressed: gzip, bzip2, zstd and lz4 are known by the ending of
-        the file's name.
-    paths
-        Templates relative to the data folder; all files that fit are read.
-    timestamp_column, timestamp_format
-        Column of the timestamp, and how it is written: `iso`, `epoch_s`, `epoch_ms`, `epoch_us`, `epoch_ns`, or a
-        format of fixed width such as `%Y%m%d%H%M`. It says nothing for a Parquet column of a timestamp type.
-    columns
-        Attribute -> source column, for every attribute that is read. The attribute of a type that no column has is
-        here as `type_of_all` or `TYPE_OF_FILE`.
-    header
-        Whether the first row of a CSV file names its columns; else `names` does.
-    names
-        Names of the columns of a CSV file without header, in order.
-    delimiter, quote
-        One ASCII character each.
-    of_types
-        The columns of each type, where they differ; `names` are those of all types then.
+    - `format`: a key of `readers.READERS`. `csv` files may be compressed: gzip, bzip2, zstd and lz4 are known by the
+      ending of the file's name.
+    - `paths`: templates relative to the data folder; all files that fit are read.
+    - `timestamp_format`: `iso`, `epoch_s`, `epoch_ms`, `epoch_us`, `epoch_ns`, or a format of fixed width such as
+      `%Y%m%d%H%M`. It says nothing for a Parquet column of a timestamp type.
+    - `columns`: source column of every attribute that is read. The attribute of a type that no column has is here as
+      `type_of_all` or `TYPE_OF_FILE`.
+    - `header`: the first row of a CSV file names its columns; else `names` does.
+    - `delimiter`, `quote`: one ASCII character each.
+    - `of_types`: the columns of each type, where they differ; `names` are those of all types then.
     """
 
     format: str
@@ -161,10 +141,7 @@ class SourceLayout:
     def given_type(self, attribute: str, path: str) -> str | None:
         """Return the text that an attribute has in all rows of a file, None where a column of the file has it.
 
-        Raises
-        ------
-        InputError
-            The name of the file is to tell the type, and does not.
+        Where the name of the file is to tell the type, and does not, that is an InputError.
         """
         column = self.columns[attribute]
         if attribute != EVENT_TYPE or column[:1] != "{":
@@ -182,10 +159,7 @@ class SourceLayout:
     def find_columns(self, path: str, present: Sequence[str]) -> None:
         """Check that a file has every column that the schema reads, each once; their order is free.
 
-        Raises
-        ------
-        InputError
-            One is missing or there twice; the message names the file, the column, and what is there.
+        The InputError names the file, the column, and what is there.
         """
         for column in self.listed:
             if present.count(column) > 1:
@@ -203,19 +177,10 @@ class SourceLayout:
 
 @dataclass(frozen=True)
 class DerivedAttribute:
-    """An attribute computed in preprocessing, per event type.
+    """An attribute computed in preprocessing, per event type, of one that is read or of an earlier `diff`.
 
-    Parameters
-    ----------
-    name
-        The attribute.
-    function
-        `diff`: the difference to the previous value; `history`: the list of the last `length` values, the event's
-        own the last of them.
-    of
-        The numeric attribute that it is made of: one that is read, or an earlier `diff`.
-    length
-        Number of values of a history, at least 1.
+    `diff` is the difference to the previous value; `history` the list of the last `length` values, the event's own the
+    last of them.
     """
 
     name: str

@@ -21,30 +21,11 @@ Status = Literal["events", "empty", "skipped"]
 class StagedDay:
     """The checked rows of a day's raw files, before anything is derived.
 
-    Parameters
-    ----------
-    day
-        The day.
-    files
-        The raw files that it was made from.
-    schema
-        Digest of the stream schema that it was made by.
-    settled
-        Accepted events in ranges of time, in order.
-    rejected
-        The other rows.
-    notes, warnings
-        Sentences for a person: what was left out, and what validation warns of.
-    validation
-        Result document of the validation, JSON; empty for a skipped day.
-    failure
-        Why the day may not be published, or empty.
-    skipped
-        A day without files that is not published.
-    clock_back
-        Rows that are earlier than the row of their event type before them in their file.
-    seconds
-        Step -> wall-clock seconds, of all days that were ingested together.
+    Accepted events are `settled` in ranges of time, in order; the others are `rejected`. The schema is there by its
+    digest. `notes` and `warnings` are sentences for a person: what was left out, and what validation warns of.
+    `validation` is its result document as JSON, empty for a skipped day; `failure` says why the day may not be
+    published. A day is `skipped` without files. `clock_back` are rows that are earlier than the row of their event type
+    before them in their file. `seconds` are those of each step, of all days that were ingested together.
     """
 
     day: date
@@ -76,13 +57,7 @@ class StagedDay:
         return "skipped" if self.skipped else "events" if self.events else "empty"
 
     def require(self) -> None:
-        """Refuse the day if it failed validation.
-
-        Raises
-        ------
-        DataError
-            Too many rejected rows, or, as `FailedValidation`, a failed critical expectation.
-        """
+        """Refuse the day if it failed validation: a DataError, or FailedValidation for critical expectations."""
         if self.failure:
             raise FailedValidation(self.failure, self.validation) if self.validation else DataError(self.failure)
 

@@ -8,9 +8,9 @@ from difflib import get_close_matches
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeVar
 
-from pydantic import BeforeValidator, ConfigDict, Field, field_validator, model_validator
+from pydantic import BeforeValidator, ConfigDict, field_validator, model_validator
 
-from cep_pipeline.documents import Document, line_at, load_document
+from cep_pipeline.documents import Document, line_at, load_document, setting
 from cep_pipeline.errors import InputError
 from cep_pipeline.events.columns import SEQ, TIMESTAMP
 from cep_pipeline.events.raw_files import PathTemplate
@@ -67,33 +67,27 @@ def _either(*names: str) -> ConfigDict:
 class TimestampSettings(Document):
     """The source column that holds the time of an event, and how the time is written."""
 
-    column: str = Field(description="Name of the source column.", examples=["time"])
-    format: str = Field(
-        default="iso",
-        description=(
-            "How the time is written: `iso`, `epoch_s`, `epoch_ms`, `epoch_us`, `epoch_ns`, or a format of fixed width "
-            "such as `%Y%m%d%H%M`. It is not used for a Parquet column of a timestamp or date type."
-        ),
-        examples=["%Y-%m-%d %H:%M"],
+    column: str = setting("Name of the source column.", example="time")
+    format: str = setting(
+        "How the time is written: `iso`, `epoch_s`, `epoch_ms`, `epoch_us`, `epoch_ns`, or a format of fixed width "
+        "such as `%Y%m%d%H%M`. It is not used for a Parquet column of a timestamp or date type.",
+        "iso",
+        example="%Y-%m-%d %H:%M",
     )
 
 
 class AttributeSettings(Document):
     """An attribute in its long form, for a source column with another name, or an attribute with a new name."""
 
-    type: AttributeType = Field(description="Type of the attribute.", examples=["float64"])
-    column: str | None = Field(
-        default=None,
-        description="Name of the source column. Without it the column has the name of the attribute.",
-        examples=["Temp (C)"],
+    type: AttributeType = setting("Type of the attribute.", example="float64")
+    column: str | None = setting(
+        "Name of the source column. Without it the column has the name of the attribute.", None, example="Temp (C)"
     )
-    was: list[str] = Field(
+    was: list[str] = setting(
+        "The name that the attribute had before it was renamed; the names, the oldest first, if there were "
+        "several. It stays here as long as there are days that were published under it.",
+        example="price",
         default_factory=list,
-        description=(
-            "The name that the attribute had before it was renamed; the names, the oldest first, if there were "
-            "several. It stays here as long as there are days that were published under it."
-        ),
-        examples=["price"],
     )
 
     @field_validator("was", mode="before", json_schema_input_type=str | list[str])
@@ -105,20 +99,18 @@ class AttributeSettings(Document):
 class DiffSettings(Document):
     """The difference between the value of an event and the value before it of the same event type."""
 
-    of: str = Field(
-        description="An `int64` or `float64` attribute: one that is read, or a `diff` that stands before this one.",
-        examples=["price"],
+    of: str = setting(
+        "An `int64` or `float64` attribute: one that is read, or a `diff` that stands before this one.", example="price"
     )
 
 
 class HistorySettings(Document):
     """The list of the last values of the same event type, oldest first; the event's own value is the last."""
 
-    of: str = Field(
-        description="An `int64` or `float64` attribute: one that is read, or a `diff` that stands before this one.",
-        examples=["price"],
+    of: str = setting(
+        "An `int64` or `float64` attribute: one that is read, or a `diff` that stands before this one.", example="price"
     )
-    length: int = Field(ge=1, le=10_000, description="Number of values in the list.", examples=[10])
+    length: int = setting("Number of values in the list.", example=10, ge=1, le=10_000)
 
 
 class DerivedSettings(Document):
@@ -126,12 +118,8 @@ class DerivedSettings(Document):
 
     model_config = _either("diff", "history")
 
-    diff: DiffSettings | None = Field(
-        default=None, description="A difference to the value before.", examples=[{"of": "price"}]
-    )
-    history: HistorySettings | None = Field(
-        default=None, description="A list of the last values.", examples=[{"of": "price", "length": 10}]
-    )
+    diff: DiffSettings | None = setting("A difference to the value before.", None, example={"of": "price"})
+    history: HistorySettings | None = setting("A list of the last values.", None, example={"of": "price", "length": 10})
 
     @model_validator(mode="after")
     def _one_function(self) -> DerivedSettings:
@@ -143,48 +131,42 @@ class DerivedSettings(Document):
 class SourceSettings(Document):
     """The layout of the raw files."""
 
-    format: Format = Field(
-        description=(
-            "Format of the files. A CSV file is UTF-8 text; an ending `.gz`, `.bz2`, `.zst` or `.lz4` says how it is "
-            "compressed."
-        ),
-        examples=["csv"],
+    format: Format = setting(
+        "Format of the files. A CSV file is UTF-8 text; an ending `.gz`, `.bz2`, `.zst` or `.lz4` says how it is "
+        "compressed.",
+        example="csv",
     )
     path: Annotated[
         list[str],
         BeforeValidator(
             lambda value: [value] if isinstance(value, str) else value, json_schema_input_type=str | list[str]
         ),
-    ] = Field(
-        description=(
-            "One path or several, relative to the data folder. A path may have date placeholders such as "
-            "`{day:%Y-%m-%d}`, the wildcards `*`, `?` and `[…]`, and `{type}` where the name of a file tells the type "
-            "of its events. All files that fit are read."
-        ),
-        examples=["{day:%Y-%m-%d}/trades.csv.gz"],
+    ] = setting(
+        "One path or several, relative to the data folder. A path may have date placeholders such as "
+        "`{day:%Y-%m-%d}`, the wildcards `*`, `?` and `[…]`, and `{type}` where the name of a file tells the type "
+        "of its events. All files that fit are read.",
+        example="{day:%Y-%m-%d}/trades.csv.gz",
     )
-    header: bool = Field(
-        default=True, description="Whether the first row of a CSV file names its columns.", examples=[False]
-    )
-    columns: Annotated[list[str] | dict[str, list[str]], BeforeValidator(_types_as_text)] = Field(
-        default_factory=list,
-        description="Names of all columns of a CSV file, in order. It is required with `header: false`, and refused "
+    header: bool = setting("Whether the first row of a CSV file names its columns.", True, example=False)
+    columns: Annotated[list[str] | dict[str, list[str]], BeforeValidator(_types_as_text)] = setting(
+        "Names of all columns of a CSV file, in order. It is required with `header: false`, and refused "
         "otherwise. Where the rows of the types have different columns, it is a mapping from each type to its columns; "
         "then a header is skipped.",
+        default_factory=list,
         examples=[["time", "room", "temperature"], {"DOOR": ["time", "kind", "open"], "WIND": ["time", "kind", "m_s"]}],
     )
-    delimiter: str = Field(
-        default=",",
+    delimiter: str = setting(
+        "The character between the fields of a CSV file: one ASCII character.",
+        ",",
+        example=";",
         json_schema_extra=_ONE_CHARACTER,
-        description="The character between the fields of a CSV file: one ASCII character.",
-        examples=[";"],
     )
-    quote: str = Field(
-        default='"',
-        json_schema_extra=_ONE_CHARACTER,
-        description="The character around a field that holds delimiters or line ends. Written twice in such a field it "
+    quote: str = setting(
+        "The character around a field that holds delimiters or line ends. Written twice in such a field it "
         "stands for itself.",
-        examples=["'"],
+        '"',
+        example="'",
+        json_schema_extra=_ONE_CHARACTER,
     )
 
 
@@ -203,26 +185,20 @@ class ExpectationSettings(Document):
 
     model_config = ConfigDict(json_schema_extra=_BOUNDS)
 
-    column: str = Field(
-        description="Name of the attribute. It is an attribute that is read, not a derived one.", examples=["price"]
+    column: str = setting("Name of the attribute. It is an attribute that is read, not a derived one.", example="price")
+    above: float | None = setting(
+        "Every value is greater than this number. Bounds are for `int64` and `float64`.", None, example=0
     )
-    above: float | None = Field(
-        default=None,
-        description="Every value is greater than this number. Bounds are for `int64` and `float64`.",
-        examples=[0],
+    at_least: float | None = setting(
+        "Every value is this number or greater. Not together with `above`.", None, example=-40
     )
-    at_least: float | None = Field(
-        default=None, description="Every value is this number or greater. Not together with `above`.", examples=[-40]
-    )
-    below: float | None = Field(default=None, description="Every value is less than this number.", examples=[1000])
-    at_most: float | None = Field(
-        default=None, description="Every value is this number or less. Not together with `below`.", examples=[40]
-    )
-    not_null: bool = Field(default=False, description="Whether every event must have a value.", examples=[True])
-    severity: Severity = Field(
-        default="critical",
-        description="What a failed check does: `critical` refuses the day, `warning` only records it.",
-        examples=["warning"],
+    below: float | None = setting("Every value is less than this number.", None, example=1000)
+    at_most: float | None = setting("Every value is this number or less. Not together with `below`.", None, example=40)
+    not_null: bool = setting("Whether every event must have a value.", False, example=True)
+    severity: Severity = setting(
+        "What a failed check does: `critical` refuses the day, `warning` only records it.",
+        "critical",
+        example="warning",
     )
 
     @model_validator(mode="after")
@@ -239,32 +215,24 @@ class ExpectationSettings(Document):
 class RowCountSettings(Document):
     """The band of the number of events of a day, compared with earlier days. Outside the band there is a warning."""
 
-    at_least: float = Field(default=0.25, ge=0, description="The least share of the median.", examples=[0.5])
-    at_most: float = Field(default=4.0, gt=0, description="The largest multiple of the median.", examples=[2])
-    days: int = Field(
-        default=20, ge=1, description="The median is of up to this many published days before.", examples=[10]
-    )
+    at_least: float = setting("The least share of the median.", 0.25, example=0.5, ge=0)
+    at_most: float = setting("The largest multiple of the median.", 4.0, example=2, gt=0)
+    days: int = setting("The median is of up to this many published days before.", 20, example=10, ge=1)
 
 
 class QualitySettings(Document):
     """Requirements that the data of a day must fulfil."""
 
-    max_rejected_share: float = Field(
-        default=0.01,
-        ge=0,
-        le=1,
-        description="The day is refused when a larger share of its rows is rejected.",
-        examples=[0.05],
+    max_rejected_share: float = setting(
+        "The day is refused when a larger share of its rows is rejected.", 0.01, example=0.05, ge=0, le=1
     )
-    expectations: list[ExpectationSettings] = Field(
-        default_factory=list,
-        description="Checks of the values of attributes.",
-        examples=[[{"column": "price", "above": 0}]],
+    expectations: list[ExpectationSettings] = setting(
+        "Checks of the values of attributes.", example=[{"column": "price", "above": 0}], default_factory=list
     )
-    row_count: RowCountSettings = Field(
-        default=RowCountSettings.model_construct(),
-        description="How many events a day should have.",
-        examples=[{"at_least": 0.5, "at_most": 2}],
+    row_count: RowCountSettings = setting(
+        "How many events a day should have.",
+        RowCountSettings.model_construct(),
+        example={"at_least": 0.5, "at_most": 2},
     )
 
 
@@ -273,86 +241,72 @@ class StreamDocument(Document):
 
     model_config = ConfigDict(title="Stream schema")
 
-    name: str = Field(
-        description=(
-            "Name of the stream, as in `pipeline.yaml`: letters, digits and `_`. It names the folder and the "
-            "namespace of the stream's tables."
-        ),
-        examples=["cold_rooms"],
+    name: str = setting(
+        "Name of the stream, as in `pipeline.yaml`: letters, digits and `_`. It names the folder and the "
+        "namespace of the stream's tables.",
+        example="cold_rooms",
     )
-    timezone: str = Field(
-        default="UTC",
-        description="Time zone of times without an offset, and of the stream's days: an IANA name.",
-        examples=["Europe/Copenhagen"],
+    timezone: str = setting(
+        "Time zone of times without an offset, and of the stream's days: an IANA name.",
+        "UTC",
+        example="Europe/Copenhagen",
     )
-    base_type: str | None = Field(
-        default=None,
-        description="An event type that every event has besides its own, so that a pattern can ask for any event.",
-        examples=["Trade"],
+    base_type: str | None = setting(
+        "An event type that every event has besides its own, so that a pattern can ask for any event.",
+        None,
+        example="Trade",
     )
-    type_attribute: str | None = Field(
-        default=None,
-        description="The `string` or `int64` attribute whose value is the event's type. Without it the type is what "
+    type_attribute: str | None = setting(
+        "The `string` or `int64` attribute whose value is the event's type. Without it the type is what "
         "stands for `{type}` in the path of the event's file, or else all events have the `base_type`; an attribute "
         "`event_type` is added that holds it.",
-        examples=["symbol"],
+        None,
+        example="symbol",
     )
-    types: list[str] | None = Field(
-        default=None,
-        description="All event types of the stream. With it, a pattern that names another type is refused; without it "
+    types: list[str] | None = setting(
+        "All event types of the stream. With it, a pattern that names another type is refused; without it "
         "any type is accepted. It rejects no rows.",
-        examples=[["SPY", "IBM"]],
+        None,
+        example=["SPY", "IBM"],
     )
-    timestamp: Annotated[TimestampSettings, _or_text("column", str | TimestampSettings)] = Field(
-        description="The column with the time of an event. Plain text is the name of a column with `iso` times.",
-        examples=[{"column": "time", "format": "epoch_ms"}],
+    timestamp: Annotated[TimestampSettings, _or_text("column", str | TimestampSettings)] = setting(
+        "The column with the time of an event. Plain text is the name of a column with `iso` times.",
+        example={"column": "time", "format": "epoch_ms"},
     )
-    attributes: dict[str, Annotated[AttributeSettings, _or_text("type", AttributeType | AttributeSettings)]] = Field(
-        description=(
-            "The attributes that are read, each with its type. Names differ in more than case, do not begin with `_`, "
-            "and are not `day`, `timestamp` or `seq`."
-        ),
-        examples=[{"symbol": "string", "price": "float64"}],
+    attributes: dict[str, Annotated[AttributeSettings, _or_text("type", AttributeType | AttributeSettings)]] = setting(
+        "The attributes that are read, each with its type. Names differ in more than case, do not begin with `_`, "
+        "and are not `day`, `timestamp` or `seq`.",
+        example={"symbol": "string", "price": "float64"},
     )
-    derived: dict[str, DerivedSettings] = Field(
+    derived: dict[str, DerivedSettings] = setting(
+        "Attributes that are computed of others, per event type.",
+        example={"change": {"diff": {"of": "price"}}},
         default_factory=dict,
-        description="Attributes that are computed of others, per event type.",
-        examples=[{"change": {"diff": {"of": "price"}}}],
     )
-    key: list[str] = Field(
+    key: list[str] = setting(
+        "Attributes, or `timestamp`, that together identify an event of a day. A later row with the same key is "
+        "rejected. Without a key there are no duplicates.",
+        example=["room", "timestamp"],
         default_factory=list,
-        description=(
-            "Attributes, or `timestamp`, that together identify an event of a day. A later row with the same key is "
-            "rejected. Without a key there are no duplicates."
-        ),
-        examples=[["room", "timestamp"]],
     )
-    on_missing: Literal["error", "empty", "skip"] = Field(
-        default="error",
-        description=(
-            "How a day without files is treated: `error` fails, `empty` publishes the day without events, and "
-            "`skip` does not publish it."
-        ),
-        examples=["skip"],
+    on_missing: Literal["error", "empty", "skip"] = setting(
+        "How a day without files is treated: `error` fails, `empty` publishes the day without events, and "
+        "`skip` does not publish it.",
+        "error",
+        example="skip",
     )
-    source: SourceSettings = Field(
-        description="The layout of the raw files.",
-        examples=[{"format": "csv", "path": "{day:%Y-%m-%d}.csv"}],
+    source: SourceSettings = setting(
+        "The layout of the raw files.", example={"format": "csv", "path": "{day:%Y-%m-%d}.csv"}
     )
-    quality: QualitySettings = Field(
-        default=QualitySettings.model_construct(),
-        description="What the data must fulfil.",
-        examples=[{"max_rejected_share": 0.05}],
+    quality: QualitySettings = setting(
+        "What the data must fulfil.", QualitySettings.model_construct(), example={"max_rejected_share": 0.05}
     )
 
 
 def load_stream(path: Path, make: Callable[..., Schema]) -> Schema:
     """Read and check the file of a stream schema, and make the schema with `make`: the constructor of `StreamSchema`.
 
-    Raises
-    ------
-    InputError
-        The file is missing, is no YAML, or breaks a rule; the message names file and line.
+    An InputError names the file, and the line that breaks a rule.
     """
     document = load_document(path, StreamDocument, "stream schema")
     try:

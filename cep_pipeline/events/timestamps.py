@@ -30,12 +30,9 @@ _ISO_PARTS = (("%Y", ""), ("%m", "-"), ("%d", "-"), ("%H", " "), ("%M", ":"), ("
 
 
 def check_format(text: str) -> None:
-    """Refuse a timestamp format that cannot be read.
+    """Refuse a timestamp format that cannot be read, with an InputError.
 
-    Raises
-    ------
-    InputError
-        It is no named format, and has other directives than %Y %m %d %H %M %S %f, or lacks a part of the date.
+    It is no named format, and has other directives than %Y %m %d %H %M %S %f, or lacks a part of the date.
 
     Examples
     --------
@@ -57,13 +54,7 @@ def check_format(text: str) -> None:
 
 
 def check_timezone(name: str) -> None:
-    """Refuse a time zone that this machine does not know.
-
-    Raises
-    ------
-    InputError
-        It is no IANA name, or the time zone database is missing.
-    """
+    """Refuse a time zone that this machine does not know, with an InputError."""
     try:
         ZoneInfo(name)
     except (ZoneInfoNotFoundError, ValueError, OSError, TypeError) as error:
@@ -72,16 +63,10 @@ def check_timezone(name: str) -> None:
 
 @dataclass(frozen=True)
 class TimestampColumn:
-    """Timestamps read from one column.
+    """Timestamps read from one column; null in `utc` where the row has no usable timestamp.
 
-    Parameters
-    ----------
-    utc
-        timestamp[us, UTC]; null where the row has no usable timestamp.
-    local_day
-        int32, days since 1970-01-01 of the local date; undefined where `utc` is null.
-    unreadable, nonexistent
-        bool, shape of `utc`: the text is no timestamp of the format; the local time is skipped by the clock.
+    `local_day` (int32) are days since 1970-01-01 of the local date, undefined without timestamp. The text of an
+    `unreadable` one is no timestamp of the format; the local time of a `nonexistent` one is skipped by the clock.
     """
 
     utc: pa.Array
@@ -91,19 +76,11 @@ class TimestampColumn:
 
 
 def read_timestamps(column: pa.Array, text_format: str, timezone: str) -> TimestampColumn:
-    """Read a column of timestamps.
+    """Read a column of timestamps: text in a format, integers for the epoch formats, or an Arrow timestamp or date.
 
-    Parameters
-    ----------
-    column
-        Text in `text_format`, integers for the epoch formats, or an Arrow timestamp or date.
-    timezone
-        IANA name of the zone of times that do not say theirs.
-
-    Notes
-    -----
-    An ambiguous local time is the earlier of its two instants, a nonexistent one is no time. Fractions below a
-    microsecond are dropped. The null type of a column that is empty throughout is accepted.
+    The time zone is that of times that do not say theirs. An ambiguous local time is the earlier of its two instants, a
+    nonexistent one is no time. Fractions below a microsecond are dropped. The null type of a column that is empty
+    throughout is accepted.
     """
     missing = as_mask(pc.is_null(column))
     if pa.types.is_timestamp(column.type) or pa.types.is_date(column.type):
@@ -148,20 +125,9 @@ def has_date(moment: str) -> bool:
 def parse_moment(text: str, timezone: str, day: date | None = None) -> int:
     """Microseconds since the epoch of a moment that a person writes.
 
-    Parameters
-    ----------
-    text
-        A date and a time (`2013-10-07 14:30`), or a time alone (`14:30`, `14:30:05.5`); with an offset or Z it is that
-        instant, else the clocks of the time zone show it. A time that they show twice is the earlier.
-    timezone
-        The stream's.
-    day
-        Of a time alone.
-
-    Raises
-    ------
-    InputError
-        It is no moment, lacks a day, or is one that the clocks skip.
+    It is a date and a time (`2013-10-07 14:30`), or a time alone (`14:30`, `14:30:05.5`) of the given day; with an
+    offset or Z it is that instant, else the clocks of the time zone show it. A time that they show twice is the
+    earlier. Text that is no moment, lacks a day, or is one that the clocks skip is an InputError.
 
     Examples
     --------

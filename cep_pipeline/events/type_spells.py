@@ -49,23 +49,11 @@ EXACT = 2**53
 class TypeSpells:
     """The spells of the events of each type in a file, by type and within a type by time.
 
-    Attributes
-    ----------
-    type_attribute
-        The attribute whose text is an event's type.
-    types
-        The types, None for events without one; empty where they are put together by a hash.
-    hashed
-        Number of classes into which a hash puts the types; 0 where each is listed.
-    kind
-        int64, shape (n,): place in `types`, or the class.
-    first_us, last_us, first_row, last_row
-        int64, shape (n,): timestamps and rows in the file of the spell's first and last event.
-    events
-        int64, shape (n,): number of events of the spell.
-    bounds
-        Attribute -> least and greatest value in each spell, without null and NaN; None where there is no other value.
-        An attribute that is not in it is not known.
+    The types are texts of `type_attribute`, None for events without one. Where they are many, a hash puts them into
+    `hashed` classes (else 0), and `types` is empty. Arrays of int64 have for each spell its `kind`, the place of the
+    type in `types` or its class, the timestamps and rows in the file of its first and last event, and the number of its
+    events. `bounds` has the least and greatest value in each spell of an attribute, without null and NaN; None where
+    there is no other value. An attribute that is not in it is not known.
 
     Examples
     --------

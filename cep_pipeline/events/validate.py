@@ -53,15 +53,9 @@ class FailedValidation(DataError):
 class Validation:
     """The outcome of validating a day.
 
-    Parameters
-    ----------
-    day
-        The day.
-    document
-        JSON: `success` (no critical expectation failed), `statistics`, and of each expectation its name, arguments,
-        severity, success and what was observed. Kept with the run.
-    failures, warnings
-        Sentences for a person: failed critical expectations, and failed others.
+    The document, which is kept with the run, is JSON: `success` (no critical expectation failed), `statistics`, and of
+    each expectation its name, arguments, severity, success and what was observed. Failed critical expectations are
+    `failures`, others `warnings`, as sentences for a person.
     """
 
     day: date
@@ -70,13 +64,7 @@ class Validation:
     warnings: tuple[str, ...]
 
     def require(self, stream: str) -> None:
-        """Refuse the day if a critical expectation failed.
-
-        Raises
-        ------
-        FailedValidation
-            Naming each failed expectation with counts and examples.
-        """
+        """Refuse the day if a critical expectation failed: FailedValidation names each with counts and examples."""
         if self.failures:
             raise FailedValidation(
                 f"stream {stream!r}, day {self.day}: the events failed validation, nothing of the day is published:\n"
@@ -111,18 +99,8 @@ class Unexpected:
 class Figures:
     """Counts over some events of a day, from which Great Expectations can tell how the day is; they add up.
 
-    Parameters
-    ----------
-    rows
-        Number of events.
-    types
-        Column -> its type.
-    missing
-        Column -> number of its nulls and, as Great Expectations counts, of its NaNs.
-    nans
-        Column with bounds -> number of its NaNs.
-    outside
-        Bounds -> the values that do not keep them. NaN and null are not among them.
+    `missing` has the number of nulls of each column and, as Great Expectations counts, of its NaNs; `nans` the NaNs of
+    columns with bounds; `outside` the values that do not keep bounds, NaN and null not among them.
     """
 
     rows: int = 0
@@ -204,26 +182,13 @@ def _bounds(expectation: Expectation) -> Bounds:
 def validate(
     figures: Figures, schema: StreamSchema, day: date, *, earlier_row_counts: Sequence[int] = ()
 ) -> Validation:
-    """Validate the events of a day.
+    """Validate the events of a day by their figures, whatever the outcome: `require` raises.
 
-    Parameters
-    ----------
-    figures
-        The sum of `figures_of` all events of the day, in their order.
-    earlier_row_counts
-        Numbers of events of earlier published days, the latest last.
-
-    Returns
-    -------
-    Validation
-        Whatever its outcome: `require` raises.
-
-    Notes
-    -----
-    Expected are, as critical: the keys (timestamp, event type, declared key) are there and of their types, and
-    timestamps lie inside the day; then what the schema declares. A number of events outside the band around the median
-    of earlier days is a warning. The tasks that write the events count, Great Expectations judges the sums of their
-    counts: the result is the one that it gives for all events of the day as one batch.
+    The numbers of events of earlier published days have the latest last. Expected are, as critical: the keys
+    (timestamp, event type, declared key) are there and of their types, and timestamps lie inside the day; then what the
+    schema declares. A number of events outside the band around the median of earlier days is a warning. The tasks that
+    write the events count, Great Expectations judges the sums of their counts: the result is the one that it gives for
+    all events of the day as one batch.
     """
     quality = schema.quality or Quality()
     results: list[dict[str, Any]] = []
@@ -254,17 +219,9 @@ def validate(
 def check_rejected_share(
     schema: StreamSchema, day: date, accepted: int, rejected: int, examples: Sequence[tuple[str, int, str]]
 ) -> None:
-    """Refuse a day with too many rejected rows.
+    """Refuse, with a DataError, a day with a larger share of rejected rows than the schema's `max_rejected_share`.
 
-    Parameters
-    ----------
-    examples
-        (file, line, reason) of some of them.
-
-    Raises
-    ------
-    DataError
-        The share is above the schema's `max_rejected_share`.
+    The examples are (file, line, reason).
     """
     limit = (schema.quality or Quality()).max_rejected_share
     total = accepted + rejected

@@ -117,29 +117,9 @@ def generate_days(
 ) -> list[GeneratedDay]:
     """Write `<root>/<DATE>/trades.csv.gz` for each trading day; weekends and holidays have no file.
 
-    Parameters
-    ----------
-    root
-        Folder to write to; it is made where it is missing. A day that is there already is replaced.
-    days
-        The days, in any order.
-    stocks, seed, min_rate, max_rate, skew, drift, hours, events_per_day
-        The market, see `Market`; rates in trades a second.
-    progress
-        Called with each day once it is written.
-
-    Returns
-    -------
-    list of GeneratedDay
-        One for each of `days`, in their order.
-
-    Raises
-    ------
-    InputError
-        A wrong setting, or a folder that cannot be written.
-
-    Notes
-    -----
+    The folder is made where it is missing, and a day that is there already is replaced. The settings are those of
+    `Market`, rates in trades a second. `progress` is called with each day once it is written. Returned is one
+    `GeneratedDay` for each day, in their order; a wrong setting, or a folder that cannot be written, is an InputError.
     The same settings give the same bytes (with one version of NumPy and zlib), whichever days are made together.
     """
     market = Market(

@@ -144,17 +144,10 @@ class Market:
     def trades(self, day: date) -> pa.Table:
         """The trades of one day in time order.
 
-        Returns
-        -------
-        pa.Table
-            Columns symbol, timestamp (exchange-local, milliseconds), price (dollars, whole cents), size, exchange,
-            suspicious.
-
-        Notes
-        -----
-        Trades are a Poisson process whose intensity changes by the minute; a tenth of them repeat the trade before
-        them in every column, as fills of one order do. The logarithm of a price is the sum of a path of the market, one
-        of the stock's sector and one of its own.
+        The columns are symbol, timestamp (exchange-local, milliseconds), price (dollars, whole cents), size, exchange
+        and suspicious. Trades are a Poisson process whose intensity changes by the minute; a tenth of them repeat the
+        trade before them in every column, as fills of one order do. The logarithm of a price is the sum of a path of
+        the market, one of the stock's sector and one of its own.
         """
         ordinal = day.toordinal()
         stock, time_us = self._arrivals(day)

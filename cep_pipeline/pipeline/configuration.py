@@ -12,9 +12,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 import yaml
-from pydantic import ConfigDict, Field, field_validator
+from pydantic import ConfigDict, field_validator
 
-from cep_pipeline.documents import Document, checked, line_at, load_document, one_of
+from cep_pipeline.documents import Document, checked, line_at, load_document, one_of, setting
 from cep_pipeline.errors import CepError, InputError
 from cep_pipeline.guarded import MOST_DIGITS, read_text
 from cep_pipeline.planning.planners import BY_PLANNER
@@ -36,48 +36,40 @@ _PLANNERS = "cep_pipeline.planning.planners"
 class SearchSettings(Document):
     """A planner, and the settings of planners that plan all patterns of a set together."""
 
-    planner: str | None = Field(
-        default=None,
+    planner: str | None = setting(
+        "The planner: of each pattern by itself, or of all patterns of a set together. A pattern set without one "
+        "takes that of `planning:`; without that it is `dp_left_deep`.",
+        None,
+        example="greedy",
         json_schema_extra=one_of(f"{_PLANNERS}:PLANNERS", f"{_PLANNERS}:MULTI_PATTERN_PLANNER_NAMES"),
-        description=(
-            "The planner: of each pattern by itself, or of all patterns of a set together. A pattern set without one "
-            "takes that of `planning:`; without that it is `dp_left_deep`."
-        ),
-        examples=["greedy"],
     )
-    neighbourhood: str | None = Field(
-        default=None,
+    neighbourhood: str | None = setting(
+        "The step of a local search: `edge` gives two patterns a part in common, `vertex:K` up to K.",
+        None,
+        example="vertex:4",
         json_schema_extra={"pattern": "^(edge|vertex:[0-9]+)$"},
-        description="The step of a local search: `edge` gives two patterns a part in common, `vertex:K` up to K.",
-        examples=["vertex:4"],
     )
-    sharing: Literal["prefix", "subexpression"] | None = Field(
-        default=None,
-        description="The parts that patterns share: the beginnings of their orders, or subtrees of their trees.",
-        examples=["prefix"],
+    sharing: Literal["prefix", "subexpression"] | None = setting(
+        "The parts that patterns share: the beginnings of their orders, or subtrees of their trees.",
+        None,
+        example="prefix",
     )
-    time_limit_s: float | None = Field(
-        default=None,
-        gt=0,
-        allow_inf_nan=False,
-        description="A local search ends after this many seconds.",
-        examples=[5],
+    time_limit_s: float | None = setting(
+        "A local search ends after this many seconds.", None, example=5, gt=0, allow_inf_nan=False
     )
-    steps: int | None = Field(
-        default=None,
+    steps: int | None = setting(
+        "A local search ends after this many steps. By steps and seed it gives the same plan each time.",
+        None,
+        example=100000,
         ge=1,
-        description="A local search ends after this many steps. By steps and seed it gives the same plan each time.",
-        examples=[100000],
     )
-    idle_steps: int | None = Field(
-        default=None,
+    idle_steps: int | None = setting(
+        "A local search ends when this many steps have found nothing cheaper, whatever its limits are.",
+        None,
+        example=50000,
         ge=1,
-        description="A local search ends when this many steps have found nothing cheaper, whatever its limits are.",
-        examples=[50000],
     )
-    seed: int | None = Field(
-        default=None, ge=0, description="The seed of the random choices of a local search.", examples=[1]
-    )
+    seed: int | None = setting("The seed of the random choices of a local search.", None, example=1, ge=0)
 
     @field_validator("planner")
     @classmethod
@@ -107,64 +99,52 @@ _INVARIANT = "invariant"
 class AdaptationSettings(Document):
     """Settings of adaptation: what makes a plan be made again, and how the old plan and the new one are compared."""
 
-    decision: str = Field(
-        default=_INVARIANT,
+    decision: str = setting(
+        "What decides whether a plan is made again: a violated `invariant` of the plan, a number that has moved by "
+        "a `constant_threshold`, every check (`unconditional`), or nothing (`static`).",
+        _INVARIANT,
+        example="constant_threshold",
         json_schema_extra=one_of("cep_pipeline.adaptation:DECISION_FUNCTIONS"),
-        description=(
-            "What decides whether a plan is made again: a violated `invariant` of the plan, a number that has moved by "
-            "a `constant_threshold`, every check (`unconditional`), or nothing (`static`)."
-        ),
-        examples=["constant_threshold"],
     )
-    distance: float | str = Field(
-        default=0.0,
+    distance: float | str = setting(
+        "For `invariant`: the share by which one side of an invariant must exceed the other before the invariant "
+        "counts as violated. It is a number, or the name of a rule that sets it.",
+        0.0,
+        example=0.1,
         json_schema_extra=one_of("cep_pipeline.adaptation:DISTANCES", least=0),
-        description=(
-            "For `invariant`: the share by which one side of an invariant must exceed the other before the invariant "
-            "counts as violated. It is a number, or the name of a rule that sets it."
-        ),
-        examples=[0.1],
     )
-    k: int | str = Field(
-        default=BY_PLANNER,
+    k: int | str = setting(
+        "For `invariant`: how many invariants of each step or join are checked, the tightest first. `planner`: as "
+        "many as plans of the planner need: 3 of `dp_left_deep`, `dp_bushy` and shared plans, 2 of "
+        "`zstream` and `zstream_ordered`, else 1.",
+        BY_PLANNER,
+        example=2,
         json_schema_extra=one_of(also=[BY_PLANNER, ALL], least=1),
-        description=(
-            "For `invariant`: how many invariants of each step or join are checked, the tightest first. `planner`: as "
-            "many as plans of the planner need: 3 of `dp_left_deep`, `dp_bushy` and shared plans, 2 of "
-            "`zstream` and `zstream_ordered`, else 1."
-        ),
-        examples=[2],
     )
-    threshold: float = Field(
-        default=0.5,
+    threshold: float = setting(
+        "For `constant_threshold`: the share by which a number must have moved. For `invariant`: the same, for "
+        "patterns whose planners have no invariants or that are planned together.",
+        0.5,
+        example=0.25,
         gt=0,
         allow_inf_nan=False,
-        description=(
-            "For `constant_threshold`: the share by which a number must have moved. For `invariant`: the same, for "
-            "patterns whose planners have no invariants or that are planned together."
-        ),
-        examples=[0.25],
     )
-    sample: int = Field(
-        default=20_000,
+    sample: int = setting(
+        "The old plan and the new one are compared on this many events of the latest day. With 0 they are compared "
+        "by their costs alone.",
+        20_000,
+        example=50000,
         ge=0,
         le=10_000_000,
-        description=(
-            "The old plan and the new one are compared on this many events of the latest day. With 0 they are compared "
-            "by their costs alone."
-        ),
-        examples=[50000],
     )
 
-    minimum_gain: float = Field(
-        default=0.05,
+    minimum_gain: float = setting(
+        "A new plan becomes the current one only if it saves more than this share of the cost, and of the work "
+        "over the sample. With 0 any new plan does that costs less and does no more over the sample.",
+        0.05,
+        example=0.2,
         ge=0,
         lt=1,
-        description=(
-            "A new plan becomes the current one only if it saves more than this share of the cost, and of the work "
-            "over the sample. With 0 any new plan does that costs less and does no more over the sample."
-        ),
-        examples=[0.2],
     )
 
     @field_validator("decision")
@@ -226,33 +206,27 @@ def _check_name(name: str) -> str:
 class LimitSettings(Document):
     """The limits of a pattern on a day. A pattern that reaches one is stopped; the others have all their matches."""
 
-    max_matches: int | None = Field(
-        default=100_000_000,
+    max_matches: int | None = setting(
+        "The most matches of a pattern on a day, before OUTPUT and CONSUME decide about them. With more none of "
+        "them is published. `null`: no limit.",
+        100_000_000,
+        example=1_000_000,
         ge=0,
-        description=(
-            "The most matches of a pattern on a day, before OUTPUT and CONSUME decide about them. With more none of "
-            "them is published. `null`: no limit."
-        ),
-        examples=[1_000_000],
     )
-    time_limit: str | None = Field(
-        default="2 hours",
-        description=(
-            "The time that a pattern may take on a day, that of all cores added up. Where the workers of a cluster "
-            "cannot see one another, each slice of the day has so much. Patterns that share a plan are run by "
-            "themselves once they have taken so much together. `null`: no limit."
-        ),
-        examples=["10 minutes"],
+    time_limit: str | None = setting(
+        "The time that a pattern may take on a day, that of all cores added up. Where the workers of a cluster "
+        "cannot see one another, each slice of the day has so much. Patterns that share a plan are run by "
+        "themselves once they have taken so much together. `null`: no limit.",
+        "2 hours",
+        example="10 minutes",
     )
-    then: Literal["count", "compressed", "skip", "fail"] = Field(
-        default="count",
-        description=(
-            "What follows when a pattern has reached a limit, of which nothing is published for the day then. `count`: "
-            "its matches are counted, without being listed where that is possible. `compressed`: they are kept as "
-            "buffers in files that `cep expand` reads, where they need not be listed for that; else they are counted. "
-            "`skip`: nothing. `fail`: the day fails, and what was published stays."
-        ),
-        examples=["skip"],
+    then: Literal["count", "compressed", "skip", "fail"] = setting(
+        "What follows when a pattern has reached a limit, of which nothing is published for the day then. `count`: "
+        "its matches are counted, without being listed where that is possible. `compressed`: they are kept as "
+        "buffers in files that `cep expand` reads, where they need not be listed for that; else they are counted. "
+        "`skip`: nothing. `fail`: the day fails, and what was published stays.",
+        "count",
+        example="skip",
     )
 
     @field_validator("time_limit")
@@ -275,87 +249,81 @@ class LimitSettings(Document):
 class PatternSetLimits(LimitSettings):
     """The limits of the patterns of a set."""
 
-    patterns: dict[str, LimitSettings] = Field(
+    patterns: dict[str, LimitSettings] = setting(
+        "Limits of single patterns by name. Those that are not given are those of the set.",
+        example={"bursts": {"max_matches": 1000}},
         default_factory=dict,
-        description="Limits of single patterns by name. Those that are not given are those of the set.",
-        examples=[{"bursts": {"max_matches": 1000}}],
     )
 
 
 class PatternSetSettings(SearchSettings):
     """A pattern file, and how its patterns are planned and run."""
 
-    file: Path = Field(
-        description="The file with the patterns. A relative path is relative to the folder of `pipeline.yaml`.",
-        examples=["patterns/alarms.sase"],
+    file: Path = setting(
+        "The file with the patterns. A relative path is relative to the folder of `pipeline.yaml`.",
+        example="patterns/alarms.sase",
     )
-    parameters: dict[str, bool | int | float | str | list[int | float | bool | str]] = Field(
+    parameters: dict[str, bool | int | float | str | list[int | float | bool | str]] = setting(
+        "Values of the `$name` parameters in the patterns: one value, a list, text with commas between the values, "
+        "or `@file` for a file with one value a line. After IN they are a set. Elsewhere a `$name` is one value: "
+        "several make one pattern for each, with names such as `rise_size_300`.",
+        example={"banks": ["BAC", "JPM"], "size": 300},
         default_factory=dict,
-        description=(
-            "Values of the `$name` parameters in the patterns: one value, a list, text with commas between the values, "
-            "or `@file` for a file with one value a line. After IN they are a set. Elsewhere a `$name` is one value: "
-            "several make one pattern for each, with names such as `rise_size_300`."
-        ),
-        examples=[{"banks": ["BAC", "JPM"], "size": 300}],
     )
-    cost: str | None = Field(
-        default=None,
+    cost: str | None = setting(
+        "The cost model of the planner. Without it: that of `planning:`.",
+        None,
+        example="throughput",
         json_schema_extra=one_of("cep_pipeline.planning.costs:COSTS"),
-        description="The cost model of the planner. Without it: that of `planning:`.",
-        examples=["throughput"],
     )
-    alpha: float | None = Field(
-        default=None,
+    alpha: float | None = setting(
+        "The weight of latency against the cost. Without it: that of `planning:`.",
+        None,
+        example=0.5,
         ge=0,
         allow_inf_nan=False,
-        description="The weight of latency against the cost. Without it: that of `planning:`.",
-        examples=[0.5],
     )
-    mechanism: str | None = Field(
-        default=None,
+    mechanism: str | None = setting(
+        "The evaluation mechanism. Without it each pattern runs by the fastest one that can run it.",
+        None,
+        example="lazy_chain_nfa",
         json_schema_extra=one_of("cep_pipeline.detection:MECHANISMS"),
-        description="The evaluation mechanism. Without it each pattern runs by the fastest one that can run it.",
-        examples=["lazy_chain_nfa"],
     )
-    adaptation: AdaptationSettings = Field(
-        default=AdaptationSettings.model_construct(),
-        description="Settings of adaptation for this pattern set. Those that are not given are those of the stream.",
-        examples=[{"distance": 0.1}],
+    adaptation: AdaptationSettings = setting(
+        "Settings of adaptation for this pattern set. Those that are not given are those of the stream.",
+        AdaptationSettings.model_construct(),
+        example={"distance": 0.1},
     )
-    limits: PatternSetLimits = Field(
-        default=PatternSetLimits.model_construct(),
-        description="Limits of the patterns of this set. Those that are not given are those of the top level.",
-        examples=[{"max_matches": 1_000_000, "patterns": {"bursts": {"then": "skip"}}}],
+    limits: PatternSetLimits = setting(
+        "Limits of the patterns of this set. Those that are not given are those of the top level.",
+        PatternSetLimits.model_construct(),
+        example={"max_matches": 1_000_000, "patterns": {"bursts": {"then": "skip"}}},
     )
 
 
 class StatisticsSettings(Document):
     """Settings of the estimation of arrival rates and selectivities."""
 
-    window: str = Field(
-        default="1 hour",
-        description=(
-            "The sliding window that statistics are of: a length of time in us, ms, seconds, minutes, hours or days, "
-            "or a number of events."
-        ),
-        examples=["20 minutes"],
+    window: str = setting(
+        "The sliding window that statistics are of: a length of time in us, ms, seconds, minutes, hours or days, "
+        "or a number of events.",
+        "1 hour",
+        example="20 minutes",
     )
-    epsilon: float = Field(
-        default=0.02,
+    epsilon: float = setting(
+        "The largest relative error of the counts in a window. Smaller takes more memory.",
+        0.02,
+        example=0.01,
         ge=0.001,
         le=0.5,
-        description="The largest relative error of the counts in a window. Smaller takes more memory.",
-        examples=[0.01],
     )
-    dependent_factor: float = Field(
-        default=2.0,
+    dependent_factor: float = setting(
+        "Conditions count as dependent where they pass together this many times more or less often than "
+        "independent conditions would. The plan then goes by their joint selectivity.",
+        2.0,
+        example=3,
         gt=1,
         le=1e6,
-        description=(
-            "Conditions count as dependent where they pass together this many times more or less often than "
-            "independent conditions would. The plan then goes by their joint selectivity."
-        ),
-        examples=[3],
     )
 
     @field_validator("window")
@@ -370,12 +338,7 @@ class StatisticsSettings(Document):
 
 
 def parse_window(text: str) -> Window:
-    """The window that a text says: a length of time, or a number of events.
-
-    Raises
-    ------
-    InputError
-        It says neither.
+    """The window that a text says: a length of time, or a number of events; else an InputError.
 
     Examples
     --------
@@ -401,48 +364,42 @@ _NAMES: dict[str, Any] = {"propertyNames": {"pattern": f"^{_NAME.pattern}$"}}
 class StreamSettings(Document):
     """A stream: its schema, the folder of its raw files, and its pattern sets."""
 
-    schema_file: Path = Field(
+    schema_file: Path = setting(
+        "The stream schema. Its `name` is the name of the stream here.",
+        example="streams/cold_rooms.yaml",
         alias="schema",
-        description="The stream schema. Its `name` is the name of the stream here.",
-        examples=["streams/cold_rooms.yaml"],
     )
-    data: str = Field(
-        description="The folder of the raw files, or its address in an object store; `cep run --data` names another.",
-        examples=["data/cold_rooms"],
+    data: str = setting(
+        "The folder of the raw files, or its address in an object store; `cep run --data` names another.",
+        example="data/cold_rooms",
     )
-    pattern_sets: dict[str, PatternSetSettings] = Field(
+    pattern_sets: dict[str, PatternSetSettings] = setting(
+        "The pattern sets by name. A name has letters, digits and `_`, and does not begin with a digit. A stream "
+        "without pattern sets is ingested and validated only.",
+        example={"alarms": {"file": "patterns/alarms.sase"}},
         default_factory=dict,
         json_schema_extra=_NAMES,
-        description=(
-            "The pattern sets by name. A name has letters, digits and `_`, and does not begin with a digit. A stream "
-            "without pattern sets is ingested and validated only."
-        ),
-        examples=[{"alarms": {"file": "patterns/alarms.sase"}}],
     )
-    wait_hours: float = Field(
-        default=0,
+    wait_hours: float = setting(
+        "Under Airflow a day without a file waits so long after its end for one, and holds no slot "
+        "meanwhile. Then `on_missing` of the stream schema counts.",
+        0,
+        example=3,
         ge=0,
         le=168,
-        description="Under Airflow a day without a file waits so long after its end for one, and holds no slot "
-        "meanwhile. Then `on_missing` of the stream schema counts.",
-        examples=[3],
     )
-    task_timeout_hours: float = Field(
-        default=6,
-        gt=0,
-        le=168,
-        description="Under Airflow a task of the stream that takes longer is ended, and tried again.",
-        examples=[12],
+    task_timeout_hours: float = setting(
+        "Under Airflow a task of the stream that takes longer is ended, and tried again.", 6, example=12, gt=0, le=168
     )
-    statistics: StatisticsSettings = Field(
-        default=StatisticsSettings.model_construct(),
-        description="Settings of statistics for this stream. Those that are not given are those of the top level.",
-        examples=[{"window": "5 minutes"}],
+    statistics: StatisticsSettings = setting(
+        "Settings of statistics for this stream. Those that are not given are those of the top level.",
+        StatisticsSettings.model_construct(),
+        example={"window": "5 minutes"},
     )
-    adaptation: AdaptationSettings = Field(
-        default=AdaptationSettings.model_construct(),
-        description="Settings of adaptation for this stream. Those that are not given are those of the top level.",
-        examples=[{"decision": "static"}],
+    adaptation: AdaptationSettings = setting(
+        "Settings of adaptation for this stream. Those that are not given are those of the top level.",
+        AdaptationSettings.model_construct(),
+        example={"decision": "static"},
     )
 
     @field_validator("pattern_sets")
@@ -457,45 +414,35 @@ _SECRET = re.compile(r"secret|access-key|account-key|token|credential|connection
 class WarehouseSettings(Document):
     """Location of the tables and of their catalog."""
 
-    location: str = Field(
-        default="warehouse",
-        description="A folder, or the address of a place in an object store.",
-        examples=["s3://bucket/warehouse"],
+    location: str = setting(
+        "A folder, or the address of a place in an object store.", "warehouse", example="s3://bucket/warehouse"
     )
-    catalog: str | None = Field(
-        default=None,
-        description=(
-            "Address of the catalog's database. Without it the catalog is the SQLite file `catalog.db` in the "
-            "warehouse. It is required for an object store, and where several machines write."
-        ),
-        examples=["postgresql+psycopg2://user:password@host:5432/cep"],
+    catalog: str | None = setting(
+        "Address of the catalog's database. Without it the catalog is the SQLite file `catalog.db` in the "
+        "warehouse. It is required for an object store, and where several machines write.",
+        None,
+        example="postgresql+psycopg2://user:password@host:5432/cep",
     )
-    file_rows: int = Field(
-        default=1_000_000,
+    file_rows: int = setting(
+        "`cep maintain` merges neighbouring files of events, matches and rejected rows of a day as long as they "
+        "have together no more rows than this.",
+        1_000_000,
+        example=4_000_000,
         ge=65_536,
-        description=(
-            "`cep maintain` merges neighbouring files of events, matches and rejected rows of a day as long as they "
-            "have together no more rows than this."
-        ),
-        examples=[4_000_000],
     )
-    min_free_mb: int = Field(
-        default=1024,
+    min_free_mb: int = setting(
+        "A run stops before less than so many megabytes are free on the disk of a local warehouse, so that the "
+        "disk is never full. On a small disk a twentieth of it is enough. 0: the free space is not looked at.",
+        1024,
+        example=10_240,
         ge=0,
-        description=(
-            "A run stops before less than so many megabytes are free on the disk of a local warehouse, so that the "
-            "disk is never full. On a small disk a twentieth of it is enough. 0: the free space is not looked at."
-        ),
-        examples=[10_240],
     )
-    properties: dict[str, str] = Field(
+    properties: dict[str, str] = setting(
+        "How object stores are reached, the warehouse's and those of raw data: properties as PyIceberg names them. "
+        "Without `s3.endpoint` and `s3.region`, `AWS_ENDPOINT_URL` and `AWS_REGION` count. Credentials come from "
+        "the environment or from a role, never from here.",
+        example={"s3.endpoint": "http://minio:9000", "s3.region": "us-east-1"},
         default_factory=dict,
-        description=(
-            "How object stores are reached, the warehouse's and those of raw data: properties as PyIceberg names them. "
-            "Without `s3.endpoint` and `s3.region`, `AWS_ENDPOINT_URL` and `AWS_REGION` count. Credentials come from "
-            "the environment or from a role, never from here."
-        ),
-        examples=[{"s3.endpoint": "http://minio:9000", "s3.region": "us-east-1"}],
     )
 
     @field_validator("properties")
@@ -516,130 +463,121 @@ class PlanningSettings(SearchSettings):
     The settings of searches are for the pattern sets whose planner plans all patterns together.
     """
 
-    cost: str | None = Field(
-        default=None,
+    cost: str | None = setting(
+        "The cost model. Without it each pattern is planned by the cost model of its mechanism.",
+        None,
+        example="throughput",
         json_schema_extra=one_of("cep_pipeline.planning.costs:COSTS"),
-        description="The cost model. Without it each pattern is planned by the cost model of its mechanism.",
-        examples=["throughput"],
     )
-    alpha: float = Field(
-        default=0.0,
-        ge=0,
-        allow_inf_nan=False,
-        description="The weight of latency against the cost.",
-        examples=[0.5],
-    )
+    alpha: float = setting("The weight of latency against the cost.", 0.0, example=0.5, ge=0, allow_inf_nan=False)
 
 
 class SparkSettings(Document):
     """Spark, in which the steps of a day run, and from what size of a run on."""
 
-    master: str = Field(
-        default="local[*]",
-        description="The Spark master: `local[N]`, `spark://HOST:PORT`, `k8s://URL` or `yarn`; `cep run --master` "
+    master: str = setting(
+        "The Spark master: `local[N]`, `spark://HOST:PORT`, `k8s://URL` or `yarn`; `cep run --master` "
         "names another one.",
-        examples=["spark://host:7077"],
+        "local[*]",
+        example="spark://host:7077",
     )
-    from_events: int = Field(
-        default=5_000_000,
-        ge=0,
-        description="`cep run` starts Spark from so many events on. A smaller run does the same work in processes of "
+    from_events: int = setting(
+        "`cep run` starts Spark from so many events on. A smaller run does the same work in processes of "
         "this machine, as many as a `local` master has cores: to start Spark takes more processor time than all of its "
         "work. 0: always Spark; so do `cep run --master`, a master that is not `local`, and an object store. Events of "
         "raw files are estimated by their size.",
-        examples=[0],
+        5_000_000,
+        example=0,
+        ge=0,
     )
-    slices_per_core: int = Field(
-        default=3,
+    slices_per_core: int = setting(
+        "Detection cuts a day into this many slices for each core, and into more where there is more "
+        "work, or where a slice would read more than a million events.",
+        3,
+        example=4,
         ge=1,
         le=64,
-        description="Detection cuts a day into this many slices for each core, and into more where there is more "
-        "work, or where a slice would read more than a million events.",
-        examples=[4],
     )
-    properties: dict[str, str] = Field(
+    properties: dict[str, str] = setting(
+        "Further Spark properties. Values are text, so numbers are written in quotes.",
+        example={"spark.driver.memory": "4g"},
         default_factory=dict,
-        description="Further Spark properties. Values are text, so numbers are written in quotes.",
-        examples=[{"spark.driver.memory": "4g"}],
     )
-    package: str | None = Field(
-        default=None,
-        description="The archive that `cep package` made: Spark ships it to the workers of a cluster, which then need "
+    package: str | None = setting(
+        "The archive that `cep package` made: Spark ships it to the workers of a cluster, which then need "
         "Java, Spark and Python, but not the project. Without it they must have the project installed.",
-        examples=["cep-workers.tar.gz"],
+        None,
+        example="cep-workers.tar.gz",
     )
-    idle_minutes: float = Field(
-        default=5.0,
+    idle_minutes: float = setting(
+        "Under Airflow all tasks share one Spark application, which ends when no task has used it for so long.",
+        5.0,
+        example=30,
         ge=0,
         le=1440,
-        description="Under Airflow all tasks share one Spark application, which ends when no task has used it for so "
-        "long.",
-        examples=[30],
     )
 
 
 class MatchBandSettings(Document):
     """The band in which the number of matches of a pattern usually lies, by the days before."""
 
-    days: int = Field(
-        default=28,
+    days: int = setting(
+        "The band is made of the counts of so many published days before the day; 0: there is no band.",
+        28,
+        example=60,
         ge=0,
         le=1000,
-        description="The band is made of the counts of so many published days before the day; 0: there is no band.",
-        examples=[60],
     )
-    least: int = Field(
-        default=7, ge=3, description="Where fewer days are published, a pattern has no band yet.", examples=[5]
-    )
-    factor: float = Field(
-        default=6.0,
+    least: int = setting("Where fewer days are published, a pattern has no band yet.", 7, example=5, ge=3)
+    factor: float = setting(
+        "The band is the median and so many robust standard deviations (1.4826 times the median distance "
+        "from it) on both sides; at least so many square roots of the median, as chance alone makes them.",
+        6.0,
+        example=4,
         gt=0,
         allow_inf_nan=False,
-        description="The band is the median and so many robust standard deviations (1.4826 times the median distance "
-        "from it) on both sides; at least so many square roots of the median, as chance alone makes them.",
-        examples=[4],
     )
 
 
 class AlertSettings(Document):
     """Who is told of days that failed, are late, limited or stale, or have unusual numbers of matches."""
 
-    notifier: str | None = Field(
-        default=None,
-        pattern=r"^[A-Za-z_]\w*(\.[A-Za-z_]\w*)+$",
-        description="A notifier of Airflow, by its full name. The DAGs call it; without one nobody is told, and what "
+    notifier: str | None = setting(
+        "A notifier of Airflow, by its full name. The DAGs call it; without one nobody is told, and what "
         "there is to tell stands in the records of the runs.",
-        examples=["airflow.providers.smtp.notifications.smtp.SmtpNotifier"],
+        None,
+        example="airflow.providers.smtp.notifications.smtp.SmtpNotifier",
+        pattern=r"^[A-Za-z_]\w*(\.[A-Za-z_]\w*)+$",
     )
-    arguments: dict[str, str | int | float | bool | list[str]] = Field(
-        default_factory=dict,
-        description="Arguments of the notifier. In those that it takes as templates, `cep_alert` is the sentence that "
+    arguments: dict[str, str | int | float | bool | list[str]] = setting(
+        "Arguments of the notifier. In those that it takes as templates, `cep_alert` is the sentence that "
         "says what happened, beside all that Airflow knows of the task.",
-        examples=[{"to": "ops@example.com", "subject": "{{ cep_alert }}", "html_content": "{{ cep_alert }}"}],
+        example={"to": "ops@example.com", "subject": "{{ cep_alert }}", "html_content": "{{ cep_alert }}"},
+        default_factory=dict,
     )
-    late_hours: float | None = Field(
-        default=None,
+    late_hours: float | None = setting(
+        "A run of a day that has not ended so long after Airflow queued it is late: a deadline of Airflow "
+        "then calls the notifier.",
+        None,
+        example=4,
         gt=0,
         le=168,
-        description="A run of a day that has not ended so long after Airflow queued it is late: a deadline of Airflow "
-        "then calls the notifier.",
-        examples=[4],
     )
-    match_band: MatchBandSettings = Field(
-        default=MatchBandSettings.model_construct(),
-        description="When the number of matches of a pattern is unusual.",
-        examples=[{"factor": 4}],
+    match_band: MatchBandSettings = setting(
+        "When the number of matches of a pattern is unusual.",
+        MatchBandSettings.model_construct(),
+        example={"factor": 4},
     )
 
 
 class LogSettings(Document):
     """The log that is kept of each run."""
 
-    folder: str | None = Field(
-        default=None,
-        description="A local folder. Each run writes what it logs to `STREAM/RUN.jsonl` there, one JSON object a line "
+    folder: str | None = setting(
+        "A local folder. Each run writes what it logs to `STREAM/RUN.jsonl` there, one JSON object a line "
         "with run, stream, day and step; the record of the run names the file. Without a folder nothing is kept.",
-        examples=["var/log"],
+        None,
+        example="var/log",
     )
 
 
@@ -648,53 +586,41 @@ class PipelineSettings(Document):
 
     model_config = ConfigDict(title="Pipeline configuration")
 
-    streams: dict[str, StreamSettings] = Field(
+    streams: dict[str, StreamSettings] = setting(
+        "The streams by name, at least one. A command without `--stream` takes the first one. A name has letters, "
+        "digits and `_`, and does not begin with a digit.",
+        example={"cold_rooms": {"schema": "streams/cold_rooms.yaml", "data": "data/cold_rooms"}},
         json_schema_extra={**_NAMES, "minProperties": 1},
-        description=(
-            "The streams by name, at least one. A command without `--stream` takes the first one. A name has letters, "
-            "digits and `_`, and does not begin with a digit."
-        ),
-        examples=[{"cold_rooms": {"schema": "streams/cold_rooms.yaml", "data": "data/cold_rooms"}}],
     )
-    warehouse: WarehouseSettings = Field(
-        default=WarehouseSettings.model_construct(),
-        description="Where the tables are.",
-        examples=[{"location": "warehouse"}],
+    warehouse: WarehouseSettings = setting(
+        "Where the tables are.", WarehouseSettings.model_construct(), example={"location": "warehouse"}
     )
-    statistics: StatisticsSettings = Field(
-        default=StatisticsSettings.model_construct(),
-        description="How statistics are estimated, for all streams.",
-        examples=[{"window": "20 minutes"}],
+    statistics: StatisticsSettings = setting(
+        "How statistics are estimated, for all streams.",
+        StatisticsSettings.model_construct(),
+        example={"window": "20 minutes"},
     )
-    planning: PlanningSettings = Field(
-        default=PlanningSettings.model_construct(),
-        description="How plans are made, for all pattern sets.",
-        examples=[{"planner": "greedy"}],
+    planning: PlanningSettings = setting(
+        "How plans are made, for all pattern sets.", PlanningSettings.model_construct(), example={"planner": "greedy"}
     )
-    adaptation: AdaptationSettings = Field(
-        default=AdaptationSettings.model_construct(),
-        description="When plans are made again, for all streams.",
-        examples=[{"decision": "static"}],
+    adaptation: AdaptationSettings = setting(
+        "When plans are made again, for all streams.",
+        AdaptationSettings.model_construct(),
+        example={"decision": "static"},
     )
-    limits: LimitSettings = Field(
-        default=LimitSettings.model_construct(),
-        description="Limits of each pattern on each day, so that one pattern cannot take the day of the others.",
-        examples=[{"max_matches": 1_000_000, "time_limit": "10 minutes", "then": "count"}],
+    limits: LimitSettings = setting(
+        "Limits of each pattern on each day, so that one pattern cannot take the day of the others.",
+        LimitSettings.model_construct(),
+        example={"max_matches": 1_000_000, "time_limit": "10 minutes", "then": "count"},
     )
-    spark: SparkSettings = Field(
-        default=SparkSettings.model_construct(),
-        description="The Spark application.",
-        examples=[{"master": "local[4]"}],
+    spark: SparkSettings = setting(
+        "The Spark application.", SparkSettings.model_construct(), example={"master": "local[4]"}
     )
-    alerts: AlertSettings = Field(
-        default=AlertSettings.model_construct(),
-        description="Who is told of what went wrong.",
-        examples=[{"late_hours": 4}],
+    alerts: AlertSettings = setting(
+        "Who is told of what went wrong.", AlertSettings.model_construct(), example={"late_hours": 4}
     )
-    log: LogSettings = Field(
-        default=LogSettings.model_construct(),
-        description="The log that is kept of each run.",
-        examples=[{"folder": "var/log"}],
+    log: LogSettings = setting(
+        "The log that is kept of each run.", LogSettings.model_construct(), example={"folder": "var/log"}
     )
 
     @field_validator("streams")
@@ -793,10 +719,7 @@ class Configuration:
     def load(cls, path: str | Path) -> Configuration:
         """Read a `pipeline.yaml`; from here on this process reaches object stores as it says.
 
-        Raises
-        ------
-        InputError
-            The file is missing, is no YAML, or breaks a rule; the message names file and line.
+        An InputError names the file, and the line that breaks a rule.
         """
         path = Path(path)
         if not path.exists():
@@ -860,17 +783,7 @@ class Configuration:
     def stream(self, name: str, *, data: str | Path | None = None) -> Stream:
         """Load a stream: its schema, and its pattern sets parsed and checked.
 
-        Parameters
-        ----------
-        name
-            A stream of the configuration.
-        data
-            Folder or address with the raw files, in place of the configured one.
-
-        Raises
-        ------
-        InputError, PatternError
-            An unknown stream, a faulty schema or pattern file.
+        `data` is a folder or address with the raw files, in place of the configured one.
         """
         settings = self.stream_settings(name)
         schema = self.stream_schema(name)
@@ -909,13 +822,7 @@ class Configuration:
                     yield name, error
 
     def stream_schema(self, name: str) -> StreamSchema:
-        """Load the schema of a stream, and nothing else of it.
-
-        Raises
-        ------
-        InputError
-            An unknown stream, or a faulty schema.
-        """
+        """Load the schema of a stream, and nothing else of it."""
         from cep_pipeline.events.schema import StreamSchema
 
         file = self.folder / self.stream_settings(name).schema_file
@@ -999,11 +906,8 @@ def _search(
 ) -> dict[str, Any]:
     """The options of planning a set's patterns together, {} where its planner plans each by itself.
 
-    Raises
-    ------
-    InputError
-        There is no such planner or cost model; options are given for a planner that has none; or patterns cannot be
-        planned together by this cost model.
+    An InputError says that there is no such planner or cost model, that options are given for a planner that has none,
+    or that patterns cannot be planned together by this cost model.
     """
     from cep_pipeline.planning.planners import MULTI_PATTERN_PLANNER_NAMES, check_planner
 
@@ -1035,15 +939,7 @@ MOST_PARAMETER_BYTES = 64 << 20
 
 
 def read_patterns(file: Path, schema: StreamSchema, parameters: dict[str, Any]) -> tuple[Pattern, ...]:
-    """Parse a pattern file.
-
-    Raises
-    ------
-    InputError
-        The file cannot be read, or holds no statement.
-    PatternError
-        A statement is wrong.
-    """
+    """Parse a pattern file; an InputError says that it cannot be read, or holds no statement."""
     from cep_pipeline.language.parser import parse_patterns
 
     text = read_text(file, "pattern file")

@@ -41,26 +41,15 @@ CLOCK_BACK = "clock back"
 class Step:
     """One step of a day.
 
-    Attributes
-    ----------
-    name
-        Name of the task in the DAG.
-    option
-        The value of `--steps` that asks `cep run` for it; steps that belong together share one.
-    run
-        Does the step for some days of one stream.
-    needs_spark
-        True for a step that runs in a Spark application.
-    given
-        The unit that `cep run` gives it: several `days` side by side, one `day` with all of its pattern sets, or one
-        `pattern set` of a day. A scheduler gives it one day.
-    needed
-        Tells whether `cep run` does the step for a day though it is not asked for.
-    takes, gives
-        What it takes over from steps before it, and what it hands on: `staged` events, `drafted` events and rejected
-        rows, `statistics`, and `detected` matches.
-    follows
-        The step that the day before must have done first, where both days are on their way; "": none.
+    - `name`, `option`: name of the task in the DAG, and the value of `--steps` that asks `cep run` for it; steps that
+      belong together share one.
+    - `run`: does the step for some days of one stream.
+    - `given`: the unit that `cep run` gives it: several `days` side by side, one `day` with all of its pattern sets, or
+      one `pattern set` of a day. A scheduler gives it one day.
+    - `needed`: tells whether `cep run` does the step for a day though it is not asked for.
+    - `takes`, `gives`: what it takes over from steps before it, and what it hands on: `staged` events, `drafted` events
+      and rejected rows, `statistics`, and `detected` matches.
+    - `follows`: the step that the day before must have done first, where both days are on their way; "": none.
     """
 
     name: str
@@ -106,13 +95,7 @@ def _schema(work: DayWork) -> StreamSchema:
 
 
 def validate(works: Sequence[DayWork]) -> None:
-    """Refuse a day that failed validation, and tell what a person should know of the others.
-
-    Raises
-    ------
-    DataError
-        Too many rejected rows, or a failed critical expectation.
-    """
+    """Refuse a day that failed validation (DataError), and tell what a person should know of the others."""
     for work in works:
         if work.staged is not None:
             work.staged.require()
@@ -408,13 +391,7 @@ def draft_ingested(work: DayWork, result: IngestResult) -> DraftedDay:
 
 
 def refuse_end_before(day: date, tables: StreamTables) -> None:
-    """Refuse to let the stream end with a day that others follow.
-
-    Raises
-    ------
-    InputError
-        A later day is published.
-    """
+    """Refuse, with an InputError, to let the stream end with a day that others follow."""
     last = max((record.day for record in tables.days()), default=day)
     if last > day:
         raise InputError(

@@ -70,42 +70,18 @@ def _no_session() -> Workers:
 class DayWork:
     """One day of one stream on its way through the steps of a run.
 
-    Attributes
-    ----------
-    stream, settings
-        The configured stream, and how Spark is used.
-    tables
-        The stream's tables; what the run has drafted is read in place of what is published of it.
-    day, run_id, lease
-        The day, the run that works on it, and its lease of the day.
-    pattern_sets
-        The pattern sets that are detected.
-    end_of_stream
-        True if the stream ends with the day, so that no match waits for later days.
-    keeps_unchanged
-        True where published matches stay as they are of those patterns of which detecting the day again would give
-        the same; False: all patterns are detected.
-    session
-        Makes what runs the tasks, when it is first needed: a Spark session, or processes of this machine.
-    observer
-        Is told of steps and notes.
-    scratch
-        Folder of the events that are not published yet.
-    started
-        The time at which the run began with the day.
-    lease_wait_s
-        Seconds that the run has waited for its lease of the day.
-    steps
-        The steps done so far, with their seconds and counts.
-    staged, detected
-        Results of the steps: the checked events, and the matches by pattern set. Those between them, the events and
-        the statistics, are drafts of the tables.
-    plans
-        The plan of each pattern set; the days of a run share them.
-    ingest_seconds
-        Seconds of each part of ingestion, of all days that were ingested together.
-    told
-        Further details for the record of the run; the days of a run share them.
+    - `tables`: what the run has drafted is read in place of what is published of the stream.
+    - `keeps_unchanged`: published matches stay as they are of those patterns of which detecting the day again would
+      give the same; False: all patterns are detected.
+    - `end_of_stream`: the stream ends with the day, so that no match waits for later days.
+    - `session`: makes what runs the tasks, when it is first needed: a Spark session, or processes of this machine.
+    - `observer`: is told of steps and notes.
+    - `scratch`: folder of the events that are not published yet.
+    - `steps`: those done so far, with their seconds and counts.
+    - `staged`, `detected`: results of steps: the checked events, and the matches by pattern set. Those between them,
+      the events and the statistics, are drafts of the tables.
+    - `plans`, `told`: the plan of each pattern set, and further details for the record of the run; its days share them.
+    - `ingest_seconds`: those of each part of ingestion, of all days that were ingested together.
     """
 
     stream: Stream

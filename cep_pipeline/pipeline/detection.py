@@ -81,12 +81,7 @@ def detect_day(
 ) -> DetectedDay:
     """Detect the matches of a pattern set that become final on the day, by its plan.
 
-    Parameters
-    ----------
-    plan
-        None where there was nothing yet to plan by.
-    end_of_stream
-        Whether the stream ends with the day, so that all matches are final.
+    There is no plan where there was nothing yet to plan by. At the end of the stream all matches are final.
     """
     (detected,) = detect_days(workers, [work], pattern_set, plan, progress, end_of_stream=end_of_stream)
     return detected
@@ -111,18 +106,10 @@ def detect_days(
 ) -> list[DetectedDay]:
     """Detect several days side by side, as tasks of one Spark job.
 
-    Parameters
-    ----------
-    works
-        Days in order of time, with published events and no other published day between them. There is more than one
-        only where they are `independent_days`.
-    plan, end_of_stream
-        As in `detect_day`, of the last day.
-
-    Notes
-    -----
-    What is recorded of each day are the seconds of all of them together, shared out by their slices. The patterns that
-    are kept on all of the days are not detected (`DayWork.keeps_unchanged`).
+    They are in order of time, with published events and no other published day between them; there is more than one
+    only where they are `independent_days`. The stream ends with the last one. What is recorded of each day are the
+    seconds of all of them together, shared out by their slices. The patterns that are kept on all of the days are not
+    detected (`DayWork.keeps_unchanged`).
     """
     from cep_pipeline.spark.detection import detect_together
 
@@ -197,22 +184,11 @@ def detect_days(
 class _DayInputs:
     """The inputs of the detection of a pattern set on a day, and what they leave as it is published.
 
-    Attributes
-    ----------
-    pattern_set
-        The whole pattern set.
-    events
-        The events, with the look-back that the whole pattern set needs.
-    carried, carry_in
-        What the day before hands on, as it is recorded, and what of it is about patterns as they are now.
-    end_of_stream
-        Whether the stream ends with the day and that matters to the pattern set.
-    made_with
-        That of `MatchesFingerprint`.
-    published
-        The published matches of the day, where patterns that are unchanged may be kept.
-    unchanged
-        The patterns of which detecting the day again would give what is published.
+    `events` reach back as far as the whole pattern set needs. `carried` is what the day before hands on, as it is
+    recorded, and `carry_in` what of it is about patterns as they are now. `end_of_stream` is True where the stream ends
+    with the day and that matters to the pattern set. `made_with` is that of `MatchesFingerprint`. `published` are the
+    matches of the day, where patterns that are unchanged may be kept, and `unchanged` the patterns of which detecting
+    the day again would give what is published.
     """
 
     pattern_set: PatternSet
@@ -228,12 +204,8 @@ class _DayInputs:
     def of(cls, work: DayWork, pattern_set: PatternSet, last: bool, first: bool) -> _DayInputs:
         """Pin the events, and compare the inputs with those that the published matches were made from.
 
-        Parameters
-        ----------
-        last
-            Whether the stream ends with the day.
-        first
-            Whether the day goes on from the one before; another day of the same run has nothing to go on from.
+        The `last` day may end the stream. Only the `first` one goes on from the day before: another day of the same run
+        has nothing to go on from.
         """
         name, tables = pattern_set.name, work.tables
         carried = tables.matches_carry_in(name, work.day) if first else {}
@@ -287,12 +259,8 @@ class _DayInputs:
     def fingerprint(self, work: DayWork, gathered: frozenset[date | None], kept: frozenset[str]) -> MatchesFingerprint:
         """Return the fingerprint of the matches of the day.
 
-        Parameters
-        ----------
-        gathered
-            The first days of the events that were gathered by partition.
-        kept
-            The patterns that were not detected: only the record says how far back their partitions were read.
+        `gathered` are the first days of the events that were gathered by partition. Of the patterns that were `kept`,
+        and so not detected, only the record says how far back their partitions were read.
         """
         first_days = {self.events.first_day, *gathered}
         patterns = self.pattern_set.patterns
@@ -645,21 +613,11 @@ def _unplanned(pattern_set: PatternSet) -> Plan:
 class DayEvents:
     """The published events that a day's detection looks at, pinned to one snapshot.
 
-    Attributes
-    ----------
-    snapshot
-        The published days.
-    first_day
-        The first day that the look-back reaches, None: the beginning of the stream, where there are too few events.
-    start
-        The point from which on the day owns matches. It lies before the day where matches wait for later events and
-        days are not published: those that have become final on such days belong to the next one that is.
-    row_groups
-        Those of the look-back and the day, in stream order.
-    look_back
-        How far before their start slices of the day read.
-    summaries
-        Those of the files of the row groups, in stream order.
+    `first_day` is the first day that the look-back reaches, None: the beginning of the stream, where there are too few
+    events. From the point `start` on the day owns matches. It lies before the day where matches wait for later events
+    and days are not published: those that have become final on such days belong to the next one that is. The row groups
+    are those of the look-back and the day, in stream order, as are the `summaries` of their files. Slices of the day
+    read as far before their start as `look_back` says.
     """
 
     snapshot: EventsSnapshot
@@ -711,14 +669,8 @@ def pin_events(work: DayWork, pattern_sets: Sequence[PatternSet]) -> DayEvents:
 class DayReading:
     """The part of a day that its detection reads: matches can become final nowhere else (`slices/candidates.py`).
 
-    Attributes
-    ----------
-    parts
-        In stream order; none where the day cannot have a match.
-    behind
-        Whether matches of the day, or of earlier ones, may be final after it.
-    skipped_events
-        Events of the day in row groups that are not read.
+    The parts are in stream order, none where the day cannot have a match. `behind` is True where matches of the day, or
+    of earlier ones, may be final after it. `skipped_events` counts those of the day in row groups that are not read.
     """
 
     parts: tuple[DayPart, ...]
@@ -819,21 +771,10 @@ def slices_of_a_day(
     """Return the number of slices of a day: by its work, and at least some for each core that is known.
 
     A cluster that is busy, or is just beginning, shows few cores. Its day is cut by work all the same, so that all
-    cores find tasks once they are there.
-
-    Parameters
-    ----------
-    configured, patterns
-        As `slices_of_a_core` takes them.
-    estimated
-        Estimated events and partial matches of the day.
-    rows
-        Events of the day.
-    parallelism
-        Cores that are known.
-    again
-        Estimated work of the look-back of a slice: all of them together do at most twice the work of the day, but for
-        the slices that each core gets.
+    cores find tasks once they are there. `configured` and `patterns` are as of `slices_of_a_core`, `estimated` counts
+    events and partial matches of the day, `rows` its events, and `parallelism` the cores that are known. `again` is the
+    estimated work of the look-back of a slice: all of them together do at most twice the work of the day, but for the
+    slices that each core gets.
 
     Examples
     --------
@@ -850,14 +791,8 @@ def slices_of_a_day(
 def slices_of_a_core(configured: int, patterns: int, work_of_a_core: float) -> int:
     """Return the number of slices of a day for each core: more of them balance better, but each pattern costs more.
 
-    Parameters
-    ----------
-    configured
-        The most, and so many for few patterns.
-    patterns
-        Patterns that each slice begins with.
-    work_of_a_core
-        Estimated events and partial matches of the day for each core.
+    `configured` is the most, and so many for few patterns. `work_of_a_core` counts estimated events and partial
+    matches.
 
     Examples
     --------

@@ -25,12 +25,8 @@ if TYPE_CHECKING:
 class StatisticsRequest:
     """A choice of statistics: the mean over the windows of the latest day's business, or the window up to a time.
 
-    Attributes
-    ----------
-    as_of
-        A time of the latest day, or a date and a time, by the clocks of the stream; None: the whole of the latest day.
-    window
-        In place of the configured one, as in `pipeline.yaml`.
+    `as_of` is a time of the latest day, or a date and a time, by the clocks of the stream; None: the whole of the
+    latest day. `window` stands in place of the configured one.
     """
 
     as_of: str | None = None
@@ -49,21 +45,7 @@ class StatisticsRequest:
 
 @dataclass(frozen=True)
 class FreshStatistics:
-    """Statistics, and the events that they describe.
-
-    Attributes
-    ----------
-    events
-        The published events of one moment.
-    day
-        The latest day that has events.
-    snapshot
-        Its statistics.
-    label
-        What a person calls them.
-    notes
-        What a person should know of them.
-    """
+    """Statistics of the latest day that has events, the events of one moment, and what a person is told of them."""
 
     events: EventsSnapshot
     day: date
@@ -97,18 +79,10 @@ def fresh_statistics(
 ) -> FreshStatistics:
     """Return the requested statistics: those of the latest day as they are published, others counted anew.
 
-    Parameters
-    ----------
-    events, day
-        The published events, and the latest day that has any (`latest_day`).
-    asked
-        None: the published ones. Where there are none of the events and settings as they are now, the day is counted
-        anew too, and a note says why.
-
-    Raises
-    ------
-    InputError
-        The moment or the window is none, no events lie in it, or the statistics know nothing of the patterns.
+    `day` is the `latest_day` of the published events. Without a request it is the published ones. Where there are none
+    of the events and settings as they are now, the day is counted anew too, and a note says why. An InputError says
+    that the moment or the window is none, that no events lie in it, or that the statistics know nothing of the
+    patterns.
     """
     asked = asked or StatisticsRequest()
     window = parse_window(asked.window) if asked.window else None

@@ -38,22 +38,11 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class InvariantReport:
-    """The invariants of the current plan of a pattern set.
+    """The invariants of the current plan of a pattern set, verified on fresh statistics.
 
-    Attributes
-    ----------
-    current
-        The plan.
-    fresh
-        The statistics that they are verified on.
-    verdict
-        What the decision function of the pattern set says.
-    verifications
-        All of the invariants, in the order of verification.
-    without
-        The patterns that have none, and why.
-    trends
-        Their forecasts over the published days, the soonest violated first.
+    `verdict` is that of the decision function of the pattern set. `verifications` are of all of the invariants, in
+    their order. The patterns `without` any are there with the reason. `trends` forecast over the published days, the
+    soonest violated first.
     """
 
     current: CurrentPlan
@@ -116,6 +105,7 @@ def _day(day: date | None) -> str | None:
     return None if day is None else day.isoformat()
 
 
+@without_collecting()
 def show_invariants(
     tables: StreamReader,
     stream: Stream,
@@ -129,34 +119,10 @@ def show_invariants(
 ) -> InvariantReport:
     """Verify the current plan of a pattern set on fresh statistics, and forecast from those of all published days.
 
-    Parameters
-    ----------
-    most_forecasts
-        Only so many invariants are forecast, those nearest to their violation; None: all.
-    most_days
-        They are forecast from so many latest days; None: from all.
-    most_numbers
-        Those days have so many numbers together, or there are fewer of them, down to two; None: as many as they have.
-
-    Raises
-    ------
-    InputError
-        There is no plan to check, or there are no events.
+    Forecast are at most so many invariants, those nearest to their violation, from so many latest days. Where
+    `most_numbers` is given, those days have so many numbers together, or there are fewer of them, down to two. Without
+    a plan to check, or events, that is an InputError.
     """
-    with without_collecting():
-        return _report(tables, stream, pattern_set, asked, progress, most_forecasts, most_days, most_numbers)
-
-
-def _report(
-    tables: StreamReader,
-    stream: Stream,
-    pattern_set: PatternSet,
-    asked: StatisticsRequest | None,
-    progress: Progress | None,
-    most_forecasts: int | None,
-    most_days: int | None,
-    most_numbers: int | None,
-) -> InvariantReport:
     events = tables.pin_events()
     day = latest_day(events)
     current = current_plan(tables, pattern_set, tables.decisions(pattern_set.name))

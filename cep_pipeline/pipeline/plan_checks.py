@@ -63,12 +63,9 @@ def compared_json(
 ) -> dict[str, Any]:
     """Return what a check has compared, also behind a violated invariant, as JSON values.
 
-    Returns
-    -------
-    dict
-        `tightest`: the invariant that is closest to its violation, or beyond it most; `verdicts`: up to `MOST_RECORDED`
-        of them, in the order of the plan, the closest ones where there are more; `verified` and `violated`: how many
-        there are, and are violated; `moved`: the numbers that have moved most, as many; `numbers`: how many there are.
+    `tightest` is the invariant that is closest to its violation, or beyond it most; `verdicts` has up to
+    `MOST_RECORDED` of them, in the order of the plan, the closest ones where there are more; `verified` and `violated`
+    count them. `moved` has as many of the numbers that have moved most, and `numbers` counts these.
     """
     found = [one for one in verdict.checks if isinstance(one, Verification)]
     if len(found) < len(state.invariants):  # the verdict came with the first violation
@@ -126,16 +123,9 @@ def finite(number: float) -> float | None:
 
 @dataclass(frozen=True)
 class PlanCheck:
-    """The result of a check.
+    """The result of a check: the decision as it is recorded, and what a person should know.
 
-    Attributes
-    ----------
-    decision
-        As it is recorded.
-    violation
-        What asks for a replanning that has not been done; it may be being handled.
-    notes
-        What a person should know.
+    `violation` asks for a replanning that has not been done; it may be being handled.
     """
 
     decision: Decision
@@ -151,20 +141,12 @@ _states: OrderedDict[Hashable, DecisionState] = OrderedDict()
 class CurrentPlan:
     """The current plan of a pattern set, and what decisions about it rest on.
 
-    Attributes
-    ----------
-    pattern_set, record, plan
-        Of what it is; as it is recorded, and read.
-    planned_from
-        The statistics that were planned from last, whether or not that plan was deployed; None where they are gone, and
-        for a plan of many patterns together, which has their numbers.
-    distances
-        The minimal distances after the last replanning; None where there has been none with these settings.
-    replannings
-        How often this version was planned again, and kept or replaced.
-    since
-        Of a plan of many patterns together: the statistics that some were planned from after it was made, but kept
-        their plan. All others were planned from the numbers that the plan has of them.
+    `planned_from` are the statistics that were planned from last, whether or not that plan was deployed; None where
+    they are gone, and for a plan of many patterns together, which has their numbers. `distances` are the minimal ones
+    after the last replanning; None where there has been none with these settings. `replannings` counts how often this
+    version was planned again, and kept or replaced. `since` has, of a plan of many patterns together, the statistics
+    that some were planned from after it was made, but kept their plan; all others were planned from the numbers that
+    the plan has of them.
     """
 
     pattern_set: PatternSet
@@ -228,25 +210,16 @@ def check_invariants(
 ) -> tuple[PlanCheck, ...]:
     """Verify the current plan of each pattern set on fresh statistics, and record a decision for each.
 
-    Parameters
-    ----------
-    run_id
-        Under which the decisions are recorded; a check that is repeated under its id does not record a second one.
-    asked
-        Which statistics; None: the published ones of the latest day.
-
-    Raises
-    ------
-    InputError
-        What is asked for is no moment or window, or a recorded plan cannot be read.
+    A check that is repeated under its `run_id` does not record a second one. Without `asked` it goes by the published
+    statistics of the latest day. An InputError says that this is no moment or window, or that a recorded plan cannot be
+    read.
     """
     events = tables.pin_events()
     asked = asked or StatisticsRequest()
     checks = []
     for pattern_set in pattern_sets:
         decisions = tables.decisions(pattern_set.name)
-        with without_collecting():
-            check = _check(tables, stream, pattern_set, events, decisions, run_id, asked, progress)
+        check = _check(tables, stream, pattern_set, events, decisions, run_id, asked, progress)
         if not _recorded(check.decision, decisions):
             tables.record_decision(check.decision)
         log_decision(stream, check.decision)
@@ -260,6 +233,7 @@ def log_decision(stream: Stream, decision: Decision) -> None:
     logger.info("run %s: %s %s, %s: %s: %s", *told)
 
 
+@without_collecting()
 def _check(
     tables: StreamTables,
     stream: Stream,
@@ -357,10 +331,7 @@ def decision_settings(pattern_set: PatternSet) -> dict[str, Any]:
 def current_plan(tables: StreamReader, pattern_set: PatternSet, decisions: Sequence[Decision]) -> CurrentPlan | str:
     """Return the current plan with its records, or the reason why there is none that can be checked.
 
-    Parameters
-    ----------
-    decisions
-        Those of the pattern set, the latest first.
+    The decisions are those of the pattern set, the latest first.
     """
     record = tables.current_plan(pattern_set.name)
     if record is None:

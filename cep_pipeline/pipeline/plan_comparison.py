@@ -44,14 +44,8 @@ WARMING_EVENTS = 200
 class Trial:
     """The run of a plan over a sample.
 
-    Attributes
-    ----------
-    seconds
-        Of the fastest run.
-    work
-        Tuples of events that conditions were tested on, and partial matches that were stored.
-    matches
-        By pattern.
+    `seconds` are those of the fastest run; `work` counts tuples of events that conditions were tested on, and partial
+    matches that were stored; `matches` are by pattern.
     """
 
     seconds: float
@@ -101,10 +95,7 @@ def _rows_of(groups: Sequence[RowGroup], first: int, end: int, columns: Sequence
 def run_plans(pattern_set: PatternSet, plans: Sequence[Plan], sample: Sequence[pa.Table]) -> list[Trial]:
     """Run plans over a sample, one after the other in turns, so that what slows the machine slows all of them.
 
-    Raises
-    ------
-    CepError
-        They find different matches.
+    Plans that find different matches are a CepError.
     """
     for plan in plans:
         for stretch in sample[:1]:
@@ -149,20 +140,11 @@ def _counts(tables: dict[str, pa.Table]) -> Iterator[tuple[str, int]]:
 
 @dataclass(frozen=True)
 class PlanComparison:
-    """A new plan beside the current one.
+    """A new plan beside the current one; they are the `same` where they run every pattern alike.
 
-    Attributes
-    ----------
-    same
-        Whether they run every pattern alike.
-    ln_current, ln_new
-        Natural logarithms of their costs by the new plan's cost models on the fresh statistics.
-    trials
-        What they did over a sample, the current one first; None: none was run.
-    by_clock
-        Whether the trials are compared by their seconds.
-    minimum_gain
-        The share that the new plan must save more than.
+    The costs are by the new plan's cost models on the fresh statistics. The `trials` over a sample, the current plan's
+    first (None: none was run), are compared by their work, or `by_clock`. The new plan must save more than the share
+    `minimum_gain`.
     """
 
     same: bool
@@ -240,17 +222,8 @@ def compare(
 ) -> PlanComparison:
     """Compare a new plan with the current one of some patterns, by fresh statistics and over a sample of their day.
 
-    Parameters
-    ----------
-    pattern_set
-        The patterns that are compared: all of the set, or a part of it that shares nothing with the rest.
-    current, made
-        Plans of these patterns at least.
-
-    Raises
-    ------
-    CepError
-        They find different matches.
+    The patterns are all of a set, or a part of it that shares nothing with the rest; the plans are of these at least.
+    Plans that find different matches are a CepError.
     """
     patterns = pattern_set.patterns
     if len(patterns) < len(made.patterns):

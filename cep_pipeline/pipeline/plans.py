@@ -42,13 +42,7 @@ _plans: OrderedDict[Hashable, Plan] = OrderedDict()
 
 
 def plan_of(record: PlanRecord) -> Plan:
-    """The plan of a record; what is recorded does not change.
-
-    Raises
-    ------
-    InputError
-        It is of another version, or no plan.
-    """
+    """The plan of a record; what is recorded does not change. One of another version is an InputError."""
     key = record.run_id, record.created_at, record.pattern_set, record.version, record.plan.get("plan_id")
     known = _plans.get(key)
     if known is not None:
@@ -77,19 +71,8 @@ def plan_pattern_set(
 ) -> Plan:
     """Plan a pattern set as it is configured.
 
-    Parameters
-    ----------
-    planner, cost
-        In place of those of the pattern set.
-    start
-        What a search of all patterns together starts from.
-    search
-        Options of planning together in place of those of the pattern set.
-
-    Raises
-    ------
-    InputError, PlanError
-        As `plan_for`.
+    Planner, cost, and options of a search of all patterns together may stand in place of those of the pattern set;
+    `start` is what such a search starts from. Errors are those of `plan_for`.
     """
     chosen = choose_mechanisms(pattern_set.patterns, pattern_set.mechanism)
     planner, cost = planner or pattern_set.planner, cost or pattern_set.cost
@@ -113,19 +96,8 @@ def replan_components(
 ) -> Plan:
     """Plan some patterns anew, from what a shared plan has of them on, while all others keep what it says.
 
-    Parameters
-    ----------
-    plan
-        Has the others; of the patterns to be planned it may have some.
-    names
-        Whole components (`connected`).
-    planner, cost, search
-        As `plan_pattern_set` takes them.
-
-    Raises
-    ------
-    InputError, PlanError
-        As `plan_pattern_set`.
+    The names are those of whole components (`connected`). The plan has the others; of the patterns to be planned it may
+    have some. The other parameters are as of `plan_pattern_set`.
     """
     from cep_pipeline.planning.multi_pattern.component_plans import plan_to_start_from, with_part
 
@@ -156,17 +128,7 @@ def statements_of(patterns: Sequence[Pattern]) -> dict[str, Any]:
 
 @dataclass(frozen=True)
 class Change:
-    """The difference between the patterns that a plan was made for and those of now.
-
-    Attributes
-    ----------
-    added, removed, changed
-        Names of patterns.
-    again
-        Those of now that are planned anew.
-    patterns
-        How many there are now.
-    """
+    """The difference between the patterns that a plan was made for and those of now; `again` are planned anew."""
 
     added: tuple[str, ...]
     removed: tuple[str, ...]
@@ -267,19 +229,9 @@ def _parse(statements: Mapping[str, Any], like: Pattern) -> list[Pattern]:
 def plan_of_changed(
     pattern_set: PatternSet, snapshot: StatisticsSnapshot, before: PlanRecord | None, **search: Any
 ) -> tuple[Plan, str]:
-    """Plan a pattern set that has no current plan for its patterns.
+    """Plan a pattern set that has no current plan for its patterns; the one that was current is `before`, if any was.
 
-    Parameters
-    ----------
-    before
-        The plan that was current; None: there was none.
-    search
-        As `plan_pattern_set` takes it.
-
-    Returns
-    -------
-    Plan, str
-        The plan, and what of it was planned anew, "" where all was.
+    Returned are the plan, and what of it was planned anew, "" where all was.
     """
     change = None if before is None else change_since(before, pattern_set)
     if before is None or change is None:
@@ -293,10 +245,7 @@ def plan_day(
 ) -> PlanRecord:
     """Return the current plan of a pattern set; make one where there is none, or where it is for other patterns.
 
-    Parameters
-    ----------
-    progress
-        Told of hundredths of a search for a plan of many patterns together.
+    `progress` is told of hundredths of a search for a plan of many patterns together.
     """
     with work.timed("plan"):
         before = work.tables.current_plan(pattern_set.name)
@@ -357,12 +306,8 @@ def record_plan(
     """Make a plan as the pattern set is configured, and make it the current one in place of the one that was.
 
     Where that is one of all patterns together, only those are planned anew that a change of the pattern set reaches
-    (`plan_of_changed`); the reason says so. `progress` is as in `plan_day`.
-
-    Raises
-    ------
-    BusyError
-        Another plan has become current in the meantime, or is just being recorded; nothing has changed.
+    (`plan_of_changed`); the reason says so. `progress` is as in `plan_day`. Where another plan has become current in
+    the meantime, or is just being recorded, that is a BusyError, and nothing has changed.
     """
     search: dict[str, Any] = {}
     if progress is not None and pattern_set.planner in LOCAL_SEARCHES:
@@ -377,13 +322,7 @@ def record_plan(
 def append_plan(
     tables: StreamTables, pattern_set: PatternSet, plan: Plan, snapshot: StatisticsSnapshot, **record: Any
 ) -> PlanRecord:
-    """Record a plan with what it was made from and for.
-
-    Parameters
-    ----------
-    record
-        The other arguments of `StreamTables.record_plan`.
-    """
+    """Record a plan with what it was made from and for; `record` are other arguments of `StreamTables.record_plan`."""
     return tables.record_plan(
         pattern_set.name,
         plan.to_json(),
@@ -400,13 +339,10 @@ PLAN_WAIT_S = 30.0
 
 
 def check_runnable(pattern_sets: Sequence[PatternSet]) -> None:
-    """Refuse patterns that cannot be run day by day, before anything is read.
+    """Refuse patterns that cannot be run day by day, with an UnsupportedPattern, before anything is read.
 
-    Raises
-    ------
-    UnsupportedPattern
-        No mechanism runs a pattern, or the one that the pattern set names does not; or one composes what has no bound
-        by which it is known.
+    No mechanism runs the pattern, or the one that the pattern set names does not; or it composes what has no bound by
+    which it is known.
     """
     for pattern_set in pattern_sets:
         choose_mechanisms(pattern_set.patterns, pattern_set.mechanism)

@@ -52,21 +52,10 @@ MADE, REPLACED, KEPT = "made", "replaced", "kept"
 class PlanRequest:
     """A request for another plan, with its reason.
 
-    Attributes
-    ----------
-    reason
-        A sentence.
-    planner, cost
-        In place of those of the pattern set.
-    violation
-        What it answers; None: a person wants it.
-    statistics
-        What it is made from.
-    force
-        Whether the new plan becomes current even if it is not better.
-    patterns
-        Of a plan of many patterns together: only the components of these are planned again; (): of those that the
-        violation is about, or all.
+    `planner` and `cost` stand in place of those of the pattern set. It answers a violation; None: a person wants it.
+    The plan is made from `statistics`. With `force` it becomes current even if it is not better. Of a plan of many
+    patterns together only the components of `patterns` are planned again; (): of those that the violation is about, or
+    all.
     """
 
     reason: str
@@ -82,18 +71,9 @@ class PlanRequest:
 class Replanning:
     """The result of a replanning.
 
-    Attributes
-    ----------
-    decision
-        As it is recorded; of a dry run, as it would be.
-    before, made
-        The plan that was current, and the one that was made; None where there was none, and nothing to do.
-    current
-        The plan that is current now; of a dry run the one that was and is.
-    comparison
-        None where there was no current plan, or nothing to do.
-    notes
-        What a person should know.
+    The decision is as it is recorded; of a dry run, as it would be. `before` was current, and `made` is the new plan;
+    None where there was none, and nothing to do. `current` is the plan that is current now; of a dry run the one that
+    was and is. There is no comparison where there was no current plan, or nothing to do.
     """
 
     decision: Decision
@@ -116,19 +96,9 @@ def replan(
 ) -> Replanning:
     """Make the plan of a pattern set again, and make it the current one where it is better.
 
-    Parameters
-    ----------
-    run_id
-        Under which plan and decision are recorded.
-    dry_run
-        Make and compare, and record nothing.
-
-    Raises
-    ------
-    InputError
-        There is no such planner, cost model, moment or window; or no events are published.
-    BusyError
-        Another run has just changed the current plan, or is recording one.
+    Plan and decision are recorded under `run_id`; a dry run makes and compares, and records nothing. An InputError says
+    that there is no such planner, cost model, moment or window, or that no events are published; a BusyError that
+    another run has just changed the current plan, or is recording one.
     """
     decisions = tables.decisions(pattern_set.name)
     done = _done_before(tables, pattern_set, asked, decisions, run_id)

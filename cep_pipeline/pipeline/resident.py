@@ -68,14 +68,8 @@ _OF_SPARK = ("AWS_", "CEP_", "HADOOP_", "JAVA_", "JDK_", "LD_", "PATH", "PYSPARK
 class Application:
     """A resident Spark application, running or not.
 
-    Attributes
-    ----------
-    master, properties, package
-        As `spark_session` takes them.
-    idle_s
-        Seconds without a task after which it ends.
-    folder
-        Folder of its socket, lock and log.
+    `master`, `properties` and `package` are as `spark_session` takes them. It ends after `idle_s` seconds without a
+    task. The folder has its socket, lock and log.
     """
 
     master: str
@@ -108,25 +102,9 @@ class Application:
     def call(self, job: str, arguments: Mapping[str, Any], *, start: bool = True) -> Any:
         """Do a job in a process of the keeper; its log becomes part of this process's log.
 
-        Parameters
-        ----------
-        job
-            A function as `package.module:name`. Its first argument makes a session, given the name of a pool.
-        arguments
-            Its other arguments, as JSON values.
-        start
-            Whether a keeper is started where there is none.
-
-        Returns
-        -------
-        The job's result, a JSON value.
-
-        Raises
-        ------
-        NoKeeperError
-            There is no keeper, and none was to be started.
-        CepError
-            The job's own error; or the keeper could not be started, or its process ended.
+        The job is a function as `package.module:name`. Its first argument makes a session, given the name of a pool;
+        the others and its result are JSON values. Without `start`, where there is no keeper, that is a NoKeeperError.
+        Else a CepError is the job's own, or says that the keeper could not be started, or its process ended.
         """
         with self._connected(start) as connection:
             request = {
@@ -235,10 +213,7 @@ def _code() -> str:
 def _make_private(folder: Path) -> None:
     """Make the folder, which only this user may enter.
 
-    Raises
-    ------
-    InputError
-        The folder belongs to somebody else, or others may enter it; or its path is too long for a socket.
+    A folder that others own or may enter, or whose path is too long for a socket, is an InputError.
     """
     folder.mkdir(mode=0o700, parents=True, exist_ok=True)
     status = folder.lstat()

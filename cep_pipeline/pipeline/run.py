@@ -48,21 +48,13 @@ EVENTS_TOGETHER = 4_000_000
 class DayOutcome:
     """The result of a run for one day.
 
-    Attributes
-    ----------
-    status
-        `done`; `fresh`: there was nothing to do; `skipped`: a day without files that is not published.
-    events, rejected
-        Published events and rejected rows; None where ingestion was not run.
-    matches, pending
-        Pattern set -> pattern -> matches: those that became final on the day, and those that, or others before them,
-        were not final when it was over.
-    end_of_stream
-        True if the stream was taken to end with the day.
-    limited
-        Pattern, as SET.NAME -> what became of it, because it reached a limit.
-    kept
-        Pattern set -> the patterns that were not detected again: their matches were published and stay as they are.
+    - `status`: `done`; `fresh`: there was nothing to do; `skipped`: a day without files that is not published.
+    - `events`, `rejected`: None where ingestion was not run.
+    - `matches`, `pending`: pattern set -> pattern -> matches: those that became final on the day, and those that, or
+      others before them, were not final when it was over.
+    - `limited`: pattern, as SET.NAME -> what became of it, because it reached a limit.
+    - `kept`: pattern set -> the patterns that were not detected again: their matches were published and stay as they
+      are.
     """
 
     day: date
@@ -135,24 +127,12 @@ def new_run_id() -> str:
 
 @dataclass
 class PipelineRun:
-    """A run over days of one stream.
+    """A run over days of one stream, in which the `pattern_sets` are detected.
 
-    Attributes
-    ----------
-    stream, tables, settings
-        The stream, its tables, how Spark is used.
-    pattern_sets
-        Those that are detected.
-    session
-        Makes what runs the tasks, when it is first needed: a Spark session, or processes of this machine.
-    observer
-        Is told of steps and notes.
-    steps
-        Members of `OPTIONS` that are asked for.
-    redo
-        Whether days are redone that have nothing to do.
-    end_of_stream
-        Whether the stream ends with the last day that is run, so that no match waits for later days.
+    `session` makes what runs the tasks, when it is first needed: a Spark session, or processes of this machine.
+    `observer` is told of steps and notes. `steps` are the members of `OPTIONS` that are asked for. With `redo` days are
+    done that have nothing to do. With `end_of_stream` the stream ends with the last day that is run, so that no match
+    waits for later ones.
     """
 
     stream: Stream
@@ -189,10 +169,8 @@ class PipelineRun:
     def run_days(self, days: Sequence[date]) -> RunOutcome:
         """Run days in order of time; the days before one that fails stay done.
 
-        Raises
-        ------
-        CepError
-            A day failed: it and the days after it are not done, and what is published of them is as it was.
+        A CepError says that a day failed: it and the days after it are not done, and what is published of them is as it
+        was.
         """
         begin = time.perf_counter()
         outcomes: list[DayOutcome] = []

@@ -114,18 +114,8 @@ class Dataset:
 class DayReport:
     """The work of a run on a day, as it is recorded and published.
 
-    Attributes
-    ----------
-    stream, day
-        The stream and the day.
-    run
-        The record of the run.
-    over
-        The instant at which the day is over in the stream's time zone.
-    published
-        The published events; None where there are none.
-    raw, events, matches
-        Places of the raw files, and of the tables of events and matches.
+    The day is `over` at that instant in the stream's time zone. `published` is None where there are no events. `raw`,
+    `events` and `matches` are the places of the raw files, and of the two tables.
     """
 
     stream: str
@@ -140,13 +130,7 @@ class DayReport:
 
     @classmethod
     def read(cls, config: Path, stream: str, day: date, run_id: str) -> DayReport:
-        """Read the report of a run and day from the warehouse.
-
-        Raises
-        ------
-        InputError
-            The run has recorded nothing of the day.
-        """
+        """Read the report of a run and day from the warehouse; an InputError says that nothing is recorded of them."""
         configuration = Configuration.load(config)
         loaded = configuration.stream(stream)
         warehouse = configuration.open_warehouse()

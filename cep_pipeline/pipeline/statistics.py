@@ -54,14 +54,9 @@ WINDOWS_SHOWN = 48
 
 @dataclass(frozen=True)
 class CarriedState:
-    """The state that the statistics of a day go on from.
+    """The state, with its digest, that the statistics of a day go on from: that of the latest published earlier day.
 
-    Attributes
-    ----------
-    state, digest
-        The state at the end of the latest published earlier day, and its digest; None where there is none that fits.
-    note
-        Why not, for a person; "" where there is nothing to say.
+    They are None where there is none that fits; `note` says why not, for a person ("" where there is nothing to say).
     """
 
     state: WindowedStatistics | None = None
@@ -137,13 +132,7 @@ def published_statistics(work: DayWork, pattern_set: PatternSet) -> StatisticsSn
 
 
 def windows_of_day(record: StatisticsRecord, stream: Stream) -> tuple[StatisticsSnapshot, ...]:
-    """Return the snapshots of windows of a day, in order of time, from the state at its end.
-
-    Raises
-    ------
-    InputError
-        The state cannot be read.
-    """
+    """Return the snapshots of windows of a day, in order of time, from the state at its end."""
     if record.windows:
         what = f"windows of the statistics of {record.day}"
         return tuple(StatisticsSnapshot.from_json(content, what) for content in record.windows)
@@ -191,13 +180,7 @@ def carried_state(
 
 
 def out_of_date(record: StatisticsRecord, day: PublishedDay | None, settings: StatisticsSettings) -> str:
-    """Say why statistics do not belong to what is published and configured now; "" where they do.
-
-    Parameters
-    ----------
-    day
-        The events of the day as they are published now; None where they are not.
-    """
+    """Say why statistics do not belong to what is published (None: nothing is) and configured now; "" where they do."""
     if not record.basis:
         return "they are of an older version"
     if record.basis.get("events") != (day.events_digest if day is not None else None):
@@ -258,13 +241,7 @@ def state_of_day(
     window: Window | None = None,
     progress: Progress | None = None,
 ) -> tuple[WindowedStatistics, tuple[int, int]]:
-    """Count a published day anew in this process, with the window before it; returns its bounds too.
-
-    Parameters
-    ----------
-    window
-        In place of the configured one.
-    """
+    """Count a published day anew in this process, with the window before it; returns its bounds too."""
     bounds = day_bounds(day, stream.schema.timezone)
     length = window or stream.statistics.length
     return _counted_anew(tables, stream, patterns, (bounds[0], 0), (bounds[1], 0), length, progress), bounds
@@ -279,13 +256,7 @@ def snapshot_at(
     window: Window | None = None,
     progress: Progress | None = None,
 ) -> StatisticsSnapshot:
-    """The snapshot of the window that ends with a moment, from the published events of that window alone.
-
-    Parameters
-    ----------
-    window
-        In place of the configured one.
-    """
+    """The snapshot of the window that ends with a moment, from the published events of that window alone."""
     length, end = window or stream.statistics.length, (as_of_us + 1, 0)
     state = _counted_anew(tables, stream, patterns, end, end, length, progress, since_its_start=True)
     return state.snapshot(as_of_us)
@@ -352,15 +323,7 @@ _EARLIEST_US = -62_135_500_000_000_000
 
 @dataclass(frozen=True)
 class PublishedEvents:
-    """The published events of a stream, pinned to one snapshot.
-
-    Attributes
-    ----------
-    tables, timezone
-        The stream's tables and time zone.
-    snapshot
-        The published days.
-    """
+    """The published events of a stream, pinned to one snapshot."""
 
     tables: StreamReader
     timezone: str

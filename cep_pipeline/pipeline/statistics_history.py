@@ -46,20 +46,9 @@ class Labelled:
 class StatisticsOverview:
     """The statistics of a stream, as they are shown.
 
-    Attributes
-    ----------
-    shown
-        The snapshot that was asked for.
-    timezone
-        Of the stream.
-    compared
-        What the numbers' drift is shown against: the day before, and the snapshot of the current plan.
-    days
-        Snapshots of days, in order.
-    windows
-        Snapshots of windows, in order of the times at which they end.
-    notes
-        What a person should know of them.
+    The drift of the numbers `shown` is told against those `compared`: the day before, and the snapshot of the current
+    plan. `days` and `windows` are in order, windows by the times at which they end. `notes` are what a person should
+    know.
     """
 
     shown: Labelled
@@ -83,13 +72,7 @@ class StatisticsHistory:
         return self.stream.schema.timezone
 
     def latest_published_day(self) -> date:
-        """The latest day whose events are published.
-
-        Raises
-        ------
-        InputError
-            None is.
-        """
+        """The latest day whose events are published; an InputError where none is."""
         days = self.tables.days()
         if not days:
             raise InputError(
@@ -98,13 +81,7 @@ class StatisticsHistory:
         return days[-1].day
 
     def of_day(self, day: date | None = None) -> StatisticsOverview:
-        """The business day (None: the latest that has statistics), its windows, and its drift.
-
-        Raises
-        ------
-        InputError
-            The day has no statistics.
-        """
+        """The business day (None: the latest that has statistics), its windows, and its drift."""
         records = self._records(day)
         chosen = records[-1].day if day is None else day
         (whole,) = self.tables.statistics(self.pattern_set.name, chosen, chosen)
@@ -115,15 +92,7 @@ class StatisticsHistory:
         return StatisticsOverview(shown, self.timezone, compared, (), windows, (*notes, *unread, *said))
 
     def of_days(self, first: date | None, last: date | None, latest: int | None = None) -> StatisticsOverview:
-        """Days one after another, the last of them in full.
-
-        Parameters
-        ----------
-        first, last
-            Both included; None: from the first, to the last that has statistics.
-        latest
-            Only so many, the latest.
-        """
+        """Days one after another (None: from the first, to the last), or so many latest of them; the last in full."""
         found = self.tables.statistics(self.pattern_set.name, first, last)
         known = [record for record in found if record.snapshot is not None][-(latest or len(found)) :]
         if not known:
@@ -132,15 +101,10 @@ class StatisticsHistory:
         return self._over_days(known, known)
 
     def of_latest_days(self, most: int, most_numbers: int) -> StatisticsOverview:
-        """The latest days one after another, within a bound on what is read, for a page.
+        """The `most` latest days one after another, within a bound on what is read, for a page.
 
-        Parameters
-        ----------
-        most
-            Of days.
-        most_numbers
-            Of all days and windows together: there are fewer days, down to one, where they have more. Windows are left
-            out where they would have more.
+        All days and windows together have at most so many numbers: there are fewer days, down to one, where they have
+        more, and windows are left out where they would have more.
         """
         name = self.pattern_set.name
         last = self.latest_published_day()
@@ -283,14 +247,9 @@ def statistics_of_events(
     *,
     notes: Sequence[str] = (),
 ) -> StatisticsOverview:
-    """Statistics of events in memory.
+    """Statistics of events in memory: of the window that ends with the moment `as_of`, or of all events, in windows.
 
-    Parameters
-    ----------
-    as_of
-        A moment as a person writes it: the window that ends with it. None: all events, in windows.
-    window
-        As in `pipeline.yaml`; None: as where it says nothing.
+    The moment is as a person writes it; the window as in `pipeline.yaml`, None: as where it says nothing.
     """
     settings = StatisticsSettings(window=window) if window else StatisticsSettings()
     length = settings.length

@@ -28,10 +28,8 @@ def days_between(first: date, last: date) -> list[date]:
 def days_with_files(stream: Stream) -> list[date]:
     """The days that the raw files present may hold, in order.
 
-    Raises
-    ------
-    InputError
-        The data folder is missing or holds no file of the stream, or the names of the files do not tell their days.
+    An InputError says that the data folder is missing or holds no file of the stream, or that names do not tell the
+    days.
     """
     source = _source(stream)
     periods = periods_of(source.paths, stream.data)
@@ -56,13 +54,7 @@ def has_files(stream: Stream, day: date) -> bool:
 
 
 def days_without_files(stream: Stream, tables: StreamTables, days: Iterable[date]) -> list[str]:
-    """Return a sentence for each published day whose raw files are gone.
-
-    Parameters
-    ----------
-    days
-        The days that the raw files present may hold.
-    """
+    """Return a sentence for each published day that is not among `days`, those that the present raw files may hold."""
     there = set(days)
     return [
         f"{record.day} is published, and {', '.join(file.name for file in record.fingerprint.raw_files)} is no longer "

@@ -73,14 +73,9 @@ _POLL_S = 0.25
 
 @dataclass(frozen=True)
 class DayTask:
-    """The day, stream, configuration and run that a task works for.
+    """The day, stream, configuration, run and pattern set (None: all of the stream) that a task works for.
 
-    Attributes
-    ----------
-    pattern_set
-        Only this pattern set; None: all of the stream.
-    end_of_stream
-        True if the stream ends with the day, so that no match waits for later ones.
+    `end_of_stream` is True if the stream ends with the day, so that no match waits for later ones.
     """
 
     config: Path
@@ -92,27 +87,11 @@ class DayTask:
 
 
 def run_task(step: str, task: DayTask, session: Callable[[], SparkSession] | None = None) -> bool:
-    """Do one step of a day, and hand on what it made.
+    """Do one step of a day, and hand on what it made; `session` makes the session of a step that needs Spark.
 
-    Parameters
-    ----------
-    step
-        Name of a step.
-    session
-        Makes the session of a step that needs Spark.
-
-    Returns
-    -------
-    bool
-        True if the day is done: after the last step, or where the day has no file and is skipped.
-
-    Raises
-    ------
-    InputError
-        The step before has not been done, and the run has not ended either. Of a run that has ended each step can be
-        repeated: those before it are done again too.
-    DataError
-        The day failed validation: too many rejected rows, or a failed critical expectation.
+    True says that the day is done: after the last step, or where the day has no file and is skipped. An InputError says
+    that the step before has not been done, and the run has not ended either: of a run that has ended each step can be
+    repeated, and those before it are done again too. A DataError says that the day failed validation.
     """
     chosen = step_of(step)
     if chosen is not STEPS[0] and _has_ended(task, chosen):
@@ -424,15 +403,7 @@ def _is_worked_on(work: DayWork, day: date) -> bool:
 
 @dataclass(frozen=True)
 class AdaptationTask:
-    """The stream, configuration and run that a task works for.
-
-    Attributes
-    ----------
-    pattern_set
-        Only this pattern set; None: all of the stream.
-    as_of, window
-        Which statistics (`StatisticsRequest`).
-    """
+    """The stream, configuration, run, pattern set (None: all) and `StatisticsRequest` that a task works for."""
 
     config: Path
     stream: str
@@ -456,11 +427,8 @@ class AdaptationTask:
 def check_plans(task: AdaptationTask) -> list[dict[str, Any]]:
     """Check the current plans, and record a decision for each.
 
-    Returns
-    -------
-    list of dict
-        For each violation that has not been handled the run that is to handle it: `trigger_run_id`, the same however
-        often it is seen, and `conf` with the parameters of that run.
+    For each violation that has not been handled the run is returned that is to handle it: `trigger_run_id`, the same
+    however often it is seen, and `conf` with the parameters of that run.
     """
     stream, tables, pattern_sets = task.open()
     runs = []
@@ -488,12 +456,8 @@ def plan_again(
 ) -> dict[str, Any]:
     """Make the plan of a pattern set again; returns what came of it.
 
-    Parameters
-    ----------
-    violation
-        As `check_plans` handed it on; None: a person wants the plan.
-    patterns
-        Of a plan of many patterns together: only these, with what is connected with them; None: as the violation says.
+    The violation is as `check_plans` handed it on; None: a person wants the plan. Of a plan of many patterns together
+    only `patterns` are planned, with what is connected with them; None: as the violation says.
     """
     stream, tables, pattern_sets = task.open()
     answered = None if violation is None else Violation.from_json(violation)
@@ -515,10 +479,7 @@ def plan_again(
 def maintain_warehouse(config: Path, grace_hours: float, keep_days: float) -> dict[str, int]:
     """Expire old snapshots, remove files that no table names, and merge small files; returns how many.
 
-    Raises
-    ------
-    DataError
-        The metadata of a table is damaged; all other tables are maintained.
+    Damaged metadata of a table is a DataError; all other tables are maintained.
     """
     configuration = Configuration.load(config)
     warehouse = configuration.open_warehouse()
@@ -541,10 +502,7 @@ def maintain_warehouse(config: Path, grace_hours: float, keep_days: float) -> di
 def verify_warehouse(config: Path, deep: bool) -> dict[str, int]:
     """Check that all that is published is there, whole and as its records say; returns what was looked at.
 
-    Raises
-    ------
-    DataError
-        Something is damaged; the log says what, and what to do.
+    A damage is a DataError; the log says what is damaged, and what to do.
     """
     warehouse = Configuration.load(config).open_warehouse()
     report = warehouse.verify(deep=deep)
@@ -596,12 +554,8 @@ def stale_job(session: Callable[[str], SparkSession], config: str, stream: str, 
 def run_step(step: str, task: DayTask, master: str | None = None) -> bool:
     """Do one step of a day in the resident application, as `run_task` does in this process.
 
-    The application is started where a step needs Spark. A day without files needs none, so it is looked at here.
-
-    Parameters
-    ----------
-    master
-        Spark's, if not that of the configuration.
+    The application is started, on `master` or the configured one, where a step needs Spark. A day without files needs
+    none, so it is looked at here.
     """
     configuration = Configuration.load(task.config)
     application = Application.of(configuration, master)

@@ -19,20 +19,11 @@ REPLANNING = "replanning"
 
 @dataclass(frozen=True)
 class Violation:
-    """A reason to make another plan.
+    """A reason to make another plan: a sentence about the violated invariant, or the number that moved too far.
 
-    Attributes
-    ----------
-    pattern_set, plan_version
-        Of which plan.
-    key
-        The same as long as it is being handled.
-    reason
-        A sentence: the violated invariant, or the number that moved too far.
-    patterns
-        Of a plan of many patterns together those that are concerned: their components are planned again. (): all.
-    statistics
-        By which it was found, and is to be answered: what is given of `StatisticsRequest`, each moment with its date.
+    `key` stays the same as long as it is being handled. `patterns` are those concerned of a plan of many patterns
+    together: their components are planned again; (): all. By `statistics` it was found, and is to be answered: what is
+    given of `StatisticsRequest`, each moment with its date.
     """
 
     pattern_set: str
@@ -72,13 +63,7 @@ def checks_of(decisions: Sequence[Decision], version: int) -> Iterator[Decision]
 
 
 def violation_of(check: Decision) -> Violation | None:
-    """The violation that a check has found.
-
-    Raises
-    ------
-    InputError
-        What is recorded is none.
-    """
+    """The violation that a check has found; an InputError says that what is recorded is none."""
     content = check.details.get("violation") if check.outcome == REPLAN else None
     return None if content is None else Violation.from_json(content, f"the decision of {check.decided_at}")
 
@@ -86,10 +71,7 @@ def violation_of(check: Decision) -> Violation | None:
 def pending_violation(decisions: Sequence[Decision], version: int) -> Violation | None:
     """The violation that the last check of a version of the plan has found, where no replanning has answered it yet.
 
-    Parameters
-    ----------
-    decisions
-        Those of the pattern set, the latest first.
+    The decisions are those of the pattern set, the latest first.
     """
     last = next(checks_of(decisions, version), None)
     if last is None or last.details.get("replannings") != replannings_of(decisions, version):

@@ -49,6 +49,7 @@ from cep_pipeline.warehouse import relocation
 from cep_pipeline.warehouse.catalog import check_recorded
 from cep_pipeline.warehouse.database import FILES as RECORDED
 from cep_pipeline.warehouse.database import PUBLISHED, Database
+from cep_pipeline.warehouse.iceberg_tables import files_of_snapshots
 from cep_pipeline.warehouse.layout import COMPRESSED
 from cep_pipeline.warehouse.units import buffers_in
 
@@ -81,19 +82,7 @@ class StoredCopy(NamedTuple):
 
 @dataclass(frozen=True)
 class BackupMoment:
-    """One moment of a backup.
-
-    Attributes
-    ----------
-    name
-        The moment in UTC, as in 20260105T031500Z.
-    warehouse
-        Location of the warehouse that it is of.
-    catalog
-        The copy of the catalog.
-    files
-        Path below the warehouse -> file.
-    """
+    """One moment of a backup, named in UTC (20260105T031500Z), and its files by their paths in the warehouse."""
 
     name: str
     warehouse: str
@@ -114,13 +103,7 @@ class BackupMoment:
 
     @classmethod
     def from_json(cls, text: str, path: str) -> BackupMoment:
-        """Read a list.
-
-        Raises
-        ------
-        InputError
-            It is damaged, or of a newer version.
-        """
+        """Read a list; an InputError says that it is damaged, or of a newer version."""
         try:
             content = json.loads(text)
             digest = content.pop("digest")
@@ -252,7 +235,12 @@ def _copy_moment(
         named[pointer.metadata] = None
         tables.append(_table(f"{place}/{FILES}/{pointer.metadata.removeprefix(prefix)}"))
     for table in tables:
-        named |= _files_of(table)
+        try:
+            named |= files_of_snapshots(table)
+        except DamagedError as error:
+            if isinstance(error.__cause__, FileNotFoundError):
+                raise _Gone(error.path) from error
+            raise
     named |= _buffers(warehouse, rows)
     for path in named:
         if not path.startswith(prefix):
@@ -277,23 +265,6 @@ def _table(path: str) -> Table:
     return Table(("", path), metadata, path, files, NoopCatalog("backup"))
 
 
-def _files_of(table: Table) -> dict[str, int | None]:
-    """All files that the snapshots of a table name, with their sizes where they are known."""
-    named: dict[str, int | None] = {}
-    for snapshot in table.snapshots():
-        with _damage_or_gone(snapshot.manifest_list):
-            manifests = snapshot.manifests(table.io)
-        named[snapshot.manifest_list] = None
-        for manifest in manifests:
-            if manifest.manifest_path in named:
-                continue
-            named[manifest.manifest_path] = manifest.manifest_length
-            with _damage_or_gone(manifest.manifest_path):
-                for entry in manifest.fetch_manifest_entry(table.io):
-                    named[entry.data_file.file_path] = entry.data_file.file_size_in_bytes
-    return named
-
-
 def _buffers(warehouse: Store, rows: relocation.Rows) -> dict[str, int | None]:
     """The buffers of limited patterns that records name, which are in no table; lost ones are left out."""
     recorded: dict[str, set[str]] = {}
@@ -305,17 +276,6 @@ def _buffers(warehouse: Store, rows: relocation.Rows) -> dict[str, int | None]:
         there = stored_files(f"{warehouse.location}/{stream}/{COMPRESSED}")
         found |= {path: there[path].size for path in paths & there.keys()}
     return found
-
-
-@contextmanager
-def _damage_or_gone(path: str) -> Iterator[None]:
-    try:
-        with damage_errors(path):
-            yield
-    except DamagedError as error:
-        if isinstance(error.__cause__, FileNotFoundError):
-            raise _Gone(path) from error
-        raise
 
 
 def _new_moment(place: str) -> str:
@@ -347,13 +307,7 @@ def moments(place: str) -> list[str]:
 
 
 def read_moment(place: str, name: str | None = None) -> BackupMoment:
-    """Read the list of a moment; None: of the latest.
-
-    Raises
-    ------
-    InputError
-        There is none of this name, or its list is damaged.
-    """
+    """Read the list of a moment (None: of the latest); an InputError says that there is none, or that it is damaged."""
     there = moments(place)
     if not there:
         raise InputError(f"{place}: no backup is there; `cep backup {place}` makes one")
@@ -455,13 +409,7 @@ def _copy_back(source: str, target: str, said: StoredCopy) -> None:
 
 
 def refuse_data(location: str, catalog: str | URL) -> None:
-    """Refuse to write over a warehouse that has tables, or a catalog.
-
-    Raises
-    ------
-    InputError
-        It has.
-    """
+    """Refuse to write over a warehouse that has tables, or a catalog, with an InputError."""
     named = [path for path in stored_files(location) if path.endswith(".metadata.json")]
     database = relocation.database_at(catalog)
     if named or (database is not None and relocation.pointers_of(database)):
@@ -472,13 +420,7 @@ def refuse_data(location: str, catalog: str | URL) -> None:
 
 
 def refuse_runs(catalog: str | URL) -> None:
-    """Refuse to change a catalog on which runs are at work; one that cannot be read has none.
-
-    Raises
-    ------
-    BusyError
-        A run is at work.
-    """
+    """Refuse to change a catalog on which runs are at work (BusyError); one that cannot be read has none."""
     try:
         database = relocation.database_at(catalog)
     except InputError as error:

@@ -62,10 +62,7 @@ class WarehouseCatalog(SqlCatalog):
     def load_table(self, identifier: str | Identifier) -> Table:
         """Load a table, and again where its metadata was replaced, and removed, before they could be read.
 
-        Raises
-        ------
-        DamagedError
-            Its metadata is not there, or is damaged.
+        Metadata that is lost or damaged is a DamagedError.
         """
         fault: Exception | None = None
         for _ in range(_LOAD_ATTEMPTS):
@@ -91,10 +88,7 @@ class WarehouseCatalog(SqlCatalog):
     def load_at(self, identifier: Identifier, metadata_location: str) -> Table:
         """Load a table as one of its metadata files tells of it.
 
-        Raises
-        ------
-        DamagedError
-            The file is damaged; or it has been removed, and the cause is a FileNotFoundError.
+        Of a file that was removed, FileNotFoundError is the cause of the DamagedError.
         """
         namespace, name = identifier
         row = IcebergTables(
@@ -110,13 +104,7 @@ class WarehouseCatalog(SqlCatalog):
     def commit_table(
         self, table: Table, requirements: tuple[TableRequirement, ...], updates: tuple[TableUpdate, ...]
     ) -> CommitTableResponse:
-        """Commit to one table, as pyiceberg asks for it.
-
-        Raises
-        ------
-        CommitFailedException
-            Another commit came first.
-        """
+        """Commit to one table, as pyiceberg asks for it; CommitFailedException where another commit came first."""
         change = self._stage(table, requirements, updates)
         self._swap([change], ())
         return change.response
@@ -124,10 +112,7 @@ class WarehouseCatalog(SqlCatalog):
     def commit_together(self, transactions: Sequence[Transaction], beside: Sequence[Beside]) -> None:
         """Commit transactions on different tables, with what stands beside them, in one transaction of the database.
 
-        Raises
-        ------
-        CommitFailedException
-            Another commit to one of the tables came first; nothing of any has changed.
+        Where another commit to one of them came first, nothing of any has changed: a CommitFailedException.
         """
         try:
             changes = [
@@ -205,12 +190,9 @@ def remove_uncommitted(transactions: Iterable[Transaction]) -> None:
 
 @contextmanager
 def _yielding(changes: Sequence[_Change]) -> Iterator[None]:
-    """Turn the error of a transaction that the database ended in favour of another one into that of a conflict.
+    """Turn the error of a transaction that the database ended in favour of another one into CommitFailedException.
 
-    Raises
-    ------
-    CommitFailedException
-        The two waited for one another, or could not be put in an order; nothing has changed.
+    The two waited for one another, or could not be put in an order; nothing has changed.
     """
     try:
         yield
@@ -337,13 +319,7 @@ def recorded_files(database: Database, stream: str, table_name: str, location: s
 
 
 def check_recorded(path: str, found: tuple[int, str], recorded: tuple[int, str] | None) -> None:
-    """Compare the size and the SHA-256 of a file with the recorded ones; a file of an earlier version has none.
-
-    Raises
-    ------
-    DamagedError
-        The file is not what was written.
-    """
+    """Raise a DamagedError where size or SHA-256 of a file differ from those that were recorded (None: none were)."""
     if recorded is None or found == recorded:
         return
     if found[0] != recorded[0]:

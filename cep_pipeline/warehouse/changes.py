@@ -20,7 +20,7 @@ import pyarrow as pa
 from cep_pipeline.events.columns import DAY, SEQ, TIMESTAMP
 from cep_pipeline.events.type_spells import spells_in, type_attribute_in
 from cep_pipeline.lazy_names import late_module
-from cep_pipeline.storage import conform, names_in_file, open_parquet, read_footer
+from cep_pipeline.storage import open_parquet, read_footer, read_group
 
 if TYPE_CHECKING:
     from cep_pipeline.patterns.pattern import Pattern
@@ -39,15 +39,9 @@ MOST_TYPES = 100
 class EventsChange:
     """The difference between the events of a day as they were and as they are.
 
-    Attributes
-    ----------
-    types
-        Type (None: events without one) -> timestamp of the last event of it that differs, microseconds UTC.
-    others_us
-        Events of the types that are not listed may differ up to this timestamp; None: they do not differ.
-    shift
-        Number of events more than there were. The positions in the day of all events after the last one that differs
-        have changed by it.
+    `types` has the timestamp of the last event that differs (microseconds UTC) by type, None for events without one.
+    Events of other types may differ up to `others_us`; None: they do not. There are `shift` events more than there
+    were: by so many the positions in the day of all events after the last one that differs have changed.
     """
 
     types: Mapping[str | None, int] = field(default_factory=dict)
@@ -81,22 +75,8 @@ class EventsChange:
 
 
 def find_change(before: Sequence[str], now: Sequence[str], columns: pa.Schema) -> EventsChange | None:
-    """Compare two versions of a day's events.
+    """Compare the files of two versions of a day's events; None where they do not say which attribute is the type.
 
-    Parameters
-    ----------
-    before, now
-        Their files.
-    columns
-        The columns of the events table.
-
-    Returns
-    -------
-    EventsChange | None
-        None where the files do not say which attribute is the type.
-
-    Notes
-    -----
     At most `MOST_COMPARED` events of each version, and a row group, are in memory.
     """
     attributes = {attribute for path in (*before, *now) if (attribute := type_attribute_in(read_footer(path).metadata))}
@@ -142,15 +122,10 @@ class _LastEvents:
         for _, path, index, rows in sorted(groups, reverse=True):
             if missing <= 0:
                 break
-            parts.append(_row_group(path, index, columns))
+            with open_parquet(path) as file:
+                parts.append(read_group(file, index, columns))
             missing -= rows
         return cls(pa.concat_tables(reversed(parts)), sum(rows for *_, rows in groups))
-
-
-def _row_group(path: str, index: int, columns: pa.Schema) -> pa.Table:
-    with open_parquet(path) as file:
-        names = names_in_file(columns, file.schema_arrow.names)
-        return conform(file.read_row_group(index, list(names.values())), columns)
 
 
 def _compare(before: _LastEvents, now: _LastEvents, type_attribute: str) -> EventsChange:
@@ -228,16 +203,8 @@ def _codes(column: pa.ChunkedArray | pa.Array) -> Array:
 class ReadBefore:
     """The part of an earlier day that the matches of a later day have read.
 
-    Attributes
-    ----------
-    patterns
-        The patterns of the set.
-    start_us
-        The point from which on the later day owns matches.
-    end_us
-        The end of the earlier day.
-    first_event_us
-        Returns the timestamp of the first event of all matches of the later day, None where it has no matches.
+    The later day owns matches from `start_us` on, and the earlier one ends at `end_us`. `first_event_us` returns the
+    timestamp of the first event of all matches of the later day, None where it has no matches.
     """
 
     patterns: Sequence[Pattern]
@@ -248,10 +215,8 @@ class ReadBefore:
     def touched_by(self, change: EventsChange) -> str:
         """Say why a change of the earlier day touches the matches of the later one; "" where it does not.
 
-        Notes
-        -----
-        A pattern reads events of its types in the look-back before the day. Bindings and ids hold positions in the
-        day, so a match with an event of the earlier day is touched where positions have changed.
+        A pattern reads events of its types in the look-back before the day. Bindings and ids hold positions in the day,
+        so a match with an event of the earlier day is touched where positions have changed.
         """
         from cep_pipeline.detection.output_policy import has_output_policy
         from cep_pipeline.slices.events_input import columns_of

@@ -155,21 +155,11 @@ def replace_units(
     run_id: str,
     beside: Callable[[Mapping[str, int], Sequence[int]], Sequence[Beside]],
 ) -> None:
-    """Replace everything of some units by exactly these files, in all their tables at once.
+    """Replace everything of some units of a stream by exactly these files, in all their tables at once.
 
-    Parameters
-    ----------
-    units
-        Different ones of one stream, of one table or of several; those without rows are left out.
-    run_id
-        The run, for readers of the tables' history.
-    beside
-        (table -> id of its new snapshot, rows of each unit) -> writes in the transaction of the commit.
-
-    Raises
-    ------
-    CepError
-        A file is missing, is not under the table's location, does not fit its columns, or has rows of another unit.
+    Readers of the tables' history see `run_id`. `beside` is given the id of the new snapshot by table and the rows of
+    each unit, and returns the writes in the transaction of the commit. A CepError says that a file does not belong
+    there (`data_files`).
     """
     tables = {name: catalog.load_table((stream, name)) for name in dict.fromkeys(one.table for one in units)}
     found = [
@@ -196,16 +186,9 @@ def replace_units(
 
 @dataclass(frozen=True)
 class UnitFiles:
-    """A unit of a table and the files that are to be all of it.
+    """A unit of a table and the files that are to be all of it, with a digest for the table's history.
 
-    Parameters
-    ----------
-    table, unit, files
-        The table, the unit, and paths of files.
-    fingerprint
-        A digest for the table's history.
-    entries
-        What `data_files` said of these files; None: they have not been looked at.
+    `entries` is what `data_files` said of these files; None: they have not been looked at.
     """
 
     table: str
@@ -218,10 +201,8 @@ class UnitFiles:
 def data_files(table: Table, unit: Unit, paths: Sequence[str]) -> list[DataFile]:
     """Return files of a unit, as a manifest names them, without those that have no rows.
 
-    Raises
-    ------
-    CepError
-        A file is missing, is not under the table's location, does not fit its columns, or has rows of another unit.
+    A file that is missing, is not under the table's location, does not fit its columns, or has rows of another unit is
+    a CepError.
     """
     found = [one for path in paths if (one := _data_file(table, path, unit)) is not None]
     if len({file.file_path for file in found}) < len(found):
@@ -257,21 +238,11 @@ def commit_together(
     beside: Callable[[Mapping[str, int]], Sequence[Beside]],
     loaded: Mapping[str, Table] | None = None,
 ) -> dict[str, int]:
-    """Commit changes of several tables, and what stands beside them, at once; anew after every conflict.
+    """Commit changes of several tables, and what stands beside them, at once.
 
-    Parameters
-    ----------
-    changes
-        Table -> its change. A change is planned again on what another commit has left.
-    beside
-        Table -> id of its new snapshot, to the writes in the same transaction.
-    loaded
-        The tables as they have just been loaded, for the first attempt.
-
-    Returns
-    -------
-    dict of str to int
-        Table -> id of its new snapshot.
+    The id of the new snapshot of each table is returned. After a conflict each change is planned again on what the
+    other commit has left. `beside` makes the writes in the same transaction of these ids. `loaded` are the tables as
+    they have just been loaded, for the first attempt.
     """
     names = ", ".join(f"{stream}.{name}" for name in changes)
     digests = cache(size_and_digest)
@@ -314,8 +285,6 @@ def commit_together(
 def _expire_beyond(catalog: WarehouseCatalog, stream: str, table: Table, transaction: Transaction) -> None:
     """Expire the oldest snapshots with a commit where there are many: the metadata is written whole each time.
 
-    Notes
-    -----
     Runs pin events while they hold a lease, so that snapshots stay that were the current one under a live lease. The
     files of an expired snapshot stay on the disk until `cep maintain` removes them.
     """
@@ -354,13 +323,7 @@ def _landed(catalog: WarehouseCatalog, stream: str, table_name: str, snapshot_id
 
 
 def patient_attempts(what: str) -> Iterator[int]:
-    """Count attempts, with growing random pauses, until the patience for conflicts is over.
-
-    Raises
-    ------
-    BusyError
-        When it is.
-    """
+    """Count attempts, with growing random pauses, until the patience for conflicts is over: then a BusyError."""
     deadline = time.monotonic() + COMMIT_PATIENCE_S
     attempt = 0
     while time.monotonic() < deadline:
@@ -405,13 +368,7 @@ def bounds_of(table: Table, file: DataFile, column: str) -> tuple[int, int]:
 
 
 def load_table(catalog: WarehouseCatalog, stream: str, name: str) -> Table:
-    """Load a table for reading.
-
-    Raises
-    ------
-    DamagedError
-        Its metadata cannot be read.
-    """
+    """Load a table for reading; a DamagedError says that its metadata cannot be read."""
     with catalog_errors(catalog, f"opening table {stream}.{name}"):
         return catalog.load_table((stream, name))
 

@@ -141,16 +141,8 @@ def rewrite_files(
 ) -> str:
     """Write the rows of some files, in their order, as one file beside the first; returns its path.
 
-    Parameters
-    ----------
-    keep
-        Only rows for which this is true are written; None: all.
-    change
-        What is written in place of some rows.
-
-    Notes
-    -----
-    Files of a unit are read in the order of their paths: the new name has the place of the first one's.
+    Only rows for which `keep` is true are written, and of these what `change` returns. Files of a unit are read in the
+    order of their paths: the new name has the place of the first one's.
     """
     first = paths[0].removesuffix(".parquet").split(_PACKED)[0]
     target = f"{first}{_PACKED}{uuid.uuid4().hex[:8]}.parquet"

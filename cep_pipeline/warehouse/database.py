@@ -4,8 +4,6 @@ Beside Iceberg's own two tables it holds the leases, the record of every publish
 carry-out), the current plan of each pattern set, and the format version. The record of a unit is written in the
 transaction that swaps the Iceberg table's metadata pointer, so that neither is ever there without the other.
 
-Notes
------
 On SQLite a transaction begins at its first writing statement, and from there on excludes all other writers; on
 PostgreSQL a written row is locked until the end. Every transaction here therefore writes first what it relies on, and
 reads after.
@@ -105,19 +103,10 @@ CARRIED = tuple(table for table in _metadata.sorted_tables if table not in (SETT
 
 
 class Database:
-    """The catalog's database of one warehouse.
+    """The catalog's database of one warehouse; a SQLite file is made on first use, unless it can only be read here.
 
-    Parameters
-    ----------
-    uri
-        SQLAlchemy URL; a SQLite file is made on first use, unless it can only be read here.
-    location
-        The warehouse's location, which the database belongs to; None: whatever it belongs to, if anything yet.
-
-    Raises
-    ------
-    InputError
-        The database cannot be reached or read, belongs to another location, or was made by a newer version.
+    It belongs to the warehouse at `location`; None: to whichever it does. An InputError says that it cannot be reached
+    or read, belongs to another location, or was made by a newer version.
     """
 
     def __init__(self, uri: str | URL, location: str | None) -> None:

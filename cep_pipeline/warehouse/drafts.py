@@ -7,31 +7,28 @@ from dataclasses import dataclass, field
 from datetime import date
 from typing import TYPE_CHECKING, Any
 
-from cep_pipeline.storage import files_from_json, files_to_json
+import sqlalchemy as sql
+
+from cep_pipeline.storage import canonical_json, digest_of, files_from_json, files_to_json
 from cep_pipeline.warehouse.changes import EventsChange
+from cep_pipeline.warehouse.database import PUBLISHED
 from cep_pipeline.warehouse.fingerprints import EventsFingerprint, MatchesFingerprint
 from cep_pipeline.warehouse.layout import OF_PATTERN_SETS, day_column
 from cep_pipeline.warehouse.records import EventsFile, PublishedDay, StatisticsRecord
-from cep_pipeline.warehouse.units import UnitRecord
+from cep_pipeline.warehouse.units import CHANGES, SAME_EVENTS, replace_record
 
 if TYPE_CHECKING:
     from pyiceberg.manifest import DataFile
+    from sqlalchemy.engine import Connection
 
 
 @dataclass(frozen=True)
 class Draft:
     """Rows that are to be all of a unit: the events, the rejected rows, the matches or the summaries of a day.
 
-    Parameters
-    ----------
-    table, pattern_set, day
-        The unit; `pattern_set` is empty but for matches and summaries.
-    files
-        Files that no table names yet.
-    fingerprint, carry_out, counts, same_events_as, changes
-        What is recorded of the unit (`UnitRecord`).
-    entries
-        The files as a manifest names them, where this process has looked at them already.
+    No table names the files yet. `pattern_set` is empty but for matches and summaries. `fingerprint`, `carry_out`,
+    `counts`, `same_events_as` and `changes` are recorded of the unit. `entries` are the files as a manifest names them,
+    where this process has looked at them already.
     """
 
     table: str
@@ -51,21 +48,27 @@ class Draft:
         named = {"pattern_set": self.pattern_set} if self.table in OF_PATTERN_SETS else {}
         return {**named, day_column(self.table): self.day}
 
-    def record(self, stream: str, run_id: str, published_at: float) -> UnitRecord:
-        """Return the record that is written with the rows."""
-        return UnitRecord(
-            stream,
-            self.table,
-            self.pattern_set,
-            self.day,
-            run_id,
-            published_at,
-            self.fingerprint,
-            self.counts,
-            self.carry_out,
-            self.same_events_as,
-            self.changes,
+    def write(
+        self, connection: Connection, stream: str, *, run_id: str, published_at: float, snapshot_id: int, rows: int
+    ) -> None:
+        """Replace the record of the unit, in the transaction that publishes its rows."""
+        key = {"stream": stream, "table_name": self.table, "pattern_set": self.pattern_set, "day": str(self.day)}
+        known: dict[str, Any] = {SAME_EVENTS: self.same_events_as} if self.same_events_as else {}
+        if self.changes:
+            known[CHANGES] = {digest: change.to_json() for digest, change in self.changes.items()}
+        replace_record(connection, key)
+        made = sql.insert(PUBLISHED).values(
+            **key,
+            run_id=run_id,
+            published_at=published_at,
+            snapshot_id=snapshot_id,
+            row_count=rows,
+            fingerprint=canonical_json(self.fingerprint.to_json() | known),
+            counts=canonical_json(dict(self.counts)),
+            carry_out=canonical_json(self.carry_out),
+            carry_out_digest=digest_of(self.carry_out),
         )
+        connection.execute(made)
 
     def to_json(self) -> dict[str, Any]:
         """The JSON form, read back by `from_json`: what one task hands to the next."""
@@ -93,16 +96,9 @@ class Draft:
 
 @dataclass(frozen=True)
 class DraftedDay:
-    """The events and the rejected rows that a run has made of a day.
+    """The events and the rejected rows that a run has made of a day, with the files of the events in stream order.
 
-    Parameters
-    ----------
-    events, quarantine
-        Their files, and what is recorded of them.
-    record
-        The record of the day as it will be; its snapshot is 0 until then.
-    files
-        The files of the events, in stream order.
+    `record` is that of the day as it will be; its snapshot is 0 until then.
     """
 
     events: Draft
@@ -115,12 +111,7 @@ class DraftedDay:
 class Drafts:
     """The days that runs have made and not published yet: a run reads them in place of what is published.
 
-    Parameters
-    ----------
-    days
-        Events and rejected rows.
-    statistics
-        (pattern set, day) -> statistics.
+    `statistics` are those of (pattern set, day).
     """
 
     days: dict[date, DraftedDay] = field(default_factory=dict)

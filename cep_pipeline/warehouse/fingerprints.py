@@ -23,16 +23,9 @@ NO_CARRY = digest_of({})
 class EventsFingerprint:
     """The inputs that the published events of one day follow from.
 
-    Parameters
-    ----------
-    raw_files
-        The raw files of the day; their order does not matter. Empty for a day published as empty.
-    schema
-        Digest of the stream schema (`digest_of` its definition).
-    carry_in
-        Digest of the carry-out of the latest published earlier day, `NO_CARRY` where there is none.
-    erased
-        Ids of the erasures that took rows of the day away after it had been published.
+    The order of `raw_files` does not matter; a day published as empty has none. `schema` and `carry_in` are digests, of
+    the stream schema and of the carry-out of the latest published earlier day (`NO_CARRY` without one). `erased` has
+    the ids of the erasures that took rows of the day away after it had been published.
     """
 
     raw_files: tuple[RawFile, ...]
@@ -74,28 +67,17 @@ class EventsFingerprint:
 class MatchesFingerprint:
     """The inputs that the published matches of one (pattern set, day) follow from.
 
-    Parameters
-    ----------
-    pattern_set_version
-        Digest of the pattern set: formatted patterns and parameter values.
-    events_from
-        First day of the range of events that detection looked at (the day itself without a look-back that crosses
-        midnight), None for a look-back to the beginning of the stream.
-    events
-        Published day -> digest of its `EventsFingerprint`, for every published day from `events_from` to the day.
-        A day that is published later inside the range therefore makes the matches stale too.
-    carry_in
-        Digest of the carry state after the latest earlier day, `NO_CARRY` where there is none.
-    end_of_stream
-        Whether the stream was taken to end with the day, so that no match waits for later events.
-    patterns, carried
-        Pattern -> its version (`language.formatter.pattern_version`), and for patterns that go on from the day before
-        the digest of the state that they went on from. {} in records of older versions.
-    made_with
-        Digest of what else decides about the matches of all patterns: limits, erasures, the version of the software.
-        A change of it makes no matches stale, but none of them is taken over by a redo then.
-    ids
-        Version of the ids of the matches; a change of it makes none stale either.
+    - `pattern_set_version`: digest of the formatted patterns and parameter values.
+    - `events_from`: first day that detection looked at, the day itself where no look-back crosses midnight; None for a
+      look-back to the beginning of the stream.
+    - `events`: digest of the `EventsFingerprint` of every published day from then on. A day that is published later
+      inside the range therefore makes the matches stale too.
+    - `carry_in`: digest of the carry state after the latest earlier day, `NO_CARRY` where there is none.
+    - `patterns`, `carried`: version of each pattern (`language.formatter.pattern_version`), and for those that go on
+      from the day before the digest of the state that they went on from. {} in records of older versions.
+    - `made_with`: digest of what else decides about the matches of all patterns: limits, erasures, the version of the
+      software. A change of it makes no matches stale, but none of them is taken over by a redo then.
+    - `ids`: version of the ids of the matches; a change of it makes none stale either.
     """
 
     pattern_set_version: str

@@ -86,16 +86,8 @@ _EMPTIED: Mapping[str, str | None] = {
 class ErasureReport:
     """The rows that an erasure removes, or would remove, and the result of the scan of all files afterwards.
 
-    Attributes
-    ----------
-    erasure
-        The erasure, with the days whose events it took away.
-    removed
-        (table, day) -> rows; the day is None for tables without days.
-    files
-        Files that were scanned at the end.
-    left
-        Files that hold something yet, and why.
+    `removed` counts rows by table and day, None for tables without days. Of the `files` that were scanned at the end,
+    `left` are those that hold something yet, and why.
     """
 
     erasure: Erasure
@@ -121,17 +113,7 @@ class _Found:
 
 
 class Forgetting:
-    """One erasure from one stream.
-
-    Parameters
-    ----------
-    warehouse, stream
-        Where.
-    erasure
-        What.
-    run_id
-        The name of this work in the tables' history.
-    """
+    """One erasure from one stream; `run_id` names the work in the tables' history."""
 
     def __init__(self, warehouse: Store, stream: str, erasure: Erasure, *, run_id: str) -> None:
         self.warehouse = warehouse
@@ -148,10 +130,8 @@ class Forgetting:
     def run(self) -> ErasureReport:
         """Erase, and prove it.
 
-        Raises
-        ------
-        BusyError
-            A run is at work; the erasure is recorded, and the same command goes on when the run has ended.
+        Where a run is at work, that is a BusyError: the erasure is recorded, and the same command goes on when it has
+        ended.
         """
         begun = stored_files(f"{self.warehouse.location}/{self.stream}").keys()
         found = self._find()
@@ -453,12 +433,10 @@ def _without_ids(rows: pa.Table, gone: pa.ChunkedArray) -> pa.Table:
 
 
 def _matches_of(path: str, seqs: np.ndarray, inside: pa.Array | None = None) -> pa.Table:
-    """Return pattern and id, as text, of the matches in a file that have one of these events, or one of these matches.
+    """Return pattern and id, as text, of the matches in a file that have one of these events.
 
-    Parameters
-    ----------
-    inside
-        The ids, as text, of composed matches; None: none is looked for.
+    Those that compose one of the matches with the ids `inside` (as text) are among them; None: these are not looked
+    for.
     """
     columns = pa.schema([("pattern", pa.string()), ("match_id", pa.string())])
     found = [columns.empty_table()]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 
 import pyarrow as pa
@@ -15,6 +15,7 @@ from pyiceberg.exceptions import (
     TableAlreadyExistsError,
 )
 from pyiceberg.table import Table
+from pyiceberg.table.update.schema import UpdateSchema
 
 from cep_pipeline.storage import damage_errors, storage_errors
 from cep_pipeline.warehouse.catalog import WarehouseCatalog, write_version_hint
@@ -38,19 +39,21 @@ _TABLE_PROPERTIES = {
 def ensure_table(catalog: WarehouseCatalog, stream: str, layout: TableLayout, location: str) -> Table:
     """Return a table, made if it is not there; its columns get the names that the layout has for them now.
 
-    Columns that it lacks are added by `add_columns`, when they get values.
-
-    Raises
-    ------
-    InputError
-        A column has a name that does not fit those of the published ones.
+    A name that does not fit those of the published columns is an InputError. Columns that it lacks are added by
+    `add_columns`, when they get values.
     """
     with storage_errors(f"making table {stream}.{layout.name}"):
         try:
             table = catalog.load_table((stream, layout.name))
         except NoSuchTableError:
             table = _create(catalog, stream, layout, location)
-    _rename_columns(table, stream, layout)
+
+    def rename(published: PublishedTable, update: UpdateSchema) -> None:
+        # The files that are there keep the old names, which the table's name mapping lists for all readers.
+        for old, new in published.renamed_columns(layout).items():
+            update.rename_column(old, new)
+
+    _update_schema(table, rename)
     return table
 
 
@@ -97,52 +100,32 @@ def _set_properties(catalog: WarehouseCatalog, stream: str, table_name: str, pro
             table.transaction().set_properties(missing).commit_transaction()
 
 
-def _rename_columns(table: Table, stream: str, layout: TableLayout) -> None:
-    """Give the columns of a table the names that the layout has for them now; no file is written anew.
-
-    The files that are there keep the old names, which the table's name mapping lists for all readers.
-    """
-    for _ in patient_attempts(f"{stream}.{layout.name}"):
-        renamed = as_published(table).renamed_columns(layout)
-        if not renamed:
-            return
-        try:
-            with table.update_schema() as update:
-                for old, new in renamed.items():
-                    update.rename_column(old, new)
-        except CommitFailedException:
-            table.refresh()
-            continue
-        return
-
-
 def add_columns(catalog: WarehouseCatalog, stream: str, layout: TableLayout) -> None:
     """Add the columns and properties of the layout that a published table lacks; without any nothing is committed.
 
-    Raises
-    ------
-    InputError
-        A column has another type than the published one.
+    A column of another type than the published one is an InputError.
     """
     _set_properties(catalog, stream, layout.name, layout.properties)
-    table = catalog.load_table((stream, layout.name))
-    added = as_published(table).missing_columns(layout)
-    if not added:
-        return
-    from pyiceberg.io.pyarrow import _pyarrow_to_schema_without_ids
 
-    addition = _pyarrow_to_schema_without_ids(pa.schema(added))
-    for _ in patient_attempts(f"{stream}.{layout.name}"):
-        published = as_published(table).columns
+    def add(published: PublishedTable, update: UpdateSchema) -> None:
+        if added := published.missing_columns(layout):
+            from pyiceberg.io.pyarrow import _pyarrow_to_schema_without_ids
+
+            for field in _pyarrow_to_schema_without_ids(pa.schema(added)).fields:
+                update.add_column(field.name, field.field_type)
+
+    _update_schema(catalog.load_table((stream, layout.name)), add)
+
+
+def _update_schema(table: Table, change: Callable[[PublishedTable, UpdateSchema], None]) -> None:
+    """Change the columns of a table as it is published; a change of nothing commits nothing."""
+    for _ in patient_attempts(".".join(table.name())):
         try:
             with table.update_schema() as update:
-                for field in addition.fields:
-                    if published.get_field_index(field.name) < 0:
-                        update.add_column(field.name, field.field_type)
+                change(as_published(table), update)
+            return
         except CommitFailedException:
             table.refresh()
-            continue
-        return
 
 
 def as_published(table: Table) -> PublishedTable:
@@ -150,3 +133,23 @@ def as_published(table: Table) -> PublishedTable:
     stream, name = table.name()[-2:]
     with damage_errors(table.metadata_location):
         return PublishedTable(stream, name, table.metadata_location, json.loads(table.metadata.model_dump_json()))
+
+
+def files_of_snapshots(table: Table) -> dict[str, int | None]:
+    """Return all files that the snapshots of a table name, with their sizes where they are known.
+
+    One that is damaged, or not there, is a DamagedError.
+    """
+    named: dict[str, int | None] = {}
+    for snapshot in table.snapshots():
+        with damage_errors(snapshot.manifest_list):
+            manifests = snapshot.manifests(table.io)
+        named[snapshot.manifest_list] = None
+        for manifest in manifests:
+            if manifest.manifest_path in named:
+                continue
+            named[manifest.manifest_path] = manifest.manifest_length
+            with damage_errors(manifest.manifest_path):
+                for entry in manifest.fetch_manifest_entry(table.io):
+                    named[entry.data_file.file_path] = entry.data_file.file_size_in_bytes
+    return named

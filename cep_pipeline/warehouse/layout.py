@@ -230,13 +230,7 @@ _STREAM_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_-]*")
 
 
 def check_stream_name(name: str) -> str:
-    """Return a stream's name if it can be a namespace and a folder.
-
-    Raises
-    ------
-    InputError
-        It has other characters than letters, digits, `_` and `-`, or begins with a digit or `-`, or is `scratch`.
-    """
+    """Return a stream's name if it can be a namespace and a folder, else raise an InputError."""
     if name == SCRATCH:
         raise InputError(f"stream name {name!r}: the warehouse has a folder of this name; choose another name")
     if not _STREAM_NAME.fullmatch(name):
@@ -287,10 +281,7 @@ def decision_record(row: Mapping[str, Any]) -> Decision:
 def statistics_record(row: Mapping[str, Any]) -> StatisticsRecord:
     """Return the record of a row; columns that an older version did not write are as if nothing was recorded.
 
-    Raises
-    ------
-    InputError
-        A text of the row is no JSON.
+    A text of the row that is no JSON is an InputError.
     """
     what = f"statistics of {row['day']} of pattern set {row['pattern_set']!r}"
     again = f"make them again: cep run --steps statistics --redo --day {row['day']}"

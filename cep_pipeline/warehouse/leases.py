@@ -53,31 +53,10 @@ def plan_unit(pattern_set: str) -> str:
 class Lease:
     """A lease that is held until it is released or lost; a context manager that releases it.
 
-    Parameters
-    ----------
-    database
-        The catalog's database.
-    stream, unit
-        What it is on.
-    run_id
-        The run that holds it.
-    clock
-        Seconds since the epoch.
-    timeout_s
-        How long it lives without a heartbeat.
+    It lives for `timeout_s` without a heartbeat; `clock` gives seconds since the epoch. Where another run holds it, a
+    BusyError says which, since when, and what to do. `taken_from` is the dead holder that it was taken over from, None
+    where it was free.
 
-    Raises
-    ------
-    BusyError
-        Another run holds it; the message says which, since when, and what to do.
-
-    Attributes
-    ----------
-    taken_from
-        The dead holder that it was taken over from; None where it was free.
-
-    Notes
-    -----
     The clocks of all hosts that share a warehouse whose catalog is SQLite must agree to within a small part of the
     time-out; another database has its own clock.
     """
@@ -130,36 +109,18 @@ class Lease:
         self._lost = True
 
     def check(self) -> None:
-        """Renew the lease.
-
-        Raises
-        ------
-        BusyError
-            It is no longer held.
-        """
+        """Renew the lease; a BusyError says that it is no longer held."""
         with self._database.begin() as connection:
             self.renew(connection)
 
     def look(self) -> None:
-        """Refuse to go on with a lease that is lost, before work that could not be committed; writes nothing.
-
-        Raises
-        ------
-        BusyError
-            It is no longer held.
-        """
+        """Raise a BusyError if the lease is lost, before work that could not be committed; writes nothing."""
         with self._database.begin() as connection:
             if connection.execute(sql.select(LEASES.c.token).where(*self._mine())).one_or_none() is None:
                 raise self._gone(connection)
 
     def renew(self, connection: Connection) -> None:
-        """Renew the lease within a transaction, whose commit then depends on it.
-
-        Raises
-        ------
-        BusyError
-            It is no longer held.
-        """
+        """Renew the lease (BusyError: it is lost) within a transaction, whose commit then depends on it."""
         held = connection.execute(sql.update(LEASES).where(*self._mine()).values(heartbeat_at=self._now))
         if held.rowcount < 1:
             raise self._gone(connection)

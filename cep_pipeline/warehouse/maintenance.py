@@ -17,14 +17,7 @@ from pyiceberg.table import Table
 from pyiceberg.table.update.snapshot import ExpireSnapshots
 
 from cep_pipeline.errors import DamagedError, InputError
-from cep_pipeline.storage import (
-    damage_errors,
-    folder_name,
-    open_filesystem,
-    remove_file,
-    storage_errors,
-    stored_files,
-)
+from cep_pipeline.storage import folder_name, open_filesystem, remove_file, storage_errors, stored_files
 from cep_pipeline.warehouse import commits, compaction, iceberg_tables, units
 from cep_pipeline.warehouse.catalog import VERSION_HINT, write_version_hint
 from cep_pipeline.warehouse.database import DAMAGES, FILES
@@ -192,14 +185,5 @@ def _remove_scratch(warehouse: Store, *, older_than_s: float) -> dict[str, int]:
 
 def named_files(table: Table) -> set[str]:
     """Return the locations of all files that the table's metadata or any of its snapshots names."""
-    named = {table.metadata_location, *(entry.metadata_file for entry in table.metadata.metadata_log)}
-    manifests = {}
-    for snapshot in table.snapshots():
-        named.add(snapshot.manifest_list)
-        with damage_errors(snapshot.manifest_list):
-            manifests.update({manifest.manifest_path: manifest for manifest in snapshot.manifests(table.io)})
-    for path, manifest in manifests.items():
-        named.add(path)
-        with damage_errors(path):
-            named.update(entry.data_file.file_path for entry in manifest.fetch_manifest_entry(table.io))
-    return named
+    logged = (entry.metadata_file for entry in table.metadata.metadata_log)
+    return {table.metadata_location, *logged, *iceberg_tables.files_of_snapshots(table)}

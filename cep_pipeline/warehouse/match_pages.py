@@ -15,16 +15,7 @@ import pyarrow.parquet as pq
 from cep_pipeline.errors import InputError
 from cep_pipeline.events.columns import DAY
 from cep_pipeline.match_chart import Drawing, MatchSeries, draw_match
-from cep_pipeline.storage import (
-    conform,
-    id_texts,
-    names_in_file,
-    open_filesystem,
-    place_of_id,
-    read_data_file,
-    reading_data,
-    rows_of,
-)
+from cep_pipeline.storage import id_texts, open_parquet, place_of_id, read_data_file, read_group, rows_of
 
 if TYPE_CHECKING:
     from cep_pipeline.detection.match_checks import Explanation
@@ -39,16 +30,8 @@ MOST_LOOKED_AT = 2_000_000
 class MatchesQuery:
     """The matches that somebody has chosen.
 
-    Attributes
-    ----------
-    pattern_set, day
-        The pattern set, and the day on which the matches became final.
-    pattern
-        Name of the pattern; None: all patterns.
-    from_us, to_us
-        Instants (microseconds) between which the last event of a match is, the latter excluded; None: open.
-    value
-        Text that the values of RETURN, as JSON, or the id of the match contain.
+    They became final on `day`, are of `pattern` (None: of any), and their last event lies in [`from_us`, `to_us`)
+    (microseconds; None: open). The values of RETURN, as JSON, or the id of the match contain the text `value`.
     """
 
     pattern_set: str
@@ -93,28 +76,14 @@ class MatchesQuery:
 
 @dataclass(frozen=True)
 class MatchesPage:
-    """A page of matches, and the place at which the next one begins.
-
-    Attributes
-    ----------
-    rows
-        Matches in their order (`StreamReader.matches_schema`).
-    following
-        Place of the next page; None: this is the last one.
-    """
+    """A page of matches in their order (`StreamReader.matches_schema`), and the place of the next (None: the last)."""
 
     rows: pa.Table
     following: str | None
 
 
 def matches_page(tables: StreamReader, query: MatchesQuery, limit: int, after: str = "") -> MatchesPage:
-    """Read the chosen matches from a place on (the beginning without one), at most so many.
-
-    Raises
-    ------
-    InputError
-        The place is none that a page has given.
-    """
+    """Read the chosen matches from a place on that a page has given (the beginning without one), at most so many."""
     begin = _place(after)
     rows: list[pa.Table] = []
     missing, looked_at = limit, 0
@@ -122,7 +91,7 @@ def matches_page(tables: StreamReader, query: MatchesQuery, limit: int, after: s
         if looked_at >= MOST_LOOKED_AT:
             return MatchesPage(_together(tables, rows), f"{place[0]}.{place[1]}.0")
         looked_at += file.metadata.row_group(group).num_rows
-        found = query.keep(_read_group(file, group, tables.matches_schema))
+        found = query.keep(read_group(file, group, tables.matches_schema))
         first = begin[2] if place == begin[:2] else 0
         part = found.slice(first, missing)
         rows.append(part)
@@ -135,7 +104,7 @@ def matches_page(tables: StreamReader, query: MatchesQuery, limit: int, after: s
 def matches_in_batches(tables: StreamReader, query: MatchesQuery) -> Iterator[pa.RecordBatch]:
     """Read all chosen matches, a row group at a time."""
     for _, file, group in _groups(tables, query, (0, 0)):
-        yield from query.keep(_read_group(file, group, tables.matches_schema)).to_batches()
+        yield from query.keep(read_group(file, group, tables.matches_schema)).to_batches()
 
 
 def matches_over_time(tables: StreamReader, query: MatchesQuery, edges_us: Sequence[int]) -> tuple[list[int], bool]:
@@ -149,7 +118,7 @@ def matches_over_time(tables: StreamReader, query: MatchesQuery, edges_us: Seque
         if looked_at >= 10 * MOST_LOOKED_AT:
             return counts[1:-1].tolist(), False
         looked_at += file.metadata.row_group(group).num_rows
-        ended = query.keep(_read_group(file, group, schema))["end_ts"].cast(pa.int64()).to_numpy()
+        ended = query.keep(read_group(file, group, schema))["end_ts"].cast(pa.int64()).to_numpy()
         counts += np.bincount(np.searchsorted(edges, ended, side="right"), minlength=len(counts))
     return counts[1:-1].tolist(), True
 
@@ -159,9 +128,9 @@ def match_row(tables: StreamReader, pattern_set: str, day: date, match_id: str) 
     query = MatchesQuery(pattern_set, day)
     ids = pa.schema([tables.matches_schema.field("match_id")])
     for _, file, group in _groups(tables, query, (0, 0)):
-        place = place_of_id(_read_group(file, group, ids)["match_id"], match_id)
+        place = place_of_id(read_group(file, group, ids)["match_id"], match_id)
         if place >= 0:
-            return _read_group(file, group, tables.matches_schema).slice(place, 1)
+            return read_group(file, group, tables.matches_schema).slice(place, 1)
     return None
 
 
@@ -223,10 +192,7 @@ def explain_match(
 ) -> Explanation:
     """Say of a published match how it fulfils each rule of a pattern, as `why` does.
 
-    Raises
-    ------
-    InputError
-        The pattern binds other variables, or an event is not published any more.
+    An InputError says that the pattern binds other variables, or that an event is not published any more.
     """
     from cep_pipeline.detection.composition import with_typed_returns
     from cep_pipeline.detection.match_checks import why_match
@@ -278,20 +244,10 @@ def _groups(
     for number, path in enumerate(tables.matches_files(query.pattern_set, query.day)):
         if number < begin[0]:
             continue
-        filesystem, inner = open_filesystem(path)
-        with (
-            reading_data(path),
-            filesystem.open_input_file(inner) as opened,
-            pq.ParquetFile(opened, page_checksum_verification=True) as file,
-        ):
+        with open_parquet(path) as file:
             for group in range(begin[1] if number == begin[0] else 0, file.metadata.num_row_groups):
                 if query.may_be_in(file.metadata.row_group(group)):
                     yield (number, group), file, group
-
-
-def _read_group(file: pq.ParquetFile, group: int, schema: pa.Schema) -> pa.Table:
-    names = list(names_in_file(schema, file.schema_arrow.names).values())
-    return conform(file.read_row_group(group, columns=names), schema)
 
 
 def _together(tables: StreamReader, rows: list[pa.Table]) -> pa.Table:

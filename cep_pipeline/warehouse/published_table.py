@@ -39,12 +39,8 @@ _DATA = 0
 class PublishedFile:
     """A data file of a table, by the names that pyiceberg's `DataFile` has.
 
-    Attributes
-    ----------
-    partition
-        The values of the partition columns; days since 1970-01-01 of a date.
-    lower_bounds, upper_bounds
-        Field id -> a bound of the column's values, as Iceberg serializes them.
+    `partition` has the values of the partition columns, of a date the days since 1970-01-01. The bounds of a column's
+    values stand by its field id, as Iceberg serializes them.
     """
 
     file_path: str
@@ -63,17 +59,7 @@ _ALWAYS_THERE = {
 
 
 class PublishedTable:
-    """A table as one of its metadata files tells of it.
-
-    Parameters
-    ----------
-    stream, name
-        The table.
-    metadata_location
-        The file.
-    metadata
-        Its content.
-    """
+    """A table as one of its metadata files tells of it."""
 
     def __init__(self, stream: str, name: str, metadata_location: str, metadata: Mapping[str, Any]) -> None:
         self.stream = stream
@@ -111,13 +97,7 @@ class PublishedTable:
 
     @classmethod
     def read(cls, stream: str, name: str, metadata_location: str) -> PublishedTable:
-        """Read a metadata file.
-
-        Raises
-        ------
-        DamagedError
-            The file is damaged; or it has been removed, and the cause is a FileNotFoundError.
-        """
+        """Read a metadata file; the DamagedError of one that has been removed has FileNotFoundError as cause."""
         with damage_errors(metadata_location):
             content = read_whole(metadata_location)
             if metadata_location.endswith(".gz.metadata.json"):
@@ -125,13 +105,7 @@ class PublishedTable:
             return cls(stream, name, metadata_location, json.loads(content))
 
     def check_names(self, columns: pa.Schema) -> None:
-        """Refuse columns that have been renamed since; files that were written after that have only the new name.
-
-        Raises
-        ------
-        InputError
-            A column has another name in the table now.
-        """
+        """Refuse columns that have been renamed since; files that were written after that have only the new name."""
         for name in columns.names:
             now = self.present_names.get(name, name)
             if now != name:
@@ -144,10 +118,7 @@ class PublishedTable:
     def renamed_columns(self, layout: TableLayout) -> dict[str, str]:
         """Return the columns that have another name in a layout: name in the table -> name in the layout.
 
-        Raises
-        ------
-        InputError
-            A column of the layout has another type, or former names that do not fit those of the published columns.
+        A column of another type, or with former names that do not fit those of the published columns, is an InputError.
         """
         published, now = self.columns, self.present_names
         found = {}
@@ -177,10 +148,7 @@ class PublishedTable:
     def missing_columns(self, layout: TableLayout) -> list[pa.Field]:
         """Return the columns of a layout that the table lacks, once names and types of the others are checked.
 
-        Raises
-        ------
-        InputError
-            A column of the layout has another type than the published one, or a name that another one had.
+        A column of another type than the published one, or with a name that another one had, is an InputError.
         """
         self.check_names(layout.schema)
         for field in layout.schema:
@@ -212,13 +180,7 @@ class PublishedTable:
         equal: Mapping[str, str] | None = None,
         snapshot_id: int | None = None,
     ) -> list[PublishedFile]:
-        """Return the data files of a range of days, and of other partition values, in a snapshot (None: the current).
-
-        Raises
-        ------
-        DamagedError
-            A list of files is damaged, or not there.
-        """
+        """Return the data files of some days, and of other partition values, in a snapshot (None: the current)."""
         snapshot_id = self.current_snapshot_id if snapshot_id is None else snapshot_id
         if snapshot_id is None:
             return []
@@ -261,14 +223,9 @@ class PublishedTable:
 
 
 def in_stream_order(files: Iterable[Any], timestamp_id: int, seq_id: int) -> list[EventsFile]:
-    """Return files of events as readers of events take them, in stream order.
+    """Return files of events (`PublishedFile`, or pyiceberg's `DataFile`) as readers take them, in stream order.
 
-    Parameters
-    ----------
-    files
-        They are `PublishedFile`, or pyiceberg's `DataFile`.
-    timestamp_id, seq_id
-        The field ids of the two columns.
+    The ids are those of the fields of the two columns.
     """
 
     def point(bounds: Mapping[int, bytes]) -> tuple[int, int]:

@@ -22,28 +22,17 @@ RUN_STATUSES: tuple[RunStatus, ...] = ("running", "succeeded", "failed", "interr
 
 @dataclass(frozen=True)
 class PublishedDay:
-    """The published events of one day (an empty day too).
+    """The published events of one day (an empty day too), by the calendar of the stream's time zone.
 
-    Parameters
-    ----------
-    day
-        The stored date, in the time zone of the stream schema.
-    events, rejected
-        Number of events, and of quarantined rows that were published for the day.
-    fingerprint
-        What the events were made from.
-    carry_out_digest
-        Digest of what the next day carries in.
-    counts
-        Further counts of the publishing run, as it gave them.
-    run_id, published_at, snapshot_id
-        The publishing run, when (UTC), and the Iceberg snapshot of the `events` table that it made.
-    same_events_as
-        Digest of earlier inputs from which exactly the same events followed; empty where there are none.
-    changes
-        Events digest of an earlier version of the day -> how the events differ from it, for the latest versions.
-    note
-        What a person should know of it, such as that it was rolled back; mostly empty.
+    - `rejected`: quarantined rows that were published for the day.
+    - `fingerprint`, `carry_out_digest`: what the events were made from, and digest of what the next day carries in.
+    - `counts`: further counts of the publishing run, as it gave them.
+    - `snapshot_id`: Iceberg snapshot of the `events` table that the run made.
+    - `same_events_as`: digest of earlier inputs from which exactly the same events followed; empty where there are
+      none.
+    - `changes`: events digest of an earlier version of the day -> how the events differ from it, for the latest
+      versions.
+    - `note`: what a person should know of it, such as that it was rolled back; mostly empty.
     """
 
     day: date
@@ -91,17 +80,10 @@ class PublishedMatches:
 
 @dataclass(frozen=True)
 class EventsFile:
-    """One Parquet file of published events, sorted by (timestamp, seq).
+    """One Parquet file of published events, sorted by (timestamp, seq); it has at least one row.
 
-    Parameters
-    ----------
-    path
-        Full path or URI, as pyarrow and Spark read it.
-    day, rows, size_bytes
-        Its day, number of rows (at least 1) and size.
-    first, last
-        The smallest and the largest point (timestamp in microseconds UTC, seq) in it. Timestamps and seq are each exact
-        bounds; as files are sorted by both they are the first and the last row's.
+    `first` and `last` are the smallest and the largest point (timestamp in microseconds UTC, seq) in it. Timestamps and
+    seq are each exact bounds; as files are sorted by both they are the first and the last row's.
     """
 
     path: str
@@ -121,14 +103,9 @@ class EventsFile:
 class EventsSnapshot:
     """The published events as they were at one moment: what a detection run is pinned to.
 
-    Parameters
-    ----------
-    snapshot_id
-        Iceberg snapshot of the `events` table, None where nothing has been published yet.
-    days
-        Published day -> its record, in order of days, consistent with the snapshot.
-    drafted
-        Day that the reading run has made and not yet published -> its files, in place of what is published of it.
+    `snapshot_id` is that of the `events` table, None where nothing has been published yet; `days` are the records of
+    its days, in order. `drafted` has the files of days that the reading run has made and not yet published, which stand
+    in place of what is published of them.
     """
 
     snapshot_id: int | None
@@ -200,33 +177,13 @@ class RunStep:
 
 @dataclass(frozen=True)
 class RunRecord:
-    """One run over one day, as far as it has come.
+    """One run over one day (None: it is not of a day), as far as it has come.
 
     A run is recorded when it starts (`running`) and when it ends; the table only grows, and readers see the latest
-    record of each (run_id, day).
-
-    Parameters
-    ----------
-    run_id, day
-        The run, and its day (None for a run that is not of a day).
-    status
-        running, succeeded, failed, interrupted (by Ctrl-C or SIGTERM), or abandoned: its process ended without a word.
-    started_at, finished_at
-        Aware datetimes; finished_at is None while it runs.
-    steps
-        The steps done, in order.
-    events, rejected
-        Events published and rows rejected, None where the run did not come that far.
-    matches
-        Pattern -> number of matches.
-    plans
-        Pattern set -> version of the plan that was used.
-    validation
-        Result document of the data validation, or where it is.
-    error
-        What went wrong, for a failed run.
-    details
-        Anything else, as JSON.
+    record of each (run_id, day). `interrupted` is by Ctrl-C or SIGTERM; `abandoned`: its process ended without a word.
+    `steps` are those done, in order; `events` and `rejected` are None where the run did not come that far. `matches`
+    are counted by pattern, and `plans` has the version that each pattern set used. `validation` is the result document
+    of the data checks, or where it is; `details` is anything else, as JSON.
     """
 
     run_id: str
@@ -267,27 +224,12 @@ class RunRecord:
 
 @dataclass(frozen=True)
 class PlanRecord:
-    """One version of the plan of a pattern set.
+    """One version of the plan of a pattern set; versions count from 1 within it.
 
-    Parameters
-    ----------
-    pattern_set, version
-        Versions count from 1 within the pattern set.
-    plan
-        JSON form of the plan.
-    explain
-        The plan as printed for a person.
-    reason
-        Why it was made: first plan, by hand, a violated invariant.
-    pattern_set_version
-        Digest of the pattern set that it was made for.
-    run_id, created_at
-        The run that made it, and when (UTC).
-    statistics
-        JSON form of the snapshot that it was made from; None in rows of older versions.
-    statements
-        Pattern name -> its statement with the values of its parameters, as JSON values: what the plan was made for.
-        {} in rows of older versions.
+    `plan` is in its JSON form and `explain` as printed for a person. `reason` says why it was made: first plan, by
+    hand, a violated invariant. `statistics` is the snapshot that it was made from, None in rows of older versions.
+    `statements` are those that it was made for, by pattern and with the values of their parameters; {} in rows of older
+    versions.
     """
 
     pattern_set: str
@@ -328,24 +270,12 @@ class DayStatistics:
 
 @dataclass(frozen=True)
 class StatisticsRecord:
-    """The statistics of (pattern set, day).
+    """The statistics of (pattern set, day), and the run that wrote the row last.
 
-    Parameters
-    ----------
-    pattern_set, day
-        Of what they are.
-    run_id, recorded_at
-        The run that wrote the row last, and when (UTC).
-    snapshot
-        What plans are made from, as JSON values; None where only `observed` has been recorded.
-    state
-        What the next day goes on from, as JSON text; None in rows of older versions.
-    basis
-        What snapshot and state were made from, {} in rows of older versions.
-    windows
-        Snapshots of windows of the day, in order of time, in rows of older versions; now they are made from the state.
-    observed
-        What detection counted on the day.
+    `snapshot` is what plans are made from; None where only `observed`, what detection counted on the day, has been
+    recorded. The next day goes on from `state`, JSON text; `basis` says what both were made from. In rows of older
+    versions there is no state, {} for the basis, and `windows` has snapshots of the windows of the day, which are made
+    from the state now.
     """
 
     pattern_set: str

@@ -125,13 +125,7 @@ def _is_empty(target: Database, location: str) -> bool:
 
 
 def check_idle(source: Database) -> None:
-    """Refuse to go on while a lease is held whose holder lives.
-
-    Raises
-    ------
-    BusyError
-        One is.
-    """
+    """Refuse to go on, with a BusyError, while a lease is held whose holder lives."""
     alive_since = source.now(time.time) - LEASE_TIMEOUT_S
     with source.begin() as connection:
         holders = connection.execute(sql.select(LEASES).where(LEASES.c.heartbeat_at >= alive_since)).all()
@@ -190,13 +184,7 @@ def _is_there(path: str) -> bool:
 
 
 class Rewriting:
-    """Writes the metadata of tables with other paths.
-
-    Parameters
-    ----------
-    old, new
-        Where the warehouse was, and is.
-    """
+    """Writes the metadata of tables with other paths: the warehouse was at `old`, and is at `new`."""
 
     def __init__(self, old: str, new: str) -> None:
         self.old, self.new = old, new

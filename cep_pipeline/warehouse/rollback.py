@@ -47,17 +47,7 @@ class RollbackReport:
 
 @dataclass(frozen=True)
 class _State:
-    """A day as a run left it.
-
-    Attributes
-    ----------
-    run_id
-        The run.
-    units
-        Its records.
-    until
-        The time at which another run began to publish; None: it is the present state.
-    """
+    """A day as a run left it, until another run began to publish (None: it is the present state)."""
 
     run_id: str
     units: Mapping[UnitKey, Row[Any]]
@@ -67,21 +57,9 @@ class _State:
 def roll_back(tables: StreamTables, day: date, to_run: str | None = None, *, run_id: str) -> RollbackReport:
     """Let all tables of a day be what an earlier run had published, as long as its snapshots are there.
 
-    Parameters
-    ----------
-    to_run
-        The run; None: the one before the present one.
-    run_id
-        The run that does it, for the records.
-
-    Raises
-    ------
-    InputError
-        There is no such run to go back to, or its files are no longer kept.
-    DamagedError
-        A file of the run is not what was written.
-    BusyError
-        A run is at work on the day.
+    `to_run` is that run (None: the one before the present one), `run_id` the one that does it. An InputError says that
+    there is no such run to go back to, or that its files are no longer kept; a DamagedError that a file is not what was
+    written; a BusyError that a run is at work on the day.
     """
     started = datetime.now(UTC)
     with tables.day_lease(day, run_id=run_id) as lease:
@@ -173,10 +151,7 @@ def _snapshot_then(
 ) -> Snapshot | None:
     """The snapshot of a table that was the current one when a run had left the day; None: the table had none yet.
 
-    Raises
-    ------
-    InputError
-        It has been expired, and is needed.
+    Where it is needed and has been expired, that is an InputError.
     """
     kept = sorted(tables._table(name).metadata.snapshots, key=lambda one: one.sequence_number or 0)
     then = [one for one in kept if state.until is None or one.timestamp_ms < state.until * 1000]
@@ -255,13 +230,7 @@ def _publish(
 
 
 def _check_files(tables: StreamTables, files: Mapping[str, Mapping[str, Sequence[str]]]) -> None:
-    """Compare the files with what was recorded of them: after a rollback they are read as the day.
-
-    Raises
-    ------
-    DamagedError
-        One of them is not what was written.
-    """
+    """Raise a DamagedError for a file that is not as it was recorded: from now on the files are read as the day."""
     from cep_pipeline.warehouse.catalog import check_recorded, recorded_files
 
     warehouse = tables.warehouse

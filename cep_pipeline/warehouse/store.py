@@ -23,16 +23,8 @@ _POLL_S = 0.2
 class Store:
     """Folder, catalog, database and clock of a warehouse, which its tables share.
 
-    Parameters
-    ----------
-    location
-        Absolute path or URI, without a slash at the end.
-    database
-        The catalog's database.
-    clock
-        Seconds since the epoch.
-    lease_timeout_s
-        How long a lease lives without a heartbeat.
+    The location is an absolute path or URI, without a slash at the end; `clock` gives seconds since the epoch. A lease
+    lives for `lease_timeout_s` without a heartbeat.
     """
 
     def __init__(
@@ -73,17 +65,9 @@ class Store:
             return sorted(connection.execute(query).scalars())
 
     def lease(self, stream: str, unit: str, *, run_id: str, wait_s: float = 0.0) -> Lease:
-        """Take a lease; `StreamTables.day_lease` and `plan_lease` name the units.
+        """Take a lease; another holder has `wait_s` to give it up, before a BusyError names it and says what to do.
 
-        Parameters
-        ----------
-        wait_s
-            How long to wait for another holder to give it up.
-
-        Raises
-        ------
-        BusyError
-            Another run holds it; the message says which, since when, and what to do.
+        `StreamTables.day_lease` and `plan_lease` name the units.
         """
         deadline = time.monotonic() + wait_s
         while True:

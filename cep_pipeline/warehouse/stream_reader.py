@@ -22,7 +22,7 @@ from cep_pipeline.events.erasure import Erasure
 from cep_pipeline.events.raw_files import RawFile
 from cep_pipeline.events.timestamps import day_bounds
 from cep_pipeline.lazy_names import late_module
-from cep_pipeline.storage import conform, id_texts, names_in_file, open_parquet, read_data_file, rows_of
+from cep_pipeline.storage import id_texts, open_parquet, read_data_file, read_group, rows_of
 from cep_pipeline.warehouse.changes import ReadBefore
 from cep_pipeline.warehouse.database import CURRENT_PLANS
 from cep_pipeline.warehouse.drafts import Drafts
@@ -75,16 +75,9 @@ pc = late_module("pyarrow.compute")
 class PinnedStatistics:
     """The statistics of a stream at one moment.
 
-    Attributes
-    ----------
-    listed
-        From a day on (None: all): (pattern set, day) -> the file of its row. Of one snapshot of the table.
-    read
-        The row in a file.
-    first
-        The day from which on rows are listed before others are needed.
-    drafted
-        Those that a run has made and not published yet; they are read in place of the published ones.
+    `listed` returns the files of the rows from a day on (None: all) by (pattern set, day), of one snapshot of the
+    table; `read` the row in a file. Rows from the day `first` on are listed before others are needed. `drafted` are
+    those that a run has made and not published yet; they are read in place of the published ones.
     """
 
     listed: Callable[[date | None], Mapping[tuple[str, date], str]]
@@ -93,13 +86,7 @@ class PinnedStatistics:
     drafted: Mapping[tuple[str, date], StatisticsRecord] = field(default_factory=dict)
 
     def of(self, pattern_set: str, day: date) -> StatisticsRecord | None:
-        """The statistics of a day; None where there are none.
-
-        Raises
-        ------
-        InputError
-            The row does not hold what it should.
-        """
+        """The statistics of a day, None where there are none; a row that is not what it should be is an InputError."""
         if (pattern_set, day) in self.drafted:
             return self.drafted[pattern_set, day]
         files = self._recent if self.first is None or day >= self.first else self._all
@@ -111,13 +98,7 @@ class PinnedStatistics:
         return next((self.of(pattern_set, earlier) for earlier in self._days_before(pattern_set, day)), None)
 
     def observed_before(self, pattern_set: str, day: date) -> tuple[date, Mapping[str, Any]] | None:
-        """Return the latest earlier day on which detection counted anything, and what it counted.
-
-        Raises
-        ------
-        InputError
-            It is no JSON.
-        """
+        """Return the latest earlier day on which detection counted anything, and what it counted."""
         for earlier in self._days_before(pattern_set, day):
             record = self.of(pattern_set, earlier)
             if record is not None and record.observed is not None:
@@ -152,14 +133,7 @@ MOST_PLANS = 8
 class StreamReader:
     """Everything that can be asked of the tables of one stream.
 
-    Parameters
-    ----------
-    warehouse
-        Where they are.
-    name
-        The stream.
-    layouts
-        Table name -> layout; that of `events` has the columns of the stream schema and `day`.
+    The layout of `events` has the columns of the stream schema and `day`.
     """
 
     def __init__(self, warehouse: Store, name: str, layouts: Mapping[str, TableLayout]) -> None:
@@ -319,10 +293,7 @@ class StreamReader:
     ) -> PartialSummary:
         """Return what SUMMARIZE of a pattern has put together over days: exactly that of one run over all of them.
 
-        Raises
-        ------
-        InputError
-            A day was detected by another SUMMARIZE of the pattern.
+        Days that were detected by another SUMMARIZE of the pattern are an InputError.
         """
         from cep_pipeline.detection.summaries.partial import PartialSummary
 
@@ -353,17 +324,8 @@ class StreamReader:
         each: int,
         pattern: str | None = None,
     ) -> pa.Table:
-        """Return the first matches of each pattern (`matches_schema`), in the order of `read_matches` of a pattern.
+        """Return at most `each` matches of a pattern, or of each (`matches_schema`), in the order of `read_matches`.
 
-        Parameters
-        ----------
-        each
-            Most matches of a pattern.
-        pattern
-            Only this one.
-
-        Notes
-        -----
         A row group is not read where its bounds say that it holds only patterns of which there are enough already.
         """
         layout = self._layouts["matches"]
@@ -385,7 +347,7 @@ class StreamReader:
                 for group in range(parquet.num_row_groups):
                     if not _may_hold(parquet.metadata.row_group(group), "pattern", missing):
                         continue
-                    rows = conform(parquet.read_row_group(group), self.matches_schema)
+                    rows = read_group(parquet, group, self.matches_schema)
                     for value in pc.unique(rows.column("pattern")):
                         name = value.as_py()
                         if missing.get(name, 0) > 0:
@@ -398,8 +360,6 @@ class StreamReader:
     def composed_matches(self, matches: pa.Table) -> list[pa.Table]:
         """Return the published matches inside some published matches of a pattern set, as `opened` takes them.
 
-        Notes
-        -----
         Read are the ids of the days from the first event of the matches on.
         """
         if "composed" not in matches.column_names or matches["composed"].null_count == len(matches):
@@ -417,23 +377,19 @@ class StreamReader:
             "final_day", date.fromordinal(max(first, 1)), last, equal={"pattern_set": pattern_set}
         ):
             with open_parquet(file.file_path) as parquet:
-                names = list(names_in_file(schema, parquet.schema_arrow.names).values())
                 for group in range(parquet.num_row_groups):
-                    found = conform(parquet.read_row_group(group, ["match_id"]), only_ids)["match_id"]
+                    found = read_group(parquet, group, only_ids)["match_id"]
                     asked = pc.is_in(id_texts(found), value_set=ids)
                     if pc.any(asked).as_py():
-                        parts.append(conform(parquet.read_row_group(group, names), schema).filter(asked))
+                        parts.append(read_group(parquet, group, schema).filter(asked))
         inside = _joined(schema, parts)
         return [*self.composed_matches(inside), inside]
 
     def read_match_events(self, matches: pa.Table, attributes: Sequence[str] | None = None) -> pa.Table:
         """Return the events that published matches bind, a row each, as `match_events` does.
 
-        Of matches that compose others these are the events inside, as by `opened`.
-
-        Notes
-        -----
-        Read are the row groups of the events' days whose bounds of `seq` hold one of them.
+        Of matches that compose others these are the events inside, as by `opened`. Read are the row groups of the
+        events' days whose bounds of `seq` hold one of them.
         """
         from cep_pipeline.detection.match_events import match_events, opened
 
@@ -480,12 +436,8 @@ class StreamReader:
     ) -> list[StatisticsRecord]:
         """Return the statistics of a pattern set on the days from `first` to `last`, in order of time.
 
-        Columns `without` which it does are not read: states and windows are long.
-
-        Raises
-        ------
-        InputError
-            A row does not hold what it should; the states are not looked at.
+        Columns `without` which it does are not read: states and windows are long. A row that does not hold what it
+        should is an InputError; the states are not looked at.
         """
         schema = self._layouts["statistics"].schema
         columns = pa.schema([field for field in schema if field.name not in without])
@@ -540,24 +492,16 @@ class StreamReader:
     ) -> list[StaleDay]:
         """Return the days whose fingerprint would now differ, in order of time.
 
-        Parameters
-        ----------
-        raw_files
-            The raw files that there are now, for the days to check; a day that is not in it keeps its files.
-        schema
-            Digest of the stream schema now; None: unchanged.
-        pattern_sets
-            Pattern set -> its version now. Only these are checked; a published day without matches of one of them is
-            stale for it.
-        patterns, timezone
-            Pattern set -> its patterns, and the stream's time zone: where an earlier day was redone, matches are stale
-            only if these patterns read what has changed in it. Of a set without patterns, any change makes them stale.
-            The reasons name the patterns that have changed.
+        - `raw_files`: those that there are now, for the days to check; a day that is not in it keeps its files.
+        - `schema`: digest of the stream schema now; None: unchanged.
+        - `pattern_sets`: pattern set -> its version now. Only these are checked; a published day without matches of one
+          of them is stale for it.
+        - `patterns`, `timezone`: pattern set -> its patterns, and the stream's time zone. Where an earlier day was
+          redone, matches are stale only if these patterns read what has changed in it; of a set without patterns, any
+          change makes them stale. The reasons name the patterns that have changed.
 
-        Notes
-        -----
-        Only what follows from what is published now: redoing a day may change its carry-out and so make the next day
-        stale, or leave it and stop the cascade. Redo the earliest, then ask again.
+        It is only what follows from what is published now: redoing a day may change its carry-out and so make the next
+        day stale, or leave it and stop the cascade. Redo the earliest, then ask again.
         """
 
         @cache
@@ -734,11 +678,10 @@ def _rows_of_events(path: str, columns: pa.Schema, seqs: pa.Array) -> Iterator[p
     """The events with these `seq`, which are in order, of a file; row groups that have none of them are not read."""
     numbers = np.from_dlpack(seqs)
     with open_parquet(path) as parquet:
-        names = list(names_in_file(columns, parquet.schema_arrow.names).values())
         for group in range(parquet.num_row_groups):
             bounds = _bounds_in(parquet.metadata.row_group(group), SEQ)
             if bounds is None or np.searchsorted(numbers, bounds[0]) < np.searchsorted(numbers, bounds[1], "right"):
-                rows = conform(parquet.read_row_group(group, names), columns)
+                rows = read_group(parquet, group, columns)
                 yield rows.filter(pc.is_in(rows.column(SEQ), value_set=seqs))
 
 

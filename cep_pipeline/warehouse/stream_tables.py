@@ -63,12 +63,7 @@ class StreamTables(StreamReader):
     def day_lease(self, day: date, *, run_id: str, wait_s: float = 0.0) -> Lease:
         """Take the lease of a day, which publishing anything of the day needs: `with tables.day_lease(day, run_id=…)`.
 
-        A dead run that it is taken over from is recorded as abandoned.
-
-        Raises
-        ------
-        BusyError
-            Another run holds it.
+        A dead run that it is taken over from is recorded as abandoned; where another one holds it, that is a BusyError.
         """
         lease = self.warehouse.lease(self.name, day_unit(day), run_id=run_id, wait_s=wait_s)
         try:
@@ -126,25 +121,10 @@ class StreamTables(StreamReader):
     ) -> DraftedDay:
         """Make a draft of the events and the rejected rows of a day: checked, and not yet published.
 
-        Parameters
-        ----------
-        day
-            The day; every row of every file must have it in its column `day`.
-        files, rejected
-            Paths that successful attempts returned, of events and of rejected rows. None: the day has none.
-        run_id
-            The run that makes it.
-        fingerprint
-            What the events were made from, the digest of `carry_in(day)` included.
-        carry_out
-            JSON value that the next day carries in; an empty day passes its carry-in on.
-        counts
-            Further counts to keep with the day.
-
-        Raises
-        ------
-        CepError
-            A file is missing, does not fit the table or has rows of another day.
+        The paths are those that successful attempts returned; every row must have the day in its column `day`. The
+        fingerprint has the digest of `carry_in(day)`. `carry_out` is what the next day carries in; an empty day passes
+        its carry-in on. `counts` are kept with the day. A file that is missing, does not fit the table or has rows of
+        another day is a CepError.
         """
         same, changes = self._compared(day, files, fingerprint)
         events = Draft("events", day, tuple(files), fingerprint, carry_out, counts or {}, "", same, changes)
@@ -214,14 +194,8 @@ class StreamTables(StreamReader):
     ) -> list[Draft]:
         """Make a draft of what SUMMARIZE has put together of the matches of (pattern set, day).
 
-        There is none where no pattern of the set has SUMMARIZE, and none had when the day was published last.
-
-        Parameters
-        ----------
-        version
-            Version of the pattern set.
-        fingerprint
-            That of the matches.
+        There is none where no pattern of the set has SUMMARIZE, and none had when the day was published last. The
+        version is that of the pattern set, the fingerprint that of the matches.
         """
         from cep_pipeline.warehouse import commits, iceberg_tables
 
@@ -248,14 +222,9 @@ class StreamTables(StreamReader):
     def draft_statistics(
         self, day: date, made: Mapping[str, DayStatistics], *, run_id: str, known: PinnedStatistics | None = None
     ) -> list[StatisticsRecord]:
-        """Make a draft of the statistics of a day of some pattern sets; what was observed stays.
+        """Make a draft of the statistics of a day, by pattern set; what was observed stays.
 
-        Parameters
-        ----------
-        made
-            Pattern set -> its statistics.
-        known
-            The statistics up to the day, pinned under the same lease; None: they are listed here.
+        `known` are the statistics up to the day, pinned under the same lease; None: they are listed here.
         """
         known = known or self.pin_statistics(day, day)
         records = []
@@ -277,31 +246,12 @@ class StreamTables(StreamReader):
     def publish(
         self, day: date, drafts: Sequence[Draft], statistics: Sequence[StatisticsRecord] = (), *, lease: Lease
     ) -> list[int]:
-        """Replace all that was drafted of a day, in all of its tables at once.
+        """Replace all that was drafted of a day, in all of its tables at once; returns the rows of each draft.
 
         A reader sees the day as it was or as it is now, and so does whoever comes after a kill: the tables, the records
-        and the lease change in one transaction of the catalog.
-
-        Parameters
-        ----------
-        drafts
-            Events, rejected rows, and the matches of pattern sets; what is not among them stays as it is.
-        statistics
-            Those of pattern sets.
-        lease
-            The day's lease, held.
-
-        Returns
-        -------
-        list of int
-            The rows of each draft.
-
-        Raises
-        ------
-        BusyError
-            The lease was lost to another run; nothing has changed.
-        CepError
-            A file is missing, does not fit its table or has rows of another unit; nothing has changed.
+        and the lease change in one transaction of the catalog. What is not among the drafts stays as it is. Nothing has
+        changed where the lease was lost to another run (BusyError), or a file is missing, does not fit its table or has
+        rows of another unit (CepError).
         """
         from cep_pipeline.warehouse import commits
 
@@ -318,18 +268,25 @@ class StreamTables(StreamReader):
         names = dict.fromkeys(one.table for one in units)
         for name in names:
             self._add_columns(name)
-        records = [draft.record(self.name, lease.run_id, self.warehouse.clock()) for draft in drafts]
+        at = self.warehouse.clock()
         passed_on = [update for one in drafts if one.table == "events" for update in self._passed_on(one)]
         published: list[int] = []
 
         def beside(snapshots: Mapping[str, int], rows: Sequence[int]) -> list[Callable[[Connection], None]]:
-            published[:] = rows[: len(records)]
+            published[:] = rows[: len(drafts)]
             # The lease first: its row stays locked until the commit is done.
             return [
                 lease.renew,
                 *(
-                    partial(record.write, snapshot_id=snapshots[record.table], rows=number)
-                    for record, number in zip(records, published, strict=True)
+                    partial(
+                        draft.write,
+                        stream=self.name,
+                        run_id=lease.run_id,
+                        published_at=at,
+                        snapshot_id=snapshots[draft.table],
+                        rows=number,
+                    )
+                    for draft, number in zip(drafts, published, strict=True)
                 ),
                 *(partial(update.write, stream=self.name) for update in passed_on),
             ]
@@ -359,22 +316,9 @@ class StreamTables(StreamReader):
     ) -> PlanRecord:
         """Append the next version of the plan of a pattern set, and make it the current one in the same commit.
 
-        Parameters
-        ----------
-        make_current
-            False: only append it; `record_decision` can make it the current one.
-        statistics
-            The snapshot that it was made from.
-        statements
-            The patterns that it was made for.
-        in_place_of
-            The version that was current when it was asked for: it becomes current only if that one (None: none) still
-            is.
-
-        Raises
-        ------
-        BusyError
-            The lease was lost, or another plan has become current in the meantime; nothing has changed.
+        Without `make_current` it is only appended, and `record_decision` can make it the current one. `statistics` and
+        `statements` are those that it was made from and for. It becomes current only if the version `in_place_of`
+        (None: none) still is; that, or a lost lease, is a BusyError, and nothing has changed.
         """
         self._check_lease(lease, plan_unit(pattern_set))
         version = 1 + max((record.version for record in self.plans(pattern_set)), default=0)
@@ -402,17 +346,8 @@ class StreamTables(StreamReader):
     ) -> None:
         """Append a decision of the adaptation loop, and change the current plan in the same commit where it says so.
 
-        Parameters
-        ----------
-        makes_current
-            A recorded version of the pattern set's plan, which becomes the current one; None: the plan stays.
-        in_place_of
-            It becomes current only if this version (None: none) still is.
-
-        Raises
-        ------
-        BusyError
-            Another one has become current in the meantime; nothing has changed.
+        The recorded version `makes_current` becomes the current one (None: the plan stays), if the version
+        `in_place_of` (None: none) still is; else that is a BusyError, and nothing has changed.
         """
         name = decision.pattern_set
         beside: list[Callable[[Connection], None]] = []
@@ -428,17 +363,8 @@ class StreamTables(StreamReader):
     def forget(self, erasure: Erasure, *, run_id: str, dry_run: bool = False) -> ErasureReport:
         """Erase events from all tables, old snapshots and the scratch, and keep them from being ingested again.
 
-        Parameters
-        ----------
-        run_id
-            The name of this work in the tables' history.
-        dry_run
-            Only say what would be removed.
-
-        Raises
-        ------
-        BusyError
-            A run is at work; the same command goes on when it has ended.
+        `run_id` names the work in the tables' history; with `dry_run` it only says what would be removed. Where a run
+        is at work, that is a BusyError; the same command goes on when it has ended.
         """
         from cep_pipeline.warehouse import commits
         from cep_pipeline.warehouse.forgetting import Forgetting
@@ -452,15 +378,9 @@ class StreamTables(StreamReader):
     ) -> tuple[str, dict[str, EventsChange]]:
         """Compare the events of a day that is redone with the published ones.
 
-        Returns
-        -------
-        tuple[str, dict[str, EventsChange]]
-            The digest that stands for the published events, where the files hold exactly these ("": they do not, or it
-            is the fingerprint's); and the changes from earlier versions, as `PublishedDay` has them.
-
-        Notes
-        -----
-        Other raw files, or another carry-in, often give the same events: then nothing that was made of them is stale.
+        It returns the digest that stands for the published events, where the files hold exactly these ("": they do not,
+        or it is the fingerprint's); and the changes from earlier versions, as `PublishedDay` has them. Other raw files,
+        or another carry-in, often give the same events: then nothing that was made of them is stale.
         """
         days = self.days()
         before = next((entry for entry in days if entry.day == day), None)

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from datetime import UTC, date, datetime
 from itertools import count
 from types import MappingProxyType
@@ -39,65 +39,13 @@ if TYPE_CHECKING:
 
 _LISTED = [column for column in PUBLISHED.c if column.name != "carry_out"]
 
-_SAME_EVENTS = "same_events_as"
-_CHANGES = "changes"
+SAME_EVENTS, CHANGES = "same_events_as", "changes"
+"""Names beside a stored fingerprint of what `PublishedDay` has of them."""
 NOTE = "note"
 """Name beside a stored fingerprint of what a person should know of the unit, such as that it was rolled back."""
 
 Records = Callable[[str], Sequence[Row[Any]]]
 """Table -> the records of its units, by pattern set and day."""
-
-
-@dataclass(frozen=True)
-class UnitRecord:
-    """The record of a unit beside its rows, written in the transaction that publishes them.
-
-    `table` is events, quarantine or matches; `pattern_set` is empty but for matches. `same_events_as` and `changes` are
-    those of `PublishedDay`.
-    """
-
-    stream: str
-    table: str
-    pattern_set: str
-    day: date
-    run_id: str
-    published_at: float
-    fingerprint: EventsFingerprint | MatchesFingerprint
-    counts: Mapping[str, Any]
-    carry_out: Mapping[str, Any]
-    same_events_as: str = ""
-    changes: Mapping[str, EventsChange] = field(default_factory=dict)
-
-    @property
-    def carry_out_digest(self) -> str:
-        """Digest of the carry-out."""
-        return digest_of(self.carry_out)
-
-    def write(self, connection: Connection, snapshot_id: int, rows: int) -> None:
-        """Replace the record of the unit."""
-        key = {
-            "stream": self.stream,
-            "table_name": self.table,
-            "pattern_set": self.pattern_set,
-            "day": self.day.isoformat(),
-        }
-        same: dict[str, Any] = {_SAME_EVENTS: self.same_events_as} if self.same_events_as else {}
-        if self.changes:
-            same[_CHANGES] = {digest: change.to_json() for digest, change in self.changes.items()}
-        replace_record(connection, key)
-        connection.execute(
-            sql.insert(PUBLISHED).values(
-                **key,
-                run_id=self.run_id,
-                published_at=self.published_at,
-                snapshot_id=snapshot_id,
-                row_count=rows,
-                fingerprint=canonical_json(self.fingerprint.to_json() | same),
-                counts=canonical_json(dict(self.counts)),
-                carry_out=canonical_json(self.carry_out),
-                carry_out_digest=self.carry_out_digest,
-            )
-        )
 
 
 def replace_record(connection: Connection, key: Mapping[str, str]) -> None:
@@ -151,7 +99,7 @@ class CarryUpdate:
         ):
             fingerprint = {**json.loads(stored_rejected), **carried}
             connection.execute(sql.update(PUBLISHED).where(*rejected).values(fingerprint=canonical_json(fingerprint)))
-        fingerprint = {**json.loads(stored), **carried, _SAME_EVENTS: self.day.events_digest}
+        fingerprint = {**json.loads(stored), **carried, SAME_EVENTS: self.day.events_digest}
         connection.execute(sql.update(PUBLISHED).where(*events).values(fingerprint=canonical_json(fingerprint), **made))
 
 
@@ -161,7 +109,7 @@ def forget_changes(connection: Connection, stream: str) -> None:
     query = sql.select(*columns, PUBLISHED.c.fingerprint).where(PUBLISHED.c.stream == stream)
     for *key, stored in connection.execute(query).all():
         fingerprint = json.loads(stored)
-        if fingerprint.pop(_CHANGES, None) is not None:
+        if fingerprint.pop(CHANGES, None) is not None:
             unit = (
                 PUBLISHED.c.stream == stream,
                 *(column == value for column, value in zip(columns, key, strict=True)),
@@ -206,10 +154,7 @@ def opened_tables(
 ) -> tuple[dict[str, PublishedTable], dict[str, list[Row[Any]]]]:
     """Return some tables of a stream, and the records of their units, all as of one moment.
 
-    Raises
-    ------
-    DamagedError
-        The metadata of a table cannot be read.
+    Metadata that cannot be read is a DamagedError.
     """
     for attempt in count(1):
         pointers, records = one_moment(database, stream, tables)
@@ -223,15 +168,7 @@ def opened_tables(
 
 
 def open_table(database: Database, stream: str, name: str) -> PublishedTable:
-    """Return a table of a stream as it is now.
-
-    Raises
-    ------
-    InputError
-        There is no such table.
-    DamagedError
-        Its metadata cannot be read.
-    """
+    """Return a table of a stream as it is now; InputError: there is none, DamagedError: it cannot be read."""
     tables, _ = opened_tables(database, stream, (name,))
     if name not in tables:
         raise InputError(f"opening table {stream}.{name}: the catalog {database.name} has no such table")
@@ -256,10 +193,10 @@ def published_days(records: Records) -> list[PublishedDay]:
             row.run_id,
             datetime.fromtimestamp(row.published_at, UTC),
             row.snapshot_id,
-            json.loads(row.fingerprint).get(_SAME_EVENTS, ""),
+            json.loads(row.fingerprint).get(SAME_EVENTS, ""),
             {
                 digest: EventsChange.from_json(change)
-                for digest, change in json.loads(row.fingerprint).get(_CHANGES, {}).items()
+                for digest, change in json.loads(row.fingerprint).get(CHANGES, {}).items()
             },
             note=json.loads(row.fingerprint).get(NOTE, ""),
         )

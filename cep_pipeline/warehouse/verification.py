@@ -91,17 +91,7 @@ Result = TypeVar("Result")
 
 @dataclass(frozen=True)
 class Damage:
-    """One thing that is not as it should be.
-
-    Attributes
-    ----------
-    place
-        The table, the unit or the file.
-    what
-        What is wrong with it.
-    remedy
-        What to do.
-    """
+    """One thing that is not as it should be: the table, unit or file, what is wrong with it, and what to do."""
 
     place: str
     what: str
@@ -698,10 +688,7 @@ def _check_size(path: str, said: int, found: int | None) -> None:
 def _attempt(warehouse: Store, path: str, read: Callable[[], Result]) -> Result:
     """Read something; whatever goes wrong because of what is in it is a damage, in a sentence.
 
-    Raises
-    ------
-    InputError
-        The storage or the database cannot be reached, or refuses.
+    Storage or a database that cannot be reached, or refuses, is an InputError.
     """
     try:
         return read()

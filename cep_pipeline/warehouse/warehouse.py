@@ -51,25 +51,12 @@ class Warehouse(Store):
     ) -> Warehouse:
         """Open a warehouse; folder and catalog are made on first use.
 
-        Parameters
-        ----------
-        location
-            Folder, or URI that pyarrow reaches (s3://…).
-        catalog_uri
-            Database of the catalog (postgresql+psycopg2://…); by default SQLite in the folder.
-        properties
-            How object stores are reached, named as PyIceberg names them (`s3.endpoint`, `s3.region`, …); None leaves
-            what this process has set already. Credentials come from the environment, or from a role.
-        clock
-            Seconds since the epoch; for tests.
-        lease_timeout_s
-            How long a lease lives without a heartbeat.
-
-        Raises
-        ------
-        InputError
-            There is no warehouse yet and the location cannot be written, the catalog cannot be read, or a newer version
-            made it.
+        The location is a folder, or a URI that pyarrow reaches (s3://…). `catalog_uri` is the database of the catalog
+        (postgresql+psycopg2://…), by default SQLite in the folder. `properties` say how object stores are reached,
+        named as PyIceberg names them (`s3.endpoint`, `s3.region`, …); None leaves what this process has set already.
+        Credentials come from the environment, or from a role. `clock`, in seconds since the epoch, is for tests. An
+        InputError says that there is no warehouse yet and the location cannot be written, that the catalog cannot be
+        read, or that a newer version made it.
         """
         if properties is not None:
             reach_object_stores(properties)
@@ -88,26 +75,12 @@ class Warehouse(Store):
     ) -> RelocationReport:
         """Make a warehouse that was copied or moved to a location name its files by that location.
 
-        Only metadata is written, beside what is there, and put in force by one transaction at the end.
-
-        Parameters
-        ----------
-        location, catalog_uri
-            As of `open`, at the new place.
-        from_catalog
-            Address of the catalog's database of the original; its rows go into `catalog_uri`, which is empty yet.
-            None: the catalog came along with the copy, or serves the new place from now on.
-        moved
-            The old place is given up, although its files are still there.
-        told
-            Is told after each table: how many are done, of how many.
-
-        Raises
-        ------
-        InputError
-            A file is missing at the new place, or the original would lose its catalog.
-        BusyError
-            A run is at work.
+        Only metadata is written, beside what is there, and put in force by one transaction at the end. `location` and
+        `catalog_uri` are as of `open`, at the new place. The rows of the original's catalog, at the address
+        `from_catalog`, go into `catalog_uri`, which is empty yet; None: the catalog came along with the copy, or serves
+        the new place from now on. `moved` says that the old place is given up, although its files are still there.
+        `told` hears after each table how many are done, of how many. A file that is missing, or an original that would
+        lose its catalog, is an InputError; a run at work a BusyError.
         """
         from cep_pipeline.warehouse import relocation
 
@@ -125,28 +98,12 @@ class Warehouse(Store):
         replace: bool = False,
         told: Callable[[int, int], None] = lambda done, total: None,
     ) -> RestoreReport:
-        """Make a warehouse what it was at a moment of a backup, at the same place or at another.
+        """Make a warehouse what it was at a moment (None: the latest) of a backup, at the same place or at another.
 
         Files that are there and whole are not copied. The catalog is put in force last; a restore that was stopped goes
-        on when it is called again.
-
-        Parameters
-        ----------
-        location, catalog_uri
-            As of `open`.
-        backup, moment
-            The place of the backup, and the name of the moment; None: the latest.
-        replace
-            The warehouse may hold tables, which become what they were.
-        told
-            Is told after each file: how many are done, of how many.
-
-        Raises
-        ------
-        InputError
-            The warehouse holds tables and `replace` is not said; or a file of the backup is damaged.
-        BusyError
-            A run is at work.
+        on when it is called again. With `replace` the warehouse may hold tables, which become what they were; without,
+        that is an InputError, as is a damaged file of the backup. A run at work is a BusyError. `told` hears after each
+        file how many are done, of how many.
         """
         from cep_pipeline.warehouse import backup as backups
 
@@ -167,23 +124,9 @@ class Warehouse(Store):
 
         What only the catalog knew is lost: from what each day was made, what it hands on, what `forget` erased, the
         digests of the files, the damages that `verify` has noted, and the earlier records that a rollback goes back to.
-        All days are there for readers, and are stale.
-
-        Parameters
-        ----------
-        location, catalog_uri
-            As of `open`.
-        replace
-            There may be a catalog that names tables; it is put aside.
-        told
-            Is told after each table: how many are done, of how many.
-
-        Raises
-        ------
-        InputError
-            There is a catalog that names tables and `replace` is not said; or there are no metadata files.
-        DamagedError
-            No metadata of a table can be read.
+        All days are there for readers, and are stale. With `replace` there may be a catalog that names tables, which is
+        put aside; without, that is an InputError, as is a place without metadata. A table of which none can be read is
+        a DamagedError. `told` hears after each table how many are done, of how many.
         """
         from cep_pipeline.warehouse import rebuilding
 
@@ -198,25 +141,12 @@ class Warehouse(Store):
         keep: int | None = None,
         told: Callable[[int, int], None] = lambda done, total: None,
     ) -> BackupReport:
-        """Copy the warehouse as of now to a place; runs may go on meanwhile.
+        """Copy the warehouse as of now to a folder or URI; runs may go on meanwhile.
 
-        Parameters
-        ----------
-        place
-            Folder or URI; files that an earlier backup has copied there are not copied again.
-        run_id
-            Holder of the leases that keep the files of the moment from being removed.
-        keep
-            How many moments stay, the new one included; None: all.
-        told
-            Is told after each file: how many are done, of how many.
-
-        Raises
-        ------
-        InputError
-            The place holds backups of another warehouse, or is inside of this one.
-        DamagedError
-            A file is missing, or has another size than its table says.
+        Files that an earlier backup has copied there are not copied again. `run_id` holds the leases that keep the
+        files of the moment from being removed. `keep` moments stay, the new one included (None: all). `told` hears
+        after each file how many are done, of how many. A place that holds backups of another warehouse, or is inside of
+        this one, is an InputError; a file that is missing, or has another size than its table says, a DamagedError.
         """
         from cep_pipeline.warehouse import backup
 
@@ -226,12 +156,8 @@ class Warehouse(Store):
         """Return the tables of a stream for writing; they are made on first use.
 
         An attribute that is new in the schema becomes a column when events that have it are published. The column of
-        one that was renamed has its new name from now on, in what is published already too.
-
-        Raises
-        ------
-        InputError
-            An attribute has another type than the published one, or a name that another one had.
+        one that was renamed has its new name from now on, in what is published already too. An attribute of another
+        type than the published one, or with a name that another one had, is an InputError.
         """
         name = check_stream_name(schema.name)
         layouts = table_layouts(events_columns(schema))
@@ -258,13 +184,7 @@ class Warehouse(Store):
             return iceberg_tables.as_published(iceberg_tables.ensure_table(self.catalog, stream, layout, location))
 
     def open_stream(self, name: str) -> StreamTables:
-        """Return the tables of a stream that exist already, for reading.
-
-        Raises
-        ------
-        InputError
-            There is no such stream; the message lists those that there are.
-        """
+        """Return the tables of a stream that exist already, for reading; an InputError lists those that there are."""
         if name not in (known := self.streams()):
             there = f"there are {', '.join(known)}" if known else "it has none yet"
             raise InputError(
@@ -278,14 +198,9 @@ class Warehouse(Store):
     ) -> MaintenanceReport:
         """Expire old snapshots, remove files that no snapshot names and what dead runs left, merge small files.
 
-        Parameters
-        ----------
-        grace_s
-            Files younger than this are left alone, and those of a run that holds a lease; at least 600.
-        keep_snapshots_s
-            Snapshots younger than this are kept, and always the current one.
-        file_rows
-            Files of a day are merged as long as they have together no more rows.
+        Files younger than `grace_s` (at least 600) are left alone, and those of a run that holds a lease. Snapshots
+        younger than `keep_snapshots_s` are kept, and always the current one. Files of a day are merged as long as they
+        have together no more than `file_rows` rows.
         """
         from cep_pipeline.warehouse import maintenance
 
@@ -301,22 +216,10 @@ class Warehouse(Store):
     ) -> VerificationReport:
         """Look whether all that is published is there, whole and as its records say; damaged days are stale afterwards.
 
-        Parameters
-        ----------
-        streams
-            Only these; None: all.
-        days
-            Only the data files and records of these days; None: all.
-        deep
-            Read every file, and compare it with its digest and its pages with their checksums. Else sizes and footers
-            are read.
-        told
-            Is told after each data file: how many are done, of how many.
-
-        Raises
-        ------
-        InputError
-            There is no such stream, or the warehouse cannot be reached.
+        Only these streams, and data files and records of these days, are looked at; None: all. `deep` reads every file,
+        and compares it with its digest and its pages with their checksums; else sizes and footers are read. `told`
+        hears after each data file how many are done, of how many. A stream that is not there, or a warehouse that
+        cannot be reached, is an InputError.
         """
         from cep_pipeline.warehouse import verification
 
