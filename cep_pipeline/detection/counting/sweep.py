@@ -29,7 +29,7 @@ import math
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cache
-from itertools import chain, pairwise, permutations
+from itertools import chain, combinations, pairwise, permutations
 from typing import NamedTuple
 
 import numpy as np
@@ -45,7 +45,7 @@ from cep_pipeline.expressions.lists import Uses
 from cep_pipeline.patterns.conditions import Comparator, Comparison, Conjunct
 from cep_pipeline.patterns.expressions import Element, Expression, Reference, ValueType, variables_of
 from cep_pipeline.patterns.normal_form import Clause, Variable
-from cep_pipeline.patterns.pattern import Pattern, Strategy, Ties
+from cep_pipeline.patterns.pattern import Pattern, Strategy, Ties, once_a_pattern
 from cep_pipeline.patterns.rewriting import rewritten
 from cep_pipeline.slices.keys import Key, agreement_codes, comparable, keyed_leaf, keys_of, shared_attributes
 from cep_pipeline.slices.order import instants_of
@@ -58,6 +58,8 @@ MOST_STATES = 64
 """States up to which a sweep pays: an AND of six variables, a sequence of any length that anybody writes."""
 MOST_VARIABLES = 16
 """Variables, negated ones too, that a word of bits tells apart."""
+MOST_ALIKE = 4
+"""Clauses that bind the same variables, up to which the matches of each some of them are counted."""
 MOST_ORDERS = 24
 """Orders of the variables of an AND that are swept one by one."""
 _FEW = 8
@@ -220,6 +222,10 @@ class Joining:
         """Whether it is one comparison."""
         return self.sides is not None and not self.equal and not self.negated
 
+    def sides_of(self, variables: tuple[str, str]) -> Sides | None:
+        """The sides for its variables in this order."""
+        return self.sides if self.sides is None or self.variables == variables else self.sides[::-1]
+
 
 def sweep_of(pattern: Pattern, clause: Clause, pair: frozenset[str] | None = None) -> Sweep | None:
     """The sweep that counts the matches of a clause over most events; None where there is none.
@@ -293,37 +299,17 @@ def _negations(clause: Clause) -> list[Joining] | None:
 
 def _together_joined(joining: Sequence[Joining]) -> tuple[Joining, ...]:
     """The conditions, with the equalities of each two variables as one, which goes with a comparison of them."""
-    equal: dict[frozenset[str], Joining] = {}
-    others: list[Joining] = []
+    by_pair: dict[frozenset[str], list[Joining]] = {}
     for one in joining:
-        pair = frozenset(one.variables)
-        known = equal.get(pair)
-        if one.comparator is not Comparator.EQ:
-            others.append(one)
-        elif known is None:
-            equal[pair] = one
-        else:
-            sides = () if one.sides is None else (_turned(one, known.variables),)
-            equal[pair] = replace(known, equal=(*known.equal, *sides), negated=(*known.negated, *one.negated))
+        by_pair.setdefault(frozenset(one.variables), []).append(one)
     made = []
-    for one in others:
-        known = equal.pop(frozenset(one.variables), None)
-        if known is not None:
-            sides = () if known.sides is None else (known.sides,)
-            own = replace(known, sides=None, equal=(*known.equal, *sides))
-            one = replace(
-                one,
-                equal=tuple(_turned(replace(own, sides=each), one.variables) for each in own.equal),
-                negated=own.negated,
-            )
-        made.append(one)
-    return (*made, *equal.values())
-
-
-def _turned(joining: Joining, variables: tuple[str, str]) -> Sides:
-    """The sides of a comparison for its variables in this order."""
-    assert joining.sides is not None
-    return joining.sides if joining.variables == variables else joining.sides[::-1]
+    for several in by_pair.values():
+        equalities = [one for one in several if one.comparator is Comparator.EQ]
+        first, *others = [one for one in several if one.comparator is not Comparator.EQ] or equalities[:1]
+        sides = (one.sides_of(first.variables) for one in equalities if one is not first)
+        equal = tuple(own for own in sides if own is not None)
+        made += [replace(first, equal=equal, negated=tuple(chain(*(one.negated for one in equalities)))), *others]
+    return tuple(made)
 
 
 def _chains(clause: Clause, joining: Sequence[Joining], pair: frozenset[str] | None = None) -> bool:
@@ -364,8 +350,41 @@ def sweeps_over(pattern: Pattern) -> bool:
     >>> sweeps_over(free), sweeps_over(joined)
     (True, False)
     """
-    distinct = len({clause.positive for clause in pattern.clauses}) == len(pattern.clauses)
-    return distinct and all(sweep_of(pattern, clause) is not None for clause in pattern.clauses)
+    signed = signed_clauses(pattern)
+    return signed is not None and all(sweep_of(pattern, clause) is not None for _, clause in signed)
+
+
+@once_a_pattern
+def signed_clauses(pattern: Pattern) -> tuple[tuple[int, Clause], ...] | None:
+    """Clauses whose matches, added up with these signs, are those of the pattern, each once; None: they are too many.
+
+    Clauses that bind the same variables differ in what they negate only. The matches of several of them together are
+    those of a clause that negates all that they negate, so they are added and taken away in turn.
+    """
+    alike: dict[tuple[Variable, ...], list[Clause]] = {}
+    for clause in pattern.clauses:
+        alike.setdefault(clause.positive, []).append(clause)
+    found = []
+    for clauses in alike.values():
+        if len(clauses) > MOST_ALIKE:
+            return None
+        for size in range(1, len(clauses) + 1):
+            found += [((-1) ** (size - 1), _negating_all(some)) for some in combinations(clauses, size)]
+    return tuple(found)
+
+
+def _negating_all(clauses: Sequence[Clause]) -> Clause:
+    """The clause whose matches all of some clauses have that bind the same variables."""
+    first = clauses[0]
+    if len(clauses) == 1:
+        return first
+    return replace(
+        first,
+        negated=tuple(dict.fromkeys(one for clause in clauses for one in clause.negated)),
+        precedence=frozenset().union(*(clause.precedence for clause in clauses)),
+        conjuncts=tuple(dict.fromkeys(one for clause in clauses for one in clause.conjuncts)),
+        negated_structures=tuple(dict.fromkeys(one for clause in clauses for one in clause.negated_structures)),
+    )
 
 
 def _of_elements(clause: Clause, conjunct: Conjunct) -> bool:
@@ -413,13 +432,13 @@ def count_owned(pattern: Pattern, events: PreparedEvents, owned: Owned, *, alway
     With `always` they do even where matches would be found sooner.
     """
     if not sweeps_over(pattern):
-        return None  # equal bindings of several clauses count once
+        return None
     total = 0
-    for clause in pattern.clauses:
+    for sign, clause in signed_clauses(pattern) or ():
         count = count_swept(ClauseSlice(pattern, clause, events, owned, finality_of(pattern, clause)), always=always)
         if count is None:
             return None
-        total += count
+        total += sign * count
     return total
 
 

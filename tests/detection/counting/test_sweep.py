@@ -41,6 +41,8 @@ STRUCTURES = [
     "SEQ(A a, ~A n, B b, ~Ev m)",
     "SEQ(Ev a, ~B n, Ev b, Ev c, ~A m, Ev d)",
     "SEQ(~A n, Ev a, Ev b, Ev c)",
+    "SEQ(Ev a, OR(~A n, ~B m), Ev b)",
+    "SEQ(OR(~A n, SEQ(~B m, ~A l)), Ev a, OR(~A k, ~B j), Ev b)",
     "SEQ(Ev a, ~B n, B b, ~A m, Ev c, ~A l)",
     "SEQ(A a, ~A n, B b, Ev+ v[])",
     "SEQ(A a, Ev+ v[], B b)",
