@@ -1227,7 +1227,7 @@ class _Lanes:
             size, anchors, stops = len(steps.fits), anchors[::-1], stops[::-1]
             inner = size - 1 - anchors
             return cls(way, steps.mirrored(), False, inner, size - 1 - stops, inner, inner)
-        if not apart and _of_neighbours(way.order, joining):
+        if len(anchors) and not apart and _of_neighbours(way.order, joining):
             lasts = np.concatenate((np.zeros(1, np.int64), np.cumsum(steps.number(last))))[stops]
             groups = np.searchsorted(steps.starts, anchors, "right")
             ends = (lasts[1:] != lasts[:-1]) | (groups[1:] != groups[:-1])
