@@ -64,7 +64,6 @@ def count_chain(
     stops_at: Any,
     variables: int,
     fits_at: Any,
-    counted_at: Any,
     test_count: int,
     test_variables_at: Any,
     anchor_places_at: Any,
@@ -76,6 +75,8 @@ def count_chain(
     trees_at: Any,
     used_at: Any,
     lanes_at: Any,
+    keep: int,
+    kept_at: Any,
     total_at: Any,
 ) -> int:
     """Count the matches of a sequence behind its anchors, as `sweep._count_behind` says.
@@ -85,6 +86,8 @@ def count_chain(
     one goes on with the chains that end with an event of the variable before whose value lies in a range, which a tree
     over these values sums, and the last one comes before `stops`. Tests compare an event with the anchor of each lane.
 
+    With `keep`, the numbers of chains behind each anchor are kept for each event that is bound last.
+
     Of each event, `places` says where its value stands among those of its variable, and `ranges` which values of the
     variable before it may follow; `test_ranges` which anchors, by their `anchor_places`.
     """
@@ -92,7 +95,6 @@ def count_chain(
     untils = carray(untils_at, anchors)
     stops = carray(stops_at, anchors)
     fits = carray(fits_at, steps)
-    counted = carray(counted_at, steps)
     test_variables = carray(test_variables_at, max(test_count, 1))
     anchor_places = carray(anchor_places_at, (max(test_count, 1), anchors))
     test_ranges = carray(test_ranges_at, (max(test_count, 1), steps, 2))
@@ -102,6 +104,7 @@ def count_chain(
     trees = carray(trees_at, (joints, size + 1, width))
     used = carray(used_at, (joints, size + 1))
     lanes = carray(lanes_at, (2, width))
+    kept = carray(kept_at, (anchors // width if keep else 1, steps if keep else 1, width))
     total = carray(total_at, 2)
     modulus = np.uint64(modulus_number)
     totals, ways = lanes[0], lanes[1]
@@ -117,7 +120,7 @@ def count_chain(
         for step in range(begin, end):
             event = fits[step]
             for variable in range(last, 0, -1):
-                if not (event >> variable) & 1 or (variable == last and not counted[step]):
+                if not (event >> variable) & 1:
                     continue
                 joint = variable - 1
                 if variable < last and places[joint, step] < 0:
@@ -153,6 +156,8 @@ def count_chain(
                                 ways[lane] = _0
                 if variable == last:
                     add_lanes(totals, ways, modulus)
+                    if keep:
+                        kept[batch // width, step] = ways
                 else:
                     node = used[joint, places[joint, step]] + 1
                     while node <= used[joint, size]:

@@ -29,7 +29,8 @@ import math
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cache
-from itertools import chain, pairwise, permutations
+from itertools import chain, combinations, pairwise, permutations
+from typing import NamedTuple
 
 import numpy as np
 
@@ -44,7 +45,7 @@ from cep_pipeline.expressions.lists import Uses
 from cep_pipeline.patterns.conditions import Comparator, Comparison, Conjunct
 from cep_pipeline.patterns.expressions import Element, Expression, Reference, ValueType, variables_of
 from cep_pipeline.patterns.normal_form import Clause, Variable
-from cep_pipeline.patterns.pattern import Pattern, Strategy, Ties
+from cep_pipeline.patterns.pattern import Pattern, Strategy, Ties, once_a_pattern
 from cep_pipeline.patterns.rewriting import rewritten
 from cep_pipeline.slices.keys import Key, agreement_codes, comparable, keyed_leaf, keys_of, shared_attributes
 from cep_pipeline.slices.order import instants_of
@@ -57,6 +58,8 @@ MOST_STATES = 64
 """States up to which a sweep pays: an AND of six variables, a sequence of any length that anybody writes."""
 MOST_VARIABLES = 16
 """Variables, negated ones too, that a word of bits tells apart."""
+MOST_ALIKE = 4
+"""Clauses that bind the same variables, up to which the matches of each some of them are counted."""
 MOST_ORDERS = 24
 """Orders of the variables of an AND that are swept one by one."""
 _FEW = 8
@@ -147,7 +150,6 @@ _count_chain_behind = NativeKernel(
         *("int64*",) * 3,
         "int64",
         "int32*",
-        "uint8*",
         "int64",
         "int64*",
         *("int32*",) * 2,
@@ -156,6 +158,8 @@ _count_chain_behind = NativeKernel(
         "int64",
         "uint64*",
         "int64*",
+        "uint64*",
+        "int64",
         *("uint64*",) * 2,
     ),
 )
@@ -189,17 +193,47 @@ class Sweep:
     backwards: bool
 
 
+Sides = tuple[Expression, Expression]
+
+
 @dataclass(frozen=True)
 class Joining:
-    """A comparison of an expression over one variable with one over another."""
+    """The condition that joins two variables: one comparison, or equalities and one comparison more.
+
+    Attributes
+    ----------
+    comparator, sides
+        The comparison of an expression over one variable with one over the other.
+    equal
+        The sides of the equalities beside it.
+    negated
+        The negated variables, by their place, of which no event may lie between the two; or ahead of both, or behind
+        both, where they are the first and the last one.
+    """
 
     comparator: Comparator
     variables: tuple[str, str]
-    sides: tuple[Expression, Expression]
+    sides: Sides | None
+    equal: tuple[Sides, ...] = ()
+    negated: tuple[int, ...] = ()
+
+    @property
+    def is_plain(self) -> bool:
+        """Whether it is one comparison."""
+        return self.sides is not None and not self.equal and not self.negated
+
+    def sides_of(self, variables: tuple[str, str]) -> Sides | None:
+        """The sides for its variables in this order."""
+        return self.sides if self.sides is None or self.variables == variables else self.sides[::-1]
 
 
-def sweep_of(pattern: Pattern, clause: Clause) -> Sweep | None:
+def sweep_of(pattern: Pattern, clause: Clause, pair: frozenset[str] | None = None) -> Sweep | None:
     """The sweep that counts the matches of a clause over most events; None where there is none.
+
+    Parameters
+    ----------
+    pair
+        Variables, at most two, by whose events the matches are counted apart.
 
     Notes
     -----
@@ -226,44 +260,79 @@ def sweep_of(pattern: Pattern, clause: Clause) -> Sweep | None:
     backwards = any(not clause.successors(one.name) for one in clause.negated)
     if backwards and any(not clause.predecessors(one.name) for one in clause.negated):
         return None
-    if not joining:
+    if not joining and pair is None:
         return Sweep(key, (), backwards) if _states_of(clause, backwards=backwards) is not None else None
-    known = tuple(one for conjunct in joining if (one := _joining(clause, conjunct)) is not None)
-    if clause.negated or len(known) < len(joining) or not _orders(clause):
+    found = [one for conjunct in joining if (one := _joining(clause, conjunct)) is not None]
+    apart = _negations(clause)
+    if apart is None or len(found) < len(joining) or not _orders(clause):
         return None
+    known = _together_joined([*found, *apart])
+    if pair is not None:
+        return Sweep(key, known, False) if _chains(clause, known, pair) else None
     if len(known) == 1 or _center(clause, known) is not None or _chains(clause, known):
         return Sweep(key, known, False)
     return None
 
 
-def _chains(clause: Clause, joining: Sequence[Joining]) -> bool:
-    """Return whether comparisons join single variables with the one before or the first, or mirrored, in all orders."""
+def _negations(clause: Clause) -> list[Joining] | None:
+    """Negated variables as equalities, of the numbers of their events before both ends of where they reject.
+
+    None where a list stands at an end, or the order leaves open where they reject.
+    """
+    orders = _orders(clause)
+    if not clause.negated:
+        return []
+    if len(orders) != 1:
+        return None
+    [order] = orders
+    places = {variable.name: place for place, variable in enumerate(order)}
+    found = []
+    for number, negated in enumerate(clause.negated):
+        before = max((places[one.name] for one in clause.predecessors(negated.name)), default=-1)
+        behind = min((places[one.name] for one in clause.successors(negated.name)), default=len(order))
+        ends = (order[before], order[behind]) if before >= 0 and behind < len(order) else (order[0], order[-1])
+        if behind != before + 1 or any(one.kleene for one in ends):
+            return None
+        found.append(Joining(Comparator.EQ, (ends[0].name, ends[1].name), None, (), (number,)))
+    return found
+
+
+def _together_joined(joining: Sequence[Joining]) -> tuple[Joining, ...]:
+    """The conditions, with the equalities of each two variables as one, which goes with a comparison of them."""
+    by_pair: dict[frozenset[str], list[Joining]] = {}
+    for one in joining:
+        by_pair.setdefault(frozenset(one.variables), []).append(one)
+    made = []
+    for several in by_pair.values():
+        equalities = [one for one in several if one.comparator is Comparator.EQ]
+        first, *others = [one for one in several if one.comparator is not Comparator.EQ] or equalities[:1]
+        sides = (one.sides_of(first.variables) for one in equalities if one is not first)
+        equal = tuple(own for own in sides if own is not None)
+        made += [replace(first, equal=equal, negated=tuple(chain(*(one.negated for one in equalities)))), *others]
+    return tuple(made)
+
+
+def _chains(clause: Clause, joining: Sequence[Joining], pair: frozenset[str] | None = None) -> bool:
+    """Return whether conditions join single variables with the one before or the first, or mirrored, in all orders."""
     if len(clause.positive) < 3 or any(variable.kleene for variable in clause.positive):
         return False
-    return all(any(True for _ in _ways_behind(order, joining)) for order in _orders(clause))
+    return all(any(True for _ in _ways_behind(order, joining, pair)) for order in _orders(clause))
 
 
 def _of_neighbours(order: Sequence[Variable], joining: Sequence[Joining]) -> bool:
-    """Return whether each comparison joins two variables that follow each other."""
+    """Return whether each comparison joins two variables that follow each other, and no two the same ones."""
     neighbours = {frozenset((one.name, other.name)) for one, other in pairwise(order)}
-    return all(frozenset(each.variables) in neighbours for each in joining)
-
-
-def _ways_behind(order: Sequence[Variable], joining: Sequence[Joining]) -> Iterator[tuple[Variable, ...]]:
-    """The order or its mirror image, where comparisons join each variable with the first one or the one before it."""
-    for turned in (tuple(order), tuple(order)[::-1]):
-        places = {variable.name: place for place, variable in enumerate(turned)}
-        pairs = [sorted(places[name] for name in each.variables) for each in joining]
-        between = [(one, other) for one, other in pairs if one > 0]
-        if len(set(between)) == len(between) and all(other == one + 1 for one, other in between):
-            yield turned
+    pairs = {frozenset(each.variables) for each in joining}
+    return len(pairs) == len(joining) and pairs <= neighbours
 
 
 def _center(clause: Clause, joining: tuple[Joining, ...]) -> str | None:
     """The one of three single variables that two comparisons join with the others, by one and the same expression."""
     if len(joining) != 2 or len(clause.positive) != 3 or any(variable.kleene for variable in clause.positive):
         return None
-    one, other = (dict(zip(each.variables, each.sides, strict=True)) for each in joining)
+    if not all(each.is_plain for each in joining):
+        return None
+    one, other = (dict(zip(each.variables, each.sides or (), strict=True)) for each in joining)
     shared = [name for name in one if name in other]
     return shared[0] if len(shared) == 1 and one[shared[0]] == other[shared[0]] else None
 
@@ -281,8 +350,41 @@ def sweeps_over(pattern: Pattern) -> bool:
     >>> sweeps_over(free), sweeps_over(joined)
     (True, False)
     """
-    distinct = len({clause.positive for clause in pattern.clauses}) == len(pattern.clauses)
-    return distinct and all(sweep_of(pattern, clause) is not None for clause in pattern.clauses)
+    signed = signed_clauses(pattern)
+    return signed is not None and all(sweep_of(pattern, clause) is not None for _, clause in signed)
+
+
+@once_a_pattern
+def signed_clauses(pattern: Pattern) -> tuple[tuple[int, Clause], ...] | None:
+    """Clauses whose matches, added up with these signs, are those of the pattern, each once; None: they are too many.
+
+    Clauses that bind the same variables differ in what they negate only. The matches of several of them together are
+    those of a clause that negates all that they negate, so they are added and taken away in turn.
+    """
+    alike: dict[tuple[Variable, ...], list[Clause]] = {}
+    for clause in pattern.clauses:
+        alike.setdefault(clause.positive, []).append(clause)
+    found = []
+    for clauses in alike.values():
+        if len(clauses) > MOST_ALIKE:
+            return None
+        for size in range(1, len(clauses) + 1):
+            found += [((-1) ** (size - 1), _negating_all(some)) for some in combinations(clauses, size)]
+    return tuple(found)
+
+
+def _negating_all(clauses: Sequence[Clause]) -> Clause:
+    """The clause whose matches all of some clauses have that bind the same variables."""
+    first = clauses[0]
+    if len(clauses) == 1:
+        return first
+    return replace(
+        first,
+        negated=tuple(dict.fromkeys(one for clause in clauses for one in clause.negated)),
+        precedence=frozenset().union(*(clause.precedence for clause in clauses)),
+        conjuncts=tuple(dict.fromkeys(one for clause in clauses for one in clause.conjuncts)),
+        negated_structures=tuple(dict.fromkeys(one for clause in clauses for one in clause.negated_structures)),
+    )
 
 
 def _of_elements(clause: Clause, conjunct: Conjunct) -> bool:
@@ -298,7 +400,9 @@ def _joining(clause: Clause, conjunct: Conjunct) -> Joining | None:
             if len(owners[0]) != 1 or len(owners[1]) != 1:
                 return None
             (one,), (other,) = owners
-            if one == other or any(clause.by_name[name].kleene for name in (one, other)):
+            if one == other or any(
+                clause.by_name[name].kleene or clause.by_name[name].negated for name in (one, other)
+            ):
                 return None
             return Joining(comparator, (one, other), (left, right))
     return None
@@ -328,23 +432,35 @@ def count_owned(pattern: Pattern, events: PreparedEvents, owned: Owned, *, alway
     With `always` they do even where matches would be found sooner.
     """
     if not sweeps_over(pattern):
-        return None  # equal bindings of several clauses count once
+        return None
     total = 0
-    for clause in pattern.clauses:
+    for sign, clause in signed_clauses(pattern) or ():
         count = count_swept(ClauseSlice(pattern, clause, events, owned, finality_of(pattern, clause)), always=always)
         if count is None:
             return None
-        total += count
+        total += sign * count
     return total
 
 
-def count_swept(of: ClauseSlice, *, always: bool = False) -> int | None:
+def count_swept(
+    of: ClauseSlice,
+    *,
+    always: bool = False,
+    pair: frozenset[str] | None = None,
+    take: Callable[[Pairs], None] | None = None,
+) -> int | None:
     """The number of matches of a clause that a slice owns; None where no sweep counts them, or none pays.
 
-    With `always` one need not pay.
+    Parameters
+    ----------
+    always
+        Whether one need not pay.
+    pair, take
+        Variables, at most two: `take` gets the numbers of matches for pairs of their events.
     """
     pattern, clause, events, owned, finality = of
-    sweep = clause_cache_of(clause).once(("sweep", pattern.strategy), lambda: sweep_of(pattern, clause))
+    kind = ("sweep", pattern.strategy, pair)
+    sweep = clause_cache_of(clause).once(kind, lambda: sweep_of(pattern, clause, pair))
     if sweep is None or (finality is not Finality.LAST_EVENT and owned != EVERYTHING):
         return None
     constants = [conjunct for conjunct in clause.conjuncts if not conjunct.variables]
@@ -370,8 +486,11 @@ def count_swept(of: ClauseSlice, *, always: bool = False) -> int | None:
     bits = sum(float(most[one.name]) if one.kleene else math.log2(most[one.name]) + 1e-9 for one in clause.positive)
     if bits > MOST_BITS:
         return None
-    if not sweep.joining:
+    if not sweep.joining and pair is None:
         return _count_of_states(pattern, clause, sweep, steps, bits)
+    steps = steps.with_negated(clause)
+    if pair is not None:
+        return _count_all_behind(clause, sweep.joining, steps, events, bits, pair, take)
     if len(sweep.joining) == 1:
         return sum(_count_chain(order, clause, sweep.joining[0], steps, events, bits) for order in _orders(clause))
     center = _center(clause, sweep.joining)
@@ -381,9 +500,26 @@ def count_swept(of: ClauseSlice, *, always: bool = False) -> int | None:
             return None
         if center is not None and not always and not _pays(of, sweep, views, behind=True):
             return None
-        parts = [_count_behind(order, clause, sweep.joining, steps, events, bits) for order in _orders(clause)]
-        return None if None in parts else sum(part for part in parts if part is not None)
+        return _count_all_behind(clause, sweep.joining, steps, events, bits)
     return sum(_count_around(order, clause, sweep.joining, steps, events) for order in _orders(clause))
+
+
+def _count_all_behind(
+    clause: Clause,
+    joining: Sequence[Joining],
+    steps: Steps,
+    events: PreparedEvents,
+    bits: float,
+    pair: frozenset[str] | None = None,
+    take: Callable[[Pairs], None] | None = None,
+) -> int | None:
+    total = 0
+    for order in _orders(clause):
+        part = _count_behind(_ways_behind(order, joining, pair), clause, joining, steps, events, bits, take)
+        if part is None:
+            return None
+        total += part
+    return total
 
 
 def _filters(clause: Clause, variable: Variable) -> tuple[Conjunct, ...]:
@@ -423,6 +559,9 @@ class Steps:
         int64, shape (n, positive variables): how many events of a step fit each variable; None: each step is one event.
     is_mirrored
         Whether they go from the last event to the first.
+    around
+        For each negated variable, int64: two numbers of its events for each step. That of the earlier one of two events
+        equals that of the later one if none is between them; or in the window ahead of both, or behind both.
     """
 
     starts: Array
@@ -434,13 +573,29 @@ class Steps:
     width: int
     weights: Array | None = None
     is_mirrored: bool = False
+    around: tuple[tuple[Array, Array], ...] = ()
 
     def mirrored(self) -> Steps:
         """The same events from the last one to the first."""
         turned = (self.rows[::-1], self.fits[::-1], -self.clock[::-1], self.counted[::-1])
         weights = None if self.weights is None else self.weights[::-1]
         found = _in_windows(len(self.rows) - self.starts[::-1], *turned, weights, self.width)
-        return replace(found, is_mirrored=True)
+        around = tuple((one[::-1], other[::-1]) for one, other in self.around)
+        return replace(found, is_mirrored=not self.is_mirrored, around=around)
+
+    def with_negated(self, clause: Clause) -> Steps:
+        """The steps with `around`, which go from the first event to the last."""
+        found = []
+        for place, negated in enumerate(clause.negated, start=len(clause.positive)):
+            numbers = np.concatenate((np.zeros(1, np.int64), np.cumsum(self.fits >> place & 1)))
+            earlier, later = numbers[1:], numbers[:-1]
+            if not clause.predecessors(negated.name):
+                earlier, later = numbers[:-1], numbers[self.lefts]
+            elif not clause.successors(negated.name):
+                stops = np.searchsorted(self.lefts, np.arange(len(self.lefts)), "right")
+                earlier, later = numbers[stops], numbers[1:]
+            found.append((earlier, later))
+        return replace(self, around=tuple(found))
 
     @property
     def first_counted(self) -> Array:
@@ -825,19 +980,9 @@ def _count_chain(
     for place, variable in enumerate(order):
         fits |= (steps.fits >> clause.positive.index(variable) & 1) << place
     names = [variable.name for variable in order]
-    at = [names.index(name) for name in joining.variables]
-    comparator, sides = joining.comparator, list(joining.sides)
-    variables = list(joining.variables)
-    if at[0] > at[1]:
-        comparator, sides, variables, at = comparator.mirror, sides[::-1], variables[::-1], at[::-1]
+    at = sorted(names.index(name) for name in joining.variables)
     members = [np.flatnonzero(fits >> place & 1) for place in at]
-    values = comparable(
-        [
-            expression_values(without_name(side, name), events, {ANY_EVENT: steps.rows[own]})
-            for side, name, own in zip(sides, variables, members, strict=True)
-        ]
-    )
-    first, second = map(SortedValues, values)
+    first, second, comparator = _compared(joining, [names[place] for place in at], members, clause, steps, events)
     if not len(first.known) or not len(second.known):
         return 0
     places, ranges = np.full((2, len(fits)), -1, np.int32), np.zeros((2, len(fits), 2), np.int32)
@@ -890,6 +1035,56 @@ def _count_chain(
     return number_of(lambda modulus: run(modulus) % modulus, _moduli(), bits + math.log2(len(fits)))
 
 
+def _compared(
+    joining: Joining,
+    names: Sequence[str],
+    members: Sequence[Array],
+    clause: Clause,
+    steps: Steps,
+    events: PreparedEvents,
+) -> tuple[SortedValues, SortedValues, Comparator]:
+    """The values of two variables that a condition compares, and the comparator between the first and the second one.
+
+    Parameters
+    ----------
+    names, members
+        The two variables, and the steps of each.
+
+    Notes
+    -----
+    Where values are also equal, a value stands for the equal ones and, behind them, the one that is compared.
+    """
+    turned = names[0] != joining.variables[0]
+
+    def columns(sides: Sides) -> list[Array]:
+        own = zip(sides[::-1] if turned else sides, names, members, strict=True)
+        return comparable(
+            [
+                expression_values(without_name(side, name), events, {ANY_EVENT: steps.rows[rows]})
+                for side, name, rows in own
+            ]
+        )
+
+    compared = [columns(sides) for sides in joining.equal]
+    for number in joining.negated:
+        ends = steps.around[number] if (names[0], names[1]) in clause.precedence else steps.around[number][::-1]
+        compared.append([end[rows].astype(np.float64) for end, rows in zip(ends, members, strict=True)])
+    if joining.sides is not None:
+        compared.append(columns(joining.sides))
+    comparator = joining.comparator.mirror if turned else joining.comparator
+    if len(compared) == 1:
+        return SortedValues(compared[0][0]), SortedValues(compared[0][1]), comparator
+    codes: Array = np.zeros(sum(map(len, members)))
+    unknown, size, width = codes > 0, len(members[0]), 1
+    for both in map(np.concatenate, compared):
+        unknown |= np.isnan(both)
+        distinct, own = np.unique(both, return_inverse=True)
+        width = len(distinct)
+        codes = np.unique(codes, return_inverse=True)[1].reshape(-1) * float(width) + own.reshape(-1)
+    codes[unknown] = np.nan
+    return SortedValues(codes[:size], width), SortedValues(codes[size:], width), comparator
+
+
 def _count_around(
     order: Sequence[Variable], clause: Clause, joining: tuple[Joining, ...], steps: Steps, events: PreparedEvents
 ) -> int:
@@ -902,7 +1097,7 @@ def _count_around(
     fits: Array = np.zeros(len(steps.fits), np.int32)
     for place, variable in enumerate(order):
         fits |= (steps.fits >> clause.positive.index(variable) & 1) << place
-    sides = {name: side for each in joining for name, side in zip(each.variables, each.sides, strict=True)}
+    sides = {name: side for each in joining for name, side in zip(each.variables, each.sides or (), strict=True)}
     with_center = {}  # for each of the others the comparator between the center, on the left, and it
     for each in joining:
         turned = each.variables[0] != center
@@ -953,22 +1148,67 @@ def _count_around(
 
 
 @dataclass(frozen=True)
+class _Way:
+    """A way to count a sequence behind, or ahead of, each event of its first or last variable, the anchors.
+
+    Attributes
+    ----------
+    order
+        The variable of the anchors, then the others as they are bound, each with conditions only on the anchor and on
+        the one bound before it.
+    from_last
+        Whether the anchors are the last events.
+    inwards
+        Whether the others are bound from the far end of the anchor's window on.
+    """
+
+    order: tuple[Variable, ...]
+    from_last: bool
+    inwards: bool
+
+    @property
+    def backwards(self) -> bool:
+        """Whether they are bound from later to earlier events."""
+        return self.from_last != self.inwards
+
+    @property
+    def last_in_time(self) -> int:
+        """The place of the variable whose events come last."""
+        return 0 if self.from_last else 1 if self.inwards else len(self.order) - 1
+
+
+def _ways_behind(
+    order: Sequence[Variable], joining: Sequence[Joining], pair: frozenset[str] | None = None
+) -> Iterator[_Way]:
+    """The ways that the conditions on a sequence allow; with `pair`, those in which these are bound first and last."""
+    for from_last in (False, True):
+        anchor, *others = tuple(order)[::-1] if from_last else order
+        neighbours = [frozenset((one.name, other.name)) for one, other in pairwise(others)]
+        between = [frozenset(each.variables) for each in joining if anchor.name not in each.variables]
+        if len(set(between)) == len(between) and all(each in neighbours for each in between):
+            for inwards in (False, True) if pair is not None else (False,):
+                behind = others[::-1] if inwards else others
+                if pair is None or pair <= {anchor.name, behind[-1].name}:
+                    yield _Way((anchor, *behind), from_last, inwards)
+
+
+@dataclass(frozen=True)
 class _Lanes:
     """The events behind which a sequence is counted.
 
     Attributes
     ----------
-    order, steps
-        The sequence, or its mirror image.
+    steps
+        The steps in the order in which events are bound.
     shared
-        Whether an anchor stands for several events of the first variable, whose windows end alike. Then the first
-        variable is bound behind it like the others, and nothing else may be compared with it.
+        Whether an anchor stands for several events of its variable, whose windows end alike. Then that variable is
+        bound behind it like the others, and nothing else may be compared with it.
     anchors, starts, untils, stops
         Of each anchor its step, and between which steps the variable lies that is bound first behind it, and the step
         before which the last one lies.
     """
 
-    order: tuple[Variable, ...]
+    way: _Way
     steps: Steps
     shared: bool
     anchors: Array
@@ -977,12 +1217,17 @@ class _Lanes:
     stops: Array
 
     @classmethod
-    def of(cls, order: tuple[Variable, ...], clause: Clause, joining: Sequence[Joining], steps: Steps) -> _Lanes:
-        """The anchors of a sequence; as few as there may be."""
-        first, last = (clause.positive.index(order[place]) for place in (0, -1))
+    def of(cls, way: _Way, clause: Clause, joining: Sequence[Joining], steps: Steps, *, apart: bool = False) -> _Lanes:
+        """The anchors of a sequence; as few as there may be, unless they are to stand `apart`."""
+        steps = steps.mirrored() if way.from_last else steps
+        first, last = (clause.positive.index(way.order[place]) for place in (0, -1))
         anchors = np.flatnonzero((steps.fits >> first & 1) * steps.first_counted)
         stops = np.searchsorted(steps.lefts, anchors, "right")
-        if _of_neighbours(order, joining):
+        if way.inwards:
+            size, anchors, stops = len(steps.fits), anchors[::-1], stops[::-1]
+            inner = size - 1 - anchors
+            return cls(way, steps.mirrored(), False, inner, size - 1 - stops, inner, inner)
+        if len(anchors) and not apart and _of_neighbours(way.order, joining):
             lasts = np.concatenate((np.zeros(1, np.int64), np.cumsum(steps.number(last))))[stops]
             groups = np.searchsorted(steps.starts, anchors, "right")
             ends = (lasts[1:] != lasts[:-1]) | (groups[1:] != groups[:-1])
@@ -990,52 +1235,75 @@ class _Lanes:
             if 2 * len(begins) <= len(anchors):
                 behind = np.append(begins[1:], len(anchors)) - 1
                 anchors, until = anchors[begins], anchors[behind] + 1
-                return cls(order, steps, True, anchors, anchors - 1, until, stops[behind])
-        return cls(order, steps, False, anchors, anchors, stops, stops)
+                return cls(way, steps, True, anchors, anchors - 1, until, stops[behind])
+        return cls(way, steps, False, anchors, anchors, stops, stops)
+
+
+class Pairs(NamedTuple):
+    """Some pairs of events of two variables, and how many matches have each.
+
+    Attributes
+    ----------
+    rows
+        Variable -> int32, the event of each pair.
+    numbers
+        uint64, at least 1.
+    """
+
+    rows: dict[str, Array]
+    numbers: Array
 
 
 def _count_behind(
-    order: Sequence[Variable],
+    ways: Iterable[_Way],
     clause: Clause,
     joining: Sequence[Joining],
     steps: Steps,
     events: PreparedEvents,
     bits: float,
+    take: Callable[[Pairs], None] | None = None,
 ) -> int | None:
     """The number of matches whose events come in an order, behind each first event, or ahead of each last one.
 
-    The window of a match is that of its first event, the anchor. Behind it, an event of the second variable begins one
-    chain; an event of a later one goes on with all chains that end with an event of the variable before it which its
-    comparison admits. Events whose windows end with the same event of the last variable have an anchor together. None
-    where a window has too many events.
+    The window of a match is that of its anchor. Behind it, an event of the variable bound second begins one chain; an
+    event of a later one goes on with all chains that end with an event of the variable before it which its comparison
+    admits. Events whose windows end with the same event of the last variable have an anchor together. None where a
+    window has too many events.
+
+    Parameters
+    ----------
+    take
+        Gets the pairs of anchors and events that are bound last.
     """
+    apart = take is not None
     lanes = min(
-        (
-            _Lanes.of(way, clause, joining, steps if way == tuple(order) else steps.mirrored())
-            for way in _ways_behind(order, joining)
-        ),
-        key=lambda found: len(found.anchors),
+        (_Lanes.of(way, clause, joining, steps, apart=apart) for way in ways), key=lambda found: len(found.anchors)
     )
-    steps, anchors, before = lanes.steps, lanes.anchors, int(lanes.shared)
+    way, steps, anchors, before = lanes.way, lanes.steps, lanes.anchors, int(lanes.shared)
     fits: Array = np.zeros(len(steps.fits), np.int32)
-    for place, variable in enumerate(lanes.order, start=before):
+    for place, variable in enumerate(way.order, start=before):
         fits |= (steps.fits >> clause.positive.index(variable) & 1) << place
-    joined = _joined_behind(lanes, fits, joining, events)
+    if way.last_in_time:
+        fits &= ~((1 - steps.counted.astype(np.int32)) << way.last_in_time + before)
+    joined = _joined_behind(lanes, fits, joining, clause, events)
     joints = len(joined.places)
-    span = max(int((lanes.stops - anchors).max(initial=0)), ANCHORED_AT_ONCE)
+    span = max(int((lanes.stops - lanes.starts).max(initial=0)), ANCHORED_AT_ONCE)
     width = len(anchors) if len(anchors) <= FEW_LANES else LANES
     if joints * 16 * width * span > MOST_TREE_BYTES:
         return None
-    counted = np.ones(len(fits), np.uint8) if steps.is_mirrored else steps.counted
     room, found = np.empty((2, width), np.uint64), np.zeros(2, np.uint64)
+    kept = np.zeros((1, 1, width), np.uint64)
 
     def run(modulus: int) -> int:
+        nonlocal kept
         begin, total = 0, 0
         while begin < len(anchors):
             go_on()
-            end = int(np.searchsorted(anchors, anchors[begin] + span))
-            first, last = int(anchors[begin]), int(lanes.stops[begin:end].max())
-            own, idle = slice(first, last), -(end - begin) % width
+            end = int(np.searchsorted(lanes.starts, lanes.starts[begin] + span))
+            if take is not None:
+                end = min(end, begin + width * max(MOST_TREE_BYTES // (32 * width * span), 1))
+            first, last = int(lanes.starts[begin]) + 1, int(lanes.stops[begin:end].max())
+            own, idle = slice(first, max(last, first)), -(end - begin) % width
             here, may_follow = joined.places[:, own].copy(), joined.ranges[:, own].copy()
             size = 1
             for joint in range(joints):
@@ -1044,16 +1312,17 @@ def _count_behind(
                 here[joint] = np.where(here[joint] < 0, -1, np.searchsorted(known, here[joint]))
                 may_follow[joint] = np.searchsorted(known, may_follow[joint])
                 size = max(size, len(known))
+            if take is not None:
+                kept = np.zeros((-(-(end - begin) // width), max(last - first, 0), width), np.uint64)
             _count_chain_behind(
-                last - first,
+                max(last - first, 0),
                 width,
                 end - begin + idle,
                 np.pad(lanes.starts[begin:end] - first, (0, idle), "edge"),
                 np.pad(lanes.untils[begin:end] - first, (0, idle)),
                 np.pad(lanes.stops[begin:end] - first, (0, idle)),
-                len(lanes.order) + before,
+                len(way.order) + before,
                 fits[own],
-                counted[own],
                 len(joined.tested),
                 np.array([*joined.tested, 0], np.int64),
                 np.pad(joined.anchors.take(anchors[begin:end], axis=1), ((0, 0), (0, idle)), constant_values=-1),
@@ -1065,14 +1334,23 @@ def _count_behind(
                 np.empty((joints, size + 1, width), np.uint64),
                 np.empty((joints, size + 1), np.int64),
                 room,
+                int(take is not None),
+                kept,
                 found,
             )
             total += (int(found[1]) << 64) + int(found[0])
+            if take is not None:
+                batch, step, lane = np.nonzero(kept)
+                ends = anchors[begin + batch * width + lane], first + step
+                rows = {one.name: steps.rows[at] for one, at in zip((way.order[0], way.order[-1]), ends, strict=True)}
+                take(Pairs(rows, kept[batch, step, lane]))
             begin = end
         return total
 
     if bits < MOST_BITS_OF_A_WORD:  # all matches of an anchor lie in one window
         return run(0)
+    if take is not None:
+        return None
     return number_of(lambda modulus: run(modulus) % modulus, large_moduli(), bits + math.log2(len(fits)))
 
 
@@ -1097,8 +1375,10 @@ class _JoinedBehind:
     passing: Array
 
 
-def _joined_behind(lanes: _Lanes, fits: Array, joining: Sequence[Joining], events: PreparedEvents) -> _JoinedBehind:
-    names = [*[""][: int(lanes.shared)], *(variable.name for variable in lanes.order)]
+def _joined_behind(
+    lanes: _Lanes, fits: Array, joining: Sequence[Joining], clause: Clause, events: PreparedEvents
+) -> _JoinedBehind:
+    names = [*[""][: int(lanes.shared)], *(variable.name for variable in lanes.way.order)]
     members = [np.flatnonzero(fits >> place & 1) for place in range(len(names))]
     joints, steps_of_all = len(names) - 2, len(fits)
     places = np.full((joints, steps_of_all), -1, np.int32)
@@ -1107,17 +1387,11 @@ def _joined_behind(lanes: _Lanes, fits: Array, joining: Sequence[Joining], event
         places[joint, members[joint + 1]], ranges[joint, members[joint + 2], 1] = 0, 1
     tests: list[tuple[int, Array, Array]] = []
     for each in joining:
-        (one, own, side), (later, other, beside) = sorted(
-            zip([names.index(name) for name in each.variables], each.variables, each.sides, strict=True)
-        )
-        columns = [
-            expression_values(without_name(expression, name), events, {ANY_EVENT: lanes.steps.rows[members[place]]})
-            for place, name, expression in ((one, own, side), (later, other, beside))
-        ]
-        first, second = map(SortedValues, comparable(columns))
+        one, later = sorted(names.index(name) for name in each.variables)
+        own = [members[one], members[later]]
+        first, second, comparator = _compared(each, (names[one], names[later]), own, clause, lanes.steps, events)
         standing, passing = np.full(steps_of_all, -1, np.int32), np.zeros((steps_of_all, 2), np.int32)
         standing[members[one]] = first.places()
-        comparator = each.comparator if own == each.variables[0] else each.comparator.mirror
         passing[members[later]] = second.ranges_in(first.known, comparator)
         if one:
             places[one - 1], ranges[one - 1] = standing, passing
@@ -1134,10 +1408,16 @@ def _joined_behind(lanes: _Lanes, fits: Array, joining: Sequence[Joining], event
 
 
 class SortedValues:
-    """The values of some events in order: many are looked up in order in a fraction of the time."""
+    """The values of some events in order: many are looked up in order in a fraction of the time.
 
-    def __init__(self, values: Array) -> None:
-        self._order = np.argsort(values)
+    Parameters
+    ----------
+    width
+        Values compare only if they are equal when they are divided by this, as whole numbers; None: always.
+    """
+
+    def __init__(self, values: Array, width: int | None = None) -> None:
+        self._order, self._width = np.argsort(values), width
         self.known = values[self._order][: len(values) - int(np.isnan(values).sum())]
 
     def places(self) -> Array:
@@ -1147,21 +1427,16 @@ class SortedValues:
 
     def ranges_in(self, known: Array, comparator: Comparator) -> Array:
         """int32, shape (n, 2): for each event the range of sorted values v for which `v comparator own value` holds."""
-        sides: dict[Comparator, tuple[str | int, str | int]] = {
-            Comparator.LT: (0, "left"),
-            Comparator.LE: (0, "right"),
-            Comparator.GT: ("right", len(known)),
-            Comparator.GE: ("left", len(known)),
-            Comparator.EQ: ("left", "right"),
-        }
-        ends = []
-        for side in sides[comparator]:
-            if side == "left":
-                ends.append(np.searchsorted(known, self.known, "left"))
-            elif side == "right":
-                ends.append(np.searchsorted(known, self.known, "right"))
-            else:
-                ends.append(np.full(len(self.known), side))
+        begins, stops = np.zeros(len(self.known), np.int64), np.full(len(self.known), len(known))
+        if self._width is not None:
+            alike = self.known // self._width * self._width
+            begins, stops = np.searchsorted(known, alike), np.searchsorted(known, alike + self._width)
+        below, above = comparator in (Comparator.LT, Comparator.LE), comparator in (Comparator.GT, Comparator.GE)
+        if not below:
+            begins = np.searchsorted(known, self.known, "right" if comparator is Comparator.GT else "left")
+        if not above:
+            stops = np.searchsorted(known, self.known, "left" if comparator is Comparator.LT else "right")
+        ends = (begins, stops)
         return np.stack([self._spread(end, 0) for end in ends], axis=1)
 
     def _spread(self, numbers: Array, unknown: int) -> Array:

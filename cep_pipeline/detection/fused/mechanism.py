@@ -8,7 +8,7 @@ import numpy as np
 
 from cep_pipeline.detection.clause_runs import ClauseSlice, find_by_clause
 from cep_pipeline.detection.counting.last_variable import count_without_last
-from cep_pipeline.detection.counting.sweep import count_swept
+from cep_pipeline.detection.counting.sweep import count_owned, count_swept
 from cep_pipeline.detection.fused.clause import KernelRun, run_clause, shapes_of
 from cep_pipeline.detection.fused.levels import LevelCount, count_levels, order_of
 from cep_pipeline.detection.fused.plain_runs import find_at_once
@@ -126,14 +126,14 @@ def find_matches(
 
 
 def count_pattern(pattern: Pattern, orders: Orders, events: PreparedEvents, counters: Counters) -> int | None:
-    """Count the matches, if none has to be listed and no two clauses have bindings in common; otherwise None.
+    """Count the matches, if none has to be listed; otherwise None.
 
     Matches that a negated composite or list may reject are listed.
     Where nobody wants the counts of nodes, a clause is counted by a sweep over the events, or without binding its last
     variable, if that pays.
     """
     if len({clause.positive for clause in pattern.clauses}) < len(pattern.clauses):
-        return None
+        return None if counters.wanted else count_owned(pattern, events, EVERYTHING)
     if any(clause.negated_structures for clause in pattern.clauses):
         return None
     clauses = [

@@ -20,7 +20,9 @@ from dataclasses import replace
 import numpy as np
 import pyarrow as pa
 
+from cep_pipeline.detection.clause_runs import ClauseSlice
 from cep_pipeline.detection.counting.last_variable import last_level
+from cep_pipeline.detection.counting.sweep import Pairs, count_swept, sweep_of
 from cep_pipeline.detection.fused.clause import BLOCK_ROWS, KernelRun, last_variable
 from cep_pipeline.detection.fused.kernel import count_lists
 from cep_pipeline.detection.kleene.bindings import clause_over
@@ -36,6 +38,7 @@ from cep_pipeline.patterns.normal_form import Clause, Variable
 from cep_pipeline.patterns.pattern import Pattern
 from cep_pipeline.patterns.rewriting import rewritten
 from cep_pipeline.slices.order import before_is_earlier, may_be_one
+from cep_pipeline.slices.ownership import Finality, finality_of
 from cep_pipeline.slices.prepared import PreparedEvents
 
 
@@ -67,6 +70,38 @@ def bound_variables(pattern: Pattern, owned: Owned, *, all_of_them: bool = False
     if (len(bound) == len(clause.positive) and not all_of_them) or any(clause.by_name[name].kleene for name in bound):
         return None
     return tuple(one.name for one in clause.positive if one.name in bound)
+
+
+def swept_pair(pattern: Pattern, owned: Owned) -> frozenset[str] | None:
+    """The variables, at most two, of whose events a sweep counts the matches apart, and which say all that is asked.
+
+    None where groups and aggregates read more, or no sweep does that.
+    """
+    [clause] = pattern.clauses
+    assert pattern.summary is not None
+    names = {name for item in pattern.items for name in variables_of(item.expression)}
+    if any(group.bucket_us is not None for group in pattern.summary.groups):
+        names.add(last_variable(pattern, clause) or "")
+    if not 0 < len(names) <= 2 or not names <= clause.by_name.keys():
+        return None
+    in_time = owned == EVERYTHING or finality_of(pattern, clause) is Finality.LAST_EVENT
+    return frozenset(names) if in_time and sweep_of(pattern, clause, frozenset(names)) is not None else None
+
+
+def add_swept_pairs(
+    summary: PartialSummary, pattern: Pattern, events: PreparedEvents, owned: Owned, pair: frozenset[str]
+) -> bool:
+    """Add to a summary the matches by the events of two variables, which a sweep counts; False where it does not."""
+    [clause] = pattern.clauses
+
+    def take(found: Pairs) -> None:
+        ends_us = events.timestamps[np.maximum.reduce(list(found.rows.values()))]
+        items = [column_to_arrow(expression_values(one.expression, events, found.rows)) for one in pattern.items]
+        numbers, kinds = np.unique(found.numbers, return_inverse=True)
+        summary.add_matches(ends_us, items, kinds.reshape(-1), numbers.tolist())
+
+    of = ClauseSlice(pattern, clause, events, owned, finality_of(pattern, clause))
+    return count_swept(of, always=True, pair=pair, take=take) is not None
 
 
 def _is_alone(clause: Clause, variable: Variable) -> bool:

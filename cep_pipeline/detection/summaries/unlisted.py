@@ -53,7 +53,12 @@ from cep_pipeline.detection.summaries.partial import (
     rank,
     whole_units,
 )
-from cep_pipeline.detection.summaries.partial_matches import add_partial_matches, bound_variables
+from cep_pipeline.detection.summaries.partial_matches import (
+    add_partial_matches,
+    add_swept_pairs,
+    bound_variables,
+    swept_pair,
+)
 from cep_pipeline.events.columns import ARROW_TYPES
 from cep_pipeline.expressions.columns import Array
 from cep_pipeline.expressions.evaluate import expression_values
@@ -216,6 +221,8 @@ def _way(pattern: Pattern) -> str | None:
     if _reason_not_to_count(pattern) is None:
         return "groups are made of numbers of matches, which are not listed"
     bound = bound_variables(pattern, EVERYTHING)
+    if bound is None and (pair := swept_pair(pattern, EVERYTHING)) is not None:
+        bound = tuple(one.name for one in pattern.clauses[0].positive if one.name in pair)
     if bound is None:
         return None
     return f"groups are made over partial matches of {_in_words(bound)}, each of which stands for many matches"
@@ -327,11 +334,14 @@ def _of_one_clause(
     is_part
         Whether there are other clauses: then the matches of this one may be few, and are listed here if need be.
     """
-    bound = bound_variables(pattern, owned, all_of_them=is_part)
+    pair = None if (bound := bound_variables(pattern, owned)) is not None else swept_pair(pattern, owned)
+    if bound is None and pair is None and is_part:
+        bound = bound_variables(pattern, owned, all_of_them=True)
+    names = bound or pair
     of = ClauseSlice(pattern, pattern.clauses[0], events, owned)
     summary = PartialSummary(pattern)
     if number is not None:
-        few = None if bound is None else _number_of_partial_matches(of, bound)
+        few = None if names is None else _number_of_partial_matches(of, tuple(names))
         if few is None or few > FEW_MATCHES:
             try:
                 _Counting(pattern, events, owned, summary, number).run()
@@ -340,8 +350,11 @@ def _of_one_clause(
                 summary = PartialSummary(pattern)
         if few is not None and MATCHES_OF_ONE * few > number and not is_part:
             return None
-    if bound is None or not (is_part or number is not None or finding_takes_long(of)):
+    if names is None or not (is_part or number is not None or finding_takes_long(of)):
         return None
+    if pair is not None:
+        return summary if add_swept_pairs(summary, pattern, events, owned, pair) else None
+    assert bound is not None
     add_partial_matches(summary, pattern, events, owned, bound)
     return summary
 

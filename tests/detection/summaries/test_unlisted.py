@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import math
 import random
+import re
 from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
 import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
 
 import cep_pipeline as cep
 from cep_pipeline.detection.mechanisms import EVERYTHING
@@ -17,6 +20,7 @@ from cep_pipeline.detection.summaries.partial import PartialSummary
 from cep_pipeline.events.schema import StreamSchema
 from cep_pipeline.slices.prepared import PreparedEvents
 from tests.pipeline.local_days import LocalDays, events_by_day
+from tests.thoroughness import examples
 
 SCHEMA = StreamSchema.from_dict(
     {
@@ -148,6 +152,79 @@ def test_partial_matches_give_the_rows(text: str, monkeypatch: pytest.MonkeyPatc
         monkeypatch.setattr(unlisted, "MOST_COUNTS", -1)
     for seed in range(2):
         same_as_listed(pattern, SCHEMA.table(rows_of(seed)), monkeypatch)
+
+
+STRUCTURES = {
+    "SEQ(A a, B b, C c)": "abc",
+    "SEQ(A a, ~K n, B b, C c)": "abc",
+    "SEQ(~K n, A a, B b, ~C m, K c)": "abc",
+    "SEQ(A a, B b, ~K n, C c, ~A m)": "abc",
+    "SEQ(A a, K d, B b, C c)": "abcd",
+    "AND(A a, B b, C c)": "abc",
+    "SEQ(AND(A a, B b), C c)": "abc",
+    "SEQ(A a, ~C n, B b)": "ab",
+    "OR(SEQ(A a, B b), SEQ(K c, C d))": "abcd",
+    "SEQ(A a, B? b, ~K n, C c)": "abc",
+    "SEQ(A a, OR(~K n, ~C m), B b)": "ab",
+    "SEQ(A a, OR(~K n, SEQ(~C m, K d)), B b)": "abd",
+    "SEQ(A a, OR(~K n, ~C m), K+ k[], B b)": "ab",
+}
+JOINING = ("a.x < b.x", "b.w >= c.z", "a.id = b.id", "b.id = c.id", "c.x > a.x", "[id]", "a.z <= b.z AND a.id = b.id")
+OF_ONE = ("{0}.x", "{0}.w", "{0}.y")
+OF_TWO = ("{0}.w - {1}.w", "({0}.z - {1}.z) / {1}.z", "{0}.id * {1}.id", "{0}.y + {1}.w")
+KEYS = ("", "{0}.s", "{0}.s, {1}.id", "bucket(2 h)", "bucket(1 h), {1}.s")
+
+
+@st.composite
+def statements(draw: st.DrawFn) -> str:
+    structure = draw(st.sampled_from(sorted(STRUCTURES)))
+    names = STRUCTURES[structure]
+    usable = [one for one in JOINING if set(re.findall(r"\b([a-d])\.", one)) <= set(names)]
+    condition = " AND ".join(draw(st.lists(st.sampled_from(usable), max_size=2, unique=True)))
+    pair = draw(st.permutations(names))[:2]
+    of = [one.format(*pair) for one in draw(st.lists(st.sampled_from((*OF_ONE, *OF_TWO)), min_size=1, max_size=2))]
+    aggregates = [f"{draw(st.sampled_from(['sum', 'avg', 'min', 'max']))}({one})" for one in dict.fromkeys(of)]
+    keys = draw(st.sampled_from(KEYS)).format(*pair)
+    window = draw(st.sampled_from(["100 minutes", "4 h", "9 EVENTS"]))
+    text = f"PATTERN {structure} {condition and f'WHERE {condition}'} WITHIN {window} SUMMARIZE count(*), "
+    return text + ", ".join(aggregates) + (keys and f" GROUP BY {keys}")
+
+
+@pytest.mark.filterwarnings("ignore:.*constrains no clause")
+@pytest.mark.usefixtures("always")
+@settings(max_examples=examples(120), deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(text=statements(), seed=st.integers(0, 2**16), by_pairs=st.booleans())
+def test_drawn_statements_give_the_rows_of_listed_matches(text: str, seed: int, *, by_pairs: bool) -> None:
+    [pattern] = cep.parse_patterns(text, SCHEMA)
+    events = SCHEMA.table(rows_of(seed, 30))
+    with pytest.MonkeyPatch.context() as patched:
+        if by_pairs:
+            patched.setattr(unlisted, "MOST_COUNTS", -1)
+        made = unlisted_of(pattern, events)
+    if made is not None:
+        with pytest.MonkeyPatch.context() as patched:
+            patched.setattr(unlisted, "summarize_unlisted", lambda *_: None)
+            listed = cep.detect([pattern], events)["pattern_1"]
+        assert repr(made.to_pylist()) == repr(listed.to_pylist())
+
+
+SWEPT_PAIRS = (
+    "PATTERN SEQ(A a, B b, C c) WHERE a.x < b.x WITHIN 300 minutes SUMMARIZE avg((c.z - a.z) / a.z) GROUP BY c.s",
+    "PATTERN SEQ(A a, B b, C c) WHERE b.x < c.x WITHIN 300 minutes SUMMARIZE sum(b.y * a.x)",
+    "PATTERN SEQ(A a, B b, C c) WHERE [id] AND a.x < b.x AND b.w <= c.w WITHIN 1 day SUMMARIZE sum(c.id * b.id)",
+    "PATTERN SEQ(A a, ~K n, B b, C c) WITHIN 300 minutes SUMMARIZE avg(c.y / a.y), sum(a.w) GROUP BY c.s",
+    "PATTERN SEQ(~K n, A a, C b, B c) WITHIN 90 minutes SUMMARIZE sum(a.x * c.x) GROUP BY bucket(1 h)",
+    "PATTERN SEQ(A a, C b, K d, B c, ~K n) WHERE a.id = b.id AND a.x < b.x WITHIN 2 h SUMMARIZE avg(c.z / a.w)",
+)
+
+
+@pytest.mark.usefixtures("always")
+@pytest.mark.parametrize("text", SWEPT_PAIRS)
+def test_pairs_that_a_sweep_counts_give_the_rows(text: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    [pattern] = cep.parse_patterns(text, SCHEMA)
+    assert "partial matches" in unlisted.explained(pattern)
+    for seed in range(4):
+        same_as_listed(pattern, SCHEMA.table(rows_of(seed, 90)), monkeypatch)
 
 
 @pytest.mark.usefixtures("always")
