@@ -839,6 +839,7 @@ def _command(folder: Path, *, cold: bool) -> tuple[Work, Work]:
 def _process(command: Sequence[str], folder: Path, cache_folder: Path) -> Measurement:
     """Run a program, and measure it with all that it has started, whether it waited for that or not."""
     environment = {**os.environ, "CEP_CACHE_DIR": str(cache_folder)}
+    environment.pop("MIMALLOC_PURGE_DELAY", None)  # each command sets its own
     with (folder / "said.txt").open("wb") as said:
         process = subprocess.Popen(command, cwd=folder, env=environment, stdout=said, stderr=said)
         with Watched(process.pid) as watched:

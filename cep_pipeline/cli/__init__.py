@@ -75,6 +75,11 @@ The folder `benchmarks` is part of a checkout only, not of the package.
 COMMANDS = {name: place for group in COMMAND_GROUPS.values() for name, (place, _) in group.items()}
 """Command -> module and function."""
 
+KEEPING_MEMORY = ("detect", "expand", "bench")
+"""Commands that work in one process. Memory that pyarrow frees stays with the process and is used again: to hand it
+back to the system and to ask for it anew takes up to a third of the time in which matches are found and written. The
+workers of a day hand it back, since together they would hold a quarter more."""
+
 
 _ROOT = Path(__file__).resolve().parents[2]
 """The folder of the package: that of the checkout, or of all installed packages."""
@@ -120,6 +125,8 @@ class _LazyGroup(click.Group):
         module, function = COMMANDS[cmd_name].split(":")
         if module.startswith("benchmarks.") and not _import_benchmarks():
             return _command_of_a_checkout(cmd_name)
+        if cmd_name in KEEPING_MEMORY:
+            os.environ.setdefault("MIMALLOC_PURGE_DELAY", "-1")  # read when pyarrow is imported
         command = getattr(import_module(module), function)
         assert isinstance(command, click.Command)
         return command

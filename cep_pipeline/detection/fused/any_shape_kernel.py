@@ -10,6 +10,7 @@ from __future__ import annotations
 import math
 from typing import Any
 
+import numpy as np
 from numba import njit
 
 from cep_pipeline.compiled.pointers import float64_at, int32_at, int64_at
@@ -57,6 +58,7 @@ from cep_pipeline.detection.fused.programs import (
     TIMES,
     VALUES,
 )
+from cep_pipeline.detection.fused.shape import HASH_FACTOR
 
 CHUNK = 4096
 """Places of the last level that are tested at once."""
@@ -184,7 +186,7 @@ def _after_conjunct(program: Any, at: int) -> int:
 
 
 @njit(error_model="numpy")
-def _place_of(words: Any, program: Any, at: int, index: Any, upper: bool) -> int:
+def _place_of(words: Any, program: Any, at: int, index: Any, upper: bool) -> float:
     """The largest of some lower bounds, or the smallest of some upper ones, whose words begin at `at`."""
     found = 0.0
     for bound in range(program[at]):
@@ -192,7 +194,19 @@ def _place_of(words: Any, program: Any, at: int, index: Any, upper: bool) -> int
         edge = float64_at(words[program[place]])[index[program[place + 1]]]
         if bound == 0 or (edge < found if upper else edge > found):
             found = edge
-    return int(found)
+    return found
+
+
+@njit(error_model="numpy")
+def _first_row(rows: Any, edge: float, low: int, high: int) -> int:
+    """The first place of [low, high) whose row is not before an edge."""
+    while low < high:
+        middle = (low + high) >> 1
+        if rows[middle] < edge:
+            low = middle + 1
+        else:
+            high = middle
+    return low
 
 
 @njit(error_model="numpy")
@@ -200,23 +214,37 @@ def _rejected(words_at: int, program: Any, at: int, index: Any, stack: Any) -> b
     """Return whether an event rejects those bound, by the negation whose words begin at `at`."""
     words = int64_at(words_at)
     stride = int(float64_at(words_at)[program[at + 1]])
-    upper = at + 4 + 2 * program[at + 3]
-    tests = upper + 1 + 2 * program[upper]
-    low, high = _place_of(words, program, at + 3, index, False), _place_of(words, program, upper, index, True)
+    lower = at + 5
+    upper = lower + 1 + 2 * program[lower]
+    since = upper + 1 + 2 * program[upper]
+    until = since + 1 + 2 * program[since]
+    tests = until + 1 + 2 * program[until]
+    low = int(_place_of(words, program, lower, index, False))
+    high = int(_place_of(words, program, upper, index, True))
+    if program[since]:
+        edge = _place_of(words, program, since, index, False)
+        low = _first_row(float64_at(words[program[at + 4]]), edge, low, high)
+    if program[until]:
+        edge = _place_of(words, program, until, index, True)
+        high = _first_row(float64_at(words[program[at + 4]]), edge, low, high)
     if low >= high:
         return False
     if program[at + 2]:
         value = _value(words_at, program, program[tests + 4], program[tests + 5], index, stack)
         values = float64_at(words[program[program[tests + 2] + 1]])
         places = float64_at(words[program[at + 2]])
-        first, end = 0, stride
+        starts = float64_at(words[program[at + 3]])
+        hashed = np.float64(value + 0.0).view(np.uint64) * np.uint64(HASH_FACTOR)
+        bucket = int(hashed >> np.uint64(stride))
+        first, last = int(starts[bucket]), int(starts[bucket + 1])
+        end = last
         while first < end:
             middle = (first + end) >> 1
             if values[middle] < value or (values[middle] == value and places[middle] < low):
                 first = middle + 1
             else:
                 end = middle
-        return bool(values[first] == value and places[first] < high)
+        return bool(first < last and values[first] == value and places[first] < high)
     power = 0
     while 2 << power <= high - low:
         power += 1

@@ -21,6 +21,7 @@ instruction where a CPU has it, and 3 to 5 times faster than LLVM's own substitu
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Callable
 from functools import lru_cache
 
 from cep_pipeline.compiled.ir_text import WIDTH, FunctionText, offsets_table
@@ -39,6 +40,7 @@ from cep_pipeline.detection.fused.programs import (
     argument_places,
 )
 from cep_pipeline.detection.fused.shape import (
+    HASH_FACTOR,
     REJECTING,
     Constant,
     Operation,
@@ -168,7 +170,7 @@ class ComparingText(FunctionText):
         self.scalars = {}
         for negation in self.shape.levels[level].rejecting:
             sides = (side for test in negation.tests for side in (test.left, test.right))
-            for term in (*negation.lows, *negation.highs, *sides):
+            for term in (*negation.lows, *negation.highs, *negation.since, *negation.until, *sides):
                 self._scalar_terms(term, level)
         for conjunct in self.shape.levels[level].tests:
             for alternative in conjunct:
@@ -289,7 +291,15 @@ class ComparingText(FunctionText):
         place = self.value(f"call i64 @llvm.cttz.i64(i64 {bits}, i1 true)")
         self.set(left, self.value(f"and i64 {bits}, {self.value(f'sub i64 {bits}, 1')}"))
         self.index.append(self.value(f"add i64 {here}, {place}"))
-        low, high = self._furthest(negation.lows, "ogt"), self._furthest(negation.highs, "olt")
+        low, high = (
+            self.value(f"fptosi double {self._furthest(ends, comparison)} to i64")
+            for ends, comparison in ((negation.lows, "ogt"), (negation.highs, "olt"))
+        )
+        if negation.rows is not None:
+            if negation.since:
+                low = self._first_row(negation.rows, self._furthest(negation.since, "ogt"), low, high)
+            if negation.until:
+                high = self._first_row(negation.rows, self._furthest(negation.until, "olt"), low, high)
         self.set(passes, "1")
         width = self.value(f"sub i64 {high}, {low}")
         self.branch(self.value(f"icmp sgt i64 {width}, 0"), search, keep)
@@ -298,7 +308,7 @@ class ComparingText(FunctionText):
         if negation.places is None:
             rejected = self._in_blocks(negation, low, high, width, stride)
         else:
-            rejected = self._among_sorted(negation.tests[0], self.columns[negation.places.slot], low, high, stride)
+            rejected = self._among_sorted(negation, low, high, stride)
         self.index.pop()
         self.set(passes, self.value(f"zext i1 {self.value(f'xor i1 {rejected}, true')} to i64"))
         self.jump(keep)
@@ -309,37 +319,60 @@ class ComparingText(FunctionText):
         self.begin(over)
         return self.value(f"trunc i64 {self.get(kept)} to i32")
 
-    def _among_sorted(self, test: Test, places: str, low: str, high: str, size: str) -> str:
-        """Find a value at a place of [low, high), an i1: the first one is looked up that is not before."""
-        assert isinstance(test.left, Slot)
-        value, values = self._scalar(test.right), self.columns[test.left.slot]
+    def _among_sorted(self, negation: Rejecting, low: str, high: str, shift: str) -> str:
+        """Find a value at a place of [low, high), an i1: its bucket is searched for the first place that counts."""
+        (test,) = negation.tests
+        assert isinstance(test.left, Slot) and negation.places is not None and negation.buckets is not None
+        value, values, places = self._scalar(test.right), test.left, negation.places
         least = self.value(f"sitofp i64 {low} to double")
-        first, end = self.variable("0"), self.variable(size)
+        bits = self.value(f"bitcast double {self.value(f'fadd double {value}, 0.0')} to i64")
+        bucket = self.value(f"lshr i64 {self.value(f'mul i64 {bits}, {HASH_FACTOR - (1 << 64)}')}, {shift}")
+        first, end = (
+            self.value(f"fptosi double {self._element(negation.buckets, place)} to i64")
+            for place in (bucket, self.value(f"add i64 {bucket}, 1"))
+        )
+
+        def is_before(place: str) -> str:
+            found = self._element(values, place)
+            equal = self.value(f"fcmp oeq double {found}, {value}")
+            earlier = self.value(
+                f"and i1 {equal}, {self.value(f'fcmp olt double {self._element(places, place)}, {least}')}"
+            )
+            return self.value(f"or i1 {earlier}, {self.value(f'fcmp olt double {found}, {value}')}")
+
+        begin = self._first_place(first, end, is_before)
+        found, place = self._element(values, begin), self._element(places, begin)
+        most = self.value(f"sitofp i64 {high} to double")
+        inside = self.value(f"fcmp olt double {place}, {most}")
+        inside = self.value(f"and i1 {inside}, {self.value(f'icmp slt i64 {begin}, {end}')}")
+        return self.value(f"and i1 {inside}, {self.value(f'fcmp oeq double {found}, {value}')}")
+
+    def _element(self, column: Slot, place: str) -> str:
+        return self.value(f"load double, ptr {self.at(self.columns[column.slot], place, 'double')}, align 8")
+
+    def _first_row(self, rows: Slot, edge: str, low: str, high: str) -> str:
+        """The first place of [low, high) whose row is not before an edge."""
+        return self._first_place(
+            low, high, lambda place: self.value(f"fcmp olt double {self._element(rows, place)}, {edge}")
+        )
+
+    def _first_place(self, low: str, high: str, is_before: Callable[[str], str]) -> str:
+        """The first place of [low, high) that is not before what is looked for; `high` if all are, `low` if none is."""
+        first, end = self.variable(low), self.variable(high)
         head, body, over = self.label("look"), self.label("halve"), self.label("looked")
-
-        def at(place: str) -> tuple[str, str]:
-            one, other = (self.at(column, place, "double") for column in (values, places))
-            return self.value(f"load double, ptr {one}, align 8"), self.value(f"load double, ptr {other}, align 8")
-
         self.jump(head)
         self.begin(head)
         begin, behind = self.get(first), self.get(end)
         self.branch(self.value(f"icmp slt i64 {begin}, {behind}"), body, over)
         self.begin(body)
         middle = self.value(f"lshr i64 {self.value(f'add i64 {begin}, {behind}')}, 1")
-        found, place = at(middle)
-        equal = self.value(f"fcmp oeq double {found}, {value}")
-        earlier = self.value(f"and i1 {equal}, {self.value(f'fcmp olt double {place}, {least}')}")
-        before = self.value(f"or i1 {earlier}, {self.value(f'fcmp olt double {found}, {value}')}")
+        before = is_before(middle)
         behind_it = self.value(f"add i64 {middle}, 1")
         self.set(first, self.value(f"select i1 {before}, i64 {behind_it}, i64 {begin}"))
         self.set(end, self.value(f"select i1 {before}, i64 {behind}, i64 {middle}"))
         self.jump(head)
         self.begin(over)
-        found, place = at(begin)
-        most = self.value(f"sitofp i64 {high} to double")
-        inside = self.value(f"fcmp olt double {place}, {most}")
-        return self.value(f"and i1 {inside}, {self.value(f'fcmp oeq double {found}, {value}')}")
+        return begin
 
     def _in_blocks(self, negation: Rejecting, low: str, high: str, width: str, stride: str) -> str:
         """Test both blocks of a range that is not empty; an i1."""
@@ -356,13 +389,13 @@ class ComparingText(FunctionText):
         return rejected
 
     def _furthest(self, ends: tuple[Slot, ...], comparison: str) -> str:
-        """The largest or the smallest of some places, i64."""
+        """The largest or the smallest of some places or rows, a double."""
         found = self._scalar(ends[0])
         for end in ends[1:]:
             other = self._scalar(end)
             further = self.value(f"fcmp {comparison} double {other}, {found}")
             found = self.value(f"select i1 {further}, double {other}, double {found}")
-        return self.value(f"fptosi double {found} to i64")
+        return found
 
 
 OUTPUT_PADDING = 3 * WIDTH

@@ -50,6 +50,7 @@ from cep_pipeline.detection.fused.range_search import (
     has_room,
 )
 from cep_pipeline.detection.fused.shape import (
+    HASH_FACTOR,
     REJECTING,
     Constant,
     Level,
@@ -72,7 +73,7 @@ from cep_pipeline.slices.keys import Key, key_of_added, keyed_leaf, leaf_by, sha
 from cep_pipeline.slices.order import before_is_earlier, may_be_one
 from cep_pipeline.slices.prepared import PreparedEvents
 from cep_pipeline.slices.routines import padded_copy
-from cep_pipeline.slices.views import View, clause_cache_of, implied_by, times_are_plain
+from cep_pipeline.slices.views import View, clause_cache_of, implied_by, row_values_of, times_are_plain
 
 FEW_NUMBERS, NUMBERS_A_CANDIDATE = 1 << 16, 1
 """So many numbers of blocks are made for any run, and for each candidate that is tested in it."""
@@ -436,7 +437,7 @@ class LevelNegation:
             How many are tested, at least.
         """
         around, last = self.around, len(self.around.order)
-        if self.distinct or self._edges or last == 1 or len(self.conjuncts) != 1:
+        if self.distinct or last == 1 or len(self.conjuncts) != 1:
             return None
         found = TestColumns()
         views = (*around.views, self.view)
@@ -448,9 +449,9 @@ class LevelNegation:
         arguments = Arguments(sizes, rows, {}, {}, tuple(found.arrays), tuple(found.constants))
         tests = extreme_tests(compiled, arguments)
         equality = equality_test(compiled, arguments) if tests is None else None
-        powers, places, size = max(self._longest().bit_length(), 1), None, len(self.view)
+        powers, places, buckets, stride = max(self._longest().bit_length(), 1), None, None, len(self.view)
         if equality is not None:
-            tests, powers = [(*equality, True)], 2
+            tests, powers = [(*equality, True)], 8
         if tests is None:
             return None
         tables = {(own.slot, least) for _, own, least in tests}
@@ -463,9 +464,10 @@ class LevelNegation:
             if equality is None:
                 table = blocks_of(values, powers, np.fmin if least else np.fmax).reshape(-1)
             else:
-                order = np.argsort(values, kind="stable")
-                table, size = np.append(values[order], np.nan), int(np.count_nonzero(values == values))
+                order, starts, stride = _in_buckets(values)
+                table = np.append(values[order], np.nan)
                 places = columns.slot(REJECTING, (self.name, "places"), np.append(order, 0).astype(np.float64))
+                buckets = columns.slot(REJECTING, (self.name, "buckets"), starts.astype(np.float64))
             blocks[slot, least] = columns.slot(REJECTING, (self.name, slot, least), table)
         constants = [columns.constant(value) for value in found.constants]
 
@@ -479,14 +481,22 @@ class LevelNegation:
                 case Operation(operator, operands):
                     return Operation(operator, tuple(placed(operand, least) for operand in operands))
 
+        own_rows = columns.slot(REJECTING, (self.name, "rows"), row_values_of(around.events, self.view))
+        since, until = (
+            tuple(self._edge_slot(columns, bound) for bound in self._edges if bound.low is low) for low in (True, False)
+        )
         return Rejecting(
             tuple(self._slots(columns, "low", self.lows)),
             tuple(self._slots(columns, "high", self.highs)),
-            columns.constant(float(size)),
+            columns.constant(float(stride)),
             tuple(
                 Test(test.comparator, placed(test.left, least), placed(test.right, least)) for test, _, least in tests
             ),
             places,
+            buckets,
+            own_rows if self._edges else None,
+            since,
+            until,
         )
 
     def _longest(self) -> int:
@@ -601,6 +611,20 @@ class LevelNegation:
 
     def _holds(self, conjunct: Conjunct, rows: Mapping[str, Array]) -> Array:
         return conjunct_holds(conjunct, self.around.events, rows)
+
+
+def _in_buckets(values: Array) -> tuple[Array, Array, int]:
+    """Sort values into buckets by their hash, NaN aside: the order, where each bucket begins, and the shift of a hash.
+
+    There are two to four buckets for each value. Within one they are in order of value and place.
+    """
+    known = np.flatnonzero(values == values)
+    bits = max(len(known), 2).bit_length() + 1
+    hashes = (values[known] + 0.0).view(np.uint64) * np.uint64(HASH_FACTOR)
+    bucket = (hashes >> np.uint64(64 - bits)).astype(np.int64)
+    order = np.lexsort((values[known], bucket))
+    starts = np.append(0, np.cumsum(np.bincount(bucket, minlength=1 << bits)))
+    return known[order], starts, 64 - bits
 
 
 def _pairs(lows: Array, highs: Array) -> Iterator[tuple[Array, Array]]:

@@ -225,9 +225,12 @@ class _Writer:
         return [_COMPARATORS[test.comparator], *self._term(test.left, first), *self._term(test.right, first)]
 
     def _rejecting(self, negation: Rejecting, first: int) -> list[int]:
-        sorted_places = 0 if negation.places is None else self._places["column"] + negation.places.slot
-        words = [self._places["constant"] + negation.stride.index, sorted_places]
-        for ends in (negation.lows, negation.highs):
+        columns = (
+            0 if slot is None else self._places["column"] + slot.slot
+            for slot in (negation.places, negation.buckets, negation.rows)
+        )
+        words = [self._places["constant"] + negation.stride.index, *columns]
+        for ends in (negation.lows, negation.highs, negation.since, negation.until):
             words.append(len(ends))
             words += [word for end in ends for word in (self._places["column"] + end.slot, end.level)]
         words.append(len(negation.tests))

@@ -332,7 +332,9 @@ class _Compared:
     def may(self, ends: tuple[Array, Array], values: Mapping[int, Array]) -> Array:
         """Return whether a value between the ends may pass; they are NaN where a block has no value."""
         low, high = (self._evaluated(self._side, {**values, self.own.slot: end}) for end in ends)
-        if not self._rising:
+        if self._rising is None:
+            low, high = np.fmin(low, high), np.fmax(low, high)
+        elif not self._rising:
             low, high = high, low
         other = self._evaluated(self._other, values)
         match self.comparator:
@@ -349,10 +351,10 @@ class _Compared:
     def of_extremes(self) -> Iterator[tuple[Test, Slot, bool]]:
         """The test with the event's slot, and whether it is one of the least value, else of the greatest; or both."""
         test = Test(self.comparator, self._side, self._other)
-        if self.comparator not in (Comparator.GT, Comparator.GE):
-            yield test, self.own, self._rising
-        if self.comparator not in (Comparator.LT, Comparator.LE):
-            yield test, self.own, not self._rising
+        if self.comparator not in (Comparator.GT, Comparator.GE) or self._rising is None:
+            yield test, self.own, self._rising is not False
+        if self.comparator not in (Comparator.LT, Comparator.LE) or self._rising is None:
+            yield test, self.own, self._rising is False
 
     def compared_with(self, values: Mapping[int, Array]) -> Array:
         """The values that the event's side is compared with."""
@@ -626,7 +628,7 @@ def _compared(test: Test, last: int, arguments: Arguments) -> _Compared | None:
         own = [slot for slot in _slots_in(side) if slot.level == last]
         if len(own) != 1 or any(slot.level == last for slot in slots_of(other)):
             continue
-        if isinstance(side, Operation) and not (_is_sum(side, own[0]) and _is_safe(side, own[0], arguments)):
+        if isinstance(side, Operation) and not _is_monotone(side, own[0], arguments):
             continue
         return _Compared(comparator, side, other, own[0], arguments.constants)
     return None
@@ -639,20 +641,68 @@ def _slots_in(term: Term) -> list[Slot]:
     return [slot for operand in term.operands for slot in _slots_in(operand)] if isinstance(term, Operation) else []
 
 
-def _is_sum(term: Term, own: Slot) -> bool:
-    """Return whether sums, differences and signs alone stand above the event's slot."""
-    if not isinstance(term, Operation) or own not in slots_of(term):
+def _is_monotone(term: Operation, own: Slot, arguments: Arguments) -> bool:
+    """Return whether a term only rises or only falls with the event's value, whatever the other values."""
+    above = _operators_above(term, own)
+    if above <= {"+", "-", "negative"} and _is_safe(term, own, arguments):
         return True
-    return term.operator in ("+", "-", "negative") and all(_is_sum(operand, own) for operand in term.operands)
+    return above <= {"+", "-", "negative", "*", "/"} and _magnitude(term, arguments) <= _SAFE
 
 
-def _is_rising(term: Term, own: Slot) -> bool:
-    """Return whether a sum grows with the event's value."""
+def _operators_above(term: Term, own: Slot) -> set[str]:
+    """The operators above the event's slot; a division by it is `by`."""
+    if not isinstance(term, Operation):
+        return set()
+    place = next(place for place, operand in enumerate(term.operands) if own in slots_of(operand))
+    return {"by" if term.operator == "/" and place else term.operator} | _operators_above(term.operands[place], own)
+
+
+def _is_rising(term: Term, own: Slot) -> bool | None:
+    """Return whether a monotone term grows with the event's value; None for a product, where a sign decides."""
     if not isinstance(term, Operation):
         return True
+    if _operators_above(term, own) & {"*", "/"}:
+        return None
     place = next(place for place, operand in enumerate(term.operands) if own in slots_of(operand))
     falls = term.operator == "negative" or (term.operator == "-" and place == 1)
     return _is_rising(term.operands[place], own) != falls
+
+
+def _magnitude(term: Term, arguments: Arguments) -> float:
+    """A limit of the magnitude of a term and all its parts for all events; infinite where there may be none."""
+    match term:
+        case Slot(level, slot):
+            values = np.abs(arguments.columns[slot][: arguments.sizes[level]])
+            return float(np.fmax.reduce(values, initial=0.0))
+        case Constant(index):
+            return abs(arguments.constants[index])
+        case Operation(operator, operands):
+            parts = [_magnitude(operand, arguments) for operand in operands]
+            if not all(part <= _SAFE for part in parts):
+                return math.inf
+            match operator:
+                case "+" | "-":
+                    parts.append(sum(parts))
+                case "*":
+                    parts.append(math.prod(parts))
+                case "/":
+                    least = _least_divisor(operands[1], arguments)
+                    parts.append(parts[0] / least if least else math.inf)
+                case "sqrt":
+                    parts.append(1.0)
+            return max(parts)
+
+
+def _least_divisor(term: Term, arguments: Arguments) -> float:
+    """The least magnitude of a divisor, 0 where it is computed; a quotient by zero has no value, and counts not."""
+    match term:
+        case Slot(level, slot):
+            values = np.abs(arguments.columns[slot][: arguments.sizes[level]])
+            return float(np.fmin.reduce(values, where=values > 0.0, initial=math.inf))
+        case Constant(index):
+            return abs(arguments.constants[index]) or math.inf
+        case _:
+            return 0.0
 
 
 def _is_safe(term: Term, own: Slot, arguments: Arguments) -> bool:

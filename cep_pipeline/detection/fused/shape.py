@@ -55,6 +55,8 @@ TestedConjunct = tuple[Alternative, ...]
 """Holds where one of the alternatives does."""
 
 
+HASH_FACTOR = 0x9E3779B97F4A7C15
+"""The hash of a value: its bits as an integer times this, modulo 2^64; -0.0 has that of 0.0."""
 REJECTING = -1
 """The level of slots whose values are the least or the greatest of a block of events that may reject a match."""
 
@@ -71,12 +73,17 @@ class Rejecting:
         The range goes from the largest of the first to the smallest of the second: places, of this level's event and of
         earlier ones.
     stride
-        The number of blocks of each power of two; or of the values.
+        The number of blocks of each power of two; or by how many bits the hash of a value is shifted to its bucket.
     tests
         An event rejects where one of them holds for one of the blocks, by slots of `REJECTING`.
     places
-        The places of the events whose values are sorted, the equality being the only test, with the values on its left;
-        both have one element more than there are. None: there are blocks.
+        The places of the events whose values are sorted, bucket by bucket, the equality being the only test, with the
+        values on its left; both have one element more than there are. None: there are blocks.
+    buckets
+        Where each bucket begins, and the last one ends.
+    rows, since, until
+        The rows of the events, none of which rejects before the largest of some rows, or from the smallest of some
+        others on: bounds by events that the range does not depend on.
     """
 
     lows: tuple[Slot, ...]
@@ -84,6 +91,10 @@ class Rejecting:
     stride: Constant
     tests: tuple[Test, ...]
     places: Slot | None = None
+    buckets: Slot | None = None
+    rows: Slot | None = None
+    since: tuple[Slot, ...] = ()
+    until: tuple[Slot, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

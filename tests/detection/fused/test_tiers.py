@@ -20,6 +20,9 @@ TEXTS = (
     "WITHIN 30 us TIES ANY",
     "PATTERN SEQ(A a, ~C n, B b) WHERE n.x > a.x AND n.y < b.y AND a.y != b.y WITHIN 25 us",
     "PATTERN SEQ(A a, ~C n, B b, ~C m, A c) WHERE n.x > a.x + b.x - 9 AND m.y - b.y > c.y AND a.x <= c.x WITHIN 40 us",
+    "PATTERN SEQ(A a, ~C n, B b) WHERE n.x > a.x + b.x - 9 AND n.y = a.y WITHIN 60 us",
+    "PATTERN SEQ(~C n, A a, B b) WHERE n.x = a.x + b.x - 9 AND n.y = b.y WITHIN 60 us",
+    "PATTERN AND(A a, ~C n, B b) WHERE n.x * a.y > b.x + 20 AND n.y = b.y WITHIN 60 us",
 )
 ROWS = [
     {"timestamp": place // 2, "kind": "ABC"[place * 7 % 3], "x": place * 7919 % 31, "y": float(place % 13)}
