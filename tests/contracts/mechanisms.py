@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from itertools import permutations
+from math import comb, prod
 
 import pyarrow as pa
 from hypothesis import assume
@@ -19,9 +20,11 @@ from cep_pipeline.detection.mechanisms import choose_mechanisms, in_pattern_orde
 from cep_pipeline.detection.nfab.automaton import is_chain
 from cep_pipeline.errors import UnsupportedPattern
 from cep_pipeline.patterns.pattern import Pattern, Strategy, Ties, with_composed
+from cep_pipeline.patterns.structure import EventOperand
 from cep_pipeline.planning import Plan
 from tests.answers import from_tables, summaries_from_tables
 from tests.oracle import OracleMatch, OracleSummary
+from tests.oracle.answer import read_stream
 from tests.pattern_strategies import ANY_MATCH_LANGUAGE, FIRST_SLICE, WHOLE_LANGUAGE, Features, Statement, statements
 
 
@@ -161,3 +164,18 @@ def runnable(statement: Statement) -> Pattern:
     except UnsupportedPattern:
         assume(False)
     return pattern
+
+
+MOST_BINDINGS = 100_000
+
+
+def has_few_bindings(pattern: Pattern, table: pa.Table) -> bool:
+    """Whether a pattern has few ways to bind its variables to events of their types; a list of 40 matches has 2^40."""
+    events = read_stream(table, pattern)
+
+    def ways(operand: EventOperand) -> int:
+        fitting = sum(not event.types.isdisjoint(operand.types) for event in events)
+        sizes = range(operand.minimum, (operand.maximum or fitting) + 1) if operand.kleene else (1,)
+        return max(1, sum(comb(fitting, size) for size in sizes))
+
+    return prod(map(ways, pattern.operands)) <= MOST_BINDINGS

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
-from math import comb, prod
 
 import pyarrow as pa
 import pytest
@@ -20,12 +19,10 @@ from cep_pipeline.detection.output_policy import has_output_policy
 from cep_pipeline.detection.summaries import unlisted
 from cep_pipeline.errors import UnsupportedPattern
 from cep_pipeline.patterns.pattern import Pattern
-from cep_pipeline.patterns.structure import EventOperand
 from tests.answers import comparable, from_tables, summaries_from_tables
-from tests.contracts.mechanisms import answer
+from tests.contracts.mechanisms import answer, has_few_bindings
 from tests.contracts.test_slices import check_slices
 from tests.oracle import OracleMatch, OracleSummary, evaluate, summarize
-from tests.oracle.answer import read_stream
 from tests.pattern_strategies import SECOND_EDITION, File, Statement, files, statements
 from tests.streams import Row, events_table, rows, stream_schema
 from tests.thoroughness import examples
@@ -34,8 +31,6 @@ ZONED = replace(stream_schema(), timezone="America/New_York")
 CASES, PARTS = 10_000, 10
 MOST_COMPOSED = 40
 """Most matches of a statement that is composed: brute force over more takes long."""
-MOST_BINDINGS = 100_000
-"""Most bindings of a statement that composes others: a list of 40 matches alone has 2^40, and brute force holds all."""
 
 
 def parsed(drawn: Statement | File) -> list[Pattern]:
@@ -46,20 +41,8 @@ def oracle(patterns: Sequence[Pattern], table: pa.Table) -> list[OracleMatch | O
     for statement in {one.name: one for pattern in patterns for one in pattern.composes}.values():
         assume(len(evaluate([statement], table)) <= MOST_COMPOSED)
     for pattern in patterns:
-        assume(not pattern.composes or bindings_at_most(pattern, table) <= MOST_BINDINGS)
+        assume(not pattern.composes or has_few_bindings(pattern, table))
     return [*evaluate(patterns, table), *summarize(patterns, table)]
-
-
-def bindings_at_most(pattern: Pattern, table: pa.Table) -> int:
-    """The ways to bind all variables of a pattern to events of their types."""
-    events = read_stream(table, pattern)
-
-    def choices(operand: EventOperand) -> int:
-        fitting = sum(not event.types.isdisjoint(operand.types) for event in events)
-        sizes = range(operand.minimum, (operand.maximum or fitting) + 1) if operand.kleene else (1,)
-        return max(1, sum(comb(fitting, size) for size in sizes))
-
-    return prod(map(choices, pattern.operands))
 
 
 def check_mechanisms(pattern: Pattern, table: pa.Table) -> None:

@@ -196,6 +196,18 @@ def test_rows_that_there_is_no_memory_for_are_counted_instead(monkeypatch: pytes
     assert cep.detect(patterns[:1], EVENTS)["good"].num_rows > 100
 
 
+def test_lists_of_matches_that_there_is_no_memory_for_are_counted_too(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Behind the n-th of 60 matches there are 2**(60 - n) - 1 lists of further ones."""
+    pairs = "NAME pairs PATTERN SEQ(A a, B b) WITHIN 1 second"
+    patterns = cep.parse_patterns(f"{pairs}; NAME lists PATTERN SEQ(pairs p, pairs+ l[]) WITHIN 1 day", stream_schema())
+    assert cep.detect(patterns[:1], EVENTS)["pairs"].num_rows == 60
+    monkeypatch.setattr(outputs, "SMALL", 1 << 16)
+    monkeypatch.setattr(outputs, "available_bytes", lambda: 1 << 20)
+    with pytest.raises(TooManyMatches, match="'lists' has") as raised:
+        cep.detect(patterns, EVENTS)
+    assert raised.value.count == 2**60 - 61
+
+
 def test_matches_of_one_event_that_there_is_no_memory_for_are_counted_too(monkeypatch: pytest.MonkeyPatch) -> None:
     rows = [{"timestamp": second, "seq": second, "kind": "A" if second == 0 else "B"} for second in range(60)]
     events = events_table([*rows, {"timestamp": 60, "seq": 60, "kind": "C"}])

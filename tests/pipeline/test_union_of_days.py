@@ -21,7 +21,7 @@ from cep_pipeline.detection.mechanisms import choose_mechanisms
 from cep_pipeline.detection.output_policy import has_output_policy
 from cep_pipeline.patterns.pattern import Pattern
 from cep_pipeline.slices.ownership import refuse_composition_over_days
-from tests.contracts.mechanisms import runnable
+from tests.contracts.mechanisms import has_few_bindings, runnable
 from tests.pattern_strategies import SECOND_EDITION, WHOLE_LANGUAGE, File, files, statements
 from tests.pipeline.local_days import LocalDays, events_by_day
 from tests.streams import Row, rows, stream_schema
@@ -193,6 +193,8 @@ def check_days(data: st.DataObject, stream_rows: list[Row], patterns: tuple[Patt
         assume(False)
     gaps = data.draw(st.lists(GAPS_HOURS, min_size=len(stream_rows), max_size=len(stream_rows)))
     by_day = events_by_day(stream_schema(), stream_rows, gaps)
+    events = pa.concat_tables([stream_schema().table([]), *(by_day[day] for day in sorted(by_day))])
+    assume(all(has_few_bindings(pattern, events) for pattern in patterns))
     with tempfile.TemporaryDirectory() as folder:
         days = LocalDays(
             stream_schema(),
