@@ -132,13 +132,12 @@ class ComposingJob:
         read = tuple(group for group in groups if group.last[0] >= point[0])
         if not read:
             return self._none(pattern)
-        return _with_int_times(Slice(point, self.end, read, LookBack()).read(_columns_of_events(pattern)))
+        return _with_int_times(Slice(point, self.end, read, LookBack()).read(columns_needed([pattern])))
 
     def read_partitions(self, pattern: Pattern, partitions: Iterable[str], before_us: int) -> pa.Table:
         """Read the last events of some partitions before a time: as many of each as a match reaches back over."""
         wanted = MissingEvents(dict.fromkeys(partitions, _reach_in_partition(pattern)))
-        columns = ["timestamp", "seq", *(n for n in _columns_of_events(pattern) if n not in ("timestamp", "seq"))]
-        reader = BackwardReader(pattern.partition_by, wanted, columns, contiguous=False)
+        reader = BackwardReader(pattern.partition_by, wanted, columns_needed([pattern]), contiguous=False)
         found = list(reader.read(self.row_groups, until_us=before_us))
         for file in reversed(self.earlier_files):
             if wanted.satisfied:
@@ -152,20 +151,14 @@ class ComposingJob:
 
     def _none(self, pattern: Pattern) -> pa.Table:
         """No events, with the columns that a pattern needs."""
-        names = ["timestamp", "seq", *(n for n in _columns_of_events(pattern) if n not in ("timestamp", "seq"))]
-        return _with_int_times(pa.schema([self.events_schema.field(name) for name in names]).empty_table())
+        columns = [self.events_schema.field(name) for name in columns_needed([pattern])]
+        return _with_int_times(pa.schema(columns).empty_table())
 
 
 def _reach_in_partition(pattern: Pattern) -> int:
     """The events of its partition by which the first event of a match comes before those that are known last."""
     assert pattern.window.events is not None
     return pattern.window.events + positions_waited(pattern)
-
-
-def _columns_of_events(pattern: Pattern) -> list[str]:
-    """The columns that a composing pattern reads of events."""
-    of_events = {"timestamp", "seq", pattern.type_attribute, *dict(pattern.attributes)}
-    return [name for name in columns_needed([pattern]) if name in of_events]
 
 
 def _with_int_times(events: pa.Table) -> pa.Table:

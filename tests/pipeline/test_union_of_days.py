@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 import tempfile
 from collections import Counter
 from contextlib import suppress
@@ -176,22 +177,29 @@ def patterns_in_partitions(draw: st.DrawFn) -> tuple[Pattern, ...]:
     return tuple(cep.parse_patterns(text, stream_schema()))
 
 
-@settings(deadline=None, max_examples=examples(100))
-@given(data=st.data(), stream_rows=rows(max_size=14), patterns=patterns_in_partitions())
+@settings(deadline=None, max_examples=examples(20))
+@given(data=st.data(), seed=st.integers(0, 999), patterns=patterns_in_partitions())
 def test_matches_that_wait_in_partitions_over_random_days(
-    data: st.DataObject, stream_rows: list[Row], patterns: tuple[Pattern, ...]
+    data: st.DataObject, seed: int, patterns: tuple[Pattern, ...]
 ) -> None:
-    check_days(data, stream_rows, patterns)
+    drawn = random.Random(seed)
+    dense = [
+        {"kind": drawn.choice("AABBC"), "x": drawn.randrange(3), "id": drawn.choice([1, 1, 2, None])} for _ in range(24)
+    ]
+    check_days(data, dense, patterns, [drawn.choice([0, 1, 2, 4, 8, 20]) for _ in dense])
 
 
-def check_days(data: st.DataObject, stream_rows: list[Row], patterns: tuple[Pattern, ...]) -> None:
+def check_days(
+    data: st.DataObject, stream_rows: list[Row], patterns: tuple[Pattern, ...], gaps: list[int] | None = None
+) -> None:
     """Detect patterns that compose others day by day, one of the days again, and compare with one run."""
     try:
         for pattern in patterns:
             refuse_composition_over_days(pattern)
     except cep.UnsupportedPattern:
         assume(False)
-    gaps = data.draw(st.lists(GAPS_HOURS, min_size=len(stream_rows), max_size=len(stream_rows)))
+    if gaps is None:
+        gaps = data.draw(st.lists(GAPS_HOURS, min_size=len(stream_rows), max_size=len(stream_rows)))
     by_day = events_by_day(stream_schema(), stream_rows, gaps)
     events = pa.concat_tables([stream_schema().table([]), *(by_day[day] for day in sorted(by_day))])
     assume(all(has_few_bindings(pattern, events) for pattern in patterns))
@@ -278,6 +286,36 @@ def test_what_is_left_out_between_two_events_ends_their_contiguity(tmp_path: Pat
         7: 1,
         8: 1,
     }
+
+
+def test_neighbours_of_the_day_before_end_the_contiguity_of_matches(tmp_path: Path) -> None:
+    """An event of another partition stands between two of one, and so does a match that is in none."""
+    kinds = {"2024-03-04": "AB", "2024-03-05": "A", "2024-03-06": "ZA", "2024-03-07": "A", "2024-03-08": "A"}
+    text = (
+        "NAME lone PATTERN SEQ(Z z, A a) WITHIN 2 EVENTS RETURN z.x AS id;"
+        "NAME near PATTERN SEQ((A | lone) a, (A | lone) b) WHERE strict_contiguity { TRUE } "
+        "WITHIN 3 EVENTS PARTITION BY id"
+    )
+    days = days_of(text, tmp_path, kinds)
+    for day in days.days:
+        days.detect(day)
+    assert {day.day: found.matches["near"] for day, found in days.detected.items()} == {4: 0, 5: 0, 6: 0, 7: 0, 8: 1}
+
+
+def test_matches_that_wait_in_partitions_wait_there_alone(tmp_path: Path) -> None:
+    """A partition that gets no further event holds up no other one, and the end of the stream publishes its matches."""
+    kinds = {"2024-03-04": "AB", "2024-03-05": "BB", "2024-03-06": "BBB", "2024-03-07": "-"}
+    text = (
+        "NAME quiet PATTERN SEQ(Ev a, ~C n) WITHIN 2 EVENTS PARTITION BY id RETURN a.id AS id;"
+        "NAME bound PATTERN SEQ(quiet q, ~C n) WITHIN 2 EVENTS PARTITION BY id"
+    )
+    days = days_of(text, tmp_path, kinds)
+    for day in days.days:
+        days.detect(day)
+    assert [found.matches["bound"] for found in days.detected.values()] == [0, 0, 2, 0]
+    assert [found.pending.get("bound", 0) for found in days.detected.values()] == [0, 2, 3, 3]
+    days.detect(date(2024, 3, 7), end_of_stream=True)
+    assert days.detected[date(2024, 3, 7)].matches["bound"] == 5
 
 
 @pytest.mark.parametrize(("next_day", "kept"), [("Z", [["a"], ["c", "d"]]), ("B", [["c", "d"]])])
