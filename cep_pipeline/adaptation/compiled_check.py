@@ -16,11 +16,11 @@ import numpy as np
 from cep_pipeline.adaptation.invariants import Invariant
 from cep_pipeline.adaptation.lazy_sequence import LazySequence
 from cep_pipeline.adaptation.verification import (
+    InvariantCheck,
     Verification,
     Verifications,
     check_distance,
     describe_verification,
-    is_violated,
     minimal_distance,
 )
 from cep_pipeline.patterns.pattern import Pattern
@@ -84,17 +84,16 @@ class InvariantsOfClause(LazySequence[Invariant]):
         """The pattern of the clause."""
         return self._found.replanner.pattern
 
-    def measure_against(self, distance: float | Mapping[str, float]) -> float | Sequence[float]:
+    def measure_against(self, distance: float | Mapping[str, float]) -> None:
         """Let the program compare by these minimal distances from now on; the distance of all, or of each."""
         if isinstance(distance, int | float):
             check_distance(distance)
             self.kept.measure_against(math.log1p(distance))
-            return distance
-        distances = tuple(minimal_distance(one, distance) for one in self)
+            return
+        distances = [minimal_distance(one, distance) for one in self]
         for one in distances:
             check_distance(one)
         self.kept.measure_against(np.array([math.log1p(one) for one in distances]))
-        return distances
 
 
 class CompiledCheck:
@@ -105,7 +104,6 @@ class CompiledCheck:
         self._programs = [(one.kept, one.kept.count) for one in clauses]
         self._count = sum(count for _, count in self._programs)
         self._distance: float | Mapping[str, float] = 0.0
-        self._of_each: list[float | Sequence[float]] = [0.0 for _ in clauses]
 
     def first_violation(
         self, snapshot: StatisticsSnapshot, distance: float | Mapping[str, float]
@@ -132,27 +130,20 @@ class CompiledCheck:
         return f"all {self._count} invariants hold"
 
     def _measure_against(self, distance: float | Mapping[str, float]) -> None:
-        self._of_each = [clause.measure_against(distance) for clause in self._clauses]
+        for clause in self._clauses:
+            clause.measure_against(distance)
         self._distance = distance
 
     def checked(
         self, snapshot: StatisticsSnapshot, *, distance: float | Mapping[str, float] = 0.0, to_the_end: bool = False
     ) -> Verifications:
         """Verify up to the first violation, or all, as `InvariantCheck.checked` does."""
-        self._measure_against(distance)
-        found: list[Verification] = []
-        for clause, distances in zip(self._clauses, self._of_each, strict=True):
-            first = clause.kept(snapshot)
-            stop = len(clause) if to_the_end or first == len(clause) else first + 1
-            registers, sides = clause.kept.registers.tolist(), clause.kept.sides.tolist()
-            for place in range(stop):
-                one = clause[place]
-                minimal = distances if isinstance(distances, int | float) else distances[place]
-                left, right = registers[sides[place][0]], registers[sides[place][1]]
-                found.append(Verification(one, left, right, minimal, is_violated(one.comparison, left, right, minimal)))
-            if stop == first + 1 and not to_the_end:
-                break
-        return Verifications.of(found)
+        return self._readable.checked(snapshot, distance=distance, to_the_end=to_the_end)
+
+    @cached_property
+    def _readable(self) -> InvariantCheck:
+        """The same check with its invariants one by one, which few ask for."""
+        return InvariantCheck([*chain.from_iterable(self._clauses)], [self._clauses[0].pattern])
 
 
 class LazyVerifications(LazySequence[Verification]):

@@ -15,7 +15,6 @@ from typing import Any, cast
 
 import numpy as np
 
-from cep_pipeline.planning.costs import is_linear
 from cep_pipeline.planning.numbers.clause_questions import ClauseQuestions
 from cep_pipeline.planning.numbers.clause_statistics import mask_of
 from cep_pipeline.planning.numbers.logarithms import ln_sum
@@ -117,9 +116,8 @@ class SideWriter:
 
     def _own(self, tree: tuple[PositionTree, PositionTree], node: int = 0) -> tuple[int, int, int]:
         """The two sets that a tree joins, and what is charged for it."""
-        (left, left_runs), (right, right_runs) = self._shape(tree[0]), self._shape(tree[1])
-        linear = left_runs and right_runs and (isinstance(tree[0], int) or isinstance(tree[1], int))
-        return left, right, node | self._join | (0 if linear else self._held)
+        linear = self._shape(tree)[1]
+        return self._shape(tree[0])[0], self._shape(tree[1])[0], node | self._join | (0 if linear else self._held)
 
     def _joins(self, tree: PositionTree, given: Sequence[Side] = ()) -> int:
         if isinstance(tree, int) or tree in given:
@@ -137,7 +135,9 @@ class SideWriter:
             return 1 << tree, True
         found = self._shapes.get(tree)
         if found is None:
-            found = self._shapes[tree] = self._shape(tree[0])[0] | self._shape(tree[1])[0], is_linear(tree)
+            (left, left_runs), (right, right_runs) = self._shape(tree[0]), self._shape(tree[1])
+            runs = left_runs and right_runs and (isinstance(tree[0], int) or isinstance(tree[1], int))
+            found = self._shapes[tree] = left | right, runs
         return found
 
 

@@ -348,16 +348,6 @@ def _joins_beside(tree: PositionTree, given: Sequence[Side]) -> Iterator[tuple[P
     yield tree
 
 
-def holds_on(comparison: DecidingComparison, statistics: ClauseStatistics, cost: CostModel) -> bool:
-    """True if the planner would still choose the same side, on these statistics."""
-    return comparison.holds(
-        *(
-            ln_measure(comparison.measure, side, statistics, cost, given, share)
-            for side, given, share in comparison.sides
-        )
-    )
-
-
 def ln_before(cost: CostModel, statistics: ClauseStatistics, beginning: Sequence[int]) -> float:
     """ln of the cost of the beginning of an order without what completing its set costs in any order."""
     own = replace(cost, node=NOTHING).ln_step(statistics, beginning)

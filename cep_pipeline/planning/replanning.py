@@ -215,12 +215,8 @@ class Replanner:
             return LazyPlan.of(found, plan.made)
         of = plan.for_pattern(self.pattern.name)
         if (of.planner, of.cost_model, plan.alpha) != (self.name, self.model.name, self.alpha):
-            return self.plan(found)
+            return LazyPlan.of(found)
         return LazyPlan.of(found, plan)
-
-    def plan(self, found: SearchResult) -> Plan:
-        """The plan of a search result."""
-        return LazyPlan.of(found)
 
     def written(self, found: SearchResult) -> Plan:
         """The same with all that it says."""

@@ -33,7 +33,7 @@ def found_by(pattern: Pattern, planner: str, cost: str, data: st.DataObject) -> 
     replanner = Replanner(pattern, planner, cost)
     found = replanner.search(data.draw(drifting.snapshots([pattern])))
     assume(found.clauses is not None)
-    plan = replanner.plan(found)
+    plan = LazyPlan.of(found)
     assert isinstance(plan, LazyPlan)
     return replanner, plan
 
@@ -79,7 +79,7 @@ def test_a_found_plan_is_the_plan_it_is_written_as(data: st.DataObject, planner:
         assert confirmed == replanner.with_comparisons(plan.written, again)
         assert [one.steps for one in confirmed.patterns[0].clauses] == [one.steps for one in plan.patterns[0].clauses]
     else:
-        assert list(runs_of(replanner.plan(again), pattern.name)) != list(runs_of(plan, pattern.name))
+        assert list(runs_of(LazyPlan.of(again), pattern.name)) != list(runs_of(plan, pattern.name))
 
 
 def up_to(threshold: float, found: Sequence[Deviation]) -> list[Deviation]:
@@ -125,7 +125,7 @@ def test_decisions_are_those_about_a_written_plan(data: st.DataObject, name: str
         if replanner.is_of(plan, found):
             used = [replanner.confirmed(one, found) for one in (plan, plan.written)]
         else:
-            used = [replanner.plan(found), replanner.written(found)]
+            used = [LazyPlan.of(found), replanner.written(found)]
         assert used[0] == used[1]
         states = [_after(decision, state, verdict, one, now) for state, one in zip(states, used, strict=True)]
         plan = used[0] if isinstance(used[0], LazyPlan) else plan
@@ -156,7 +156,7 @@ def test_what_a_snapshot_does_not_know_is_said() -> None:
     rates, shares = {leaf.key: 2.0 for leaf in leaves}, {condition.key: 0.1 for condition in conditions}
     decision, replanner = decision_function("constant_threshold"), Replanner(pattern, "greedy", "throughput")
     known = drifting.snapshot(rates, shares)
-    plan = replanner.plan(replanner.search(known))
+    plan = LazyPlan.of(replanner.search(known))
     states = decision.begin(plan, [pattern], known), decision_function("invariant").begin(plan, [pattern], known)
     assert decision.decide(states[0], drifting.snapshot(rates)).replan
     assert (

@@ -22,7 +22,6 @@ from cep_pipeline.planning.orderings import (
     comparison_from_json,
     comparison_to_json,
     grains,
-    holds_on,
     joins_of,
     ln_measure,
     positions_of,
@@ -34,7 +33,7 @@ from tests.answers import comparable, from_tables
 from tests.oracle import evaluate
 from tests.pattern_strategies import ANY_MATCH_LANGUAGE, FIRST_SLICE, Statement, statements
 from tests.planning import clauses
-from tests.planning.all_plans import MODELS
+from tests.planning.all_plans import MODELS, holds_on
 from tests.thoroughness import examples
 
 every_planner = pytest.mark.parametrize("planner", sorted(PLANNERS))

@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from cep_pipeline.planning.costs import COSTS, CostModel, with_latency
 from cep_pipeline.planning.costs.model import PARTIAL_MATCHES, THROUGHPUT
 from cep_pipeline.planning.numbers.clause_statistics import ClauseStatistics
+from cep_pipeline.planning.orderings import DecidingComparison, ln_measure
 from cep_pipeline.planning.trees import PositionTree
 from tests.planning import clauses
 
@@ -21,6 +22,14 @@ MODELS: dict[str, CostModel] = {
     "all terms": ALL_TERMS,
     "all terms, weighted": with_latency(ALL_TERMS, 0.25),
 }
+
+
+def holds_on(comparison: DecidingComparison, statistics: ClauseStatistics, cost: CostModel) -> bool:
+    """True if the planner would still choose the same side, on these statistics."""
+    sides = (
+        ln_measure(comparison.measure, side, statistics, cost, given, share) for side, given, share in comparison.sides
+    )
+    return comparison.holds(*sides)
 
 
 def all_trees(members: Sequence[int]) -> Iterator[PositionTree]:

@@ -15,6 +15,7 @@ from heapq import merge
 from cep_pipeline.planning.costs import CostModel
 from cep_pipeline.planning.costs.model import PARTIAL_MATCHES
 from cep_pipeline.planning.numbers.clause_statistics import ClauseStatistics
+from cep_pipeline.planning.search.sums import ln_add
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,7 +37,7 @@ class Piece:
 
     def then(self, other: Piece) -> Piece:
         """Both in one piece: T(uv) = T(u) T(v), C(uv) = C(u) + T(u) C(v)."""
-        ln_cost = _ln_add(self.ln_cost, self.ln_product + other.ln_cost)
+        ln_cost = ln_add(self.ln_cost, self.ln_product + other.ln_cost)
         return Piece(self.order + other.order, self.ln_product + other.ln_product, ln_cost)
 
 
@@ -153,8 +154,3 @@ def _component(graph: ConditionGraph, start: int) -> list[int]:
     for position in members:
         members += [neighbour for neighbour in graph.neighbours[position] if neighbour not in members]
     return members
-
-
-def _ln_add(one: float, other: float) -> float:
-    larger, smaller = max(one, other), min(one, other)
-    return larger + math.log1p(math.exp(smaller - larger))

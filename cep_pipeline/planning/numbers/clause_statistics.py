@@ -121,12 +121,6 @@ class ClauseShape:
     agreements: int
     _derived: dict[Hashable, Any] = field(default_factory=dict, init=False, repr=False)
 
-    @classmethod
-    def of(cls, statistics: ClauseStatistics) -> ClauseShape:
-        """The structure of a clause whose numbers are known."""
-        conditions = tuple((one.positions, one.equality, one.span) for one in statistics.conditions)
-        return cls(statistics.size, conditions, statistics.sequences, statistics.kleene, len(statistics.agreements))
-
     def derived(self, key: Hashable, make: Callable[[], Derived]) -> Derived:
         """The value of `make`, which is called once for each key: a cache of facts that follow from the structure."""
         if key not in self._derived:

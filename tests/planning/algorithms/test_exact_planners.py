@@ -20,7 +20,6 @@ from cep_pipeline.planning.orderings import (
     DecidingComparison,
     Ordering,
     TreeOrdering,
-    holds_on,
     joins_of,
     ln_below,
     ln_measure,
@@ -29,7 +28,7 @@ from cep_pipeline.planning.orderings import (
 )
 from cep_pipeline.planning.search.set_search import SetTables, TreeSearch
 from cep_pipeline.planning.trees import left_deep
-from tests.planning.all_plans import ALL_TERMS, MODELS, all_trees, trees_over, with_any_last
+from tests.planning.all_plans import ALL_TERMS, MODELS, all_trees, holds_on, trees_over, with_any_last
 from tests.planning.clauses import random_statistics
 from tests.thoroughness import examples
 
