@@ -23,7 +23,7 @@ from cep_pipeline.cli.adaptive import (
     print_notes,
     refuse_nothing_left,
 )
-from cep_pipeline.cli.options import json_option, pattern_file_options
+from cep_pipeline.cli.options import PATH, json_option, pattern_file_options
 from cep_pipeline.cli.plan import read_plan
 from cep_pipeline.cli.search_options import OPTIONS, given_options, search_options, shown_search
 from cep_pipeline.cli.sources import event_paths, patterns_over_files
@@ -61,7 +61,7 @@ SHOWN_PATTERNS, SHOWN_EVENTS = 5, 20
 @click.option("--cost", metavar="NAME", help="Cost model of the planner.  [default: that of the mechanism]")
 @click.option("--alpha", type=click.FloatRange(min=0), default=0.0, help="Weight of latency against the cost.")
 @search_options
-@click.option("--plan", "plan_file", type=click.Path(path_type=Path), help="A plan that `cep plan --out` wrote.")
+@click.option("--plan", "plan_file", type=PATH, help="A plan that `cep plan --out` wrote.")
 @click.option(
     "--output",
     default="verbose",
@@ -87,12 +87,7 @@ SHOWN_PATTERNS, SHOWN_EVENTS = 5, 20
     help="Matches of each pattern to show with their events; 0 shows none. Without --adapt.",
 )
 @adaptation_options
-@click.option(
-    "--out",
-    required=True,
-    type=click.Path(path_type=Path),
-    help="File to write: .parquet, .csv or .json; - is CSV on stdout.",
-)
+@click.option("--out", required=True, type=PATH, help="File to write: .parquet, .csv or .json; - is CSV on stdout.")
 @json_option
 def detect(
     patterns: Path,

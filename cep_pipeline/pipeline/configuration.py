@@ -871,7 +871,7 @@ class Configuration:
             mechanism=settings.mechanism,
             alpha=alpha,
             adaptation=self.settings.adaptation.model_copy(
-                update={**_set_in(of_stream), **_set_in(settings.adaptation)},
+                update={**_set_in(of_stream), **_set_in(settings.adaptation)}
             ),
             search=search,
             limits=PatternSetLimits(

@@ -117,9 +117,7 @@ class WarehouseCatalog(SqlCatalog):
         try:
             changes = [
                 self._stage(
-                    one._table,
-                    (*one._requirements, AssertTableUUID(uuid=one.table_metadata.table_uuid)),
-                    one._updates,
+                    one._table, (*one._requirements, AssertTableUUID(uuid=one.table_metadata.table_uuid)), one._updates
                 )
                 for one in transactions
             ]

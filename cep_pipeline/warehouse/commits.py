@@ -22,10 +22,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import sqlalchemy as sql
 import sqlalchemy.exc
-from pyiceberg.exceptions import (
-    CommitFailedException,
-    NoSuchTableError,
-)
+from pyiceberg.exceptions import CommitFailedException, NoSuchTableError
 from pyiceberg.expressions import (
     AlwaysFalse,
     AlwaysTrue,

@@ -63,12 +63,7 @@ class Pointer:
 
 
 def relocate(
-    location: str,
-    catalog: str | URL,
-    *,
-    from_catalog: str | None,
-    moved: bool,
-    told: Callable[[int, int], None],
+    location: str, catalog: str | URL, *, from_catalog: str | None, moved: bool, told: Callable[[int, int], None]
 ) -> RelocationReport:
     """Relocate a warehouse (see `Warehouse.relocate`)."""
     source = Database(from_catalog or catalog, None)

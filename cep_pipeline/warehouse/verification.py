@@ -45,13 +45,7 @@ from cep_pipeline.storage import (
 )
 from cep_pipeline.warehouse import commits, iceberg_tables
 from cep_pipeline.warehouse.catalog import check_recorded, recorded_files
-from cep_pipeline.warehouse.database import (
-    CATALOG_NAME,
-    CURRENT_PLANS,
-    DAMAGES,
-    PUBLISHED,
-    explain_database_error,
-)
+from cep_pipeline.warehouse.database import CATALOG_NAME, CURRENT_PLANS, DAMAGES, PUBLISHED, explain_database_error
 from cep_pipeline.warehouse.fingerprints import EventsFingerprint, MatchesFingerprint
 from cep_pipeline.warehouse.layout import (
     MEANINGS,
