@@ -137,13 +137,7 @@ def _digits(count: int) -> str:
 
 
 class LimitExceeded(CepError):
-    """A pattern that reached a limit of pipeline.yaml, where its day is to fail then.
-
-    Parameters
-    ----------
-    pattern, limit, day
-        The pattern's name, the limit in words, and the day.
-    """
+    """A pattern that reached a limit (in words) of pipeline.yaml, where its day is to fail then."""
 
     def __init__(self, pattern: str, limit: str, day: str) -> None:
         self.pattern, self.limit, self.day = pattern, limit, day
@@ -169,17 +163,7 @@ FROM_A_BACKUP = (
 
 
 class DamagedError(DataError):
-    """A file of the warehouse that is not there, or does not hold what it should.
-
-    Parameters
-    ----------
-    path
-        The file.
-    fault
-        What is wrong with it.
-    remedy
-        What to do.
-    """
+    """A file of the warehouse that is not there, or does not hold what it should: the fault, and what to do."""
 
     def __init__(self, path: str, fault: str, remedy: str = FROM_A_BACKUP) -> None:
         self.path = path

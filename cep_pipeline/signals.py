@@ -19,13 +19,8 @@ class Terminated(KeyboardInterrupt):
 def end_in_order(ignored_later: Collection[signal.Signals] = ()) -> None:
     """Let the first signal interrupt the main thread, and a second one end the process at once.
 
-    A signal that is ignored already, as in a job in the background of a shell, stays ignored. Threads other than the
-    main one hear no signals: there this does nothing.
-
-    Parameters
-    ----------
-    ignored_later
-        Signals that do nothing after the first one.
+    Signals that are `ignored_later` do nothing after the first one. A signal that is ignored already, as in a job in
+    the background of a shell, stays ignored. Threads other than the main one hear no signals: there this does nothing.
     """
 
     def interrupt(number: int, frame: FrameType | None) -> None:

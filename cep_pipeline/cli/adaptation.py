@@ -222,11 +222,7 @@ def replan(
     why = reason or ("asked for by hand" if violation is None else violation.reason)
     asked = PlanRequest(why, planner, cost, violation, statistics, force, pattern_names)
     run_id = new_run_id()
-    with (
-        naming_run(run_id),
-        ConsoleObserver(Terminal(stderr=True)) as observer,
-        observer.step("planning") as progress,
-    ):
+    with naming_run(run_id), ConsoleObserver(Terminal(stderr=True)) as observer, observer.step("planning") as progress:
         done = plan_again(
             opened.tables,
             opened.stream,

@@ -24,7 +24,7 @@ from cep_pipeline.cli.adaptive import (
     refuse_nothing_left,
     written_to,
 )
-from cep_pipeline.cli.options import json_option, pattern_file_options
+from cep_pipeline.cli.options import PATH, json_option, pattern_file_options
 from cep_pipeline.cli.plan import read_plan
 from cep_pipeline.cli.search_options import OPTIONS, given_options, search_options, shown_search
 from cep_pipeline.cli.sources import event_paths, patterns_over_files
@@ -62,7 +62,7 @@ SHOWN_PATTERNS, SHOWN_EVENTS = 5, 20
 @click.option("--cost", metavar="NAME", help="Cost model of the planner.  [default: that of the mechanism]")
 @click.option("--alpha", type=click.FloatRange(min=0), default=0.0, help="Weight of latency against the cost.")
 @search_options
-@click.option("--plan", "plan_file", type=click.Path(path_type=Path), help="A plan that `cep plan --out` wrote.")
+@click.option("--plan", "plan_file", type=PATH, help="A plan that `cep plan --out` wrote.")
 @click.option(
     "--output",
     default="verbose",
@@ -90,7 +90,7 @@ SHOWN_PATTERNS, SHOWN_EVENTS = 5, 20
 @adaptation_options
 @click.option(
     "--out",
-    type=click.Path(path_type=Path),
+    type=PATH,
     help="File to write: .parquet, .csv or .json; - is CSV on stdout. Without it matches are counted and shown.",
 )
 @json_option

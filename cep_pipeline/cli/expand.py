@@ -10,7 +10,7 @@ import click
 import pyarrow as pa
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
-from cep_pipeline.cli.options import counted, json_option
+from cep_pipeline.cli.options import PATH, counted, json_option
 from cep_pipeline.cli.terminal import Terminal, output_console, say_json
 from cep_pipeline.errors import InputError
 
@@ -21,8 +21,8 @@ SHOWN = 20
 
 
 @click.command()
-@click.argument("file", type=click.Path(path_type=Path))
-@click.option("--out", type=click.Path(path_type=Path), help="File to write: .parquet, .csv or .json; none: show them.")
+@click.argument("file", type=PATH)
+@click.option("--out", type=PATH, help="File to write: .parquet, .csv or .json; none: show them.")
 @click.option("--first", type=click.IntRange(min=1), metavar="N", help="Only the first N matches of the file.")
 @click.option("--pattern", metavar="NAME", help="Only the matches of this pattern.")
 @json_option

@@ -19,6 +19,7 @@ import pyarrow as pa
 from rich.table import Table
 
 from cep_pipeline.cli.options import (
+    PATH,
     Day,
     align_right,
     configuration_options,
@@ -47,14 +48,12 @@ _inference_options = (
 
 @click.command()
 @click.argument("action", type=click.Choice(["infer"]))
-@click.argument("file", type=click.Path(path_type=Path))
+@click.argument("file", type=PATH)
 @_inference_options[0]
 @click.option("--name", metavar="NAME", help="Name of the stream; made from the name of the file if not given.")
 @_inference_options[1]
 @_inference_options[2]
-@click.option(
-    "--out", type=click.Path(path_type=Path), help="File to write, in place of printing; none is overwritten."
-)
+@click.option("--out", type=PATH, help="File to write, in place of printing; none is overwritten.")
 def stream(
     action: str,
     file: Path,
@@ -87,10 +86,10 @@ def stream(
 
 
 @click.command()
-@click.argument("folder", type=click.Path(path_type=Path))
+@click.argument("folder", type=PATH)
 @click.option(
     "--data",
-    type=click.Path(path_type=Path),
+    type=PATH,
     help="Raw file of the stream, CSV or Parquet; its schema is inferred. Without it a small example is made.",
 )
 @_inference_options[0]
@@ -207,10 +206,8 @@ ATTRIBUTES_SHOWN = 10
 
 
 @click.command()
-@click.argument("files", nargs=-1, type=click.Path(path_type=Path))
-@click.option(
-    "--schema", type=click.Path(path_type=Path), help="Stream schema (YAML), where there is no pipeline.yaml."
-)
+@click.argument("files", nargs=-1, type=PATH)
+@click.option("--schema", type=PATH, help="Stream schema (YAML), where there is no pipeline.yaml.")
 @configuration_options
 @click.option("--day", type=Day(), help="A day of the configured stream, in place of files; the first if not given.")
 @click.option("--rows", type=click.IntRange(min=0), default=10, show_default=True, help="Events to show.")
@@ -351,8 +348,8 @@ def _print_preview(
 
 
 @click.command()
-@click.argument("patterns", nargs=-1, type=click.Path(path_type=Path))
-@click.option("--schema", type=click.Path(path_type=Path), help="Stream schema of pattern files without a project.")
+@click.argument("patterns", nargs=-1, type=PATH)
+@click.option("--schema", type=PATH, help="Stream schema of pattern files without a project.")
 @parameter_option
 @configuration_options
 @json_option

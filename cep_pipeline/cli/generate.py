@@ -9,7 +9,7 @@ from typing import Any
 import click
 from rich.progress import Progress
 
-from cep_pipeline.cli.options import Day, counted
+from cep_pipeline.cli.options import PATH, Day, counted
 from cep_pipeline.cli.terminal import Terminal
 
 FIRST_DAY = date(2025, 1, 6)
@@ -18,7 +18,7 @@ FIRST_DAY = date(2025, 1, 6)
 @click.command()
 @click.option(
     "--out",
-    type=click.Path(path_type=Path),
+    type=PATH,
     default=Path("var/generated_trades"),
     show_default=True,
     help="Folder; a day becomes DATE/trades.csv.gz in it.",

@@ -17,6 +17,7 @@ import pyarrow as pa
 from rich.table import Table
 
 from cep_pipeline.cli.options import (
+    PATH,
     Day,
     check_folder,
     configuration_options,
@@ -68,7 +69,7 @@ _PUBLISHED = with_options(
 @click.option("--match", "match_id", metavar="ID", help="Only the match of this id, which --json and --out tell.")
 @click.option(
     "--chart",
-    type=click.Path(path_type=Path),
+    type=PATH,
     help="Draw a match on the series of its events to this .html, .svg or .png file: --match ID, or the first one.",
 )
 @click.option(
@@ -80,7 +81,7 @@ _PUBLISHED = with_options(
 @json_option
 @click.option(
     "--out",
-    type=click.Path(path_type=Path),
+    type=PATH,
     help="Write all of them (no limit) to a .parquet, .csv or .json file; with --events a row for each event.",
 )
 def matches(
@@ -460,7 +461,7 @@ def _returns(text: str | None) -> str:
 @_PUBLISHED
 @click.option("--by-day", is_flag=True, help="The rows of each day, in place of those of all days together.")
 @json_option
-@click.option("--out", type=click.Path(path_type=Path), help="Write the rows to a .parquet, .csv or .json file.")
+@click.option("--out", type=PATH, help="Write the rows to a .parquet, .csv or .json file.")
 def summaries(
     config: Path,
     stream: str | None,

@@ -55,10 +55,7 @@ def write_matches(
     if len(schemas) == 1:
         _write(schema, (batch for _, batch in by_pattern), path, places)
         return counts
-    with (
-        writing(path),
-        tempfile.TemporaryDirectory(prefix=f".{path.name}.", dir=path.absolute().parent) as folder,
-    ):
+    with writing(path), tempfile.TemporaryDirectory(prefix=f".{path.name}.", dir=path.absolute().parent) as folder:
         waiting = {name: Path(folder) / f"{place}.arrows" for place, name in enumerate(schemas)}
         _put_apart(by_pattern, schemas, waiting)
         _write(schema, _one_after_the_other(output, schema, waiting), path, places)

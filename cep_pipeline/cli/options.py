@@ -83,6 +83,8 @@ def with_options(*options: Callable[[Command], Command]) -> Callable[[Command], 
 
 
 DEFAULT_CONFIG = Path("pipeline.yaml")
+PATH = click.Path(path_type=Path)
+"""The type of an option or argument that is a file or a folder."""
 
 
 @dataclass(frozen=True)
@@ -139,11 +141,7 @@ def repeated_option(*names: str, **settings: Any) -> Callable[[Command], Command
 
 
 config_option = repeated_option(
-    "--config",
-    type=click.Path(path_type=Path),
-    default=DEFAULT_CONFIG,
-    show_default=True,
-    help="Pipeline configuration.",
+    "--config", type=PATH, default=DEFAULT_CONFIG, show_default=True, help="Pipeline configuration."
 )
 """`--config`, of a command that works on the whole warehouse."""
 
@@ -185,13 +183,13 @@ parameter_option = click.option(
 def pattern_file_options(*, required: bool) -> Callable[[Command], Command]:
     """`--patterns`, `--schema`, `--events` and `--param`: patterns over files, without a warehouse."""
     return with_options(
-        click.option("--patterns", required=required, type=click.Path(path_type=Path), help="Pattern file."),
-        click.option("--schema", required=required, type=click.Path(path_type=Path), help="Stream schema (YAML)."),
+        click.option("--patterns", required=required, type=PATH, help="Pattern file."),
+        click.option("--schema", required=required, type=PATH, help="Stream schema (YAML)."),
         click.option(
             "--events",
             required=required,
             multiple=True,
-            type=click.Path(path_type=Path),
+            type=PATH,
             help="Raw file of the schema's format, or Parquet file of published events; a folder or a pattern such as "
             "'data/*.csv' for all files in it; - for stdin. May be given several times.",
         ),

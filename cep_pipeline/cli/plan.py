@@ -14,6 +14,7 @@ from click.core import ParameterSource
 from rich.table import Table
 
 from cep_pipeline.cli.options import (
+    PATH,
     Day,
     align_right,
     complete,
@@ -108,9 +109,7 @@ _what_options = with_options(
 @click.option("--cost", metavar="NAME", help="Cost model.  [default: that of the pattern set, or of the mechanism]")
 @click.option("--alpha", type=click.FloatRange(min=0), default=0.0, help="Weight of latency against the cost.")
 @click.option("--mechanism", metavar="NAME", help="Plan for this mechanism.  [default: the fastest for each pattern]")
-@click.option(
-    "--out", type=click.Path(path_type=Path), help="Write the plan to this JSON file, for `cep detect --plan`."
-)
+@click.option("--out", type=PATH, help="Write the plan to this JSON file, for `cep detect --plan`.")
 @click.option("--compare", is_flag=True, help="Show all planners side by side instead, their plans run over a sample.")
 @click.option(
     "--sample",
@@ -250,7 +249,7 @@ def _nothing_to_search(made: Plan, patterns: Sequence[Pattern]) -> bool:
 @pattern_file_options(required=False)
 @pattern_set_option
 @click.option("--version", type=click.IntRange(min=1), help="A recorded version; the current one if not given.")
-@click.option("--plan", "plan_file", type=click.Path(path_type=Path), help="A plan file, in place of a recorded plan.")
+@click.option("--plan", "plan_file", type=PATH, help="A plan file, in place of a recorded plan.")
 @click.option("--analyze", is_flag=True, help="Detect in --events by the plan, and print beside it what happened.")
 @click.option("--mechanism", metavar="NAME", help="What detects.  [default: the fastest that runs each pattern]")
 @click.option(

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from cep_pipeline.cli.options import writing
+from cep_pipeline.cli.options import PATH, writing
 from cep_pipeline.cli.terminal import say
 from cep_pipeline.errors import InputError
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 @click.argument("what", type=click.Choice(["stream", "pipeline", "tables"]))
 @click.option("--markdown", is_flag=True, help="Tables in Markdown, in place of JSON.")
 @click.option("--part", metavar="NAME", help="With --markdown: only this mapping of settings, or this table.")
-@click.option("--out", type=click.Path(path_type=Path), help="File to write, in place of printing.")
+@click.option("--out", type=PATH, help="File to write, in place of printing.")
 def schema(what: str, markdown: bool, part: str | None, out: Path | None) -> None:
     """Print the JSON Schema of a stream schema or of pipeline.yaml, or the columns of the tables.
 

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Literal
 import click
 
 from cep_pipeline.cli.options import (
+    PATH,
     Day,
     check_folder,
     complete,
@@ -119,9 +120,7 @@ _options = with_options(
     click.option(
         "--all", "all_numbers", is_flag=True, help="Draw all numbers, not only the 12 that move most (or --match)."
     ),
-    click.option(
-        "--chart", type=click.Path(path_type=Path), help="Draw the numbers over time to this .svg or .png file."
-    ),
+    click.option("--chart", type=PATH, help="Draw the numbers over time to this .svg or .png file."),
     json_option,
 )
 

@@ -11,14 +11,7 @@ from typing import TYPE_CHECKING, Any
 import click
 from rich.table import Table
 
-from cep_pipeline.cli.options import (
-    align_right,
-    configuration_options,
-    counted,
-    data_option,
-    json_option,
-    next_command,
-)
+from cep_pipeline.cli.options import align_right, configuration_options, counted, data_option, json_option, next_command
 from cep_pipeline.cli.terminal import Terminal, output_console, say_json, styled
 from cep_pipeline.errors import InputError
 

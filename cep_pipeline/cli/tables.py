@@ -258,10 +258,11 @@ def relocate(config: Path, from_catalog: str | None, moved: bool, as_json: bool)
     """
     from cep_pipeline.cli.progress import ConsoleObserver
     from cep_pipeline.pipeline.configuration import Configuration
+    from cep_pipeline.warehouse.warehouse import Warehouse
 
-    configuration = Configuration.load(config)
+    place, catalog = Configuration.load(config).warehouse_addresses
     with ConsoleObserver(output_console(stderr=True)) as observer, observer.step("relocate") as told:
-        report = configuration.relocate_warehouse(from_catalog=from_catalog, moved=moved, told=told)
+        report = Warehouse.relocate(place, catalog, from_catalog=from_catalog, moved=moved, told=told)
     if as_json:
         say_json(report)
     elif report.tables:

@@ -6,13 +6,13 @@ from pathlib import Path
 
 import click
 
-from cep_pipeline.cli.options import check_folder, configuration_options, json_option, writing
+from cep_pipeline.cli.options import PATH, check_folder, configuration_options, json_option, writing
 from cep_pipeline.cli.sources import chosen_stream
 from cep_pipeline.cli.terminal import say, say_json
 
 
 @click.command()
-@click.argument("file", type=click.Path(path_type=Path), metavar="FILE.sql")
+@click.argument("file", type=PATH, metavar="FILE.sql")
 @click.option(
     "--from",
     "language",
@@ -21,9 +21,7 @@ from cep_pipeline.cli.terminal import say, say_json
     show_default=True,
     help="The language of FILE.",
 )
-@click.option(
-    "--schema", type=click.Path(path_type=Path), help="Stream schema (YAML), in place of a configured stream."
-)
+@click.option("--schema", type=PATH, help="Stream schema (YAML), in place of a configured stream.")
 @click.option(
     "--within",
     default="1 day",
@@ -31,7 +29,7 @@ from cep_pipeline.cli.terminal import say, say_json
     metavar="WINDOW",
     help="Window of queries that have no WITHIN, such as '10 minutes'.",
 )
-@click.option("--out", type=click.Path(path_type=Path), help="Write the patterns to this file, such as mine.sase.")
+@click.option("--out", type=PATH, help="Write the patterns to this file, such as mine.sase.")
 @configuration_options
 @json_option
 def translate(

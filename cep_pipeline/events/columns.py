@@ -26,13 +26,7 @@ ARROW_TYPES: Mapping[ValueType, pa.DataType] = {
 }
 """How an attribute of each type is stored."""
 QUARANTINE_SCHEMA = pa.schema(
-    [
-        (DAY, pa.date32()),
-        ("file", pa.string()),
-        ("line", pa.int64()),
-        ("reason", pa.string()),
-        ("raw", pa.string()),
-    ]
+    [(DAY, pa.date32()), ("file", pa.string()), ("line", pa.int64()), ("reason", pa.string()), ("raw", pa.string())]
 )
 """Rejected rows: the name of the raw file, the line in it (from 1; the row number in Parquet), why, and its text."""
 

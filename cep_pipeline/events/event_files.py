@@ -53,11 +53,7 @@ class EventPlaces:
 
     @classmethod
     def sorted(
-        cls,
-        paths: Sequence[Path],
-        seqs: np.ndarray[Any, Any],
-        file: np.ndarray[Any, Any],
-        line: np.ndarray[Any, Any],
+        cls, paths: Sequence[Path], seqs: np.ndarray[Any, Any], file: np.ndarray[Any, Any], line: np.ndarray[Any, Any]
     ) -> EventPlaces:
         """The places of events that come in any order."""
         order = np.argsort(seqs, kind="stable")

@@ -58,11 +58,7 @@ class MergeResult:
 
 
 def merge_tasks(
-    schema: StreamSchema,
-    day: date,
-    runs: Sequence[SortedRun],
-    scratch: DataDirectory,
-    range_rows: int = RANGE_ROWS,
+    schema: StreamSchema, day: date, runs: Sequence[SortedRun], scratch: DataDirectory, range_rows: int = RANGE_ROWS
 ) -> list[MergeTask]:
     """Cut a day into ranges of time of about `range_rows` events.
 

@@ -25,12 +25,7 @@ from cep_pipeline.events.readers import open_rows
 from cep_pipeline.events.row_checks import LINE, LOCAL_DAY, check_rows, day_number, day_of
 from cep_pipeline.events.schema import StreamSchema
 from cep_pipeline.events.validate import Figures, figures_of
-from cep_pipeline.storage import (
-    ROW_GROUP_ROWS,
-    DataDirectory,
-    open_filesystem,
-    storage_errors,
-)
+from cep_pipeline.storage import ROW_GROUP_ROWS, DataDirectory, open_filesystem, storage_errors
 
 RUN_ROWS = 1_000_000
 """Events that are sorted at once."""

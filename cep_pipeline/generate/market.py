@@ -43,29 +43,19 @@ _OF_STOCKS, _OF_COUNTS, _OF_TIMES, _OF_PRICES, _OF_TRADES = range(5)
 class Market:
     """The properties of a generated market.
 
-    Parameters
-    ----------
-    stocks
-        Number of stocks, 1 to 2,100; the first are SPY, BAC, AIG and IBM, the others S0004, S0005, ...
-    seed
-        A market of another seed has other rates, prices and trades.
-    min_rate_per_s, max_rate_per_s
-        Trades a second of the slowest and the fastest stock, as means over a day: the opening and the close are busier.
-    skew
-        1: rates fall geometrically from the fastest to the slowest stock. Above 1: a few fast stocks and many slow
-        ones; towards 0: nearly all of them fast.
-    drift
-        How far, at most about, a stock moves through the range of rates over the days (1: from end to end). Rates
-        stay between the slowest and the fastest.
-    hours
-        Length of the trading session, from 09:30.
-    events_per_day
-        Where given, the session ends as early as it takes for about so many trades; rates stay as they are.
+    - `stocks`: number of stocks, 1 to 2,100; the first are SPY, BAC, AIG and IBM, the others S0004, S0005, ...
+    - `seed`: a market of another seed has other rates, prices and trades.
+    - `min_rate_per_s`, `max_rate_per_s`: trades a second of the slowest and the fastest stock, as means over a day: the
+      opening and the close are busier.
+    - `skew`: 1: rates fall geometrically from the fastest to the slowest stock. Above 1: a few fast stocks and many
+      slow ones; towards 0: nearly all of them fast.
+    - `drift`: how far, at most about, a stock moves through the range of rates over the days (1: from end to end).
+      Rates stay between the slowest and the fastest.
+    - `hours`: length of the trading session, from 09:30.
+    - `events_per_day`: where given, the session ends as early as it takes for about so many trades; rates stay as they
+      are.
 
-    Raises
-    ------
-    InputError
-        A value out of its range, or days that are too large to be made in memory.
+    A value out of its range, or days that are too large to be made in memory, are an InputError.
 
     Examples
     --------

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import inspect
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from hashlib import sha256
@@ -26,7 +26,6 @@ if TYPE_CHECKING:
     from cep_pipeline.events.schema import StreamSchema
     from cep_pipeline.language.scope import Swept
     from cep_pipeline.patterns.pattern import Pattern, Window
-    from cep_pipeline.warehouse.relocation import RelocationReport
     from cep_pipeline.warehouse.warehouse import Warehouse
 
 
@@ -757,19 +756,6 @@ class Configuration:
         """The location of the warehouse and the address of its catalog; None: SQLite in its folder."""
         return self.warehouse_location, self.settings.warehouse.catalog
 
-    def relocate_warehouse(
-        self,
-        *,
-        from_catalog: str | None = None,
-        moved: bool = False,
-        told: Callable[[int, int], None] = lambda done, total: None,
-    ) -> RelocationReport:
-        """Make a warehouse that was copied or moved to the configured place whole (`Warehouse.relocate`)."""
-        from cep_pipeline.warehouse.warehouse import Warehouse
-
-        catalog = self.settings.warehouse.catalog
-        return Warehouse.relocate(self.warehouse_location, catalog, from_catalog=from_catalog, moved=moved, told=told)
-
     def stream_names(self) -> tuple[str, ...]:
         return tuple(self.settings.streams)
 
@@ -876,7 +862,7 @@ class Configuration:
             mechanism=settings.mechanism,
             alpha=alpha,
             adaptation=self.settings.adaptation.model_copy(
-                update={**_set_in(of_stream), **_set_in(settings.adaptation)},
+                update={**_set_in(of_stream), **_set_in(settings.adaptation)}
             ),
             search=search,
             limits=PatternSetLimits(

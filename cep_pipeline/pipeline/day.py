@@ -254,15 +254,7 @@ PUBLISH = Step("publish", "detect", publish, takes=("staged", "drafted", "statis
 STEPS: tuple[Step, ...] = (
     Step("ingest", "ingest", ingest, needs_spark=True, given="days", takes=(), gives=("staged",)),
     Step("validate", "ingest", validate, given="days"),
-    Step(
-        "preprocess",
-        "ingest",
-        preprocess,
-        needs_spark=True,
-        given="days",
-        gives=("drafted",),
-        follows="preprocess",
-    ),
+    Step("preprocess", "ingest", preprocess, needs_spark=True, given="days", gives=("drafted",), follows="preprocess"),
     Step(
         "estimate_statistics",
         "statistics",
@@ -274,13 +266,7 @@ STEPS: tuple[Step, ...] = (
         follows="estimate_statistics",
     ),
     Step(
-        "plan",
-        "plan",
-        plan,
-        given="pattern set",
-        needed=lambda _: True,
-        takes=("staged", "statistics"),
-        follows="plan",
+        "plan", "plan", plan, given="pattern set", needed=lambda _: True, takes=("staged", "statistics"), follows="plan"
     ),
     Step(
         "detect",

@@ -288,11 +288,7 @@ def _nothing_detected(pattern_set: PatternSet) -> DetectionResult:
 
 
 def _with_kept(
-    workers: Workers,
-    work: DayWork,
-    inputs: _DayInputs,
-    kept: frozenset[str],
-    result: DetectionResult,
+    workers: Workers, work: DayWork, inputs: _DayInputs, kept: frozenset[str], result: DetectionResult
 ) -> DetectionResult:
     """Add to what was detected on a day what is published of the patterns that are kept."""
     from cep_pipeline.spark.detection import copy_matches

@@ -118,11 +118,7 @@ def part_of_set(pattern_set: PatternSet, names: Collection[str]) -> PatternSet:
 def statements_of(patterns: Sequence[Pattern]) -> dict[str, Any]:
     """Pattern name -> its statement with the values of its parameters, as JSON values."""
     return {
-        one.name: {
-            "statement": format_pattern(one),
-            "parameters": dict(one.parameters_as_json),
-        }
-        for one in patterns
+        one.name: {"statement": format_pattern(one), "parameters": dict(one.parameters_as_json)} for one in patterns
     }
 
 

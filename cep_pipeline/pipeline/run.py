@@ -339,12 +339,7 @@ class PipelineRun:
         return found
 
     def _work(
-        self,
-        day: date,
-        pattern_sets: tuple[PatternSet, ...],
-        tables: StreamTables,
-        scratch: str,
-        stack: ExitStack,
+        self, day: date, pattern_sets: tuple[PatternSet, ...], tables: StreamTables, scratch: str, stack: ExitStack
     ) -> DayWork:
         """Take the lease of a day, for as long as the batch is worked on."""
         return DayWork(

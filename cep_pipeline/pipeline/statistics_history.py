@@ -14,13 +14,7 @@ from cep_pipeline.errors import InputError
 from cep_pipeline.events.timestamps import parse_moment
 from cep_pipeline.pipeline.configuration import PatternSet, StatisticsSettings, Stream
 from cep_pipeline.pipeline.plans import of_another_format
-from cep_pipeline.pipeline.statistics import (
-    WINDOWS_SHOWN,
-    out_of_date,
-    snapshot_at,
-    state_of_day,
-    windows_of_day,
-)
+from cep_pipeline.pipeline.statistics import WINDOWS_SHOWN, out_of_date, snapshot_at, state_of_day, windows_of_day
 from cep_pipeline.spark.statistics import count_table
 from cep_pipeline.statistics import StatisticsSnapshot
 from cep_pipeline.statistics.drift import numbers_of

@@ -358,13 +358,7 @@ def _put_aside(path: str) -> None:
 
 
 def restore(
-    location: str,
-    catalog: str | URL,
-    place: str,
-    moment: BackupMoment,
-    *,
-    replace: bool,
-    told: Told,
+    location: str, catalog: str | URL, place: str, moment: BackupMoment, *, replace: bool, told: Told
 ) -> RestoreReport:
     """Make a warehouse what it was at a moment (see `Warehouse.restore`)."""
     begun = f"{place} {moment.name}"

@@ -76,14 +76,14 @@ class WarehouseCatalog(SqlCatalog):
                 fault = error
                 break
         assert fault is not None
-        with damage_errors(self.metadata_location(identifier)):
+        with damage_errors(str(self.metadata_location(identifier))):
             raise fault
 
-    def metadata_location(self, identifier: str | Identifier) -> str:
-        """Return where the present metadata of a table is, without reading it."""
+    def metadata_location(self, identifier: str | Identifier) -> str | None:
+        """Return where the present metadata of a table is, without reading it; None: there is no such table."""
         query = sql.select(IcebergTables.metadata_location).where(*self._row(identifier))
-        with self.engine.connect() as connection:
-            return str(connection.execute(query).scalar_one())
+        with self.database.begin() as connection:
+            return connection.execute(query).scalar_one_or_none()
 
     def load_at(self, identifier: Identifier, metadata_location: str) -> Table:
         """Load a table as one of its metadata files tells of it.
@@ -117,9 +117,7 @@ class WarehouseCatalog(SqlCatalog):
         try:
             changes = [
                 self._stage(
-                    one._table,
-                    (*one._requirements, AssertTableUUID(uuid=one.table_metadata.table_uuid)),
-                    one._updates,
+                    one._table, (*one._requirements, AssertTableUUID(uuid=one.table_metadata.table_uuid)), one._updates
                 )
                 for one in transactions
             ]

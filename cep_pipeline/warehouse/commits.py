@@ -22,10 +22,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import sqlalchemy as sql
 import sqlalchemy.exc
-from pyiceberg.exceptions import (
-    CommitFailedException,
-    NoSuchTableError,
-)
+from pyiceberg.exceptions import CommitFailedException, NoSuchTableError
 from pyiceberg.expressions import (
     AlwaysFalse,
     AlwaysTrue,
@@ -171,7 +168,7 @@ def replace_units(
     def replaced(name: str) -> Change:
         own = [(one, files) for one, files in zip(units, found, strict=True) if one.table == name]
         condition = reduce(Or, (_condition(one.unit) for one, _ in own), cast(BooleanExpression, AlwaysFalse()))
-        said = {"cep.run": run_id, "cep.unit": ", ".join(_values_text(one.unit) for one, _ in own)}
+        said = {"cep.run": run_id, "cep.unit": ", ".join(" ".join(map(str, one.unit.values())) for one, _ in own)}
         if prints := [one.fingerprint for one, _ in own if one.fingerprint]:
             said["cep.fingerprint"] = ", ".join(prints)
 
@@ -206,7 +203,8 @@ def data_files(table: Table, unit: Unit, paths: Sequence[str]) -> list[DataFile]
     """
     found = [one for path in paths if (one := _data_file(table, path, unit)) is not None]
     if len({file.file_path for file in found}) < len(found):
-        raise CepError(f"{'.'.join(table.name())}: the same file was given twice: {_first_double(paths)}")
+        double = next(path for index, path in enumerate(paths) if path in paths[:index])
+        raise CepError(f"{'.'.join(table.name())}: the same file was given twice: {double}")
     return found
 
 
@@ -422,11 +420,3 @@ def _condition(unit: Unit) -> BooleanExpression:
 
 def _unit_text(unit: Unit) -> str:
     return ", ".join(f"{column} {value}" for column, value in unit.items())
-
-
-def _values_text(unit: Unit) -> str:
-    return " ".join(str(value) for value in unit.values())
-
-
-def _first_double(files: Sequence[str]) -> str:
-    return next(path for index, path in enumerate(files) if path in files[:index])

@@ -51,10 +51,7 @@ class PublishedFile:
     upper_bounds: Mapping[int, bytes]
 
 
-_ALWAYS_THERE = {
-    "events": ("timestamp", "seq"),
-    "matches": ("pattern", "match_id", "start_ts", "end_ts", "bindings"),
-}
+_ALWAYS_THERE = {"events": ("timestamp", "seq"), "matches": ("pattern", "match_id", "start_ts", "end_ts", "bindings")}
 """Table -> columns of every version of it, beside those of its partitions: metadata without one is damaged."""
 
 

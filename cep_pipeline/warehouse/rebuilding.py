@@ -48,13 +48,7 @@ class RebuildReport:
     left_out: list[str] = field(default_factory=list)
 
 
-def rebuild(
-    location: str,
-    catalog: str | URL,
-    *,
-    replace: bool,
-    told: Callable[[int, int], None],
-) -> RebuildReport:
+def rebuild(location: str, catalog: str | URL, *, replace: bool, told: Callable[[int, int], None]) -> RebuildReport:
     """Make the catalog of a warehouse anew (see `Warehouse.rebuild_catalog`)."""
     if not replace:
         _refuse_catalog(location, catalog)

@@ -39,7 +39,16 @@ from cep_pipeline.storage import (
     stored_files,
 )
 from cep_pipeline.warehouse.catalog import write_version_hint
-from cep_pipeline.warehouse.database import CARRIED, CATALOG_NAME, FILES, LEASES, SETTINGS, Database, create_together
+from cep_pipeline.warehouse.database import (
+    CARRIED,
+    CATALOG_NAME,
+    FILES,
+    LEASES,
+    POINTERS,
+    SETTINGS,
+    Database,
+    create_together,
+)
 from cep_pipeline.warehouse.leases import LEASE_TIMEOUT_S, is_dead
 
 
@@ -63,12 +72,7 @@ class Pointer:
 
 
 def relocate(
-    location: str,
-    catalog: str | URL,
-    *,
-    from_catalog: str | None,
-    moved: bool,
-    told: Callable[[int, int], None],
+    location: str, catalog: str | URL, *, from_catalog: str | None, moved: bool, told: Callable[[int, int], None]
 ) -> RelocationReport:
     """Relocate a warehouse (see `Warehouse.relocate`)."""
     source = Database(from_catalog or catalog, None)
@@ -138,11 +142,10 @@ def check_idle(source: Database) -> None:
 
 def pointers_of(source: Database) -> list[Pointer]:
     """Return the tables that a catalog names."""
-    tables = SqlCatalogBaseTable.metadata.tables[IcebergTables.__tablename__]
-    if not sql.inspect(source.engine).has_table(tables.name):
+    if not source.has_catalog():
         return []
-    columns = (tables.c.table_namespace, tables.c.table_name, tables.c.metadata_location)
-    query = sql.select(*columns).where(tables.c.catalog_name == CATALOG_NAME).order_by(*columns[:2])
+    columns = (POINTERS.c.table_namespace, POINTERS.c.table_name, POINTERS.c.metadata_location)
+    query = sql.select(*columns).where(POINTERS.c.catalog_name == CATALOG_NAME).order_by(*columns[:2])
     with source.begin() as connection:
         return [Pointer(*row) for row in connection.execute(query)]
 

@@ -427,12 +427,7 @@ class StreamReader:
         return dict(found[0].snapshot) if found and found[0].snapshot is not None else None
 
     def statistics(
-        self,
-        pattern_set: str,
-        first: date | None = None,
-        last: date | None = None,
-        *,
-        without: Sequence[str] = (),
+        self, pattern_set: str, first: date | None = None, last: date | None = None, *, without: Sequence[str] = ()
     ) -> list[StatisticsRecord]:
         """Return the statistics of a pattern set on the days from `first` to `last`, in order of time.
 

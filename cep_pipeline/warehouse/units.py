@@ -21,15 +21,7 @@ from cep_pipeline.events.erasure import Erasure, erased_from
 from cep_pipeline.events.raw_files import RawFile
 from cep_pipeline.storage import canonical_json, digest_of
 from cep_pipeline.warehouse.changes import EventsChange, ReadBefore
-from cep_pipeline.warehouse.database import (
-    CATALOG_NAME,
-    DAMAGES,
-    ERASURES,
-    POINTERS,
-    PUBLISHED,
-    REPLACED,
-    Database,
-)
+from cep_pipeline.warehouse.database import CATALOG_NAME, DAMAGES, ERASURES, POINTERS, PUBLISHED, REPLACED, Database
 from cep_pipeline.warehouse.fingerprints import NO_CARRY, EventsFingerprint, MatchesFingerprint
 from cep_pipeline.warehouse.published_table import PublishedTable
 from cep_pipeline.warehouse.records import PublishedDay, PublishedMatches, StaleDay

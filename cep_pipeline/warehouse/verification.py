@@ -24,7 +24,6 @@ import pyarrow.fs as pafs
 import pyarrow.parquet as pq
 import sqlalchemy as sql
 from pyiceberg.avro.file import AvroFile
-from pyiceberg.catalog.sql import IcebergTables
 from pyiceberg.conversions import from_bytes
 from pyiceberg.exceptions import NoSuchTableError
 from pyiceberg.manifest import DataFile, ManifestFile
@@ -45,13 +44,7 @@ from cep_pipeline.storage import (
 )
 from cep_pipeline.warehouse import commits, iceberg_tables
 from cep_pipeline.warehouse.catalog import check_recorded, recorded_files
-from cep_pipeline.warehouse.database import (
-    CATALOG_NAME,
-    CURRENT_PLANS,
-    DAMAGES,
-    PUBLISHED,
-    explain_database_error,
-)
+from cep_pipeline.warehouse.database import CURRENT_PLANS, DAMAGES, PUBLISHED, explain_database_error
 from cep_pipeline.warehouse.fingerprints import EventsFingerprint, MatchesFingerprint
 from cep_pipeline.warehouse.layout import (
     MEANINGS,
@@ -282,18 +275,10 @@ def _settled_state(warehouse: Store, stream: str, name: str, days: Collection[da
             return state
 
 
-def _pointer(warehouse: Store, stream: str, name: str) -> str | None:
-    query = sql.select(IcebergTables.metadata_location).where(
-        IcebergTables.catalog_name == CATALOG_NAME,
-        IcebergTables.table_namespace == stream,
-        IcebergTables.table_name == name,
-    )
-    with warehouse.database.begin() as connection:
-        return connection.execute(query).scalar_one_or_none()
-
-
 def _has_changed(warehouse: Store, state: _TableState) -> bool:
-    return state.table is not None and state.table.metadata_location != _pointer(warehouse, state.stream, state.name)
+    if state.table is None:
+        return False
+    return state.table.metadata_location != warehouse.catalog.metadata_location((state.stream, state.name))
 
 
 def _state(warehouse: Store, stream: str, name: str, deep: bool) -> _TableState:
@@ -301,7 +286,7 @@ def _state(warehouse: Store, stream: str, name: str, deep: bool) -> _TableState:
     digests = recorded_files(warehouse.database, stream, name, location) if deep else {}
     state = _TableState(stream, name, digests=digests)
     sizes = {path: one.size for path, one in stored_files(location).items()}
-    pointer = _pointer(warehouse, stream, name)
+    pointer = warehouse.catalog.metadata_location((stream, name))
     if pointer is None:
         return state  # where records tell of it, they say that it is missing
     try:
