@@ -417,11 +417,10 @@ def _no_rows(pattern: Pattern) -> pa.Table:
     return matches_schema(pattern).empty_table()
 
 
-@once_a_pattern
 def _no_buffers(pattern: Pattern) -> pa.Table:
-    from cep_pipeline.detection.compressed.compressing import compressed_schema
+    from cep_pipeline.detection.compressed.compressing import schema_of_buffers
 
-    return compressed_schema([pattern]).empty_table()
+    return schema_of_buffers(pattern).empty_table()
 
 
 SHARE_FOR_ROWS = 0.5

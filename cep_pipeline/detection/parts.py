@@ -168,8 +168,9 @@ class _Run:
 
 
 def count_blocks(blocks: list[Block], events: PreparedEvents) -> int:
-    """The number of matches of one pattern in blocks: clauses may share bindings, which count once."""
-    if len({block.clause.index for block in blocks}) > 1:
+    """The number of matches of one pattern in blocks: bindings that clauses of the same variables share count once."""
+    bound = {block.clause.index: frozenset(one.name for one in block.clause.positive) for block in blocks}
+    if len(set(bound.values())) < len(bound):
         return len(order_matches(blocks, events.seqs))
     return sum(map(len, blocks))
 

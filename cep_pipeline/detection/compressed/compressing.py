@@ -35,7 +35,7 @@ from cep_pipeline.detection.ordering import OrderedMatches, order_matches
 from cep_pipeline.errors import InputError
 from cep_pipeline.expressions.columns import Array
 from cep_pipeline.guarded import parse_json
-from cep_pipeline.patterns.pattern import Pattern
+from cep_pipeline.patterns.pattern import Pattern, once_a_pattern
 from cep_pipeline.slices.blocks import Block
 from cep_pipeline.slices.events_input import attributes_returned
 from cep_pipeline.slices.prepared import PreparedEvents
@@ -87,6 +87,12 @@ def compressed_schema(patterns: Iterable[Pattern]) -> pa.Schema:
         ],
         metadata={STATEMENTS: statements.encode()},
     )
+
+
+@once_a_pattern
+def schema_of_buffers(pattern: Pattern) -> pa.Schema:
+    """Columns of one pattern's compressed output."""
+    return compressed_schema([pattern])
 
 
 def compress_merged(
@@ -278,7 +284,7 @@ class _Writer:
                 pa.chunked_array(counts, pa.string()),
                 pa.chunked_array(buffers, pa.binary()),
             ],
-            schema=compressed_schema([self.pattern]),
+            schema=schema_of_buffers(self.pattern),
         )
 
 

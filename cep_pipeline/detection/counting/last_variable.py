@@ -10,25 +10,22 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
-import numpy as np
-
 from cep_pipeline.detection.clause_runs import ClauseSlice
 from cep_pipeline.detection.counting.sweep import CANDIDATE_NS, candidates_of
 from cep_pipeline.detection.fused.clause import BLOCK_ROWS, KernelRun
-from cep_pipeline.detection.fused.constraints import TestColumns, bounds_of, range_ends
+from cep_pipeline.detection.fused.constraints import TestColumns, bounds_of, ends_by_level, other_event
 from cep_pipeline.detection.fused.kernel import Arguments, count_lists
 from cep_pipeline.detection.fused.levels import Levels
-from cep_pipeline.detection.fused.shape import Level, RangeResult, Shape, Test, TestedConjunct
+from cep_pipeline.detection.fused.range_search import arguments_over, searching_shape
+from cep_pipeline.detection.fused.shape import Level, RangeResult, Shape
 from cep_pipeline.detection.kleene.bindings import clause_over
 from cep_pipeline.detection.limits import go_on
 from cep_pipeline.detection.mechanisms import EVERYTHING
-from cep_pipeline.expressions.columns import Array
-from cep_pipeline.patterns.conditions import Comparator
 from cep_pipeline.patterns.normal_form import Clause
 from cep_pipeline.patterns.pattern import Pattern
 from cep_pipeline.slices.keys import keyed_leaf, keys_of
 from cep_pipeline.slices.prepared import PreparedEvents
-from cep_pipeline.slices.views import leaf_of, row_values_of, view_of_leaf
+from cep_pipeline.slices.views import leaf_of, view_of_leaf
 
 LEAST_NS = 50e6
 """Matches that are found in less time are found: code that counts is compiled when it is first used."""
@@ -99,35 +96,14 @@ def last_level(
     key = next((one for one in keys_of(clause, around.types) if set(order) <= set(one.variables)), None)
     alike = leaves if key is None else {other: keyed_leaf(events, key, other, leaves) for other in leaves}
     view = alike[name]
-    lows: dict[int, Array] = {}
-    highs: dict[int, Array] = {}
-    for bound in bounds_of(clause, order, last, pattern.ties, around.reach):
-        ends = range_ends(events, bound, levels.views[bound.earlier], alike[order[bound.earlier]], view)
-        found, tighter = (lows, np.maximum) if bound.low else (highs, np.minimum)
-        found[bound.earlier] = tighter(found[bound.earlier], ends) if bound.earlier in found else ends
+    bounds = bounds_of(clause, order, last, pattern.ties, around.reach)
+    lows, highs = ends_by_level(events, bounds, levels.views, [alike[other] for other in order[:-1]], view)
     columns = TestColumns()
-    tests: list[TestedConjunct] = []
-    for level, other in enumerate(order[:-1]):
-        if around.overlap(name, other):
-            one = columns.slot(last, ("row",), row_values_of(events, view))
-            own = columns.slot(level, ("row",), row_values_of(events, levels.views[level]))
-            tests.append(((Test(Comparator.NE, one, own),),))
+    tests = tuple(
+        other_event(events, columns, (last, view), (level, levels.views[level]))
+        for level, other in enumerate(order[:-1])
+        if around.overlap(name, other)
+    )
+    shape = searching_shape(last, [Level(tuple(lows), tuple(highs), tests)], columns, RangeResult.SIZES)
     views = (*levels.views, view)
-    shape = Shape(
-        levels=(*[Level()] * last, Level(tuple(lows), tuple(highs), tuple(tests))),
-        prefix=last,
-        slots=len(columns.arrays),
-        constants=len(columns.constants),
-        owned_slot=None,
-        as_rows=False,
-        search=RangeResult.SIZES,
-    )
-    arguments = Arguments(
-        sizes=tuple(map(len, views)),
-        rows=tuple(each.rows for each in views),
-        lows={(last, level): array for level, array in lows.items()},
-        highs={(last, level): array for level, array in highs.items()},
-        columns=tuple(columns.arrays),
-        constants=tuple(columns.constants),
-    )
-    return shape, arguments
+    return shape, arguments_over(views, last, lows, highs, columns.arrays, columns.constants)

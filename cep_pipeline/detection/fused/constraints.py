@@ -211,6 +211,24 @@ def range_ends(events: PreparedEvents, bound: Bound, view: View, keyed: View, ca
     return events.derive(("ends", what, keyed.identity, candidates.identity, view.identity), make)
 
 
+def ends_by_level(
+    events: PreparedEvents,
+    bounds: Iterable[Bound],
+    views: Sequence[View] | Mapping[int, View],
+    keyed: Sequence[View] | Mapping[int, View],
+    candidates: View,
+) -> tuple[dict[int, Array], dict[int, Array]]:
+    """The tightest lower and upper ends by each earlier level, as `range_ends` has them; views are given by level."""
+    lows: dict[int, Array] = {}
+    highs: dict[int, Array] = {}
+    for bound in bounds:
+        level = bound.earlier
+        ends = range_ends(events, bound, views[level], keyed[level], candidates)
+        found, tighter = (lows, np.maximum) if bound.low else (highs, np.minimum)
+        found[level] = tighter(found[level], ends) if level in found else ends
+    return lows, highs
+
+
 def clock_values(events: PreparedEvents, view: View, clock: BoundUnit, partition_by: tuple[str, ...]) -> Array:
     """The values that a bound compares, one for each row of a view: int32 for rows, else int64; padded."""
     match clock:
@@ -254,6 +272,14 @@ def edge_slot(events: PreparedEvents, bound: Bound, view: View, columns: TestCol
 def row_slot(events: PreparedEvents, view: View, columns: TestColumns, level: int) -> Slot:
     """The column of a level's rows."""
     return columns.slot(level, ("row",), row_values_of(events, view), RemadeColumn((level,), "row", row_values_of))
+
+
+def other_event(
+    events: PreparedEvents, columns: TestColumns, one: tuple[int, View], other: tuple[int, View]
+) -> TestedConjunct:
+    """The test that two levels bind different events; each is given with its view."""
+    slots = [row_slot(events, view, columns, level) for level, view in (one, other)]
+    return ((Test(Comparator.NE, *slots),),)
 
 
 @dataclass(frozen=True)

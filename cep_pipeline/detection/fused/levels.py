@@ -28,6 +28,8 @@ from cep_pipeline.detection.fused.constraints import (
     bounds_of,
     compile_conjunct,
     edge_slot,
+    ends_by_level,
+    other_event,
     range_ends,
     row_slot,
     span_bounds,
@@ -444,13 +446,15 @@ class Levels:
         if len(members) < level:
             # The key does not make the members agree with each other, so that each must hold its own group's range.
             ranges = (b for i in members for b in self._bounds_of(level, i))
-        for bound in ranges:
-            earlier = bound.earlier
-            self.ranges.append((level, bound))
-            alike = self.leaves[earlier] if key is None else self._keyed(earlier, key)
-            ends = range_ends(self.events, bound, self.views[earlier], alike, self.views[level])
-            found, tighter = (self.lows, np.maximum) if bound.low else (self.highs, np.minimum)
-            found[level, earlier] = tighter(found[level, earlier], ends) if (level, earlier) in found else ends
+        ranges = tuple(ranges)
+        self.ranges += [(level, bound) for bound in ranges]
+        alike = {
+            earlier: self.leaves[earlier] if key is None else self._keyed(earlier, key)
+            for earlier in {bound.earlier for bound in ranges}
+        }
+        found = ends_by_level(self.events, ranges, self.views, alike, self.views[level])
+        for every, own in zip((self.lows, self.highs), found, strict=True):
+            every.update(((level, earlier), ends) for earlier, ends in own.items())
         return [self._clock_test(level, bound) for bound in needed if bound.earlier not in members]
 
     def _bounds_of(self, level: int, member: int | None = None) -> tuple[Bound, ...]:
@@ -511,7 +515,7 @@ class Levels:
         """Tests that the level's event is none of the earlier ones, where it could be."""
         order = self.planned.order
         return [
-            ((Test(Comparator.NE, self._row_slot(level), self._row_slot(earlier)),),)
+            other_event(self.events, self.columns, (level, self.views[level]), (earlier, self.views[earlier]))
             for earlier in range(level)
             if self.around.overlap(order[level], order[earlier])
         ]

@@ -18,7 +18,7 @@ earliest plan level where all that bounds the range or is compared is bound, by 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import TypeVar
@@ -36,18 +36,20 @@ from cep_pipeline.detection.fused.constraints import (
     compile_conjunct,
     edge_rows,
     edge_slot,
-    range_ends,
+    ends_by_level,
+    other_event,
     row_slot,
     span_bounds,
 )
-from cep_pipeline.detection.fused.kernel import Arguments
 from cep_pipeline.detection.fused.programs import ShapeProgram, program_of
 from cep_pipeline.detection.fused.range_search import (
     BlockedSearch,
+    arguments_over,
     blocks_of,
     equality_test,
     extreme_tests,
     has_room,
+    searching_shape,
 )
 from cep_pipeline.detection.fused.shape import (
     HASH_FACTOR,
@@ -203,15 +205,8 @@ class _RejectingSearch:
             arrays, constants, program = found.arrays, tuple(found.constants), program_of(shape)
             known = tuple(one for one in found.again if one is not None)
             self._made = (shape, program, known, constants) if len(known) == len(arrays) else None
-        last = len(views) - 1
-        arguments = Arguments(
-            sizes=tuple(map(len, views)),
-            rows=tuple(view.rows for view in views),
-            lows={(last, place): array for place, array in zip(self.lows, lows, strict=True)},
-            highs={(last, place): array for place, array in zip(self.highs, highs, strict=True)},
-            columns=tuple(arrays),
-            constants=constants,
-        )
+        ends = dict(zip(self.lows, lows, strict=True)), dict(zip(self.highs, highs, strict=True))
+        arguments = arguments_over(views, len(views) - 1, *ends, arrays, constants)
         return BlockedSearch(shape, arguments, program)
 
     def _compiled(self, events: PreparedEvents, views: Sequence[View]) -> tuple[Shape, TestColumns] | None:
@@ -219,9 +214,7 @@ class _RejectingSearch:
         columns = TestColumns()
         scope = LevelScope(events, self.levels, tuple(views), columns)
         tests: list[TestedConjunct] = []
-        for place in self.distinct:
-            ends = [row_slot(events, views[at], columns, at) for at in (last, place)]
-            tests.append(((Test(Comparator.NE, *ends),),))
+        tests += [other_event(events, columns, (last, views[last]), (at, views[at])) for at in self.distinct]
         for bound in self.edges:
             row = row_slot(events, views[last], columns, last)
             edge = edge_slot(events, bound, views[bound.earlier], columns, bound.earlier)
@@ -231,23 +224,15 @@ class _RejectingSearch:
             if compiled is None:
                 return None
             tests.append(compiled)
-        shape = Shape(
-            levels=(*[Level()] * last, Level(self.lows, self.highs, tuple(tests))),
-            prefix=last,
-            slots=len(columns.arrays),
-            constants=len(columns.constants),
-            owned_slot=None,
-            as_rows=False,
-            search=self.search,
-        )
-        return shape, columns
+        return searching_shape(last, [Level(self.lows, self.highs, tuple(tests))], columns, self.search), columns
 
 
-def _tightest_ends(events: PreparedEvents, bounds: Iterable[Bound], view: View, keyed: View, candidates: View) -> Array:
+def _tightest_ends(events: PreparedEvents, bounds: Sequence[Bound], view: View, keyed: View, candidates: View) -> Array:
     """The tightest of bounds on one side by one earlier level, as `range_ends` has each."""
-    bounds = tuple(bounds)
-    ends = [range_ends(events, bound, view, keyed, candidates) for bound in bounds]
-    return ends[0] if len(ends) == 1 else (np.maximum if bounds[0].low else np.minimum).reduce(ends)
+    level = bounds[0].earlier
+    lows, highs = ends_by_level(events, bounds, {level: view}, {level: keyed}, candidates)
+    tightest: Array = (lows or highs)[level]
+    return tightest
 
 
 @dataclass(eq=False)
@@ -445,8 +430,7 @@ class LevelNegation:
         compiled = compile_conjunct(self.conjuncts[0], LevelScope(around.events, names, views, found))
         if compiled is None:
             return None
-        sizes, rows = tuple(map(len, views)), tuple(view.rows for view in views)
-        arguments = Arguments(sizes, rows, {}, {}, tuple(found.arrays), tuple(found.constants))
+        arguments = arguments_over(views, last, {}, {}, found.arrays, found.constants)
         tests = extreme_tests(compiled, arguments)
         equality = equality_test(compiled, arguments) if tests is None else None
         powers, places, buckets, stride = max(self._longest().bit_length(), 1), None, None, len(self.view)

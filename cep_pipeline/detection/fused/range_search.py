@@ -29,10 +29,12 @@ from itertools import pairwise
 
 import numpy as np
 
+from cep_pipeline.detection.fused.constraints import TestColumns
 from cep_pipeline.detection.fused.kernel import Arguments, search_places
 from cep_pipeline.detection.fused.programs import ShapeProgram
 from cep_pipeline.detection.fused.shape import (
     Constant,
+    Level,
     Operation,
     RangeResult,
     Shape,
@@ -46,6 +48,7 @@ from cep_pipeline.detection.limits import go_on
 from cep_pipeline.detection.room import available_bytes
 from cep_pipeline.expressions.columns import Array
 from cep_pipeline.patterns.conditions import Comparator
+from cep_pipeline.slices.views import View
 
 FEWEST_EVENTS = 1 << 11
 """So many events are read before anything else is looked at."""
@@ -74,6 +77,38 @@ _COMPARE = {
     Comparator.GT: np.greater,
     Comparator.GE: np.greater_equal,
 }
+
+
+def arguments_over(
+    views: Sequence[View],
+    level: int,
+    lows: Mapping[int, Array],
+    highs: Mapping[int, Array],
+    columns: Sequence[Array],
+    constants: Sequence[float],
+) -> Arguments:
+    """The data of a shape of which one level has bounds, by level that gives them."""
+    return Arguments(
+        sizes=tuple(map(len, views)),
+        rows=tuple(view.rows for view in views),
+        lows={(level, earlier): array for earlier, array in lows.items()},
+        highs={(level, earlier): array for earlier, array in highs.items()},
+        columns=tuple(columns),
+        constants=tuple(constants),
+    )
+
+
+def searching_shape(prefix: int, behind: Sequence[Level], columns: TestColumns, search: RangeResult) -> Shape:
+    """The shape of a search by levels behind a prefix of others, which tests the columns."""
+    return Shape(
+        levels=(*[Level()] * prefix, *behind),
+        prefix=prefix,
+        slots=len(columns.arrays),
+        constants=len(columns.constants),
+        owned_slot=None,
+        as_rows=False,
+        search=search,
+    )
 
 
 class BlockedSearch:

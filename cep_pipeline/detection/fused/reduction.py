@@ -30,14 +30,13 @@ from cep_pipeline.detection.fused.constraints import (
     TestColumns,
     bounds_of,
     compile_conjunct,
-    range_ends,
+    ends_by_level,
     span_bounds,
     tightest,
 )
-from cep_pipeline.detection.fused.kernel import Arguments
 from cep_pipeline.detection.fused.levels import PlannedClause
-from cep_pipeline.detection.fused.range_search import BlockedSearch
-from cep_pipeline.detection.fused.shape import Level, RangeResult, Shape
+from cep_pipeline.detection.fused.range_search import BlockedSearch, arguments_over, searching_shape
+from cep_pipeline.detection.fused.shape import Level, RangeResult
 from cep_pipeline.detection.limits import go_on
 from cep_pipeline.expressions.columns import Array
 from cep_pipeline.expressions.evaluate import conjunct_holds
@@ -196,12 +195,8 @@ def _ranges(planned: PlannedClause, pair: _Pair, leaves: Sequence[View], *, forw
         views = {name: leaves[planned.order.index(name)] for name in pair.key.variables}
         view = keyed_leaf(events, pair.key, searched_name, views)
         keyed = keyed_leaf(events, pair.key, asking_name, views)
-    ends: dict[bool, Array] = {}
-    for bound in pair.bounds[1 if forward else 0]:
-        found = range_ends(events, bound, leaves[asking], keyed, view)
-        tighter = np.maximum if bound.low else np.minimum
-        ends[bound.low] = tighter(ends[bound.low], found) if bound.low in ends else found
-    return view, ends[True], ends[False]
+    lows, highs = ends_by_level(events, pair.bounds[1 if forward else 0], [leaves[asking]], [keyed], view)
+    return view, lows[0], highs[0]
 
 
 def _fitting(
@@ -217,23 +212,8 @@ def _fitting(
     tests = tuple(test for test in compiled if test is not None)
     if not tests:
         return np.asarray(lows < highs) if which is None else np.asarray(lows[which] < highs[which])
-    shape = Shape(
-        levels=(Level(), Level((0,), (0,), tests)),
-        prefix=1,
-        slots=len(columns.arrays),
-        constants=len(columns.constants),
-        owned_slot=None,
-        as_rows=False,
-        search=RangeResult.FIRST,
-    )
-    arguments = Arguments(
-        sizes=(len(asking), len(view)),
-        rows=(asking.rows, view.rows),
-        lows={(1, 0): lows},
-        highs={(1, 0): highs},
-        columns=tuple(columns.arrays),
-        constants=tuple(columns.constants),
-    )
+    shape = searching_shape(1, [Level((0,), (0,), tests)], columns, RangeResult.FIRST)
+    arguments = arguments_over((asking, view), 1, {0: lows}, {0: highs}, columns.arrays, columns.constants)
     places = np.arange(len(asking), dtype=np.int32) if which is None else which
     return BlockedSearch(shape, arguments).any(places[np.newaxis])
 

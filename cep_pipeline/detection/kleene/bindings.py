@@ -18,7 +18,7 @@ from cep_pipeline.slices.blocks import ListBlock
 from cep_pipeline.slices.keys import agreement_codes
 from cep_pipeline.slices.order import StreamOrder, instants_of, may_be_one
 from cep_pipeline.slices.prepared import PreparedEvents
-from cep_pipeline.slices.views import clock_of
+from cep_pipeline.slices.views import clause_cache_of, clock_of
 
 
 def has_kleene(clause: Clause) -> bool:
@@ -40,16 +40,23 @@ def skeleton_of(clause: Clause) -> Clause:
 
 
 def clause_over(clause: Clause, names: Collection[str]) -> Clause:
-    """The clause over some of its positive variables only: their order and the conjuncts that mention no others."""
+    """The clause over some of its positive variables only: their order and the conjuncts that mention no others.
+
+    It is one object as long as the clause is remembered, so that what is kept with it serves all slices.
+    """
     kept = frozenset(names)
-    return replace(
-        clause,
-        positive=tuple(variable for variable in clause.positive if variable.name in kept),
-        negated=(),
-        negated_structures=(),
-        precedence=frozenset(pair for pair in clause.precedence if kept.issuperset(pair)),
-        conjuncts=tuple(conjunct for conjunct in clause.conjuncts if conjunct.variables <= kept),
-    )
+
+    def make() -> Clause:
+        return replace(
+            clause,
+            positive=tuple(variable for variable in clause.positive if variable.name in kept),
+            negated=(),
+            negated_structures=(),
+            precedence=frozenset(pair for pair in clause.precedence if kept.issuperset(pair)),
+            conjuncts=tuple(conjunct for conjunct in clause.conjuncts if conjunct.variables <= kept),
+        )
+
+    return clause_cache_of(clause).once(("over", kept), make)
 
 
 def skeleton_order(clause: Clause, order: Sequence[str]) -> tuple[str, ...]:

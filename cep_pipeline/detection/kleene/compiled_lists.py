@@ -22,13 +22,15 @@ from cep_pipeline.detection.fused.constraints import (
     TestColumns,
     bounds_of,
     compile_conjunct,
-    range_ends,
+    ends_by_level,
+    other_event,
 )
 from cep_pipeline.detection.fused.generator import MOST_FOLLOWERS
-from cep_pipeline.detection.fused.kernel import Arguments, count_lists, followers
+from cep_pipeline.detection.fused.kernel import count_lists, followers
 from cep_pipeline.detection.fused.levels import LevelCount, Levels
 from cep_pipeline.detection.fused.negation import Surroundings
-from cep_pipeline.detection.fused.shape import Level, RangeResult, Shape, Slot, Test, TestedConjunct
+from cep_pipeline.detection.fused.range_search import arguments_over, searching_shape
+from cep_pipeline.detection.fused.shape import Level, RangeResult, Slot, Test, TestedConjunct
 from cep_pipeline.detection.kleene.bindings import Bindings, clause_over
 from cep_pipeline.detection.kleene.extension import ListConditions
 from cep_pipeline.detection.limits import go_on
@@ -44,7 +46,7 @@ from cep_pipeline.slices.blocks import ListBlock
 from cep_pipeline.slices.keys import key_of_added, keyed_leaf
 from cep_pipeline.slices.order import before_is_earlier
 from cep_pipeline.slices.prepared import PreparedEvents
-from cep_pipeline.slices.views import View, leaf_view, row_values_of, without_name
+from cep_pipeline.slices.views import View, clause_cache_of, leaf_view, without_name
 
 ELEMENTS_AT_ONCE = 1 << 18
 """Room for the elements of the lists of a block."""
@@ -226,11 +228,16 @@ class CompiledLists:
         if not self.anchored:
             return clause_over(self.clause, self.singles), self.singles
         kept = clause_over(self.clause, {*self.singles, name})
-        own = (*self.conditions.leaf, *self.conditions.elements)
-        conjuncts = [conjunct for conjunct in kept.conjuncts if name not in conjunct.variables]
-        conjuncts += [_over_elements(conjunct, name, {Element.EACH: name}) for conjunct in own]
-        positive = tuple(replace(variable, kleene=False) for variable in kept.positive)
-        return replace(kept, positive=positive, conjuncts=tuple(conjuncts)), (*self.singles, name)
+
+        def make() -> Clause:
+            own = (*self.conditions.leaf, *self.conditions.elements)
+            conjuncts = [conjunct for conjunct in kept.conjuncts if name not in conjunct.variables]
+            conjuncts += [_over_elements(conjunct, name, {Element.EACH: name}) for conjunct in own]
+            positive = tuple(replace(variable, kleene=False) for variable in kept.positive)
+            return replace(kept, positive=positive, conjuncts=tuple(conjuncts))
+
+        key = "first elements", name, self.singles
+        return clause_cache_of(self.clause).once(key, make), (*self.singles, name)
 
     @property
     def counts(self) -> tuple[LevelCount, ...]:
@@ -387,15 +394,14 @@ class CompiledLists:
             self._tested = tuple(conjunct for conjunct, one in alone.items() if one not in key.conjuncts)
         alike = leaves if key is None else {other: keyed_leaf(events, key, other, leaves) for other in leaves}
         view = alike[name]
-        lows: dict[int, Array] = {}
-        highs: dict[int, Array] = {}
         columns = TestColumns()
-        tests = self._distinct(around, levels, view, columns)
-        for bound in self._bounds(around):
-            one = self._run.order[bound.earlier]
-            ends = range_ends(events, bound, levels.views[bound.earlier], alike[one], view)
-            found, tighter = (lows, np.maximum) if bound.low else (highs, np.minimum)
-            found[bound.earlier] = tighter(found[bound.earlier], ends) if bound.earlier in found else ends
+        tests = [
+            other_event(events, columns, (last, view), (level, levels.views[level]))
+            for level, single in enumerate(self.singles)
+            if around.overlap(name, single)
+        ]
+        of_levels = [alike[one] for one in self._run.order]
+        lows, highs = ends_by_level(events, self._bounds(around), levels.views, of_levels, view)
         if self.anchored:
             lows[last - 1] = self._own_places(levels.views[-1], view)
         earlier, later = f"{name}[i-1]", f"{name}[i]"
@@ -414,26 +420,11 @@ class CompiledLists:
         search = RangeResult.LISTS_FROM_FIRST if self.anchored else RangeResult.LISTS
         levels_of_list = (Level(tuple(lows), tuple(highs), (*tests, *elements)), Level(tests=tuple(adjacent)))
         behind = levels_of_list if adjacent else levels_of_list[:1]
-        self._shape = Shape(
-            levels=(*[Level()] * last, *behind),
-            prefix=last,
-            slots=len(columns.arrays),
-            constants=len(columns.constants),
-            owned_slot=None,
-            as_rows=False,
-            search=search if adjacent else RangeResult.SIZES,
-        )
-        self._listing = replace(self._shape, levels=(*[Level()] * last, *levels_of_list), search=RangeResult.FOLLOWERS)
+        self._shape = searching_shape(last, behind, columns, search if adjacent else RangeResult.SIZES)
+        self._listing = searching_shape(last, levels_of_list, columns, RangeResult.FOLLOWERS)
         self._candidates, self._levels_views = view.rows, levels.views
         all_views = (*levels.views, view, view)
-        self._arguments = Arguments(
-            sizes=tuple(map(len, all_views)),
-            rows=tuple(each.rows for each in all_views),
-            lows={(last, level): array for level, array in lows.items()},
-            highs={(last, level): array for level, array in highs.items()},
-            columns=tuple(columns.arrays),
-            constants=tuple(columns.constants),
-        )
+        self._arguments = arguments_over(all_views, last, lows, highs, columns.arrays, columns.constants)
 
     def _bounds(self, around: Surroundings) -> Iterator[Bound]:
         """Order and window between the single variables and an element, and the window behind the first element."""
@@ -450,16 +441,6 @@ class CompiledLists:
         places[view.rows] = np.arange(len(view), dtype=np.int32)
         self._first_places: Array = places[first.rows]
         return np.maximum(self._first_places, 0)
-
-    def _distinct(self, around: Surroundings, levels: Levels, view: View, columns: TestColumns) -> list[TestedConjunct]:
-        last = len(levels.views)
-        tests: list[TestedConjunct] = []
-        for level, single in enumerate(self.singles):
-            if around.overlap(self.variable.name, single):
-                one = columns.slot(last, ("row",), row_values_of(self.events, view))
-                other = columns.slot(level, ("row",), row_values_of(self.events, levels.views[level]))
-                tests.append(((Test(Comparator.NE, one, other),),))
-        return tests
 
     def _compiled(
         self, conjuncts: tuple[Conjunct, ...], names: dict[Element, str], scope: LevelScope

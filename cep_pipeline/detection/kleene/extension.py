@@ -20,6 +20,7 @@ from cep_pipeline.patterns.conditions import Between, Comparator, Comparison, Co
 from cep_pipeline.patterns.expressions import Aggregate, Element, Length, variables_of
 from cep_pipeline.patterns.normal_form import Clause, Variable
 from cep_pipeline.slices.prepared import PreparedEvents
+from cep_pipeline.slices.views import clause_cache_of
 
 CANDIDATES_AT_ONCE = 1 << 18
 """Candidates of partial matches, or next elements of lists, that are held at once."""
@@ -53,7 +54,12 @@ class ListConditions:
 
     @classmethod
     def of(cls, clause: Clause, variable: str, bound: frozenset[str]) -> ListConditions:
-        """The conditions of a variable, where others are bound already."""
+        """The conditions of a variable, where others are bound already; divided once for all slices."""
+        key = "list conditions", variable, bound
+        return clause_cache_of(clause).once(key, lambda: cls._divided(clause, variable, bound))
+
+    @classmethod
+    def _divided(cls, clause: Clause, variable: str, bound: frozenset[str]) -> ListConditions:
         found: dict[str, list[Conjunct]] = {kind: [] for kind in ("leaf", "elements", "adjacent", "growing", "whole")}
         limits = clause.by_name[variable].limits
         for conjunct in clause.conjuncts:
