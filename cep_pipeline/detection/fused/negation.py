@@ -36,6 +36,7 @@ from cep_pipeline.detection.fused.constraints import (
     span_bounds,
 )
 from cep_pipeline.detection.fused.kernel import Arguments
+from cep_pipeline.detection.fused.programs import HASH_FACTOR
 from cep_pipeline.detection.fused.range_search import (
     BlockedSearch,
     blocks_of,
@@ -44,7 +45,6 @@ from cep_pipeline.detection.fused.range_search import (
     has_room,
 )
 from cep_pipeline.detection.fused.shape import (
-    HASH_FACTOR,
     REJECTING,
     Constant,
     Level,
