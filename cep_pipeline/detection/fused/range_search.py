@@ -24,7 +24,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, reduce
 from itertools import pairwise
 
 import numpy as np
@@ -130,11 +130,11 @@ class BlockedSearch:
 
     def _ranges(self, prefix: Array) -> tuple[Array, Array]:
         """int64: where the ranges begin and end."""
-        bounds = [
-            [ends[prefix[place]] for (_, place), ends in sides.items()]
+        lows, highs = (
+            [ends.take(prefix[place]) for (_, place), ends in sides.items()]
             for sides in (self.arguments.lows, self.arguments.highs)
-        ]
-        return np.maximum.reduce(bounds[0]).astype(np.int64), np.minimum.reduce(bounds[1]).astype(np.int64)
+        )
+        return reduce(np.maximum, lows).astype(np.int64), reduce(np.minimum, highs).astype(np.int64)
 
     def _by_runs(self, prefix: Array) -> Array | None:
         """The answer, if it is found run by run."""
