@@ -53,6 +53,11 @@ FEW = (
     "AND c.diff > 1.12 WITHIN 2000 ms"
 )
 """It has a thousand matches in a million events."""
+NEGATIONS = {
+    "sum of two others": "b.x > a.x + c.x",
+    "sum of two others, and an equality": "b.x > a.x + c.x AND b.k = a.k",
+    "product": "b.x * a.x > c.x",
+}
 EVENT_US = 1_000
 """Drawn events are so many microseconds apart."""
 COLD_EVENTS = 5_000
@@ -275,11 +280,14 @@ def corners(streams: Streams, folder: Path, share: float = 1.0) -> list[Corner]:
             "the same written [k]",
             partial(_spelled_out, "SEQ(A a, B+ b[], C c)", "b[].k = a.k AND c.k = a.k", "multitree", size(60_000)),
         ),
-        Corner(
-            "negation by a sum of two others, 20 seconds",
-            size(40_000),
-            "NumPy, running maximum of each start",
-            partial(_negated_sum, size(40_000)),
+        *(
+            Corner(
+                f"negation by a {name}, 20 seconds",
+                size(40_000),
+                "NumPy, running maximum of each start",
+                partial(_negated, size(40_000), condition),
+            )
+            for name, condition in NEGATIONS.items()
         ),
         Corner(
             "pairs of trades around a negated sequence, 60 seconds",
@@ -653,11 +661,12 @@ def _output_sensitive(events: int) -> tuple[Work, Work]:
     return _timed(count), _timed(plain)
 
 
-def _negated_sum(events: int) -> tuple[Work, Work]:
-    table = drawn_events(events)
-    pattern = _drawn_pattern("SEQ(A a, ~B b, C c) WHERE b.x > a.x + c.x WITHIN 20 seconds")
+def _negated(events: int, condition: str) -> tuple[Work, Work]:
+    table = drawn_events(events, keys=20)
+    pattern = _drawn_pattern(f"SEQ(A a, ~B b, C c) WHERE {condition} WITHIN 20 seconds")
     plan = _plan([pattern], table)
-    times, values = table["timestamp"].to_numpy(), table["x"].to_numpy()
+    times, values, keys = (table[name].to_numpy() for name in ("timestamp", "x", "k"))
+    is_product, is_keyed = "*" in condition, "b.k" in condition
     kinds = table["kind"].combine_chunks().indices.to_numpy()
 
     def peer() -> int:
@@ -665,8 +674,10 @@ def _negated_sum(events: int) -> tuple[Work, Work]:
         for start in np.flatnonzero(kinds == 0).tolist():
             end = int(np.searchsorted(times, times[start] + 20_000_000, "right"))
             seen, value = kinds[start + 1 : end], values[start + 1 : end]
-            largest = np.maximum.accumulate(np.where(seen == 1, value, -np.inf))
-            total += int(np.count_nonzero((seen == 2) & ~(largest > values[start] + value)))
+            rejecting = (seen == 1) & (keys[start + 1 : end] == keys[start]) if is_keyed else seen == 1
+            own, limit = (value * values[start], value) if is_product else (value, values[start] + value)
+            largest = np.maximum.accumulate(np.where(rejecting, own, -np.inf))
+            total += int(np.count_nonzero((seen == 2) & ~(largest > limit)))
         return total
 
     return _detection([pattern], table, plan, "count"), _timed(peer)

@@ -189,6 +189,8 @@ def _string_column(array: pa.DictionaryArray) -> Column:
     rank = np.zeros(len(entries) + 1, np.int32)
     rank[order.to_numpy()[:present]] = np.cumsum(first, dtype=np.int32) - 1
     valid = _validity(array)
+    if valid is None and not entries.null_count and np.array_equal(rank[:present], np.arange(present)):
+        return Column(ValueType.STRING, _numbers(array.indices, np.int32), None, strings)  # the codes are the ranks
     codes = _numbers(array.indices, np.int64)
     if valid is not None:
         codes = np.where(valid, codes, len(entries))

@@ -32,6 +32,7 @@ from cep_pipeline.detection.fused.programs import (
     FIRST_OWNED,
     GE,
     GT,
+    HASH_FACTOR,
     INSIDE,
     LE,
     LEVEL_WORDS,
@@ -58,10 +59,11 @@ from cep_pipeline.detection.fused.programs import (
     TIMES,
     VALUES,
 )
-from cep_pipeline.detection.fused.shape import HASH_FACTOR
 
 CHUNK = 4096
 """Places of the last level that are tested at once."""
+FEWEST_READ = 32
+"""Places that a search for the first event tests at once to begin with."""
 
 
 @njit(error_model="numpy")
@@ -326,15 +328,19 @@ def _search(words_at: int, program: Any, frame_at: int) -> int:
     lower, upper, tests, tested = program[at], program[at + 1], program[at + 2], program[at + 3]
     out = words[program[OUT_PLACE]]
     places, sizes, selected = int32_at(out), int64_at(out), int32_at(words[SCRATCH])
+    work = 0
     for row in range(words[OUTER]):
         for level in range(prefix):
             index[level] = int32_at(words[program[PREFIX_PLACE] + level])[row]
         low, high = _edge(words, program, lower, index, False), _edge(words, program, upper, index, True)
         found, size = -1, 0
+        chunk = FEWEST_READ if wanted == FIND_FIRST else CHUNK
         _prepare_values(words_at, program, tests, index, values, stack)
         while low < high and not (wanted == FIND_FIRST and found >= 0):
-            end = min(low + CHUNK, high)
+            end = min(low + chunk, high)
+            chunk = min(2 * chunk, CHUNK)
             count = end - low
+            work += count
             if tested:
                 count = _select(words_at, program, last, tests, index, values, stack, low, end, selected)
             if count > 0 and (found < 0 or wanted == FIND_LAST):
@@ -346,6 +352,7 @@ def _search(words_at: int, program: Any, frame_at: int) -> int:
             sizes[row] = size
         else:
             places[row] = found
+    index[0] = work
     return 0
 
 

@@ -32,6 +32,7 @@ from cep_pipeline.detection.fused.programs import (
     COUNTERS,
     FINISHED,
     FIRST_OWNED,
+    HASH_FACTOR,
     INSIDE,
     OUTER,
     SCRATCH,
@@ -40,7 +41,6 @@ from cep_pipeline.detection.fused.programs import (
     argument_places,
 )
 from cep_pipeline.detection.fused.shape import (
-    HASH_FACTOR,
     REJECTING,
     Constant,
     Operation,

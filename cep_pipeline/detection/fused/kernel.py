@@ -187,7 +187,9 @@ def search_places(shape: Shape, arguments: Arguments, prefix: Array, program: Sh
         int32, shape (n,).
     """
     found = np.full(prefix.shape[1], NOT_FOUND, np.int32)
-    _search(shape, arguments, prefix, found, program=program)
+    for begin in range(0, prefix.shape[1], SEARCHED_A_CALL):  # between two calls code may take over
+        part = slice(begin, begin + SEARCHED_A_CALL)
+        _search(shape, arguments, prefix[:, part], found[part], program=program)
     return found
 
 
@@ -300,6 +302,8 @@ LOADED_FROM, COMPILED_FROM = 1 << 20, 1 << 24
 and from which on it is made."""
 CANDIDATES_A_CALL = 1 << 29
 """Candidates tested before a call of own code returns, block full or not, so that a run can be interrupted."""
+SEARCHED_A_CALL = 1 << 12
+"""Rows of a prefix behind which a call searches."""
 MOST_SHAPES = 1 << 12
 """Shapes of which is remembered how much was interpreted; those not run for longest are forgotten."""
 

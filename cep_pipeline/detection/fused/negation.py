@@ -41,7 +41,7 @@ from cep_pipeline.detection.fused.constraints import (
     row_slot,
     span_bounds,
 )
-from cep_pipeline.detection.fused.programs import ShapeProgram, program_of
+from cep_pipeline.detection.fused.programs import HASH_FACTOR, ShapeProgram, program_of
 from cep_pipeline.detection.fused.range_search import (
     BlockedSearch,
     arguments_over,
@@ -52,7 +52,6 @@ from cep_pipeline.detection.fused.range_search import (
     searching_shape,
 )
 from cep_pipeline.detection.fused.shape import (
-    HASH_FACTOR,
     REJECTING,
     Constant,
     Level,

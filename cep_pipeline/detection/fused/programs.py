@@ -93,6 +93,8 @@ COLUMN, CONSTANT, NEGATIVE, ABSOLUTE, ROOT, PLUS, MINUS, TIMES, DIVIDE = range(9
 """What a term's words compute, three words each: the code and up to two operands."""
 _OPERATIONS = {"negative": NEGATIVE, "abs": ABSOLUTE, "sqrt": ROOT, "+": PLUS, "-": MINUS, "*": TIMES, "/": DIVIDE}
 TERM_WORDS, LEVEL_WORDS, SIMPLE_WORDS = 3, 4, 6
+HASH_FACTOR = 0x9E3779B97F4A7C15
+"""The hash of a value: its bits as an integer times this, modulo 2^64; -0.0 has that of 0.0."""
 
 NO_TESTS = 3
 """Words of the tests of a level that has none: their three numbers."""

@@ -24,7 +24,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, reduce
 from itertools import pairwise
 
 import numpy as np
@@ -60,6 +60,8 @@ MOST_SWEEPS = 32
 """Passes over the powers of two before what is left of the ranges is read."""
 FEW_SWEEPS = 4
 """Passes before what is left is searched in sorted blocks, where there are two tests."""
+SEARCHED_NS = 1_000.0, 8_000.0
+"""How long it takes to find an event by blocks, where two tests decide together, and where not."""
 MOST_BYTES = 1 << 28
 """Largest size of the blocks of one search; above it, or where memory is short, ranges are read."""
 _SAFE = 2.0**1000
@@ -166,11 +168,11 @@ class BlockedSearch:
 
     def _ranges(self, prefix: Array) -> tuple[Array, Array]:
         """int64: where the ranges begin and end."""
-        bounds = [
-            [ends[prefix[place]] for (_, place), ends in sides.items()]
+        lows, highs = (
+            [ends.take(prefix[place]) for (_, place), ends in sides.items()]
             for sides in (self.arguments.lows, self.arguments.highs)
-        ]
-        return np.maximum.reduce(bounds[0]).astype(np.int64), np.minimum.reduce(bounds[1]).astype(np.int64)
+        )
+        return reduce(np.maximum, lows).astype(np.int64), reduce(np.minimum, highs).astype(np.int64)
 
     def _by_runs(self, prefix: Array) -> Array | None:
         """The answer, if it is found run by run."""
@@ -183,12 +185,9 @@ class BlockedSearch:
         lows, highs = self._ranges(prefix)
         if count < FEWEST_OF_A_RUN * len(begins):
             return None
-        sample = np.linspace(0, count - 1, min(count, SAMPLED)).astype(np.int64)
-        places = search_places(self.shape, self.arguments, prefix[:, sample], self._program)
         widths = np.maximum(highs - lows, 0)
-        read = np.where(places < 0, widths[sample], np.abs(places - lows[sample]) + 1)
         noting_ns = RUN_NS * len(begins) + NOTED_NS * int(np.maximum.reduceat(widths, begins).sum())
-        if READ_NS * count * read.mean() < noting_ns + LOOKED_NS * count:
+        if count * self._reading_ns(prefix, lows, highs) < noting_ns + LOOKED_NS * count:
             return None
         found = np.zeros(count, np.bool_)
         for begin, end in pairwise((*begins.tolist(), count)):
@@ -196,6 +195,14 @@ class BlockedSearch:
             own = slice(begin, end)
             found[own] = self._running.any(prefix[:, own], lows[own], highs[own])
         return found
+
+    def _reading_ns(self, prefix: Array, lows: Array, highs: Array) -> float:
+        """How long it takes to read a range up to an event that passes, on average over some rows of the prefix."""
+        sample = np.linspace(0, len(lows) - 1, min(len(lows), SAMPLED)).astype(np.int64)
+        places = search_places(self.shape, self.arguments, prefix[:, sample], self._program)
+        begin = lows[sample] if self.shape.search is RangeResult.FIRST else highs[sample] - 1
+        read = np.where(places < 0, np.maximum(highs - lows, 0)[sample], np.abs(places - begin) + 1)
+        return READ_NS * float(read.mean())
 
     @cached_property
     def _running(self) -> _Running | None:
@@ -211,6 +218,10 @@ class BlockedSearch:
         longest, all_widths = int(widths.max()), int(widths.sum())
         if all_widths <= ASKED_AS * len(widths) or not self._tests:
             return None
+        if not (len(self._tests) == 1 and self._tests[0].decides):
+            searched_ns = SEARCHED_NS[_sorting(self._tests) is None]
+            if READ_NS * longest < searched_ns or self._reading_ns(prefix, lows, highs) < searched_ns:
+                return None
         self._to_read += all_widths
         powers = longest.bit_length()
         if powers > self._powers:

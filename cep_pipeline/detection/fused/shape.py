@@ -55,8 +55,6 @@ TestedConjunct = tuple[Alternative, ...]
 """Holds where one of the alternatives does."""
 
 
-HASH_FACTOR = 0x9E3779B97F4A7C15
-"""The hash of a value: its bits as an integer times this, modulo 2^64; -0.0 has that of 0.0."""
 REJECTING = -1
 """The level of slots whose values are the least or the greatest of a block of events that may reject a match."""
 

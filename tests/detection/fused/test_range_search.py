@@ -62,6 +62,7 @@ def blocks_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(range_search, "ASKED_AS", 0)
     monkeypatch.setattr(range_search, "FEWEST_EVENTS", 0)
     monkeypatch.setattr(range_search, "FEWEST_OF_A_RUN", 0)
+    monkeypatch.setattr(range_search, "SEARCHED_NS", (0.0, 0.0))
     monkeypatch.setattr(negation, "NUMBERS_A_CANDIDATE", 0)
 
 

@@ -33,6 +33,7 @@ def always(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(reduction, "CANDIDATES_AN_EVENT", 0)
     monkeypatch.setattr(reduction, "WORTH_IT", 1)
     monkeypatch.setattr(range_search, "READ_AT_ONCE", 0)
+    monkeypatch.setattr(range_search, "SEARCHED_NS", (0.0, 0.0))
     monkeypatch.setattr(range_search, "ASKED_AS", 0)
     monkeypatch.setattr(range_search, "FEWEST_EVENTS", 0)
 
