@@ -183,6 +183,10 @@ LIMITED_EXIT_CODE = 5
 """Exit code of a run that is done, but for patterns that were stopped by a limit."""
 
 
+_PARTS = {"import": "load libraries"}
+"""Parts of ingestion by their names in the record of a run, as a summary says them."""
+
+
 def _print_summary(
     configuration: Configuration, stream: Stream, pattern_sets: list[PatternSet], outcome: RunOutcome
 ) -> None:
@@ -244,7 +248,9 @@ def _print_summary(
     if fresh:
         console.print(f"nothing to do for {counted(fresh, 'day')} (--redo does them again)")
     if outcome.ingest_seconds:
-        parts = ", ".join(f"{name} {seconds:.1f} s" for name, seconds in outcome.ingest_seconds.items())
+        parts = ", ".join(
+            f"{_PARTS.get(name, name)} {seconds:.1f} s" for name, seconds in outcome.ingest_seconds.items()
+        )
         console.print(f"ingest: {parts}")
     location = (
         os.path.relpath(configuration.warehouse_location) if "://" not in configuration.warehouse_location else ""
