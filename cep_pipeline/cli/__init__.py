@@ -67,11 +67,7 @@ COMMAND_GROUPS = {
         "experiment": ("benchmarks.experiments.command:experiment", "Run an experiment of one of the papers"),
     },
 }
-"""The list of `cep --help`: heading -> command -> its module and function, and a line that says what it does.
-
-The folder `benchmarks` is part of a checkout only, not of the package.
-"""
-
+"""Heading -> command -> its module and function, and its line in `cep --help`. Only a checkout has `benchmarks`."""
 COMMANDS = {name: place for group in COMMAND_GROUPS.values() for name, (place, _) in group.items()}
 """Command -> module and function."""
 

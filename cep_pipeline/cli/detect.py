@@ -137,10 +137,7 @@ def detect(
       cep detect … --output count                     exact, however many: lists are not made to be counted
       cep detect … --output compressed --out matches.parquet; cep expand matches.parquet --first 100
       cep detect … --adapt --every '10 minutes'       decide every ten minutes of the stream, by the plan's invariants
-      cep detect … --adapt --distance scan            try minimal distances on these events first, and take the best
-      cep detect … --adapt --budget 0.01              let decisions take a hundredth of the time, at most
       cep detect … --planner simulated_annealing --steps 100000      plan all patterns together, so that they share
-      cep detect … --adapt --decision constant_threshold --threshold 0.3 --every '5000 events' --window '1 hour'
     """
     from cep_pipeline.cli.matches_file import write_matches
     from cep_pipeline.cli.progress import ConsoleObserver

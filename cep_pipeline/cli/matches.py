@@ -43,7 +43,7 @@ if TYPE_CHECKING:
     from cep_pipeline.warehouse.stream_tables import StreamTables
 
 MOST_DRAWN, MOST_OF_PATTERN = 12, 3
-"""Matches that `--events` draws in the terminal, and those of one pattern: each reads the events around it."""
+"""Matches that `--events` draws in the terminal, and those of one of many patterns that are shown."""
 
 
 SHOWN_ROWS = 100
@@ -62,7 +62,9 @@ _PUBLISHED = with_options(
 @click.command()
 @_PUBLISHED
 @click.option(
-    "--limit", type=click.IntRange(min=1), default=20, show_default=True, help="Matches to show of each pattern."
+    "--limit",
+    type=click.IntRange(min=1),
+    help="Matches to show of each pattern.  [default: 20; 3 where there are more than three patterns]",
 )
 @click.option("--count", is_flag=True, help="Numbers of matches by day and pattern, in place of the matches.")
 @click.option("--events", is_flag=True, help="Show the events of each match, with what its pattern reads of them.")
@@ -92,7 +94,7 @@ def matches(
     day: date | None,
     first: date | None,
     last: date | None,
-    limit: int,
+    limit: int | None,
     count: bool,
     events: bool,
     match_id: str | None,
@@ -106,7 +108,7 @@ def matches(
 
     \b
     Examples:
-      cep matches                                     the first 20 of each pattern
+      cep matches                                     the first ones of each pattern
       cep matches --stream us_equity_trades --day 2013-10-07 --pattern v_reversal
       cep matches --events --limit 3                  the events of the first three matches of each pattern
       cep matches --pattern v_reversal --chart match.html         draw the first match, for a browser
@@ -132,6 +134,8 @@ def matches(
         )
     first, last = _days(day, first, last)
     counts = list(_counts(units, pattern_set, pattern, first, last))
+    if limit is None:
+        limit = 20 if as_json or len({of for _, of, _ in counts}) <= MOST_OF_PATTERN else MOST_OF_PATTERN
     heading = {"stream": name, "pattern_set": pattern_set}
     if count:
         _show_counts(heading, counts, as_json)

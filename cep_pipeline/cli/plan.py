@@ -277,6 +277,7 @@ def explain(
 
     With --analyze it runs over events, and what was estimated wrongly by more than 10 times is marked. Of more than 20
     patterns it is printed what they do together, and a list of them; --pattern shows one of them, --full shows all.
+    `cep help glossary` says what a leaf, a selectivity and an invariant are.
 
     \b
     Examples:

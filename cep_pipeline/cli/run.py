@@ -83,17 +83,15 @@ def run(
 ) -> None:
     """Take days of a stream from raw files to matches: ingest, validate, estimate statistics, plan, detect, publish.
 
-    Without days, all days that the raw files hold. A day that is done already and whose inputs have not changed is
-    left alone, so that the same command resumes a run that was interrupted. Where only patterns of a set have
-    changed, these are detected again, and the published matches of the others stay; --redo detects all of them. The
-    bar of a day's detection counts patterns, of every slice of the day all of them; with workers on other machines it
-    moves when a slice is done.
+    Without days, all days that the raw files hold. A day that is done and whose inputs have not changed is left alone:
+    the same command resumes a run that was interrupted. Where only some patterns have changed, only these are detected
+    again; --redo detects all.
 
-    The stream is taken to go on after the last day. Matches that may still be rejected by later events are counted as
-    pending, and published by the run of the day in which they become final; --end-of-stream publishes them now.
+    The stream is taken to go on after the last day. Matches that later events may still reject are pending: the run of
+    the day in which they become final publishes them. --end-of-stream publishes them now.
 
-    A pattern that reaches a limit of pipeline.yaml (`limits:`) is stopped, and none of its matches of the day is
-    published; all else is. The summary says so, and the exit code is 5.
+    A pattern that reaches a limit of pipeline.yaml (`limits:`) is stopped. None of its matches of the day is published,
+    and all else is; the exit code is 5.
 
     A run of fewer events than `spark: from_events` of pipeline.yaml (5 million) works in processes of this machine,
     since starting Spark costs more than such a run; --master asks for Spark. The tables are the same.
@@ -183,6 +181,10 @@ LIMITED_EXIT_CODE = 5
 """Exit code of a run that is done, but for patterns that were stopped by a limit."""
 
 
+_PARTS = {"import": "load libraries"}
+"""Parts of ingestion by their names in the record of a run, as a summary says them."""
+
+
 def _print_summary(
     configuration: Configuration, stream: Stream, pattern_sets: list[PatternSet], outcome: RunOutcome
 ) -> None:
@@ -244,7 +246,9 @@ def _print_summary(
     if fresh:
         console.print(f"nothing to do for {counted(fresh, 'day')} (--redo does them again)")
     if outcome.ingest_seconds:
-        parts = ", ".join(f"{name} {seconds:.1f} s" for name, seconds in outcome.ingest_seconds.items())
+        parts = ", ".join(
+            f"{_PARTS.get(name, name)} {seconds:.1f} s" for name, seconds in outcome.ingest_seconds.items()
+        )
         console.print(f"ingest: {parts}")
     location = (
         os.path.relpath(configuration.warehouse_location) if "://" not in configuration.warehouse_location else ""

@@ -130,10 +130,12 @@ _options = with_options(
 def statistics(match: str, chart: Path | None, as_json: bool, all_numbers: bool, **options: object) -> None:
     """Show arrival rates and selectivities with their bounds, what each rests on, and how far it has moved.
 
-    Of a published day: the mean over its windows, which plans are made from, with the worst window beside it, its
-    course over the day, and its drift since the day before and since the current plan was made, as a factor and in
-    widths of the interval (bold where it is more than one width). With --as-of: the window that ends at that time, by
-    the clocks of the stream.
+    Of a published day each number is the mean over the windows of the day: plans are made from it. Beside it stand the
+    window in which it was largest, its course over the day, and its change since the day before and since the current
+    plan was made. A change is a factor, and a number of widths of the 95 % interval: more than one width, in bold, is
+    no accident of the sample. With --as-of: the window that ends at that time, by the clocks of the stream.
+
+    `cep help glossary` says what a leaf and a selectivity are.
 
     \b
     Examples:

@@ -235,8 +235,10 @@ def _pattern(
     observed: Mapping[int, ObservedClause],
 ) -> Iterator[str]:
     runs_on = _runs_on(pattern, mechanism)
-    suffix = f", runs on {runs_on}" if runs_on else ""
-    yield f"pattern {pattern.pattern}: {pattern.strategy} within {pattern.window}{suffix}"
+    first, *more = f", runs on {runs_on}".split("; ") if runs_on else [""]
+    yield f"pattern {pattern.pattern}: {pattern.strategy} within {pattern.window}{first}"
+    for text in more:
+        yield from _wrapped("  ", text)
     several = len(plan.patterns) > 1 or len(pattern.clauses) > 1
     if several:
         yield f"  by planner {pattern.planner}, cost {pattern.cost_model}: {format_ln(pattern.ln_cost)} {pattern.unit}"
@@ -309,11 +311,11 @@ def _comparison(comparison: DecidingComparison, names: Sequence[str]) -> str:
         return f"sharing: {chosen} rather than {rejected}: cost of the rest {sides}"
     if comparison.measure == "tree":
         chosen, rejected = (_named(side, names) for side in (comparison.chosen, comparison.rejected))
-        return f"join {comparison.step + 1}: {chosen} rather than {rejected}: cost below it {sides}"
+        return f"join {comparison.step + 1}: {chosen} rather than {rejected}: the joins below it cost {sides}"
     of_chosen, of_rejected = positions_of(comparison.chosen), positions_of(comparison.rejected)
     if comparison.measure == "cost":
         chosen, rejected = (listed([names[p] for p in order]) for order in (of_chosen, of_rejected))
-        text = f"{chosen} rather than {rejected}: cost before it {sides}"
+        text = f"{chosen} rather than {rejected}: the steps before it cost {sides}"
     else:
         chosen, rejected = names[of_chosen[-1]], names[of_rejected[-1]]
         what = "instances in a window" if comparison.measure == "instances" else "cost of it"
