@@ -15,7 +15,7 @@ import pyarrow.compute as pc
 
 from cep_pipeline.detection import MECHANISMS
 from cep_pipeline.detection.composition import WrittenMatches, longer_stream, plain_pattern
-from cep_pipeline.detection.compressed.compressing import compress_merged, count_merged
+from cep_pipeline.detection.compressed.compressing import compress_merged
 from cep_pipeline.detection.counting.sweep import count_owned
 from cep_pipeline.detection.decimal_text import to_text
 from cep_pipeline.detection.known_events import Planned, Streams, keep, known_events
@@ -801,41 +801,26 @@ def count_slice(
 
     Notes
     -----
-    Matches with lists are counted without being listed, where no condition asks for the lists themselves: those of a
-    slice are those of its events with the look-back, without those of the look-back alone. Others are counted by a
-    sweep over the events where there is one (`counting.sweep`).
+    Matches are counted without being listed where that can be done (`counting.sweep`).
     """
     table = events_for([pattern], events, "events of the slice")
     chosen = choose_mechanisms([pattern], mechanism)
     [detection] = _detections([pattern], chosen, _prepare([pattern], table), plan, Counters())
     ends = all(finality_of(pattern, clause) is Finality.LAST_EVENT for clause in pattern.clauses)
-    begin, stop = detection.events.rows_in(owned)
     found = 0
     try:
         with at_most_seconds(seconds):
-            if ends and binds_lists(pattern) and listed_because(pattern) is None:
-                if compress is not None:
-                    compress(compress_merged(pattern, detection.events, Counters(), (begin, stop)))
-                before, within = (_count_merged(pattern, table.slice(0, rows)) for rows in (begin, stop))
-                return within - before, True
-            swept = count_owned(pattern, detection.events, owned)
-            if swept is not None:
-                return swept, True
+            if compress is not None and ends and binds_lists(pattern) and listed_because(pattern) is None:
+                compress(compress_merged(pattern, detection.events, Counters(), detection.events.rows_in(owned)))
+            unlisted = count_owned(pattern, detection.events, owned)
+            if unlisted is not None:
+                return unlisted, True
             orders, run = [detection.orders], detection.mechanism
             for [blocks] in many_in_parts([pattern], run, orders, detection.events, owned, Counters()):
                 found += count_blocks(blocks, detection.events)
             return found, True
     except (LimitReached, NoRoom, MemoryError):
         return found, False
-
-
-def _count_merged(pattern: Pattern, events: pa.Table) -> int:
-    if not events.num_rows:
-        return 0
-    [prepared] = _prepare([pattern], events).values()
-    counted = count_merged(pattern, prepared, Counters())
-    assert counted is not None, "listed_because says that the lists are not asked for"
-    return counted
 
 
 SPANS_OF_A_WINDOW = 10

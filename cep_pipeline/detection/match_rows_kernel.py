@@ -35,6 +35,24 @@ def write_id(a: Any, b: Any, count: int, key: Any, factors: Any, bits: Any, ids:
     ids[match, 1] = b & bits[2] | bits[3]
 
 
+@njit
+def inputs(
+    events: int, seqs_at: Any, timestamps_at: Any, positions_at: Any, names: int, key_at: Any, constants_at: Any
+) -> Any:
+    """The arrays of events and variables, and the key, the factors and the bits of ids as tuples.
+
+    These are read once: what a loop writes might be they, for all that the compiler knows.
+    """
+    return (
+        carray(seqs_at, (events,)),
+        carray(timestamps_at, (events,)),
+        carray(positions_at, (names,)),
+        (key_at[0], key_at[1], key_at[2], key_at[3]),
+        (constants_at[0], constants_at[1]),
+        (constants_at[2], constants_at[3], constants_at[4], constants_at[5]),
+    )
+
+
 def describe_single_events(
     matches: int,
     width: int,
@@ -71,13 +89,9 @@ def describe_single_events(
         Written: uint64 (n, 2), the seqs as int64 (n * width,), and the times of first and last event.
     """
     rows = carray(rows_at, ((width - 1) * stride + matches,))
-    seqs = carray(seqs_at, (events,))
-    timestamps = carray(timestamps_at, (events,))
-    positions = carray(positions_at, (width,))
-    # Read once: what is written in the loop might be they, for all that the compiler knows.
-    key = (key_at[0], key_at[1], key_at[2], key_at[3])
-    factors = (constants_at[0], constants_at[1])
-    bits = (constants_at[2], constants_at[3], constants_at[4], constants_at[5])
+    seqs, timestamps, positions, key, factors, bits = inputs(
+        events, seqs_at, timestamps_at, positions_at, width, key_at, constants_at
+    )
     ids = carray(ids_at, (matches, 2))
     bound = carray(bound_at, (matches * width,))
     starts = carray(starts_at, (matches,))
@@ -125,13 +139,9 @@ def describe_lists(
     offsets = carray(offsets_at, (matches + 1,))
     rows = carray(rows_at, (offsets[matches],))
     variables = carray(variables_at, (offsets[matches],))
-    seqs = carray(seqs_at, (events,))
-    timestamps = carray(timestamps_at, (events,))
-    positions = carray(positions_at, (names,))
-    # Read once: what is written in the loop might be they, for all that the compiler knows.
-    key = (key_at[0], key_at[1], key_at[2], key_at[3])
-    factors = (constants_at[0], constants_at[1])
-    bits = (constants_at[2], constants_at[3], constants_at[4], constants_at[5])
+    seqs, timestamps, positions, key, factors, bits = inputs(
+        events, seqs_at, timestamps_at, positions_at, names, key_at, constants_at
+    )
     ids = carray(ids_at, (matches, 2))
     bound = carray(bound_at, (offsets[matches],))
     starts = carray(starts_at, (matches,))

@@ -37,7 +37,7 @@ import numpy as np
 from cep_pipeline.compiled.native import NativeKernel
 from cep_pipeline.detection.clause_runs import ClauseSlice
 from cep_pipeline.detection.limits import go_on
-from cep_pipeline.detection.mechanisms import EVERYTHING, Owned
+from cep_pipeline.detection.mechanisms import EVERYTHING, Counters, Owned
 from cep_pipeline.detection.room import ask_for
 from cep_pipeline.expressions.columns import Array
 from cep_pipeline.expressions.evaluate import constants_hold, expression_values
@@ -54,6 +54,7 @@ from cep_pipeline.slices.prepared import PreparedEvents
 from cep_pipeline.slices.routines import count_before, group_rows, padded_copy
 from cep_pipeline.slices.views import ANY_EVENT, View, clause_cache_of, leaf_view, without_name
 
+NOT_COUNTED = "matches are not counted without being found"
 MOST_STATES = 64
 """States up to which a sweep pays: an AND of six variables, a sequence of any length that anybody writes."""
 MOST_VARIABLES = 16
@@ -143,7 +144,7 @@ _count_around_center = NativeKernel(
     ),
 )
 _count_chain_behind = NativeKernel(
-    f"{_FOLDER}.chain_kernel",
+    f"{_FOLDER}.sweep_kernel",
     "count_chain",
     (
         *("int64",) * 3,
@@ -427,10 +428,53 @@ def _orders(clause: Clause) -> list[tuple[Variable, ...]]:
 
 
 def count_owned(pattern: Pattern, events: PreparedEvents, owned: Owned, *, always: bool = False) -> int | None:
-    """The number of matches of a pattern that a slice owns, if sweeps count those of all clauses; otherwise None.
+    """The number of matches that a slice owns, without listing them; None where they have to be listed to be counted.
 
-    With `always` they do even where matches would be found sooner.
+    Matches with lists are counted by merged runs where no sweep counts them: those of a slice are those of its events
+    with the look-back, without those of the look-back alone.
+
+    Parameters
+    ----------
+    always
+        Whether sweeps count even where matches would be found sooner.
     """
+    from cep_pipeline.detection.compressed.components import reason_to_list
+    from cep_pipeline.detection.compressed.compressing import count_merged
+
+    swept = _count_by_sweeps(pattern, events, owned, always=always)
+    if swept is not None or not _binds_lists(pattern) or reason_to_list(pattern) is not None:
+        return swept
+    if owned == EVERYTHING:
+        return count_merged(pattern, events, Counters())
+    if any(finality_of(pattern, clause) is not Finality.LAST_EVENT for clause in pattern.clauses):
+        return None
+    found = []
+    for rows in events.rows_in(owned):
+        part = PreparedEvents(
+            events.table.slice(0, rows), type_attribute=events.type_attribute, base_type=events.base_type
+        )
+        found.append(count_merged(pattern, part, Counters()) if rows else 0)
+    before, within = found
+    return None if before is None or within is None else within - before
+
+
+def not_counted_because(pattern: Pattern) -> str | None:
+    """The reason why the matches of a pattern are not counted without being found; None: they are."""
+    from cep_pipeline.detection.compressed.components import reason_to_list
+
+    if sweeps_over(pattern):
+        return None
+    if not _binds_lists(pattern):
+        return NOT_COUNTED
+    because = reason_to_list(pattern)
+    return because and f"matches are not counted without being listed, because of {because}"
+
+
+def _binds_lists(pattern: Pattern) -> bool:
+    return any(operand.kleene and not operand.negated for operand in pattern.operands)
+
+
+def _count_by_sweeps(pattern: Pattern, events: PreparedEvents, owned: Owned, *, always: bool) -> int | None:
     if not sweeps_over(pattern):
         return None
     total = 0
@@ -934,7 +978,7 @@ def _operations(space: StateSpace, kinds: list[int]) -> tuple[Array, tuple[Array
         int64, shape (kinds + 1,): the operations of each kind, on numbers of ways that end in a state, on numbers of
         ways that begin with one, and those that end matches.
     operations : Array
-        int64, shape (n, 3): variable, state that is left, state that is reached; -1 for a state that is multiplied.
+        int64, shape (n, 3): variable, state whose number changes, state whose number is added; -1: it is multiplied.
     """
     states = space.states
     place = {state: number for number, state in enumerate(states)}
@@ -954,8 +998,8 @@ def _operations(space: StateSpace, kinds: list[int]) -> tuple[Array, tuple[Array
             backward += [move for move in inside if move[1] == state]
         for state in reversed(range(len(states))):
             scaled = factors[number, state] != 1
-            forward += [(0, -1, state)] if scaled else []
-            forward += [move for move in inside if move[2] == state]
+            forward += [(0, state, -1)] if scaled else []
+            forward += [(variable, state, source) for variable, source, following in inside if following == state]
         ends = [(variable, source, -1) for variable, source, following in moves if following == space.full]
         if space.full in place:
             full = place[space.full]

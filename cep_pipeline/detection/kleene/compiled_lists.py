@@ -62,7 +62,7 @@ _write_lists = NativeKernel(
     ),
 )
 _LONG = "cep_pipeline.detection.kleene.long_lists_kernel"
-_LANES_OF = ("cep_pipeline.detection.counting.chain_kernel",)
+_LANES_OF = ("cep_pipeline.detection.counting.sweep_kernel",)
 _OF_CANDIDATES = ("int64", "int32*", "int32*", *("int64",) * 4, "int32*", "int32*", *("int64",) * 3)
 _count_roughly = NativeKernel(
     _LONG, "count_lists_roughly", (*_OF_CANDIDATES, *("float64*",) * 2, "int64*", "int64*", "float64*"), _LANES_OF

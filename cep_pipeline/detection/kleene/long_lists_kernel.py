@@ -8,27 +8,30 @@ from typing import Any
 import numpy as np
 from numba import carray, njit
 
-from cep_pipeline.detection.counting.chain_kernel import LANES, add_lanes, ranked
+from cep_pipeline.detection.counting.sweep_kernel import LANES, add_lanes, ranked
 
 
 @njit
 def count_lists_of(
     count: int,
-    lows: Any,
-    widths: Any,
-    anchored: bool,
+    lows_at: Any,
+    widths_at: Any,
+    anchored: int,
     first: int,
-    places: Any,
-    ends: Any,
+    candidates: int,
+    size: int,
+    places_at: Any,
+    ends_at: Any,
+    least: int,
+    lengths: int,
+    unbounded: int,
+    trees_at: Any,
+    work_at: Any,
+    lanes_at: Any,
+    used_at: Any,
     zero: Any,
     unit: Any,
     modulus: Any,
-    least: int,
-    unbounded: bool,
-    trees: Any,
-    work: Any,
-    lanes: Any,
-    used: Any,
 ) -> tuple[Any, Any]:
     """The number of lists behind partial matches, and that of all beginnings of lists with them.
 
@@ -36,9 +39,13 @@ def count_lists_of(
     of each length have a tree of their own; where there is no greatest length, the last one is of all that are longer,
     too.
     """
+    lows, widths = carray(lows_at, count), carray(widths_at, count)
+    places, ends = carray(places_at, candidates), carray(ends_at, candidates)
+    trees, used = carray(trees_at, (lengths, size + 1, LANES)), carray(used_at, size + 1)
+    work, lanes = carray(work_at, (3, LANES)), carray(lanes_at, (2, LANES))
     ending, totals, beginnings = work[0], work[1], work[2]
     starts, stops = lanes[0], lanes[1]
-    free = not anchored
+    free = anchored == 0
     totals[:] = zero
     beginnings[:] = zero
     for batch in range(0, count, LANES):
@@ -59,7 +66,7 @@ def count_lists_of(
                 while node > 0:
                     if length > 1:
                         add_lanes(ending, trees[length - 2, node], modulus)
-                    if unbounded and length == len(trees):
+                    if unbounded != 0 and length == len(trees):
                         add_lanes(ending, trees[length - 1, node], modulus)
                     node -= node & -node
                 for lane in range(LANES):
@@ -110,21 +117,24 @@ def count_lists_roughly(
     found = carray(total_at, 2)
     found[0], found[1] = count_lists_of(
         count,
-        carray(lows_at, count),
-        carray(widths_at, count),
-        anchored != 0,
+        lows_at,
+        widths_at,
+        anchored,
         first,
-        carray(places_at, candidates),
-        carray(ends_at, candidates),
+        candidates,
+        size,
+        places_at,
+        ends_at,
+        least,
+        lengths,
+        unbounded,
+        tree_at,
+        work_at,
+        lanes_at,
+        used_at,
         0.0,
         1.0,
         0.0,
-        least,
-        unbounded != 0,
-        carray(tree_at, (lengths, size + 1, LANES)),
-        carray(work_at, (3, LANES)),
-        carray(lanes_at, (2, LANES)),
-        carray(used_at, size + 1),
     )
     return 0
 
@@ -158,20 +168,23 @@ def count_lists_modulo(
     """
     carray(total_at, 1)[0], _ = count_lists_of(
         count,
-        carray(lows_at, count),
-        carray(widths_at, count),
-        anchored != 0,
+        lows_at,
+        widths_at,
+        anchored,
         first,
-        carray(places_at, candidates),
-        carray(ends_at, candidates),
+        candidates,
+        size,
+        places_at,
+        ends_at,
+        least,
+        lengths,
+        unbounded,
+        tree_at,
+        work_at,
+        lanes_at,
+        used_at,
         np.uint64(0),
         np.uint64(1),
         np.uint64(modulus),
-        least,
-        unbounded != 0,
-        carray(tree_at, (lengths, size + 1, LANES)),
-        carray(work_at, (3, LANES)),
-        carray(lanes_at, (2, LANES)),
-        carray(used_at, size + 1),
     )
     return 0

@@ -86,7 +86,7 @@ class Total:
     def add(self, other: Total, times: int = 1) -> None:
         self.values += other.values * times
         self.exact += other.exact * times
-        self.special += other.special
+        self.special += other.special if times > 0 else 0.0
 
     def sum(self, *, is_float: bool) -> Fraction | float | None:
         """The sum, exact where it is finite; None without a value."""
@@ -208,13 +208,14 @@ class PartialSummary:
             assert isinstance(other, Extreme)
             own.add(other, greatest=aggregate.function == "max")
 
-    def add(self, other: PartialSummary) -> None:
-        """Take what is known of other matches."""
+    def add(self, other: PartialSummary, sign: int = 1) -> None:
+        """Take what is known of other matches; with a sign of -1, of matches that were taken twice."""
         for key, one in other.groups.items():
             own = self.group(key)
-            own.matches += one.matches
+            own.matches += sign * one.matches
             for aggregate, mine, new in zip(self._aggregates, own.states, one.states, strict=True):
-                self._add_state(aggregate, mine, new)
+                if sign > 0 or isinstance(new, Total):
+                    self._add_state(aggregate, mine, new, sign)
 
     def table(self) -> pa.Table:
         """The rows, in the order of their groups."""

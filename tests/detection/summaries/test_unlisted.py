@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 import cep_pipeline as cep
 from cep_pipeline.detection.mechanisms import EVERYTHING
-from cep_pipeline.detection.summaries import unlisted
+from cep_pipeline.detection.summaries import numbers, unlisted
 from cep_pipeline.detection.summaries.partial import PartialSummary
 from cep_pipeline.events.schema import StreamSchema
 from cep_pipeline.slices.prepared import PreparedEvents
@@ -57,6 +57,12 @@ PARTS = (
     "PATTERN SEQ(A a, K* k[], B b) WHERE k[].id < 2 WITHIN 100 minutes "
     "SUMMARIZE count(*), sum(k.LEN), min(k.LEN), sum(sum(k[].x)), max(b.x) GROUP BY bucket(2 hours)",
 )
+NEGATING = (
+    "PATTERN SEQ(A a, OR(~K n, ~C m), B b) WITHIN 300 minutes "
+    "SUMMARIZE count(*), sum(b.x), avg(a.y), min(b.y), max(b.z - a.z) GROUP BY a.s, b.id",
+    "PATTERN SEQ(OR(~K n, ~C m, SEQ(~A l, ~B h)), A a, B b) WHERE n.x > 3 WITHIN 3 h SUMMARIZE avg(b.y) GROUP BY a.s",
+    "PATTERN SEQ(A a, OR(~A n, ~C m), K+ k[], B b) WITHIN 2 h SUMMARIZE sum(a.x), max(max(k[].id)) GROUP BY b.s",
+)
 SEVERAL = (
     "PATTERN SEQ(A a, B b) WITHIN 900 minutes SUMMARIZE count(*), sum(b.id - a.id - 1), avg(-(a.x + b.x)) GROUP BY a.s",
     "PATTERN SEQ(A a, K+ k[], B b) WITHIN 200 minutes SUMMARIZE sum(b.timestamp - a.timestamp) GROUP BY bucket(3 h)",
@@ -88,7 +94,7 @@ LISTED = (
     "PATTERN SEQ(A a, K+ k[]) WITHIN 1 hour SUMMARIZE sum(k[k.LEN].x - k[1].x)",
     "PATTERN SEQ(A a, B b) WITHIN 1 day OUTPUT NON_OVERLAP SUMMARIZE count(*)",
     "PATTERN SEQ(A a, B b) WHERE skip_till_next_match { TRUE } WITHIN 1 day SUMMARIZE count(*)",
-    "PATTERN SEQ(A a, OR(~B b, ~C c), K k) WITHIN 1 day SUMMARIZE sum(a.x)",
+    "PATTERN SEQ(A a, OR(~B b, ~C c, SEQ(~B d, ~C e)), K k) WITHIN 1 day SUMMARIZE sum(a.y * k.y)",
 )
 
 
@@ -112,12 +118,12 @@ def rows_of(seed: int, number: int = 60) -> list[dict[str, Any]]:
 @pytest.fixture
 def always(monkeypatch: pytest.MonkeyPatch) -> None:
     """Matches are counted however few they are."""
-    count = unlisted.count_matches
+    count = unlisted.count_owned
     monkeypatch.setattr(unlisted, "FEW_MATCHES", -1)
     monkeypatch.setattr(unlisted, "MATCHES_OF_ONE", 0)
-    monkeypatch.setattr(unlisted, "LEAST_S", 1e9)
+    monkeypatch.setattr(numbers, "LEAST_S", 1e9)
     monkeypatch.setattr(unlisted, "finding_takes_long", lambda _: True)
-    monkeypatch.setattr(unlisted, "count_matches", lambda *of, always=True: count(*of, always=True))
+    monkeypatch.setattr(unlisted, "count_owned", lambda *of, always=True: count(*of, always=True))
 
 
 def unlisted_of(pattern: cep.Pattern, events: pa.Table) -> pa.Table | None:
@@ -136,7 +142,7 @@ def same_as_listed(pattern: cep.Pattern, events: pa.Table, monkeypatch: pytest.M
 
 
 @pytest.mark.usefixtures("always")
-@pytest.mark.parametrize("text", (*TEXTS, *PARTS[1:], *SEVERAL, *EXTREMES))
+@pytest.mark.parametrize("text", (*TEXTS, *PARTS[1:], *NEGATING, *SEVERAL, *EXTREMES))
 def test_numbers_of_matches_give_the_rows(text: str, monkeypatch: pytest.MonkeyPatch) -> None:
     [pattern] = cep.parse_patterns(text, SCHEMA)
     monkeypatch.setattr(unlisted, "bound_variables", lambda *_, **__: None)
@@ -149,7 +155,7 @@ def test_numbers_of_matches_give_the_rows(text: str, monkeypatch: pytest.MonkeyP
 def test_partial_matches_give_the_rows(text: str, monkeypatch: pytest.MonkeyPatch) -> None:
     [pattern] = cep.parse_patterns(text, SCHEMA)
     if text not in PARTS:
-        monkeypatch.setattr(unlisted, "MOST_COUNTS", -1)
+        monkeypatch.setattr(numbers, "MOST_COUNTS", -1)
     for seed in range(2):
         same_as_listed(pattern, SCHEMA.table(rows_of(seed)), monkeypatch)
 
@@ -199,7 +205,7 @@ def test_drawn_statements_give_the_rows_of_listed_matches(text: str, seed: int, 
     events = SCHEMA.table(rows_of(seed, 30))
     with pytest.MonkeyPatch.context() as patched:
         if by_pairs:
-            patched.setattr(unlisted, "MOST_COUNTS", -1)
+            patched.setattr(numbers, "MOST_COUNTS", -1)
         made = unlisted_of(pattern, events)
     if made is not None:
         with pytest.MonkeyPatch.context() as patched:
@@ -238,7 +244,10 @@ def test_other_summaries_are_listed(text: str) -> None:
 def test_days_and_slices_add_up(tmp_path: Path) -> None:
     patterns = tuple(
         cep.parse_patterns(
-            ";".join(f"NAME p{at} {text}" for at, text in enumerate((*TEXTS, *PARTS, *BY_PAIRS))), SCHEMA
+            ";".join(
+                f"NAME p{at} {text}" for at, text in enumerate((*TEXTS, *PARTS, *NEGATING, *BY_PAIRS, *SWEPT_PAIRS))
+            ),
+            SCHEMA,
         )
     )
     by_day = events_by_day(SCHEMA, [{**row, "timestamp": 0} for row in rows_of(3, 40)], [1.5] * 40)
