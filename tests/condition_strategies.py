@@ -213,23 +213,23 @@ def return_items(features: Features, positive: Sequence[Operand]) -> st.SearchSt
 
 
 def summaries_of(features: Features, positive: Sequence[Operand]) -> st.SearchStrategy[str]:
-    """A SUMMARIZE clause; sums and means of float64 only where the features say so."""
+    """A SUMMARIZE clause; sums and means of float64 only where the features say so.
+
+    Matches that are events may have a float64 `x`.
+    """
     numbers, floats, labels, groups = [], [], [], ["bucket(2 s)", "bucket(1 h)", "bucket(1 day)", "bucket(7 days)"]
     for variable in positive:
         name = variable.name
         first = f"{name}[1]" if variable.kleene else name
-        numbers += [f"{first}.x", f"{first}.id", f"{first}.x - 1", f"{first}.seq"]
+        of_x = floats if {variable.type, *variable.others} & {*features.composes} else numbers
+        numbers += [f"{first}.id", f"{first}.seq"]
+        of_x += [f"{first}.x", f"{first}.x - 1"]
         floats += [f"{first}.y", f"{first}.x / 2"]
         labels += [f"{first}.s"]
         groups += [f"{first}.{attribute}" for attribute in ("id", "x", "y", "s", "f")]
         if variable.kleene:
-            numbers += [
-                f"{name}.LEN",
-                f"sum({name}[].x)",
-                f"count({name}[].y)",
-                f"max({name}[].x)",
-                f"last({name}[].x)",
-            ]
+            numbers += [f"{name}.LEN", f"count({name}[].y)"]
+            of_x += [f"{function}({name}[].x)" for function in ("sum", "max", "last")]
             floats += [f"sum({name}[].y)", f"min({name}[].y)"]
             groups += [f"{name}.LEN", f"{name}[{name}.LEN].id"]
     summed = [*numbers, *(floats if features.float_sums else ())]
