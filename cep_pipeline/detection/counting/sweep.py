@@ -65,11 +65,15 @@ MOST_ORDERS = 24
 """Orders of the variables of an AND that are swept one by one."""
 _FEW = 8
 """Rows are sorted where all events are so many times as many."""
-CLEARLY = 1000.0
-"""How much dearer finding has to be where two comparisons join three variables and a sweep counts behind first events.
-
-Events in no match may go before any are combined then, and this is known only when samples have been looked at.
-"""
+_TESTS = {
+    Comparator.LT: np.less,
+    Comparator.LE: np.less_equal,
+    Comparator.GT: np.greater,
+    Comparator.GE: np.greater_equal,
+    Comparator.EQ: np.equal,
+}
+SAMPLED = 1024
+"""Pairs of events that tell how many pass a condition."""
 MOST_BITS_OF_A_WORD = 64.0
 """Bits of the largest number that is kept in one word."""
 MOST_BITS = 4096
@@ -672,7 +676,9 @@ def _pays(of: ClauseSlice, sweep: Sweep, views: dict[str, View], *, behind: bool
     groups = None if sweep.key is None else _groups(of.events, sweep.key, views)
     orders, several = len(_orders(clause)), len(sweep.joining) > 1
     finding_ns = REJECTED_NS if clause.negated else CANDIDATE_NS
-    candidates, least = candidates_of(of, groups, sizes), 1.0
+    candidates = candidates_of(of, groups, sizes)
+    if candidates * finding_ns <= FIXED_NS:
+        return False
     if not sweep.joining:
         event_ns = STEP_NS + STATE_NS * (len(clause.positive) + 1) ** 2
     elif behind or (several and _center(clause, sweep.joining) is None):
@@ -681,11 +687,29 @@ def _pays(of: ClauseSlice, sweep: Sweep, views: dict[str, View], *, behind: bool
             share = min(share, 1 - share)  # windows that reach the last event end alike
         anchors = min(sizes[order[0].name], sizes[order[-1].name]) * share / (groups or 1)
         event_ns = BEHIND_NS * orders * (1 + anchors / LANES)
-        candidates *= orders / math.factorial(len(sizes) - 1) / 2 ** (len(sweep.joining) - 2)
-        least = CLEARLY if len(sizes) == 3 else 1.0
+        passing = sorted(_share_passing(of, joining, views) for joining in sweep.joining)
+        candidates *= orders / math.factorial(len(sizes) - 1) * math.prod(passing[:-1])
     else:
         event_ns = (AROUND_NS if several else JOINING_NS) * orders
-    return candidates * finding_ns > least * (FIXED_NS + event_ns * sum(map(len, views.values())))
+    return candidates * finding_ns > FIXED_NS + event_ns * sum(map(len, views.values()))
+
+
+def _share_passing(of: ClauseSlice, joining: Joining, views: dict[str, View]) -> float:
+    """The share of the pairs of events within a window that pass a condition, by a sample of them."""
+    one, other = (views[name].rows for name in joining.variables)
+    some = np.linspace(0, len(one) - 1, SAMPLED).astype(np.int64)
+    apart = np.arange(SAMPLED) * math.sqrt(2) % 2 - 1  # spread evenly, ahead and behind
+    near = np.searchsorted(other, one[some]) + (apart * len(other) * _share_of_window(of)).astype(np.int64)
+    rows = one[some], other[np.clip(near, 0, len(other) - 1)]
+    passed = np.ones(SAMPLED, bool)
+    compared = [(Comparator.EQ, sides) for sides in joining.equal]
+    for comparator, sides in [*compared, *([(joining.comparator, joining.sides)] if joining.sides is not None else [])]:
+        columns = [
+            expression_values(without_name(side, name), of.events, {ANY_EVENT: own})
+            for side, name, own in zip(sides, joining.variables, rows, strict=True)
+        ]
+        passed &= _TESTS[comparator](*comparable(columns))
+    return max(float(passed.mean()), 1 / SAMPLED)
 
 
 def _share_of_window(of: ClauseSlice) -> float:
@@ -978,7 +1002,7 @@ def _operations(space: StateSpace, kinds: list[int]) -> tuple[Array, tuple[Array
         int64, shape (kinds + 1,): the operations of each kind, on numbers of ways that end in a state, on numbers of
         ways that begin with one, and those that end matches.
     operations : Array
-        int64, shape (n, 3): variable, state whose number changes, state whose number is added; -1: it is multiplied.
+        int64, shape (n, 3): variable, state that is left, state that is reached; -1 for a state that is multiplied.
     """
     states = space.states
     place = {state: number for number, state in enumerate(states)}
@@ -998,8 +1022,8 @@ def _operations(space: StateSpace, kinds: list[int]) -> tuple[Array, tuple[Array
             backward += [move for move in inside if move[1] == state]
         for state in reversed(range(len(states))):
             scaled = factors[number, state] != 1
-            forward += [(0, state, -1)] if scaled else []
-            forward += [(variable, state, source) for variable, source, following in inside if following == state]
+            forward += [(0, -1, state)] if scaled else []
+            forward += [move for move in inside if move[2] == state]
         ends = [(variable, source, -1) for variable, source, following in moves if following == space.full]
         if space.full in place:
             full = place[space.full]

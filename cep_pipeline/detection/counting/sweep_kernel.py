@@ -61,25 +61,6 @@ def half(number: Any, modulus: Any) -> Any:
     return number >> _1 if number & _1 == _0 else (number >> _1) + (modulus >> _1) + _1
 
 
-@njit
-def move(ways: Any, operations: Any, factors: Any, weights: Any, weighted: int, modulus: Any) -> None:
-    """Multiply numbers of ways, a row for each state, by the operations of an event in their order."""
-    for operation in range(len(operations)):
-        variable, into, of = operations[operation, 0], operations[operation, 1], operations[operation, 2]
-        own = ways[into]
-        if of < 0:
-            factor = np.uint64(factors[into])
-            for state in range(len(own)):
-                own[state] = times(own[state], factor, modulus)
-        elif weighted:
-            weight = np.uint64(weights[variable])
-            for state in range(len(own)):
-                own[state] = plus(own[state], times(ways[of, state], weight, modulus), modulus)
-        else:
-            for state in range(len(own)):
-                own[state] = plus(own[state], ways[of, state], modulus)
-
-
 def count_states(
     steps: int,
     groups: int,
@@ -109,7 +90,7 @@ def count_states(
     `sweep.Steps` has the events, `sweep._operations` the factors and the operations on states.
 
     A window is a queue of two stacks: of the events before a point, and of those from it on. Of each suffix of the
-    first stack the ways from the start are kept, and of the whole second one the ways to each state from each. So an
+    first stack the ways from the start are kept, and of the whole second one the ways from each state to each. So an
     event costs some operations on states, whatever the window holds, and nothing is ever subtracted.
     """
     group_starts = carray(group_starts_at, groups + 1)
@@ -147,9 +128,20 @@ def count_states(
                     back[state, state] = _1
                 for earlier in range(step - 1, left - 1, -1):
                     kind = kinds[earlier]
-                    begin, stop_at = backward_offsets[kind], backward_offsets[kind + 1]
-                    bound = weights[earlier if weighted else 0]
-                    move(suffix, operations[begin:stop_at], factors[kind], bound, weighted, modulus)
+                    for place in range(backward_offsets[kind], backward_offsets[kind + 1]):
+                        source, target = operations[place, 1], operations[place, 2]
+                        if target < 0:
+                            factor = np.uint64(factors[kind, source])
+                            for state in range(states):
+                                suffix[source, state] = times(suffix[source, state], factor, modulus)
+                        elif weighted:
+                            weight = np.uint64(weights[earlier, operations[place, 0]])
+                            for state in range(states):
+                                more = times(suffix[target, state], weight, modulus)
+                                suffix[source, state] = plus(suffix[source, state], more, modulus)
+                        else:
+                            for state in range(states):
+                                suffix[source, state] = plus(suffix[source, state], suffix[target, state], modulus)
                     for state in range(states):
                         front[border - 1 - earlier, state] = suffix[0, state]
             kind = kinds[step]
@@ -157,11 +149,11 @@ def count_states(
                 for place in range(ends_offsets[kind], ends_offsets[kind + 1]):
                     source = operations[place, 1]
                     if left == border:
-                        ways = back[source, 0]
+                        ways = back[0, source]
                     else:
                         ways = _0
                         for state in range(states):
-                            more = times(front[border - 1 - left, state], back[source, state], modulus)
+                            more = times(front[border - 1 - left, state], back[state, source], modulus)
                             ways = plus(ways, more, modulus)
                     if weighted:
                         ways = times(ways, np.uint64(weights[step, operations[place, 0]]), modulus)
@@ -171,9 +163,20 @@ def count_states(
                         low += ways
                         if low < ways:
                             high += _1
-            begin, stop_at = forward_offsets[kind], forward_offsets[kind + 1]
-            bound = weights[step if weighted else 0]
-            move(back, operations[begin:stop_at], factors[kind], bound, weighted, modulus)
+            for place in range(forward_offsets[kind], forward_offsets[kind + 1]):
+                source, target = operations[place, 1], operations[place, 2]
+                if source < 0:
+                    factor = np.uint64(factors[kind, target])
+                    for state in range(states):
+                        back[state, target] = times(back[state, target], factor, modulus)
+                elif weighted:
+                    weight = np.uint64(weights[step, operations[place, 0]])
+                    for state in range(states):
+                        more = times(back[state, source], weight, modulus)
+                        back[state, target] = plus(back[state, target], more, modulus)
+                else:
+                    for state in range(states):
+                        back[state, target] = plus(back[state, target], back[state, source], modulus)
     total[0], total[1] = low, high
     return 0
 
