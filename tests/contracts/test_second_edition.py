@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 import cep_pipeline as cep
 from cep_pipeline.detection import MECHANISMS
 from cep_pipeline.detection.output_policy import has_output_policy
-from cep_pipeline.detection.summaries import unlisted
+from cep_pipeline.detection.summaries import numbers, unlisted
 from cep_pipeline.errors import UnsupportedPattern
 from cep_pipeline.patterns.pattern import Pattern
 from tests.answers import comparable, from_tables, summaries_from_tables
@@ -117,14 +117,14 @@ def test_summaries_without_listing(statement: Statement, stream_rows: list[Row],
     patterns, table = parsed(statement), events_table(stream_rows)
     assume(patterns[0].summary is not None)
     expected = comparable(oracle(patterns, table))
-    count = unlisted.count_matches
+    count = unlisted.count_owned
     with pytest.MonkeyPatch.context() as patched:
         patched.setattr(unlisted, "FEW_MATCHES", -1)
         patched.setattr(unlisted, "MATCHES_OF_ONE", 0)
-        patched.setattr(unlisted, "LEAST_S", 1e9)
-        patched.setattr(unlisted, "MOST_COUNTS", -1 if by_partial_matches else 200)
+        patched.setattr(numbers, "LEAST_S", 1e9)
+        patched.setattr(numbers, "MOST_COUNTS", -1 if by_partial_matches else 200)
         patched.setattr(unlisted, "finding_takes_long", lambda _: True)
-        patched.setattr(unlisted, "count_matches", lambda *of, always=True: count(*of, always=True))
+        patched.setattr(unlisted, "count_owned", lambda *of, always=True: count(*of, always=True))
         found = comparable(summaries_from_tables(patterns, cep.detect(patterns, table)))
     assert found == expected
 
