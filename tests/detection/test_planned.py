@@ -131,7 +131,8 @@ def test_it_is_explained_how_groups_are_made() -> None:
         "SEQ(A a, B b, C c) WHERE a.x <> c.x WITHIN 1 s SUMMARIZE min(a.x * c.x)": pairs,
         "SEQ(A a, B+ b[], C c) WHERE b[].x > 1 WITHIN 1 s SUMMARIZE max(b.LEN)": counted,
         "SEQ(A a, B+ b[], C c) WITHIN 1 s SUMMARIZE max(stddev(b[].x))": f"{listed}one value is made of",
-        "SEQ(A a, ~B b, C c) WITHIN 1 s SUMMARIZE max(a.x * c.x)": f"{listed}one value is read of a and c",
+        "SEQ(A a, ~B b, C c) WITHIN 1 s SUMMARIZE max(a.x * c.x)": counted,
+        "SEQ(A a, B b, C c) WITHIN 1 s SUMMARIZE max(a.x + b.x * c.x)": f"{listed}one value is read of a, b and c",
         "SEQ(A a, C c) WITHIN 1 s OUTPUT NON_OVERLAP SUMMARIZE max(a.x)": f"{listed}OUTPUT and CONSUME choose",
     }.items():
         told = explained_choice(cep.parse_patterns(f"PATTERN {text}", schema))["pattern_1"]
