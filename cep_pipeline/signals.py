@@ -38,3 +38,11 @@ def end_in_order(ignored_later: Collection[signal.Signals] = ()) -> None:
 def interruption(number: int) -> KeyboardInterrupt:
     """Return what a signal raises."""
     return Terminated("terminated by SIGTERM") if number == signal.SIGTERM else KeyboardInterrupt()
+
+
+def interruption_before(error: BaseException) -> KeyboardInterrupt | None:
+    """Return the interruption whose clearing up has failed with this error; None where there was none."""
+    before = error.__context__
+    while before is not None and not isinstance(before, KeyboardInterrupt):
+        before = before.__context__
+    return before

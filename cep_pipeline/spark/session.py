@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING
 
 from cep_pipeline.compiled.object_code import cache_folder
 from cep_pipeline.errors import CepError, InputError
-from cep_pipeline.signals import ENDING
+from cep_pipeline.signals import ENDING, interruption_before
 from cep_pipeline.spark.shipping import trouble_with_workers, worker_properties
 
 if TYPE_CHECKING:
@@ -345,6 +345,9 @@ _EXCEPTION = re.compile(r":? ?(\w[\w.]*(Error|Exception)\b.*)")
 def explain_failures(what: str) -> Iterator[None]:
     """Turn the failure of a Spark job into a CepError that says what was being done and why it failed.
 
+    An interruption stays one: PySpark calls the JVM once more on the way out of a call that was interrupted, and that
+    may fail.
+
     Parameters
     ----------
     what
@@ -355,9 +358,11 @@ def explain_failures(what: str) -> Iterator[None]:
 
     try:
         yield
-    except (Py4JJavaError, PySparkException) as error:
-        raise CepError(f"{what}: {reason_of(str(error))}") from error
-    except (Py4JError, ConnectionError, EOFError) as error:
+    except (Py4JError, PySparkException, ConnectionError, EOFError) as error:
+        if (interruption := interruption_before(error)) is not None:
+            raise interruption from None
+        if isinstance(error, Py4JJavaError | PySparkException):
+            raise CepError(f"{what}: {reason_of(str(error))}") from error
         raise CepError(f"{what}: the Spark application ended in the middle of it; a further try starts anew") from error
 
 

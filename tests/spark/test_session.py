@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from cep_pipeline.errors import CepError, InputError
+from cep_pipeline.signals import Terminated
 from cep_pipeline.spark import session
 from cep_pipeline.spark.session import explain_failures, interruptions_held, reason_of, spark_session
 
@@ -63,6 +64,17 @@ def test_the_failure_of_a_job_says_why(spark: SparkSession) -> None:
 )
 def test_the_line_that_says_why(text: str, reason: str) -> None:
     assert reason_of(text) == reason
+
+
+@pytest.mark.parametrize("interruption", [KeyboardInterrupt, Terminated])
+def test_an_interruption_stays_one_where_the_call_that_it_ends_clears_up_in_vain(
+    interruption: type[KeyboardInterrupt],
+) -> None:
+    with pytest.raises(interruption), explain_failures("counting"):
+        try:
+            raise interruption
+        finally:
+            raise ConnectionError("the JVM has ended")
 
 
 def test_an_interruption_waits_until_the_block_is_done() -> None:
