@@ -74,6 +74,12 @@ _TESTS = {
 }
 SAMPLED = 1024
 """Pairs of events that tell how many pass a condition."""
+CLEARLY = 100.0
+"""How much dearer finding has to look where comparisons join three variables and a sweep counts behind first events.
+
+Finding removes the events that are in no match first. Where conditions of one event stand beside comparisons, that
+leaves a much smaller part of the combinations than a sample of pairs tells.
+"""
 MOST_BITS_OF_A_WORD = 64.0
 """Bits of the largest number that is kept in one word."""
 MOST_BITS = 4096
@@ -675,23 +681,26 @@ def _pays(of: ClauseSlice, sweep: Sweep, views: dict[str, View], *, behind: bool
     sizes = {one.name: len(views[one.name]) for one in clause.positive if not one.kleene}
     groups = None if sweep.key is None else _groups(of.events, sweep.key, views)
     orders, several = len(_orders(clause)), len(sweep.joining) > 1
-    finding_ns = REJECTED_NS if clause.negated else CANDIDATE_NS
-    candidates = candidates_of(of, groups, sizes)
-    if candidates * finding_ns <= FIXED_NS:
+    finding_ns = candidates_of(of, groups, sizes) * (REJECTED_NS if clause.negated else CANDIDATE_NS)
+    if finding_ns <= FIXED_NS:
         return False
+    behind = behind or (several and _center(clause, sweep.joining) is None)
     if not sweep.joining:
         event_ns = STEP_NS + STATE_NS * (len(clause.positive) + 1) ** 2
-    elif behind or (several and _center(clause, sweep.joining) is None):
+    elif not behind:
+        event_ns = (AROUND_NS if several else JOINING_NS) * orders
+    else:
         order, share = _orders(clause)[0], _share_of_window(of)
         if _of_neighbours(order, sweep.joining):
             share = min(share, 1 - share)  # windows that reach the last event end alike
         anchors = min(sizes[order[0].name], sizes[order[-1].name]) * share / (groups or 1)
         event_ns = BEHIND_NS * orders * (1 + anchors / LANES)
+        finding_ns *= orders / math.factorial(len(sizes) - 1) / (CLEARLY if len(sizes) == 3 else 1.0)
+    sweeping_ns = FIXED_NS + event_ns * sum(map(len, views.values()))
+    if behind and finding_ns > sweeping_ns:
         passing = sorted(_share_passing(of, joining, views) for joining in sweep.joining)
-        candidates *= orders / math.factorial(len(sizes) - 1) * math.prod(passing[:-1])
-    else:
-        event_ns = (AROUND_NS if several else JOINING_NS) * orders
-    return candidates * finding_ns > FIXED_NS + event_ns * sum(map(len, views.values()))
+        finding_ns *= math.prod(passing[:-1])
+    return finding_ns > sweeping_ns
 
 
 def _share_passing(of: ClauseSlice, joining: Joining, views: dict[str, View]) -> float:
