@@ -323,7 +323,7 @@ class InvariantCheck:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Group:
-    """What is asked about one clause, and a cost model by which comparisons of it are measured."""
+    """The questions about one clause, and a cost model by which its comparisons are measured."""
 
     questions: ClauseQuestions
     cost: CostModel

@@ -99,7 +99,7 @@ def implications_of(clause: Clause, window_us: int | None, ties: Ties) -> Implic
 
 
 def time_spans(clause: Clause) -> dict[Conjunct, tuple[TimeSpan, ...]]:
-    """What each conjunct of a clause says that is about two timestamps and nothing else."""
+    """Return the spans of time that each conjunct over two timestamps alone allows; other conjuncts are left out."""
     single = {variable.name for variable in (*clause.positive, *clause.negated) if not variable.kleene}
     pairs = (one for one in clause.conjuncts if len(one.variables) == 2 and one.variables <= single)
     return {conjunct: found for conjunct in pairs if (found := _spans_in(conjunct))}

@@ -40,6 +40,7 @@ from cep_pipeline.detection.limits import go_on
 from cep_pipeline.detection.mechanisms import EVERYTHING, Counters, Owned
 from cep_pipeline.detection.room import ask_for
 from cep_pipeline.expressions.columns import Array
+from cep_pipeline.expressions.comparison import compare
 from cep_pipeline.expressions.evaluate import constants_hold, expression_values
 from cep_pipeline.expressions.lists import Uses
 from cep_pipeline.patterns.conditions import Comparator, Comparison, Conjunct
@@ -65,13 +66,6 @@ MOST_ORDERS = 24
 """Orders of the variables of an AND that are swept one by one."""
 _FEW = 8
 """Rows are sorted where all events are so many times as many."""
-_TESTS = {
-    Comparator.LT: np.less,
-    Comparator.LE: np.less_equal,
-    Comparator.GT: np.greater,
-    Comparator.GE: np.greater_equal,
-    Comparator.EQ: np.equal,
-}
 SAMPLED = 1024
 """Pairs of events that tell how many pass a condition."""
 CLEARLY = 100.0
@@ -230,7 +224,7 @@ class Joining:
 
     @property
     def is_plain(self) -> bool:
-        """Whether it is one comparison."""
+        """True where the condition is a single comparison."""
         return self.sides is not None and not self.equal and not self.negated
 
     def sides_of(self, variables: tuple[str, str]) -> Sides | None:
@@ -713,11 +707,11 @@ def _share_passing(of: ClauseSlice, joining: Joining, views: dict[str, View]) ->
     passed = np.ones(SAMPLED, bool)
     compared = [(Comparator.EQ, sides) for sides in joining.equal]
     for comparator, sides in [*compared, *([(joining.comparator, joining.sides)] if joining.sides is not None else [])]:
-        columns = [
+        left, right = (
             expression_values(without_name(side, name), of.events, {ANY_EVENT: own})
             for side, name, own in zip(sides, joining.variables, rows, strict=True)
-        ]
-        passed &= _TESTS[comparator](*comparable(columns))
+        )
+        passed &= compare(comparator, left, right)
     return max(float(passed.mean()), 1 / SAMPLED)
 
 
@@ -1245,7 +1239,7 @@ class _Way:
 
     @property
     def backwards(self) -> bool:
-        """Whether they are bound from later to earlier events."""
+        """True where the variables are bound from later events to earlier ones."""
         return self.from_last != self.inwards
 
     @property

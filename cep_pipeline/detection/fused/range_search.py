@@ -197,7 +197,7 @@ class BlockedSearch:
         return found
 
     def _reading_ns(self, prefix: Array, lows: Array, highs: Array) -> float:
-        """How long it takes to read a range up to an event that passes, on average over some rows of the prefix."""
+        """Return the mean time in ns to read a range up to an event that passes, by a sample of the prefix."""
         sample = np.linspace(0, len(lows) - 1, min(len(lows), SAMPLED)).astype(np.int64)
         places = search_places(self.shape, self.arguments, prefix[:, sample], self._program)
         begin = lows[sample] if self.shape.search is RangeResult.FIRST else highs[sample] - 1
