@@ -248,8 +248,8 @@ def refuse_nothing_left(events: int, rejected: int) -> None:
     """Refuse files of which all rows were rejected: a DataError."""
     if rejected and not events:
         raise DataError(
-            f"all {rejected:,} rows of the files were rejected, for the reasons that the notes above give: correct the "
-            "files or the stream schema"
+            f"no event is left: {counted(rejected, 'row')} rejected, for the reasons that the notes above give; "
+            "correct the files or the stream schema"
         )
 
 
@@ -259,7 +259,7 @@ def print_counts(
     """Print the number of events, and of matches of each pattern, or of rows where one of `patterns` has SUMMARIZE."""
     from cep_pipeline.detection.decimal_text import grouped, to_text
 
-    console.print(f"{events:,} events, {rejected:,} rows rejected")
+    console.print(f"{counted(events, 'event')}, {counted(rejected, 'row')} rejected")
     shown = Table("pattern", "matches")
     shown.columns[1].justify = "right"
     rows = {pattern.name for pattern in patterns if pattern.summary is not None}

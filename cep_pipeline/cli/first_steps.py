@@ -315,7 +315,7 @@ def _print_preview(
 ) -> None:
     console = output_console()
     console.print(
-        f"stream {schema.name}: {counted(loaded.events.num_rows, 'event')}, {loaded.rejected:,} rows rejected"
+        f"stream {schema.name}: {counted(loaded.events.num_rows, 'event')}, {counted(loaded.rejected, 'row')} rejected"
     )
     if days := _days_of(loaded.events, schema):
         console.print(f"days: {' to '.join(dict.fromkeys(days))} ({schema.timezone})", highlight=False)

@@ -499,9 +499,9 @@ def summaries(
     known = [one for one in configuration.stream(name).pattern_set(pattern_set).statements if one.summary is not None]
     chosen = [one for one in known if pattern in (None, one.name)]
     if not chosen:
-        names = ", ".join(one.name for one in known) or "none"
-        asked = "no pattern" if pattern is None else f"no pattern {pattern!r}"
-        raise InputError(f"pattern set {pattern_set!r} has {asked} with SUMMARIZE; there are: {names}")
+        asked = "no pattern" if pattern is None or not known else f"no pattern {pattern!r}"
+        there = f"; there are: {', '.join(one.name for one in known)}" if known else ": `cep matches` shows its matches"
+        raise InputError(f"pattern set {pattern_set!r} has {asked} with SUMMARIZE{there}")
     if out and len(chosen) > 1:
         raise InputError(f"--out writes the rows of one pattern; name one: --pattern {chosen[0].name}")
     first, last = _days(day, first, last)

@@ -488,9 +488,8 @@ def _print_comparison(console: Terminal, comparison: PlanComparison) -> None:
         soft_wrap=True,
         highlight=False,
     )
-    table = Table("", "planner", "order or tree", "cost", "planning", "events/s", "matches", "most held")
-    align_right(table.columns[3:])
-    table.columns[2].overflow = "fold"
+    table = Table("planner", "order or tree", "cost", "planning", "events/s", "matches", "most held")
+    align_right(table.columns[2:])
     for plan in comparison.plans:
         table.add_row(*_cells(plan), style="bold" if plan.chosen else "")
     console.print(table)
@@ -520,8 +519,7 @@ def _print_comparison(console: Terminal, comparison: PlanComparison) -> None:
 def _cells(plan: ComparedPlan) -> Iterator[str]:
     from cep_pipeline.planning.numbers.logarithms import format_ln
 
-    yield CHOSEN if plan.chosen else ""
-    yield plan.planned.planner
+    yield f"{CHOSEN if plan.chosen else ' '} {plan.planned.planner}"
     yield plan.planned.text
     yield format_ln(plan.planned.ln_cost)
     yield format_seconds(plan.planned.seconds)

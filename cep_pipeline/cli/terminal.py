@@ -18,6 +18,8 @@ from uuid import UUID
 
 import click
 from rich.console import Console
+from rich.measure import Measurement
+from rich.table import Table
 from rich.text import Text
 
 from cep_pipeline.foreign_text import visible
@@ -94,9 +96,60 @@ class Terminal(Console):
         """Make what is shown of a string; rich calls this for all strings in whatever is printed."""
         return super().render_str(visible(text), **options)
 
+    def print(self, *objects: Any, **options: Any) -> None:
+        """Print texts and tables; a table that is too wide for its lines is shown so that it can be read."""
+        super().print(*(self._readable(one) if isinstance(one, Table) else one for one in objects), **options)
+
+    def _readable(self, table: Table) -> Table:
+        """A table as it is, with its cells wrapped between words, or with a block of lines for each row.
+
+        A row becomes a block where even the longest words side by side are too wide, or where that takes fewer lines.
+        """
+        unbounded = self.options.update(max_width=sys.maxsize)
+        cells = [
+            [Measurement.get(self, unbounded, cell) for cell in (column.header, *column.cells)]
+            for column in table.columns
+        ]
+        room = self.width - 3 * len(cells) - 1
+        widest = [max(cell.maximum for cell in column) for column in cells]
+        if sum(widest) <= room:
+            return table
+        needed = [
+            max(cell.maximum if column.no_wrap else cell.minimum for cell in measured)
+            for column, measured in zip(table.columns, cells, strict=True)
+        ]
+        blocks = _blocks(table)
+        if sum(needed) > room:
+            return blocks
+        for column, width in zip(table.columns, _shared_out(room, needed, widest), strict=True):
+            column.width = width
+        return min(table, blocks, key=lambda form: len(self.render_lines(form, pad=False)))
+
     def status(self, status: Any, **options: Any) -> Status:
         """A spinner with a text beside it."""
         return super().status(styled(status) if isinstance(status, str) else status, **options)
+
+
+def _blocks(table: Table) -> Table:
+    """The rows of a table below each other: a line for each cell that is not empty, after its column's name."""
+    shown = Table(title=table.title, box=None, show_header=False, title_justify="left", padding=(0, 2, 0, 0))
+    shown.add_column(style="bold")
+    shown.add_column(overflow="fold")
+    for row in zip(*(column.cells for column in table.columns), strict=True):
+        for column, cell in zip(table.columns, row, strict=True):
+            if f"{cell}".strip():
+                shown.add_row(column.header, cell)
+        shown.add_row()
+    return shown
+
+
+def _shared_out(room: int, needed: list[int], widest: list[int]) -> list[int]:
+    """Widths of columns: at least as needed, and what room is left goes to the narrowest that could use more."""
+    widths = list(needed)
+    for _ in range(room - sum(needed)):
+        place = min((at for at in range(len(widths)) if widths[at] < widest[at]), key=widths.__getitem__)
+        widths[place] += 1
+    return widths
 
 
 def output_console(*, stderr: bool = False) -> Terminal:

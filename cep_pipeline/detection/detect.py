@@ -862,10 +862,11 @@ def doubts_about(
     if lacking:
         names = list(dict.fromkeys(name for names in lacking.values() for name in names))
         there = sorted(name for name in types or () if name is not None)
+        near = {one: hint for one in lacking if (hint := did_you_mean(one, there))}
+        hints = (hint if len(lacking) == 1 else f"{hint} for {one}" for one, hint in near.items())
         found.append(
             f"no event has the type {_some(lacking)}, asked for by {_some(names)}; "
-            f"{f'there are: {_some(there)}' if there else 'there are no events'}"
-            f"{did_you_mean(next(iter(lacking)), there)}"
+            f"{f'there are: {_some(there)}' if there else 'there are no events'}{''.join(hints)}"
         )
     if events is not None and events.num_rows:
         found += _texts_that_no_event_has(patterns, events)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import reduce
 from itertools import pairwise
@@ -23,13 +22,12 @@ from cep_pipeline.events.columns import SEQ, SEQ_PER_DAY, TIMESTAMP
 from cep_pipeline.events.derived import Carry, derive
 from cep_pipeline.events.merge import FILE, first_of_each_key
 from cep_pipeline.events.parse import in_order
-from cep_pipeline.events.raw_files import UNBOUNDED, PathTemplate, SourceFile
+from cep_pipeline.events.raw_files import UNBOUNDED, PathTemplate, SourceFile, readable
 from cep_pipeline.events.raw_rows import RawBlock, RejectedRow, plain
 from cep_pipeline.events.readers import open_rows
 from cep_pipeline.events.row_checks import LINE, LOCAL_DAY, check_rows, day_number, day_of
 from cep_pipeline.events.schema import DataWarning, StreamSchema
 from cep_pipeline.events.source import EVENT_TYPE, TYPE_OF_FILE, SourceLayout, type_of_all
-from cep_pipeline.guarded import brief
 
 EXAMPLES = 20
 """Rejected rows of a file that are kept."""
@@ -147,17 +145,8 @@ def _is_ready(path: Path) -> bool:
 
 
 def _columns_of(path: Path) -> list[str]:
-    with _readable(path):
+    with readable(path):
         return [str(name) for name in pq.read_schema(path).names]
-
-
-@contextmanager
-def _readable(path: Path, what: str = "the file cannot be read") -> Iterator[None]:
-    """Turn an error of the reader of Parquet into an InputError that names the file."""
-    try:
-        yield
-    except (OSError, pa.ArrowException, UnicodeError) as error:
-        raise InputError(f"{path}: {what}: {brief(error)}; give a file that is whole") from error
 
 
 def _fitting(table: pa.Table, wanted: pa.Schema, path: Path) -> pa.Table:
@@ -180,7 +169,7 @@ def _read_ready(schema: StreamSchema, paths: Sequence[Path]) -> LoadedEvents:
     notes = []
     check_columns(schema, paths)
     for path in paths:
-        with _readable(path, _NO_FIT):
+        with readable(path, _NO_FIT):
             parts.append(_fitting(pq.read_table(path, columns=wanted.names, partitioning=None), wanted, path))
         stamps = parts[-1].column(TIMESTAMP).cast(pa.int64()).to_numpy()
         if (stamps[1:] < stamps[:-1]).any():
@@ -212,14 +201,14 @@ def _read_raw(schema: StreamSchema, paths: Sequence[Path], places: bool) -> Load
         if refused:
             rows += [(str(path), row) for row in examples]
             said = "; ".join(f"line {row.line}: {row.reason}" for row in examples[:_EXAMPLES_NOTED])
-            notes.append(f"{path}: {refused:,} rows rejected, such as {said}")
+            notes.append(f"{path}: {_refused(refused)}, such as {said}")
             rejected += refused
     if not tables:
         nothing = schema.arrow_schema.empty_table()
         return LoadedEvents(nothing, rejected, (*notes, "there are no events in the files"), tuple(rows))
     events, repeated = _ordered(schema, pa.concat_tables(tables))
     if repeated:
-        notes.append(f"{repeated:,} rows rejected, whose key ({', '.join(schema.key)}) came before")
+        notes.append(f"{_refused(repeated)}, whose key ({', '.join(schema.key)}) came before")
         rejected += repeated
     numbered = events.append_column(SEQ, pa.array(_seqs(events)))
     derived = derive(numbered, schema, Carry())
@@ -228,6 +217,10 @@ def _read_raw(schema: StreamSchema, paths: Sequence[Path], places: bool) -> Load
     if places:
         found = EventPlaces.sorted(sorted(paths), *(numbered.column(name).to_numpy() for name in (SEQ, FILE, LINE)))
     return LoadedEvents(loaded, rejected, tuple(notes), tuple(rows), found)
+
+
+def _refused(rows: int) -> str:
+    return f"{rows:,} row{'' if rows == 1 else 's'} rejected"
 
 
 def read(schema: StreamSchema, source: Any) -> pa.Table:
@@ -286,7 +279,7 @@ def read(schema: StreamSchema, source: Any) -> pa.Table:
     for note in loaded.notes:
         warnings.warn(note, DataWarning, stacklevel=2)
     if loaded.rejected and not loaded.events.num_rows:
-        raise InputError(f"all {loaded.rejected:,} rows are rejected: {'; '.join(loaded.notes)}")
+        raise InputError(f"no event is left: {_refused(loaded.rejected)}: {'; '.join(loaded.notes)}")
     return schema.with_derived(loaded.events, given)
 
 
@@ -325,10 +318,10 @@ def _read_table(schema: StreamSchema, table: pa.Table) -> LoadedEvents:
         events = events.append_column(name, table.column(name).take(own))
     if checked.rejected:
         said = "; ".join(f"row {row.line}: {row.reason}" for row in checked.rejected[:_EXAMPLES_NOTED])
-        notes.append(f"{len(checked.rejected):,} rows rejected, such as {said}")
+        notes.append(f"{_refused(len(checked.rejected))}, such as {said}")
     events, repeated = _ordered(schema, events)
     if repeated:
-        notes.append(f"{repeated:,} rows rejected, whose key ({', '.join(schema.key)}) came before")
+        notes.append(f"{_refused(repeated)}, whose key ({', '.join(schema.key)}) came before")
     if SEQ not in events.column_names:
         events = events.append_column(SEQ, pa.array(_seqs(events)))
     for one in schema.derived:
@@ -431,7 +424,7 @@ def stream_events(schema: StreamSchema, paths: Sequence[Path], *, places: bool =
 def _read(schema: StreamSchema, paths: Sequence[Path]) -> Iterator[pa.Table]:
     wanted = schema.arrow_schema
     for path in paths:
-        with _readable(path, _NO_FIT), pq.ParquetFile(path) as file:
+        with readable(path, _NO_FIT), pq.ParquetFile(path) as file:
             for batch in file.iter_batches(READ_AT_ONCE, columns=wanted.names):
                 yield _fitting(pa.Table.from_batches([batch]), wanted, path)
 
@@ -454,7 +447,7 @@ def _extent(path: Path) -> tuple[tuple[int, int], tuple[int, int]] | tuple[()] |
     """The points of a file's first and last event; () of no event, None where they are not in order."""
     first: tuple[int, int] | None = None
     last: tuple[int, int] | None = None
-    with _readable(path), pq.ParquetFile(path) as file:
+    with readable(path), pq.ParquetFile(path) as file:
         for batch in file.iter_batches(READ_AT_ONCE, columns=[TIMESTAMP, SEQ]):
             stamps, seqs = (batch.column(name).cast(pa.int64()) for name in (TIMESTAMP, SEQ))
             if stamps.null_count or seqs.null_count:

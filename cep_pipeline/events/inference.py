@@ -9,6 +9,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import date, datetime
+from itertools import islice
 from pathlib import Path
 
 import numpy as np
@@ -19,9 +20,9 @@ import pyarrow.parquet as pq
 from cep_pipeline.errors import InputError
 from cep_pipeline.events.casting import cast_checked_to
 from cep_pipeline.events.columns import SEQ, TIMESTAMP
+from cep_pipeline.events.raw_files import readable
 from cep_pipeline.events.source import EVENT_TYPE
 from cep_pipeline.events.timestamps import EPOCH_UNITS, check_timezone, read_timestamps
-from cep_pipeline.guarded import brief
 
 SAMPLE_BYTES = 8 << 20
 """Text of a CSV file that is looked at."""
@@ -140,16 +141,10 @@ def infer_schema(
 def _read_parquet(path: Path) -> SampledFile:
     if not path.is_file():
         raise InputError(f"{path}: there is no such file")
-    try:
-        with pq.ParquetFile(path) as file:
-            schema, total = file.schema_arrow, file.metadata.num_rows
-            flat = [one.name for one in schema if not pa.types.is_nested(one.type)]
-            batches: list[pa.RecordBatch] = []
-            for batch in file.iter_batches(SAMPLE_ROWS, columns=flat):
-                batches.append(batch)
-                break
-    except (OSError, pa.ArrowException, UnicodeError) as error:
-        raise InputError(f"{path}: the file cannot be read: {brief(error)}; give a file that is whole") from error
+    with readable(path), pq.ParquetFile(path) as file:
+        schema, total = file.schema_arrow, file.metadata.num_rows
+        flat = [one.name for one in schema if not pa.types.is_nested(one.type)]
+        batches = list(islice(file.iter_batches(SAMPLE_ROWS, columns=flat), 1))
     if not batches or not batches[0].num_rows:
         raise InputError(f"{path}: the file has no rows; give one with events")
     columns = {
@@ -165,14 +160,12 @@ def _read_csv(path: Path, type_column: str | None) -> SampledFile:
     if not path.is_file():
         raise InputError(f"{path}: there is no such file")
     try:
-        with pa.input_stream(str(path), compression="detect") as file:
+        with readable(path), pa.input_stream(str(path), compression="detect") as file:
             data = file.read(SAMPLE_BYTES)
             whole = not file.read(1)
         text = (data if whole else data[: data.rfind(b"\n") + 1]).decode("utf-8-sig")
     except UnicodeDecodeError as error:
         raise InputError(f"{path}: the file is no UTF-8 text (byte {error.start:,}); write it anew as UTF-8") from error
-    except (OSError, pa.ArrowException) as error:
-        raise InputError(f"{path}: the file cannot be read: {brief(error)}; give a file that is whole") from error
     lines = [line for line in text.splitlines(keepends=True) if line.strip()]
     if not lines:
         raise InputError(f"{path}: the file is empty; give one with events")

@@ -9,14 +9,16 @@ import io
 import os
 import re
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from datetime import date, timedelta
+from pathlib import Path, PurePosixPath
 
 import pyarrow as pa
 import pyarrow.fs as pafs
 
 from cep_pipeline.errors import InputError
+from cep_pipeline.guarded import brief
 from cep_pipeline.storage import folder_exists, open_filesystem, storage_errors
 
 _DATE = re.compile(r"\{([^{}]*)\}")
@@ -26,6 +28,13 @@ _WHERE_DATA_LIE = (
     "name the folder under which the raw files lie, with --data or as `data` of the stream in pipeline.yaml "
     "(`cep generate` makes days of trades to begin with)"
 )
+_BEGINNINGS = {
+    ".gz": ("gzip", b"\x1f\x8b"),
+    ".bz2": ("bzip2", b"BZh"),
+    ".zst": ("Zstandard", b"\x28\xb5\x2f\xfd"),
+    ".lz4": ("LZ4", b"\x04\x22\x4d\x18"),
+    ".parquet": ("Parquet", b"PAR1"),
+}
 _GLOB = re.compile(r"[*?\[]")
 _EXAMPLE = "such as {day:%Y-%m-%d}/trades.csv.gz or {day:%Y-%m}.parquet"
 
@@ -256,15 +265,26 @@ def _walk(filesystem: pafs.FileSystem, folder: str, below: str) -> list[tuple[st
 
 
 @contextmanager
-def readable(path: str) -> Iterator[None]:
+def readable(path: str | Path, what: str = "the file is truncated or corrupt") -> Iterator[None]:
     """Turn what is said of a broken file into an InputError that names the file."""
     try:
         yield
     except (OSError, pa.ArrowException, UnicodeError) as error:
-        raise InputError(
-            f"{path}: the file is truncated or corrupt ({error}); have it delivered again. "
-            "Nothing of its day is published"
-        ) from error
+        other = _unlike_its_name(str(path))
+        if other is not None:
+            said = f"this is no {other} file, though it is named so; rename it, or have it delivered again"
+            raise InputError(f"{path}: {said}") from error
+        raise InputError(f"{path}: {what} ({brief(error)}); have it delivered again") from error
+
+
+def _unlike_its_name(path: str) -> str | None:
+    """The kind of file that the ending of a name promises, if the file begins otherwise."""
+    kind, beginning = _BEGINNINGS.get(PurePosixPath(path).suffix.lower(), ("", b""))
+    filesystem, inner = open_filesystem(path)
+    with suppress(OSError, pa.ArrowException), filesystem.open_input_file(inner) as file:
+        found = file.read(len(beginning))
+        return None if beginning.startswith(found) else kind
+    return None
 
 
 def open_raw(path: str) -> pa.NativeFile:

@@ -193,7 +193,8 @@ class _Statement:
         name, named = self._name()
         self.name = name
         sql = "; `cep translate` reads MATCH_RECOGNIZE of SQL" if self.cursor.at_word("SELECT", "WITH") else ""
-        self.cursor.expect_word("PATTERN", hint=sql)
+        other = "; `cep help coming_from` has statements of Esper beside those of this language"
+        self.cursor.expect_word("PATTERN", hint=other if self.cursor.at_word("EVERY", "INSERT", "CREATE") else sql)
         structure = StructureParser(self.cursor, self.scope, self.schema).structure()
         check_structure(structure, self.scope, start.span)
         where = self._where(structure)

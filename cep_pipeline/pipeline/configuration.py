@@ -482,7 +482,7 @@ class SparkSettings(Document):
     )
     from_events: int = setting(
         "`cep run` starts Spark from so many events on. A smaller run does the same work in processes of "
-        "this machine, as many as a `local` master has cores: to start Spark takes more processor time than all of its "
+        "this machine, as many as a `local` master has cores. To start Spark takes more processor time than all of its "
         "work. 0: always Spark; so do `cep run --master`, a master that is not `local`, and an object store. Events of "
         "raw files are estimated by their size.",
         5_000_000,

@@ -313,7 +313,7 @@ def with_observed(
     combined = combine_observed(snapshot, pattern_set.patterns, observed, work.stream.statistics.dependent_factor)
     if combined == snapshot:
         return snapshot
-    return replace(combined, notes=(*combined.notes, f"with what the detection of {day} observed"))
+    return replace(combined, notes=(*combined.notes, f"some selectivities are as detection observed them on {day}"))
 
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)

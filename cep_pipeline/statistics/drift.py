@@ -57,6 +57,8 @@ class Drift:
         '× 1.5, 2.5 widths'
         >>> str(Drift(Estimate(2, 2, 2), Estimate(0.5, 0.5, 0.5))), str(Drift(Estimate(2, 1, 3), Estimate(2, 1, 3)))
         ('÷ 4', '=')
+        >>> str(Drift(Estimate(2, 1, 3), Estimate(2.001, 1, 3)))
+        '≈, 0.0005 widths'
         >>> str(Drift(Estimate(0, 0, 0), Estimate(3, 3, 3))), str(Drift(Estimate(3, 2, 4), Estimate(0, 0, 0)))
         ('from 0', 'to 0, 1.5 widths')
         """
@@ -67,8 +69,8 @@ class Drift:
             return f"from 0{widths}"
         if self.now.value == 0:
             return f"to 0{widths}"
-        factor = self.factor
-        return f"{f'× {factor:.3g}' if factor >= 1 else f'÷ {1 / factor:.3g}'}{widths}"
+        written = f"{max(self.factor, 1 / self.factor):.3g}"
+        return f"{'≈' if written == '1' else f'× {written}' if self.factor > 1 else f'÷ {written}'}{widths}"
 
 
 What = Literal["rate", "selectivity", "order", "joint selectivity"]

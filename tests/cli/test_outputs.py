@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 
 import pyarrow.parquet as pq
@@ -109,7 +110,7 @@ def test_the_first_of_very_many(tmp_path: Path) -> None:
     done = cep("expand", "c.parquet", "--first", "3", folder=tmp_path)
     assert done.code == 0
     assert "1,152,921,504,606,846,975 matches that end with 1 event" in done.output
-    assert "│ 60 │ " in done.output
+    assert re.search(r"(?m)^\S+ +60 *$", done.output), done.output
     assert cep("expand", "c.parquet", "--first", "500", "--out", "f.parquet", folder=tmp_path).code == 0
     assert pq.read_table(tmp_path / "f.parquet").num_rows == 500
     done = cep("expand", "c.parquet", "--out", "all.parquet", folder=tmp_path)
@@ -148,7 +149,7 @@ def test_files_of_which_all_rows_are_rejected_are_refused(tmp_path: Path) -> Non
     over = ("--patterns", "p.sase", "--schema", "s.yaml", "--events", "x.csv", "--out", "found.csv")
     for adaptive in ((), ("--adapt", "--every", "10 events")):
         done = cep("detect", *over, *adaptive, folder=tmp_path)
-        assert (done.code, "all 1 rows of the files were rejected" in done.error) == (3, True)
+        assert (done.code, "no event is left: 1 row rejected" in done.error) == (3, True)
     (tmp_path / "x.csv").write_text("time,kind,x\n")
     assert cep("detect", *over, folder=tmp_path).code == 0  # of a file without rows none is rejected
 

@@ -240,5 +240,10 @@ def test_doubts_about_patterns_are_said_once() -> None:
         "no event has the type X, asked for by a; there are: A, B",
         "WITHIN is more than 10 times as long as all events span, 60.000 s: a; is its unit right?",
     ]
+    misspelled = cep.parse_patterns("NAME c PATTERN SEQ(Apple a, Pare p, X x) WITHIN 1 second", stream_schema())
+    assert detecting.doubts_about(misspelled, {"Apples", "Pear"}, None) == [
+        "no event has the type Apple, Pare, X, asked for by c; there are: Apples, Pear; did you mean 'Apples'? for "
+        "Apple; did you mean 'Pear'? for Pare"
+    ]
     assert detecting.doubts_about(patterns, None, 86_400_000_000) == []
     assert detecting.doubts_about(patterns, {"A", "B", "X"}, 0) == []

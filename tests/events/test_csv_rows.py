@@ -17,6 +17,7 @@ from cep_pipeline.errors import InputError
 from cep_pipeline.events import csv_rows
 from cep_pipeline.events.clock import found_in
 from cep_pipeline.events.csv_rows import CsvReader, TextPart, sure_start, survey_text
+from cep_pipeline.events.inference import infer_schema
 from cep_pipeline.events.parse import ParsedFile, ParseTask, parse_file, read_run
 from cep_pipeline.events.raw_files import fingerprint_file
 from cep_pipeline.events.schema import StreamSchema
@@ -168,11 +169,15 @@ def test_a_truncated_gzip_is_an_error_that_names_the_file(tmp_path: Path, schema
         read_csv(path, schema)
 
 
-def test_a_corrupt_gzip_is_an_error_that_names_the_file(tmp_path: Path, schema: StreamSchema) -> None:
-    path = tmp_path / "trades.csv.gz"
+@pytest.mark.parametrize(("ending", "kind"), [("gz", "gzip"), ("bz2", "bzip2"), ("zst", "Zstandard"), ("lz4", "LZ4")])
+def test_a_file_that_is_not_what_its_name_says_is_told(
+    tmp_path: Path, schema: StreamSchema, ending: str, kind: str
+) -> None:
+    path = tmp_path / f"trades.csv.{ending}"
     path.write_bytes((HEADER + GOOD).encode())
-    with pytest.raises(InputError, match=r"trades\.csv\.gz: the file is truncated or corrupt"):
-        read_csv(path, schema)
+    for read in (lambda: read_csv(path, schema), lambda: infer_schema(path, timezone="UTC")):
+        with pytest.raises(InputError, match=rf"trades\.csv\.{ending}: this is no {kind} file"):
+            read()
 
 
 def test_gzip_of_several_members(tmp_path: Path, schema: StreamSchema) -> None:

@@ -294,16 +294,16 @@ READY: dict[str, tuple[Callable[[], bytes], str]] = {
     "times of another type": (lambda: parquet_bytes(retyped("timestamp", pa.list_(pa.int8()))), "x.parquet: "),
     "structs": (lambda: parquet_bytes(retyped("x", pa.struct([("a", pa.int8())]))), "does not fit"),
     "a missing column": (lambda: parquet_bytes(events().drop(["n"])), "there is no column 'n'"),
-    "cut off": (lambda: parquet_bytes(events())[:-100], "cannot be read"),
-    "an encrypted footer": (lambda: parquet_bytes(events())[:-4] + b"PARE", "cannot be read"),
+    "cut off": (lambda: parquet_bytes(events())[:-100], "truncated or corrupt"),
+    "an encrypted footer": (lambda: parquet_bytes(events())[:-4] + b"PARE", "truncated or corrupt"),
     "no UTF-8": (
         lambda: parquet_bytes(events(), compression="none").replace(
             b"\x01\x00\x00\x00A\x01", b"\x01\x00\x00\x00\xff\x01"
         ),
         "x.parquet: ",
     ),
-    "nothing": (lambda: b"", "cannot be read"),
-    "text": (lambda: b"timestamp,seq\n1,2\n", "cannot be read"),
+    "nothing": (lambda: b"", "truncated or corrupt"),
+    "text": (lambda: b"timestamp,seq\n1,2\n", "this is no Parquet file"),
 }
 
 

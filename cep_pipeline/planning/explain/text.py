@@ -356,7 +356,8 @@ def _against(pattern: PatternPlan, clause: ClausePlan) -> Iterator[str]:
             yield f"also tried, as a {_kind(found[0].tree)}: {text}"
             continue
         ratio = format_ln(found[0].ln_cost - clause.ln_cost)
-        yield f"{'also tried' if rivals else 'runner-up'}: {text}, {ratio} times this one's"
+        compared = "as much as this one's" if ratio == "1" else f"{ratio} times this one's"
+        yield f"{'also tried' if rivals else 'runner-up'}: {text}, {compared}"
         rivals += 1
     cheapest = clause.runner_up
     if cheapest is not None and cheapest.ln_cost < clause.ln_cost - 1e-9:

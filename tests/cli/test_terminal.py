@@ -1,0 +1,49 @@
+"""Tables in terminals of any width: nothing is cut off, and no line is wider than the terminal."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+from rich.table import Table
+
+from cep_pipeline.cli.terminal import Terminal
+
+ROWS = [
+    ("20250305T061500-0a1b2c", "2025-03-03", "succeeded", "four words of text"),
+    ("20250305T061600-3d4e5f", "2025-03-04", "", "a longer text of more than four words"),
+]
+
+
+def printed(width: int, *, no_wrap: bool = False) -> str:
+    shown = Table("run", "day", "status", "what was said", title="runs")
+    shown.columns[3].no_wrap = no_wrap
+    for row in ROWS:
+        shown.add_row(*row)
+    console = Terminal(width=width, color_system=None)
+    with console.capture() as captured:
+        console.print(shown)
+    return captured.get()
+
+
+@pytest.mark.parametrize("width", [40, 60, 68, 80, 90, 200])
+def test_a_table_is_whole_at_any_width(width: int) -> None:
+    lines = printed(width).splitlines()
+    assert max(map(len, lines)) <= width
+    words = re.findall(r"[\w.-]+", "\n".join(lines))
+    assert "…" not in "".join(lines)
+    assert {word for row in ROWS for cell in row for word in cell.split()} <= set(words)
+    assert lines[0].strip() == "runs"
+
+
+def test_a_wide_terminal_gets_lines_and_a_narrow_one_gets_blocks() -> None:
+    assert printed(200).count("│") == 2 * 5
+    narrow = printed(60)
+    assert "│" not in narrow
+    first, second = narrow.split("\n", 1)[1].split("\n" + " " * len(narrow.splitlines()[1]) + "\n", 1)
+    assert [line.split()[0] for line in first.splitlines()] == ["run", "day", "status", "what"]
+    assert "status" not in second, "a cell that is empty takes no line"
+
+
+def test_a_cell_that_must_not_be_wrapped_is_whole() -> None:
+    assert ROWS[1][3] in printed(70, no_wrap=True)
