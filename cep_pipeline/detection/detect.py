@@ -21,7 +21,7 @@ from cep_pipeline.detection.decimal_text import to_text
 from cep_pipeline.detection.known_events import Planned, Streams, keep, known_events
 from cep_pipeline.detection.limits import Kind, LimitReached, SliceLimits, at_most_seconds
 from cep_pipeline.detection.match_events import match_events
-from cep_pipeline.detection.matches import batches_of_few, few_of, matches_schema, write_matches
+from cep_pipeline.detection.matches import are_few, batches_of_few, matches_schema, write_matches
 from cep_pipeline.detection.mechanisms import (
     EVERYTHING,
     PRUNE,
@@ -38,6 +38,7 @@ from cep_pipeline.detection.mechanisms import (
 from cep_pipeline.detection.output_policy import has_output_policy, policy_text
 from cep_pipeline.detection.outputs import (
     Detection,
+    FoundFew,
     SummaryOf,
     batches_together,
     binds_lists,
@@ -47,6 +48,7 @@ from cep_pipeline.detection.outputs import (
     found_at_once,
     listed_because,
     tables_at_once,
+    tables_of_few,
     tables_together,
 )
 from cep_pipeline.detection.parts import count_blocks, many_in_parts
@@ -62,7 +64,7 @@ from cep_pipeline.patterns.expressions import Reference
 from cep_pipeline.patterns.pattern import Output, Pattern, with_composed
 from cep_pipeline.patterns.structure import type_alternatives, types_of
 from cep_pipeline.planning.plans import Plan, has_kernel_orders, validate
-from cep_pipeline.slices.blocks import Block, MatchBlock
+from cep_pipeline.slices.blocks import Block
 from cep_pipeline.slices.events_input import as_table, events_for
 from cep_pipeline.slices.ownership import Finality, finality_of
 from cep_pipeline.slices.prepared import PreparedEvents
@@ -354,21 +356,24 @@ class DetectionRun:
             at_once = found_at_once(detections, EVERYTHING)
             found.update(self._tables_at_once(detections, at_once, output))
             rest = [detection for place, detection in enumerate(detections) if place not in at_once]
+        few: FoundFew = []
         for together in run_together(rest, plan):
             with explained():
                 if output == "count":
                     own = count_tables([one.pattern for one in together], count_together(together))
                 elif output == "compressed":
-                    own = compressed_together(together)
+                    own = compressed_together(together, few)
                 else:
-                    own = tables_together(together)
+                    own = tables_together(together, few)
             found.update(zip((detection.pattern.name for detection in together), own, strict=True))
-            for detection in together:
-                name = detection.pattern.name
-                logger.debug("%s by %s: %s rows (%s)", name, chosen[name], found[name].num_rows, output)
             self._done += len(together)
             if self.progress is not None:
                 self.progress(self._done, self._all)
+        with explained():
+            tables = tables_at_once(few, output)
+        found.update((detection.pattern.name, table) for (detection, _), table in zip(few, tables, strict=True))
+        for name in (detection.pattern.name for detection in rest):
+            logger.debug("%s by %s: %s rows (%s)", name, chosen[name], found[name].num_rows, output)
         keep(events, known)
         return found
 
@@ -671,18 +676,17 @@ class _SliceRun:
 
     def write_few(self, detections: Sequence[Detection]) -> None:
         """Make the rows of patterns that have few matches, for the time when each has its turn."""
-        by_events: dict[int, list[tuple[Detection, MatchBlock]]] = {}
+        few: list[tuple[Detection, list[Block]]] = []
         for one in detections:
-            known = self.at_once.get(one.pattern.name)
-            block = None if known is None else few_of(one.pattern, known.blocks)
-            most = self._most(one.pattern)
-            if block is None or (most is not None and len(block) > most):
+            known, most = self.at_once.get(one.pattern.name), self._most(one.pattern)
+            if known is None or not known.blocks or not are_few(one.pattern, known.blocks):
                 continue
-            if one.pattern.name not in self.candidates | self.counted:
-                by_events.setdefault(id(one.events), []).append((one, block))
-        for own in by_events.values():
-            batches = batches_of_few([(one.pattern, block) for one, block in own], own[0][0].events)
-            self._few.update((one.pattern.name, batch) for (one, _), batch in zip(own, batches, strict=True))
+            if one.pattern.name in self.candidates | self.counted or one.pattern.summary is not None:
+                continue
+            if most is None or sum(map(len, known.blocks)) <= most:
+                few.append((one, known.blocks))
+        made = tables_of_few(few, batches_of_few)
+        self._few.update((one.pattern.name, batch) for (one, _), batch in zip(few, made, strict=True))
 
     def find(self, together: Sequence[Detection], counters: Counters) -> LimitReached | None:
         """Find the matches of patterns that are run together; the limit because of which that was given up."""

@@ -34,7 +34,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from cep_pipeline.compiled.native import NativeKernel
-from cep_pipeline.detection.ordering import OrderedLists, OrderedMatches
+from cep_pipeline.detection.ordering import OrderedLists, OrderedMatches, OrderedTogether
 from cep_pipeline.detection.room import room_for
 from cep_pipeline.expressions.columns import Array
 from cep_pipeline.patterns.conditions import Value
@@ -221,40 +221,36 @@ class MatchIdentity:
 
 
 def rows_of_many(
-    identities: Sequence[MatchIdentity],
-    names: Sequence[tuple[str, ...]],
-    counts: Sequence[int],
-    rows: Array,
-    timestamps: Array,
-    seqs: Array,
+    identities: Sequence[MatchIdentity], matches: OrderedTogether, timestamps: Array, seqs: Array
 ) -> MatchRows:
-    """The fixed columns of matches of several patterns, each of which binds the same variables to one event each.
+    """The fixed columns of matches of several patterns, whose variables are positions in their patterns.
 
     Parameters
     ----------
-    identities, names, counts
-        Of each pattern: its identity, the variables that are bound, and how many matches it has.
-    rows
-        int32, shape (variables, n): the matches of one pattern after those of another, as `rows_of` takes them.
+    identities
+        That of each pattern.
     timestamps, seqs
-        As `rows_of` takes them.
+        As `MatchIdentity.rows_of` takes them.
     """
-    width, count = rows.shape
-    rows, timestamps, seqs = map(np.ascontiguousarray, (rows, timestamps, seqs))
-    ids, (starts, ends) = np.empty((count, 2), np.uint64), np.empty((2, count), np.int64)
-    bound = np.empty(width * count, np.int64)
-    at, sizes = [one.ctypes.data for one in (rows, ids, bound, starts, ends)], (4, 16, 8 * width, 8, 8)
-    of_events = len(seqs), seqs.ctypes.data, timestamps.ctypes.data
-    constants, describe = _CONSTANT_WORDS.ctypes.data, _describe_single_events.function
-    places = [identity.variables.index(name) for identity, own in zip(identities, names, strict=True) for name in own]
-    positions = np.array(places, np.int64)
-    of_first = positions.ctypes.data
-    for number, (identity, own) in enumerate(zip(identities, counts, strict=True)):
-        own_rows, *written = at
-        own_positions = of_first + 8 * width * number
-        describe(own, width, count, own_rows, *of_events, own_positions, identity.key_address, constants, *written)
+    offsets, rows, variables = map(np.ascontiguousarray, matches.lists.elements())
+    timestamps, seqs = map(np.ascontiguousarray, (timestamps, seqs))
+    count = len(matches.lists)
+    ids, (starts, ends), bound = (
+        np.empty((count, 2), np.uint64),
+        np.empty((2, count), np.int64),
+        np.empty_like(rows, np.int64),
+    )
+    positions = np.arange(max(len(identity.variables) for identity in identities))
+    of_elements = rows.ctypes.data, variables.ctypes.data
+    of_events = len(seqs), seqs.ctypes.data, timestamps.ctypes.data, positions.ctypes.data, len(positions)
+    constants, describe, bound_at = _CONSTANT_WORDS.ctypes.data, _describe_lists.function, bound.ctypes.data
+    at, sizes = [one.ctypes.data for one in (offsets, ids, starts, ends)], (8, 16, 8, 8)
+    for identity, own in zip(identities, matches.counts, strict=True):
+        begin, own_ids, *instants = at
+        key = identity.key_address, constants
+        describe(own, begin, *of_elements, *of_events, *key, own_ids, bound_at, *instants)
         at = [address + own * size for address, size in zip(at, sizes, strict=True)]
-    return MatchRows(ids, starts, ends, np.arange(0, width * count + 1, width), bound, None)
+    return MatchRows(ids, starts, ends, offsets, bound, variables)
 
 
 @once_a_pattern

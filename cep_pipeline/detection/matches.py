@@ -12,7 +12,7 @@ import pyarrow.compute as pc
 
 from cep_pipeline.compiled.native import NativeKernel
 from cep_pipeline.detection.match_ids import MatchIdentity, MatchRows, ids_array, rows_of_many
-from cep_pipeline.detection.ordering import OrderedLists, OrderedMatches, order_matches
+from cep_pipeline.detection.ordering import OrderedLists, OrderedMatches, order_matches, order_together
 from cep_pipeline.detection.output_policy import Candidates, KeptMatches, has_output_policy
 from cep_pipeline.detection.room import room_for
 from cep_pipeline.expressions.columns import Array, Column
@@ -165,48 +165,36 @@ def match_batches(
         yield pa.RecordBatch.from_arrays(columns, schema=schema)
 
 
-FEW_MATCHES = 1 << 8
-"""Matches of a pattern up to which they are written together with those of other patterns."""
+FEW_MATCHES, FEW_ELEMENTS = 1 << 10, 1 << 12
+"""Matches of a pattern, and events that they bind, up to which they are written together with those of others."""
 
 
-def few_of(pattern: Pattern, blocks: Sequence[Block]) -> MatchBlock | None:
-    """The matches, if `batches_of_few` writes them: they are few, and of one clause without lists."""
-    if len(blocks) != 1 or not isinstance(blocks[0], MatchBlock) or len(blocks[0]) > FEW_MATCHES:
-        return None
-    if len(pattern.clauses) > 1 and pattern.items:  # a RETURN item may lack a variable
-        return None
-    return blocks[0] if not pattern.composes and not has_output_policy(pattern) else None
+def are_few(pattern: Pattern, blocks: Sequence[Block]) -> bool:
+    """Return whether the matches are so few, and of such a pattern, that they are written with those of others."""
+    few = sum(map(len, blocks)) <= FEW_MATCHES and sum(block.rows.size for block in blocks) <= FEW_ELEMENTS
+    return few and not pattern.composes and not has_output_policy(pattern)
 
 
 def batches_of_few(
-    found: Sequence[tuple[Pattern, MatchBlock]], events: PreparedEvents, *, typed: bool = False
+    found: Sequence[tuple[Pattern, Sequence[Block]]], events: PreparedEvents, *, typed: bool = False
 ) -> list[pa.RecordBatch]:
     """The matches of patterns that have few, in the page's order: all are written at once, and each has its part.
 
     Parameters
     ----------
     found
-        Patterns and what `few_of` gives of all their matches.
+        Patterns and all matches of each, at least one and not more than `are_few` allows.
     typed
         As in `write_matches`.
     """
-    widths = [len(block.rows) for _, block in found]
-    if len(set(widths)) > 1:
-        parts = {width: [one for one, own in zip(found, widths, strict=True) if own == width] for width in set(widths)}
-        made = {width: iter(batches_of_few(part, events, typed=typed)) for width, part in parts.items()}
-        return [next(made[width]) for width in widths]
-    counts = [len(block) for _, block in found]
-    rows = np.concatenate([block.rows for _, block in found], axis=1)
-    seqs = events.seqs
-    place = rows if (seqs[1:] > seqs[:-1]).all() else seqs[rows]
-    of = np.repeat(np.arange(len(found)), counts)
-    rows = rows[:, np.lexsort((*place[::-1], rows.max(axis=0), of))]
+    together = order_together([blocks for _, blocks in found], events.seqs)
     identities = [MatchIdentity.of(pattern) for pattern, _ in found]
-    bound_names = [tuple(variable.name for variable in block.clause.positive) for _, block in found]
-    written = rows_of_many(identities, bound_names, counts, rows, events.timestamps, seqs)
-    names = pa.array([pattern.name for pattern, _ in found], pa.string()).take(pa.array(of))
-    variables = pa.array([name for names_ in bound_names for name in names_], pa.string())
-    bound = (of[:, np.newaxis] * len(rows) + np.arange(len(rows))).reshape(-1)
+    written = rows_of_many(identities, together, events.timestamps, events.seqs)
+    names = pa.array([pattern.name for pattern, _ in found], pa.string()).take(pa.array(together.of))
+    variables = pa.array([name for identity in identities for name in identity.variables], pa.string())
+    sizes = [len(identity.variables) for identity in identities]
+    first = (np.cumsum(sizes) - sizes)[together.of]
+    bound = np.repeat(first, np.diff(written.offsets)) + together.lists.variables
     elements = [variables.take(pa.array(bound)), pa.array(written.seqs)]
     bindings = pa.ListArray.from_arrays(
         pa.array(written.offsets.astype(np.int32)),
@@ -214,21 +202,32 @@ def batches_of_few(
     )
     columns = [names, ids_array(written.ids), _instants(written.starts), _instants(written.ends), bindings]
     if typed:
-        together = pa.RecordBatch.from_arrays(columns, schema=_FIXED)
+        all_rows = pa.RecordBatch.from_arrays(columns, schema=_FIXED)
     else:
-        together = pa.RecordBatch.from_arrays([*columns, pa.nulls(len(of), pa.string())], schema=MANY_PATTERNS)
+        all_rows = pa.RecordBatch.from_arrays([*columns, pa.nulls(len(names), pa.string())], schema=MANY_PATTERNS)
     batches, begin = [], 0
-    for (pattern, block), count in zip(found, counts, strict=True):
-        batch, end = together.slice(begin, count), begin + count
+    for (pattern, blocks), count in zip(found, together.counts, strict=True):
+        batch, end = all_rows.slice(begin, count), begin + count
         if pattern.items:
-            ordered = OrderedMatches((block.clause.positive,), None, rows[:, begin:end])
-            returned = return_arrays(pattern, ordered, events)
+            part = together.lists.between(begin, end)
+            returned = return_arrays(pattern, _as_of_one(pattern, blocks, part), events)
             schema = matches_schema(pattern) if typed else MANY_PATTERNS
             returned = returned if typed else [json_objects([item.name for item in pattern.items], returned)]
             batch = pa.RecordBatch.from_arrays([*batch.columns[: len(FIXED_FIELDS)], *returned], schema=schema)
         batches.append(batch)
         begin = end
     return batches
+
+
+def _as_of_one(pattern: Pattern, blocks: Sequence[Block], part: OrderedLists) -> OrderedMatches | OrderedLists:
+    """The ordered matches of one pattern, whose variables are positions, with their names."""
+    forms = {block.clause.positive for block in blocks}
+    if len(forms) == 1 and all(isinstance(block, MatchBlock) for block in blocks):
+        [form] = forms
+        return OrderedMatches((form,), None, np.ascontiguousarray(part.bound_rows.reshape(-1, len(form)).T))
+    bound, variables = np.unique(part.variables, return_inverse=True)
+    names = tuple(pattern.operands[position].variable for position in bound.tolist())
+    return OrderedLists(names, part.offsets, part.bound_rows, variables.astype(np.int32))
 
 
 _FIXED = pa.schema(FIXED_FIELDS)

@@ -19,6 +19,8 @@ from cep_pipeline.expressions.columns import Array
 from cep_pipeline.patterns.normal_form import Variable
 from cep_pipeline.slices.blocks import Block, ListBlock, MatchBlock
 
+MOST_NUMBERS = 1 << 18
+"""So many numbers of events may be counted to order matches of several patterns; others are sorted first."""
 ABSENT = np.int32(-1)
 """In place of a row: the form of the match has no such variable."""
 _WORD_BITS = 63
@@ -356,6 +358,64 @@ def order_lists(blocks: Sequence[Block], seqs: Array) -> OrderedLists:
     return in_order(OrderedLists(names, offsets, rows, variables), seqs)
 
 
+@dataclass(frozen=True, eq=False)
+class OrderedTogether:
+    """Distinct matches of several patterns, those of one after those of another, each in the page's order.
+
+    Attributes
+    ----------
+    counts
+        The number of matches of each pattern.
+    of
+        int64, shape (n,): the number of each match's pattern.
+    lists
+        The matches; `variables` are positions in the pattern, and there are no names.
+    """
+
+    counts: list[int]
+    of: Array
+    lists: OrderedLists
+
+
+def order_together(found: Sequence[Sequence[Block]], seqs: Array) -> OrderedTogether:
+    """Bring the matches of each pattern into the page's order, equal bindings once, at a cost a match, not a pattern.
+
+    Parameters
+    ----------
+    found
+        The blocks of each pattern. At least one has a match.
+    seqs
+        The seq of each event, int64, in stream order.
+    """
+    numbers = np.array([number for number, own in enumerate(found) for _ in own], np.int64)
+    blocks = [block for own in found for block in own]
+    bound = [[variable.position for variable in block.clause.positive] for block in blocks]
+    lists = [(number, block) for number, block in enumerate(blocks) if isinstance(block, ListBlock)]
+    counts = np.array([len(block) for block in blocks], np.int64)
+    widths = np.array([len(names) for names in bound], np.int64)
+    ends = np.cumsum(counts)
+    lengths = np.repeat(widths, counts)
+    for number, block in lists:
+        lengths[ends[number] - counts[number] : ends[number]] = np.diff(block.offsets)
+    offsets = np.append(0, np.cumsum(lengths))
+    rows = np.concatenate([one.rows if isinstance(one, ListBlock) else one.rows.T.reshape(-1) for one in blocks])
+    variables = np.arange(len(rows)) - np.repeat(offsets[:-1], lengths)
+    for number, block in lists:
+        variables[offsets[ends[number] - counts[number]] : offsets[ends[number]]] = block.variables
+    variables += np.repeat(np.repeat(np.cumsum(widths) - widths, counts), lengths)
+    variables = np.array([position for names in bound for position in names], np.int32)[variables]
+    of = np.repeat(numbers, counts)
+    # An event of a later pattern has a greater number, and so has each of its matches.
+    events = np.repeat(of, lengths) * len(seqs) + rows
+    if len(found) * len(seqs) > MOST_NUMBERS:
+        events = np.unique(events, return_inverse=True)[1]
+    order = _page_order(offsets, events, _seq_order(rows, seqs), variables, distinct=True)
+    ordered = OrderedLists((), offsets, rows, variables)
+    if order is not None:
+        ordered, of = _taken(ordered, order), of[order]
+    return OrderedTogether(np.bincount(of, minlength=len(found)).tolist(), of, ordered)
+
+
 def in_order(found: OrderedLists, seqs: Array) -> OrderedLists:
     """Matches in any order brought into the page's order, equal ones once.
 
@@ -371,13 +431,18 @@ def in_order(found: OrderedLists, seqs: Array) -> OrderedLists:
     Time O(n log m) comparisons of lists, where m matches end with the same event.
     """
     offsets, rows, variables = found.elements()
-    keys = rows
-    if not (seqs[1:] > seqs[:-1]).all():
-        place = np.empty(len(seqs), np.int32)
-        place[np.argsort(seqs, kind="stable")] = np.arange(len(seqs), dtype=np.int32)
-        keys = place[rows]
-    order = _page_order(offsets, rows, keys, variables, distinct=True)
+    order = _page_order(offsets, rows, _seq_order(rows, seqs), variables, distinct=True)
     return found if order is None else _taken(found, order)
+
+
+def _seq_order(rows: Array, seqs: Array) -> Array:
+    """Numbers of the events of rows that grow with seq."""
+    if (seqs[1:] > seqs[:-1]).all():
+        return rows
+    place = np.empty(len(seqs), np.int32)
+    place[np.argsort(seqs, kind="stable")] = np.arange(len(seqs), dtype=np.int32)
+    numbers: Array = place[rows]
+    return numbers
 
 
 def page_order(offsets: Array, seqs: Array, variables: Array) -> Array:

@@ -7,9 +7,11 @@ for the lists themselves; everything else is found by the mechanism, within the 
 from __future__ import annotations
 
 import time
-from collections.abc import Hashable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass, replace
+from itertools import chain
+from typing import TypeVar
 
 import numpy as np
 import pyarrow as pa
@@ -17,8 +19,8 @@ import pyarrow as pa
 from cep_pipeline.detection.limits import LimitReached, at_most_seconds
 from cep_pipeline.detection.matches import (
     BATCH_ROWS,
+    are_few,
     batches_of_few,
-    few_of,
     match_batches,
     matches_schema,
     return_arrays,
@@ -32,7 +34,7 @@ from cep_pipeline.detection.summaries.partial import PartialSummary
 from cep_pipeline.errors import NoRoom, TooManyMatches
 from cep_pipeline.patterns.composing import EVENT_TYPE
 from cep_pipeline.patterns.pattern import Pattern, once_a_pattern
-from cep_pipeline.slices.blocks import Block, MatchBlock
+from cep_pipeline.slices.blocks import Block
 from cep_pipeline.slices.prepared import PreparedEvents
 
 
@@ -196,6 +198,25 @@ def listed_in_parts(detections: Sequence[Detection]) -> Iterator[list[list[Block
     )
 
 
+FoundFew = list[tuple[Detection, list[Block]]]
+"""Patterns that have few matches, with all of them, whose output is made later, of all of them together."""
+
+
+def _listed_but_few(detections: Sequence[Detection], few: FoundFew | None) -> Iterator[list[list[Block]]]:
+    """The parts of `listed_in_parts`; patterns that have few matches are set aside, unless `few` is None."""
+    parts = listed_in_parts(detections)
+    if few is None:
+        yield from parts
+        return
+    first = next(parts, [])
+    own = [number for number, blocks in enumerate(first) if blocks and are_few(detections[number].pattern, blocks)]
+    second = next(parts, None) if own else None
+    if second is None:
+        few += [(detections[number], first[number]) for number in own]
+        first = [[] if number in own else blocks for number, blocks in enumerate(first)]
+    yield from chain([first] if first else [], [] if second is None else [second], parts)
+
+
 def count_together(detections: Sequence[Detection]) -> list[int]:
     """The number of matches of each pattern; what must be listed to be counted is listed in one run.
 
@@ -214,10 +235,10 @@ def count_together(detections: Sequence[Detection]) -> list[int]:
     return [found[number] if count is None else count for number, count in enumerate(counts)]
 
 
-def compressed_together(detections: Sequence[Detection]) -> list[pa.Table]:
+def compressed_together(detections: Sequence[Detection], few: FoundFew | None = None) -> list[pa.Table]:
     """The matches of each pattern as buffers, one for all that end with the same event.
 
-    What must be listed to be compressed is listed in one run.
+    What must be listed to be compressed is listed in one run. With `few` it is as for `tables_together`.
 
     Raises
     ------
@@ -227,14 +248,20 @@ def compressed_together(detections: Sequence[Detection]) -> list[pa.Table]:
     from cep_pipeline.detection.compressed.compressing import ListedBuffers, compress_merged
 
     listed = [detection for detection in detections if listed_because(detection.pattern) is not None]
-    buffers = [ListedBuffers(detection.pattern, detection.events) for detection in listed]
-    for parts in listed_in_parts(listed) if listed else ():
-        for own, blocks in zip(buffers, parts, strict=True):
-            own.add(blocks)
-    tables = {detection.pattern.name: own.table() for detection, own in zip(listed, buffers, strict=True)}
+    buffers: dict[int, ListedBuffers] = {}
+    for parts in _listed_but_few(listed, few) if listed else ():
+        for number, blocks in enumerate(parts):
+            if blocks and number not in buffers:
+                buffers[number] = ListedBuffers(listed[number].pattern, listed[number].events)
+            if blocks:
+                buffers[number].add(blocks)
+    tables = {
+        detection.pattern.name: buffers[number].table() if number in buffers else _no_buffers(detection.pattern)
+        for number, detection in enumerate(listed)
+    }
     for detection in detections:
         if detection not in listed:
-            table = _compressed_by_listing(detection)
+            table = _compressed_by_listing(detection, few)
             if table is None:
                 table = compress_merged(detection.pattern, detection.events, detection.counters)
             tables[detection.pattern.name] = table
@@ -252,14 +279,14 @@ MOST_LISTED = 1 << 27
 """Events of listed matches that buffers may hold, which take 1 to 4 bytes each."""
 
 
-def _compressed_by_listing(detection: Detection) -> pa.Table | None:
+def _compressed_by_listing(detection: Detection, few: FoundFew | None) -> pa.Table | None:
     """The buffers of a pattern's matches, listed; None where merged runs make them sooner, or in less memory.
 
     Nobody knows how many matches there are. So they are listed as long as that costs less than merged runs surely do.
     """
     pattern, events = detection.pattern, detection.events
-    few = _few(detection)
-    table = _listed_up_to(detection, few, FEW_S)
+    at_least = _few(detection)
+    table = _listed_up_to(detection, at_least, FEW_S, few)
     if table is not None:
         return table
     from cep_pipeline.detection.compressed.components import groups_of
@@ -267,7 +294,7 @@ def _compressed_by_listing(detection: Detection) -> pa.Table | None:
 
     seconds = sum(LaneEvents(pattern, group, events).least_seconds() for group in groups_of(pattern))
     most = min(int(seconds / LISTED_S), MOST_LISTED // len(pattern.operands))
-    return _listed_up_to(detection, most, seconds) if most > few or seconds > FEW_S else None
+    return _listed_up_to(detection, most, seconds, few) if most > at_least or seconds > FEW_S else None
 
 
 def _few(detection: Detection) -> int:
@@ -275,25 +302,34 @@ def _few(detection: Detection) -> int:
     return FEW_MATCHES + FEW_AN_EVENT * len(detection.events)
 
 
-def _listed_up_to(detection: Detection, most: int, seconds: float) -> pa.Table | None:
+def _listed_up_to(detection: Detection, most: int, seconds: float, few: FoundFew | None) -> pa.Table | None:
     """The buffers of listed matches; None where there are more, or lists are looked for longer than so many seconds."""
     from cep_pipeline.detection.compressed.compressing import ListedBuffers
 
     counters = Counters()
-    buffers = ListedBuffers(detection.pattern, detection.events)
+    buffers: ListedBuffers | None = None
     patience = at_most_seconds(seconds, time.process_time) if binds_lists(detection.pattern) else nullcontext()
     try:
         with patience:
-            for [blocks] in listed_in_parts([replace(detection, counters=counters, limit=most)]):
-                buffers.add(blocks)
+            for [blocks] in _listed_but_few([replace(detection, counters=counters, limit=most)], few):
+                if blocks:
+                    buffers = buffers or ListedBuffers(detection.pattern, detection.events)
+                    buffers.add(blocks)
     except (TooManyMatches, NoRoom, MemoryError, LimitReached):
         return None
     detection.counters.take_over(counters)
-    return buffers.table()
+    return _no_buffers(detection.pattern) if buffers is None else buffers.table()
 
 
-def batches_together(detections: Sequence[Detection]) -> Iterator[tuple[int, pa.RecordBatch]]:
+def batches_together(
+    detections: Sequence[Detection], few: FoundFew | None = None
+) -> Iterator[tuple[int, pa.RecordBatch]]:
     """The matches of patterns as rows, found in one run: those of each in the page's order, those of all in turns.
+
+    Parameters
+    ----------
+    few
+        As `tables_together` takes it.
 
     Yields
     ------
@@ -312,7 +348,7 @@ def batches_together(detections: Sequence[Detection]) -> Iterator[tuple[int, pa.
         for detection, count in zip(counted, count_together(unlimited), strict=True):
             detection.refuse_more(count)
     rows = [RowsOf(detection) for detection in detections]
-    for parts in listed_in_parts(detections):
+    for parts in _listed_but_few(detections, few):
         for number, blocks in enumerate(parts):
             for batch in rows[number].of_part(blocks):
                 yield number, batch
@@ -390,16 +426,47 @@ def tables_at_once(found: Sequence[tuple[Detection, list[Block]]], output: str) 
     """All matches of patterns that have few, as rows or as buffers."""
     nothing = _no_rows if output == "verbose" else _no_buffers
     tables = {place: nothing(one.pattern) for place, (one, blocks) in enumerate(found) if not blocks}
-    if output == "verbose":
-        few: dict[int, list[tuple[int, MatchBlock]]] = {}
-        for place, (one, blocks) in enumerate(found):
-            if (block := few_of(one.pattern, blocks)) is not None:
-                few.setdefault(id(one.events), []).append((place, block))
-        for own in few.values():
-            events = found[own[0][0]][0].events
-            batches = batches_of_few([(found[place][0].pattern, block) for place, block in own], events, typed=True)
-            tables.update((place, pa.Table.from_batches([rows])) for (place, _), rows in zip(own, batches, strict=True))
+    few = [place for place, (one, blocks) in enumerate(found) if blocks and are_few(one.pattern, blocks)]
+    write = _rows_of_few if output == "verbose" else _buffers_of_few
+    tables.update(zip(few, tables_of_few([found[place] for place in few], write), strict=True))
     return [tables[place] if place in tables else _table_of(*one, output) for place, one in enumerate(found)]
+
+
+W = TypeVar("W")
+MOST_TOGETHER = 1 << 14
+"""Matches that are written together, unless one pattern more has some."""
+Few = Sequence[tuple[Pattern, Sequence[Block]]]
+
+
+def tables_of_few(
+    found: Sequence[tuple[Detection, list[Block]]], write: Callable[[Few, PreparedEvents], list[W]]
+) -> list[W]:
+    """What is written of patterns that have few matches, but some, many patterns at a time."""
+    groups: dict[int, list[int]] = {}
+    for place, (one, _) in enumerate(found):
+        groups.setdefault(id(one.events), []).append(place)
+    made: dict[int, W] = {}
+    for places in groups.values():
+        held = 0
+        part: list[int] = []
+        for place in places:
+            part.append(place)
+            held += sum(map(len, found[place][1]))
+            if held >= MOST_TOGETHER or place == places[-1]:
+                own = [(found[one][0].pattern, found[one][1]) for one in part]
+                made.update(zip(part, write(own, found[place][0].events), strict=True))
+                held, part = 0, []
+    return [made[place] for place in range(len(found))]
+
+
+def _rows_of_few(found: Few, events: PreparedEvents) -> list[pa.Table]:
+    return [pa.Table.from_batches([rows]) for rows in batches_of_few(found, events, typed=True)]
+
+
+def _buffers_of_few(found: Few, events: PreparedEvents) -> list[pa.Table]:
+    from cep_pipeline.detection.compressed.compressing import buffers_of_few
+
+    return buffers_of_few(found, events)
 
 
 def _table_of(detection: Detection, blocks: list[Block], output: str) -> pa.Table:
@@ -429,11 +496,11 @@ COUNTING_S = 20.0
 """So long matches are counted that there is no memory for."""
 
 
-def _held_rows(detections: Sequence[Detection]) -> Iterator[tuple[int, pa.RecordBatch]]:
+def _held_rows(detections: Sequence[Detection], few: FoundFew | None) -> Iterator[tuple[int, pa.RecordBatch]]:
     """The rows of `batches_together`, as long as there is memory for all of them."""
     rows, sizes = [0] * len(detections), [0] * len(detections)
     room: int | None = SMALL  # few rows are not worth to look how much memory there is
-    for number, batch in batches_together(detections):
+    for number, batch in batches_together(detections, few):
         rows[number] += batch.num_rows
         sizes[number] += batch.nbytes
         held = sum(sizes)
@@ -463,8 +530,14 @@ def _count_soon(detection: Detection, seconds: float = COUNTING_S) -> int | None
         return None
 
 
-def tables_together(detections: Sequence[Detection]) -> list[pa.Table]:
+def tables_together(detections: Sequence[Detection], few: FoundFew | None = None) -> list[pa.Table]:
     """The matches of each pattern as rows in the page's order, found in one run; of SUMMARIZE its rows, in another.
+
+    Parameters
+    ----------
+    few
+        Takes the patterns that have few matches, for `tables_at_once`; their tables are empty here. None: there are
+        tables of all.
 
     Raises
     ------
@@ -477,11 +550,11 @@ def tables_together(detections: Sequence[Detection]) -> list[pa.Table]:
     if summarized:
         others = [detection for detection in detections if detection.pattern.summary is None]
         tables = {id(one): table for one, table in zip(summarized, summaries_together(summarized), strict=True)}
-        tables |= {id(one): table for one, table in zip(others, tables_together(others), strict=True)}
+        tables |= {id(one): table for one, table in zip(others, tables_together(others, few), strict=True)}
         return [tables[id(detection)] for detection in detections]
     batches: list[list[pa.RecordBatch]] = [[] for _ in detections]
     try:
-        for number, batch in _held_rows(detections):
+        for number, batch in _held_rows(detections, few):
             batches[number].append(batch)
     except TooManyMatches as error:
         if error.memory is None or error.count is not None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from itertools import pairwise
+from itertools import chain, pairwise
 from typing import Any
 
 import numpy as np
@@ -10,7 +10,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from cep_pipeline.detection.ordering import OrderedLists, in_order, order_matches
+from cep_pipeline.detection import ordering
+from cep_pipeline.detection.ordering import OrderedLists, in_order, order_matches, order_together
 from cep_pipeline.slices.blocks import Block, ListBlock
 from tests.detection.matching import block_of, clause_of
 from tests.thoroughness import examples
@@ -85,6 +86,35 @@ def test_order_is_the_pages(drawn: Any, backwards: bool) -> None:
         spans = zip(*ordered.spans_of(name), literal, strict=True)
         for start, length, match in spans:
             assert ordered.bound_rows[start : start + length].tolist() == [row for v, _, row in match if v == name]
+
+
+@pytest.mark.parametrize("most", [0, ordering.MOST_NUMBERS])
+@settings(max_examples=examples(100), deadline=None)
+@given(drawn=st.lists(list_blocks(), min_size=1, max_size=4), backwards=st.booleans(), singles=st.booleans())
+def test_patterns_are_ordered_together_as_each_is_alone(
+    most: int, drawn: list[Any], backwards: bool, singles: bool
+) -> None:
+    seqs = np.arange(7, dtype=np.int64)[:: -1 if backwards else 1] + 5
+    fixed = [block_of(CLAUSES[0], [[1, 2], [1, 3], [0, 4]]), block_of(CLAUSES[2], [[5, 2]])]
+    found: list[list[Block]] = [[*blocks] for blocks, _ in drawn] + ([fixed[:1], [], fixed] if singles else [])
+    if not any(map(len, chain.from_iterable(found))):
+        return
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(ordering, "MOST_NUMBERS", most)
+        together = order_together(found, seqs)
+    assert together.of.tolist() == [number for number, count in enumerate(together.counts) for _ in range(count)]
+    begin = 0
+    for blocks, count in zip(found, together.counts, strict=True):
+        alone = order_matches(blocks, seqs) if blocks else None
+        assert count == (0 if alone is None else len(alone))
+        if alone is not None:
+            offsets, rows, variables = alone.elements()
+            positions = np.array([{"a": 0, "b": 1, "c": 3}[name] for name in alone.names], np.int32)
+            own = together.lists.between(begin, begin + count)
+            assert own.offsets.tolist() == offsets.tolist()
+            assert own.bound_rows.tolist() == rows.tolist()
+            assert own.variables.tolist() == positions[variables].tolist()
+        begin += count
 
 
 @pytest.mark.parametrize("ends", [1, 3, 40])

@@ -40,7 +40,7 @@ from __future__ import annotations
 
 import json
 import struct
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import Any
@@ -160,7 +160,7 @@ class MatchesOfEvent:
         matches = self.matches
         if isinstance(matches, ListedMatches):
             events, count = np.array([0, self.events.num_rows]), np.array([0, len(matches.offsets) - 1])
-            data: bytes = listed_to_bytes(self.statement, self.events, events, count, matches)[0].as_py()
+            data: bytes = listed_to_bytes([self.statement], None, self.events, events, count, matches)[0].as_py()
             return data
         statement = _padded(self.statement.encode())
         others = [name for name in self.events.column_names if name not in ("timestamp", "seq")]
@@ -233,7 +233,8 @@ def _check_clocks(timestamps: Array, seqs: Array) -> None:
 
 
 def listed_to_bytes(
-    statement: str,
+    statements: Sequence[str],
+    of: Array | None,
     events: pa.Table,
     event_offsets: Array,
     match_offsets: Array,
@@ -244,40 +245,46 @@ def listed_to_bytes(
 
     Parameters
     ----------
-    statement, events
+    statements, of
+        Statements as `MatchesOfEvent` has them, and the number of that of each buffer; None: there is one for all.
+    events
         As `MatchesOfEvent` has them; the events of one buffer after those of the other.
     event_offsets, match_offsets
         int64, shape (ends + 1,): the events and the matches of each buffer.
     matches
         The matches of all; `events` are places among those of the own buffer.
     bound
-        int16: the variables that every match binds, where they all bind the same ones; `matches.variables` is not read.
+        int16, shape (variables,), or (ends, variables): those that every match of a buffer binds, where they all bind
+        the same ones; `matches.variables` is not read.
     """
     match_offsets, event_offsets = match_offsets.astype(np.int64), event_offsets.astype(np.int64)
     element_offsets = np.minimum(matches.offsets[match_offsets], len(matches.events))
-    text = statement.encode()
+    texts = [statement.encode() for statement in statements]
+    of = np.zeros(len(event_offsets) - 1, np.int64) if of is None else of
+    length = np.array([len(text) for text in texts])[of]
     count = np.diff(event_offsets)
+    width = 0 if bound is None else bound.shape[-1]
     place = next(kind for kind in _PLACES if int(count.max(initial=0)) <= np.iinfo(kind).max + 1)
     parts = [_spans(events.column(name).to_numpy(), event_offsets) for name in ("timestamp", "seq")]
     if bound is None:
         parts.append(_spans(np.diff(matches.offsets).astype(np.uint32), match_offsets))
         parts.append(_spans(matches.variables.astype(np.int16, copy=False), element_offsets))
     else:
-        parts.append(
-            _spans(np.tile(bound.astype(np.int16, copy=False), len(count)), np.arange(len(count) + 1) * len(bound))
-        )
+        of_ends = np.broadcast_to(bound.astype(np.int16, copy=False), (len(count), width)).reshape(-1)
+        parts.append(_spans(of_ends, np.arange(len(count) + 1) * width))
     parts.append(_spans(matches.events.astype(place), element_offsets))
     for name in events.column_names:
         if name not in ("timestamp", "seq"):
             parts += _plain_column(events.column(name), event_offsets)
     sizes = np.empty((len(count), 5), np.uint32)
-    sizes[:, 0], sizes[:, 3], sizes[:, 4] = len(text), 0 if bound is None else len(bound), np.dtype(place).itemsize
+    sizes[:, 0], sizes[:, 3], sizes[:, 4] = length, width, np.dtype(place).itemsize
     sizes[:, 1], sizes[:, 2] = count, np.diff(match_offsets)
     head = np.zeros(len(count), [("magic", "S4"), ("version", "u1"), ("kind", "u1"), ("zeros", "u2"), ("size", "<u8")])
     head["magic"], head["version"], head["kind"] = MAGIC, PLAIN, LISTED
-    head["size"] = _PLAIN_SIZES.size + len(text) + sum(pc.binary_length(part).to_numpy() for part in parts)
+    head["size"] = _PLAIN_SIZES.size + length + sum(pc.binary_length(part).to_numpy() for part in parts)
     at = np.arange(len(count) + 1)
-    ahead = [_spans(head, at), _spans(sizes.reshape(-1), at * 5), pa.scalar(text, pa.large_binary())]
+    spelled = pa.array(texts, pa.large_binary()).take(pa.array(of))
+    ahead = [_spans(head, at), _spans(sizes.reshape(-1), at * 5), spelled]
     return pc.binary_join_element_wise(*ahead, *parts, pa.scalar(b"", pa.large_binary())).cast(pa.binary())
 
 

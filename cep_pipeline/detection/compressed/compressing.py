@@ -31,12 +31,12 @@ from cep_pipeline.detection.compressed.runs import MergedRuns, exact_sum
 from cep_pipeline.detection.decimal_text import from_text, to_text
 from cep_pipeline.detection.matches import UTC_MICROSECONDS
 from cep_pipeline.detection.mechanisms import Counters
-from cep_pipeline.detection.ordering import OrderedMatches, order_matches
+from cep_pipeline.detection.ordering import OrderedMatches, order_matches, order_together
 from cep_pipeline.errors import InputError
 from cep_pipeline.expressions.columns import Array
 from cep_pipeline.guarded import parse_json
 from cep_pipeline.patterns.pattern import Pattern, once_a_pattern
-from cep_pipeline.slices.blocks import Block
+from cep_pipeline.slices.blocks import Block, ListBlock
 from cep_pipeline.slices.events_input import attributes_returned
 from cep_pipeline.slices.prepared import PreparedEvents
 
@@ -156,7 +156,6 @@ class ListedBuffers:
         ordered = order_matches(found, self._writer.events.seqs)
         del found
         last = ordered.last_rows()
-        match_offsets = np.append(np.flatnonzero(np.append(True, last[1:] != last[:-1])), len(last)).astype(np.int64)
         places = np.array([self._position[name] for name in ordered.names], np.int16)
         if isinstance(ordered, OrderedMatches) and ordered.form is None:
             rows, bound, variables = np.ascontiguousarray(ordered.rows.T).reshape(-1), places, places[:0]
@@ -164,21 +163,105 @@ class ListedBuffers:
         else:
             offsets, rows, numbers = ordered.elements()
             bound, variables = None, places[numbers]
-        ends, total = len(match_offsets) - 1, len(self._writer.events)
-        own, distinct = np.empty(len(rows), np.int32), np.empty(len(rows), np.int32)
-        event_offsets, stamps, place_of = (
-            np.zeros(ends + 1, np.int64),
-            np.zeros(total, np.int32),
-            np.empty(total, np.int32),
-        )
-        element_offsets, rows = offsets[match_offsets], np.ascontiguousarray(rows, np.int32)
-        used = _distinct_events(ends, element_offsets, rows, total, stamps, place_of, own, distinct, event_offsets)
-        matches = ListedMatches(offsets, own, variables)
-        self._writer.add_listed(last[match_offsets[:-1]], distinct[:used], event_offsets, match_offsets, matches, bound)
+        writer = self._writer
+        made = _ByEnd(writer.events, last, offsets, rows)
+        buffers = made.buffers([writer.statement], None, writer.attributes, variables, bound)
+        writer.listed.append((made.ends, made.counts, buffers))
 
     def table(self) -> pa.Table:
         """One row for all matches that end with the same event."""
         return self._writer.table()
+
+
+class _ByEnd:
+    """Listed matches by the event that they end with.
+
+    Parameters
+    ----------
+    last, offsets, rows
+        The last event of each match; and matches as `OrderedLists` has them, in order.
+    of
+        The number of each match's pattern, which grows; None: they are all of one.
+
+    Attributes
+    ----------
+    ends, counts
+        The row of each end event, and the number of its matches as text.
+    first
+        int64: the first match of each end event, and behind the last one the number of all.
+    """
+
+    def __init__(
+        self, events: PreparedEvents, last: Array, offsets: Array, rows: Array, of: Array | None = None
+    ) -> None:
+        begins = last[1:] != last[:-1]
+        if of is not None:
+            begins |= of[1:] != of[:-1]
+        self.first = np.append(np.flatnonzero(np.append(True, begins)), len(last)).astype(np.int64)
+        self.ends, self.counts = last[self.first[:-1]], pa.array(np.diff(self.first)).cast(pa.string())
+        self._events, self._offsets, self._rows = events, offsets, np.ascontiguousarray(rows, np.int32)
+
+    def buffers(
+        self,
+        statements: Sequence[str],
+        of: Array | None,
+        attributes: Sequence[str],
+        variables: Array,
+        bound: Array | None,
+    ) -> pa.Array:
+        """The buffers; the parameters are those of `listed_to_bytes`, with the attributes that RETURN reads."""
+        rows, total, ends = self._rows, len(self._events), len(self.ends)
+        own, distinct = np.empty(len(rows), np.int32), np.empty(len(rows), np.int32)
+        event_offsets, stamps = np.zeros(ends + 1, np.int64), np.zeros(total, np.int32)
+        element_offsets, place_of = self._offsets[self.first], np.empty(total, np.int32)
+        used = _distinct_events(ends, element_offsets, rows, total, stamps, place_of, own, distinct, event_offsets)
+        columns = _columns_of(self._events, attributes, distinct[:used])
+        matches = ListedMatches(self._offsets, own, variables)
+        return listed_to_bytes(statements, of, columns, event_offsets, self.first, matches, bound)
+
+
+def buffers_of_few(found: Sequence[tuple[Pattern, Sequence[Block]]], events: PreparedEvents) -> list[pa.Table]:
+    """The compressed matches of patterns that have few: all are written at once, and each has its part.
+
+    Parameters
+    ----------
+    found
+        As `batches_of_few` takes it.
+    """
+    forms = [(attributes_beside_clocks(pattern), _bound_alike(blocks)) for pattern, blocks in found]
+    if len(set(forms)) > 1:
+        parts = {
+            form: iter(buffers_of_few([one for one, own in zip(found, forms, strict=True) if own == form], events))
+            for form in set(forms)
+        }
+        return [next(parts[form]) for form in forms]
+    [(attributes, width)] = set(forms)
+    together = order_together([blocks for _, blocks in found], events.seqs)
+    offsets, rows, variables = together.lists.elements()
+    made = _ByEnd(events, together.lists.last_rows(), offsets, rows, together.of)
+    of = together.of[made.first[:-1]]
+    bound = variables[offsets[made.first[:-1], np.newaxis] + np.arange(width)] if width else None
+    statements = [statement_of(pattern) for pattern, _ in found]
+    buffers = made.buffers(statements, of, attributes, variables.astype(np.int16), bound)
+    columns = [
+        pa.array([pattern.name for pattern, _ in found], pa.string()).take(pa.array(of)),
+        pa.array(events.seqs[made.ends]),
+        pa.array(events.timestamps[made.ends]).view(UTC_MICROSECONDS),
+        made.counts,
+        buffers,
+    ]
+    tables, begin = [], 0
+    for (pattern, _), count in zip(found, np.bincount(of, minlength=len(found)).tolist(), strict=True):
+        own = [column.slice(begin, count) for column in columns]
+        tables.append(pa.Table.from_arrays(own, schema=schema_of_buffers(pattern)))
+        begin += count
+    return tables
+
+
+def _bound_alike(blocks: Sequence[Block]) -> int:
+    """The number of variables that each match binds to one event; 0 where matches bind different ones, or lists."""
+    forms = {block.clause.positive for block in blocks}
+    return 0 if len(forms) > 1 or any(isinstance(block, ListBlock) for block in blocks) else len(*forms)
 
 
 def concat_compressed(tables: Sequence[pa.Table]) -> pa.Table:
@@ -239,7 +322,7 @@ class _Writer:
     def __init__(self, pattern: Pattern, events: PreparedEvents) -> None:
         self.pattern, self.events = pattern, events
         self.statement = statement_of(pattern)
-        self.attributes = [name for name in attributes_returned(pattern) if name not in ("timestamp", "seq")]
+        self.attributes = attributes_beside_clocks(pattern)
         self.rows: list[int] = []
         self.counts: list[str] = []
         self.buffers: list[bytes] = []
@@ -249,27 +332,9 @@ class _Writer:
         """Add the matches that end with the event `row`; `rows` are the buffer's events."""
         self.rows.append(row)
         self.counts.append(to_text(count))
-        self.buffers.append(MatchesOfEvent(self.statement, self._columns(rows), matches).to_bytes())
-
-    def add_listed(
-        self,
-        ends: Array,
-        rows: Array,
-        event_offsets: Array,
-        match_offsets: Array,
-        matches: ListedMatches,
-        bound: Array | None,
-    ) -> None:
-        """Add listed matches with these end events, as `listed_to_bytes` takes them; `rows` are the events."""
-        made = listed_to_bytes(self.statement, self._columns(rows), event_offsets, match_offsets, matches, bound)
-        self.listed.append((ends, pa.array(np.diff(match_offsets)).cast(pa.string()), made))
-
-    def _columns(self, rows: Array) -> pa.Table:
-        columns = {"timestamp": pa.array(self.events.timestamps[rows]), "seq": pa.array(self.events.seqs[rows])}
-        if self.attributes:
-            taken = self.events.table.select(self.attributes).take(pa.array(rows)).combine_chunks()
-            columns.update(zip(taken.column_names, taken.columns, strict=True))
-        return pa.table(columns)
+        self.buffers.append(
+            MatchesOfEvent(self.statement, _columns_of(self.events, self.attributes, rows), matches).to_bytes()
+        )
 
     def table(self) -> pa.Table:
         """The table, in the order of the end events."""
@@ -286,6 +351,19 @@ class _Writer:
             ],
             schema=schema_of_buffers(self.pattern),
         )
+
+
+def attributes_beside_clocks(pattern: Pattern) -> tuple[str, ...]:
+    """The attributes that RETURN reads, beside timestamp and seq, which every buffer has."""
+    return tuple(name for name in attributes_returned(pattern) if name not in ("timestamp", "seq"))
+
+
+def _columns_of(events: PreparedEvents, attributes: Sequence[str], rows: Array) -> pa.Table:
+    columns = {"timestamp": pa.array(events.timestamps[rows]), "seq": pa.array(events.seqs[rows])}
+    if attributes:
+        taken = events.table.select(attributes).take(pa.array(rows)).combine_chunks()
+        columns.update(zip(taken.column_names, taken.columns, strict=True))
+    return pa.table(columns)
 
 
 def _by_end(edges: Edges, ends: Edges, nodes: int) -> Iterator[tuple[int, int, int, Array]]:

@@ -17,7 +17,7 @@ from collections import OrderedDict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, lru_cache
 
 import numpy as np
 
@@ -112,8 +112,9 @@ def run_shape(
         return
     words = _data_words(shape, arguments)
     words[FIRST_OWNED] = arguments.first_owned
+    program, places = _known(shape)
     yield from run_words(
-        running_shape(shape), words, argument_places(shape), arguments.sizes, block_rows, counters, prefix, output_rows
+        running_shape(shape, program), words, places, arguments.sizes, block_rows, counters, prefix, output_rows
     )
 
 
@@ -237,7 +238,7 @@ def _search(
     if not prefix.shape[1] or arguments.sizes[-1] == 0:
         return
     prefix = np.ascontiguousarray(prefix, np.int32)
-    places = argument_places(shape)
+    known, places = _known(shape)
     words = _data_words(shape, arguments)
     ending = np.empty(arguments.sizes[-1] + WIDTH, np.int64)  # the lists that end with each candidate
     words[OUTER] = prefix.shape[1]
@@ -245,12 +246,12 @@ def _search(
     words[SCRATCH] = ending.ctypes.data
     _point(words, places["out"], found)
     _point(words, places["prefix"], list(prefix))
-    running_shape(shape, program).call(words)
+    running_shape(shape, program or known).call(words)
 
 
 def _data_words(shape: Shape, arguments: Arguments) -> Array:
     """The argument words with the addresses of rows, columns and bounds, and the constants."""
-    places = argument_places(shape)
+    _, places = _known(shape)
     words = np.zeros(places["end"], np.int64)
     _point(words, places["rows"], arguments.rows)
     _point(words, places["column"], arguments.columns)
@@ -373,6 +374,12 @@ class RunningShape:
         return object_code.is_at_hand(key_of(self._program))
 
 
+@lru_cache(MOST_SHAPES)
+def _known(shape: Shape) -> tuple[ShapeProgram, dict[str, int]]:
+    """The program of a shape and its `argument_places`, which take as long to make as a short run."""
+    return program_of(shape), argument_places(shape)
+
+
 _shapes: OrderedDict[bytes, RunningShape] = OrderedDict()
 _at_once = False
 
@@ -385,7 +392,7 @@ def running_shape(shape: Shape, program: ShapeProgram | None = None) -> RunningS
     program
         That of the shape, where it is at hand: to write it takes as long as a short run.
     """
-    program = program_of(shape) if program is None else program
+    program = _known(shape)[0] if program is None else program
     known = _shapes.get(program.name)
     if known is None:
         known = _shapes[program.name] = RunningShape(shape, program)

@@ -45,7 +45,7 @@ from cep_pipeline.detection.fused.shape import (
     slots_of,
 )
 from cep_pipeline.detection.limits import go_on
-from cep_pipeline.detection.room import available_bytes
+from cep_pipeline.detection.room import SMALL, available_bytes
 from cep_pipeline.expressions.columns import Array
 from cep_pipeline.patterns.conditions import Comparator
 from cep_pipeline.slices.views import View
@@ -650,8 +650,11 @@ _OPERATIONS: dict[str, Callable[..., Array]] = {
 
 def has_room(numbers: int) -> bool:
     """Return whether blocks of so many numbers fit in memory; sorted ones take twice as much beside them."""
+    size = numbers * 8
+    if size > MOST_BYTES or size <= SMALL:
+        return size <= MOST_BYTES
     available = available_bytes()
-    return numbers * 8 <= min(MOST_BYTES, math.inf if available is None else available / 4)
+    return available is None or size <= available / 4
 
 
 def _blocked(conjunct: TestedConjunct, last: int, arguments: Arguments) -> _BlockTest | None:
