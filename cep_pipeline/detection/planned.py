@@ -264,8 +264,8 @@ def _on_counts(pattern: Pattern, mechanism: str) -> str:
         return _on_lists(pattern)
     if not MECHANISMS[mechanism].is_columnar or has_output_policy(pattern):
         return ""
+    from cep_pipeline.detection.counting.choice import sweeps_over
     from cep_pipeline.detection.counting.last_variable import has_free_variable
-    from cep_pipeline.detection.counting.sweep import sweeps_over
 
     if sweeps_over(pattern):
         return "; many matches are counted by a sweep over the events, without being found"

@@ -76,7 +76,7 @@ def check_on_mechanism(mechanism: str, case: Case) -> None:
 def test_cases_are_counted(without_last: bool) -> None:
     """By sweeps wherever there is one, or without the last variable where that can be done."""
     with (
-        patch.object(sweep, "_pays", return_value=not without_last),
+        patch.object(sweep, "pays", return_value=not without_last),
         patch.object(last_variable, "LEAST_NS", -1.0 if without_last else 1e30),
     ):
         check_each(check_counts, [*BY_HAND, *part_of(DRAWN, int(without_last))])

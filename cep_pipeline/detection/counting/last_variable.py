@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from cep_pipeline.detection.clause_runs import ClauseSlice
-from cep_pipeline.detection.counting.sweep import CANDIDATE_NS, candidates_of
+from cep_pipeline.detection.counting.choice import CANDIDATE_NS, candidates_of
 from cep_pipeline.detection.fused.clause import BLOCK_ROWS, KernelRun
 from cep_pipeline.detection.fused.constraints import TestColumns, bounds_of, ends_by_level, other_event
 from cep_pipeline.detection.fused.kernel import Arguments, count_lists

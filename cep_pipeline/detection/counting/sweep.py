@@ -29,26 +29,42 @@ import math
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cache
-from itertools import chain, combinations, pairwise, permutations
+from itertools import chain
 from typing import NamedTuple
 
 import numpy as np
 
 from cep_pipeline.compiled.native import NativeKernel
 from cep_pipeline.detection.clause_runs import ClauseSlice
+from cep_pipeline.detection.counting.choice import (
+    LANES,
+    Joining,
+    Sides,
+    StateSpace,
+    Sweep,
+    WayBehind,
+    center_of,
+    counted_behind,
+    joins_neighbours,
+    orders_of,
+    pays,
+    signed_clauses,
+    states_of,
+    sweep_of,
+    sweeps_over,
+    ways_behind,
+)
 from cep_pipeline.detection.limits import go_on
 from cep_pipeline.detection.mechanisms import EVERYTHING, Counters, Owned
 from cep_pipeline.detection.room import ask_for
 from cep_pipeline.expressions.columns import Array
-from cep_pipeline.expressions.comparison import compare
 from cep_pipeline.expressions.evaluate import constants_hold, expression_values
-from cep_pipeline.expressions.lists import Uses
-from cep_pipeline.patterns.conditions import Comparator, Comparison, Conjunct
-from cep_pipeline.patterns.expressions import Element, Expression, Reference, ValueType, variables_of
+from cep_pipeline.patterns.conditions import Comparator, Conjunct
+from cep_pipeline.patterns.expressions import Element, Expression, Reference
 from cep_pipeline.patterns.normal_form import Clause, Variable
-from cep_pipeline.patterns.pattern import Pattern, Strategy, Ties, once_a_pattern
+from cep_pipeline.patterns.pattern import Pattern, Ties
 from cep_pipeline.patterns.rewriting import rewritten
-from cep_pipeline.slices.keys import Key, agreement_codes, comparable, keyed_leaf, keys_of, shared_attributes
+from cep_pipeline.slices.keys import Key, agreement_codes, comparable, keyed_leaf, shared_attributes
 from cep_pipeline.slices.order import instants_of
 from cep_pipeline.slices.ownership import Finality, finality_of
 from cep_pipeline.slices.prepared import PreparedEvents
@@ -56,37 +72,12 @@ from cep_pipeline.slices.routines import count_before, group_rows, padded_copy
 from cep_pipeline.slices.views import ANY_EVENT, View, clause_cache_of, leaf_view, without_name
 
 NOT_COUNTED = "matches are not counted without being found"
-MOST_STATES = 64
-"""States up to which a sweep pays: an AND of six variables, a sequence of any length that anybody writes."""
-MOST_VARIABLES = 16
-"""Variables, negated ones too, that a word of bits tells apart."""
-MOST_ALIKE = 4
-"""Clauses that bind the same variables, up to which the matches of each some of them are counted."""
-MOST_ORDERS = 24
-"""Orders of the variables of an AND that are swept one by one."""
 _FEW = 8
 """Rows are sorted where all events are so many times as many."""
-SAMPLED = 1024
-"""Pairs of events that tell how many pass a condition."""
-CLEARLY = 100.0
-"""How much dearer finding has to look where comparisons join three variables and a sweep counts behind first events.
-
-Finding removes the events that are in no match first. Where conditions of one event stand beside comparisons, that
-leaves a much smaller part of the combinations than a sample of pairs tells.
-"""
 MOST_BITS_OF_A_WORD = 64.0
 """Bits of the largest number that is kept in one word."""
 MOST_BITS = 4096
 """Bits of the largest number that is put together of primes."""
-CANDIDATE_NS, REJECTED_NS, FIXED_NS = 1.5, 0.4, 500_000.0
-"""How long it takes to find matches for each candidate, or where negation rejects most of them; and a sweep at all."""
-STEP_NS, STATE_NS, JOINING_NS, AROUND_NS, BEHIND_NS = 60.0, 4.0, 350.0, 1200.0, 600.0
-"""How long a sweep takes for each event: without a comparison, and for each pair of its states; with one; with two; and
-behind 64 first events.
-
-With two the sweep has to be that much faster, since the first one leaves candidates out early where matches are found.
-"""
-
 _FOLDER = "cep_pipeline.detection.counting"
 _count_states = NativeKernel(
     f"{_FOLDER}.sweep_kernel",
@@ -168,8 +159,6 @@ _count_chain_behind = NativeKernel(
         *("uint64*",) * 2,
     ),
 )
-LANES = 64
-"""First events that are counted behind side by side."""
 ANCHORED_AT_ONCE = 1 << 10
 """Events, at least, whose values are sorted together."""
 MOST_TREE_BYTES = 1 << 28
@@ -177,258 +166,6 @@ MOST_TREE_BYTES = 1 << 28
 FEW_LANES = 8
 """So many lanes have trees of their width, which are smaller."""
 _MERSENNE = 2**61 - 1
-
-
-@dataclass(frozen=True)
-class Sweep:
-    """The way in which the matches of a clause are counted by a sweep.
-
-    Attributes
-    ----------
-    key
-        What all events of a match agree on; None: nothing.
-    joining
-        The comparisons of two variables that the sweep tests.
-    backwards
-        Whether the sweep goes from the last event to the first, since a negated variable has nothing after it.
-    """
-
-    key: Key | None
-    joining: tuple[Joining, ...]
-    backwards: bool
-
-
-Sides = tuple[Expression, Expression]
-
-
-@dataclass(frozen=True)
-class Joining:
-    """The condition that joins two variables: one comparison, or equalities and one comparison more.
-
-    Attributes
-    ----------
-    comparator, sides
-        The comparison of an expression over one variable with one over the other.
-    equal
-        The sides of the equalities beside it.
-    negated
-        The negated variables, by their place, of which no event may lie between the two; or ahead of both, or behind
-        both, where they are the first and the last one.
-    """
-
-    comparator: Comparator
-    variables: tuple[str, str]
-    sides: Sides | None
-    equal: tuple[Sides, ...] = ()
-    negated: tuple[int, ...] = ()
-
-    @property
-    def is_plain(self) -> bool:
-        """True where the condition is a single comparison."""
-        return self.sides is not None and not self.equal and not self.negated
-
-    def sides_of(self, variables: tuple[str, str]) -> Sides | None:
-        """The sides for its variables in this order."""
-        return self.sides if self.sides is None or self.variables == variables else self.sides[::-1]
-
-
-def sweep_of(pattern: Pattern, clause: Clause, pair: frozenset[str] | None = None) -> Sweep | None:
-    """The sweep that counts the matches of a clause over most events; None where there is none.
-
-    Parameters
-    ----------
-    pair
-        Variables, at most two, by whose events the matches are counted apart.
-
-    Notes
-    -----
-    Events of one timestamp, where TIES says that they are in no order, may still ask for something else.
-    """
-    positive = clause.positive
-    if pattern.strategy is not Strategy.SKIP_TILL_ANY_MATCH or len(positive) < 2 or clause.negated_structures:
-        return None
-    if len(positive) + len(clause.negated) > MOST_VARIABLES:
-        return None
-    names = {variable.name for variable in positive}
-    types = {**dict(pattern.attributes), "timestamp": ValueType.INT64, "seq": ValueType.INT64}
-    keys = [key for key in keys_of(clause, types) if set(key.variables) == names]
-    key = keys[0] if keys else None
-    made_true = key.conjuncts if key is not None else frozenset()
-    lists = {variable.name for variable in positive if variable.kleene}
-    if any(conjunct.variables & lists for conjunct in made_true):
-        return None
-    if any(not _of_elements(clause, conjunct) for conjunct in clause.conjuncts if len(conjunct.variables) == 1):
-        return None
-    joining = [one for one in clause.conjuncts if len(one.variables) > 1 and one not in made_true]
-    if clause.negated and key is not None and shared_attributes(key) != clause.agree_on:
-        return None  # what only positive events agree on leaves the negated ones of all keys
-    backwards = any(not clause.successors(one.name) for one in clause.negated)
-    if backwards and any(not clause.predecessors(one.name) for one in clause.negated):
-        return None
-    if not joining and pair is None:
-        return Sweep(key, (), backwards) if _states_of(clause, backwards=backwards) is not None else None
-    found = [one for conjunct in joining if (one := _joining(clause, conjunct)) is not None]
-    apart = _negations(clause)
-    if apart is None or len(found) < len(joining) or not _orders(clause):
-        return None
-    known = _together_joined([*found, *apart])
-    if pair is not None:
-        return Sweep(key, known, False) if _chains(clause, known, pair) else None
-    if len(known) == 1 or _center(clause, known) is not None or _chains(clause, known):
-        return Sweep(key, known, False)
-    return None
-
-
-def _negations(clause: Clause) -> list[Joining] | None:
-    """Negated variables as equalities, of the numbers of their events before both ends of where they reject.
-
-    None where a list stands at an end, or the order leaves open where they reject.
-    """
-    orders = _orders(clause)
-    if not clause.negated:
-        return []
-    if len(orders) != 1:
-        return None
-    [order] = orders
-    places = {variable.name: place for place, variable in enumerate(order)}
-    found = []
-    for number, negated in enumerate(clause.negated):
-        before = max((places[one.name] for one in clause.predecessors(negated.name)), default=-1)
-        behind = min((places[one.name] for one in clause.successors(negated.name)), default=len(order))
-        ends = (order[before], order[behind]) if before >= 0 and behind < len(order) else (order[0], order[-1])
-        if behind != before + 1 or any(one.kleene for one in ends):
-            return None
-        found.append(Joining(Comparator.EQ, (ends[0].name, ends[1].name), None, (), (number,)))
-    return found
-
-
-def _together_joined(joining: Sequence[Joining]) -> tuple[Joining, ...]:
-    """The conditions, with the equalities of each two variables as one, which goes with a comparison of them."""
-    by_pair: dict[frozenset[str], list[Joining]] = {}
-    for one in joining:
-        by_pair.setdefault(frozenset(one.variables), []).append(one)
-    made = []
-    for several in by_pair.values():
-        equalities = [one for one in several if one.comparator is Comparator.EQ]
-        first, *others = [one for one in several if one.comparator is not Comparator.EQ] or equalities[:1]
-        sides = (one.sides_of(first.variables) for one in equalities if one is not first)
-        equal = tuple(own for own in sides if own is not None)
-        made += [replace(first, equal=equal, negated=tuple(chain(*(one.negated for one in equalities)))), *others]
-    return tuple(made)
-
-
-def _chains(clause: Clause, joining: Sequence[Joining], pair: frozenset[str] | None = None) -> bool:
-    """Return whether conditions join single variables with the one before or the first, or mirrored, in all orders."""
-    if len(clause.positive) < 3 or any(variable.kleene for variable in clause.positive):
-        return False
-    return all(any(True for _ in _ways_behind(order, joining, pair)) for order in _orders(clause))
-
-
-def _of_neighbours(order: Sequence[Variable], joining: Sequence[Joining]) -> bool:
-    """Return whether each comparison joins two variables that follow each other, and no two the same ones."""
-    neighbours = {frozenset((one.name, other.name)) for one, other in pairwise(order)}
-    pairs = {frozenset(each.variables) for each in joining}
-    return len(pairs) == len(joining) and pairs <= neighbours
-
-
-def _center(clause: Clause, joining: tuple[Joining, ...]) -> str | None:
-    """The one of three single variables that two comparisons join with the others, by one and the same expression."""
-    if len(joining) != 2 or len(clause.positive) != 3 or any(variable.kleene for variable in clause.positive):
-        return None
-    if not all(each.is_plain for each in joining):
-        return None
-    one, other = (dict(zip(each.variables, each.sides or (), strict=True)) for each in joining)
-    shared = [name for name in one if name in other]
-    return shared[0] if len(shared) == 1 and one[shared[0]] == other[shared[0]] else None
-
-
-def sweeps_over(pattern: Pattern) -> bool:
-    """Return whether sweeps count the matches of all clauses of a pattern over most events.
-
-    Examples
-    --------
-    >>> import cep_pipeline as cep
-    >>> schema = cep.StreamSchema.from_dict({"type_attribute": "kind", "attributes": {"kind": "string", "x": "int64"}})
-    >>> free, joined = cep.parse_patterns(
-    ...     "PATTERN SEQ(A a, B b) WITHIN 1 day; PATTERN SEQ(A a, B b) WHERE a.x + b.x > 3 WITHIN 1 day", schema
-    ... )
-    >>> sweeps_over(free), sweeps_over(joined)
-    (True, False)
-    """
-    signed = signed_clauses(pattern)
-    return signed is not None and all(sweep_of(pattern, clause) is not None for _, clause in signed)
-
-
-@once_a_pattern
-def signed_clauses(pattern: Pattern) -> tuple[tuple[int, Clause], ...] | None:
-    """Clauses whose matches, added up with these signs, are those of the pattern, each once; None: they are too many.
-
-    Clauses that bind the same variables differ in what they negate only. The matches of several of them together are
-    those of a clause that negates all that they negate, so they are added and taken away in turn.
-    """
-    alike: dict[tuple[Variable, ...], list[Clause]] = {}
-    for clause in pattern.clauses:
-        alike.setdefault(clause.positive, []).append(clause)
-    found = []
-    for clauses in alike.values():
-        if len(clauses) > MOST_ALIKE:
-            return None
-        for size in range(1, len(clauses) + 1):
-            found += [((-1) ** (size - 1), _negating_all(some)) for some in combinations(clauses, size)]
-    return tuple(found)
-
-
-def _negating_all(clauses: Sequence[Clause]) -> Clause:
-    """The clause whose matches all of some clauses have that bind the same variables."""
-    first = clauses[0]
-    if len(clauses) == 1:
-        return first
-    return replace(
-        first,
-        negated=tuple(dict.fromkeys(one for clause in clauses for one in clause.negated)),
-        precedence=frozenset().union(*(clause.precedence for clause in clauses)),
-        conjuncts=tuple(dict.fromkeys(one for clause in clauses for one in clause.conjuncts)),
-        negated_structures=tuple(dict.fromkeys(one for clause in clauses for one in clause.negated_structures)),
-    )
-
-
-def _of_elements(clause: Clause, conjunct: Conjunct) -> bool:
-    """Return whether a conjunct over one variable is decided by one event."""
-    [name] = conjunct.variables
-    return not clause.by_name[name].kleene or Uses.of(conjunct).kinds[name] == {Element.EACH}
-
-
-def _joining(clause: Clause, conjunct: Conjunct) -> Joining | None:
-    match conjunct.atoms:
-        case (Comparison(comparator, left, right),) if comparator is not Comparator.NE:
-            owners = variables_of(left), variables_of(right)
-            if len(owners[0]) != 1 or len(owners[1]) != 1:
-                return None
-            (one,), (other,) = owners
-            if one == other or any(
-                clause.by_name[name].kleene or clause.by_name[name].negated for name in (one, other)
-            ):
-                return None
-            return Joining(comparator, (one, other), (left, right))
-    return None
-
-
-def _orders(clause: Clause) -> list[tuple[Variable, ...]]:
-    """All orders in which the events of a match may come, with each list at one place; [] where that cannot be said."""
-    positive, before = clause.positive, clause.precedence
-    ordered = tuple(sorted(positive, key=lambda variable: len(clause.predecessors(variable.name))))
-    if all((one.name, other.name) in before for one, other in pairwise(ordered)):
-        return [ordered]
-    if len(positive) > 4 or any(variable.kleene for variable in positive):
-        return []
-    found = [
-        order
-        for order in permutations(positive)
-        if not any(
-            (later.name, earlier.name) in before for place, later in enumerate(order) for earlier in order[:place]
-        )
-    ]
-    return found if len(found) <= MOST_ORDERS else []
 
 
 def count_owned(pattern: Pattern, events: PreparedEvents, owned: Owned, *, always: bool = False) -> int | None:
@@ -521,7 +258,7 @@ def count_swept(
     }
     if not all(len(views[variable.name]) for variable in clause.positive):
         return 0
-    if not always and not _pays(of, sweep, views):
+    if not always and not pays(of, sweep, views):
         return None
     steps = _steps(of, sweep, views)
     if steps is None:
@@ -540,16 +277,16 @@ def count_swept(
     if pair is not None:
         return _count_all_behind(clause, sweep.joining, steps, events, bits, pair, take)
     if len(sweep.joining) == 1:
-        return sum(_count_chain(order, clause, sweep.joining[0], steps, events, bits) for order in _orders(clause))
-    center = _center(clause, sweep.joining)
-    behind = any(order[-1].name == center for order in _orders(clause))
+        return sum(_count_chain(order, clause, sweep.joining[0], steps, events, bits) for order in orders_of(clause))
+    center = center_of(clause, sweep.joining)
+    behind = any(order[-1].name == center for order in orders_of(clause))
     if center is None or bits > MOST_BITS_OF_A_WORD or (behind and owned != EVERYTHING):
-        if not _chains(clause, sweep.joining):
+        if not counted_behind(clause, sweep.joining):
             return None
-        if center is not None and not always and not _pays(of, sweep, views, behind=True):
+        if center is not None and not always and not pays(of, sweep, views, behind=True):
             return None
         return _count_all_behind(clause, sweep.joining, steps, events, bits)
-    return sum(_count_around(order, clause, sweep.joining, steps, events) for order in _orders(clause))
+    return sum(_count_around(order, clause, sweep.joining, steps, events) for order in orders_of(clause))
 
 
 def _count_all_behind(
@@ -562,8 +299,8 @@ def _count_all_behind(
     take: Callable[[Pairs], None] | None = None,
 ) -> int | None:
     total = 0
-    for order in _orders(clause):
-        part = _count_behind(_ways_behind(order, joining, pair), clause, joining, steps, events, bits, take)
+    for order in orders_of(clause):
+        part = _count_behind(ways_behind(order, joining, pair), clause, joining, steps, events, bits, take)
         if part is None:
             return None
         total += part
@@ -666,87 +403,6 @@ class Steps:
         return {one.name: int(self.in_windows(place).max(initial=0)) for place, one in enumerate(clause.positive)}
 
 
-def _pays(of: ClauseSlice, sweep: Sweep, views: dict[str, View], *, behind: bool = False) -> bool:
-    """Return whether a sweep takes less time than to find the matches.
-
-    With `behind` a chain that has a center is asked about, which is counted as one that has none.
-    """
-    clause = of.clause
-    sizes = {one.name: len(views[one.name]) for one in clause.positive if not one.kleene}
-    groups = None if sweep.key is None else _groups(of.events, sweep.key, views)
-    orders, several = len(_orders(clause)), len(sweep.joining) > 1
-    finding_ns = candidates_of(of, groups, sizes) * (REJECTED_NS if clause.negated else CANDIDATE_NS)
-    if finding_ns <= FIXED_NS:
-        return False
-    behind = behind or (several and _center(clause, sweep.joining) is None)
-    if not sweep.joining:
-        event_ns = STEP_NS + STATE_NS * (len(clause.positive) + 1) ** 2
-    elif not behind:
-        event_ns = (AROUND_NS if several else JOINING_NS) * orders
-    else:
-        order, share = _orders(clause)[0], _share_of_window(of)
-        if _of_neighbours(order, sweep.joining):
-            share = min(share, 1 - share)  # windows that reach the last event end alike
-        anchors = min(sizes[order[0].name], sizes[order[-1].name]) * share / (groups or 1)
-        event_ns = BEHIND_NS * orders * (1 + anchors / LANES)
-        finding_ns *= orders / math.factorial(len(sizes) - 1) / (CLEARLY if len(sizes) == 3 else 1.0)
-    sweeping_ns = FIXED_NS + event_ns * sum(map(len, views.values()))
-    if behind and finding_ns > sweeping_ns:
-        passing = sorted(_share_passing(of, joining, views) for joining in sweep.joining)
-        finding_ns *= math.prod(passing[:-1])
-    return finding_ns > sweeping_ns
-
-
-def _share_passing(of: ClauseSlice, joining: Joining, views: dict[str, View]) -> float:
-    """The share of the pairs of events within a window that pass a condition, by a sample of them."""
-    one, other = (views[name].rows for name in joining.variables)
-    some = np.linspace(0, len(one) - 1, SAMPLED).astype(np.int64)
-    apart = np.arange(SAMPLED) * math.sqrt(2) % 2 - 1  # spread evenly, ahead and behind
-    near = np.searchsorted(other, one[some]) + (apart * len(other) * _share_of_window(of)).astype(np.int64)
-    rows = one[some], other[np.clip(near, 0, len(other) - 1)]
-    passed = np.ones(SAMPLED, bool)
-    compared = [(Comparator.EQ, sides) for sides in joining.equal]
-    for comparator, sides in [*compared, *([(joining.comparator, joining.sides)] if joining.sides is not None else [])]:
-        left, right = (
-            expression_values(without_name(side, name), of.events, {ANY_EVENT: own})
-            for side, name, own in zip(sides, joining.variables, rows, strict=True)
-        )
-        passed &= compare(comparator, left, right)
-    return max(float(passed.mean()), 1 / SAMPLED)
-
-
-def _share_of_window(of: ClauseSlice) -> float:
-    """The share of a slice that a window is."""
-    window = of.pattern.window
-    if window.time_us is not None:
-        return min(window.time_us / max(of.events.span_us, 1), 1.0)
-    return min((window.events or 0) / max(len(of.events), 1), 1.0)
-
-
-def candidates_of(of: ClauseSlice, groups: int | None, sizes: dict[str, int]) -> float:
-    """About how many candidates are tested where matches are found, by what a window holds on average.
-
-    Parameters
-    ----------
-    groups
-        The number of values of a key on which the events of a match agree; None: those of what the clause agrees on.
-    sizes
-        The number of events of each single variable.
-    """
-    if groups is None:
-        groups = agreement_codes(of.events, of.clause.agree_on)[1] if of.clause.agree_on else 1
-    ascending, share = sorted(sizes.values()), _share_of_window(of)
-    return math.prod((*ascending[:1], *(size * share / groups for size in ascending[1:])))
-
-
-def _groups(events: PreparedEvents, key: Key, views: dict[str, View]) -> int:
-    """The number of values that a key may have."""
-    attributes = shared_attributes(key)
-    if attributes is not None:
-        return agreement_codes(events, attributes)[1]
-    return len(keyed_leaf(events, key, key.variables[0], views).starts) - 1
-
-
 def _steps(of: ClauseSlice, sweep: Sweep, views: dict[str, View]) -> Steps | None:
     """The steps of a sweep; None where events of one timestamp would have to be told apart."""
     pattern, clause, events, *_ = of
@@ -768,7 +424,7 @@ def _steps(of: ClauseSlice, sweep: Sweep, views: dict[str, View]) -> Steps | Non
             begin = of.first_row
             cut = 0 < begin < len(events) and events.timestamps[begin - 1] == events.timestamps[begin]
             lists = any(variable.kleene for variable in clause.positive)
-            if not apart or cut or lists or len(_orders(clause)) != 1 or not _chain(clause):
+            if not apart or cut or lists or len(orders_of(clause)) != 1 or not _chain(clause):
                 return None
             return _together(starts, rows, fits, clock, counted, same, clause, instants.width)
     return _in_windows(starts, rows, fits, clock, counted, None, instants.width)
@@ -869,88 +525,8 @@ def _in_windows(
     )
 
 
-@dataclass(frozen=True)
-class StateSpace:
-    """The states of a clause: sets of its positive variables, as bits, that may be bound before the others.
-
-    Attributes
-    ----------
-    states
-        Smaller sets first: the first one is empty. The set of all variables is a state only where a list may still
-        grow there.
-    after, before
-        For each variable, as bits, those that come after it and before it.
-    """
-
-    clause: Clause
-    states: tuple[int, ...]
-    after: tuple[int, ...]
-    before: tuple[int, ...]
-
-    @property
-    def full(self) -> int:
-        """All variables."""
-        return (1 << len(self.after)) - 1
-
-    def open_lists(self, state: int, fits: int) -> Iterator[int]:
-        """The lists that an event which fits these variables may be added to."""
-        for place, variable in enumerate(self.clause.positive):
-            if variable.kleene and state >> place & fits >> place & 1 and not self.after[place] & state:
-                yield place
-
-    def next_states(self, state: int, fits: int) -> Iterator[tuple[int, int]]:
-        """The variables that such an event may be bound to, each with the state behind."""
-        for place in range(len(self.after)):
-            if fits >> place & 1 and not state >> place & 1 and not self.before[place] & ~state:
-                yield place, state | 1 << place
-
-    def factor(self, state: int, fits: int) -> int:
-        """The factor by which such an event multiplies the ways that end in a state and do not leave it."""
-        size = len(self.after)
-        names = {variable.name: 1 << place for place, variable in enumerate(self.clause.positive)}
-        kept = 1
-        for place, variable in enumerate(self.clause.negated, start=size):
-            if fits >> place & 1:
-                behind = sum(names[one.name] for one in self.clause.predecessors(variable.name))
-                ahead = sum(names[one.name] for one in self.clause.successors(variable.name))
-                kept = 0 if not behind & ~state and not ahead & state else kept
-        return kept + sum(1 for _ in self.open_lists(state, fits))
-
-
-def _states_of(clause: Clause, *, backwards: bool = False) -> StateSpace | None:
-    """The states of a clause, of its mirror image if that is asked; None where they do not say all, or are too many."""
-    if backwards:
-        turned = frozenset((other, one) for one, other in clause.precedence)
-        clause = replace(clause, precedence=turned)
-    names = {variable.name: place for place, variable in enumerate(clause.positive)}
-    after, before = [0] * len(names), [0] * len(names)
-    for one, other in clause.precedence:
-        if one in names and other in names:
-            after[names[one]] |= 1 << names[other]
-            before[names[other]] |= 1 << names[one]
-    for negated in clause.negated:  # a list that grows behind an event which rejects it is not rejected
-        behind = clause.predecessors(negated.name)
-        if any(
-            one.kleene and not any((one.name, other.name) in clause.precedence for other in behind) for one in behind
-        ):
-            return None
-    space = StateSpace(clause, (), tuple(after), tuple(before))
-    found, waiting = {0}, [0]
-    while waiting:
-        state = waiting.pop()
-        for _, following in space.next_states(state, space.full):
-            if following not in found:
-                found.add(following)
-                waiting.append(following)
-        if len(found) > MOST_STATES:
-            return None
-    if not any(True for _ in space.open_lists(space.full, space.full)):
-        found.discard(space.full)
-    return replace(space, states=tuple(sorted(found, key=lambda state: (state.bit_count(), state))))
-
-
 def _count_of_states(pattern: Pattern, clause: Clause, sweep: Sweep, steps: Steps, bits: float) -> int:
-    space = _states_of(clause, backwards=sweep.backwards)
+    space = states_of(clause, backwards=sweep.backwards)
     assert space is not None, "`sweep_of` has looked"
     kinds = np.flatnonzero(np.bincount(steps.fits, minlength=1))
     number = np.zeros(int(kinds[-1]) + 1, np.int32)
@@ -1160,7 +736,7 @@ def _count_around(
     order: Sequence[Variable], clause: Clause, joining: tuple[Joining, ...], steps: Steps, events: PreparedEvents
 ) -> int:
     """The number of matches of three variables in an order, of which one is compared with both others."""
-    center = _center(clause, joining)
+    center = center_of(clause, joining)
     if order[-1].name == center:
         order, steps = order[::-1], steps.mirrored()
     first = order[0].name == center
@@ -1219,51 +795,6 @@ def _count_around(
 
 
 @dataclass(frozen=True)
-class _Way:
-    """A way to count a sequence behind, or ahead of, each event of its first or last variable, the anchors.
-
-    Attributes
-    ----------
-    order
-        The variable of the anchors, then the others as they are bound, each with conditions only on the anchor and on
-        the one bound before it.
-    from_last
-        Whether the anchors are the last events.
-    inwards
-        Whether the others are bound from the far end of the anchor's window on.
-    """
-
-    order: tuple[Variable, ...]
-    from_last: bool
-    inwards: bool
-
-    @property
-    def backwards(self) -> bool:
-        """True where the variables are bound from later events to earlier ones."""
-        return self.from_last != self.inwards
-
-    @property
-    def last_in_time(self) -> int:
-        """The place of the variable whose events come last."""
-        return 0 if self.from_last else 1 if self.inwards else len(self.order) - 1
-
-
-def _ways_behind(
-    order: Sequence[Variable], joining: Sequence[Joining], pair: frozenset[str] | None = None
-) -> Iterator[_Way]:
-    """The ways that the conditions on a sequence allow; with `pair`, those in which these are bound first and last."""
-    for from_last in (False, True):
-        anchor, *others = tuple(order)[::-1] if from_last else order
-        neighbours = [frozenset((one.name, other.name)) for one, other in pairwise(others)]
-        between = [frozenset(each.variables) for each in joining if anchor.name not in each.variables]
-        if len(set(between)) == len(between) and all(each in neighbours for each in between):
-            for inwards in (False, True) if pair is not None else (False,):
-                behind = others[::-1] if inwards else others
-                if pair is None or pair <= {anchor.name, behind[-1].name}:
-                    yield _Way((anchor, *behind), from_last, inwards)
-
-
-@dataclass(frozen=True)
 class _Lanes:
     """The events behind which a sequence is counted.
 
@@ -1279,7 +810,7 @@ class _Lanes:
         before which the last one lies.
     """
 
-    way: _Way
+    way: WayBehind
     steps: Steps
     shared: bool
     anchors: Array
@@ -1288,7 +819,9 @@ class _Lanes:
     stops: Array
 
     @classmethod
-    def of(cls, way: _Way, clause: Clause, joining: Sequence[Joining], steps: Steps, *, apart: bool = False) -> _Lanes:
+    def of(
+        cls, way: WayBehind, clause: Clause, joining: Sequence[Joining], steps: Steps, *, apart: bool = False
+    ) -> _Lanes:
         """The anchors of a sequence; as few as there may be, unless they are to stand `apart`."""
         steps = steps.mirrored() if way.from_last else steps
         first, last = (clause.positive.index(way.order[place]) for place in (0, -1))
@@ -1298,7 +831,7 @@ class _Lanes:
             size, anchors, stops = len(steps.fits), anchors[::-1], stops[::-1]
             inner = size - 1 - anchors
             return cls(way, steps.mirrored(), False, inner, size - 1 - stops, inner, inner)
-        if len(anchors) and not apart and _of_neighbours(way.order, joining):
+        if len(anchors) and not apart and joins_neighbours(way.order, joining):
             lasts = np.concatenate((np.zeros(1, np.int64), np.cumsum(steps.number(last))))[stops]
             groups = np.searchsorted(steps.starts, anchors, "right")
             ends = (lasts[1:] != lasts[:-1]) | (groups[1:] != groups[:-1])
@@ -1326,7 +859,7 @@ class Pairs(NamedTuple):
 
 
 def _count_behind(
-    ways: Iterable[_Way],
+    ways: Iterable[WayBehind],
     clause: Clause,
     joining: Sequence[Joining],
     steps: Steps,

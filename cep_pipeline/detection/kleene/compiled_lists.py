@@ -14,7 +14,8 @@ from functools import partial
 import numpy as np
 
 from cep_pipeline.compiled.native import NativeKernel
-from cep_pipeline.detection.counting.sweep import LANES, SortedValues, large_moduli, number_of
+from cep_pipeline.detection.counting.choice import LANES
+from cep_pipeline.detection.counting.sweep import SortedValues, large_moduli, number_of
 from cep_pipeline.detection.fused.clause import BLOCK_ROWS, KernelRun
 from cep_pipeline.detection.fused.constraints import (
     Bound,

@@ -21,8 +21,9 @@ import numpy as np
 import pyarrow as pa
 
 from cep_pipeline.detection.clause_runs import ClauseSlice
+from cep_pipeline.detection.counting.choice import sweep_of
 from cep_pipeline.detection.counting.last_variable import last_level
-from cep_pipeline.detection.counting.sweep import Pairs, count_swept, sweep_of
+from cep_pipeline.detection.counting.sweep import Pairs, count_swept
 from cep_pipeline.detection.fused.clause import BLOCK_ROWS, KernelRun, last_variable
 from cep_pipeline.detection.fused.kernel import count_lists
 from cep_pipeline.detection.kleene.bindings import clause_over

@@ -1,0 +1,512 @@
+"""The sweep that counts the matches of a clause, if there is one, and whether it takes less time than to find them.
+
+The clause alone says which sweep there is: how conditions join its variables, and in which orders their events may
+come. The events say what it takes, and what finding takes: how many there are of each variable, what share of the
+slice a window is, and, where comparisons join three variables, how many pairs of a sample pass.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from itertools import chain, combinations, pairwise, permutations
+
+import numpy as np
+
+from cep_pipeline.detection.clause_runs import ClauseSlice
+from cep_pipeline.expressions.comparison import compare
+from cep_pipeline.expressions.evaluate import expression_values
+from cep_pipeline.expressions.lists import Uses
+from cep_pipeline.patterns.conditions import Comparator, Comparison, Conjunct
+from cep_pipeline.patterns.expressions import Element, Expression, ValueType, variables_of
+from cep_pipeline.patterns.normal_form import Clause, Variable
+from cep_pipeline.patterns.pattern import Pattern, Strategy, once_a_pattern
+from cep_pipeline.slices.keys import Key, agreement_codes, keyed_leaf, keys_of, shared_attributes
+from cep_pipeline.slices.prepared import PreparedEvents
+from cep_pipeline.slices.views import ANY_EVENT, View, without_name
+
+MOST_STATES = 64
+"""States up to which a sweep pays: an AND of six variables, a sequence of any length that anybody writes."""
+MOST_VARIABLES = 16
+"""Variables, negated ones too, that a word of bits tells apart."""
+MOST_ALIKE = 4
+"""Clauses that bind the same variables, up to which the matches of each some of them are counted."""
+MOST_ORDERS = 24
+"""Orders of the variables of an AND that are swept one by one."""
+LANES = 64
+"""First events that are counted behind side by side."""
+SAMPLED = 1024
+"""Pairs of events that tell how many pass a condition."""
+CLEARLY = 100.0
+"""How much dearer finding has to look where comparisons join three variables and a sweep counts behind first events.
+
+Finding removes the events that are in no match first. Where conditions of one event stand beside comparisons, that
+leaves a much smaller part of the combinations than a sample of pairs tells.
+"""
+CANDIDATE_NS, REJECTED_NS, FIXED_NS = 1.5, 0.4, 500_000.0
+"""How long it takes to find matches for each candidate, or where negation rejects most of them; and a sweep at all."""
+STEP_NS, STATE_NS, JOINING_NS, AROUND_NS, BEHIND_NS = 60.0, 4.0, 350.0, 1200.0, 600.0
+"""How long a sweep takes for each event: without a comparison, and for each pair of its states; with one; with two; and
+behind 64 first events.
+
+With two the sweep has to be that much faster, since the first one leaves candidates out early where matches are found.
+"""
+
+
+@dataclass(frozen=True)
+class Sweep:
+    """The way in which the matches of a clause are counted by a sweep.
+
+    Attributes
+    ----------
+    key
+        What all events of a match agree on; None: nothing.
+    joining
+        The comparisons of two variables that the sweep tests.
+    backwards
+        Whether the sweep goes from the last event to the first, since a negated variable has nothing after it.
+    """
+
+    key: Key | None
+    joining: tuple[Joining, ...]
+    backwards: bool
+
+
+Sides = tuple[Expression, Expression]
+
+
+@dataclass(frozen=True)
+class Joining:
+    """The condition that joins two variables: one comparison, or equalities and one comparison more.
+
+    Attributes
+    ----------
+    comparator, sides
+        The comparison of an expression over one variable with one over the other.
+    equal
+        The sides of the equalities beside it.
+    negated
+        The negated variables, by their place, of which no event may lie between the two; or ahead of both, or behind
+        both, where they are the first and the last one.
+    """
+
+    comparator: Comparator
+    variables: tuple[str, str]
+    sides: Sides | None
+    equal: tuple[Sides, ...] = ()
+    negated: tuple[int, ...] = ()
+
+    @property
+    def is_plain(self) -> bool:
+        """True where the condition is a single comparison."""
+        return self.sides is not None and not self.equal and not self.negated
+
+    def sides_of(self, variables: tuple[str, str]) -> Sides | None:
+        """The sides for its variables in this order."""
+        return self.sides if self.sides is None or self.variables == variables else self.sides[::-1]
+
+
+def sweep_of(pattern: Pattern, clause: Clause, pair: frozenset[str] | None = None) -> Sweep | None:
+    """The sweep that counts the matches of a clause over most events; None where there is none.
+
+    Parameters
+    ----------
+    pair
+        Variables, at most two, by whose events the matches are counted apart.
+
+    Notes
+    -----
+    Events of one timestamp, where TIES says that they are in no order, may still ask for something else.
+    """
+    positive = clause.positive
+    if pattern.strategy is not Strategy.SKIP_TILL_ANY_MATCH or len(positive) < 2 or clause.negated_structures:
+        return None
+    if len(positive) + len(clause.negated) > MOST_VARIABLES:
+        return None
+    names = {variable.name for variable in positive}
+    types = {**dict(pattern.attributes), "timestamp": ValueType.INT64, "seq": ValueType.INT64}
+    keys = [key for key in keys_of(clause, types) if set(key.variables) == names]
+    key = keys[0] if keys else None
+    made_true = key.conjuncts if key is not None else frozenset()
+    lists = {variable.name for variable in positive if variable.kleene}
+    if any(conjunct.variables & lists for conjunct in made_true):
+        return None
+    if any(not _of_elements(clause, conjunct) for conjunct in clause.conjuncts if len(conjunct.variables) == 1):
+        return None
+    joining = [one for one in clause.conjuncts if len(one.variables) > 1 and one not in made_true]
+    if clause.negated and key is not None and shared_attributes(key) != clause.agree_on:
+        return None  # what only positive events agree on leaves the negated ones of all keys
+    backwards = any(not clause.successors(one.name) for one in clause.negated)
+    if backwards and any(not clause.predecessors(one.name) for one in clause.negated):
+        return None
+    if not joining and pair is None:
+        return Sweep(key, (), backwards) if states_of(clause, backwards=backwards) is not None else None
+    found = [one for conjunct in joining if (one := _joining(clause, conjunct)) is not None]
+    apart = _negations(clause)
+    if apart is None or len(found) < len(joining) or not orders_of(clause):
+        return None
+    known = _together_joined([*found, *apart])
+    if pair is not None:
+        return Sweep(key, known, False) if counted_behind(clause, known, pair) else None
+    if len(known) == 1 or center_of(clause, known) is not None or counted_behind(clause, known):
+        return Sweep(key, known, False)
+    return None
+
+
+def _negations(clause: Clause) -> list[Joining] | None:
+    """Negated variables as equalities, of the numbers of their events before both ends of where they reject.
+
+    None where a list stands at an end, or the order leaves open where they reject.
+    """
+    orders = orders_of(clause)
+    if not clause.negated:
+        return []
+    if len(orders) != 1:
+        return None
+    [order] = orders
+    places = {variable.name: place for place, variable in enumerate(order)}
+    found = []
+    for number, negated in enumerate(clause.negated):
+        before = max((places[one.name] for one in clause.predecessors(negated.name)), default=-1)
+        behind = min((places[one.name] for one in clause.successors(negated.name)), default=len(order))
+        ends = (order[before], order[behind]) if before >= 0 and behind < len(order) else (order[0], order[-1])
+        if behind != before + 1 or any(one.kleene for one in ends):
+            return None
+        found.append(Joining(Comparator.EQ, (ends[0].name, ends[1].name), None, (), (number,)))
+    return found
+
+
+def _together_joined(joining: Sequence[Joining]) -> tuple[Joining, ...]:
+    """The conditions, with the equalities of each two variables as one, which goes with a comparison of them."""
+    by_pair: dict[frozenset[str], list[Joining]] = {}
+    for one in joining:
+        by_pair.setdefault(frozenset(one.variables), []).append(one)
+    made = []
+    for several in by_pair.values():
+        equalities = [one for one in several if one.comparator is Comparator.EQ]
+        first, *others = [one for one in several if one.comparator is not Comparator.EQ] or equalities[:1]
+        sides = (one.sides_of(first.variables) for one in equalities if one is not first)
+        equal = tuple(own for own in sides if own is not None)
+        made += [replace(first, equal=equal, negated=tuple(chain(*(one.negated for one in equalities)))), *others]
+    return tuple(made)
+
+
+def counted_behind(clause: Clause, joining: Sequence[Joining], pair: frozenset[str] | None = None) -> bool:
+    """Return whether conditions join single variables with the one before or the first, or mirrored, in all orders."""
+    if len(clause.positive) < 3 or any(variable.kleene for variable in clause.positive):
+        return False
+    return all(any(True for _ in ways_behind(order, joining, pair)) for order in orders_of(clause))
+
+
+def joins_neighbours(order: Sequence[Variable], joining: Sequence[Joining]) -> bool:
+    """Return whether each comparison joins two variables that follow each other, and no two the same ones."""
+    neighbours = {frozenset((one.name, other.name)) for one, other in pairwise(order)}
+    pairs = {frozenset(each.variables) for each in joining}
+    return len(pairs) == len(joining) and pairs <= neighbours
+
+
+def center_of(clause: Clause, joining: tuple[Joining, ...]) -> str | None:
+    """The one of three single variables that two comparisons join with the others, by one and the same expression."""
+    if len(joining) != 2 or len(clause.positive) != 3 or any(variable.kleene for variable in clause.positive):
+        return None
+    if not all(each.is_plain for each in joining):
+        return None
+    one, other = (dict(zip(each.variables, each.sides or (), strict=True)) for each in joining)
+    shared = [name for name in one if name in other]
+    return shared[0] if len(shared) == 1 and one[shared[0]] == other[shared[0]] else None
+
+
+def sweeps_over(pattern: Pattern) -> bool:
+    """Return whether sweeps count the matches of all clauses of a pattern over most events.
+
+    Examples
+    --------
+    >>> import cep_pipeline as cep
+    >>> schema = cep.StreamSchema.from_dict({"type_attribute": "kind", "attributes": {"kind": "string", "x": "int64"}})
+    >>> free, joined = cep.parse_patterns(
+    ...     "PATTERN SEQ(A a, B b) WITHIN 1 day; PATTERN SEQ(A a, B b) WHERE a.x + b.x > 3 WITHIN 1 day", schema
+    ... )
+    >>> sweeps_over(free), sweeps_over(joined)
+    (True, False)
+    """
+    signed = signed_clauses(pattern)
+    return signed is not None and all(sweep_of(pattern, clause) is not None for _, clause in signed)
+
+
+@once_a_pattern
+def signed_clauses(pattern: Pattern) -> tuple[tuple[int, Clause], ...] | None:
+    """Clauses whose matches, added up with these signs, are those of the pattern, each once; None: they are too many.
+
+    Clauses that bind the same variables differ in what they negate only. The matches of several of them together are
+    those of a clause that negates all that they negate, so they are added and taken away in turn.
+    """
+    alike: dict[tuple[Variable, ...], list[Clause]] = {}
+    for clause in pattern.clauses:
+        alike.setdefault(clause.positive, []).append(clause)
+    found = []
+    for clauses in alike.values():
+        if len(clauses) > MOST_ALIKE:
+            return None
+        for size in range(1, len(clauses) + 1):
+            found += [((-1) ** (size - 1), _negating_all(some)) for some in combinations(clauses, size)]
+    return tuple(found)
+
+
+def _negating_all(clauses: Sequence[Clause]) -> Clause:
+    """The clause whose matches all of some clauses have that bind the same variables."""
+    first = clauses[0]
+    if len(clauses) == 1:
+        return first
+    return replace(
+        first,
+        negated=tuple(dict.fromkeys(one for clause in clauses for one in clause.negated)),
+        precedence=frozenset().union(*(clause.precedence for clause in clauses)),
+        conjuncts=tuple(dict.fromkeys(one for clause in clauses for one in clause.conjuncts)),
+        negated_structures=tuple(dict.fromkeys(one for clause in clauses for one in clause.negated_structures)),
+    )
+
+
+def _of_elements(clause: Clause, conjunct: Conjunct) -> bool:
+    """Return whether a conjunct over one variable is decided by one event."""
+    [name] = conjunct.variables
+    return not clause.by_name[name].kleene or Uses.of(conjunct).kinds[name] == {Element.EACH}
+
+
+def _joining(clause: Clause, conjunct: Conjunct) -> Joining | None:
+    match conjunct.atoms:
+        case (Comparison(comparator, left, right),) if comparator is not Comparator.NE:
+            owners = variables_of(left), variables_of(right)
+            if len(owners[0]) != 1 or len(owners[1]) != 1:
+                return None
+            (one,), (other,) = owners
+            if one == other or any(
+                clause.by_name[name].kleene or clause.by_name[name].negated for name in (one, other)
+            ):
+                return None
+            return Joining(comparator, (one, other), (left, right))
+    return None
+
+
+def orders_of(clause: Clause) -> list[tuple[Variable, ...]]:
+    """All orders in which the events of a match may come, with each list at one place; [] where that cannot be said."""
+    positive, before = clause.positive, clause.precedence
+    ordered = tuple(sorted(positive, key=lambda variable: len(clause.predecessors(variable.name))))
+    if all((one.name, other.name) in before for one, other in pairwise(ordered)):
+        return [ordered]
+    if len(positive) > 4 or any(variable.kleene for variable in positive):
+        return []
+    found = [
+        order
+        for order in permutations(positive)
+        if not any(
+            (later.name, earlier.name) in before for place, later in enumerate(order) for earlier in order[:place]
+        )
+    ]
+    return found if len(found) <= MOST_ORDERS else []
+
+
+def pays(of: ClauseSlice, sweep: Sweep, views: dict[str, View], *, behind: bool = False) -> bool:
+    """Return whether a sweep takes less time than to find the matches.
+
+    With `behind` a chain that has a center is asked about, which is counted as one that has none.
+    """
+    clause = of.clause
+    sizes = {one.name: len(views[one.name]) for one in clause.positive if not one.kleene}
+    groups = None if sweep.key is None else _groups(of.events, sweep.key, views)
+    orders, several = len(orders_of(clause)), len(sweep.joining) > 1
+    finding_ns = candidates_of(of, groups, sizes) * (REJECTED_NS if clause.negated else CANDIDATE_NS)
+    if finding_ns <= FIXED_NS:
+        return False
+    behind = behind or (several and center_of(clause, sweep.joining) is None)
+    if not sweep.joining:
+        event_ns = STEP_NS + STATE_NS * (len(clause.positive) + 1) ** 2
+    elif not behind:
+        event_ns = (AROUND_NS if several else JOINING_NS) * orders
+    else:
+        order, share = orders_of(clause)[0], _share_of_window(of)
+        if joins_neighbours(order, sweep.joining):
+            share = min(share, 1 - share)  # windows that reach the last event end alike
+        anchors = min(sizes[order[0].name], sizes[order[-1].name]) * share / (groups or 1)
+        event_ns = BEHIND_NS * orders * (1 + anchors / LANES)
+        finding_ns *= orders / math.factorial(len(sizes) - 1) / (CLEARLY if len(sizes) == 3 else 1.0)
+    sweeping_ns = FIXED_NS + event_ns * sum(map(len, views.values()))
+    if behind and finding_ns > sweeping_ns:
+        passing = sorted(_share_passing(of, joining, views) for joining in sweep.joining)
+        finding_ns *= math.prod(passing[:-1])
+    return finding_ns > sweeping_ns
+
+
+def _share_passing(of: ClauseSlice, joining: Joining, views: dict[str, View]) -> float:
+    """The share of the pairs of events within a window that pass a condition, by a sample of them."""
+    one, other = (views[name].rows for name in joining.variables)
+    some = np.linspace(0, len(one) - 1, SAMPLED).astype(np.int64)
+    apart = np.arange(SAMPLED) * math.sqrt(2) % 2 - 1  # spread evenly, ahead and behind
+    near = np.searchsorted(other, one[some]) + (apart * len(other) * _share_of_window(of)).astype(np.int64)
+    rows = one[some], other[np.clip(near, 0, len(other) - 1)]
+    passed = np.ones(SAMPLED, bool)
+    compared = [(Comparator.EQ, sides) for sides in joining.equal]
+    for comparator, sides in [*compared, *([(joining.comparator, joining.sides)] if joining.sides is not None else [])]:
+        left, right = (
+            expression_values(without_name(side, name), of.events, {ANY_EVENT: own})
+            for side, name, own in zip(sides, joining.variables, rows, strict=True)
+        )
+        passed &= compare(comparator, left, right)
+    return max(float(passed.mean()), 1 / SAMPLED)
+
+
+def _share_of_window(of: ClauseSlice) -> float:
+    """The share of a slice that a window is."""
+    window = of.pattern.window
+    if window.time_us is not None:
+        return min(window.time_us / max(of.events.span_us, 1), 1.0)
+    return min((window.events or 0) / max(len(of.events), 1), 1.0)
+
+
+def candidates_of(of: ClauseSlice, groups: int | None, sizes: dict[str, int]) -> float:
+    """About how many candidates are tested where matches are found, by what a window holds on average.
+
+    Parameters
+    ----------
+    groups
+        The number of values of a key on which the events of a match agree; None: those of what the clause agrees on.
+    sizes
+        The number of events of each single variable.
+    """
+    if groups is None:
+        groups = agreement_codes(of.events, of.clause.agree_on)[1] if of.clause.agree_on else 1
+    ascending, share = sorted(sizes.values()), _share_of_window(of)
+    return math.prod((*ascending[:1], *(size * share / groups for size in ascending[1:])))
+
+
+def _groups(events: PreparedEvents, key: Key, views: dict[str, View]) -> int:
+    """The number of values that a key may have."""
+    attributes = shared_attributes(key)
+    if attributes is not None:
+        return agreement_codes(events, attributes)[1]
+    return len(keyed_leaf(events, key, key.variables[0], views).starts) - 1
+
+
+@dataclass(frozen=True)
+class StateSpace:
+    """The states of a clause: sets of its positive variables, as bits, that may be bound before the others.
+
+    Attributes
+    ----------
+    states
+        Smaller sets first: the first one is empty. The set of all variables is a state only where a list may still
+        grow there.
+    after, before
+        For each variable, as bits, those that come after it and before it.
+    """
+
+    clause: Clause
+    states: tuple[int, ...]
+    after: tuple[int, ...]
+    before: tuple[int, ...]
+
+    @property
+    def full(self) -> int:
+        """All variables."""
+        return (1 << len(self.after)) - 1
+
+    def open_lists(self, state: int, fits: int) -> Iterator[int]:
+        """The lists that an event which fits these variables may be added to."""
+        for place, variable in enumerate(self.clause.positive):
+            if variable.kleene and state >> place & fits >> place & 1 and not self.after[place] & state:
+                yield place
+
+    def next_states(self, state: int, fits: int) -> Iterator[tuple[int, int]]:
+        """The variables that such an event may be bound to, each with the state behind."""
+        for place in range(len(self.after)):
+            if fits >> place & 1 and not state >> place & 1 and not self.before[place] & ~state:
+                yield place, state | 1 << place
+
+    def factor(self, state: int, fits: int) -> int:
+        """The factor by which such an event multiplies the ways that end in a state and do not leave it."""
+        size = len(self.after)
+        names = {variable.name: 1 << place for place, variable in enumerate(self.clause.positive)}
+        kept = 1
+        for place, variable in enumerate(self.clause.negated, start=size):
+            if fits >> place & 1:
+                behind = sum(names[one.name] for one in self.clause.predecessors(variable.name))
+                ahead = sum(names[one.name] for one in self.clause.successors(variable.name))
+                kept = 0 if not behind & ~state and not ahead & state else kept
+        return kept + sum(1 for _ in self.open_lists(state, fits))
+
+
+def states_of(clause: Clause, *, backwards: bool = False) -> StateSpace | None:
+    """The states of a clause, of its mirror image if that is asked; None where they do not say all, or are too many."""
+    if backwards:
+        turned = frozenset((other, one) for one, other in clause.precedence)
+        clause = replace(clause, precedence=turned)
+    names = {variable.name: place for place, variable in enumerate(clause.positive)}
+    after, before = [0] * len(names), [0] * len(names)
+    for one, other in clause.precedence:
+        if one in names and other in names:
+            after[names[one]] |= 1 << names[other]
+            before[names[other]] |= 1 << names[one]
+    for negated in clause.negated:  # a list that grows behind an event which rejects it is not rejected
+        behind = clause.predecessors(negated.name)
+        if any(
+            one.kleene and not any((one.name, other.name) in clause.precedence for other in behind) for one in behind
+        ):
+            return None
+    space = StateSpace(clause, (), tuple(after), tuple(before))
+    found, waiting = {0}, [0]
+    while waiting:
+        state = waiting.pop()
+        for _, following in space.next_states(state, space.full):
+            if following not in found:
+                found.add(following)
+                waiting.append(following)
+        if len(found) > MOST_STATES:
+            return None
+    if not any(True for _ in space.open_lists(space.full, space.full)):
+        found.discard(space.full)
+    return replace(space, states=tuple(sorted(found, key=lambda state: (state.bit_count(), state))))
+
+
+@dataclass(frozen=True)
+class WayBehind:
+    """A way to count a sequence behind, or ahead of, each event of its first or last variable, the anchors.
+
+    Attributes
+    ----------
+    order
+        The variable of the anchors, then the others as they are bound, each with conditions only on the anchor and on
+        the one bound before it.
+    from_last
+        Whether the anchors are the last events.
+    inwards
+        Whether the others are bound from the far end of the anchor's window on.
+    """
+
+    order: tuple[Variable, ...]
+    from_last: bool
+    inwards: bool
+
+    @property
+    def backwards(self) -> bool:
+        """True where the variables are bound from later events to earlier ones."""
+        return self.from_last != self.inwards
+
+    @property
+    def last_in_time(self) -> int:
+        """The place of the variable whose events come last."""
+        return 0 if self.from_last else 1 if self.inwards else len(self.order) - 1
+
+
+def ways_behind(
+    order: Sequence[Variable], joining: Sequence[Joining], pair: frozenset[str] | None = None
+) -> Iterator[WayBehind]:
+    """The ways that the conditions on a sequence allow; with `pair`, those in which these are bound first and last."""
+    for from_last in (False, True):
+        anchor, *others = tuple(order)[::-1] if from_last else order
+        neighbours = [frozenset((one.name, other.name)) for one, other in pairwise(others)]
+        between = [frozenset(each.variables) for each in joining if anchor.name not in each.variables]
+        if len(set(between)) == len(between) and all(each in neighbours for each in between):
+            for inwards in (False, True) if pair is not None else (False,):
+                behind = others[::-1] if inwards else others
+                if pair is None or pair <= {anchor.name, behind[-1].name}:
+                    yield WayBehind((anchor, *behind), from_last, inwards)
