@@ -36,6 +36,7 @@ from cep_pipeline.cli.terminal import format_seconds, times_as_fast
 from cep_pipeline.detection.detect import detect
 from cep_pipeline.detection.mechanisms import in_pattern_order
 from cep_pipeline.errors import CepError
+from cep_pipeline.events.event_files import load_events
 from cep_pipeline.events.schema import StreamSchema
 from cep_pipeline.language.parser import parse_patterns
 from cep_pipeline.patterns.pattern import Pattern
@@ -442,7 +443,7 @@ def _file_to_few(events: int, streams: Streams, folder: Path) -> tuple[Work, Wor
 def _from_file(
     patterns: Sequence[Pattern], events: int, streams: Streams, folder: Path
 ) -> tuple[Callable[[], int], Callable[[], pa.Table], pa.Table]:
-    """A pattern's matches found and written as `cep detect` writes them; reading alone; and the matches."""
+    """Events read, and a pattern's matches found and written, as `cep detect` does; reading alone; and the matches."""
     file, written = folder / "stock.parquet", folder / "matches.parquet"
     if not file.exists():
         pq.write_table(streams.stock(events).table(), file)
@@ -454,7 +455,8 @@ def _from_file(
     plan = _plan(patterns, read())
 
     def found() -> pa.Table:
-        return detect(patterns, read(), plan)[patterns[0].name]
+        events = load_events(stock_schema(), [file], columns=columns).events
+        return detect(patterns, events, plan)[patterns[0].name]
 
     def ours() -> int:
         matches = found()

@@ -262,10 +262,12 @@ def _read(
     """Read files of events, tell what is strange about them, and return them with the seconds that reading took."""
     from cep_pipeline.detection.detect import doubts_about
     from cep_pipeline.events.event_files import load_events
+    from cep_pipeline.patterns.pattern import with_composed
+    from cep_pipeline.slices.events_input import columns_needed
 
     with console.status("reading events"):
         begin = time.perf_counter()
-        loaded = load_events(stream, paths, places=places)
+        loaded = load_events(stream, paths, places=places, columns=columns_needed(with_composed(patterns)))
         read_s = time.perf_counter() - begin
     print_notes(console, loaded.notes)
     refuse_nothing_left(loaded.events.num_rows, loaded.rejected)

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Protocol
+from typing import Any, Protocol
 
+import numpy as np
 import pyarrow as pa
 
 from cep_pipeline.errors import InputError
 from cep_pipeline.patterns.expressions import ValueType
+
+Array = np.ndarray[Any, Any]
 
 TIMESTAMP, SEQ = "timestamp", "seq"
 DAY = "day"
@@ -29,6 +32,19 @@ QUARANTINE_SCHEMA = pa.schema(
     [(DAY, pa.date32()), ("file", pa.string()), ("line", pa.int64()), ("reason", pa.string()), ("raw", pa.string())]
 )
 """Rejected rows: the name of the raw file, the line in it (from 1; the row number in Parquet), why, and its text."""
+
+
+_CHECKED_AT_ONCE = 1 << 16
+"""Events whose order is checked in one go, while a processor's cache holds them."""
+
+
+def in_step(timestamps: Array, seqs: Array) -> bool:
+    """True if timestamps ascend and each seq is above the one before it; events may be in order without that."""
+    for first in range(0, len(timestamps), _CHECKED_AT_ONCE):
+        stamps, numbers = (clock[first : first + _CHECKED_AT_ONCE + 1] for clock in (timestamps, seqs))
+        if (stamps[1:] < stamps[:-1]).any() or (numbers[1:] <= numbers[:-1]).any():
+            return False
+    return True
 
 
 class EventSchema(Protocol):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import warnings
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import reduce
 from itertools import pairwise
@@ -18,7 +18,7 @@ import pyarrow.parquet as pq
 
 from cep_pipeline.errors import InputError
 from cep_pipeline.events.clock import ClockWatch
-from cep_pipeline.events.columns import SEQ, SEQ_PER_DAY, TIMESTAMP
+from cep_pipeline.events.columns import SEQ, SEQ_PER_DAY, TIMESTAMP, in_step
 from cep_pipeline.events.derived import Carry, derive
 from cep_pipeline.events.merge import FILE, first_of_each_key
 from cep_pipeline.events.parse import in_order
@@ -32,6 +32,7 @@ from cep_pipeline.events.source import EVENT_TYPE, TYPE_OF_FILE, SourceLayout, t
 EXAMPLES = 20
 """Rejected rows of a file that are kept."""
 _EXAMPLES_NOTED = 3
+_CODED = pa.dictionary(pa.int32(), pa.string())
 _INDEX_OF_PANDAS = re.compile(r"__index_level_\d+__")
 """A column for the numbers of rows of a data frame, which has no name."""
 
@@ -99,16 +100,20 @@ class LoadedEvents:
     places: EventPlaces | None = None
 
 
-def load_events(schema: StreamSchema, paths: Sequence[Path], *, places: bool = False) -> LoadedEvents:
+def load_events(
+    schema: StreamSchema, paths: Sequence[Path], *, places: bool = False, columns: Collection[str] | None = None
+) -> LoadedEvents:
     """Read files of a stream: raw ones of its source, or Parquet files of events that have `timestamp` and `seq`.
 
-    With `places` it is kept on which line of which file each event stands. Raw rows are checked, ordered, freed of
-    repeated keys and given their derived attributes as ingestion does, with nothing carried in; nothing is validated
-    and nothing is published. A file that cannot be read or lacks a column, or files of both kinds, are an InputError.
+    With `places` it is kept on which line of which file each event stands. With `columns`, which have `timestamp` and
+    `seq`, only these are read of Parquet files of events, and text is a dictionary. Raw rows are checked, ordered,
+    freed of repeated keys and given their derived attributes as ingestion does, with nothing carried in; nothing is
+    validated and nothing is published. A file that cannot be read or lacks a column, or files of both kinds, are an
+    InputError.
     """
     if not are_ready(paths):
         return _read_raw(schema, paths, places)
-    loaded = _read_ready(schema, paths)
+    loaded = _read_ready(schema, paths, columns)
     return replace(loaded, places=EventPlaces.in_parquet(paths)) if places else loaded
 
 
@@ -152,7 +157,9 @@ def _columns_of(path: Path) -> list[str]:
 def _fitting(table: pa.Table, wanted: pa.Schema, path: Path) -> pa.Table:
     """The columns that are wanted, of their types, every event with its place in the stream."""
     events = table.select(wanted.names).cast(wanted)
-    events.validate(full=True)  # text that is no UTF-8
+    for column in events.columns:
+        for chunk in column.chunks:  # text that is no UTF-8
+            (chunk.dictionary if pa.types.is_dictionary(chunk.type) else chunk).validate(full=True)
     for name in (TIMESTAMP, SEQ):
         nulls = events.column(name).null_count
         if nulls:
@@ -163,20 +170,28 @@ def _fitting(table: pa.Table, wanted: pa.Schema, path: Path) -> pa.Table:
     return events
 
 
-def _read_ready(schema: StreamSchema, paths: Sequence[Path]) -> LoadedEvents:
-    wanted = schema.arrow_schema
+def _read_ready(schema: StreamSchema, paths: Sequence[Path], columns: Collection[str] | None) -> LoadedEvents:
+    fields = [one for one in schema.arrow_schema if columns is None or one.name in columns]
+    texts = [] if columns is None else [one.name for one in fields if pa.types.is_string(one.type)]
+    wanted = pa.schema([one.with_type(_CODED) if one.name in texts else one for one in fields])
     parts = []
-    notes = []
     check_columns(schema, paths)
     for path in paths:
-        with readable(path, _NO_FIT):
-            parts.append(_fitting(pq.read_table(path, columns=wanted.names, partitioning=None), wanted, path))
-        stamps = parts[-1].column(TIMESTAMP).cast(pa.int64()).to_numpy()
-        if (stamps[1:] < stamps[:-1]).any():
-            clock = ClockWatch(schema.type_attribute)
-            clock.take(parts[-1].append_column(LINE, pa.array(np.arange(1, parts[-1].num_rows + 1))))
-            notes += [back.said(str(path)) for back in clock.found]
-    return LoadedEvents(in_order(pa.concat_tables(parts).combine_chunks(), [TIMESTAMP, SEQ]), 0, tuple(notes))
+        with readable(path, _NO_FIT), pq.ParquetFile(path, read_dictionary=texts) as file:  # one piece of each column
+            read = file.read(wanted.names)
+            for place, (name, kind) in enumerate(zip(read.column_names, read.schema.types, strict=True)):
+                if name in texts and not pa.types.is_dictionary(kind):  # numbers, which are text in this stream
+                    read = read.set_column(place, name, read.column(place).cast(pa.string()).dictionary_encode())
+            parts.append(_fitting(read, wanted, path))
+    events = pa.concat_tables(parts).unify_dictionaries().combine_chunks()
+    if in_step(*(events.column(name).cast(pa.int64()).to_numpy() for name in (TIMESTAMP, SEQ))):
+        return LoadedEvents(events, 0, ())
+    notes = []
+    for path, part in zip(paths, parts, strict=True):
+        clock = ClockWatch(schema.type_attribute)
+        clock.take(part.append_column(LINE, pa.array(np.arange(1, part.num_rows + 1))))
+        notes += [back.said(str(path)) for back in clock.found]
+    return LoadedEvents(in_order(events, [TIMESTAMP, SEQ]), 0, tuple(notes))
 
 
 def _read_raw(schema: StreamSchema, paths: Sequence[Path], places: bool) -> LoadedEvents:

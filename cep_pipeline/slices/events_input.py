@@ -9,6 +9,7 @@ import numpy as np
 import pyarrow as pa
 
 from cep_pipeline.errors import InputError
+from cep_pipeline.events.columns import in_step
 from cep_pipeline.expressions.columns import CLOCK_COLUMNS, TableColumns
 from cep_pipeline.patterns.composing import COMPOSED_MATCH, EVENT_TYPE
 from cep_pipeline.patterns.conditions import AllOf, AnyOf, Condition, Equivalence, Not, expressions_of
@@ -85,7 +86,8 @@ def _checked_column(events: pa.Table, name: str, declared: ValueType | None, sou
         if column.null_count:
             raise InputError(f"column {name!r} of the {source} has {column.null_count} nulls; every event has a {name}")
         column = column if pa.types.is_int64(kind) else _cast(column, pa.timestamp("us", kind.tz), name, source)
-        return pa.chunked_array([column.combine_chunks()])  # in one piece, since all that follows reads it as an array
+        # In one piece, since all that follows reads it as an array; to combine one piece would copy it.
+        return column if column.num_chunks == 1 else pa.chunked_array([column.combine_chunks()])
     if declared is None or _value_type(kind) is declared:
         return column.cast(pa.string()) if pa.types.is_string_view(kind) else column
     if pa.types.is_null(kind) or (declared is ValueType.FLOAT64 and pa.types.is_integer(kind)):
@@ -132,7 +134,7 @@ def _value_type(kind: pa.DataType) -> ValueType | None:
 def _check_order(events: pa.Table, source: str) -> None:
     clock = TableColumns(events)
     timestamps, seqs = clock.column("timestamp").values, clock.column("seq").values
-    if (timestamps[1:] >= timestamps[:-1]).all() and (seqs[1:] > seqs[:-1]).all():
+    if in_step(timestamps, seqs):
         return
     steps, growth = np.diff(timestamps), np.diff(seqs)
     unordered = (steps < 0) | ((steps == 0) & (growth <= 0))

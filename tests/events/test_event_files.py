@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
 from pathlib import Path
+from tempfile import TemporaryDirectory
+from unittest.mock import patch
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
@@ -11,6 +15,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from cep_pipeline.errors import InputError
+from cep_pipeline.events import columns as event_columns
 from cep_pipeline.events.event_files import READ_AT_ONCE, EventBatches, load_events, stream_events
 from cep_pipeline.events.parse import in_order
 from cep_pipeline.events.schema import StreamSchema
@@ -88,6 +93,55 @@ def test_files_out_of_order_are_sorted(tmp_path: Path) -> None:
         if len(tables) < 2 or tables[0] is mixed[0]:
             assert read(found) == whole
         assert read(found) == load_events(SCHEMA, paths).events
+
+
+@settings(max_examples=examples(60), deadline=None)
+@given(
+    st.lists(st.tuples(st.integers(0, 9), st.sampled_from(["A", "B", "ß", None]), st.integers(0, 3)), max_size=30),
+    st.lists(st.sampled_from([pa.string(), pa.large_string(), pa.dictionary(pa.int8(), pa.string())]), min_size=3),
+    st.booleans(),
+)
+def test_columns_that_are_asked_for_are_those_of_all(
+    rows: list[tuple[int, str | None, int]], kinds: list[pa.DataType], are_sorted: bool
+) -> None:
+    stamps = sorted(at for at, *_ in rows) if are_sorted else [at for at, *_ in rows]
+    told = zip(stamps, rows, strict=True)
+    whole = pa.Table.from_pylist(
+        [{"timestamp": at, "seq": place, "kind": kind, "x": x} for place, (at, (_, kind, x)) in enumerate(told)],
+        SCHEMA.arrow_schema,
+    )
+    with TemporaryDirectory() as folder:
+        parts = [whole.slice(begin, 10) for begin in range(0, len(rows) or 1, 10)]
+        parts = [
+            one.set_column(2, "kind", one.column("kind").dictionary_encode().cast(kind).combine_chunks())
+            if pa.types.is_dictionary(kind)
+            else one.set_column(2, "kind", one.column("kind").cast(kind))
+            for one, kind in zip(parts, kinds, strict=False)
+        ]
+        paths = written(Path(folder), *parts)
+        found, all_of_it = load_events(SCHEMA, paths, columns=("seq", "kind", "timestamp")), load_events(SCHEMA, paths)
+    assert all_of_it.events.column_names == ["timestamp", "seq", "kind", "x"]
+    assert pa.types.is_dictionary(found.events.schema.field("kind").type)
+    plain = found.events.set_column(2, "kind", found.events.column("kind").cast(pa.string()))
+    assert plain.equals(all_of_it.events.drop_columns(["x"])) and found.notes == all_of_it.notes
+
+
+def test_numbers_in_a_file_are_text_where_the_stream_has_text(tmp_path: Path) -> None:
+    path = tmp_path / "0.parquet"
+    pq.write_table(pa.table({"timestamp": [1, 2], "seq": [1, 2], "kind": [7, 7], "x": ["no number", None]}), path)
+    found = load_events(SCHEMA, [path], columns=("timestamp", "seq", "kind"))
+    assert found.events.column("kind").to_pylist() == ["7", "7"], "and what x holds is not looked at"
+    with pytest.raises(InputError, match="does not fit the stream schema"):
+        load_events(SCHEMA, [path])
+
+
+@given(st.lists(st.tuples(st.integers(0, 3), st.integers(0, 9)), max_size=8), st.integers(1, 3))
+def test_events_are_in_step_if_each_is_behind_the_one_before(rows: list[tuple[int, int]], at_once: int) -> None:
+    stamps, seqs = (np.array([row[at] for row in rows], np.int64) for at in range(2))
+    pairs = [*pairwise(rows)]
+    with patch.object(event_columns, "_CHECKED_AT_ONCE", at_once):
+        found = event_columns.in_step(stamps, seqs)
+    assert found == all(later[0] >= before[0] and later[1] > before[1] for before, later in pairs)
 
 
 def test_raw_files_are_read_whole(tmp_path: Path) -> None:
