@@ -10,7 +10,7 @@ from __future__ import annotations
 import random
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from itertools import combinations, permutations
 from types import MappingProxyType
@@ -30,8 +30,21 @@ from cep_pipeline.events.schema import StreamSchema
 from cep_pipeline.language.parser import parse_patterns
 from cep_pipeline.patterns.pattern import Pattern
 from cep_pipeline.planning.costs import CostModel, is_linear
-from cep_pipeline.planning.costs.conditions import ARITHMETIC, CORRELATION, LIST, NUMBER, TEXT
-from cep_pipeline.planning.costs.kernel import UNITS, KernelCosts, edges, kernel_model
+from cep_pipeline.planning.costs.kernel import (
+    ARITHMETIC,
+    CHOICE,
+    CLOCK,
+    CORRELATION,
+    FUNCTION,
+    LIST,
+    NUMBER,
+    ROOT,
+    TEXT,
+    UNITS,
+    KernelCosts,
+    edges,
+    kernel_model,
+)
 from cep_pipeline.planning.numbers.clause_questions import clause_statistics
 from cep_pipeline.planning.numbers.clause_statistics import ClauseStatistics
 from cep_pipeline.planning.orderings import ln_order_cost, ln_tree_cost
@@ -54,6 +67,19 @@ NAME all_pass PATTERN SEQ(S00 a, S07 b) WHERE a.price > b.diff WITHIN 30 seconds
 NAME none_pass PATTERN SEQ(S00 a, S07 b) WHERE a.price < b.diff WITHIN 30 seconds
 """
 """The same candidates, all of which pass or none: what a match costs beside the test of a candidate."""
+
+DEAR_EVENTS = 60_000
+"""Length of the stream that patterns with dear conditions are measured on."""
+DEAR = {
+    ROOT: "sqrt({0}.price * {1}.price) > 1.01 * {1}.price",
+    FUNCTION: "ln({0}.price * {1}.price) > 9.5",
+    CHOICE: "greatest({0}.volume, {1}.volume) NOT IN (100, 200, 300)",
+    CLOCK: "day_of_week(greatest({0}.timestamp, {1}.timestamp)) < 6",
+    CORRELATION: "corr({0}.history, {1}.history) > 0.3",
+}
+"""By kind a condition on two variables."""
+DEAR_KINDS = (ROOT,) * 6 + (FUNCTION, CHOICE, CLOCK) * 2 + (CORRELATION,) * 6
+"""The kinds of the dear conditions of patterns; every third pattern has two."""
 
 Array = np.ndarray[tuple[int, ...], np.dtype[np.float64]]
 
@@ -119,10 +145,63 @@ def measured_runs(
     return found
 
 
+def dear_runs(
+    table: pa.Table, repetitions: int, progress: Progress, number: int = len(DEAR_KINDS)
+) -> list[PatternRuns]:
+    """Run drawn patterns of three and four variables with comparisons and dear conditions by all their orders."""
+    draw, found = random.Random(SEED), []
+    histories = np.random.default_rng(SEED).normal(size=(len(table), LISTED))
+    table = table.append_column("history", pa.array(list(histories), pa.list_(pa.float64())))
+    attributes = {
+        "ticker": "string",
+        "price": "float64",
+        "diff": "float64",
+        "volume": "int64",
+        "history": "list<float64>",
+    }
+    schema = StreamSchema.from_dict({"base_type": "Stock", "type_attribute": "ticker", "attributes": attributes})
+    with one_core():
+        for place, kind in enumerate(DEAR_KINDS[:number]):
+            pattern = parse_patterns(_dear_text(place, kind, table, draw), schema, source="dear")[0]
+            statistics = clause_statistics(pattern, pattern.clauses[0], estimate_statistics([pattern], table))
+            plans = [BoundBy(left_deep(order), True) for order in permutations(range(statistics.size))]
+            progress.begin(f"kernel costs: {len(plans)} orders of {pattern.name}", len(plans))
+            runs = []
+            for plan in plans:
+                runs.append(_measure(pattern, statistics, plan, table, repetitions)[0])
+                progress.advance()
+            found.append(PatternRuns(pattern.name, statistics, tuple(runs)))
+    return found
+
+
+def _dear_text(place: int, kind: str, table: pa.Table, draw: random.Random) -> str:
+    size = 3 + place % 2
+    tickers, names = draw.sample(TICKERS, size), "abcd"[:size]
+    pairs = list(combinations(names, 2))
+    dear = draw.sample(pairs, 2 if place % 3 == 2 else 1)
+    compared = draw.sample([pair for pair in pairs if pair not in dear], size - 2)
+    conditions = [f"{one}.diff {draw.choice('<>')} {draw.choice((1, 4))} * {other}.diff" for one, other in compared]
+    conditions += [DEAR[kind].format(*pair) for pair in dear]
+    counts = _events_of_tickers(table)
+    span_ms = (table["timestamp"].cast(pa.int64())[-1].as_py() - table["timestamp"].cast(pa.int64())[0].as_py()) / 1e3
+    window_ms = int(
+        draw.choice((30, 60) if kind == ROOT else (8, 20))
+        * span_ms
+        / np.mean([counts[TICKERS.index(one)] for one in tickers])
+    )
+    bound = ", ".join(f"{ticker} {name}" for ticker, name in zip(tickers, names, strict=True))
+    text = f"{draw.choice(('SEQ', 'AND'))}({bound}) WHERE {' AND '.join(conditions)}"
+    return f"NAME {kind}_{place} PATTERN {text} WITHIN {window_ms} ms"
+
+
 CONDITIONS = {
     NUMBER: ("SEQ(A a, B b)", "a.x > b.y", 2000),
-    ARITHMETIC: ("SEQ(A a, B b)", "a.x + b.x > a.y + b.y", 2000),
     TEXT: ("SEQ(A a, B b)", "a.s > b.t", 2000),
+    ARITHMETIC: ("SEQ(A a, B b)", "a.x + b.x > a.y + b.y", 2000),
+    ROOT: ("SEQ(A a, B b)", "sqrt(a.x * b.x) > 9", 2000),
+    CHOICE: ("SEQ(A a, B b)", "coalesce(a.s, b.t) LIKE 'q%r'", 2000),
+    FUNCTION: ("SEQ(A a, B b)", "ln(a.x * b.x) > 9", 2000),
+    CLOCK: ("SEQ(A a, B b)", "day_of_week(greatest(a.timestamp, b.timestamp)) > 8", 2000),
     LIST: ("SEQ(A{1,2} a[], B b)", "avg(a[].x) > b.y", 120),
     CORRELATION: ("SEQ(A a, B b)", "corr(a.h, b.h) > 1.5", 1000),
 }
@@ -131,12 +210,14 @@ LISTED = 16
 """Elements of the lists that are correlated."""
 
 
-def condition_costs(repetitions: int, progress: Progress, largest: int = 2000) -> dict[str, float]:
-    """Nanoseconds to test a condition of each kind, with what it takes to come to it, by `CONDITION_KINDS`.
+def condition_costs(mechanism: str, repetitions: int, progress: Progress, largest: int = 2000) -> dict[str, float]:
+    """Nanoseconds that a mechanism takes to test a condition of each kind, with what it takes to come to it.
 
-    `largest` is the number of events of a type, at most.
+    By `CONDITION_KINDS`; `fused` tests no lists beside single events. `largest` is the number of events of a type, at
+    most.
     """
-    progress.begin("kernel costs: conditions by kind", len(CONDITIONS))
+    conditions = {kind: of for kind, of in CONDITIONS.items() if kind != LIST or mechanism != "fused"}
+    progress.begin(f"kernel costs: conditions by kind, {mechanism}", len(conditions))
     schema = StreamSchema.from_dict(
         {
             "type_attribute": "type",
@@ -151,7 +232,7 @@ def condition_costs(repetitions: int, progress: Progress, largest: int = 2000) -
         }
     )
     draw, found = random.Random(SEED), {}
-    for kind, (structure, condition, number) in CONDITIONS.items():
+    for kind, (structure, condition, number) in conditions.items():
         events = min(number, largest)
         rows = [
             {
@@ -173,15 +254,21 @@ def condition_costs(repetitions: int, progress: Progress, largest: int = 2000) -
         for _ in range(repetitions + 1):
             counters = Counters()
             begin = time.process_time()
-            if list_matches("lazy_chain_nfa", pattern, [("a", "b")], prepared, counters):
-                raise CepError(f"{condition} holds of some events")
+            with own_code():
+                if list_matches(mechanism, pattern, [("a", "b")], prepared, counters):
+                    raise CepError(f"{condition} holds of some events")
             seconds.append(time.process_time() - begin)
-        found[kind] = float(f"{min(seconds[1:]) * 1e9 / max(counters.evaluations, 1):.4g}")
+        tests = counters.evaluations or max(count.candidates for count in counters.nodes.values())
+        found[kind] = float(f"{min(seconds[1:]) * 1e9 / max(tests, 1):.4g}")
         progress.advance()
     return found
 
 
-def calibrated(found: Sequence[PatternRuns], conditions: Mapping[str, float] = MappingProxyType({})) -> KernelCosts:
+def calibrated(
+    found: Sequence[PatternRuns],
+    conditions: Mapping[str, float] = MappingProxyType({}),
+    tests: Mapping[str, float] = MappingProxyType({}),
+) -> KernelCosts:
     """The constants that explain the times of all runs best, beside those of conditions.
 
     Least squares of relative errors with constants that are not negative; what every run costs, whatever its plan, such
@@ -195,7 +282,9 @@ def calibrated(found: Sequence[PatternRuns], conditions: Mapping[str, float] = M
     floor = 1e-3 * float(per_unit.max())
     constants = {name: float(f"{max(value, floor):.4g}") for name, value in zip(UNITS, per_unit, strict=True)}
     at = f"{datetime.now(UTC):%Y-%m-%d}"
-    return KernelCosts(**constants, conditions=dict(conditions), measured_on=machine(), measured_at=at)
+    return KernelCosts(
+        **constants, conditions=dict(conditions), tests=dict(tests), measured_on=machine(), measured_at=at
+    )
 
 
 @dataclass(frozen=True)
@@ -249,8 +338,13 @@ def _ranks(numbers: Array) -> Array:
     return np.asarray(mean[inverse])
 
 
-def kernel_costs_page(found: Sequence[PatternRuns], costs: KernelCosts, others: Sequence[CostModel]) -> str:
-    """The constants, and how plans are told apart by them and by other cost models, in Markdown."""
+def kernel_costs_page(
+    found: Sequence[PatternRuns], costs: KernelCosts, others: Sequence[CostModel], dear: Sequence[PatternRuns] = ()
+) -> str:
+    """The constants, and how plans are told apart by them and by other cost models, in Markdown.
+
+    Of `dear` patterns the orders are ranked by the cost of their conditions, and as if all conditions cost the same.
+    """
     lines = [
         f"Measured on {costs.measured_on}, {costs.measured_at}.",
         "",
@@ -258,16 +352,33 @@ def kernel_costs_page(found: Sequence[PatternRuns], costs: KernelCosts, others: 
             ["a unit of work", "ns"], [[name.replace("_", " "), f"{getattr(costs, name):g}"] for name in UNITS]
         ),
         "",
-        "A test of a condition by its kind, where candidates are tested one by one (`lazy_chain_nfa`); by these the "
-        "conditions of a pattern are put in order:",
+        "A test of a condition by its kind, in ns. Where candidates are tested one by one (`lazy_chain_nfa`), "
+        "conditions are put in order by it. On `fused` it is part of what a plan costs:",
         "",
-        markdown_table(["kind", "ns"], [[kind, f"{cost:g}"] for kind, cost in costs.conditions.items()]),
+        markdown_table(
+            ["kind", "one by one", "on fused"],
+            [
+                [kind, f"{cost:g}", f"{costs.tests[kind]:g}" if kind in costs.tests else ""]
+                for kind, cost in costs.conditions.items()
+            ],
+        ),
     ]
-    for trees in (False, True):
-        lines += ["", "Orders and trees:" if trees else "Orders:", ""]
+    kernel, alike = kernel_model(lambda: costs), kernel_model(lambda: replace(costs, tests={}))
+    measured = (
+        ("Orders:", found, (kernel, *others), False),
+        ("Orders and trees:", found, (kernel, *others), True),
+        (
+            "All orders of patterns with dear conditions; once as if all conditions cost the same:",
+            dear,
+            (replace(alike, name="kernel, all alike"), kernel),
+            False,
+        ),
+    )
+    for title, of, models, trees in measured[: 3 if dear else 2]:
+        lines += ["", title, ""]
         rows = []
-        for model in (kernel_model(lambda: costs), *others):
-            ranked = rankings(found, model, trees=trees)
+        for model in models:
+            ranked = rankings(of, model, trees=trees)
             for one in ranked:
                 row = [one.pattern, str(one.plans), model.name, f"{one.correlation:.2f}", format_seconds(one.chosen)]
                 rows.append([*row, format_seconds(one.fastest), format_seconds(one.slowest)])

@@ -214,19 +214,29 @@ def _statistics(run: _Run) -> list[str]:
 
 
 def _kernel_costs(run: _Run) -> list[str]:
-    from benchmarks.kernel_costs import EVENTS, calibrated, condition_costs, kernel_costs_page, measured_runs
+    from benchmarks.kernel_costs import (
+        DEAR_EVENTS,
+        EVENTS,
+        calibrated,
+        condition_costs,
+        dear_runs,
+        kernel_costs_page,
+        measured_runs,
+    )
     from cep_pipeline.planning.costs import THROUGHPUT
     from cep_pipeline.planning.costs.kernel import costs_to_json
 
     found = measured_runs(run.streams.stock(EVENTS).table(), run.settings.repetitions, run.progress)
-    costs = calibrated(found, condition_costs(run.settings.repetitions, run.progress))
+    by_kind = [condition_costs(name, run.settings.repetitions, run.progress) for name in ("lazy_chain_nfa", "fused")]
+    costs = calibrated(found, *by_kind)
+    dear = dear_runs(run.streams.stock(DEAR_EVENTS).table(), run.settings.repetitions, run.progress)
     if run.settings.constants is not None:
         run.settings.constants.write_text(json.dumps(costs_to_json(costs), indent=1) + "\n", encoding="utf-8")
     return [
         "## What a unit of the kernel's work costs, and how well plans are told apart by it\n\n"
         "One core, seconds of the processor, preparation of the events included. A cost model ranks the plans of a "
         "pattern by estimated statistics; where the slowest is hardly slower than the fastest, ranks say little.\n\n"
-        + kernel_costs_page(found, costs, [THROUGHPUT])
+        + kernel_costs_page(found, costs, [THROUGHPUT], dear)
     ]
 
 

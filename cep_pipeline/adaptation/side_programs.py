@@ -43,7 +43,7 @@ class SideWriter:
     """
 
     def __init__(self, terms: CostTerms) -> None:
-        _, pair, _, held, delay = terms.rows
+        _, pair, _, held, delay, *_ = terms.rows
         tests = codes.CHARGES_PAIR if pair >= 0 else 0
         self._held = codes.CHARGES_HELD if held >= 0 else 0
         self._step = tests | (codes.CHARGES_STEP_DELAY if delay >= 0 else 0)

@@ -25,13 +25,14 @@ class TestedCondition:
 
     `agreement`: it is that all events agree on an attribute, which mechanisms look up rather than test. `correction`:
     it is several conditions together, which depend on each other; what the product of their selectivities is multiplied
-    by for that. None: it is one condition.
+    by for that. None: it is one condition. `kind`: what a test of it is like, by its cost (`costs.conditions`).
     """
 
     text: str
     selectivity: Selectivity
     agreement: bool = False
     correction: float | None = None
+    kind: str = "number"
 
     def __post_init__(self) -> None:
         if self.correction is not None and not 0 <= self.correction < math.inf:
@@ -428,7 +429,10 @@ def forms_of_clauses() -> dict[Any, Any]:
     forms: dict[Any, Any] = {
         Join: tree,
         NodeUse: tuple[form_of(str), form_of(int), list[form_of(str)]],  # type: ignore[misc]
-        TestedCondition: form_of(Selectivity, {"text": str, "agreement": bool, "correction": float | None}),
+        TestedCondition: form_of(
+            Selectivity,
+            {"text": str, "agreement": bool, "correction": float | None, "kind": NotRequired[str]},
+        ),
     }
     side = nested(int, MOST_DEPTH)
     optional = {"given": NotRequired[list[list[side]]], "share": NotRequired[float]}  # type: ignore[valid-type]
@@ -448,6 +452,7 @@ def _expected_to_json(expected: PlanStep | PlanNode) -> dict[str, Any]:
             "text": condition.text,
             "agreement": condition.agreement,
             "correction": condition.correction,
+            **({} if condition.kind == "number" else {"kind": condition.kind}),
             **{name: getattr(condition.selectivity, name) for name in condition.selectivity.__dataclass_fields__},
             "source": condition.selectivity.source.value,
         }
@@ -462,9 +467,10 @@ def _expected_from_json(content: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _condition_from_json(content: Mapping[str, Any]) -> TestedCondition:
-    numbers = {key: value for key, value in content.items() if key not in ("text", "agreement", "correction")}
+    numbers = {key: value for key, value in content.items() if key not in ("text", "agreement", "correction", "kind")}
     selectivity = Selectivity(**{**numbers, "source": Source(content["source"])})
-    return TestedCondition(content["text"], selectivity, content["agreement"], content["correction"])
+    own = content["text"], selectivity, content["agreement"], content["correction"]
+    return TestedCondition(*own, content.get("kind", "number"))
 
 
 def _join_from_json(content: Any) -> Join | None:

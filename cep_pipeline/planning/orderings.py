@@ -555,6 +555,14 @@ def ln_steps(cost: CostModel, statistics: ClauseStatistics, earlier: Array, adde
         tests = cost.pair.of(statistics, whole[joins])
         if cost.product is not None:
             tests = tests + cost.product.of(statistics, earlier[joins]) + cost.product.of(statistics, alone[joins])
+        late = cost.late_of(statistics)
+        if late is not None:
+            sets = whole[joins], earlier[joins], alone[joins]
+            passing = late.passing.of(statistics, sets[1]) + late.passing.of(statistics, sets[2])
+            within = [late.within(statistics, members) for members in sets]
+            with np.errstate(divide="ignore"):
+                ln_new = np.log(within[0] - within[1] - within[2])
+            tests = np.logaddexp(tests, late.tuples.of(statistics, sets[0]) + passing + ln_new)
         total[joins] = np.logaddexp(total[joins], tests)
     if cost.delay is not None and cost.alpha > 0:
         waits = np.flatnonzero(earlier[:, statistics.last_variable])

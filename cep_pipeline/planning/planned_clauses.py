@@ -196,9 +196,9 @@ class Expectations:
         names = self.statistics.names
         one, other = [names[position] for position in left], [names[position] for position in right]
         together = {*one, *other}
-        for variables, text, prior in self._questions.tested:
+        for variables, text, prior, kind in self._questions.tested:
             if variables <= together and not (variables <= {*one} or (variables <= {*other} and not step)):
-                yield TestedCondition(text, self.snapshot.by_condition.get(prior.condition) or prior)
+                yield TestedCondition(text, self.snapshot.by_condition.get(prior.condition) or prior, kind=kind)
         for attribute in agreeing_attributes(self.pattern, self.clause) if one else ():
             yield self._agreement(attribute, one, other, step=step)
         yield from self._together(one, other, step=step)

@@ -13,6 +13,7 @@ from benchmarks.kernel_costs import (
     PlanRun,
     calibrated,
     condition_costs,
+    dear_runs,
     kernel_costs_page,
     measured_runs,
     positive_least_squares,
@@ -21,8 +22,7 @@ from benchmarks.kernel_costs import (
 from benchmarks.measure import Progress
 from benchmarks.stock_stream import generate_stock_stream
 from cep_pipeline.planning.costs import THROUGHPUT
-from cep_pipeline.planning.costs.conditions import CONDITION_KINDS
-from cep_pipeline.planning.costs.kernel import UNITS, costs_from_json, costs_to_json, kernel_model
+from cep_pipeline.planning.costs.kernel import CONDITION_KINDS, UNITS, costs_from_json, costs_to_json, kernel_model
 from cep_pipeline.planning.numbers.clause_statistics import ClauseStatistics
 
 TRUE = (0.5, 4.0, 2.0, 3.0, 60.0)
@@ -49,10 +49,12 @@ def test_the_constants_of_exact_times_are_found() -> None:
 
 
 def test_conditions_are_measured_by_kind() -> None:
-    found = condition_costs(1, Progress(), largest=30)
+    found = condition_costs("lazy_chain_nfa", 1, Progress(), largest=30)
+    tests = condition_costs("fused", 1, Progress(), largest=30)
     assert tuple(found) == CONDITION_KINDS and all(cost > 0 for cost in found.values())
-    costs = calibrated(made_up(), found)
-    assert costs.conditions == found and costs_from_json(costs_to_json(costs), "here") == costs
+    assert {*tests} == {*CONDITION_KINDS} - {"list"} and all(cost > 0 for cost in tests.values())
+    costs = calibrated(made_up(), found, tests)
+    assert costs.conditions == found and costs.tests == tests and costs_from_json(costs_to_json(costs), "here") == costs
 
 
 def test_no_constant_is_negative() -> None:
@@ -75,6 +77,9 @@ def test_plans_are_measured_and_ranked() -> None:
     costs = calibrated(found)
     ranked = rankings(found, kernel_model(lambda: costs), trees=True)
     assert all(one.fastest <= one.chosen <= one.slowest and -1 <= one.correlation <= 1 for one in ranked)
-    page = kernel_costs_page(found, costs, [THROUGHPUT])
+    dear = dear_runs(generate_stock_stream(1_000).table(), 1, Progress(), number=2)
+    assert [len(pattern.runs) for pattern in dear] == [6, 24]
+    page = kernel_costs_page(found, costs, [THROUGHPUT], dear)
+    assert page.count("| kernel, all alike ") == 3
     assert "| candidate " in page
     assert page.count("| W2 ") == 4

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from cep_pipeline.planning.numbers.clause_statistics import Agreement, ClauseStatistics, JointCondition, PlanCondition
 
+KINDS = st.sampled_from(["number"] * 3 + ["root", "correlation", "clock"])
 SELECTIVITIES = st.one_of(st.floats(0.001, 1.0), st.sampled_from([1.0, 1e-30, 0.5]))
 INSTANCES = st.one_of(st.floats(0.01, 1000.0), st.sampled_from([1e-30, 1e12, 1.0, 1.0]))
 
@@ -33,7 +34,10 @@ def clause_statistics(draw: st.DrawFn, max_size: int = 7, min_size: int = 1) -> 
     """Any numbers: rates down to nothing and up to 10^12, selectivities of (nearly) 0 and of 1, ties."""
     size = draw(st.integers(min_size, max_size))
     conditions = draw(
-        st.lists(st.tuples(st.sets(st.integers(0, size - 1), min_size=1, max_size=3), SELECTIVITIES), max_size=size + 2)
+        st.lists(
+            st.tuples(st.sets(st.integers(0, size - 1), min_size=1, max_size=3), SELECTIVITIES, KINDS),
+            max_size=size + 2,
+        )
     )
     agreements = []
     for _ in range(draw(st.integers(0, 1))):
@@ -46,7 +50,9 @@ def clause_statistics(draw: st.DrawFn, max_size: int = 7, min_size: int = 1) -> 
     return ClauseStatistics(
         names=tuple(f"v{position}" for position in range(size)),
         ln_instances=tuple(math.log(draw(INSTANCES)) for _ in range(size)),
-        conditions=tuple(PlanCondition(tuple(sorted(found)), math.log(value)) for found, value in conditions),
+        conditions=tuple(
+            PlanCondition(tuple(sorted(found)), math.log(value), kind=kind) for found, value, kind in conditions
+        ),
         agreements=tuple(agreements),
         sequences=draw(sequences(tuple(range(size)))),
         joints=tuple(JointCondition(tuple(sorted(found)), ln_ratio) for found, ln_ratio in joints),

@@ -34,7 +34,7 @@ LINEAR = ("throughput", "instances")
 
 def with_shape(statistics: ClauseStatistics) -> ClauseStatistics:
     """The statistics with what is written down of them, as `ClauseQuestions` does for many snapshots."""
-    conditions = tuple((one.positions, one.equality, one.span) for one in statistics.conditions)
+    conditions = tuple((one.positions, one.equality, one.span, one.kind) for one in statistics.conditions)
     of = statistics.size, conditions, statistics.sequences, statistics.kleene, len(statistics.agreements)
     return replace(statistics, shape=ClauseShape(*of))
 

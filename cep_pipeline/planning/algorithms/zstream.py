@@ -68,6 +68,7 @@ class RangeSearch:
     late: Array
     pair: Array | None
     product: Array | None
+    late_tests: tuple[Array, Array, Array] | None
     delay: Array | None
     held: Array | None
     last: int
@@ -95,6 +96,11 @@ class RangeSearch:
         if waits:
             assert cost.delay is not None
             delay = of_ranges(cost.delay) + math.log(cost.alpha)
+        late = cost.late_of(statistics)
+        tables = None
+        if late is not None:
+            tables = of_ranges(late.tuples), of_ranges(late.passing), np.zeros((size, size))
+            tables[2][firsts, lasts] = late.within(statistics, members)
         best = np.full((size, size), -np.inf)
         search = cls(
             leaves=tuple(leaves),
@@ -104,6 +110,7 @@ class RangeSearch:
             late=best.copy(),
             pair=pair,
             product=product,
+            late_tests=tables,
             delay=delay,
             held=None if cost.held is None else of_ranges(cost.held),
             last=leaves.index(statistics.last_variable) if waits else -1,
@@ -175,6 +182,12 @@ class RangeSearch:
         if self.pair is not None:
             assert self.product is not None
             tests = self.pair[first, last] + self.product[first, middle] + self.product[middle + 1, last]
+            if self.late_tests is not None:
+                tuples, passing, within = self.late_tests
+                new = within[first, last] - within[first, middle] - within[middle + 1, last]
+                with np.errstate(divide="ignore"):
+                    ln_new = np.log(new) + passing[first, middle] + passing[middle + 1, last]
+                tests = np.logaddexp(tests, tuples[first, last] + ln_new)
             general = np.logaddexp(general, tests)
             linear = np.logaddexp(linear, tests[:, [-1, 0]])
         return general, linear

@@ -11,7 +11,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Iterator
 
-from cep_pipeline.patterns.conditions import Atom, Conjunct, expressions_of
+from cep_pipeline.patterns.conditions import Atom, Between, Comparison, Conjunct, Truth, expressions_of
 from cep_pipeline.patterns.expressions import (
     Aggregate,
     Arithmetic,
@@ -20,18 +20,36 @@ from cep_pipeline.patterns.expressions import (
     Length,
     Negative,
     ValueType,
+    variables_of,
     walk,
 )
-from cep_pipeline.planning.costs.kernel import kernel_costs
+from cep_pipeline.planning.costs.kernel import (
+    ARITHMETIC,
+    CHOICE,
+    CLOCK,
+    CONDITION_KINDS,
+    CORRELATION,
+    FUNCTION,
+    LIST,
+    NUMBER,
+    ROOT,
+    TEXT,
+    kernel_costs,
+)
 from cep_pipeline.statistics.snapshot import prior_selectivity
 
-NUMBER, ARITHMETIC, TEXT, LIST, CORRELATION = CONDITION_KINDS = ("number", "arithmetic", "text", "list", "correlation")
-"""Kinds of conditions, the dearer ones later: a comparison of numbers as they are, or of what is computed of them; of
-texts; of what is computed of the elements of a list; a correlation of two list attributes."""
+_CLOCK_FUNCTIONS = frozenset({"time_of_day", "day_of_week"})
+_KIND_OF_CALL = {"abs": ARITHMETIC, "sqrt": ROOT, "corr": CORRELATION, **dict.fromkeys(_CLOCK_FUNCTIONS, CLOCK)}
 
 
-def kind_of(conjunct: Conjunct) -> str:
+def kind_of(conjunct: Conjunct, *, across: bool = False) -> str:
     """The kind of the dearest part of a condition.
+
+    Parameters
+    ----------
+    across
+        Whether only the parts count that mention several variables, as in the fused kernel: it reads what depends on
+        one event from a column.
 
     Examples
     --------
@@ -41,7 +59,7 @@ def kind_of(conjunct: Conjunct) -> str:
     >>> [kind_of(conjunct) for conjunct in cep.parse_patterns(text, schema)[0].clauses[0].conjuncts]
     ['number', 'arithmetic', 'text']
     """
-    kinds = (_kind(node) for atom in conjunct.atoms for node in _nodes(atom))
+    kinds = (kind for atom in conjunct.atoms for kind in _kinds(atom, across))
     return max(kinds, key=CONDITION_KINDS.index, default=NUMBER)
 
 
@@ -52,20 +70,27 @@ def in_test_order(conjuncts: Iterable[Conjunct]) -> tuple[Conjunct, ...]:
 
 def _rank(conjunct: Conjunct) -> float:
     stops = 1.0 - prior_selectivity(conjunct)
-    cost = kernel_costs().conditions.get(kind_of(conjunct), 1.0) * max(len(conjunct.atoms), 1)
+    known = kernel_costs().conditions
+    cost = known.get(kind_of(conjunct), known.get(ARITHMETIC, 1.0)) * max(len(conjunct.atoms), 1)
     return cost / stops if stops > 0 else math.inf
 
 
-def _nodes(atom: Atom) -> Iterator[Expression]:
-    for side in expressions_of(atom):
-        yield from walk(side)
+def _kinds(atom: Atom, across: bool) -> Iterator[str]:
+    several = 2 if across else 0
+    sides = [side for side in expressions_of(atom) if len(variables_of(side)) >= several]
+    if not isinstance(atom, Comparison | Between | Truth) and sides:
+        yield CHOICE
+    for side in sides:
+        yield from (_kind(node) for node in walk(side) if len(variables_of(node)) >= several)
 
 
 def _kind(node: Expression) -> str:
-    if isinstance(node, Call) and node.function == "corr":
-        return CORRELATION
     if isinstance(node, Aggregate | Length):
         return LIST
+    if isinstance(node, Call):
+        return _KIND_OF_CALL.get(node.function, FUNCTION)
     if node.type is ValueType.STRING:
         return TEXT
-    return ARITHMETIC if isinstance(node, Arithmetic | Negative | Call) else NUMBER
+    if isinstance(node, Arithmetic):
+        return FUNCTION if node.operator == "%" else ARITHMETIC
+    return ARITHMETIC if isinstance(node, Negative) else NUMBER

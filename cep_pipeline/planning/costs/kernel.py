@@ -15,6 +15,12 @@ k PM(S), with k = |S|, is the number that is made while the time of a window pas
 proportional to W^k, dn/dW are made in each unit of time. Kleene variables are bound after all single ones, whatever the
 plan says; only reading their events is charged.
 
+A candidate of a step where a dear condition is tested for the first time costs more, by the kind of the condition
+(`costs.conditions`). What the kernel has code for, such as a square root, is computed of all candidates there: each
+costs 1 + t / c times as much, where t is what the test takes beside a comparison and c a candidate. Two such conditions
+of one step count as the product of both. Functions that it has no code for (`APART`) are computed of the tuples that
+pass all else, block by block: those cost t each (`LateTests`).
+
 What a unit of work costs is measured by `cep bench kernel-costs`, never guessed; `kernel_costs.json` has the constants,
 and where and when they were measured.
 """
@@ -25,8 +31,8 @@ import json
 import math
 import os
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
-from functools import cache
+from dataclasses import dataclass, field, replace
+from functools import cache, cached_property
 from importlib.resources import files
 from pathlib import Path
 from typing import Any
@@ -35,10 +41,27 @@ import numpy as np
 
 from cep_pipeline.errors import InputError
 from cep_pipeline.guarded import brief, read_json
-from cep_pipeline.planning.costs.model import Array, CostModel, GrownMatches, SetSum, term_of
-from cep_pipeline.planning.numbers.clause_statistics import ClauseStatistics, mask_of
+from cep_pipeline.planning.costs.model import Array, CostModel, GrownMatches, LateTests, SetSum, term_of
+from cep_pipeline.planning.numbers.clause_statistics import ClauseStatistics, JointCondition, mask_of
 
 CONSTANTS_FILE = "kernel_costs.json"
+
+CONDITION_KINDS = (
+    NUMBER,
+    TEXT,
+    ARITHMETIC,
+    ROOT,
+    CHOICE,
+    FUNCTION,
+    CLOCK,
+    LIST,
+    CORRELATION,
+) = ("number", "text", "arithmetic", "root", "choice", "function", "clock", "list", "correlation")
+"""Kinds of conditions, the dearer ones later: a comparison of numbers or of texts as they are, or of what is computed
+of numbers; a square root; IN, LIKE or IS NULL; another function; the reading of a clock; what is computed of the
+elements of a list; a correlation of two list attributes."""
+APART = frozenset({CHOICE, FUNCTION, CLOCK, CORRELATION})
+"""Kinds that the kernel has no code for where several events are mentioned."""
 
 
 @dataclass(frozen=True)
@@ -60,6 +83,8 @@ class KernelCosts:
     conditions
         To test a condition of a kind, one by one as mechanisms do that keep partial matches (`costs.conditions`); where
         they were not measured, none are there.
+    tests
+        To test a condition of a kind, over several variables, as the fused mechanism does.
     measured_on, measured_at
         The machine, and the date.
     """
@@ -70,6 +95,7 @@ class KernelCosts:
     event: float
     materialized: float
     conditions: Mapping[str, float] = field(default_factory=dict)
+    tests: Mapping[str, float] = field(default_factory=dict)
     measured_on: str = ""
     measured_at: str = ""
 
@@ -77,9 +103,27 @@ class KernelCosts:
         for name in UNITS:
             if not 0 < getattr(self, name) < math.inf:
                 raise ValueError(f"{name} costs {getattr(self, name)} ns: a unit of work costs something")
-        for kind, cost in self.conditions.items():
+        for kind, cost in (*self.conditions.items(), *self.tests.items()):
             if not 0 < cost < math.inf:
                 raise ValueError(f"a condition of the kind {kind} costs {cost} ns: a test costs something")
+
+    @cached_property
+    def ln_dearer(self) -> dict[str, float]:
+        """By the kind of a condition that the kernel has code for, ln of how much dearer candidates are by its test.
+
+        Tests that cost less than twice as much as a comparison are not told apart from it.
+        """
+        plain = self.tests.get(NUMBER, math.inf)
+        return {
+            kind: math.log1p((cost - plain) / self.candidate)
+            for kind, cost in self.tests.items()
+            if kind not in APART and cost > 2 * plain
+        }
+
+    def apart_ns(self, kind: str) -> float:
+        """Nanoseconds to test a condition of a kind on a tuple that passes all else; 0 where the kernel tests it."""
+        # Eighths: their sums are exact.
+        return round(8 * self.tests.get(kind, 0.0)) / 8 if kind in APART else 0.0
 
 
 UNITS = ("candidate", "partial_match", "match", "event", "materialized")
@@ -109,7 +153,7 @@ def costs_from_json(content: Any, source: str) -> KernelCosts:
     """Read what `cep bench kernel-costs --out` wrote; InputError, which names the source, where it is none."""
     from cep_pipeline.documents import check_form, form_of
 
-    optional = {"conditions": {}, "measured_on": "", "measured_at": ""}
+    optional = {"conditions": {}, "tests": {}, "measured_on": "", "measured_at": ""}
     whole = {**optional, **content} if isinstance(content, Mapping) else content
     check_form(form_of(KernelCosts), whole, "no constants of the kernel's costs", source, "measure them again")
     try:
@@ -135,20 +179,90 @@ def kernel_model(costs: Callable[[], KernelCosts]) -> CostModel:
             ),
         ),
         pair=term_of(
-            lambda statistics: _of_singles(statistics, statistics.in_range, costs().candidate),
+            lambda statistics: _of_singles(
+                statistics, _dearer(statistics, statistics.in_range, costs().ln_dearer, 1.0), costs().candidate
+            ),
             lambda: SetSum(
-                tested=False, spans=True, joints=False, ranges=True, singles=True, grown=True, factor=costs().candidate
+                tested=False,
+                spans=True,
+                joints=False,
+                ranges=True,
+                singles=True,
+                grown=True,
+                factor=costs().candidate,
+                ln_kinds=costs().ln_dearer,
             ),
         ),
         product=term_of(
-            lambda statistics: GrownMatches(statistics.tested),
-            lambda: SetSum(instances=False, equalities=False, spans=False, together=False, singles=True),
+            lambda statistics: GrownMatches(_dearer(statistics, statistics.tested, costs().ln_dearer, -1.0)),
+            lambda: SetSum(
+                instances=False,
+                equalities=False,
+                spans=False,
+                together=False,
+                singles=True,
+                ln_kinds={kind: -ln for kind, ln in costs().ln_dearer.items()},
+            ),
         ),
         held=term_of(
             lambda statistics: _of_singles(statistics, statistics.ranged, costs().materialized),
             lambda: SetSum(singles=True, ranges=True, grown=True, factor=costs().materialized),
         ),
+        late=LateTests(
+            tuples=term_of(
+                lambda statistics: _of_singles(statistics, _without_apart(statistics)),
+                lambda: SetSum(apart=False, joints=False, ranges=True, singles=True, grown=True),
+            ),
+            passing=term_of(
+                lambda statistics: GrownMatches(_apart(statistics)),
+                lambda: SetSum(
+                    instances=False,
+                    equalities=False,
+                    tested=False,
+                    apart=True,
+                    joints=False,
+                    together=False,
+                    singles=True,
+                ),
+            ),
+            ns=lambda kind: costs().apart_ns(kind),
+        ),
     )
+
+
+def _dearer(
+    clause: ClauseStatistics, statistics: ClauseStatistics, ln_dearer: Mapping[str, float], sign: float
+) -> ClauseStatistics:
+    """Some of a clause's statistics in which each set counts how much dearer candidates are by its conditions."""
+    if clause.kinds.isdisjoint(ln_dearer):
+        return statistics
+    dear = tuple(
+        JointCondition(one.positions, sign * ln_dearer[one.kind])
+        for one in clause.singles.conditions
+        if one.kind in ln_dearer and not (one.equality or one.span)
+    )
+    key = "dearer", sign, *(one.ln_ratio for one in dear)
+    return clause.derived(key, lambda: replace(statistics, joints=(*statistics.joints, *dear), shape=None))
+
+
+def _without_apart(clause: ClauseStatistics) -> ClauseStatistics:
+    """The single variables by what the kernel's ranges and its own tests fulfil."""
+    found = clause.singles.conditions, clause.in_range.joints
+    return clause.derived(
+        _without_apart,
+        lambda: replace(
+            clause.singles,
+            conditions=tuple(one for one in found[0] if one.equality or one.span or one.kind not in APART),
+            joints=found[1],
+            shape=None,
+        ),
+    )
+
+
+def _apart(clause: ClauseStatistics) -> ClauseStatistics:
+    """The single variables by what is tested apart, and nothing else."""
+    kept = tuple(one for one in clause.tested.conditions if one.kind in APART)
+    return clause.derived(_apart, lambda: replace(clause.tested, conditions=kept, joints=(), shape=None))
 
 
 def _of_singles(clause: ClauseStatistics, statistics: ClauseStatistics, factor: float = 1.0) -> GrownMatches:
@@ -234,5 +348,6 @@ KERNEL = kernel_model(kernel_costs)
 
 def costs_to_json(costs: KernelCosts) -> Mapping[str, Any]:
     """The constants as JSON values."""
-    told = {name: getattr(costs, name) for name in UNITS} | {"conditions": dict(costs.conditions)}
+    told = {name: getattr(costs, name) for name in UNITS}
+    told |= {"conditions": dict(costs.conditions), "tests": dict(costs.tests)}
     return told | {"measured_on": costs.measured_on, "measured_at": costs.measured_at}

@@ -32,7 +32,7 @@ measured times with this cost was 0.95, with the throughput cost -0.18.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Protocol
 
@@ -65,6 +65,8 @@ class SetSum:
         The selectivities of equalities count, and those of conditions that have to be tested.
     spans
         The selectivities of bounds on gaps count; None: as those of other conditions that are tested.
+    apart
+        The selectivities of conditions that the kernel has no code for count; None: as those of the other ones.
     joints
         The corrections for conditions that depend on each other count.
     ranges
@@ -77,6 +79,9 @@ class SetSum:
         The number of variables is a factor (of single ones, where `singles`).
     factor, whole
         A factor of each set, and of the set of all variables in its place.
+    ln_kinds
+        By the kind of a condition ln of a factor of each set that holds it, where it has to be tested and bounds no
+        gap; None: there is none.
     ends
         This factor times the events at both edges of a set, after which and before which none of it is ordered, is
         added to the sum.
@@ -87,6 +92,7 @@ class SetSum:
     equalities: bool = True
     tested: bool = True
     spans: bool | None = None
+    apart: bool | None = None
     joints: bool = True
     ranges: bool = False
     together: bool = True
@@ -94,6 +100,7 @@ class SetSum:
     grown: bool = False
     factor: float = 1.0
     whole: float | None = None
+    ln_kinds: Mapping[str, float] | None = None
     ends: float | None = None
 
 
@@ -126,16 +133,49 @@ class SetTerm:
 
 
 @dataclass(frozen=True, slots=True)
+class LateTests:
+    """Tests of conditions that tuples are put to when all else is tested, where L and R meet in S for the first time.
+
+    They cost tuples[S] passing[L] passing[R] times the nanoseconds of the conditions within S, but within neither side.
+
+    Attributes
+    ----------
+    tuples, passing
+        How many tuples of a set there are without these conditions, and which share of them passes these.
+    ns
+        What a test of a condition costs by its kind; 0: it is none of them.
+    """
+
+    tuples: SetTerm
+    passing: SetTerm
+    ns: Callable[[str], float]
+
+    def costs(self, statistics: ClauseStatistics) -> tuple[tuple[tuple[int, ...], float], ...]:
+        """The conditions of a clause that are tested so: positions, and nanoseconds."""
+        found = (one for one in statistics.singles.conditions if not (one.equality or one.span))
+        return tuple((one.positions, self.ns(one.kind)) for one in found if self.ns(one.kind))
+
+    def within(self, statistics: ClauseStatistics, members: Array) -> Array:
+        """The nanoseconds of all conditions within some sets, float64 of shape (m,), for bools of shape (m, n)."""
+        total = np.zeros(len(members))
+        for positions, ns in self.costs(statistics):
+            total += ns * members[:, positions].all(axis=1)
+        return total
+
+
+@dataclass(frozen=True, slots=True)
 class CostModel:
     """A cost that adds up over the steps of an order, or over the nodes of a tree.
 
     The cost of an **order** with the prefixes S_1 to S_n, S_k = S_(k-1) + v, is the sum over k of
 
-        node[S_k]  +  pair[S_k] product[S_(k-1)] product[v], k > 1  +  alpha delay[v] where `last` is in S_(k-1).
+        node[S_k]  +  pair[S_k] product[S_(k-1)] product[v] + late(S_(k-1), v), k > 1
+        +  alpha delay[v] where `last` is in S_(k-1).
 
     The cost of a **tree** is the sum of node[v] over its leaves, and over its joins of L and R, S = L + R, of
 
-        node[S]  +  pair[S] product[L] product[R]  +  alpha (delay[R] where `last` is in L, delay[L] where it is in R)
+        node[S]  +  pair[S] product[L] product[R]  +  late(L, R)
+        +  alpha (delay[R] where `last` is in L, delay[L] where it is in R)
         +  held[L] + held[R] where the join is not linear.
 
     A join is *linear* where one side is a variable, and the other one a variable or a linear join: such a part of a
@@ -150,6 +190,8 @@ class CostModel:
         What the partial matches of a set cost.
     pair, product
         What joining costs beside that: tests of candidates. None: nothing, and a product of 1.
+    late
+        The tests of conditions that come last, and what they cost (`LateTests`).
     held
         What it costs to store the partial matches of a set; None: linear joins cost as much as others.
     delay, alpha
@@ -163,6 +205,7 @@ class CostModel:
     pair: SetTerm | None = None
     product: SetTerm | None = None
     held: SetTerm | None = None
+    late: LateTests | None = None
     delay: SetTerm | None = None
     alpha: float = 0.0
 
@@ -209,6 +252,12 @@ class CostModel:
         """Node, pair, product, held and delay; None for those that nothing is charged by."""
         return self.node, self.pair, self.product, self.held, self.delay if self.waits else None
 
+    def late_of(self, statistics: ClauseStatistics) -> LateTests | None:
+        """The tests that come last; None where a clause has none."""
+        if self.late is None or not any(map(self.late.ns, statistics.kinds)):
+            return None
+        return self.late if self.late.costs(statistics) else None
+
     @property
     def waits(self) -> bool:
         """True if latency counts."""
@@ -219,6 +268,17 @@ class CostModel:
         total = self.pair.one(statistics, [*left, *right])
         if self.product is not None:
             total += self.product.one(statistics, left) + self.product.one(statistics, right)
+        late = self.late_of(statistics)
+        if late is not None:
+            whole = {*left, *right}
+            new = sum(
+                ns
+                for places, ns in late.costs(statistics)
+                if whole.issuperset(places) and not (set(left).issuperset(places) or set(right).issuperset(places))
+            )
+            if new:
+                passing = late.passing.one(statistics, left) + late.passing.one(statistics, right)
+                total = ln_sum((total, late.tuples.one(statistics, [*left, *right]) + passing + math.log(new)))
         return total
 
     def _ln_delay(self, statistics: ClauseStatistics, members: Sequence[int]) -> float:

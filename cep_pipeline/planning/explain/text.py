@@ -24,6 +24,7 @@ from cep_pipeline.planning.clause_plans import (
     StatisticsSummary,
     WorkloadPlan,
 )
+from cep_pipeline.planning.costs.kernel import NUMBER, kernel_costs
 from cep_pipeline.planning.numbers.clause_questions import connected_parts
 from cep_pipeline.planning.numbers.logarithms import format_ln, format_number, from_ln, ln_sum
 from cep_pipeline.planning.orderings import (
@@ -53,7 +54,21 @@ FEW = 100.0
 """Of fewer than so many tests no selectivity is judged."""
 LONGEST_LIST = 6
 """Of more variables only the first two and the last two are named."""
-_TEXT = frozenset({"step", "binds", "node", "leaf", "condition", "rests on", "where", "pattern", "order or tree", ""})
+_TEXT = frozenset(
+    {
+        "step",
+        "binds",
+        "node",
+        "leaf",
+        "condition",
+        "rests on",
+        "a test on fused",
+        "where",
+        "pattern",
+        "order or tree",
+        "",
+    }
+)
 """Headings of the columns of text."""
 MOST_NODES = 25
 """Of more shared nodes only those are shown that save most."""
@@ -478,19 +493,25 @@ def listed(names: Sequence[str]) -> str:
 
 def _conditions(clause: ClausePlan) -> list[tuple[str, ...]]:
     what = "step" if clause.tree is None else "node"
-    rows: list[tuple[str, ...]] = [(what, "condition", "selectivity", "rests on")]
+    rows: list[tuple[str, ...]] = [(what, "condition", "selectivity", "rests on", "a test on fused")]
     names = node_names(clause)
     for variables, expected in clause.expected.items():
         name = names[variables].partition(":")[0]
         if expected.order_share < 1 - 1e-12:
-            rows.append((name, "temporal order", format_number(expected.order_share), "the pattern's order"))
+            rows.append((name, "temporal order", format_number(expected.order_share), "the pattern's order", ""))
         for condition in expected.conditions:
             selectivity = condition.selectivity
             evidence = _evidence(selectivity)
             if condition.correction is not None:
                 evidence = f"together {format_number(condition.correction)} times what each alone says; {evidence}"
-            rows.append((name, condition.text, format_number(selectivity.value), evidence))
-    return rows
+            rows.append((name, condition.text, format_number(selectivity.value), evidence, _test(condition.kind)))
+    return rows if any(row[-1] for row in rows[1:]) else [row[:-1] for row in rows]
+
+
+def _test(kind: str) -> str:
+    """The nanoseconds of a test of a kind; nothing of a plain comparison, and of what was not measured."""
+    cost = kernel_costs().tests.get(kind)
+    return "" if cost is None or kind == NUMBER else f"{cost:.2g} ns ({kind})"
 
 
 def _evidence(selectivity: Selectivity) -> str:

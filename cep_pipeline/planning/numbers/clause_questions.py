@@ -21,6 +21,7 @@ from cep_pipeline.patterns.expressions import variables_of
 from cep_pipeline.patterns.implications import Implications, implications_of, time_spans
 from cep_pipeline.patterns.normal_form import Clause, Variable
 from cep_pipeline.patterns.pattern import Pattern
+from cep_pipeline.planning.costs.conditions import kind_of
 from cep_pipeline.planning.numbers.clause_statistics import (
     Agreement,
     ClauseNumbers,
@@ -78,6 +79,7 @@ class ClauseQuestions:
                 _UNKNOWN.selectivity(pattern, clause, conjunct),
                 is_equality(conjunct),
                 spans and conjunct in self._implied.spans,
+                kind_of(conjunct, across=True),
             )
             for conjunct in sorted(positive_conjuncts(clause), key=format_conjunct)
         ]
@@ -88,7 +90,7 @@ class ClauseQuestions:
             }
             for attribute in agreeing_attributes(pattern, clause)
         ]
-        self._priors = [prior for _, prior, _, _ in self._conditions]
+        self._priors = [prior for _, prior, *_ in self._conditions]
         self._keys, self._asks = [*self._leaves.values()], [prior.condition for prior in self._priors]
         self._window_us = pattern.window.time_us
         self._sequences = series_groups(clause)
@@ -96,17 +98,22 @@ class ClauseQuestions:
         self._kleene = frozenset(self._position[variable.name] for variable in clause.positive if variable.kleene)
 
     @cached_property
-    def tested(self) -> tuple[tuple[frozenset[str], str, Selectivity], ...]:
-        """The conditions over positive variables in the order of the clause: variables, text, and key with prior."""
+    def tested(self) -> tuple[tuple[frozenset[str], str, Selectivity, str], ...]:
+        """The conditions over positive variables in the order of the clause: variables, text, key with prior, kind."""
         return tuple(
-            (frozenset(one.variables), format_conjunct(one), _UNKNOWN.selectivity(self._pattern, self._clause, one))
+            (
+                frozenset(one.variables),
+                format_conjunct(one),
+                _UNKNOWN.selectivity(self._pattern, self._clause, one),
+                kind_of(one, across=True),
+            )
             for one in positive_conjuncts(self._clause)
         )
 
     @cached_property
     def shape(self) -> ClauseShape:
         """The structure of the clause, which does not change with its numbers."""
-        conditions = tuple((positions, equality, span) for positions, _, equality, span in self._conditions)
+        conditions = tuple((positions, equal, span, kind) for positions, _, equal, span, kind in self._conditions)
         of = len(self._position), conditions, self._sequences, self._kleene, len(self._agreements)
         if of not in _shapes:
             if len(_shapes) >= MOST_SHAPES:
@@ -123,7 +130,8 @@ class ClauseQuestions:
                 names=tuple(self._position),
                 ln_instances=tuple(asked.ln_instances),
                 conditions=tuple(
-                    PlanCondition(places, share, equal, span) for (places, _, equal, span), share in conditions
+                    PlanCondition(places, share, equal, span, kind)
+                    for (places, _, equal, span, kind), share in conditions
                 ),
                 agreements=asked.agreements,
                 sequences=self._sequences,
@@ -215,7 +223,7 @@ class ClauseQuestions:
 
     def _gaps(self, window_us: int, ln_selectivities: Sequence[float]) -> tuple[JointCondition, ...]:
         written: dict[tuple[int, ...], float] = {}
-        for (places, _, _, span), ln_share in zip(self._conditions, ln_selectivities, strict=True):
+        for (places, _, _, span, _), ln_share in zip(self._conditions, ln_selectivities, strict=True):
             if span:
                 written[places] = written.get(places, 0.0) + ln_share
         return implied_gaps(self._clause, window_us, self._implied, written)
@@ -233,7 +241,7 @@ class ClauseQuestions:
             The snapshot does not know one of the leaves.
         """
         rates = {key: planned_rate(snapshot, self.rate(name, snapshot)) for name, key in self._leaves.items()}
-        asked = [prior for _, prior, _, _ in self._conditions]
+        asked = [prior for _, prior, *_ in self._conditions]
         asked += [prior for pairs in self._agreements for prior in pairs.values()]
         return rates | {prior.condition: math.exp(_ln_known(prior, snapshot)) for prior in asked}
 

@@ -32,12 +32,15 @@ class PlanCondition:
         Whether it asks two events to be equal in something, so that an index finds those that are.
     span
         Whether it bounds the time between two events, so that the fused mechanism's index ranges fulfil it.
+    kind
+        The kind of a test of it, by what it costs (`costs.conditions`).
     """
 
     positions: tuple[int, ...]
     ln_selectivity: float
     equality: bool = False
     span: bool = False
+    kind: str = "number"
 
     def __post_init__(self) -> None:
         if not (math.isfinite(self.ln_selectivity) and self.ln_selectivity <= 0):
@@ -107,7 +110,7 @@ class ClauseShape:
     size
         Number of variables.
     conditions
-        Of each condition its positions, whether it is an equality, and whether it is a span.
+        Of each condition its positions, whether it is an equality, whether it is a span, and its kind.
     sequences, kleene
         As in `ClauseStatistics`.
     agreements
@@ -115,7 +118,7 @@ class ClauseShape:
     """
 
     size: int
-    conditions: tuple[tuple[tuple[int, ...], bool, bool], ...]
+    conditions: tuple[tuple[tuple[int, ...], bool, bool, str], ...]
     sequences: tuple[tuple[tuple[int, ...], ...], ...]
     kleene: frozenset[int]
     agreements: int
@@ -225,6 +228,11 @@ class ClauseStatistics:
             for one in earlier
             for other in later
         )
+
+    @cached_property
+    def kinds(self) -> frozenset[str]:
+        """The kinds of its conditions."""
+        return frozenset(condition.kind for condition in self.conditions)
 
     @cached_property
     def singles(self) -> ClauseStatistics:

@@ -64,13 +64,12 @@ from cep_pipeline.planning.search.set_sums_codes import (
     NODE,
     NUMBERS,
     PAIR,
-    PRODUCT,
     SETS,
     SUMS,
     TERMS,
     VARIABLES,
 )
-from cep_pipeline.planning.search.set_sums_kernel import add_up, ln_add
+from cep_pipeline.planning.search.set_sums_kernel import add_up, ln_add, ln_tests
 
 CLOSE = 100 * GRAIN
 LN_2 = math.log(2)
@@ -103,17 +102,11 @@ def gather(words: Any) -> None:
 
 
 @njit(error_model="numpy")
-def ln_tests(sums_at: Any, left: int, right: int) -> float:
+def ln_own(sums_at: Any, left: int, right: int) -> float:
     """ln of the tests of a join, as `LogTables.ln_own` of a model that charges nodes and tests only."""
-    rows, sums = int64_at(sums_at[ASKED]), float64_at(sums_at[SUMS])
-    count, terms = sums_at[SETS], sums_at[TERMS] * ASKED_COLUMNS
-    if rows[terms + PAIR] < 0:
+    if int64_at(sums_at[ASKED])[sums_at[TERMS] * ASKED_COLUMNS + PAIR] < 0:
         return -np.inf
-    both = 0.0
-    if rows[terms + PRODUCT] >= 0:
-        product = rows[terms + PRODUCT] * count
-        both = sums[product + left] + sums[product + right]
-    return sums[rows[terms + PAIR] * count + (left | right)] + both
+    return ln_tests(sums_at, left | right, left, right)
 
 
 @njit(error_model="numpy")
@@ -126,7 +119,7 @@ def ln_node(sums_at: Any, members: int) -> float:
 @njit(error_model="numpy")
 def ln_joined(sums_at: Any, left: int, right: int) -> float:
     """ln of a join or step, as `LogTables.ln_join`; with nothing on the left the node of a leaf or first step."""
-    return ln_add(ln_node(sums_at, left | right), ln_tests(sums_at, left, right) if left else -np.inf)
+    return ln_add(ln_node(sums_at, left | right), ln_own(sums_at, left, right) if left else -np.inf)
 
 
 @njit(error_model="numpy")
@@ -225,7 +218,7 @@ def ln_last(sums_at: Any, found: Any, logs: Any, members: int) -> float:
         bit = 1 << position
         if members & bit:
             rest = members ^ bit
-            below = ln_add(logs[LN_BEST + rest], ln_tests(sums_at, rest, bit))
+            below = ln_add(logs[LN_BEST + rest], ln_own(sums_at, rest, bit))
             logs[LN_WAYS + position] = below
             least = min(least, below)
             if cell(below) <= least_cell:
@@ -250,7 +243,7 @@ def ln_split(sums_at: Any, found: Any, logs: Any, first: int, last: int) -> floa
     for middle in range(last - 1, first - 1, -1):
         sides = ln_add(logs[LN_BEST + first * MOST + middle], logs[LN_BEST + (middle + 1) * MOST + last])
         left, right = leaves_of(found, first, middle), leaves_of(found, middle + 1, last)
-        below = ln_add(sides, ln_tests(sums_at, left, right))
+        below = ln_add(sides, ln_own(sums_at, left, right))
         logs[LN_WAYS + middle] = below
         least = min(least, below)
         if cell(below) < least_cell:

@@ -45,11 +45,11 @@ MIN_THREADED = 14
 """Below this size threads cost more than they bring."""
 
 KERNEL = "cep_pipeline.planning.search.set_search_kernel"
-_search_orders = NativeKernel(KERNEL, "search_orders", ("int64",) * 4 + ("float64*",) * 6)
+_search_orders = NativeKernel(KERNEL, "search_orders", ("int64",) * 4 + ("float64*",) * 9)
 _search_blocks = NativeKernel(
-    KERNEL, "search_blocks", ("int64",) * 7 + ("float64*", "int64*", "uint8*") + ("float64*",) * 10
+    KERNEL, "search_blocks", ("int64",) * 7 + ("float64*", "int64*", "uint8*") + ("float64*",) * 13
 )
-_cheapest_split = NativeKernel(KERNEL, "cheapest_split", ("int64",) * 4 + ("float64*",) * 5)
+_cheapest_split = NativeKernel(KERNEL, "cheapest_split", ("int64",) * 4 + ("float64*",) * 8)
 
 
 @dataclass(frozen=True, eq=False)
@@ -57,7 +57,8 @@ class SetTables:
     """The terms of a cost model (`CostModel`) for all sets, divided by e^ln_limit: above 1 they exceed a known plan.
 
     The arrays are float64 of shape (2^n,), by the bits of the set. The node of all variables, which is in every plan,
-    is 0; that of a set that is in no better plan is infinite.
+    is 0; that of a set that is in no better plan is infinite. `late` has the terms of `LateTests`, and the nanoseconds
+    of all its conditions within a set.
     """
 
     statistics: ClauseStatistics
@@ -66,6 +67,7 @@ class SetTables:
     node: Array
     pair: Array | None
     product: Array | None
+    late: tuple[Array, ...] | None
     held: Array | None
     latency: Array | None
     last: int
@@ -79,14 +81,23 @@ class SetTables:
             np.clip(logarithms, -2 * LARGEST_LN, LARGEST_LN, out=logarithms)
             return np.asarray(np.exp(logarithms, out=logarithms))
 
+        def share(logarithms: Array) -> Array:
+            return np.asarray(
+                np.exp(np.clip(logarithms, -LARGEST_LN, LARGEST_LN / 2))
+            )  # two of the least are a float yet
+
         node, pair, product, held, delay = set_arrays(cost, statistics) or _terms_of_all(cost, statistics)
         assert node is not None
         if pair is not None:
             pair = linear(pair, ln_limit)
-            if product is None:
-                product = np.ones(1 << statistics.size)
-            else:
-                product = np.exp(np.clip(product, -LARGEST_LN, LARGEST_LN / 2))  # two of the least are a float yet
+            product = np.ones(1 << statistics.size) if product is None else share(product)
+        tests, late = cost.late_of(statistics), None
+        if tests is not None:
+            within = np.zeros(1 << statistics.size)
+            for positions, ns in tests.costs(statistics):
+                mask = np.uint32(mask_of(positions))
+                within += ns * (np.arange(1 << statistics.size, dtype=np.uint32) & mask == mask)
+            late = linear(tests.tuples.all(statistics), ln_limit), share(tests.passing.all(statistics)), within
         node = linear(node, ln_limit)
         node[-1] = 0.0
         return cls(
@@ -96,6 +107,7 @@ class SetTables:
             node,
             pair,
             None if pair is None else product,
+            late,
             None if held is None else linear(held, ln_limit),
             None if delay is None else linear(delay, ln_limit),
             statistics.last_variable if cost.waits else -1,
@@ -114,6 +126,7 @@ class SetTables:
             node=exchange(self.node, one, other),
             pair=changed(self.pair),
             product=changed(self.product),
+            late=None if self.late is None else tuple(exchange(array, one, other) for array in self.late),
             held=changed(self.held),
             latency=changed(self.latency),
             last={one: other, other: one}.get(self.last, self.last),
@@ -123,6 +136,28 @@ class SetTables:
     def size(self) -> int:
         """Number of variables."""
         return self.statistics.size
+
+    @property
+    def tested(self) -> int:
+        """What joining costs beside nodes, as the kernel takes it: 1 if candidates are tested, 2 if some late, too."""
+        return 2 if self.late is not None else int(self.pair is not None)
+
+    def addresses(self, none: Array) -> tuple[Array, ...]:
+        """The arrays of what joining costs, `none` in the place of those that the model has not."""
+        found = self.pair, self.product, *(self.late or (None,) * 3)
+        return tuple(none if array is None else array for array in found)
+
+    def of_tests(self, whole: Array | int, left: Array | int, right: Array | int) -> Any:
+        """The tests where two sets are joined."""
+        if self.pair is None or self.product is None:
+            return 0.0
+        found = self.pair[whole] * (self.product[left] * self.product[right])
+        if self.late is not None:
+            tuples, passing, within = self.late
+            found = found + tuples[whole] * (passing[left] * passing[right]) * (
+                within[whole] - within[left] - within[right]
+            )
+        return found
 
 
 def _terms_of_all(cost: CostModel, statistics: ClauseStatistics) -> list[Array | None]:
@@ -154,18 +189,15 @@ def cheapest_orders(tables: SetTables, limits: Array, *, of_tree: bool) -> Array
         float64 of shape (2^n,), that of all variables without its last step's node; infinity above the limit.
     """
     best = np.empty(1 << tables.size)
-    pair = tables.node if tables.pair is None else tables.pair
-    product = tables.node if tables.product is None else tables.product
     latency = tables.node if tables.latency is None else tables.latency
     _search_orders(
         tables.size,
         int(of_tree),
         tables.last,
-        int(tables.pair is not None),
+        tables.tested,
         limits,
         marked(tables.node, limits[np.bitwise_count(np.arange(1 << tables.size, dtype=np.uint32))]),
-        pair,
-        product,
+        *tables.addresses(tables.node),
         latency,
         best,
     )
@@ -281,9 +313,7 @@ class OrderSearch:
         tables = self.tables
         bit = 1 << last
         rest = members & ~bit
-        below = float(self.best[rest])
-        if tables.pair is not None and tables.product is not None:
-            below += float(tables.pair[members] * (tables.product[rest] * tables.product[bit]))
+        below = float(self.best[rest]) + float(tables.of_tests(members, rest, bit))
         if tables.latency is not None and rest >> tables.last & 1:
             below += float(tables.latency[bit])
         return below
@@ -375,9 +405,7 @@ class TreeSearch:
         """The cost below a linear join whose one side is this variable."""
         bit = 1 << position
         rest = members & ~bit
-        cost = float(self.linear[rest])
-        if self.tables.pair is not None and self.tables.product is not None:
-            cost += float(self.tables.pair[members] * (self.tables.product[rest] * self.tables.product[bit]))
+        cost = float(self.linear[rest]) + float(self.tables.of_tests(members, rest, bit))
         if self.tables.latency is not None and members >> self.tables.last & 1:
             cost += float(self.tables.latency[rest if position == self.tables.last else bit])
         return cost
@@ -427,8 +455,7 @@ class TreeSearch:
         if tables.latency is not None and members >> tables.last & 1:
             with_last = lefts >> tables.last & 1 == 1
             below = np.where(with_last, self.stored[lefts] + self.late[rights], self.late[lefts] + self.stored[rights])
-        if tables.pair is not None and tables.product is not None:
-            below += tables.pair[members] * (tables.product[lefts] * tables.product[rights])
+        below += tables.of_tests(members, lefts, rights)
         few = np.flatnonzero(below < np.inf)
         if len(few) > 2 * MOST_COMPARISONS:
             few = few[np.argpartition(below[few], 2 * MOST_COMPARISONS)[: 2 * MOST_COMPARISONS]]
@@ -441,7 +468,7 @@ class TreeSearch:
     def _general_split(self, members: int) -> tuple[int, float]:
         if members not in self._splits:
             tables, ceiling, arrays = self.tables, self._room, self._addresses
-            arguments = (tables.size, members, tables.last, int(tables.pair is not None))
+            arguments = (tables.size, members, tables.last, tables.tested)
             ceiling[0] = -1.0
             _cheapest_split.function(*arguments, *arrays)
             value = float(ceiling[0])
@@ -456,9 +483,7 @@ class TreeSearch:
     @cached_property
     def _addresses(self) -> tuple[int, ...]:
         """The addresses of the arrays in which splits are looked up: reading them takes longer than a look-up."""
-        pair = self.best if self.tables.pair is None else self.tables.pair
-        product = self.best if self.tables.product is None else self.tables.product
-        arrays = (self._room, pair, product, self.stored, self.late)
+        arrays = (self._room, *self.tables.addresses(self.best), self.stored, self.late)
         return tuple(int(array.ctypes.data) for array in arrays)
 
     def _ceiling(self, value: float) -> float:
@@ -488,8 +513,6 @@ def _run_blocks(
     ends = np.cumsum(np.bincount(counts))
     alive = np.zeros(1 << (size - low), np.uint8)
     node = marked(tables.node, limits)
-    pair = tables.node if tables.pair is None else tables.pair
-    product = tables.node if tables.product is None else tables.product
     held = tables.node if tables.held is None else tables.held
     latency = tables.node if tables.latency is None else tables.latency
     linears = best if linear is None else exchange(linear, swapped, size - 1) if swapped != size - 1 else linear
@@ -502,22 +525,21 @@ def _run_blocks(
             end,
             low,
             size,
-            int(tables.pair is not None),
+            tables.tested,
             int(tables.held is not None),
             int(tables.latency is not None),
             limits,
             highs,
             alive,
             node,
-            pair,
-            product,
+            *tables.addresses(tables.node),
             held,
             latency,
             linears,
             best,
             stored,
             late,
-            np.empty((5, 1 << low, COLUMNS)),
+            np.empty((9, 1 << low, COLUMNS)),
         )
 
     with ThreadPoolExecutor(max(1, min(threads, len(os.sched_getaffinity(0))))) as pool:

@@ -25,6 +25,12 @@ def _variables(members: int) -> int:
     return count
 
 
+@njit(error_model="numpy", inline="always")  # type: ignore[untyped-decorator]
+def _late(whole: int, left: int, right: int, tuples: Any, passing: Any, within: Any) -> float:
+    """What the late tests of a join cost."""
+    return float(tuples[whole] * (passing[left] * passing[right]) * (within[whole] - within[left] - within[right]))
+
+
 def search_orders(
     size: int,
     of_tree: int,
@@ -34,12 +40,16 @@ def search_orders(
     node_at: Any,
     pair_at: Any,
     product_at: Any,
+    tuples_at: Any,
+    passing_at: Any,
+    within_at: Any,
     latency_at: Any,
     best_at: Any,
 ) -> int:
     """Find the cheapest order of each set; `of_tree`: as a linear tree, without leaves.
 
-    `last` is the variable after which latency counts, or -1; `pairs` whether joining costs pair times the products.
+    `last` is the variable after which latency counts, or -1; `pairs` whether joining costs pair times the products (1),
+    and late tests (2).
     """
     limits = carray(limits_at, size + 1)
     node, best = carray(node_at, 1 << size), carray(best_at, 1 << size)
@@ -48,6 +58,7 @@ def search_orders(
         carray(product_at, 1 << size),
         carray(latency_at, 1 << size),
     )
+    tuples, passing, within = carray(tuples_at, 1 << size), carray(passing_at, 1 << size), carray(within_at, 1 << size)
     best[0] = np.inf
     for whole in range(1, 1 << size):
         if whole & (whole - 1) == 0:
@@ -64,6 +75,8 @@ def search_orders(
                 cost = best[earlier]
                 if pairs:
                     cost += pair[whole] * (product[earlier] * product[bit])
+                if pairs == 2:
+                    cost += _late(whole, earlier, bit, tuples, passing, within)
                 if last >= 0:
                     if earlier >> last & 1:
                         cost += latency[bit]
@@ -87,12 +100,17 @@ def _try_splits(
     right: Any,
     left_product: Any,
     right_product: Any,
+    tuples: Any,
+    within: Any,
+    left_late: Any,
+    right_late: Any,
     found: Any,
 ) -> None:
     """Lower `found` of the sets of one block by `count` ways to split their high variables.
 
     Row s of `found` is the set with the low variables s; row l of `left` and `right` are the costs of the sides with
-    the low variables l; the columns are the ways to split the high variables.
+    the low variables l; the columns are the ways to split the high variables. `left_late` and `right_late` have what
+    passes late tests on a side, and what those within it cost.
     """
     for s in range(1 << low):
         if node[base + s] == np.inf:
@@ -104,9 +122,18 @@ def _try_splits(
             if pairs:
                 factor = pair[base + s]
                 one_product, other_product = left_product[lower], right_product[s ^ lower]
-                for column in range(count):
-                    cost = one[column] + other[column] + factor * (one_product[column] * other_product[column])
-                    at[column] = cost if cost < at[column] else at[column]
+                if pairs == 2:
+                    one_passing, other_passing = left_late[0, lower], right_late[0, s ^ lower]
+                    one_within, other_within = left_late[1, lower], right_late[1, s ^ lower]
+                    for column in range(count):
+                        new = within[base + s] - one_within[column] - other_within[column]
+                        cost = one[column] + other[column] + factor * (one_product[column] * other_product[column])
+                        cost += tuples[base + s] * (one_passing[column] * other_passing[column]) * new
+                        at[column] = cost if cost < at[column] else at[column]
+                else:
+                    for column in range(count):
+                        cost = one[column] + other[column] + factor * (one_product[column] * other_product[column])
+                        at[column] = cost if cost < at[column] else at[column]
             else:
                 for column in range(count):
                     cost = one[column] + other[column]
@@ -130,6 +157,9 @@ def search_blocks(
     node_at: Any,
     pair_at: Any,
     product_at: Any,
+    tuples_at: Any,
+    passing_at: Any,
+    within_at: Any,
     held_at: Any,
     latency_at: Any,
     linear_at: Any,
@@ -155,8 +185,10 @@ def search_blocks(
     node, pair, product = carray(node_at, 1 << size), carray(pair_at, 1 << size), carray(product_at, 1 << size)
     held, latency, linear = carray(held_at, 1 << size), carray(latency_at, 1 << size), carray(linear_at, 1 << size)
     best, stored, late = carray(best_at, 1 << size), carray(stored_at, 1 << size), carray(late_at, 1 << size)
-    scratch = carray(scratch_at, (5, block, COLUMNS))
+    tuples, passing, within = carray(tuples_at, 1 << size), carray(passing_at, 1 << size), carray(within_at, 1 << size)
+    scratch = carray(scratch_at, (9, block, COLUMNS))
     left, right, left_product, right_product, found = scratch[0], scratch[1], scratch[2], scratch[3], scratch[4]
+    left_late, right_late = scratch[5:7], scratch[7:9]
     for place in range(first, end):
         high = highs[place]
         base = high << low
@@ -185,13 +217,49 @@ def search_blocks(
                     for s in range(block):
                         left_product[s, count] = product[one + s]
                         right_product[s, count] = product[other + s]
+                if pairs == 2:
+                    for s in range(block):
+                        left_late[0, s, count], left_late[1, s, count] = passing[one + s], within[one + s]
+                        right_late[0, s, count], right_late[1, s, count] = passing[other + s], within[other + s]
                 count += 1
                 if count == COLUMNS:
-                    _try_splits(low, count, base, pairs, node, pair, left, right, left_product, right_product, found)
+                    _try_splits(
+                        low,
+                        count,
+                        base,
+                        pairs,
+                        node,
+                        pair,
+                        left,
+                        right,
+                        left_product,
+                        right_product,
+                        tuples,
+                        within,
+                        left_late,
+                        right_late,
+                        found,
+                    )
                     count = 0
             apart = (apart - 1) & rest
         if count:
-            _try_splits(low, count, base, pairs, node, pair, left, right, left_product, right_product, found)
+            _try_splits(
+                low,
+                count,
+                base,
+                pairs,
+                node,
+                pair,
+                left,
+                right,
+                left_product,
+                right_product,
+                tuples,
+                within,
+                left_late,
+                right_late,
+                found,
+            )
         living = 0
         for s in range(block):
             whole = base + s
@@ -207,6 +275,8 @@ def search_blocks(
                         cost = stored[whole ^ lower] + joined[lower]
                         if pairs:
                             cost += pair[whole] * (product[whole ^ lower] * product[lower])
+                        if pairs == 2:
+                            cost += _late(whole, whole ^ lower, lower, tuples, passing, within)
                         cheapest = min(cheapest, cost)
                     lower = (lower - 1) & s
                 cheapest += node[whole]
@@ -233,6 +303,9 @@ def cheapest_split(
     ceiling_at: Any,
     pair_at: Any,
     product_at: Any,
+    tuples_at: Any,
+    passing_at: Any,
+    within_at: Any,
     stored_at: Any,
     late_at: Any,
 ) -> int:
@@ -243,6 +316,7 @@ def cheapest_split(
     """
     ceiling = carray(ceiling_at, 1)
     pair, product = carray(pair_at, 1 << size), carray(product_at, 1 << size)
+    tuples, passing, within = carray(tuples_at, 1 << size), carray(passing_at, 1 << size), carray(within_at, 1 << size)
     stored, late = carray(stored_at, 1 << size), carray(late_at, 1 << size)
     top = 0
     while whole >> (top + 1):
@@ -262,6 +336,8 @@ def cheapest_split(
             cost = late[together] + stored[apart]
         if pairs:
             cost += pair[whole] * (product[together] * product[apart])
+        if pairs == 2:
+            cost += _late(whole, together, apart, tuples, passing, within)
         if ceiling[0] < 0.0:
             cheapest = min(cheapest, cost)
         elif cost <= ceiling[0]:

@@ -29,8 +29,9 @@ from __future__ import annotations
     LN_DISTANCES,
     USED,
     USED_SETS,
+    WITHIN,
     WORDS,
-) = range(27)
+) = range(28)
 """Numbers, and addresses of arrays. Of the sets only those at the places in `USED_SETS` are summed."""
 
 COUNTED, RAREST, KINDS, SINGLES, AGREEING, WITH_ENDS, ASKED_COLUMNS = range(7)
@@ -40,8 +41,8 @@ factors, whether Kleene variables have none, whether agreement counts, and wheth
 EQUALITY, TESTED, JOINT = 1, 2, 4
 """Kinds of factors."""
 
-NODE, PAIR, PRODUCT, HELD, DELAY, COST_TERMS = range(6)
-"""The terms of a cost model, by their rows; those it has not are -1."""
+NODE, PAIR, PRODUCT, HELD, DELAY, TUPLES, PASSING, COST_TERMS = range(8)
+"""The terms of a cost model and of its late tests, by their rows; those it has not are -1."""
 
 WHOLE, LEFT, RIGHT, FLAGS, ONE, OTHER, COLUMNS = range(7)
 """Of an instruction: the sets that are joined and what they make, what is charged, and the registers that are added."""

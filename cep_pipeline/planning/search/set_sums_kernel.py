@@ -51,6 +51,7 @@ from cep_pipeline.planning.search.set_sums_codes import (
     ONE,
     OTHER,
     PAIR,
+    PASSING,
     PRODUCT,
     PROGRAM,
     RAREST,
@@ -62,11 +63,13 @@ from cep_pipeline.planning.search.set_sums_codes import (
     SINGLES,
     SUMS,
     TERMS,
+    TUPLES,
     USED,
     USED_SETS,
     VARIABLES,
     WHOLE,
     WITH_ENDS,
+    WITHIN,
     WORDS,
 )
 
@@ -164,6 +167,26 @@ def add_up(words: Any) -> None:
 
 
 @njit(error_model="numpy")
+def ln_tests(words: Any, whole: int, left: int, right: int) -> float:
+    """ln of the tests of a join, as `sums.LogTables` has them, by the places of sets."""
+    count = words[SETS]
+    sums, rows = float64_at(words[SUMS]), int64_at(words[ASKED])
+    terms = words[TERMS] * ASKED_COLUMNS  # behind what is asked of the terms stand their rows
+    both = 0.0
+    if rows[terms + PRODUCT] >= 0:
+        product = rows[terms + PRODUCT] * count
+        both = sums[product + left] + sums[product + right]
+    total = sums[rows[terms + PAIR] * count + whole] + both
+    if rows[terms + TUPLES] >= 0:
+        within, passing = float64_at(words[WITHIN]), rows[terms + PASSING] * count
+        new = within[whole] - within[left] - within[right]
+        if new > 0.0:
+            found = sums[rows[terms + TUPLES] * count + whole] + sums[passing + left] + sums[passing + right]
+            total = ln_add(total, found + math.log(new))
+    return total
+
+
+@njit(error_model="numpy")
 def charged(words: Any, at: int) -> float:
     """The charge of an instruction for joining two sets."""
     count = words[SETS]
@@ -173,11 +196,7 @@ def charged(words: Any, at: int) -> float:
     whole, left, right, flags = program[at + WHOLE], program[at + LEFT], program[at + RIGHT], program[at + FLAGS]
     total = -np.inf
     if flags & CHARGES_PAIR:
-        both = 0.0
-        if rows[terms + PRODUCT] >= 0:
-            product = rows[terms + PRODUCT] * count
-            both = sums[product + left] + sums[product + right]
-        total = sums[rows[terms + PAIR] * count + whole] + both
+        total = ln_tests(words, whole, left, right)
     if flags & CHARGES_HELD:
         held = rows[terms + HELD] * count
         total = ln_add(total, sums[held + left])

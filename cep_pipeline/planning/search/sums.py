@@ -18,7 +18,8 @@ from typing import Any
 import numpy as np
 
 from cep_pipeline.compiled.native import NativeKernel
-from cep_pipeline.planning.costs.model import CostModel, SetSum
+from cep_pipeline.planning.costs.kernel import APART
+from cep_pipeline.planning.costs.model import CostModel, LateTests, SetSum
 from cep_pipeline.planning.numbers.clause_statistics import (
     ClauseNumbers,
     ClauseShape,
@@ -48,8 +49,9 @@ def load_kernel() -> None:
     _measure.compile()
 
 
-SPAN, RANGE = 8, 16
-"""Kinds of conditions beside those of `set_sums_codes`: bounds on gaps, and those that follow from others."""
+SPAN, RANGE, APART_KIND = 8, 16, 32
+"""Kinds of conditions beside those of `set_sums_codes`: bounds on gaps, those that follow from others, and conditions
+that are tested apart."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -61,11 +63,13 @@ class CostTerms:
     terms
         The sums of the terms that the model has.
     rows
-        For each of `CostModel.terms` its place among them; -1 for a term that the model does not have.
+        For each of `CostModel.terms`, and the two of `LateTests`, its place among them; -1: there is none.
     asked, ends
         What the kernel adds up for each term, with `rows` behind it, and ln of the factor for the ends of sets.
     constants
         The part of each term that does not depend on numbers, float64 of shape (terms, 2^n); None for a large clause.
+    late
+        The conditions that are tested late (`LateTests`), by their bits, and nanoseconds.
     """
 
     shape: ClauseShape
@@ -74,6 +78,7 @@ class CostTerms:
     asked: Array
     ends: Array
     constants: Array | None
+    late: list[tuple[int, float]]
 
     @classmethod
     def of(cls, shape: ClauseShape, cost: CostModel) -> CostTerms | None:
@@ -84,9 +89,14 @@ class CostTerms:
     def _made(cls, shape: ClauseShape, cost: CostModel) -> CostTerms | None:
         if shape.size > MOST_BITS or any(term is not None and term.sum is None for term in cost.terms):
             return None
-        terms = [term.sum() for term in cost.terms if term is not None and term.sum is not None]
+        late = cost.late
+        tested_late = [] if late is None else late_tests(shape, late)
+        if not tested_late:
+            late = None
+        asks = *cost.terms, *((None, None) if late is None else (late.tuples, late.passing))
+        terms = [term.sum() for term in asks if term is not None and term.sum is not None]
         places = iter(range(len(terms)))
-        rows = tuple(-1 if term is None else next(places) for term in cost.terms)
+        rows = tuple(-1 if term is None else next(places) for term in asks)
         if cost.waits:
             last = terms[rows[codes.DELAY]]
             terms[rows[codes.DELAY]] = replace(last, factor=last.factor * cost.alpha)
@@ -110,6 +120,7 @@ class CostTerms:
             np.concatenate((np.array(asked, np.int64).reshape(-1), np.array(rows, np.int64))),
             np.array([0.0 if term.ends is None else math.log(term.ends) for term in terms]),
             None if sets is None else np.stack([_constants(shape, term, sets) for term in terms]),
+            tested_late,
         )
 
     def of_sets(self, sets: Array) -> Array:
@@ -118,12 +129,26 @@ class CostTerms:
             return np.ascontiguousarray(self.constants[:, sets])
         return np.stack([_constants(self.shape, term, sets) for term in self.terms])
 
+    def late_within(self, sets: Array) -> Array:
+        """The nanoseconds of all late tests within some sets, float64 of shape (m,)."""
+        return np.asarray(sum((ns * (sets & mask == mask) for mask, ns in self.late), np.zeros(len(sets))))
+
+
+def late_tests(shape: ClauseShape, late: LateTests) -> list[tuple[int, float]]:
+    """The conditions of a clause that are tested late, by their bits, and nanoseconds."""
+    return [
+        (mask_of(positions), late.ns(kind))
+        for positions, equality, span, kind in shape.conditions
+        if late.ns(kind) and not (equality or span or shape.kleene.intersection(positions))
+    ]
+
 
 def _kinds(term: SetSum) -> int:
     """The kinds of conditions that count in a term, as bits."""
     spans = term.tested if term.spans is None else term.spans
     found = codes.EQUALITY * term.equalities | codes.TESTED * term.tested | codes.JOINT * term.joints
-    return found | SPAN * spans | RANGE * term.ranges
+    apart = term.tested if term.apart is None else term.apart
+    return found | SPAN * spans | RANGE * term.ranges | APART_KIND * apart
 
 
 def _constants(shape: ClauseShape, term: SetSum, sets: Array) -> Array:
@@ -133,6 +158,11 @@ def _constants(shape: ClauseShape, term: SetSum, sets: Array) -> Array:
     if term.grown:
         with np.errstate(divide="ignore"):
             found += np.log(np.bitwise_count(counted).astype(np.float64))
+    ln_kinds = term.ln_kinds or {}
+    for positions, equality, span, kind in shape.conditions:
+        if kind in ln_kinds and not (equality or span or shape.kleene.intersection(positions)):
+            mask = mask_of(positions)
+            found += ln_kinds[kind] * (sets & mask == mask)
     whole = sets == (1 << shape.size) - 1
     factor = term.factor if term.whole is None else np.where(whole, term.whole, term.factor)
     return np.asarray(found + np.log(factor))
@@ -170,9 +200,12 @@ class SumProgram:
     def __init__(self, terms: CostTerms, sets: Array) -> None:
         shape = terms.shape
         self.terms, self.sets = terms, sets
-        self.masks = np.array([mask_of(positions) for positions, _, _ in shape.conditions], np.int64)
+        self.masks = np.array([mask_of(positions) for positions, *_ in shape.conditions], np.int64)
         self.kinds = np.array(
-            [codes.EQUALITY if equal else SPAN if span else codes.TESTED for _, equal, span in shape.conditions],
+            [
+                codes.EQUALITY if equal else SPAN if span else APART_KIND if kind in APART else codes.TESTED
+                for _, equal, span, kind in shape.conditions
+            ],
             np.int64,
         )
         firsts, lasts = _edges(shape, sets) if any(term.ends for term in terms.terms) else (sets, sets)
@@ -197,6 +230,7 @@ class SumProgram:
             (codes.FACTOR_MASKS, self.masks),
             (codes.FACTOR_KINDS, self.kinds),
             (codes.USED_SETS, np.arange(len(sets))),
+            (codes.WITHIN, terms.late_within(sets)),
         )
         for word, array in self._arrays:
             self.words[word] = array.ctypes.data
@@ -253,7 +287,15 @@ class SetSums:
 
     def by_term(self) -> list[Array | None]:
         """The sums of each of `CostModel.terms`, float64 of shape (m,); None for a term that the model lacks."""
-        return [None if row < 0 else self.sums[row] for row in self.program.terms.rows]
+        return [None if row < 0 else self.sums[row] for row in self.program.terms.rows[: codes.TUPLES]]
+
+    def late(self) -> tuple[Array, ...] | None:
+        """The terms of `LateTests`, float64 of shape (m,), and the nanoseconds within each set; None: it has none."""
+        terms = self.program.terms
+        if not terms.late:
+            return None
+        rows = terms.rows[codes.TUPLES :]
+        return self.sums[rows[0]], self.sums[rows[1]], terms.late_within(self.program.sets)
 
     def _join(self, joints: Sequence[JointCondition]) -> None:
         """Let the corrections for dependent conditions count beside the conditions."""
@@ -301,6 +343,7 @@ class LogTables:
     held: list[float] | None = None
     delay: list[float] | None = None
     last: int = 0
+    late: tuple[list[float], ...] | None = None
 
     def ln_own(self, left: int, right: int, *, linear: bool) -> float:
         """ln of the cost of joining two sets as sides of a tree, without the node of their union."""
@@ -341,7 +384,13 @@ class LogTables:
         if self.pair is None:
             return -math.inf
         both = 0.0 if self.product is None else self.product[left] + self.product[right]
-        return self.pair[left | right] + both
+        found = self.pair[left | right] + both
+        if self.late is not None:
+            tuples, passing, within = self.late
+            new = within[left | right] - within[left] - within[right]
+            if new > 0.0:
+                found = ln_add(found, tuples[left | right] + passing[left] + passing[right] + math.log(new))
+        return found
 
     def _gather(self, tree: PositionTree, into: list[float]) -> tuple[int, bool]:
         """The set of a tree, and whether it is linear."""
@@ -402,5 +451,8 @@ def _tables(cost: CostModel, statistics: ClauseStatistics) -> LogTables | None:
     if arrays is None:
         return None
     node, pair, product, held, delay = (None if array is None else array.tolist() for array in arrays)
-    assert node is not None
-    return LogTables(node, pair, product, held, delay, statistics.last_variable)
+    assert node is not None and statistics.shape is not None
+    sums = sums_of_all(statistics.shape, cost)
+    late = None if sums is None else sums.late()
+    lists = None if late is None else tuple(array.tolist() for array in late)
+    return LogTables(node, pair, product, held, delay, statistics.last_variable, lists)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -28,8 +28,9 @@ from cep_pipeline.planning.costs import (
     is_linear,
     with_latency,
 )
-from cep_pipeline.planning.costs.conditions import CONDITION_KINDS, in_test_order, kind_of
+from cep_pipeline.planning.costs.conditions import in_test_order, kind_of
 from cep_pipeline.planning.costs.kernel import (
+    CONDITION_KINDS,
     UNITS,
     KernelCosts,
     costs_from_json,
@@ -40,6 +41,7 @@ from cep_pipeline.planning.costs.kernel import (
 from cep_pipeline.planning.costs.model import CANDIDATE_NS, PARTIAL_MATCH_NS
 from cep_pipeline.planning.numbers.clause_statistics import ClauseStatistics, PlanCondition
 from cep_pipeline.planning.orderings import ln_order_cost, ln_tree_cost
+from cep_pipeline.planning.planners import PLANNERS
 from cep_pipeline.planning.trees import PositionTree, positions_below
 from cep_pipeline.statistics.terms import format_conjunct
 from tests.planning import clauses
@@ -47,6 +49,12 @@ from tests.thoroughness import examples
 
 every_model = pytest.mark.parametrize(
     "model", [*COSTS.values(), with_latency(THROUGHPUT, 0.5), with_latency(KERNEL, 7.0)]
+)
+OF_LISTS = StreamSchema.from_dict(
+    {
+        "type_attribute": "type",
+        "attributes": {"type": "string", "s": "string", "x": "int64", "y": "int64", "h": "list<float64>"},
+    }
 )
 COSTS_OF_TEST = KernelCosts(candidate=0.5, partial_match=4.0, match=2.0, event=3.0, materialized=50.0)
 
@@ -82,6 +90,7 @@ class SetNumbers:
     product: Any = None
     held: Any = None
     latency: Any = None
+    late: Any = None
     last: int | None = None
 
     @classmethod
@@ -94,7 +103,18 @@ class SetNumbers:
         numbers = {name: np.exp(array - (0.0 if name == "product" else ln_scale)) for name, array in logs.items()}
         for array in numbers.values():
             array[0] = 0.0
+        late = model.late_of(statistics)
+        if late is not None:
+            bits = np.arange(1 << statistics.size)[:, None] >> np.arange(statistics.size) & 1 == 1
+            tuples = np.exp(late.tuples.all(statistics) - ln_scale)
+            numbers["late"] = tuples, np.exp(late.passing.all(statistics)), late.within(statistics, bits)
         return cls(ln_scale=ln_scale, last=statistics.last_variable if model.waits else None, **numbers)
+
+    def late_tests(self, whole: int, left: int, right: int) -> float:
+        if self.late is None:
+            return 0.0
+        tuples, passing, within = self.late
+        return float(tuples[whole] * passing[left] * passing[right] * (within[whole] - within[left] - within[right]))
 
 
 def scaled_order_cost(costs: SetNumbers, order: Sequence[int]) -> float:
@@ -105,7 +125,7 @@ def scaled_order_cost(costs: SetNumbers, order: Sequence[int]) -> float:
         total += costs.node[whole]
         if costs.pair is not None and earlier:
             product = 1.0 if costs.product is None else costs.product[earlier] * costs.product[last]
-            total += costs.pair[whole] * product
+            total += costs.pair[whole] * product + costs.late_tests(whole, earlier, last)
         if costs.latency is not None and costs.last in order[: length - 1]:
             total += costs.latency[last]
     return float(total)
@@ -120,7 +140,7 @@ def scaled_tree_cost(costs: SetNumbers, tree: PositionTree) -> float:
         total += costs.node[whole]
         if costs.pair is not None:
             product = 1.0 if costs.product is None else costs.product[sides[0]] * costs.product[sides[1]]
-            total += costs.pair[whole] * product
+            total += costs.pair[whole] * product + costs.late_tests(whole, *sides)
         if costs.latency is not None and costs.last is not None:
             for side, other in (sides, sides[::-1]):
                 total += costs.latency[other] if side >> costs.last & 1 else 0.0
@@ -200,6 +220,64 @@ def test_the_kernel_counts_candidates_partial_matches_matches_and_range_ends() -
     assert cost(model, (0, 1, 2), ordered) == pytest.approx(work + tested + ends)
 
 
+def test_the_kernel_counts_what_a_dear_condition_costs_where_it_is_first_tested() -> None:
+    dear = replace(COSTS_OF_TEST, tests={"number": 0.25, "arithmetic": 0.45, "root": 1.25, "correlation": 100.0})
+    model, alike = kernel_model(lambda: dear), kernel_model(lambda: COSTS_OF_TEST)
+    numbers = three()
+
+    def of_kind(kind: str) -> ClauseStatistics:
+        compared = PlanCondition((0, 1), math.log(0.1))
+        return replace(numbers, conditions=(replace(numbers.conditions[0], kind=kind), compared))
+
+    def more(kind: str, order: tuple[int, ...]) -> float:
+        return cost(model, order, of_kind(kind)) - cost(alike, order, of_kind(kind))
+
+    # A root is taken of all candidates: 0.5 ns and 1 ns more, of 2 pairs of a and c, or of 3 triples of what passes.
+    assert more("root", (0, 2, 1)) == pytest.approx(2 * 10 * 1.0)
+    assert more("root", (0, 1, 2)) == pytest.approx(3 * 30 * 0.1 * 1.0)
+    # A correlation of what passes all else: behind a and b only a tenth is left, whichever step tests the comparison.
+    assert more("correlation", (0, 2, 1)) == pytest.approx(2 * 10 * 100.0)
+    assert more("correlation", (0, 1, 2)) == more("correlation", (2, 1, 0)) == pytest.approx(3 * 30 * 0.1 * 100.0)
+    for kind in ("number", "arithmetic", "choice"):  # the last one was not measured
+        assert more(kind, (0, 1, 2)) == more(kind, (0, 2, 1)) == 0
+
+
+def test_a_dear_condition_decides_the_order() -> None:
+    statistics = ClauseStatistics(
+        tuple("abc"),
+        (math.log(5), math.log(2), math.log(8)),
+        (PlanCondition((0, 1), math.log(0.3), kind="correlation"), PlanCondition((0, 2), math.log(0.01))),
+    )
+    alike = kernel_model(lambda: replace(kernel_costs(), tests={}))
+    assert PLANNERS["dp_left_deep"](statistics, alike).order[:2] in ((0, 1), (1, 0))
+    assert PLANNERS["dp_left_deep"](statistics, KERNEL).order[:2] in ((0, 2), (2, 0))
+
+
+@pytest.mark.parametrize(
+    ("condition", "kind", "across"),
+    [
+        ("a.x < c.x", "number", "number"),
+        ("a.s < c.s", "text", "number"),
+        ("a.x + c.x > 3", "arithmetic", "arithmetic"),
+        ("abs(a.x - c.x) > 3", "arithmetic", "arithmetic"),
+        ("sqrt(a.x) > c.y + 1", "root", "number"),
+        ("sqrt(a.x * c.x) > 3", "root", "root"),
+        ("a.x % c.x > 3", "function", "function"),
+        ("ln(a.x) < ln(c.x)", "function", "number"),
+        ("least(a.x, c.x) > 3", "function", "function"),
+        ("coalesce(a.s, c.s) LIKE 'x%'", "function", "function"),
+        ("a.s LIKE 'x%' OR a.x > c.x", "choice", "number"),
+        ("coalesce(a.x, c.x) IN (1, 2)", "function", "function"),
+        ("day_of_week(greatest(a.timestamp, c.timestamp)) > 5", "clock", "clock"),
+        ("corr(a.h, c.h) > 0.5", "correlation", "correlation"),
+    ],
+)
+def test_conditions_have_the_kind_of_their_dearest_part(condition: str, kind: str, across: str) -> None:
+    [pattern] = parse_patterns(f"PATTERN SEQ(A a, C c) WHERE {condition} WITHIN 9 seconds", OF_LISTS)
+    [conjunct] = pattern.clauses[0].conjuncts
+    assert (kind_of(conjunct), kind_of(conjunct, across=True)) == (kind, across)
+
+
 def test_mechanisms_that_keep_instances_test_candidates_and_make_partial_matches() -> None:
     # Order a, c, b: k PM of each beginning; of a and c all pairs are tested, with b those that passed beside each b.
     made = PARTIAL_MATCH_NS * (2 + 2 * 5 + 3 * 15)
@@ -255,16 +333,12 @@ def test_conditions_are_tested_in_the_order_of_their_cost() -> None:
     [pattern] = parse_patterns(
         """PATTERN SEQ(A a, B+ b[], C c) WHERE corr(a.h, c.h) > 0.5 AND avg(b[].x) > c.x AND a.x + c.x > 3
         AND a.x < c.x AND a.y < c.y AND a.s = c.s AND (a.x < c.y OR a.y > c.x) WITHIN 9 seconds""",
-        StreamSchema.from_dict(
-            {
-                "type_attribute": "type",
-                "attributes": {"type": "string", "s": "string", "x": "int64", "y": "int64", "h": "list<float64>"},
-            }
-        ),
+        OF_LISTS,
     )
     found = in_test_order(pattern.clauses[0].conjuncts)
     kinds = [kind_of(conjunct) for conjunct in found]
-    assert kinds == ["text", "number", "number", "number", "arithmetic", "list", "correlation"]
+    assert kinds[:5] == ["text", "number", "number", "number", "arithmetic"]
+    assert {*kinds[5:]} == {"list", "correlation"}
     assert [format_conjunct(conjunct) for conjunct in found][1:3] == ["a.x < c.x", "a.y < c.y"]
     assert {*kernel_costs().conditions} == {*CONDITION_KINDS}
     with pytest.raises(InputError, match="condition of the kind text"):

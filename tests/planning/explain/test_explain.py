@@ -60,6 +60,22 @@ def test_explain_of_numbers_beyond_a_float() -> None:
     assert "0 events of market\n" in text
 
 
+def test_explain_says_what_a_dear_condition_costs() -> None:
+    patterns = parse(
+        "NAME dear PATTERN SEQ(A a, B b, C c) WHERE ln(a.price * b.price) > 3 AND a.diff < c.diff WITHIN 2 seconds;"
+        "NAME plain PATTERN SEQ(A a, B b) WHERE ln(a.price) < ln(b.price) WITHIN 2 seconds"
+    )
+    made = plan(patterns, estimate_statistics(patterns, market(500)))
+    again = Plan.from_json(json.loads(json.dumps(made.to_json())))
+    assert again == made
+    dear, plain = (again.explain(patterns=[name]) for name in ("dear", "plain"))
+    assert re.search(r"a test on fused\n(.*\n)*.*ln\(a.price \* b.price\) > 3.* ns \(function\)\n", dear)
+    assert "a test on fused" not in plain
+    text = json.dumps(made.to_json())
+    assert text.count('"kind": "function"') == 1
+    Plan.from_json(json.loads(text.replace(', "kind": "function"', "").replace('"kind": "function", ', "")))
+
+
 def test_explain_names_the_mechanism() -> None:
     patterns = parse(PATTERNS)
     made = plan(patterns, estimate_statistics(patterns, market(100)))
