@@ -241,7 +241,7 @@ def _with_scanned_distance(
 def print_notes(console: Terminal, notes: Sequence[str]) -> None:
     """Print what reading the events had to say: rejected rows, left-out columns."""
     for note in notes:
-        console.print(f"note: {note}", highlight=False)
+        console.note(note)
 
 
 def refuse_nothing_left(events: int, rejected: int) -> None:

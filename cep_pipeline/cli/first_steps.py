@@ -320,7 +320,7 @@ def _print_preview(
     if days := _days_of(loaded.events, schema):
         console.print(f"days: {' to '.join(dict.fromkeys(days))} ({schema.timezone})", highlight=False)
     for note in loaded.notes:
-        console.print(f"note: {note}", highlight=False)
+        console.note(note)
     if counts:
         types = Table("type", "events", title="event types")
         align_right(types.columns[1:])

@@ -65,4 +65,4 @@ class ConsoleObserver:
             self._progress.remove_task(task)
 
     def note(self, text: str) -> None:
-        self._console.print(f"note: {complete(text)}", highlight=False)
+        self._console.note(complete(text))

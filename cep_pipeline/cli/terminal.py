@@ -125,6 +125,10 @@ class Terminal(Console):
             column.width = width
         return min(table, blocks, key=lambda form: len(self.render_lines(form, pad=False)))
 
+    def note(self, text: str) -> None:
+        """Tell a person something beside the result; it is one line in a log."""
+        self.print(f"note: {text}", highlight=False, soft_wrap=not self.is_terminal)
+
     def status(self, status: Any, **options: Any) -> Status:
         """A spinner with a text beside it."""
         return super().status(styled(status) if isinstance(status, str) else status, **options)

@@ -75,7 +75,7 @@ def why(match_id: str, pattern: str | None, as_json: bool, **options: Any) -> No
         return
     _print_explanation(output_console(), explained)
     for note in notes:
-        output_console(stderr=True).print(f"note: {note}")
+        output_console(stderr=True).note(note)
 
 
 def _of_files(asked: Asked, match_id: str, pattern: str | None) -> tuple[Explanation, list[str]]:
@@ -224,7 +224,7 @@ def why_not(
     for title, columns, rows in found.tables():
         _print_table(console, title, columns, rows)
     for note in found.notes:
-        output_console(stderr=True).print(f"note: {note}")
+        output_console(stderr=True).note(note)
 
 
 def _events(

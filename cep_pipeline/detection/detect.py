@@ -866,7 +866,8 @@ def doubts_about(
     if lacking:
         names = list(dict.fromkeys(name for names in lacking.values() for name in names))
         there = sorted(name for name in types or () if name is not None)
-        near = {one: hint for one in lacking if (hint := did_you_mean(one, there))}
+        choices = {*there, *(pattern.base_type for pattern in patterns if pattern.base_type)}
+        near = {one: hint for one in lacking if (hint := did_you_mean(one, sorted(choices)))}
         hints = (hint if len(lacking) == 1 else f"{hint} for {one}" for one, hint in near.items())
         found.append(
             f"no event has the type {_some(lacking)}, asked for by {_some(names)}; "

@@ -22,7 +22,6 @@ if TYPE_CHECKING:
 
 SHOWN_ROWS = 10
 """Matches of a pattern that a notebook shows."""
-_NAMED = 4
 
 
 class Matches(dict[str, pa.Table]):

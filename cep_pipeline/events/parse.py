@@ -233,10 +233,8 @@ def write_run(path: str, table: pa.Table) -> None:
         )
 
 
-def read_run(path: str, columns: list[str] | None = None, row_filter: pc.Expression | None = None) -> pa.Table:
+def read_run(path: str, row_filter: pc.Expression | None = None) -> pa.Table:
     """Read what `write_run` wrote."""
     filesystem, inner = open_filesystem(path)
     with storage_errors(f"reading {path}"):
-        return pq.read_table(
-            inner, filesystem=filesystem, columns=columns, filters=row_filter, partitioning=None, use_threads=False
-        )
+        return pq.read_table(inner, filesystem=filesystem, filters=row_filter, partitioning=None, use_threads=False)

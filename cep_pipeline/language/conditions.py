@@ -8,6 +8,7 @@ or raises the reason why there is none. The parser knows the place, the rules kn
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Sequence
 from typing import TypeVar
 
@@ -504,7 +505,12 @@ class ConditionParser:
     def _check_comparable(self, comparator: Comparator, left: Expression, right: Expression, operator: Token) -> None:
         self._check_depth(left)
         self._check_depth(right)
-        self._by_rule(operator, check_comparable, comparator, left.type, right.type)
+        try:
+            check_comparable(comparator, left.type, right.type)
+        except TypeMismatch as mismatch:
+            values = (one.value for one in (left, right) if isinstance(one, Literal))
+            hint = next((_unquoted(value) for value in values if isinstance(value, str)), "")
+            raise self._error(f"{mismatch}{hint}", operator) from None
 
     def _by_rule(self, place: Token, rule: Callable[..., _Result], *operands: object) -> _Result:
         """Apply a rule of types; the error for a mismatch names the place."""
@@ -587,6 +593,13 @@ def parse_reference(cursor: Cursor, scope: Scope) -> Expression:
     return Reference(name.value, attribute.value, element, kind, Span(name.span.start, attribute.span.end))
 
 
+def _unquoted(text: str) -> str:
+    """A hint where a text that is compared with a number looks like a number or a moment."""
+    if re.fullmatch(r"[-+]?\d+(\.\d*)?", text):
+        return "; a number has no quotes around it"
+    return f"; a moment is written TIMESTAMP '{text}'" if re.match(r"\d{4}-\d\d-\d\d", text) else ""
+
+
 def parse_aggregate(cursor: Cursor, scope: Scope, function: Token) -> Aggregate:
     """Read `(v[].attr)` or `(v[..i-1].attr)` after the name of an aggregate."""
     name = function.word.lower()
@@ -597,7 +610,8 @@ def parse_aggregate(cursor: Cursor, scope: Scope, function: Token) -> Aggregate:
     variable = cursor.expect_name("a variable")
     operand = scope.variable(variable)
     if not operand.kleene:
-        raise cursor.error(f"aggregate over {variable.value!r}, which is no Kleene variable", variable.span)
+        said = f"{name!r} is an aggregate over a list of events, and {variable.value!r} is a single event"
+        raise cursor.error(said, variable.span)
     cursor.expect_symbol("[", form)
     prefix = cursor.at_symbol("..")
     if prefix:

@@ -516,10 +516,12 @@ class _Statement:
         token: Token = self.cursor.current
         if token.kind is Kind.END:
             return "; every pattern has a window, as in WITHIN 10 seconds"
-        if token.text == "-" and self.cursor.ahead(1).text == ">":
+        if (token.text == "-" and self.cursor.ahead(1).text == ">") or token.word in ("FOLLOWED", "THEN", "NEXT"):
             return "; events in order are written SEQ(A a, B b)"
         if token.word in _CLAUSE_ORDER:
             return f"; the clauses stand in the order {', '.join(_CLAUSE_ORDER)}, each at most once"
+        if token.word == "GROUP":
+            return "; GROUP BY stands behind SUMMARIZE"
         if token.word in ("NAME", "PATTERN"):
             return "; statements are separated by ';'"
         if token.word == "STRATEGY":

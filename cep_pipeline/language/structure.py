@@ -52,7 +52,10 @@ class StructureParser:
         operands = [self.structure(depth + 1)]
         while self.cursor.accept_symbol(","):
             operands.append(self.structure(depth + 1))
-        end = self.cursor.expect_symbol(")", f"; parts of {operator.word} are separated by ','")
+        hint = f"; parts of {operator.word} are separated by ','"
+        if self.cursor.at_symbol("{"):
+            hint = "; how many events stands behind their type, as in A{2,} v[]"
+        end = self.cursor.expect_symbol(")", hint)
         return Composite(Operator(operator.word), tuple(operands), Span(operator.span.start, end.span.end))
 
     def _negation(self, depth: int) -> EventOperand | Negation:

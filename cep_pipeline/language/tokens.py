@@ -247,7 +247,7 @@ class Cursor:
         if self.current.kind is not Kind.WORD:
             raise self.unexpected(what, hint)
         if self.current.is_reserved:
-            raise self.unexpected(what, "; this word is reserved")
+            raise self.unexpected(what, f"; this word is reserved{hint}")
         return self.advance()
 
     def expect_attribute(self) -> Token:

@@ -129,7 +129,7 @@ def detect_days(
             scratch = stack.enter_context(_scratch(work, pattern_set))
             day = _PreparedDay.of(workers, work, detected, planned, own_inputs, kept, scratch)
             tell_of_limits(work, detected, planned, day.span_us)
-            if day.sliced.slices:
+            if day.sliced.slices or day.types:
                 for text in doubts_about(detected.patterns, day.types, day.read_us):
                     work.observer.note(f"{work.day}: {pattern_set.name}: {text}")
             days.append(day)

@@ -18,7 +18,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import date
 from functools import partial
 from pathlib import Path
@@ -31,7 +31,7 @@ from cep_pipeline.events.derived import Carry, carry_lengths
 from cep_pipeline.events.erasure import erased_from
 from cep_pipeline.events.finish import FinishTask, QuarantineTask, finish_range, write_quarantine
 from cep_pipeline.events.merge import RANGE_ROWS, EventRange, MergeTask, merge_runs, merge_tasks
-from cep_pipeline.events.parse import RUN_ROWS, ParsedFile, ParseTask, RejectedRows, SortedRun, parse_file
+from cep_pipeline.events.parse import RUN_ROWS, ParsedFile, ParseTask, SortedRun, parse_file
 from cep_pipeline.events.raw_files import RawFile, SourceFile, files_of_day, fingerprint_file
 from cep_pipeline.events.raw_rows import FilePart
 from cep_pipeline.events.readers import READERS
@@ -108,7 +108,7 @@ def stage_days(
     work = _Ingestion(
         session,
         schema,
-        [_Day(day) for day in days],
+        [_Day(StagedDay(day, (), schema.staged_digest)) for day in days],
         str(data_root),
         directory,
         run_rows,
@@ -131,29 +131,24 @@ def stage_days(
 
 @dataclass
 class _Day:
-    """One day on its way through the steps."""
+    """One day on its way through the steps; `staged` is what is known of it so far."""
 
-    day: date
+    staged: StagedDay
     files: tuple[SourceFile, ...] = ()
     missing: tuple[str, ...] = ()
     runs: tuple[SortedRun, ...] = ()
-    rejected: tuple[RejectedRows, ...] = ()
-    settled: tuple[EventRange, ...] = ()
     figures: Figures = field(default_factory=Figures)
-    clock_back: int = 0
-    notes: tuple[str, ...] = ()
-    warnings: tuple[str, ...] = ()
-    validation: Mapping[str, Any] = field(default_factory=dict)
-    failure: str = ""
-    skipped: bool = False
 
     @property
-    def events(self) -> int:
-        return sum(settled.rows for settled in self.settled)
+    def day(self) -> date:
+        return self.staged.day
 
-    @property
-    def rejected_rows(self) -> int:
-        return sum(rows.rows for rows in self.rejected)
+    def note(self, text: str) -> None:
+        """Tell a person something, once."""
+        self.know(notes=tuple(dict.fromkeys((*self.staged.notes, text))))
+
+    def know(self, **known: Any) -> None:
+        self.staged = replace(self.staged, **known)
 
 
 @dataclass
@@ -262,16 +257,15 @@ class _Ingestion:
         clock_back = {back.day: back for back in found_in(p.clock for p in parsed)}
         for day, state in states.items():
             state.runs += tuple(run for p in parsed for run in p.runs if run.day == day)
-            state.rejected += tuple(rows for p in parsed for rows in p.rejected if (rows.day or first_day) == day)
+            rejected = (rows for p in parsed for rows in p.rejected if (rows.day or first_day) == day)
+            state.know(rejected=(*state.staged.rejected, *rejected))
             if dropped:
-                state.notes += (
-                    f"{file.name}: columns that the schema does not list are left out: {', '.join(dropped)}",
-                )
+                state.note(f"{file.name}: columns that the schema does not list are left out: {', '.join(dropped)}")
             if (back := clock_back.get(day)) is not None:
-                state.clock_back += back.rows
-                state.notes += (back.said(file.name),)
+                state.know(clock_back=state.staged.clock_back + back.rows)
+                state.note(back.said(file.name))
             if empty:
-                state.notes += (f"{file.name}: the file has no rows",)
+                state.note(f"{file.name}: the file has no rows")
 
     def _check_missing_files(self) -> None:
         for state in self.days:
@@ -283,13 +277,13 @@ class _Ingestion:
                     f"stream {self.schema.name!r}, day {state.day}: no file {where}; deliver it, or set on_missing: "
                     "empty or skip in the stream schema for days without files"
                 )
-            state.notes += (f"no file {where}",)
-            state.skipped = not state.files and self.schema.on_missing == "skip"
+            state.note(f"no file {where}")
+            state.know(skipped=not state.files and self.schema.on_missing == "skip")
 
     def _check_missing_rows(self) -> None:
         """A file of a month that has no row of a day lacks the day, as a missing file of the day would."""
         for state in self.days:
-            if state.skipped or not state.files or state.runs or state.rejected:
+            if state.staged.skipped or not state.files or state.runs or state.staged.rejected:
                 continue
             if any(file.period.is_one_day for file in state.files):
                 continue
@@ -299,8 +293,8 @@ class _Ingestion:
                     f"stream {self.schema.name!r}, day {state.day}: no row of this day in {where}; give a day that the "
                     "file holds, or set on_missing: empty or skip in the stream schema"
                 )
-            state.notes += (f"no row of this day in {where}",)
-            state.skipped = self.schema.on_missing == "skip"
+            state.note(f"no row of this day in {where}")
+            state.know(skipped=self.schema.on_missing == "skip")
 
     # -- runs to settled ranges --------------------------------------------------------------------------------------
 
@@ -311,15 +305,16 @@ class _Ingestion:
         for state in self.days:
             if len(state.runs) == 1 and not self.schema.key:
                 (run,) = state.runs
-                state.settled = (EventRange(state.day, run.path, run.rows, run.last_values),)
+                state.know(settled=(EventRange(state.day, run.path, run.rows, run.last_values),))
                 state.figures = run.figures
             elif state.runs:
                 tasks += merge_tasks(self.schema, state.day, state.runs, self.scratch, self.range_rows)
         merged = self._run(tasks, merge_runs, "merge", "merging runs")
         for state in self.days:
             of_day = [outcome for outcome in merged if outcome.settled.day == state.day]
-            state.settled += tuple(outcome.settled for outcome in of_day if outcome.settled.rows)
-            state.rejected += tuple(rows for outcome in of_day for rows in outcome.repeated)
+            settled = (outcome.settled for outcome in of_day if outcome.settled.rows)
+            repeated = (rows for outcome in of_day for rows in outcome.repeated)
+            state.know(settled=(*state.staged.settled, *settled), rejected=(*state.staged.rejected, *repeated))
             state.figures = sum((outcome.figures for outcome in of_day), state.figures)
 
     # -- validation --------------------------------------------------------------------------------------------------
@@ -331,41 +326,28 @@ class _Ingestion:
         with self.timed("validate"):
             for state in self.days:
                 reached.append(state)
-                if state.skipped:
+                if state.staged.skipped:
                     continue
                 try:
                     self._validate(state, counts)
                 except FailedValidation as error:
-                    state.failure, state.validation = str(error), error.document
+                    state.know(failure=str(error), validation=error.document)
                     break
                 except DataError as error:
-                    state.failure = str(error)
+                    state.know(failure=str(error))
                     break
-                counts.append(state.events)
-        return [self._staged(state) for state in reached]
+                counts.append(state.staged.events)
+        for state in reached:
+            state.know(files=tuple(self.raw_files[file.name] for file in state.files), seconds=dict(self.seconds))
+        return [state.staged for state in reached]
 
     def _validate(self, state: _Day, earlier_row_counts: Sequence[int]) -> None:
-        examples = sorted(example for rows in state.rejected for example in rows.examples)[:_EXAMPLES]
-        check_rejected_share(self.schema, state.day, state.events, state.rejected_rows, examples)
+        staged = state.staged
+        examples = sorted(example for rows in staged.rejected for example in rows.examples)[:_EXAMPLES]
+        check_rejected_share(self.schema, staged.day, staged.events, staged.rejected_rows, examples)
         validation = validate(state.figures, self.schema, state.day, earlier_row_counts=earlier_row_counts)
         validation.require(self.schema.name)
-        state.validation, state.warnings = validation.document, validation.warnings
-
-    def _staged(self, state: _Day) -> StagedDay:
-        return StagedDay(
-            day=state.day,
-            files=tuple(self.raw_files[file.name] for file in state.files),
-            schema=self.schema.staged_digest,
-            settled=state.settled,
-            rejected=state.rejected,
-            notes=tuple(dict.fromkeys(state.notes)),
-            warnings=state.warnings,
-            validation=state.validation,
-            failure=state.failure,
-            skipped=state.skipped,
-            clock_back=state.clock_back,
-            seconds=dict(self.seconds),
-        )
+        state.know(validation=validation.document, warnings=validation.warnings)
 
 
 def _numbered(function: Callable[[Task, int, int], Outcome], numbered: tuple[int, Task], attempt: int) -> Outcome:

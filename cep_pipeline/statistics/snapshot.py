@@ -372,10 +372,6 @@ class StatisticsSnapshot:
             )
         return self.by_leaf[leaf.key]
 
-    def known_rate(self, leaf: str) -> LeafRate | None:
-        """The arrival rate of a leaf by its key; None where it was not measured."""
-        return self.by_leaf.get(leaf)
-
     def measured(self, key: str) -> Selectivity | None:
         """The selectivity of a condition by its key; None where it was not measured."""
         return self.by_condition.get(key)

@@ -85,22 +85,6 @@ class WarehouseCatalog(SqlCatalog):
         with self.database.begin() as connection:
             return connection.execute(query).scalar_one_or_none()
 
-    def load_at(self, identifier: Identifier, metadata_location: str) -> Table:
-        """Load a table as one of its metadata files tells of it.
-
-        Of a file that was removed, FileNotFoundError is the cause of the DamagedError.
-        """
-        namespace, name = identifier
-        row = IcebergTables(
-            catalog_name=self.name,
-            table_namespace=namespace,
-            table_name=name,
-            metadata_location=metadata_location,
-            previous_metadata_location=None,
-        )
-        with damage_errors(metadata_location):
-            return self._convert_orm_to_iceberg(row)
-
     def commit_table(
         self, table: Table, requirements: tuple[TableRequirement, ...], updates: tuple[TableUpdate, ...]
     ) -> CommitTableResponse:

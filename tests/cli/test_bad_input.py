@@ -10,6 +10,7 @@ import subprocess
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -72,6 +73,17 @@ def test_a_type_that_the_schema_does_not_list(project: Project) -> None:
     done = run(project)
     assert_refused(done, 2, "all.sase:2:", "'D'", "A, B, C")
     assert underlined(done) == "D"
+
+
+def test_a_type_that_no_event_of_the_day_has(tmp_path: Path) -> None:
+    """The schema does not list the types, and the day is not read at all: no slice of it can hold a match."""
+    no_session: Any = None
+    project = make_project(tmp_path, no_session)
+    (project.folder / "all.sase").write_text("NAME lost PATTERN SEQ(A a, Bb b) WITHIN 1 minute")
+    done = run(project, "--day", "2024-03-04")
+    assert done.code == 0
+    said = "note: 2024-03-04: all: no event has the type Bb, asked for by lost; there are: A, B; did you mean 'B'?"
+    assert said in done.errors.splitlines()
 
 
 def test_a_type_of_values_that_there_is_none_of(project: Project) -> None:

@@ -41,6 +41,17 @@ REFUSED = [
     # Structure
     ("PATTERN «within» a WITHIN 1 day", "this word is reserved"),
     ("PATTERN A «SEQ» WITHIN 1 day", "this word is reserved"),
+    ("PATTERN SEQ(A «as» a, B b) WITHIN 1 day", "reserved; a type is followed by a variable, as in SEQ(A a, B b)"),
+    ("PATTERN SEQ(A a, B b«{»2,}) WITHIN 1 day", "stands behind their type, as in A{2,} v[]"),
+    ("PATTERN A a «FOLLOWED» BY B b WITHIN 1 day", "events in order are written SEQ(A a, B b)"),
+    ("PATTERN A a WITHIN 1 day «GROUP» BY a.x", "GROUP BY stands behind SUMMARIZE"),
+    ("PATTERN A a WHERE a.x «>» '3.5' WITHIN 1 day", "cannot compare int with string; a number has no quotes"),
+    ("PATTERN A a WHERE '2025-01-06' «<» a.x WITHIN 1 day", "a moment is written TIMESTAMP '2025-01-06'"),
+    (
+        "PATTERN A a WHERE last(«a».x) > 1 WITHIN 1 day",
+        "an aggregate over a list of events, and 'a' is a single",
+    ),
+    ("«every» a=A WITHIN 1 day", "`cep help coming_from`"),
     ("PATTERN SEQ(A a, «158» b) WITHIN 1 day", "written in double quotes"),
     ('PATTERN SEQ(A a, «""» b) WITHIN 1 day', "not empty"),
     ("PATTERN SEQ(A a«;» B b) WITHIN 1 day", "expected ')' but found ';'"),
