@@ -181,7 +181,7 @@ class PlainRuns:
         layout, known = None, None
         if len(order) > 1:
             by_view = from_start or at_end or last is not None
-            known = known_layouts(pattern, clause, order, pattern.window, (by_view, True))
+            known = known_layouts(pattern, clause, order, pattern.window, (by_view, True, False))
             layout = known.layouts.get(1)
         keys = layout.keys if layout is not None else (None,) * len(order)
 
