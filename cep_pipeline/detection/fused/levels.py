@@ -847,7 +847,7 @@ def _layout_of(levels: Levels) -> WordLayout | None:
     if not plain:
         return None
     (shape,) = shapes
-    if levels.asks_at_end or any(level.rejecting for level in shape.levels):
+    if levels.asks_at_end:
         return None
     places = argument_places(shape)
     bounds = {(level, bound.earlier, bound.low): bound for level, bound in levels.ranges}
