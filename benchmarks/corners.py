@@ -308,11 +308,14 @@ def corners(streams: Streams, folder: Path, share: float = 1.0) -> list[Corner]:
             "by a plan for each",
             partial(_shared_plan, stock // 10, streams),
         ),
-        Corner(
-            f"one of {SMALL_PATTERNS} patterns, in a call over new events: list all matches",
-            size(SMALL_EVENTS),
-            "DuckDB, a query for each pattern",
-            partial(_small_calls, size(SMALL_EVENTS)),
+        *(
+            Corner(
+                f"one of {SMALL_PATTERNS} patterns{one.kind}, in a call over new events: {one.work}",
+                size(SMALL_EVENTS),
+                "DuckDB, a query for each pattern",
+                partial(_small_calls, size(SMALL_EVENTS), one),
+            )
+            for one in SMALL
         ),
         Corner(
             "CONSUME MATCHED, the plan of the default cost",
@@ -733,7 +736,47 @@ def _shared_plan(events: int, streams: Streams) -> tuple[Work, Work]:
     return _detection(patterns, table, shared, "count"), _detection(patterns, table, own, "count")
 
 
-def _small_calls(events: int) -> tuple[Work, Work] | None:
+@dataclass(frozen=True)
+class _Small:
+    """Patterns over three types, written with their names, and a query for the number of matches over their tables."""
+
+    kind: str
+    output: str
+    pattern: str
+    query: str
+
+    @property
+    def work(self) -> str:
+        return "count" if self.output == "count" else "list all matches"
+
+
+SMALL = (
+    _Small(
+        "",
+        "verbose",
+        "SEQ({a} a, {b} b, {c} c) WHERE a.x < b.x AND b.x < c.x",
+        "SELECT a.seq, b.seq, c.seq FROM {a} a JOIN {b} b ON b.ts > a.ts AND a.x < b.x JOIN {c} c ON c.ts > b.ts "
+        "AND b.x < c.x AND c.ts <= a.ts + {window}",
+    ),
+    _Small(
+        " with a negation",
+        "verbose",
+        "SEQ({a} a, ~{b} b, {c} c) WHERE b.x > a.x + c.x",
+        "SELECT a.seq, c.seq FROM {a} a JOIN {c} c ON c.ts > a.ts AND c.ts <= a.ts + {window} WHERE NOT EXISTS "
+        "(SELECT 1 FROM {b} b WHERE b.ts > a.ts AND b.ts < c.ts AND b.x > a.x + c.x)",
+    ),
+    _Small(
+        " with a list",
+        "count",
+        "SEQ({a} a, {b}+ b[], {c} c) WHERE a.x < c.x",
+        "SELECT CAST(coalesce(sum((1 << n) - 1), 0) AS BIGINT) FROM (SELECT count(*) AS n FROM {a} a JOIN {c} c ON "
+        "c.ts > a.ts AND c.ts <= a.ts + {window} AND a.x < c.x JOIN {b} b ON b.ts > a.ts AND b.ts < c.ts "
+        "GROUP BY a.seq, c.seq)",
+    ),
+)
+
+
+def _small_calls(events: int, small: _Small) -> tuple[Work, Work] | None:
     """The time of one pattern in one call, of many patterns that are run over new events again and again."""
     try:
         import duckdb
@@ -743,9 +786,7 @@ def _small_calls(events: int) -> tuple[Work, Work] | None:
     types = [draw.sample(SMALL_TYPES, 3) for _ in range(SMALL_PATTERNS)]
     patterns = [
         replace(
-            _drawn_pattern(
-                f"SEQ({a} a, {b} b, {c} c) WHERE a.x < b.x AND b.x < c.x WITHIN {SMALL_WINDOW_MS} ms",
-            ),
+            _drawn_pattern(f"{small.pattern.format(a=a, b=b, c=c)} WITHIN {SMALL_WINDOW_MS} ms"),
             name=f"small_{number}",
         )
         for number, (a, b, c) in enumerate(types)
@@ -764,19 +805,18 @@ def _small_calls(events: int) -> tuple[Work, Work] | None:
 
     def ours() -> int:
         fresh = [pa.table(dict(zip(table.column_names, table.columns, strict=True))) for table in tables]
-        return sum(one.num_rows for table in fresh for one in detect(patterns, table, plan).values())
+        found = (one for table in fresh for one in detect(patterns, table, plan, output=small.output).values())
+        return sum(int(one["count"][0].as_py()) if small.output == "count" else one.num_rows for one in found)
 
     def peer() -> int:
-        return sum(
-            connection.sql(
-                f"SELECT a.seq, b.seq, c.seq FROM {a}{number} a JOIN {b}{number} b ON b.ts > a.ts AND a.x < b.x "
-                f"JOIN {c}{number} c ON c.ts > b.ts AND b.x < c.x AND c.ts <= a.ts + {1000 * SMALL_WINDOW_MS}"
-            )
-            .to_arrow_table()
-            .num_rows
-            for number in range(SMALL_CALLS)
-            for a, b, c in types
-        )
+        total = 0
+        for number in range(SMALL_CALLS):
+            for a, b, c in types:
+                names = {"a": f"{a}{number}", "b": f"{b}{number}", "c": f"{c}{number}"}
+                query = small.query.format(**names, window=1000 * SMALL_WINDOW_MS)
+                found = connection.sql(query).to_arrow_table()
+                total += found[0][0].as_py() if small.output == "count" else found.num_rows
+        return total
 
     return _timed(ours, SMALL_CALLS * SMALL_PATTERNS), _timed(peer, SMALL_CALLS * SMALL_PATTERNS)
 

@@ -357,21 +357,24 @@ class DetectionRun:
             found.update(self._tables_at_once(detections, at_once, output))
             rest = [detection for place, detection in enumerate(detections) if place not in at_once]
         few: FoundFew = []
+        counts: dict[str, int] = {}
         for together in run_together(rest, plan):
+            names = [detection.pattern.name for detection in together]
             with explained():
                 if output == "count":
-                    own = count_tables([one.pattern for one in together], count_together(together))
-                elif output == "compressed":
-                    own = compressed_together(together, few)
+                    counts.update(zip(names, count_together(together), strict=True))
                 else:
-                    own = tables_together(together, few)
-            found.update(zip((detection.pattern.name for detection in together), own, strict=True))
+                    write = compressed_together if output == "compressed" else tables_together
+                    found.update(zip(names, write(together, few), strict=True))
             self._done += len(together)
             if self.progress is not None:
                 self.progress(self._done, self._all)
         with explained():
-            tables = tables_at_once(few, output)
-        found.update((detection.pattern.name, table) for (detection, _), table in zip(few, tables, strict=True))
+            own = tables_at_once(few, output)
+        found.update((detection.pattern.name, table) for (detection, _), table in zip(few, own, strict=True))
+        counted = [detection.pattern for detection in rest if detection.pattern.name in counts]
+        own = count_tables(counted, [counts[one.name] for one in counted])
+        found.update((pattern.name, table) for pattern, table in zip(counted, own, strict=True))
         for name in (detection.pattern.name for detection in rest):
             logger.debug("%s by %s: %s rows (%s)", name, chosen[name], found[name].num_rows, output)
         keep(events, known)

@@ -15,7 +15,7 @@ from cep_pipeline.detection.counting.choice import CANDIDATE_NS, candidates_of
 from cep_pipeline.detection.fused.clause import BLOCK_ROWS, KernelRun
 from cep_pipeline.detection.fused.constraints import TestColumns, bounds_of, ends_by_level, other_event
 from cep_pipeline.detection.fused.kernel import Arguments, count_lists
-from cep_pipeline.detection.fused.levels import Levels
+from cep_pipeline.detection.fused.levels import LaidOutLevels, Levels
 from cep_pipeline.detection.fused.range_search import arguments_over, searching_shape
 from cep_pipeline.detection.fused.shape import Level, RangeResult, Shape
 from cep_pipeline.detection.kleene.bindings import clause_over
@@ -86,7 +86,7 @@ def _count(pattern: Pattern, clause: Clause, order: tuple[str, ...], events: Pre
 
 
 def last_level(
-    pattern: Pattern, clause: Clause, order: tuple[str, ...], levels: Levels, events: PreparedEvents
+    pattern: Pattern, clause: Clause, order: tuple[str, ...], levels: Levels | LaidOutLevels, events: PreparedEvents
 ) -> tuple[Shape, Arguments]:
     """The shape that counts the candidates of the last variable, with its data."""
     last, name = len(order) - 1, order[-1]

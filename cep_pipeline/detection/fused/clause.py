@@ -207,10 +207,11 @@ class KernelRun:
         if self._prepared:
             return
         self._prepared = True
-        key = ("laid out", id(self._cache), self.order, self.first_row, self.end_row, self.finality)
+        asked = self.order, self.first_row, self.end_row, self.finality, self._as_places
+        key = ("laid out", id(self._cache), *asked)
         shared = shared_work_of(self.events)
         ready = self.events.handle(key, lambda: _LaidOut(self._cache))
-        if ready.levels is not None and shared is None and not self._as_places and ready.pattern is self.pattern:
+        if ready.levels is not None and shared is None and ready.pattern is self.pattern:
             self._leaves, self._levels = ready.levels.leaves, ready.levels
             self._read, self._reduced = ready.read, ready.reduced
             return
@@ -230,19 +231,15 @@ class KernelRun:
                     self._leaves = None
                     return
             negated = self._negated_views()
-            if self._as_places:
-                self._levels = Levels(planned, self._leaves, negated, as_places=True, beginning=beginning)
-            else:
-                self._levels = levels_over(planned, self._leaves, negated, beginning)
-                if isinstance(self._levels, LaidOutLevels) and shared is None:
-                    ready.pattern, ready.levels = self.pattern, self._levels
-                    ready.read, ready.reduced = self._read, self._reduced
+            self._levels = levels_over(planned, self._leaves, negated, beginning, as_places=self._as_places)
+            if isinstance(self._levels, LaidOutLevels) and shared is None:
+                ready.pattern, ready.levels = self.pattern, self._levels
+                ready.read, ready.reduced = self._read, self._reduced
 
     @property
-    def levels(self) -> Levels | None:
+    def levels(self) -> Levels | LaidOutLevels | None:
         """The prepared levels of a run that gives places; None where a variable has no event."""
         self.prepare()
-        assert not isinstance(self._levels, LaidOutLevels)
         return self._levels
 
     def places(self) -> Iterator[Array]:

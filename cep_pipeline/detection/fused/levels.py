@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import cached_property
+from functools import cached_property, partial
 from typing import TypeAlias
 
 import numpy as np
@@ -235,6 +235,12 @@ class PlannedClause:
         return found if times_are_plain(self.events) else Implications({}, comparisons=found.comparisons)
 
 
+def surroundings_of(planned: PlannedClause, leaves: Sequence[View], views: Sequence[View]) -> Surroundings:
+    """The levels of a clause over its leaves and views, for what stands among them."""
+    of = planned.events, planned.clause, planned.order, planned.pattern, planned.reach
+    return Surroundings(*of, leaves, views, planned.types)
+
+
 FindBeginning = Callable[[PlannedClause, list[View], list[View]], Beginning | None]
 """Finds the beginning of a run that is stored, by its leaves and its views."""
 
@@ -283,16 +289,7 @@ class Levels:
         ]
         names = [variable.name for variable in planned.clause.positive]
         self.output_rows = [names.index(name) for name in planned.order]
-        self.around = Surroundings(
-            planned.events,
-            planned.clause,
-            planned.order,
-            planned.pattern,
-            planned.reach,
-            leaves,
-            self.views,
-            planned.types,
-        )
+        self.around = surroundings_of(planned, leaves, self.views)
         self.beginning = None if beginning is None else beginning(planned, leaves, self.views)
         self._bound_levels = 1 if self.beginning is None else self.beginning.levels
         self._compile(negated)
@@ -541,6 +538,11 @@ class Levels:
         """Return whether partial matches must be asked at a level for what its tests do not decide."""
         return bool(self.residual[level] or self.negations[level])
 
+    @property
+    def asks_at_end(self) -> bool:
+        """True if complete matches must be asked for what the tests do not decide."""
+        return self._asks(len(self.views) - 1)
+
     def _accepted(self, level: int, block: Array, counters: Array) -> Array:
         """The partial matches, as places, at which the level's residual conjuncts hold and that no event rejects."""
         if not self._asks(level):
@@ -737,6 +739,11 @@ class LaidOutLevels:
         self.planned, self.leaves, self.views, self.beginning = planned, leaves, views, beginning
         self._layout, self._words, self._arrays = layout, words, arrays
 
+    @cached_property
+    def around(self) -> Surroundings:
+        """The levels as `Levels.around` has them."""
+        return surroundings_of(self.planned, self.leaves, self.views)
+
     @property
     def tested(self) -> Sequence[Sequence[Conjunct]]:
         """The conjuncts tested at a level, like `Levels.tested`."""
@@ -769,37 +776,44 @@ class KnownLayouts:
 
 
 def known_layouts(
-    pattern: Pattern, clause: Clause, order: tuple[str, ...], window: Window, facts: tuple[bool, bool]
+    pattern: Pattern, clause: Clause, order: tuple[str, ...], window: Window, facts: tuple[bool, bool, bool]
 ) -> KnownLayouts:
     """The layouts of the runs of a clause, which its runs fill in.
 
     Parameters
     ----------
     facts
-        Whether nothing is asked about owned rows, and whether times are plain (`times_are_plain`).
+        Whether nothing is asked about owned rows, whether times are plain (`times_are_plain`), and whether matches are
+        given as places.
     """
     key = ("layouts", order, pattern.ties, window.time_us, window.events, facts)
     return clause_cache_of(clause).once(key, KnownLayouts)
 
 
 def levels_over(
-    planned: PlannedClause, leaves: list[View], negated: Mapping[str, View], beginning: FindBeginning | None
+    planned: PlannedClause,
+    leaves: list[View],
+    negated: Mapping[str, View],
+    beginning: FindBeginning | None,
+    *,
+    as_places: bool = False,
 ) -> Levels | LaidOutLevels:
-    """The levels of a run that gives rows, laid out as those of its clause before it.
+    """The levels of a run, laid out as those of its clause before it.
 
     Parameters
     ----------
-    planned, leaves, negated, beginning
+    planned, leaves, negated, beginning, as_places
         As `Levels` takes them; no leaf is empty.
     """
+    compiled = partial(Levels, planned, leaves, negated, as_places=as_places)
     window = planned.window or planned.pattern.window
     size = window.time_us if window.time_us is not None else (window.events or 0) - 1
     if planned.reach.size != size:
-        return Levels(planned, leaves, negated, beginning=beginning)
-    facts = planned.first_owned is None, times_are_plain(planned.events)
+        return compiled(beginning=beginning)
+    facts = planned.first_owned is None, times_are_plain(planned.events), as_places
     known = known_layouts(planned.pattern, planned.clause, planned.order, window, facts)
     if not known.plain:
-        return Levels(planned, leaves, negated, beginning=beginning)
+        return compiled(beginning=beginning)
     if known.layouts:
         views = next(iter(known.layouts.values())).views_of(planned.events, leaves)
         found = None if beginning is None else beginning(planned, leaves, views)
@@ -807,9 +821,9 @@ def levels_over(
         laid_out = None if layout is None else layout.over(planned, leaves, negated.values(), views, found)
         if laid_out is not None:
             return laid_out
-        levels = Levels(planned, leaves, negated, beginning=lambda *_: found)
+        levels = compiled(beginning=lambda *_: found)
     else:
-        levels = Levels(planned, leaves, negated, beginning=beginning)
+        levels = compiled(beginning=beginning)
     made = _layout_of(levels)
     known.plain = made is not None or bool(known.layouts)
     if made is not None:
@@ -827,14 +841,13 @@ def _layout_of(levels: Levels) -> WordLayout | None:
         all(key is None or own is not None for key, own in zip(levels.level_keys, keys, strict=True))
         and all(keys[level] == keys[bound.earlier] for level, bound in levels.ranges)
         and len(shapes) == 1
-        and not levels.as_places
         and len(columns) == len(levels.columns.again)
         and len(sides) == len(levels.ranges)
     )
     if not plain:
         return None
     (shape,) = shapes
-    if not shape.as_rows or any(level.rejecting for level in shape.levels):
+    if levels.asks_at_end:
         return None
     places = argument_places(shape)
     bounds = {(level, bound.earlier, bound.low): bound for level, bound in levels.ranges}
@@ -856,7 +869,7 @@ def _layout_of(levels: Levels) -> WordLayout | None:
         tuple(ranges),
         tuple(columns),
         tuple(levels.columns.constants),
-        tuple(levels.output_rows),
+        None if levels.as_places else tuple(levels.output_rows),
         tuple(map(tuple, levels.tested)),
         tuple(levels.decided),
     )

@@ -318,6 +318,56 @@ class _NearestRowColumn:
         return padded_copy(found)
 
 
+@dataclass(frozen=True, eq=False)
+class _ExtremeColumn:
+    """The extremes of blocks of values of a negated variable's events, as a column.
+
+    Attributes
+    ----------
+    of
+        The values, of the events of one view.
+    attributes
+        As `_EndColumn` has them.
+    width
+        The numbers of each power of two, one for each event that there may be.
+    least
+        Whether the least values are wanted, or the greatest.
+    """
+
+    of: RemadeColumn
+    attributes: tuple[str, ...] | None
+    width: int
+    least: bool
+
+    @property
+    def key(self) -> Hashable:
+        """The same for equal columns."""
+        return "extremes", self.of.key, self.attributes, self.width, self.least
+
+    def __call__(self, events: PreparedEvents, leaf: View) -> Array | None:
+        return self.of_view(events, leaf if self.attributes is None else leaf_by(events, leaf, self.attributes))
+
+    def of_view(self, events: PreparedEvents, view: View) -> Array | None:
+        """The column over a view that is sorted; None where it has too many events, or values that do not fit."""
+        size = len(view)
+        values = self.of.values(events, view) if size <= self.width else None
+        if values is None:
+            return None
+
+        def make() -> Array:
+            powers = max(size.bit_length(), 1)
+            found = np.full((powers, self.width), np.nan)
+            found[:, :size] = blocks_of(values[:size], powers, np.fmin if self.least else np.fmax)
+            return found.reshape(-1)
+
+        return events.derive((self.key, view.identity), make)
+
+
+def _width_of(events: int) -> int:
+    """The width of the extremes of so many events: a power of two, so that it serves other slices, too."""
+    return 1 << max((events - 1).bit_length(), 8)
+
+
 def _alike(events: PreparedEvents, view: View, leaf: View, attributes: tuple[str, ...] | None) -> tuple[View, View]:
     """The leaf of a level's view, and that of a negated variable, sorted by attributes if there are some."""
     both = view.in_stream_order, leaf
@@ -441,8 +491,23 @@ class LevelNegation:
         numbers = len(tables) * powers * len(self.view)
         if numbers > max(FEW_NUMBERS, NUMBERS_A_CANDIDATE * candidates) or not has_room(numbers):
             return None
+        made_of = {slot: found.again[slot] for slot, _ in tables}
+        width = _width_of(len(self.view))
+        # A side with arithmetic is decided by extremes only where its values are neither too large nor infinite.
+        kept = self._remade and equality is None and all(isinstance(test.left, Slot) for test, *_ in tests)
+        kept = kept and all(one is not None and one.levels == (last,) for one in made_of.values())
+        kept = kept and len(tables) * len(self.view).bit_length() * width <= FEW_NUMBERS
+        stride = width if kept else stride
         blocks = {}
         for slot, least in sorted(tables):
+            own = made_of[slot]
+            if kept and own is not None:
+                column = _ExtremeColumn(own, self._attributes, width, least)
+                table = column.of_view(around.events, self.view)
+                assert table is not None
+                again = RemadeColumn((self._number,), column.key, column)
+                blocks[slot, least] = columns.slot(REJECTING, (self.name, slot, least), table, again)
+                continue
             values = found.arrays[slot][: len(self.view)]
             if equality is None:
                 table = blocks_of(values, powers, np.fmin if least else np.fmax).reshape(-1)
@@ -458,13 +523,18 @@ class LevelNegation:
             match term:
                 case Slot(level, slot):
                     key = "beside", self.name, slot
-                    return blocks[slot, least] if level == last else columns.slot(level, key, found.arrays[slot])
+                    if level == last:
+                        return blocks[slot, least]
+                    of = found.again[slot]
+                    return columns.slot(level, key, found.arrays[slot], None if of is None or last in of.levels else of)
                 case Constant(index):
                     return constants[index]
                 case Operation(operator, operands):
                     return Operation(operator, tuple(placed(operand, least) for operand in operands))
 
-        own_rows = columns.slot(REJECTING, (self.name, "rows"), row_values_of(around.events, self.view))
+        own_rows = None
+        if self._edges:
+            own_rows = columns.slot(REJECTING, (self.name, "rows"), row_values_of(around.events, self.view))
         since, until = (
             tuple(self._edge_slot(columns, bound) for bound in self._edges if bound.low is low) for low in (True, False)
         )
@@ -477,7 +547,7 @@ class LevelNegation:
             ),
             places,
             buckets,
-            own_rows if self._edges else None,
+            own_rows,
             since,
             until,
         )

@@ -181,7 +181,7 @@ class PlainRuns:
         layout, known = None, None
         if len(order) > 1:
             by_view = from_start or at_end or last is not None
-            known = known_layouts(pattern, clause, order, pattern.window, (by_view, True))
+            known = known_layouts(pattern, clause, order, pattern.window, (by_view, True, False))
             layout = known.layouts.get(1)
         keys = layout.keys if layout is not None else (None,) * len(order)
 
@@ -247,9 +247,9 @@ class PlainRuns:
 
     @property
     def complete(self) -> bool:
-        """False if a run has been laid out since these were put together."""
+        """False if a run has been laid out, or laid out anew, since these were put together."""
         every = chain.from_iterable(self.runs)
-        return not any(run.layout is None and run.known is not None and 1 in run.known.layouts for run in every)
+        return not any(run.known is not None and run.layout is not run.known.layouts.get(1) for run in every)
 
     def over(self, events: PreparedEvents, owned: Owned) -> list[FoundAtOnce | None]:
         """The owned matches of each pattern; None for those that are left to runs by themselves."""

@@ -7,7 +7,7 @@ Elsewhere the first element is bound like a single variable, and bounds the othe
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 
@@ -20,6 +20,7 @@ from cep_pipeline.detection.fused.clause import BLOCK_ROWS, KernelRun
 from cep_pipeline.detection.fused.constraints import (
     Bound,
     LevelScope,
+    RemadeColumn,
     TestColumns,
     bounds_of,
     compile_conjunct,
@@ -28,10 +29,10 @@ from cep_pipeline.detection.fused.constraints import (
 )
 from cep_pipeline.detection.fused.generator import MOST_FOLLOWERS
 from cep_pipeline.detection.fused.kernel import count_lists, followers
-from cep_pipeline.detection.fused.levels import LevelCount, Levels
+from cep_pipeline.detection.fused.levels import LaidOutLevels, LevelCount, Levels
 from cep_pipeline.detection.fused.negation import Surroundings
 from cep_pipeline.detection.fused.range_search import arguments_over, searching_shape
-from cep_pipeline.detection.fused.shape import Level, RangeResult, Slot, Test, TestedConjunct
+from cep_pipeline.detection.fused.shape import Level, RangeResult, Shape, Slot, Test, TestedConjunct
 from cep_pipeline.detection.kleene.bindings import Bindings, clause_over
 from cep_pipeline.detection.kleene.extension import ListConditions
 from cep_pipeline.detection.limits import go_on
@@ -44,7 +45,7 @@ from cep_pipeline.patterns.normal_form import Clause, Variable
 from cep_pipeline.patterns.pattern import Pattern
 from cep_pipeline.patterns.rewriting import rewritten
 from cep_pipeline.slices.blocks import ListBlock
-from cep_pipeline.slices.keys import key_of_added, keyed_leaf
+from cep_pipeline.slices.keys import Key, key_of_added, keyed_leaf
 from cep_pipeline.slices.order import before_is_earlier
 from cep_pipeline.slices.prepared import PreparedEvents
 from cep_pipeline.slices.views import View, clause_cache_of, leaf_view, without_name
@@ -97,13 +98,13 @@ class ComparedElements:
     comparator: Comparator
 
     @classmethod
-    def of(cls, test: Test, earlier: int, columns: TestColumns) -> ComparedElements | None:
+    def of(cls, test: Test, earlier: int, columns: Sequence[Array]) -> ComparedElements | None:
         """The comparison that a test of two levels makes, of which `earlier` is the element before; None for others."""
         if not isinstance(test.left, Slot) or not isinstance(test.right, Slot):
             return None
         if {test.left.level, test.right.level} != {earlier, earlier + 1}:
             return None
-        comparator, before, values = test.comparator, columns.arrays[test.left.slot], columns.arrays[test.right.slot]
+        comparator, before, values = test.comparator, columns[test.left.slot], columns[test.right.slot]
         if test.right.level == earlier:
             comparator, before, values = comparator.mirror, values, before
         if comparator in (Comparator.GT, Comparator.GE):
@@ -170,6 +171,55 @@ def lists_at_once(clause: Clause) -> bool:
     (name,) = (variable.name for variable in clause.positive if variable.kleene)
     conditions = ListConditions.of(clause, name, singles)
     return not conditions.growing and not conditions.whole
+
+
+@dataclass(frozen=True, eq=False)
+class _Searches:
+    """The shapes that count and list lists, and what they read, whatever the slice.
+
+    Attributes
+    ----------
+    compared
+        The test that is all that is asked of elements, if it is one of two adjacent ones.
+    columns, constants
+        By slot, as they are made over a slice, and by number.
+    """
+
+    shape: Shape
+    listing: Shape
+    compared: Test | None
+    columns: tuple[RemadeColumn, ...]
+    constants: tuple[float, ...]
+
+    def arrays_over(self, events: PreparedEvents, views: Sequence[View]) -> list[Array] | None:
+        """The columns over a slice; None where the values of one do not fit there."""
+        found = [one.values(events, *(views[level] for level in one.levels)) for one in self.columns]
+        arrays = [array for array in found if array is not None]
+        return arrays if len(arrays) == len(found) else None
+
+
+@dataclass(eq=False)
+class _AskedOfLists:
+    """What is asked of the elements of lists behind single variables in one order, whatever the slice.
+
+    Attributes
+    ----------
+    filters
+        The conditions on one event alone.
+    key, tested
+        The key by which candidates are sorted, and the conditions on single elements that it does not fulfil.
+    bounds, overlapping
+        The bounds of candidates, and the levels that may bind the same event.
+    made
+        The searches of the last slice for which they were compiled.
+    """
+
+    filters: tuple[Conjunct, ...]
+    key: Key | None
+    tested: tuple[Conjunct, ...]
+    bounds: tuple[Bound, ...]
+    overlapping: tuple[int, ...]
+    made: _Searches | None = None
 
 
 class CompiledLists:
@@ -373,59 +423,99 @@ class CompiledLists:
         bindings = Bindings(bound, together.min(axis=0), together.max(axis=0))
         return bindings, rows[-1] if self.anchored else None
 
-    def _compile(self, levels: Levels) -> None:
-        events, clause, name, last = self.events, self.clause, self.variable.name, len(levels.views)
-        filters = tuple(
-            without_name(_over_elements(conjunct, name, {Element.EACH: name}), name)
-            for conjunct in self.conditions.leaf
+    def _compile(self, levels: Levels | LaidOutLevels) -> None:
+        events, name, last = self.events, self.variable.name, len(levels.views)
+        around = levels.around
+        reach = around.reach
+        known = clause_cache_of(self.clause).once(
+            ("lists", self.singles, around.pattern.ties, reach.clock.value, reach.size, reach.partition_by),
+            lambda: self._asked(replace(around, clause=self.clause)),
         )
+        self._tested = known.tested
         if self.anchored:
             leaf = levels.leaves[-1]
         else:
-            leaf = leaf_view(events, self.variable.event_type, filters, *events.rows_in(self.owned))
-        around = replace(levels.around, clause=clause)
+            leaf = leaf_view(events, self.variable.event_type, known.filters, *events.rows_in(self.owned))
         leaves = {**dict(zip(self._run.order, levels.leaves, strict=True)), name: leaf}
+        key = known.key
+        alike = leaves if key is None else {other: keyed_leaf(events, key, other, leaves) for other in leaves}
+        view = alike[name]
+        of_levels = [alike[one] for one in self._run.order]
+        lows, highs = ends_by_level(events, known.bounds, levels.views, of_levels, view)
+        if self.anchored:
+            lows[last - 1] = self._own_places(levels.views[-1], view)
+        views = (*levels.views, view, view)
+        made = known.made
+        arrays = None if made is None else made.arrays_over(events, views)
+        if made is None or arrays is None:
+            compiled = self._searches(known, views, last, (tuple(lows), tuple(highs)))
+            if compiled is None:
+                self.compiled = False
+                return
+            made, arrays = compiled
+        if made.compared is not None:
+            self._compared = ComparedElements.of(made.compared, last, arrays)
+        self._shape, self._listing = made.shape, made.listing
+        self._candidates, self._levels_views = view.rows, levels.views
+        self._arguments = arguments_over(views, last, lows, highs, arrays, made.constants)
+
+    def _asked(self, around: Surroundings) -> _AskedOfLists:
+        clause, name = self.clause, self.variable.name
+        filters = (_over_elements(conjunct, name, {Element.EACH: name}) for conjunct in self.conditions.leaf)
         alone = {
             conjunct: _over_elements(conjunct, name, {Element.EACH: name}) for conjunct in self.conditions.elements
         }
         single = [conjunct for conjunct in clause.conjuncts if conjunct.variables.issubset(self.singles)]
         equated = replace(clause, conjuncts=(*single, *alone.values()))
         key = key_of_added(equated, self.singles, name, around.types, of_all=True)
-        if key is not None:
-            self._tested = tuple(conjunct for conjunct, one in alone.items() if one not in key.conjuncts)
-        alike = leaves if key is None else {other: keyed_leaf(events, key, other, leaves) for other in leaves}
-        view = alike[name]
-        columns = TestColumns()
-        tests = [
-            other_event(events, columns, (last, view), (level, levels.views[level]))
-            for level, single in enumerate(self.singles)
-            if around.overlap(name, single)
-        ]
-        of_levels = [alike[one] for one in self._run.order]
-        lows, highs = ends_by_level(events, self._bounds(around), levels.views, of_levels, view)
-        if self.anchored:
-            lows[last - 1] = self._own_places(levels.views[-1], view)
+        made_true = () if key is None else key.conjuncts
+        return _AskedOfLists(
+            tuple(without_name(conjunct, name) for conjunct in filters),
+            key,
+            tuple(conjunct for conjunct, one in alone.items() if one not in made_true),
+            tuple(self._bounds(around)),
+            tuple(level for level, single in enumerate(self.singles) if around.overlap(name, single)),
+        )
+
+    def _searches(
+        self, known: _AskedOfLists, views: Sequence[View], last: int, ends: tuple[tuple[int, ...], tuple[int, ...]]
+    ) -> tuple[_Searches, list[Array]] | None:
+        """The shapes with the columns that they read, kept for other slices; None where a conjunct is not compiled.
+
+        Parameters
+        ----------
+        ends
+            The levels that give lower and upper bounds.
+        """
+        events, name, columns = self.events, self.variable.name, TestColumns()
         earlier, later = f"{name}[i-1]", f"{name}[i]"
         names = {single: level for level, single in enumerate(self.singles)}
-        views = (*levels.views[: len(self.singles)], view, view)
-        scope = LevelScope(events, {**names, earlier: last, later: last + 1}, views, columns)
+        of_names = (*views[: len(self.singles)], *views[last:])
+        scope = LevelScope(events, {**names, earlier: last, later: last + 1}, of_names, columns)
+        tests = [other_event(events, columns, (last, views[last]), (one, views[one])) for one in known.overlapping]
         adjacent = self._compiled(self.conditions.adjacent, {Element.PREVIOUS: earlier, Element.CURRENT: later}, scope)
-        elements = self._compiled(self._tested, {Element.EACH: earlier}, scope)
+        elements = self._compiled(known.tested, {Element.EACH: earlier}, scope)
         if adjacent is None or elements is None:
-            self.compiled = False
-            return
+            return None
+        compared: Test | None = None
         if len(adjacent) == 1 and not elements and not tests:
             match adjacent[0]:
                 case ((test,),):
-                    self._compared = ComparedElements.of(test, last, columns)
+                    compared = test
         search = RangeResult.LISTS_FROM_FIRST if self.anchored else RangeResult.LISTS
-        levels_of_list = (Level(tuple(lows), tuple(highs), (*tests, *elements)), Level(tests=tuple(adjacent)))
+        levels_of_list = (Level(*ends, (*tests, *elements)), Level(tests=tuple(adjacent)))
         behind = levels_of_list if adjacent else levels_of_list[:1]
-        self._shape = searching_shape(last, behind, columns, search if adjacent else RangeResult.SIZES)
-        self._listing = searching_shape(last, levels_of_list, columns, RangeResult.FOLLOWERS)
-        self._candidates, self._levels_views = view.rows, levels.views
-        all_views = (*levels.views, view, view)
-        self._arguments = arguments_over(all_views, last, lows, highs, columns.arrays, columns.constants)
+        again = tuple(one for one in columns.again if one is not None)
+        made = _Searches(
+            searching_shape(last, behind, columns, search if adjacent else RangeResult.SIZES),
+            searching_shape(last, levels_of_list, columns, RangeResult.FOLLOWERS),
+            compared,
+            again,
+            tuple(columns.constants),
+        )
+        if len(again) == len(columns.again):
+            known.made = made
+        return made, columns.arrays
 
     def _bounds(self, around: Surroundings) -> Iterator[Bound]:
         """Order and window between the single variables and an element, and the window behind the first element."""

@@ -21,7 +21,7 @@ from hypothesis import strategies as st
 from cep_pipeline.detection import MECHANISMS
 from cep_pipeline.detection.choice import own_order_plan
 from cep_pipeline.detection.detect import detect, detect_slice
-from cep_pipeline.detection.fused import clause, plain_runs
+from cep_pipeline.detection.fused import clause, negation, plain_runs
 from cep_pipeline.detection.fused.clause import run_clause
 from cep_pipeline.detection.fused.levels import LaidOutLevels, Levels
 from cep_pipeline.detection.mechanisms import FoundAtOnce, Owned
@@ -47,12 +47,14 @@ PLAIN = (
     "PATTERN SEQ(A a, ~C n, B b) WHERE n.x > a.x WITHIN 9 us",
     "PATTERN SEQ(A a, B b, ~C n) WHERE n.x + 1 < b.x WITHIN 9 us",
     "PATTERN SEQ(~C n, A a, B b) WHERE [x] AND n.y < a.y WITHIN 9 us",
+    "PATTERN SEQ(A a, ~C n, B b) WHERE n.x > a.x + b.x WITHIN 9 us",
+    "PATTERN SEQ(A a, ~C n, B b) WHERE [x] AND n.y != a.y + b.y WITHIN 9 us",
 )
 OTHERS = (
     "PATTERN SEQ(A a, ~B n, A c) WITHIN 7 events TIES ANY",
     "PATTERN SEQ(A a, B b) WHERE a.x = b.id WITHIN 9 us",
     "PATTERN SEQ(A a, B b, C c) WHERE a.x = b.x AND b.y < c.y WITHIN 9 us",
-    "PATTERN SEQ(A a, ~C n, B b) WHERE n.x > a.x + b.x WITHIN 9 us",
+    "PATTERN SEQ(A a, ~C n, B b) WHERE n.x * a.x > b.x WITHIN 9 us",
     "PATTERN SEQ(A a, B b) WHERE corr(a.h, b.h) > 0 WITHIN 9 us",
 )
 SPAN = 40
@@ -97,7 +99,9 @@ def test_slices_of_other_streams_are_run_by_the_layout_of_the_first(text: str, m
 
     laid_out = runs()
     with monkeypatch.context() as patched:
-        patched.setattr(clause, "levels_over", lambda planned, leaves, negated, _: Levels(planned, leaves, negated))
+        patched.setattr(
+            clause, "levels_over", lambda planned, leaves, negated, _, **how: Levels(planned, leaves, negated, **how)
+        )
         compiled = runs()
     assert [made[1:] for made in laid_out] == [made[1:] for made in compiled]
     assert sum(len(matches) for _, matches, _ in laid_out) > 20
@@ -319,3 +323,33 @@ def test_threads_run_the_same_patterns_over_streams_of_their_own() -> None:
     alone = [rows_of(table) for table in tables]
     with ThreadPoolExecutor(4) as pool:
         assert list(pool.map(rows_of, tables)) == alone
+
+
+@pytest.mark.parametrize(
+    "condition", ["n.x > a.x + b.x", "n.y <= a.y + b.y AND n.x > 2", "n.y != a.y + b.x", "[s] AND n.x > a.x + b.x"]
+)
+def test_extremes_of_slices_that_grow(condition: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Blocks of a layout hold so many events; a slice with more is laid out anew, with the runs of all patterns."""
+    text = f"PATTERN SEQ(A a, ~C n, B b) WHERE {condition} WITHIN 60 us"
+    kept, searched = pattern_of(text), pattern_of(text)
+    draw = random.Random(3)
+    for size in (60, 1500, 90, 4000, 1500):
+        rows_of = [
+            {
+                "timestamp": number * 2,
+                "kind": draw.choice("ABCC"),
+                "x": draw.choice((*range(60), None, 2**53 + 1)) if size == 90 else draw.randrange(60),
+                "y": draw.choice((float("nan"), float("inf"), -0.0, 0.0, 1.5, 7.25, None)),
+                "s": draw.choice("pqrs"),
+            }
+            for number in range(size)
+        ]
+        answers = []
+        for one in (kept, searched):
+            with monkeypatch.context() as patched:
+                if one is searched:
+                    patched.setattr(negation.LevelNegation, "as_extremes", lambda *_: None)
+                found = detect([one], events_table(rows_of), own_order_plan([one]))[one.name]
+            answers.append(found.column("match_id").to_pylist())
+        assert answers[0] == answers[1]
+        assert answers[0] or size < 100
