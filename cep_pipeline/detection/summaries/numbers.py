@@ -192,10 +192,16 @@ class RowsOfNumbers:
             if isinstance(values, _OfTwo):
                 total += 2 * math.log2(max(values.results.greatest - values.results.least, 1))
             elif isinstance(values, SumOfTerms):
-                total += sum(math.prod(len(one.parts()) for one in factors) for _, _, factors in values.terms)
+                total += sum(math.prod(map(self._counts_of, factors)) for _, _, factors in values.terms)
             else:
-                total += math.log2(len(values.values)) if aggregate.function in ("min", "max") else len(values.parts())
+                halving = aggregate.function in ("min", "max")
+                total += math.log2(len(values.values)) if halving else self._counts_of(values)
         return total
+
+    def _counts_of(self, values: Values) -> int:
+        """About how many numbers a sum is made of: of a list some for each number of elements before one."""
+        own = [len(one.values) // 2 for one in self._groups if isinstance(one.tested, Length) and values.apart]
+        return len(values.parts()) * max([*own, 4 if values.apart else 1])
 
     def _ends(self) -> list[tuple[tuple[Value, ...], list[int], int]]:
         """The buckets of the ends of matches: each with numbers of intervals, and an end in it.
