@@ -183,7 +183,8 @@ def count_owned(pattern: Pattern, events: PreparedEvents, owned: Owned, *, alway
     from cep_pipeline.detection.compressed.compressing import count_merged
 
     swept = _count_by_sweeps(pattern, events, owned, always=always)
-    if swept is not None or not _binds_lists(pattern) or reason_to_list(pattern) is not None:
+    of_one = always and all(len(clause.positive) == 1 for clause in pattern.clauses)
+    if swept is not None or not (of_one or _binds_lists(pattern)) or reason_to_list(pattern) is not None:
         return swept
     if owned == EVERYTHING:
         return count_merged(pattern, events, Counters())

@@ -12,15 +12,18 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from itertools import chain, pairwise, product
+from itertools import chain, product
 from time import process_time
+from typing import NamedTuple
 
 import numpy as np
 import pyarrow as pa
 
 from cep_pipeline.detection.counting.sweep import NOT_COUNTED, count_owned, not_counted_because
+from cep_pipeline.detection.matches import column_to_arrow
 from cep_pipeline.detection.mechanisms import Owned
 from cep_pipeline.detection.summaries.partial import (
+    FRACTION_BITS,
     Extreme,
     PartialSummary,
     Total,
@@ -31,6 +34,7 @@ from cep_pipeline.detection.summaries.partial import (
     whole_units,
 )
 from cep_pipeline.detection.summaries.values import (
+    Columns,
     Monotone,
     NotCounted,
     Signed,
@@ -40,14 +44,15 @@ from cep_pipeline.detection.summaries.values import (
     in_words,
     is_finite,
     is_held,
+    is_of_one,
     moving_value,
     rows_of,
-    span_of,
     spread,
     terms_of,
     values_of,
 )
 from cep_pipeline.expressions.columns import Array
+from cep_pipeline.expressions.evaluate import expression_values
 from cep_pipeline.patterns.conditions import AllOf, AnyOf, Comparator, Comparison, Condition, Equivalence, Not
 from cep_pipeline.patterns.expressions import (
     Aggregate,
@@ -58,17 +63,21 @@ from cep_pipeline.patterns.expressions import (
     Reference,
     ValueType,
     variables_of,
+    walk,
 )
-from cep_pipeline.patterns.pattern import Pattern, SummaryAggregate, Ties
+from cep_pipeline.patterns.normal_form import Clause
+from cep_pipeline.patterns.pattern import Pattern, Summary, SummaryAggregate, SummaryGroup, Ties
 from cep_pipeline.patterns.rewriting import rewritten
 from cep_pipeline.patterns.structure import Composite, EventOperand, Operator, Structure
 from cep_pipeline.slices.ownership import Finality, finality_of
 from cep_pipeline.slices.prepared import Boundary, PreparedEvents
+from cep_pipeline.slices.views import leaf_view
 
 MOST_COUNTS = 1 << 12
 """More counts than these are not made for one summary."""
 LISTED_NS, LEAST_S = 200.0, 0.1
 """How long it takes to list a match; what takes longer than to list them all, and this long, is not counted."""
+_INTERVAL, _LENGTH = "\0interval", "\0length"
 _SOONER, _TOO_MANY = "the matches are listed sooner", f"more than {MOST_COUNTS:,} counts are needed"
 
 
@@ -80,6 +89,15 @@ class _OfTwo:
     moving: Values
     other: str
     rows: Array
+
+
+class _Part(NamedTuple):
+    """A part of the matches: those that end in some buckets, with parts of the slice or conditions that tell them."""
+
+    buckets: tuple[Value, ...]
+    owned: list[Owned]
+    asked: list[Signed]
+    end_us: int = 0
 
 
 def with_columns(events: PreparedEvents, columns: Mapping[str, Array | pa.Array]) -> PreparedEvents:
@@ -100,40 +118,72 @@ class RowsOfNumbers:
     """
 
     def __init__(
-        self, pattern: Pattern, events: PreparedEvents, owned: Owned, summary: PartialSummary, total: int
+        self, pattern: Pattern, events: PreparedEvents, owned: Owned, summary: PartialSummary, total: int, listed: int
     ) -> None:
         self._given, self._plain, self._owned, self._summary = pattern, events, owned, summary
         [self._clause] = pattern.clauses
-        self._total_number = total
+        self._total_number, self._listed = total, listed
         self._columns: dict[str, Array] = {}
         assert pattern.summary is not None
         self._of = pattern.summary
         self._counts, self._begun_s = 0, process_time()
-        self._apart: dict[str, Pattern] = {}
-        self._groups = [self._values_of(group.expression) for group in self._of.groups if group.expression is not None]
-        self._aggregates = [(one, self._aggregated(one)) for one in self._of.aggregates if one.expression is not None]
-        self._events = with_columns(events, self._columns)
+        self._groups: list[Values] = []
+        self._aggregates: list[tuple[SummaryAggregate, Values | SumOfTerms | _OfTwo]] = []
+        self._events = events
 
     def run(self) -> None:
         """Count what the rows need."""
-        for values in self._groups:
+        self._groups = [self._values_of(group.expression) for group in self._of.groups if group.expression is not None]
+        self._aggregates = [(one, self._aggregated(one)) for one in self._of.aggregates if one.expression is not None]
+        parts = self._begin(self._groups, self._counts_of_a_row)
+        for part in parts:
+            known = self._total_number if part.owned == [self._owned] and not part.asked else None
+            self._rows_of(part, [], known, self._groups)
+
+    def run_by_values(self) -> None:
+        """Count the matches with each combination of the values that are read, and take one for all of them."""
+        read = _ReadValues(self._of, self._clause, self._plain, self._columns)
+        atoms = list(read.values.values())
+        found: list[tuple[int, ...]] = []
+        ends: list[int] = []
+        numbers: list[int] = []
+
+        def choose(part: _Part, chosen: tuple[int, ...], known: int | None) -> None:
+            asked = [values.between(code, code) for values, code in zip(atoms, chosen, strict=False)]
+            number = self._number(part.owned, [*part.asked, *asked]) if known is None else known
+            if number and len(chosen) < len(atoms):
+                for code in range(len(atoms[len(chosen)].values) - 1):
+                    choose(part, (*chosen, code), None)
+            elif number:
+                found.append(chosen)
+                ends.append(part.end_us)
+                numbers.append(number)
+
+        for part in self._begin(atoms, lambda: 1.0):
+            choose(part, (), self._total_number if part.owned == [self._owned] and not part.asked else None)
+        items = read.items(np.array(found, np.int64).reshape(len(found), len(atoms)))
+        self._summary.add_matches(np.array(ends, np.int64), items, np.arange(len(found)), numbers)
+
+    def _begin(self, chosen: Sequence[Values], counts_of_a_row: Callable[[], float]) -> list[_Part]:
+        """The parts that rows are made of; refused where so many counts take longer than to list."""
+        ends = self._ends()
+        self._events = with_columns(self._plain, self._columns)
+        for values in chosen:
             self._shorten(values)
-        codes = math.prod(len(values.values) for values in self._groups)
+        codes = math.prod(len(values.values) for values in chosen)
         if codes > MOST_COUNTS:
             raise NotCounted(_TOO_MANY)
-        parts = list(self._parts())
+        parts = list(self._parts(ends))
         begun_s = process_time()
         self._number([self._owned], [])
-        expected_s = (process_time() - begun_s) * codes * len(parts) * self._counts_of_a_row()
-        if expected_s > self._most_s:
+        if (process_time() - begun_s) * codes * len(parts) * counts_of_a_row() > self._most_s:
             raise NotCounted(_SOONER)
-        for key, owned in parts:
-            self._rows_of(key, owned, [], self._total_number if owned == [self._owned] else None, self._groups)
+        return parts
 
     @property
     def _most_s(self) -> float:
-        """The seconds that it takes to list the matches."""
-        return max(LEAST_S, LISTED_NS * 1e-9 * self._total_number)
+        """The seconds that it takes to list the matches, or the partial ones."""
+        return max(LEAST_S, LISTED_NS * 1e-9 * self._listed)
 
     def _counts_of_a_row(self) -> float:
         """About how many numbers one row is made of."""
@@ -141,55 +191,90 @@ class RowsOfNumbers:
         for aggregate, values in self._aggregates:
             if isinstance(values, _OfTwo):
                 total += 2 * math.log2(max(values.results.greatest - values.results.least, 1))
-                continue
-            for one in [values] if isinstance(values, Values) else [term for _, term in values.terms]:
-                halving, known = aggregate.function in ("min", "max"), len(one.values)
-                total += math.log2(known) if halving else len(one.bits()) or known
+            elif isinstance(values, SumOfTerms):
+                total += sum(math.prod(map(self._counts_of, factors)) for _, _, factors in values.terms)
+            else:
+                halving = aggregate.function in ("min", "max")
+                total += math.log2(len(values.values)) if halving else self._counts_of(values)
         return total
 
-    def _parts(self) -> Iterator[tuple[tuple[Value, ...], list[Owned]]]:
-        """The buckets of the ends of matches, with the parts of the slice that matches of each end in."""
+    def _counts_of(self, values: Values) -> int:
+        """About how many numbers a sum is made of: of a list some for each number of elements before one."""
+        own = [len(one.values) // 2 for one in self._groups if isinstance(one.tested, Length) and values.apart]
+        return len(values.parts()) * max([*own, 4 if values.apart else 1])
+
+    def _ends(self) -> list[tuple[tuple[Value, ...], list[int], int]]:
+        """The buckets of the ends of matches: each with numbers of intervals, and an end in it.
+
+        Where a match waits for what comes behind it, its events are told by columns of intervals.
+        """
         lengths = [group.bucket_us for group in self._of.groups if group.bucket_us is not None]
         if not lengths:
-            yield (), [self._owned]
-            return
-        if finality_of(self._given, self._clause) is not Finality.LAST_EVENT:
-            raise NotCounted("a match is not final with its last event")
-        begin, stop = self._plain.rows_in(self._owned)
+            return []
+        at_last = finality_of(self._given, self._clause) is Finality.LAST_EVENT
+        begin, stop = self._plain.rows_in(self._owned) if at_last else (0, len(self._plain))
         ends = self._plain.timestamps[begin:stop]
-        columns = [bucket_starts(ends, length, self._given.timezone) for length in lengths]
-        codes, keys = group_codes(columns, len(ends))
+        codes, keys = group_codes([bucket_starts(ends, one, self._given.timezone) for one in lengths], len(ends))
         changes = np.flatnonzero(np.append(True, codes[1:] != codes[:-1])) if len(codes) else np.zeros(0, np.int64)
         if len(changes) > MOST_COUNTS:
             raise NotCounted(_TOO_MANY)
-        parts: list[list[Owned]] = [[] for _ in keys]
-        for first, last in pairwise([*changes.tolist(), len(codes)]):
-            start = self._owned[0] if first == 0 else self._boundary(begin + first)
-            end = self._owned[1] if last == len(codes) else self._boundary(begin + last)
-            parts[codes[first]].append((start, end))
-        yield from zip(keys, parts, strict=True)
+        intervals: list[list[int]] = [[] for _ in keys]
+        for number, first in enumerate(changes.tolist()):
+            intervals[codes[first]].append(number)
+        self._changes = [*changes.tolist(), len(codes)]
+        if not at_last:
+            self._columns[_INTERVAL] = np.searchsorted(changes, np.arange(len(codes)), "right") - 1
+        return [(key, own, int(ends[changes[own[0]]])) for key, own in zip(keys, intervals, strict=True) if own]
+
+    def _parts(self, ends: Sequence[tuple[tuple[Value, ...], list[int], int]]) -> Iterator[_Part]:
+        """The parts of the matches that end in each bucket."""
+        if not any(group.bucket_us is not None for group in self._of.groups):
+            yield _Part((), [self._owned], [])
+            return
+        begin, stop = self._plain.rows_in(self._owned)
+        for key, intervals, end_us in ends:
+            if _INTERVAL in self._columns:
+                ending = chain.from_iterable(map(self._ending_in, intervals))
+                yield _Part(key, [self._owned], [list(ending)], end_us)
+                continue
+            owned: list[Owned] = []
+            for first, last in (self._changes[number : number + 2] for number in intervals):
+                start = self._owned[0] if first == 0 else self._boundary(begin + first)
+                owned.append((start, self._owned[1] if begin + last == stop else self._boundary(begin + last)))
+            yield _Part(key, owned, [], end_us)
+
+    def _ending_in(self, interval: int) -> Signed:
+        """The matches whose last event lies in an interval: all lie in it or before it, and not all before it."""
+        before = self._clause.precedence
+        names = [one.name for one in self._clause.positive]
+        tested = [
+            Reference(one.name, _INTERVAL, Element.EACH if one.kleene else Element.ONLY, ValueType.INT64)
+            for one in self._clause.positive
+            if not any((one.name, other) in before for other in names)
+        ]
+        if len(tested) == 1 and tested[0].element is Element.ONLY:
+            return [(1, (Comparison(Comparator.EQ, tested[0], Literal(interval, ValueType.INT64)),))]
+        return [
+            (sign, tuple(Comparison(Comparator.LE, one, Literal(end, ValueType.INT64)) for one in tested))
+            for sign, end in ((1, interval), (-1, interval - 1))
+        ]
 
     def _boundary(self, row: int) -> Boundary:
         return int(self._plain.timestamps[row]), int(self._plain.seqs[row])
 
     def _rows_of(
-        self,
-        buckets: tuple[Value, ...],
-        owned: Sequence[Owned],
-        chosen: list[tuple[Values, int]],
-        total: int | None,
-        left: Sequence[Values],
+        self, part: _Part, chosen: list[tuple[Values, int]], total: int | None, left: Sequence[Values]
     ) -> None:
         """Make the rows of the groups that begin with some chosen values."""
-        asked = [values.between(code, code) for values, code in chosen]
+        owned, asked = part.owned, [*part.asked, *(values.between(code, code) for values, code in chosen)]
         number = self._number(owned, asked) if total is None else total
         if not number:
             return
         if left:
             for code in range(len(left[0].values)):
-                self._rows_of(buckets, owned, [*chosen, (left[0], code)], None, left[1:])
+                self._rows_of(part, [*chosen, (left[0], code)], None, left[1:])
             return
-        found, ends = iter(chosen), iter(buckets)
+        found, ends = iter(chosen), iter(part.buckets)
         key = tuple(
             next(ends) if group.expression is None else (one := next(found))[0].values[one[1]]
             for group in self._of.groups
@@ -204,7 +289,7 @@ class RowsOfNumbers:
                 row.states[place] = self._extreme(values, owned, asked, greatest=aggregate.function == "max")
                 continue
             if of not in totals:
-                totals[of] = self._total(of, values, owned, asked, number)
+                totals[of] = self._total(values, owned, asked, number)
             row.states[place] = replace(totals[of])
 
     # Numbers of matches.
@@ -213,13 +298,15 @@ class RowsOfNumbers:
         self,
         owned: Sequence[Owned],
         asked: Sequence[Signed],
-        pattern: Pattern | None = None,
+        apart: str | None = None,
         more: Mapping[str, Array] | None = None,
     ) -> int:
-        """The number of matches of the given pattern, or another one, that fulfil all that is asked.
+        """The number of matches that fulfil all that is asked.
 
         Parameters
         ----------
+        apart
+            A list: each match is counted as often as one of its elements fulfils what is asked of one.
         more
             Further columns that are asked for.
         """
@@ -227,22 +314,22 @@ class RowsOfNumbers:
         found = 0
         for signed in product(*asked):
             conditions = tuple(chain.from_iterable(one for _, one in signed))
-            counted = self._with(conditions, (*self._columns, *(more or ())), pattern)
-            for part in owned:
+            counted = self._with(conditions, (*self._columns, *(more or ())))
+            for part, own in product(owned, [counted] if apart is None else _with_element_apart(counted, apart)):
                 self._counts += 1
                 if self._counts > MOST_COUNTS:
                     raise NotCounted(_TOO_MANY)
                 if process_time() - self._begun_s > 2 * self._most_s:
                     raise NotCounted(_SOONER)
-                number = count_owned(counted, events, part, always=True)
+                number = count_owned(own, events, part, always=True)
                 if number is None:
                     raise NotCounted(NOT_COUNTED)
                 found += math.prod(sign for sign, _ in signed) * number
         return found
 
-    def _with(self, conditions: Sequence[Condition], columns: Sequence[str], pattern: Pattern | None = None) -> Pattern:
+    def _with(self, conditions: Sequence[Condition], columns: Sequence[str]) -> Pattern:
         """The pattern with further conditions, which read these columns."""
-        pattern = pattern or self._given
+        pattern = self._given
         whole = (*((pattern.condition,) if pattern.condition is not None else ()), *conditions)
         return replace(
             pattern,
@@ -252,63 +339,48 @@ class RowsOfNumbers:
         )
 
     def _total(
-        self,
-        of: Expression,
-        values: Values | SumOfTerms | _OfTwo,
-        owned: Sequence[Owned],
-        asked: Sequence[Signed],
-        number: int,
+        self, values: Values | SumOfTerms | _OfTwo, owned: Sequence[Owned], asked: Sequence[Signed], number: int
     ) -> Total:
-        """The sum over so many matches: of several variables that over the matches in which all terms have a value."""
+        """The sum over so many matches; over those in which all that is read has a value."""
         assert not isinstance(values, _OfTwo)
         if isinstance(values, Values):
-            return self._total_of_values(of, values, owned, asked, number)
-        known = [one for _, term in values.terms for one in term.known()]
+            return self._total_of_values(values, owned, asked, number)
+        known = [one for _, _, factors in values.terms for values_of_one in factors for one in values_of_one.known()]
         asked = [*asked, *known]
         if known:
             number = self._number(owned, asked)
-        found = Total(number, values.constant * number)
-        for sign, term in values.terms:
-            found.exact += sign * self._total_of_values(None, term, owned, asked, number).exact
+        found = Total(number)
+        for coefficient, units, factors in values.terms:
+            if values.is_float:
+                coefficient, units = coefficient << FRACTION_BITS, units + 1
+            total = coefficient * self._sum_of_products(factors, owned, asked, number)
+            found.exact += total >> FRACTION_BITS * (units - 1) if values.is_float else total
         return found
 
-    def _total_of_values(
-        self, of: Expression | None, values: Values, owned: Sequence[Owned], asked: Sequence[Signed], number: int
-    ) -> Total:
-        """The sum over the matches, made of the numbers of matches whose event has each bit of the value."""
-        variable = values.tested.variable if isinstance(values.tested, Reference) else ""
-        pattern = self._apart.get(variable)
-
-        def having(value: Value) -> int:
-            code = values.values.index(value)
-            return self._number(owned, [*asked, values.between(code, code)], pattern)
-
+    def _total_of_values(self, values: Values, owned: Sequence[Owned], asked: Sequence[Signed], number: int) -> Total:
         self._shorten(values)
-        finite = [value for value in values.values if is_finite(value)]
-        nulls = having(None) if values.has_null else 0
-        found = Total(number - nulls)
-        counted = found.values
-        if pattern is not None:
-            found.values = number
-            counted = self._number(owned, asked, pattern) - nulls
-            if isinstance(of, Aggregate) and values.has_null:
-                found.values -= self._number(owned, [*asked, values.null_elements(of.variable)])
-        for value in values.values:
-            if value is not None and not is_finite(value) and (with_it := having(value)):
-                counted -= with_it
-                found.special += float(value)
-        if not finite:
-            return found
-        units = [whole_units(value) for value in finite]
-        least, shift, _ = span_of(units)
-        found.exact = counted * least
-        bits = values.bits()
-        for bit in range(len(bits)):
-            found.exact += self._number(owned, [*asked, values.bit(bit)], pattern) << (bit + shift)
-        for one, unit in zip(finite, units, strict=True):
-            if not bits and unit != least:
-                found.exact += (unit - least) * having(one)
+        last = len(values.values) - 1
+        found = Total(number)
+        if values.has_null:
+            none = values.null_elements(values.apart) if values.apart else values.between(last, last)
+            found.values -= self._number(owned, [*asked, none])
+        for code, value in enumerate(values.values[:-1]):
+            if not is_finite(value) and self._number(owned, [*asked, values.between(code, code)], values.apart):
+                found.special += float(value)  # type: ignore[arg-type]
+        found.exact = self._sum_of_products([values], owned, asked, number)
         return found
+
+    def _sum_of_products(
+        self, factors: Sequence[Values], owned: Sequence[Owned], asked: Sequence[Signed], number: int
+    ) -> int:
+        """The sum over so many matches of products of finite values; one of them is that of one element of a list."""
+        apart = next((one.apart for one in factors if one.apart), None)
+        total = 0
+        for parts in product(*(one.parts() for one in factors)):
+            signed = list(chain.from_iterable(own for _, own in parts))
+            known = number if not signed and apart is None else self._number(owned, [*asked, *signed], apart)
+            total += math.prod(worth for worth, _ in parts) * known
+        return total
 
     def _extreme(
         self,
@@ -372,16 +444,21 @@ class RowsOfNumbers:
         expression = aggregate.expression
         assert expression is not None
         adds = aggregate.function in ("sum", "avg")
-        if adds and len(variables_of(expression)) > 1:
-            return self._sum_of_terms(expression)
-        if not adds and (moving := moving_value(expression)) is not None:
-            return self._of_two(expression, moving)
-        if adds and isinstance(expression, Length | Aggregate):
+        if not adds:
+            moving = moving_value(expression)
+            return self._values_of(expression) if moving is None else self._of_two(expression, moving)
+        if is_of_one(expression):
+            return self._added(expression)
+        return self._sum_of_terms(expression)
+
+    def _added(self, expression: Expression) -> Values:
+        """The values of an expression that are added up; of the sum of a list those of one element."""
+        if isinstance(expression, Length | Aggregate):
             try:
                 return self._elements_apart(expression)
             except NotCounted:
                 pass
-        return self._values_of(expression, with_bits=adds)
+        return self._values_of(expression, with_bits=True)
 
     def _values_of(self, expression: Expression, *, with_bits: bool = False) -> Values:
         found = values_of(expression, self._clause, self._plain, f"\0{len(self._columns)}")
@@ -390,18 +467,22 @@ class RowsOfNumbers:
 
     def _elements_apart(self, expression: Length | Aggregate) -> Values:
         """The values that one element of a list adds to a sum over it."""
-        name = _element_of(expression.variable)
-        if name not in self._apart:
-            self._apart[name] = _with_element_apart(self._given, expression.variable)
-        [clause, *_] = self._apart[name].clauses
-        values = values_of(_share_of_element(expression), clause, self._plain, f"\0{len(self._columns)}", name)
+        variable, read = expression.variable, _share_of_element(expression)
+        name = _element_of(variable)
+        clauses = [one.clauses[0] for one in _with_element_apart(self._given, variable)]
+        rows = np.unique(np.concatenate([rows_of(name, clause, self._plain) for clause in clauses]))
+        values = values_of(read, clauses[0], self._plain, f"\0{len(self._columns)}", (name, rows))
+        values.apart = variable
+        if isinstance(expression, Aggregate) and expression.function == "count":
+            values.codes = (values.codes < len(values.values) - 1).astype(np.int64)
+            values.values = [0, 1, None]
         units = [abs(whole_units(value)) if is_finite(value) else 0 for value in values.values]
         times = np.bincount(values.codes, minlength=len(units)).tolist()
-        together = sum(unit * number for unit, number in zip(units, times, strict=True))
+        values.widest = sum(unit * number for unit, number in zip(units, times, strict=True))
         if expression.type is ValueType.FLOAT64:
-            if not values.are_finite or not is_held(together, units):
+            if not values.are_finite or not is_held(values.widest, units):
                 raise NotCounted("the sum of a list is rounded")
-        elif together >= 2**63:
+        elif values.widest >= 2**63:
             raise NotCounted("the sum of a list may exceed int64")
         values.note(self._columns, self._plain, with_bits=True)
         return values
@@ -429,23 +510,89 @@ class RowsOfNumbers:
         return _OfTwo(results, values, other, rows)
 
     def _sum_of_terms(self, expression: Expression) -> SumOfTerms:
-        """The terms of a sum or difference over several variables, if it is exact in every match."""
-        found = SumOfTerms([], 0)
-        for sign, term in terms_of(expression):
-            if term.type is not expression.type:
-                raise NotCounted("int64 and float64 are added")
-            if variables_of(term):
-                values = self._values_of(term, with_bits=True)
-                if not isinstance(values.tested, Reference) or not values.are_finite:
-                    raise NotCounted("a term is no finite value of an event")
-                found.terms.append((sign, values))
-            else:
-                if not isinstance(term, Literal) or not is_finite(term.value):
-                    raise NotCounted("a term is no number")
-                value = float(term.value) if term.type is ValueType.FLOAT64 else term.value
-                found.constant += sign * whole_units(value)
-        check_exact(found, expression.type, self._clause, self._plain)
+        """The terms of a sum over several variables, or events of a list, if it is exact in every match."""
+        found = SumOfTerms([], expression.type is ValueType.FLOAT64)
+        known: dict[Expression, Values] = {}
+        for sign, factors in terms_of(expression):
+            coefficient, units, values = sign, 0, []
+            for factor in factors:
+                if isinstance(factor, Literal):
+                    if not is_finite(factor.value):
+                        raise NotCounted("a term is no number")
+                    coefficient *= whole_units(factor.value)
+                    units += factor.type is ValueType.FLOAT64
+                    continue
+                if factor not in known:
+                    known[factor] = self._added(factor)
+                values.append(known[factor])
+                units += factor.type is ValueType.FLOAT64
+            if not all(one.are_finite for one in values) or any(one.apart and one.has_null for one in values):
+                raise NotCounted("a term is no finite value")
+            if sum(one.apart is not None for one in values) > 1:
+                raise NotCounted("elements of several lists are multiplied")
+            found.terms.append((coefficient, units, values))
+        check_exact(found, self._clause, self._plain)
         return found
+
+
+class _ReadValues:
+    """The values that the items of a summary read, each numbered by itself, whatever is made of them in a match.
+
+    Attributes
+    ----------
+    values
+        By a name: what is read of one event, together; how long a list is; or the extreme of a list.
+    """
+
+    def __init__(self, of: Summary, clause: Clause, events: PreparedEvents, columns: Columns) -> None:
+        read_by: list[SummaryGroup | SummaryAggregate] = [*of.groups, *of.aggregates]
+        self._expressions = [one.expression for one in read_by if one.expression is not None]
+        self._events, self.values = events, dict[str, Values]()
+        read: dict[str, tuple[Reference, set[str]]] = {}
+        for node in chain.from_iterable(map(walk, self._expressions)):
+            if isinstance(node, Reference):
+                read.setdefault(_read_as(node), (node, set()))[1].add(node.attribute)
+            elif isinstance(node, Length | Aggregate):
+                self.values[_read_as(node)] = values_of(node, clause, events, f"\0{_read_as(node)}")
+        for name, (node, attributes) in read.items():
+            bound, column = clause.by_name[node.variable], f"\0{name}"
+            rows = np.array(leaf_view(events, bound.event_type, (), 0, len(events)).rows)
+            if not bound.kleene:
+                rows = rows_of(bound.name, clause, events)
+            known = (column_to_arrow(events.column(one).take(rows)) for one in sorted(attributes))
+            codes, keys = group_codes(list(known), len(rows))
+            tested = replace(node, attribute=column, type=ValueType.INT64)
+            self.values[name] = Values(tested, [*range(len(keys)), None], rows, codes)
+        for values in self.values.values():
+            values.note(columns, events)
+
+    def items(self, codes: Array) -> list[pa.Array]:
+        """What the items are where each value has the number that stands in its column of `codes`."""
+        rows = {}
+        for own, (name, values) in zip(codes.T, self.values.items(), strict=True):
+            first = np.arange(len(values.values))  # of a length, less one
+            first[values.codes[::-1]] = values.rows[::-1]
+            rows[name] = first[own]
+
+        def leaf(node: Expression) -> Expression:
+            if isinstance(node, Literal):
+                return node
+            attribute = _LENGTH if isinstance(node, Length) else node.attribute  # type: ignore[union-attr]
+            return Reference(_read_as(node), attribute, Element.ONLY, node.type)
+
+        events = with_columns(self._events, {_LENGTH: np.arange(1, len(self._events) + 1)})
+        made = (expression_values(rewritten(one, leaf), events, rows) for one in self._expressions)
+        return [column_to_arrow(one) for one in made]
+
+
+def _read_as(node: Expression) -> str:
+    """A name for what a node reads of a match."""
+    assert isinstance(node, Reference | Length | Aggregate)
+    if isinstance(node, Reference):
+        return f"{node.element.value} {node.variable}"
+    return (
+        f"length {node.variable}" if isinstance(node, Length) else f"{node.function} {node.variable} {node.attribute}"
+    )
 
 
 def _end(low: int, high: int, greatest: bool, some: Callable[[int], bool]) -> int | None:
@@ -464,6 +611,18 @@ def _end(low: int, high: int, greatest: bool, some: Callable[[int], bool]) -> in
 # A pattern with one element of a list apart, whose matches tell of the elements one by one.
 
 _APART, _BEFORE, _BEHIND = "\0element", "\0before", "\0behind"
+MOST_LENGTHS = 64
+"""Least or greatest lengths of a list up to which its elements are counted one by one."""
+
+
+_ENDS: dict[Comparator, tuple[int | None, int | None]] = {
+    Comparator.EQ: (0, 0),
+    Comparator.LE: (None, 0),
+    Comparator.LT: (None, -1),
+    Comparator.GE: (0, None),
+    Comparator.GT: (1, None),
+}
+"""How much greater than a number the least and the greatest length are that compare so with it."""
 
 
 def _element_of(variable: str) -> str:
@@ -472,62 +631,114 @@ def _element_of(variable: str) -> str:
 
 
 def _share_of_element(expression: Length | Aggregate) -> Expression:
-    """The share that one element has in `v.LEN` or in `sum(v[].x)`."""
+    """What one element adds to `v.LEN`, `sum(v[].x)` or, where it is known, `count(v[].x)`."""
     if isinstance(expression, Length):
         return Literal(1, ValueType.INT64)
-    if expression.function != "sum" or expression.prefix:
+    if expression.function not in ("sum", "count") or expression.prefix:
         raise NotCounted("one value is made of several elements of a list")
     return Reference(_element_of(expression.variable), expression.attribute, Element.ONLY, expression.type)
 
 
-def _with_element_apart(pattern: Pattern, variable: str) -> Pattern:
-    """The pattern in which one element of a list is a variable of its own, and those before and behind it are lists.
+def _with_element_apart(pattern: Pattern, variable: str) -> Iterator[Pattern]:
+    """The patterns in which one element of a list is a variable of its own, and those before and behind it are lists.
 
     A sum over all elements of a list, `sum(sum(k[].x))`, is that over one element, in all patterns that have one
-    element of the list apart: `K e`, `SEQ(K+ p[], K e)`, `SEQ(K e, K+ s[])` and `SEQ(K+ p[], K e, K+ s[])`, which are
-    one pattern with lists that may be empty.
+    element of the list apart: `K e`, `SEQ(K+ p[], K e)`, `SEQ(K e, K+ s[])` and `SEQ(K+ p[], K e, K+ s[])`. Where the
+    length of the list is bounded, there is one for each number of elements before, with as many behind as may be.
     """
     operand = next(one for one in pattern.operands if one.variable == variable)
-    plain = operand.minimum == 1 and operand.maximum is None and not operand.optional
-    if not plain or operand.negated or any(one.negated for one in pattern.operands) or pattern.ties is not Ties.ARRIVAL:
-        raise NotCounted("no element of the list can be counted by itself")
-    before, apart, behind = names = [f"{kind} {variable}" for kind in (_BEFORE, _APART, _BEHIND)]
-    parts = (
-        replace(operand, variable=before, optional=True),
-        replace(operand, variable=apart, kleene=False),
-        replace(operand, variable=behind, optional=True),
-    )
-    whole = pattern.condition
+    least, most = operand.minimum, operand.maximum
     conditions: list[Condition] = []
-    for part in whole.operands if isinstance(whole, AllOf) else () if whole is None else (whole,):
-        conditions += _of_elements(part, variable, names)
-    return replace(
-        pattern,
-        structure=_replaced(pattern.structure, variable, Composite(Operator.SEQ, parts)),
-        condition=AllOf(tuple(conditions)) if len(conditions) > 1 else conditions[0] if conditions else None,
-        summary=None,
-    )
+    for one in _flat(pattern.condition):
+        match one:
+            case Comparison(comparator, Length(of), Literal(int() as length)) if of == variable and comparator in _ENDS:
+                low, high = _ENDS[comparator]
+                least = least if low is None else max(least, length + low)
+                most = most if high is None else length + high if most is None else min(most, length + high)
+            case _:
+                conditions.append(one)
+    if operand.negated or operand.optional or pattern.ties is not Ties.ARRIVAL or max(least, most or 0) > MOST_LENGTHS:
+        raise NotCounted("no element of the list can be counted by itself")
+    for before, behind in _lengths_around(least, most):
+        parts, names = [replace(operand, variable=_element_of(variable), kleene=False, minimum=1, maximum=None)], {}
+        for kind, bounds in ((_BEFORE, before), (_BEHIND, behind)):
+            if bounds is not None:
+                names[kind] = f"{kind} {variable}"
+                part = replace(operand, variable=names[kind], minimum=bounds[0], maximum=bounds[1])
+                parts.insert(0 if kind == _BEFORE else len(parts), part)
+        made = tuple(chain.from_iterable(_of_elements(one, variable, names) for one in conditions))
+        yield replace(
+            pattern,
+            structure=_replaced(pattern.structure, variable, Composite(Operator.SEQ, tuple(parts))),
+            condition=AllOf(made) if len(made) > 1 else made[0] if made else None,
+        )
 
 
-def _of_elements(condition: Condition, variable: str, names: Sequence[str]) -> list[Condition]:
-    """A part of a condition, once for each of the variables that stand for a list, if it speaks of its elements."""
-    mentioned = False
+_Bounds = tuple[int, int | None] | None
 
-    def named(name: str) -> Callable[[Expression], Expression]:
+
+def _lengths_around(least: int, most: int | None) -> Iterator[tuple[_Bounds, _Bounds]]:
+    """The bounds of the numbers of elements before and behind an element of a list; None stands for no element."""
+    for before in range(least if most is None else most if least <= most else 0):
+        low, high = max(least - 1 - before, 0), None if most is None else most - 1 - before
+        every = most is None and before == least - 1  # so many before, or more
+        ahead: list[_Bounds] = [(before, None if every else before) if before else None]
+        ahead += [(1, None)] if every and not before else []
+        behind: list[_Bounds] = [] if low else [None]
+        behind += [(max(low, 1), high)] if high != 0 else []
+        yield from product(ahead, behind)
+
+
+def _flat(condition: Condition | None) -> Iterator[Condition]:
+    if isinstance(condition, AllOf):
+        yield from chain.from_iterable(map(_flat, condition.operands))
+    elif condition is not None:
+        yield condition
+
+
+def _of_elements(condition: Condition, variable: str, names: Mapping[str, str]) -> Iterator[Condition]:
+    """A part of a condition, for each way in which the variables that stand for a list may be what it speaks of."""
+    found: set[Element] = set()
+    one = _element_of(variable)
+    before, behind = names.get(_BEFORE), names.get(_BEHIND)
+
+    def named(each: str, chosen: Mapping[Element, tuple[str, Element]]) -> Callable[[Expression], Expression]:
+        ends = {
+            Element.FIRST: (before, Element.FIRST) if before else (one, Element.ONLY),
+            Element.LAST: (behind, Element.LAST) if behind else (one, Element.ONLY),
+            Element.EACH: (each, Element.ONLY if each == one else Element.EACH),
+            **chosen,
+        }
+
         def leaf(node: Expression) -> Expression:
-            nonlocal mentioned
             if isinstance(node, Literal) or node.variable != variable:  # type: ignore[union-attr]
                 return node
-            if not isinstance(node, Reference) or node.element is not Element.EACH:
-                raise NotCounted("a condition asks where in the list an element is, or for the list as a whole")
-            mentioned = True
-            element = Element.ONLY if name.startswith(_APART) else Element.EACH
+            if not isinstance(node, Reference):
+                raise NotCounted("a condition asks for a list as a whole")
+            found.add(node.element)
+            name, element = ends.get(node.element, (each, node.element))
             return replace(node, variable=name, element=element)
 
         return leaf
 
-    made = [_condition_rewritten(condition, named(name)) for name in names]
-    return made if mentioned else made[:1]
+    made = _condition_rewritten(condition, named(one, {}))
+    neighbours = {Element.CURRENT, Element.PREVIOUS}
+    if not found & neighbours:
+        yield made
+        for name in names.values() if Element.EACH in found else ():
+            yield _condition_rewritten(condition, named(name, {}))
+        return
+    if found & neighbours != neighbours or Element.EACH in found:
+        raise NotCounted("a condition asks where in the list an element is")
+    only = (one, Element.ONLY)
+    for name in names.values():
+        yield _condition_rewritten(condition, named(name, {}))
+    if before:
+        chosen = {Element.PREVIOUS: (before, Element.LAST), Element.CURRENT: only}
+        yield _condition_rewritten(condition, named(before, chosen))
+    if behind:
+        chosen = {Element.PREVIOUS: only, Element.CURRENT: (behind, Element.FIRST)}
+        yield _condition_rewritten(condition, named(behind, chosen))
 
 
 def _condition_rewritten(condition: Condition, leaf: Callable[[Expression], Expression]) -> Condition:

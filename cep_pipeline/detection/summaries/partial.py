@@ -31,13 +31,13 @@ Value = int | float | str | bool | None
 
 _MONDAY_US = 946_857_600_000_000
 """2000-01-03 00:00 on a clock, as microseconds of a clock since 1970: buckets begin there."""
-_FRACTION_BITS = 1074
+FRACTION_BITS = 1074
 """Every float64 is a whole multiple of 2 to the minus this."""
 _AT_ONCE = 1 << 20
 """So many halves of int64 numbers have a sum that float64 holds exactly."""
 _FIRST_US, _LAST_US = -62_135_596_800_000_000 + 86_400_000_000, 253_402_300_799_999_999 - 86_400_000_000
 """The times from 0001-01-02 to 9999-12-30, which have a local date in each zone."""
-_FIVES = 5**_FRACTION_BITS
+_FIVES = 5**FRACTION_BITS
 _NAN = float("nan")
 
 
@@ -94,7 +94,7 @@ class Total:
             return None
         if self.special != 0.0:
             return self.special
-        return Fraction(self.exact, 1 << _FRACTION_BITS if is_float else 1)
+        return Fraction(self.exact, 1 << FRACTION_BITS if is_float else 1)
 
 
 @dataclass
@@ -382,7 +382,7 @@ def _fraction_sums(codes: Array, numbers: Array, groups: int) -> list[int]:
         return sums
     fractions, exponents = np.frexp(numbers)
     mantissas = np.ldexp(fractions, 53).astype(np.int64)
-    shifts = exponents.astype(np.int64) - 53 + _FRACTION_BITS
+    shifts = exponents.astype(np.int64) - 53 + FRACTION_BITS
     # Where the number is subnormal its lowest bits are zero.
     small = shifts < 0
     mantissas[small] >>= -shifts[small]
@@ -426,7 +426,7 @@ def _nearest(number: Fraction) -> float:
 def whole_units(value: Value) -> int:
     """A number in the units of `Total.exact`: an int64 itself, a finite float64 in units of 2 ** -1074."""
     assert isinstance(value, int | float)
-    return value if isinstance(value, int) else int(Fraction(value) * (1 << _FRACTION_BITS))
+    return value if isinstance(value, int) else int(Fraction(value) * (1 << FRACTION_BITS))
 
 
 def is_nan(value: Value) -> bool:
@@ -466,7 +466,7 @@ def _state_to_plain(aggregate: SummaryAggregate, state: State) -> dict[str, Valu
         total = str(state.special)
     elif _is_float(aggregate):
         with localcontext(prec=MAX_PREC, Emin=MIN_EMIN, Emax=MAX_EMAX):
-            total = str(Decimal(state.exact * _FIVES).scaleb(-_FRACTION_BITS).normalize())
+            total = str(Decimal(state.exact * _FIVES).scaleb(-FRACTION_BITS).normalize())
     else:
         total = to_text(state.exact)
     return {"values": to_text(state.values), "total": total}
@@ -478,7 +478,7 @@ def _state_from_plain(aggregate: SummaryAggregate, plain: Mapping[str, Any]) -> 
     values, total = from_text(plain["values"]), plain["total"]
     if not Decimal(total).is_finite():
         return Total(values, 0, float(total))
-    exact = Fraction(total) * (1 << _FRACTION_BITS) if _is_float(aggregate) else from_text(total)
+    exact = Fraction(total) * (1 << FRACTION_BITS) if _is_float(aggregate) else from_text(total)
     return Total(values, int(exact))
 
 

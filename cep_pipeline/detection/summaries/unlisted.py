@@ -16,6 +16,7 @@ variables are different matches; clauses that bind the same ones are added and t
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 from typing import TypeVar
 
@@ -148,11 +149,13 @@ def _way(pattern: Pattern) -> str | None:
     if bound is None and (pair := swept_pair(pattern, EVERYTHING)) is not None:
         bound = tuple(one.name for one in pattern.clauses[0].positive if one.name in pair)
     if bound is None:
-        return None
+        if _reason_not_to_count(pattern, RowsOfNumbers.run_by_values) is not None:
+            return None
+        return "groups are made of numbers of matches with each combination of values, where these are few"
     return f"groups are made over partial matches of {in_words(bound)}, each of which stands for many matches"
 
 
-def _reason_not_to_count(pattern: Pattern) -> str | None:
+def _reason_not_to_count(pattern: Pattern, way: Callable[[RowsOfNumbers], None] = RowsOfNumbers.run) -> str | None:
     """The reason why the groups of a pattern of one clause cannot be made of numbers of matches, whatever its data."""
     if (because := not_counted_because(pattern)) is not None:
         return because
@@ -161,7 +164,8 @@ def _reason_not_to_count(pattern: Pattern) -> str | None:
     nothing = pa.schema(fields).empty_table()
     events = PreparedEvents(nothing, type_attribute=pattern.type_attribute, base_type=pattern.base_type)
     try:
-        RowsOfNumbers(pattern, events, EVERYTHING, PartialSummary(pattern), 0).run()
+        rows = RowsOfNumbers(pattern, events, EVERYTHING, PartialSummary(pattern), 0, 0)
+        way(rows)
     except NotCounted as reason:
         return str(reason)
     return None
@@ -265,11 +269,12 @@ def _of_one_clause(
     if number is not None:
         few = None if names is None else _number_of_partial_matches(of, tuple(names))
         if few is None or few > FEW_MATCHES:
-            try:
-                RowsOfNumbers(pattern, events, owned, summary, number).run()
-                return summary
-            except NotCounted:
-                summary = PartialSummary(pattern)
+            for way in (RowsOfNumbers.run, RowsOfNumbers.run_by_values):
+                try:
+                    way(RowsOfNumbers(pattern, events, owned, summary, number, min(few or number, number)))
+                    return summary
+                except NotCounted:
+                    summary = PartialSummary(pattern)
         if few is not None and MATCHES_OF_ONE * few > number and not is_part:
             return None
     if names is None or not (is_part or number is not None or finding_takes_long(of)):

@@ -9,11 +9,12 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
+from itertools import product
 
 import numpy as np
 
 from cep_pipeline.detection.matches import column_to_arrow
-from cep_pipeline.detection.summaries.partial import Value, group_codes, is_nan, rank, whole_units
+from cep_pipeline.detection.summaries.partial import FRACTION_BITS, Value, group_codes, is_nan, rank, whole_units
 from cep_pipeline.expressions.columns import Array, ColumnSource
 from cep_pipeline.expressions.evaluate import expression_values
 from cep_pipeline.patterns.conditions import Comparator, Comparison, Condition
@@ -36,6 +37,7 @@ from cep_pipeline.slices.keys import agreement_codes
 from cep_pipeline.slices.prepared import PreparedEvents
 from cep_pipeline.slices.views import leaf_of, leaf_view, view_of_leaf
 
+_ROUNDED = "a sum of float64 is rounded in each match"
 Columns = dict[str, Array]
 """Further columns of the events, by name: int64, -1 where a row has nothing."""
 Signed = list[tuple[int, tuple[Condition, ...]]]
@@ -60,6 +62,10 @@ class Values:
         The events, by their rows, and the number of the value that each has; without rows for a length.
     known_greatest
         Whether it is known how long lists are.
+    apart
+        The list of which the event is one element, which stands apart from the others; the value is added up over them.
+    widest
+        The greatest size that such a sum may have, in the units of `whole_units`.
     """
 
     tested: Expression
@@ -67,6 +73,8 @@ class Values:
     rows: Array = field(default_factory=lambda: np.zeros(0, np.int64))
     codes: Array = field(default_factory=lambda: np.zeros(0, np.int64))
     known_greatest: bool = False
+    apart: str | None = None
+    widest: int = 0
 
     @property
     def has_null(self) -> bool:
@@ -81,10 +89,14 @@ class Values:
         tested = self.tested
         if isinstance(tested, Aggregate):  # the greatest one is at most this: each one is
             each = Reference(tested.variable, tested.attribute, Element.EACH, ValueType.INT64)
-            if tested.function == "max":
-                return _less(*(_compared(each, Comparator.LE, end) for end in (high, low - 1)), none=low == 0)
-            last = len(self.values) - 2
-            return _less(*(_compared(each, Comparator.GE, end) for end in (low, high + 1)), none=high == last)
+            none = len(self.values) - 1
+            if tested.function == "max":  # elements without a value are numbered as less than all, or more
+                if low == none:
+                    return [(1, (_compared(each, Comparator.LE, -1),))]
+                return _less(*(_compared(each, Comparator.LE, end) for end in (high, low - 1)))
+            if low == none:
+                return [(1, (_compared(each, Comparator.GE, none),))]
+            return _less(*(_compared(each, Comparator.GE, end) for end in (low, high + 1)))
         first = isinstance(tested, Length)
         if low == high:
             return [(1, (_compared(tested, Comparator.EQ, low + first),))]
@@ -93,7 +105,23 @@ class Values:
 
     def known(self) -> list[Signed]:
         """The matches in which there is a value."""
-        return [self.between(0, len(self.values) - 2)] if self.has_null else []
+        return [self.between(0, len(self.values) - 2)] if self.has_null and not self.apart else []
+
+    def parts(self) -> list[tuple[int, list[Signed]]]:
+        """The finite values as a sum: how much a match adds, in the units of `whole_units`, if it fulfils so much."""
+        finite = [code for code, value in enumerate(self.values) if is_finite(value)]
+        if not finite:
+            return []
+        units = [whole_units(self.values[code]) for code in finite]
+        least, shift, _ = span_of(units)
+        some = self.has_null or len(finite) < len(self.values) - 1
+        found = [(least, [self.between(finite[0], finite[-1])] if some else [])] if least else []
+        bits = self.bits()
+        found += [(1 << (bit + shift), [self.bit(bit)]) for bit in range(len(bits))]
+        if not bits:
+            distinct = zip(finite, units, strict=True)
+            found += [(unit - least, [self.between(code, code)]) for code, unit in distinct if unit != least]
+        return found
 
     def bit(self, number: int) -> Signed:
         """The matches in which a value, above the least one, has a bit."""
@@ -111,7 +139,10 @@ class Values:
         if isinstance(self.tested, Length):
             return
         assert isinstance(self.tested, Reference | Aggregate)
-        columns[self.tested.attribute] = spread(self.codes, self.rows, len(events))
+        codes = self.codes
+        if isinstance(self.tested, Aggregate) and self.tested.function == "max":
+            codes = np.where(codes == len(self.values) - 1, -1, codes)
+        columns[self.tested.attribute] = spread(codes, self.rows, len(events))
         if with_bits and isinstance(self.tested, Reference):
             for number, bit in enumerate(self.bits()):
                 columns[self._bit_column(number)] = spread(bit[self.codes], self.rows, len(events))
@@ -137,9 +168,9 @@ def _compared(tested: Expression, comparator: Comparator, number: int) -> Compar
     return Comparison(comparator, tested, Literal(number, ValueType.INT64))
 
 
-def _less(some: Condition, others: Condition, *, none: bool) -> Signed:
-    """The matches that fulfil one condition and not another one, which implies it; there are none of the latter."""
-    return [(1, (some,))] if none else [(1, (some,)), (-1, (others,))]
+def _less(some: Condition, others: Condition) -> Signed:
+    """The matches that fulfil one condition and not another one, which implies it."""
+    return [(1, (some,)), (-1, (others,))]
 
 
 def span_of(units: Sequence[int]) -> tuple[int, int, int]:
@@ -159,7 +190,7 @@ def spread(numbers: Array, rows: Array, size: int) -> Array:
 
 
 def values_of(
-    expression: Expression, clause: Clause, events: PreparedEvents, column: str, variable: str = ""
+    expression: Expression, clause: Clause, events: PreparedEvents, column: str, of: tuple[str, Array] | None = None
 ) -> Values:
     """The values of an expression that reads one event of one variable, or a list's length or extremes.
 
@@ -167,18 +198,21 @@ def values_of(
     ----------
     column
         The name of the column for the numbers of the values.
-    variable
-        The variable; empty: the one that the expression reads, or any.
+    of
+        A variable that is not in the clause, and its events; None: the variable that the expression reads, or any.
     """
     names = variables_of(expression)
-    if not variable:
+    if of is not None:
+        variable = of[0]
+    else:
         if len(names) > 1:
             raise NotCounted(f"one value is read of {in_words(sorted(names))}")
         any_variable = next((one for one in clause.positive if not one.kleene), clause.positive[0])
         variable = next(iter(names), any_variable.name)
-    bound = clause.by_name[variable]
     tested: Expression = Reference(variable, column, Element.ONLY, ValueType.INT64)
-    if not bound.kleene:
+    if of is not None:
+        rows = of[1]
+    elif not (bound := clause.by_name[variable]).kleene:
         rows = rows_of(variable, clause, events)
     else:
         rows = np.array(leaf_view(events, bound.event_type, (), 0, len(events)).rows)
@@ -187,8 +221,8 @@ def values_of(
             return Values(expression, [*range(1, most + 1), None])
         expression, tested = _on_one_element(expression, column)
     read = column_to_arrow(expression_values(expression, events, {variable: rows}))
-    if isinstance(tested, Aggregate) and (read.null_count or any(map(is_nan, read.to_pylist()))):
-        raise NotCounted("elements are null or NaN")
+    if isinstance(tested, Aggregate) and any(map(is_nan, read.to_pylist())):
+        raise NotCounted("elements are NaN")
     codes, keys = group_codes([read], len(rows))
     values = [value for (value,) in keys]
     order = sorted(range(len(values)), key=lambda place: rank(values[place]))
@@ -229,58 +263,95 @@ def _on_one_element(expression: Expression, column: str) -> tuple[Expression, Ex
 
 @dataclass
 class SumOfTerms:
-    """A sum of values of several variables, exact in each match: the terms with their signs, and a constant."""
+    """A sum of products of values, exact in each match.
 
-    terms: list[tuple[int, Values]]
-    constant: int
+    Attributes
+    ----------
+    terms
+        Of each product a whole number; how many of the factors, this one included, are in units of 2 ** -1074, as
+        float64 are; and the values that are multiplied.
+    """
 
-
-def terms_of(expression: Expression, sign: int = 1) -> Iterator[tuple[int, Expression]]:
-    """The terms of a sum or difference, each with its sign: those that read several variables are taken apart."""
-    if len(variables_of(expression)) > 1:
-        match expression:
-            case Arithmetic("+" | "-" as operator, left, right):
-                yield from terms_of(left, sign)
-                yield from terms_of(right, sign if operator == "+" else -sign)
-                return
-            case Negative(operand):
-                yield from terms_of(operand, -sign)
-                return
-        raise NotCounted(f"one value is read of {in_words(sorted(variables_of(expression)))}")
-    yield sign, expression
+    terms: list[tuple[int, int, list[Values]]]
+    is_float: bool
 
 
-def check_exact(of: SumOfTerms, kind: ValueType, clause: Clause, events: PreparedEvents) -> None:
-    """Refuse a sum that is not exact in some match, by the values of events that agree on what a match agrees on."""
-    if kind is not ValueType.FLOAT64:
-        greatest = (max((abs(whole_units(value)) for value in values.values[:-1]), default=0) for _, values in of.terms)
-        if sum(greatest) + abs(of.constant) >= 2**63:
-            raise NotCounted("a sum may exceed int64")
+def is_of_one(expression: Expression) -> bool:
+    """Return whether an expression reads one event, asks one thing of a list, or reads nothing."""
+    if isinstance(expression, Length | Aggregate):
+        return True
+    nodes = [node for node in walk(expression) if isinstance(node, Reference | Length | Aggregate)]
+    read = {(node.variable, node.element) for node in nodes if isinstance(node, Reference)}
+    return len(read) <= 1 and all(isinstance(node, Reference) for node in nodes)
+
+
+def terms_of(expression: Expression, sign: int = 1) -> Iterator[tuple[int, tuple[Expression, ...]]]:
+    """The terms of a sum or difference, each with its sign and its factors, which read one event or list each."""
+    if is_of_one(expression):
+        yield sign, (expression,)
         return
+    match expression:
+        case Arithmetic("+" | "-" as operator, left, right):
+            yield from terms_of(left, sign)
+            yield from terms_of(right, sign if operator == "+" else -sign)
+        case Arithmetic("*", left, right):
+            for (one, factors), (other, more) in product(terms_of(left), terms_of(right)):
+                yield sign * one * other, (*factors, *more)
+        case Negative(operand):
+            yield from terms_of(operand, -sign)
+        case _:
+            names = variables_of(expression)
+            several = "made of several elements of a list" if len(names) < 2 else f"read of {in_words(sorted(names))}"
+            raise NotCounted(f"one value is {several}")
+
+
+def check_exact(of: SumOfTerms, clause: Clause, events: PreparedEvents) -> None:
+    """Refuse a sum that is not exact in some match, by the values of events that agree on what a match agrees on."""
+    widest, digits, whole = [], [], 0
+    for coefficient, units, factors in of.terms:
+        sizes, lowest, of_ints = abs(coefficient), abs(coefficient) & -abs(coefficient), 1
+        for values in factors:
+            own = [abs(whole_units(value)) for value in values.values[:-1]]
+            size, together = max([1, values.widest, *own]), 0
+            for unit in own:
+                together |= unit
+            sizes, lowest = sizes * size, lowest * ((together & -together) or 1)
+            of_ints *= 1 if isinstance(values.values[0], float) else size
+        whole += of_ints
+        if of.is_float:
+            moved = FRACTION_BITS * (units - 1)
+            if moved > 0 and lowest % (1 << moved):
+                raise NotCounted(_ROUNDED)
+            sizes, lowest = (one >> moved if moved >= 0 else one << -moved for one in (sizes, lowest))
+        widest.append(sizes)
+        digits.append(lowest)
+    if whole >= 2**63 or (not of.is_float and sum(widest) >= 2**63):
+        raise NotCounted("a sum may exceed int64")
+    if not of.is_float or is_held(sum(widest), digits):
+        return
+    if len(of.terms) > 2 or any(abs(one) != 1 or len(values) != 1 or values[0].apart for one, _, values in of.terms):
+        raise NotCounted(_ROUNDED)
+    # The difference of two values of one key, such as two prices of a stock, may be exact where others are not.
     keys, number = np.zeros(len(events), np.int64), 1
     if clause.agree_on:
         keys, number = agreement_codes(events, clause.agree_on)
-    low, high, most, digits = ([0] * number for _ in range(4))
-    for sign, values in of.terms:
-        units = [0 if value is None else sign * whole_units(value) for value in values.values]
-        own = keys[values.rows].astype(np.int64)
-        pairs = np.unique((own * len(units) + values.codes)[own >= 0])
+    low, high, digits = ([0] * number for _ in range(3))
+    for sign, _, (values,) in of.terms:
+        units_of = [0 if value is None else sign * whole_units(value) for value in values.values]
+        own_keys = keys[values.rows].astype(np.int64)
+        pairs = np.unique((own_keys * len(units_of) + values.codes)[own_keys >= 0])
         ends: dict[int, tuple[int, int]] = {}
         for pair in pairs.tolist():
-            key, unit = pair // len(units), units[pair % len(units)]
-            least, greatest_unit = ends.get(key, (unit, unit))
-            ends[key] = min(least, unit), max(greatest_unit, unit)
+            key, unit = pair // len(units_of), units_of[pair % len(units_of)]
+            least, greatest = ends.get(key, (unit, unit))
+            ends[key] = min(least, unit), max(greatest, unit)
             digits[key] |= abs(unit)
-        for key, (least, greatest_unit) in ends.items():
+        for key, (least, greatest) in ends.items():
             low[key] += least
-            high[key] += greatest_unit
-            most[key] += max(abs(least), abs(greatest_unit))
+            high[key] += greatest
     for key in range(number):
-        widest = max(abs(low[key]), abs(high[key]))
-        if len(of.terms) > 2 or of.constant:
-            widest = most[key] + abs(of.constant)
-        if not is_held(widest, [digits[key], of.constant]):
-            raise NotCounted("a sum of float64 is rounded in each match")
+        if not is_held(max(abs(low[key]), abs(high[key])), [digits[key]]):
+            raise NotCounted(_ROUNDED)
 
 
 def is_held(widest: int, units: Iterable[int]) -> bool:
