@@ -13,6 +13,7 @@ from threading import Lock
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
 
 from cep_pipeline.adaptation.invariants import Invariant
 from cep_pipeline.adaptation.lazy_sequence import LazySequence
@@ -33,6 +34,7 @@ FORM = 1
 """Version of the form; whoever keeps a check makes it part of the key."""
 _FACTORS = [codes.FACTORS, codes.FACTOR_MASKS, codes.FACTOR_KINDS, codes.FACTOR_VALUES]
 _SIZES = 2
+_CODEC = "lz4_raw"
 
 
 def packed(check: InvariantCheck, leaves: Collection[str], sharing: Sharing) -> bytes | None:
@@ -93,7 +95,8 @@ def packed(check: InvariantCheck, leaves: Collection[str], sharing: Sharing) -> 
     )
     texts = [json.dumps(header).encode(), "\n".join(lines).encode()]
     arrays = [[*map(len, texts)], words, slots, places, programs.sides, programs.wins_ties, *pieces]
-    return b"".join([*(np.array(array, np.int64).tobytes() for array in arrays), *texts])
+    content = b"".join([*(np.array(array, np.int64).tobytes() for array in arrays), *texts])
+    return len(content).to_bytes(8) + bytes(pa.compress(content, _CODEC, asbytes=True))
 
 
 class KeptCheck(InvariantCheck):
@@ -108,6 +111,7 @@ class KeptCheck(InvariantCheck):
     """
 
     def __init__(self, content: bytes, patterns: Sequence[Pattern]) -> None:
+        content = pa.decompress(content[8:], int.from_bytes(content[:8]), _CODEC, asbytes=True)
         header_size, lines_size = np.frombuffer(content, np.int64, _SIZES).tolist()
         lines = len(content) - lines_size
         header = json.loads(content[lines - header_size : lines])
