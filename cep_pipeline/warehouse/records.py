@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field, fields, replace
 from datetime import date, datetime
 from functools import cached_property
 from hashlib import sha256
@@ -299,6 +299,13 @@ class WrittenPlanRecord(PlanRecord):
     @cached_property
     def statements(self) -> Mapping[str, Any]:
         return self._read("statements") or {}
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, PlanRecord):
+            return NotImplemented
+        return all(getattr(self, one.name) == getattr(other, one.name) for one in fields(PlanRecord))
+
+    __hash__ = PlanRecord.__hash__
 
     def _read(self, name: str) -> Any:
         text = self.texts[name]
