@@ -12,6 +12,7 @@
 | `invariants` | the comparisons that have to come out as they did for a plan to stay the best one |
 | `verification` | the check of invariants on fresh statistics: its definition |
 | `side_programs` | programs that measure all invariants of many patterns at once |
+| `kept_check` | the same check in a form that is kept for other processes |
 | `compiled_check` | the same check by one compiled call, for plans that a compiled search has found |
 | `thresholds` | the check of numbers against a threshold |
 | `lazy_sequence` | sequences of invariants and checks that are made when somebody asks |

@@ -32,6 +32,7 @@ from typing import Any
 from cep_pipeline.adaptation.compiled_check import CompiledCheck, LazyInvariants, LazyVerifications, found_invariants
 from cep_pipeline.adaptation.distance import DistanceRule, Distances, Fixed, MetaAdaptive, distance_rule
 from cep_pipeline.adaptation.invariants import Invariant, check_k, invariants_of, without_invariants
+from cep_pipeline.adaptation.kept_check import KeptCheck
 from cep_pipeline.adaptation.thresholds import (
     Deviation,
     ThresholdCheck,
@@ -170,7 +171,7 @@ class DecisionState:
     @cached_property
     def unguarded(self) -> tuple[list[str], list[str]]:
         """The patterns checked by thresholds: those that can be planned otherwise, and those that keep their order."""
-        if isinstance(self.invariants, LazyInvariants):  # planners that are searched by compiled code have invariants
+        if isinstance(self.invariants, LazyInvariants) or isinstance(self.made, KeptCheck):  # all have invariants
             return [], []
         without = without_invariants(self.plan)
         numbers_decide = self.plan.workload is not None and not self.plan.workload.search.compares_sharing
@@ -181,7 +182,7 @@ class DecisionState:
     @property
     def together(self) -> bool:
         """True if the patterns were planned together."""
-        return self.plan.workload is not None
+        return isinstance(self.made, KeptCheck) or self.plan.workload is not None
 
 
 __all__ = [
@@ -214,6 +215,7 @@ class DecisionFunction(ABC):
         *,
         distances: Distances | None = None,
         since: Mapping[str, StatisticsSnapshot] | None = None,
+        check: KeptCheck | None = None,
     ) -> DecisionState:
         """The state of a plan that decisions begin with, or go on with.
 
@@ -225,10 +227,12 @@ class DecisionFunction(ABC):
             The minimal distances to go on with, as the last state had them; None: those of a first plan.
         since
             What some patterns were last planned from apart from the others.
+        check
+            The check of the plan's invariants, where that was kept.
         """
-        invariants = self._invariants(plan, tuple(patterns), snapshot)
+        invariants = self._invariants(plan, tuple(patterns), snapshot) if check is None else check.invariants
         first = self._first_distances(plan) if distances is None else distances
-        return DecisionState(plan, tuple(patterns), snapshot, invariants, first, since or {})
+        return DecisionState(plan, tuple(patterns), snapshot, invariants, first, since or {}, made=check)
 
     def prepare(self, planners: Collection[str]) -> None:  # noqa: B027
         """Load the compiled code that decisions about plans of these planners run, so that no decision waits for it.

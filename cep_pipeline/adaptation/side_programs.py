@@ -8,8 +8,8 @@ comparisons, and each new snapshot measures all of them.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
-from itertools import accumulate, pairwise
+from collections.abc import Callable, Sequence
+from itertools import accumulate
 from threading import Lock
 from typing import Any, cast
 
@@ -144,7 +144,8 @@ class SideWriter:
 class _ClauseSides(SetSums):
     """The sums of the sets in instructions, and the registers that the instructions fill."""
 
-    def __init__(self, terms: CostTerms, rows: Sequence[tuple[int, ...]], registers: Array) -> None:
+    def __init__(self, terms: CostTerms, rows: Sequence[tuple[int, ...]], registers: Array, begin: int) -> None:
+        self.begin = begin
         self.instructions = np.array(rows, np.int64)
         sets = self.instructions[:, : codes.RIGHT + 1]
         numbers = (self.instructions[:, codes.FLAGS] & codes.IS_NUMBER) > 0
@@ -155,7 +156,14 @@ class _ClauseSides(SetSums):
         super().__init__(SumProgram(terms, used))
         self._words[codes.INSTRUCTIONS] = len(rows)
         self._words[codes.PROGRAM] = self.instructions.ctypes.data
-        self._words[codes.REGISTERS] = registers.ctypes.data
+        self._words[codes.REGISTERS] = registers.ctypes.data + 8 * begin
+
+    def packed(self, put: Callable[[Array], int]) -> Array:
+        """The argument words with places in bytes for addresses; that of the registers counts from where they begin."""
+        words = super().packed(put)
+        words[codes.INSTRUCTIONS], words[codes.PROGRAM] = len(self.instructions), put(self.instructions)
+        words[codes.REGISTERS] = 8 * self.begin
+        return words
 
 
 class SidePrograms:
@@ -178,20 +186,21 @@ class SidePrograms:
         sides = [(place, writers[place].side(one.measure, *side)) for place, one in comparisons for side in one.sides]
         begins = [*accumulate((len(writer.rows) for writer in writers), initial=0)]
         sums_begin = [*accumulate((len(writer.sums) for writer in writers), initial=begins[-1])]
-        self._registers = np.full(sums_begin[-1] + 1, -np.inf)
+        self.registers = np.full(sums_begin[-1] + 1, -np.inf)
         """Of the instructions of each clause, then of the sums of each clause; the last one is of what is not there."""
-        self._programs = [
-            (questions, _ClauseSides(terms, writer.rows, self._registers[begin:end]))
-            for (questions, terms), writer, (begin, end) in zip(clauses, writers, pairwise(begins), strict=True)
+        self.programs = [
+            (questions, _ClauseSides(terms, writer.rows, self.registers, begin))
+            for (questions, terms), writer, begin in zip(clauses, writers, begins[:-1], strict=True)
         ]
-        self._sums = [
+        self.sums = [
             (sums_begin[place] + number, _registers(added, begins[place]), _registers(parts, begins[place]), ln_share)
             for place, writer in enumerate(writers)
             for number, (added, ln_share, parts) in enumerate(writer.sums)
         ]
+        """Registers of sums, each with those that it adds, the parts that are given, and ln of the share of these."""
         found = [(sums_begin[place] - 2 - side) if side < _NONE else begins[place] + side for place, side in sides]
-        self._sides = np.array(found, np.int64).reshape(-1, 2)
-        self._ties = np.array([one.wins_ties for _, one in comparisons], bool)
+        self.sides: Array = np.array(found, np.int64).reshape(-1, 2)
+        self.wins_ties: Array = np.array([one.wins_ties for _, one in comparisons], bool)
         self._alone = Lock()
 
     def measured(self, snapshot: StatisticsSnapshot) -> Array:
@@ -202,21 +211,25 @@ class SidePrograms:
         PlanError
             The snapshot does not know a leaf.
         """
-        registers = self._registers
+        registers = self.registers
         with self._alone:  # pages are made by threads, and all of them fill the same registers
-            for questions, sides in self._programs:
-                sides(questions.asked(snapshot).numbers)
-            for place, added, parts, ln_share in self._sums:
+            self._run(snapshot)
+            for place, added, parts, ln_share in self.sums:
                 found = ln_sum(registers[added].tolist())
                 if parts:
                     found = ln_sum((found, *(ln_share + part for part in registers[parts].tolist())))
                 registers[place] = found
-            return np.asarray(registers[self._sides])
+            return np.asarray(registers[self.sides])
+
+    def _run(self, snapshot: StatisticsSnapshot) -> None:
+        """Fill the registers of the instructions."""
+        for questions, sides in self.programs:
+            sides(questions.asked(snapshot).numbers)
 
     def violated(self, sides: Array, ln_distances: Array) -> Array:
         """For each comparison True if it is violated, as `verification.is_violated`, by ln (1 + d) of each."""
         left, right = (np.rint(side / GRAIN) for side in (sides[:, 0], sides[:, 1] + ln_distances))
-        return np.asarray((left > right) | ((left == right) & (ln_distances == 0.0) & ~self._ties))
+        return np.asarray((left > right) | ((left == right) & (ln_distances == 0.0) & ~self.wins_ties))
 
 
 def _registers(some: Sequence[int], begin: int) -> list[int]:

@@ -176,6 +176,19 @@ class Verifications(LazySequence[Verification]):
         return Verifications(self._invariants, self._sides[:end], self._distances, self._violated[:end])
 
     @property
+    def distances_to_violation(self) -> list[float]:
+        """`Verification.distance_to_violation` of each."""
+        ln_distances = {one: math.log1p(one) for one in set(self._distances)}
+        sides = zip(self._sides.tolist(), self._distances, strict=False)
+        return [right - left + ln_distances[one] for (left, right), one in sides]
+
+    @property
+    def are_violated(self) -> list[bool]:
+        """`Verification.violated` of each."""
+        found: list[bool] = self._violated.tolist()
+        return found
+
+    @property
     def is_violated(self) -> bool:
         """True if one of the invariants is violated."""
         return bool(self._violated.any())
@@ -253,9 +266,9 @@ class InvariantCheck:
         InputError, PlanError
             As `verify`.
         """
-        if not frozen and self._programs is not None:
+        if not frozen and self.programs is not None:
             try:
-                found = self._measured(self._programs, snapshot, distance)
+                found = self._measured(self.programs, snapshot, distance)
             except PlanError:
                 if to_the_end:
                     raise  # otherwise an invariant that is violated may come before what the snapshot does not know
@@ -271,20 +284,26 @@ class InvariantCheck:
         if isinstance(distance, int | float):
             distances: Sequence[float] = [distance] * len(sides)
         else:
-            distances = [minimal_distance(one, distance) for one, _ in self._invariants]
+            distances = [minimal_distance(one, distance) for one in self.invariants]
         different = set(distances)
         for one in different:
             check_distance(one)
         ln_distances = {one: math.log1p(one) for one in different}
         violated = programs.violated(sides, np.array([ln_distances[one] for one in distances], np.float64))
-        return Verifications(self._listed, sides, distances, violated)
+        return Verifications(self.invariants, sides, distances, violated)
 
     @cached_property
-    def _listed(self) -> tuple[Invariant, ...]:
+    def invariants(self) -> Sequence[Invariant]:
+        """The invariants in their order."""
         return tuple(invariant for invariant, _ in self._invariants)
 
+    @property
+    def clauses(self) -> list[tuple[str, int, str, float]]:
+        """Pattern, clause, cost model and alpha of each of the `programs`."""
+        return [*self._groups]
+
     @cached_property
-    def _programs(self) -> SidePrograms | None:
+    def programs(self) -> SidePrograms | None:
         """The programs that measure all sides; None where a cost is no sum of a clause's numbers."""
         groups = list(self._groups.values())
         clauses = [

@@ -7,17 +7,22 @@ statistics that were last planned from, and the minimal distances after the last
 
 from __future__ import annotations
 
+import json
 import logging
 import math
 from collections import OrderedDict
-from collections.abc import Hashable, Mapping, Sequence
+from collections.abc import Collection, Hashable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, date, datetime
 from typing import TYPE_CHECKING, Any
 
 from cep_pipeline.adaptation import DecisionState, Distances, Verdict, Verification
+from cep_pipeline.adaptation.decisions import InvariantBased
 from cep_pipeline.adaptation.invariants import describe
+from cep_pipeline.adaptation.kept_check import FORM, KeptCheck, packed
 from cep_pipeline.adaptation.thresholds import Deviation, describe_deviation
+from cep_pipeline.adaptation.verification import InvariantCheck, Verifications
+from cep_pipeline.compiled.object_code import code_key, kept, read_cached, write_cached
 from cep_pipeline.errors import InputError
 from cep_pipeline.guarded import without_collecting
 from cep_pipeline.patterns.pattern import Pattern
@@ -28,7 +33,7 @@ from cep_pipeline.pipeline.fresh_statistics import (
     fresh_statistics,
     latest_day,
 )
-from cep_pipeline.pipeline.plans import ALL, MOST_PLANS, described_part, outdated, plan_of
+from cep_pipeline.pipeline.plans import ALL, MOST_PLANS, RecordedPlan, described_part, outdated, plan_of
 from cep_pipeline.pipeline.violations import (
     KEEP,
     NO_NEW_DATA,
@@ -41,9 +46,13 @@ from cep_pipeline.pipeline.violations import (
     violation_of,
 )
 from cep_pipeline.planning import Plan
-from cep_pipeline.planning.multi_pattern.component_plans import connected
+from cep_pipeline.planning.clause_plans import Sharing
+from cep_pipeline.planning.multi_pattern.component_plans import components_of_patterns, connected
+from cep_pipeline.planning.planners import MULTI_PATTERN_PLANNER_NAMES
 from cep_pipeline.statistics import StatisticsSnapshot
+from cep_pipeline.statistics.snapshot import leaves_of
 from cep_pipeline.storage import digest_of
+from cep_pipeline.version import code_digest
 from cep_pipeline.warehouse.records import Decision, EventsSnapshot, PlanRecord
 
 if TYPE_CHECKING:
@@ -67,19 +76,20 @@ def compared_json(
     `MOST_RECORDED` of them, in the order of the plan, the closest ones where there are more; `verified` and `violated`
     count them. `moved` has as many of the numbers that have moved most, and `numbers` counts these.
     """
-    found = [one for one in verdict.checks if isinstance(one, Verification)]
+    found, moved = verdict.checks, list[Deviation]()
+    if not isinstance(found, Verifications):
+        moved = [one for one in found if isinstance(one, Deviation)]
+        found = Verifications.of([one for one in found if isinstance(one, Verification)])
     if len(found) < len(state.invariants):  # the verdict came with the first violation
-        found = [*state.check.checked(snapshot, distance=state.minimal, to_the_end=True)]
-    moved = [one for one in verdict.checks if isinstance(one, Deviation)]
-    tightest = min(found, key=lambda one: one.distance_to_violation, default=None)
+        found = state.check.checked(snapshot, distance=state.minimal, to_the_end=True)
+    distances, violated = found.distances_to_violation, found.are_violated
+    tightest = min(range(len(found)), key=distances.__getitem__, default=None)
+    ranks = [(not one, distance) for one, distance in zip(violated, distances, strict=True)]
     return {
-        "tightest": None if tightest is None else verification_json(tightest, patterns),
-        "verdicts": [
-            verification_json(found[place], patterns)
-            for place in _least([(not one.violated, one.distance_to_violation) for one in found])
-        ],
+        "tightest": None if tightest is None else verification_json(found[tightest], patterns),
+        "verdicts": [verification_json(found[place], patterns) for place in _least(ranks)],
         "verified": len(found),
-        "violated": sum(one.violated for one in found),
+        "violated": sum(violated),
         "moved": [deviation_json(moved[place]) for place in _least([(-one.relative,) for one in moved])],
         "numbers": len(moved),
     }
@@ -146,7 +156,7 @@ class CurrentPlan:
     after the last replanning; None where there has been none with these settings. `replannings` counts how often this
     version was planned again, and kept or replaced. `since` has, of a plan of many patterns together, the statistics
     that some were planned from after it was made, but kept their plan; all others were planned from the numbers that
-    the plan has of them.
+    the plan has of them. `kept` is the check of its invariants, where one was kept.
     """
 
     pattern_set: PatternSet
@@ -156,6 +166,12 @@ class CurrentPlan:
     distances: Distances | None
     replannings: int
     since: Mapping[str, StatisticsSnapshot] = field(default_factory=dict)
+    kept: KeptCheck | None = None
+
+    @property
+    def together(self) -> bool:
+        """True if the patterns were planned together."""
+        return self.kept is not None or self.plan.workload is not None
 
     def state(self, fresh: StatisticsSnapshot) -> DecisionState:
         """Return the state of the decision function; without older statistics, thresholds begin with the fresh ones.
@@ -163,18 +179,22 @@ class CurrentPlan:
         The invariants of a plan, and the programs that check them, are made once in a process.
         """
         function = self.pattern_set.adaptation.function()
-        planned_from = None if self.plan.workload is not None else self.planned_from or fresh
+        planned_from = None if self.together else self.planned_from or fresh
         by = None if planned_from is None else planned_from.digest
-        key = id(self.plan), self.pattern_set.version, function, by
+        key = self.record.digest, self.pattern_set.version, function, by
         first = _states.pop(key, None)
         if first is None:
-            first = function.begin(self.plan, self.pattern_set.patterns, planned_from)
+            first = function.begin(self.plan, self.pattern_set.patterns, planned_from, check=self.kept)
+            if self.kept is None:
+                keep_check(self.record, self.pattern_set, first)
         _states[key] = first
         while len(_states) > MOST_PLANS:
             _states.popitem(last=False)
         distances = first.distances if self.distances is None else self.distances
         state = replace(first, snapshot=planned_from, distances=distances, since=self.since)
-        return replace(state, asked=first.questions, made=first.check) if first.invariants else state
+        if not first.invariants or isinstance(first.check, KeptCheck):
+            return state
+        return replace(state, asked=first.questions, made=first.check)
 
     def verdict(self, fresh: StatisticsSnapshot) -> Verdict:
         """Return the verdict of the decision function on the plan, by fresh statistics."""
@@ -186,14 +206,14 @@ class CurrentPlan:
         key = digest_of({"plan": made, "replannings": self.replannings})[:12]
         reason, patterns = verdict.reason, verdict.patterns
         if patterns:
-            again = connected(self.pattern_set.patterns, self.plan.sharing, patterns)
+            again = connected_patterns(self.pattern_set, self.plan.sharing, patterns)
             reason += f"; {described_part(self.pattern_set, again)}"
         return Violation(self.pattern_set.name, self.record.version, key, reason, patterns, statistics.to_json())
 
     @property
     def notes(self) -> tuple[str, ...]:
         """Sentences about what could not be found."""
-        if self.planned_from is not None or self.plan.workload is not None:
+        if self.planned_from is not None or self.together:
             return ()
         version = self.record.version
         return (f"the statistics that plan {version} was made from are no longer there: thresholds begin anew",)
@@ -256,7 +276,8 @@ def _check(
     if before is not None:
         reason = f"no events have been published since plan {current.record.version} was checked last"
         return _no_new_data(current, before, decisions, reason, run_id, day)
-    fresh = fresh_statistics(tables, stream, pattern_set, events, day, asked, progress)
+    leaves = None if current.kept is None else current.kept.leaves
+    fresh = fresh_statistics(tables, stream, pattern_set, events, day, asked, progress, leaves)
     before = next((one for one in checks if _of_the_same(one, current, fresh)), None)
     if before is not None:
         reason = f"the statistics of {fresh.label} are those that plan {current.record.version} was checked by before"
@@ -336,25 +357,84 @@ def current_plan(tables: StreamReader, pattern_set: PatternSet, decisions: Seque
     record = tables.current_plan(pattern_set.name)
     if record is None:
         return "the pattern set has no plan yet: the next daily run makes one"
-    if reason := outdated(record, pattern_set):
+    check = kept_check(record, pattern_set)
+    if check is None and (reason := outdated(record, pattern_set)):
         return f"{reason}: the next daily run makes a plan"
-    plan = plan_of(record)
+    plan = plan_of(record) if check is None else RecordedPlan.of_record(record, check.sharing)
     replannings = [one for one in decisions if one.kind == REPLANNING]
+    together = check is not None or plan.workload is not None
     return CurrentPlan(
         pattern_set,
         record,
         plan,
-        _planned_from(tables, pattern_set, record, replannings) if plan.workload is None else None,
+        None if together else _planned_from(tables, pattern_set, record, replannings),
         _distances(pattern_set, replannings),
         replannings_of(decisions, record.version),
-        {} if plan.workload is None else _since(plan, record, replannings),
+        _since(pattern_set, record, replannings) if together else {},
+        check,
     )
 
 
-def _since(plan: Plan, record: PlanRecord, replannings: Sequence[Decision]) -> dict[str, StatisticsSnapshot]:
+KEPT_FROM = 500
+"""The check of a plan with so many invariants, or more, is kept: smaller ones are made as quickly as they are read."""
+
+
+def kept_check(record: PlanRecord, pattern_set: PatternSet) -> KeptCheck | None:
+    """The kept check of a recorded plan, which then is of these patterns and mechanisms; None where none is kept."""
+    if not _is_shared(pattern_set) or record.pattern_set_version != pattern_set.version:
+        return None
+    content = read_cached(_check_key(record, pattern_set))
+    return None if content is None else KeptCheck(content, pattern_set.patterns)
+
+
+def keep_check(record: PlanRecord, pattern_set: PatternSet, state: DecisionState) -> None:
+    """Keep the check of a shared plan that is not outdated, so that other processes need not make it."""
+    function = pattern_set.adaptation.function()
+    if len(state.invariants) < KEPT_FROM or not _is_shared(pattern_set) or not state.together:
+        return
+    if not isinstance(function, InvariantBased) or function.frozen or state.unguarded != ([], []):
+        return
+    if isinstance(state.check, InvariantCheck) and not isinstance(state.check, KeptCheck):
+        content = packed(state.check, {*leaves_of(pattern_set.patterns)}, state.plan.sharing)
+        if content is not None:
+            write_cached(_check_key(record, pattern_set), content)
+
+
+def _is_shared(pattern_set: PatternSet) -> bool:
+    return pattern_set.planner in MULTI_PATTERN_PLANNER_NAMES and len(pattern_set.patterns) > 1
+
+
+def _check_key(record: PlanRecord, pattern_set: PatternSet) -> str:
+    """Hash of all that a check of a plan follows from."""
+    function = repr(pattern_set.adaptation.function())
+    return code_key(repr(("check", FORM, code_digest(), record.digest, *_of_patterns(pattern_set), function)))
+
+
+def _of_patterns(pattern_set: PatternSet) -> tuple[Any, ...]:
+    one = pattern_set.patterns[0]
+    stream = one.stream, one.base_type, one.type_attribute, one.attributes
+    return pattern_set.version, pattern_set.mechanism, stream
+
+
+def connected_patterns(pattern_set: PatternSet, sharing: Sharing, names: Collection[str]) -> frozenset[str]:
+    """The patterns of a set that share work with some of them, directly or not: `component_plans.connected`.
+
+    To find out takes milliseconds a pattern, so it is kept for large sets.
+    """
+    if len(pattern_set.patterns) < KEPT_FROM:
+        return connected(pattern_set.patterns, sharing, names)
+    key = code_key(repr(("components", FORM, code_digest(), *_of_patterns(pattern_set), sharing)))
+    made = kept(key, lambda: json.dumps(components_of_patterns(pattern_set.patterns, sharing)).encode())
+    asked = set(names)
+    return frozenset(name for one in json.loads(made) if not asked.isdisjoint(one) for name in one)
+
+
+def _since(
+    pattern_set: PatternSet, record: PlanRecord, replannings: Sequence[Decision]
+) -> dict[str, StatisticsSnapshot]:
     """Return the statistics from which some patterns were last planned again while this plan stayed."""
     found: dict[str, StatisticsSnapshot] = {}
-    names = [one.pattern for one in plan.patterns]
+    names = [one.name for one in pattern_set.patterns]
     for one in replannings:
         again = one.details.get("planned_again")
         if again is None or one.details.get("current") != record.version or len(found) == len(names):

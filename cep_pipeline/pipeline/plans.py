@@ -10,6 +10,7 @@ import logging
 from collections import OrderedDict
 from collections.abc import Collection, Hashable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from cep_pipeline.detection import MECHANISMS
@@ -22,8 +23,10 @@ from cep_pipeline.language.parser import parse_patterns
 from cep_pipeline.patterns.composing import plain_pattern
 from cep_pipeline.pipeline.day_work import DayWork, Progress
 from cep_pipeline.planning import Plan
+from cep_pipeline.planning.clause_plans import Sharing, WorkloadPlan
 from cep_pipeline.planning.planners import LOCAL_SEARCHES, MULTI_PATTERN_PLANNER_NAMES
 from cep_pipeline.planning.plans import VERSION as PLAN_VERSION
+from cep_pipeline.planning.replanning import LazyPlan
 from cep_pipeline.slices.ownership import refuse_composition_over_days
 from cep_pipeline.statistics import StatisticsSnapshot
 from cep_pipeline.warehouse.records import PlanRecord
@@ -52,6 +55,27 @@ def plan_of(record: PlanRecord) -> Plan:
     while len(_plans) > MOST_PLANS:
         _plans.popitem(last=False)
     return made
+
+
+class RecordedPlan(LazyPlan):
+    """A plan of patterns together, as it is recorded; it is read when somebody asks for what it says."""
+
+    record: PlanRecord
+
+    @classmethod
+    def of_record(cls, record: PlanRecord, sharing: Sharing) -> RecordedPlan:
+        """The plan of a record, of which it is known what its patterns share."""
+        plan = object.__new__(cls)
+        plan.__dict__.update(record=record, sharing=sharing)
+        return plan
+
+    @cached_property
+    def written(self) -> Plan:
+        return plan_of(self.record)
+
+    @cached_property
+    def workload(self) -> WorkloadPlan | None:
+        return self.written.workload
 
 
 ALL = "all"

@@ -36,15 +36,14 @@ import traceback
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass, field
-from functools import cache
 from pathlib import Path
 from pkgutil import resolve_name
 from typing import TYPE_CHECKING, Any
 
-import cep_pipeline
 from cep_pipeline import errors
 from cep_pipeline.errors import CepError, InputError
 from cep_pipeline.signals import ENDING, end_in_order
+from cep_pipeline.version import code_digest
 
 if TYPE_CHECKING:
     from cep_pipeline.pipeline.configuration import Configuration
@@ -95,7 +94,7 @@ class Application:
             self.idle_s,
             sys.executable,
             sys.version,
-            _code(),
+            code_digest(),  # a keeper runs the code that it began with
         ]
         return hashlib.sha256(json.dumps([*facts, sorted(environment.items())]).encode()).hexdigest()[:16]
 
@@ -200,14 +199,6 @@ def stop_applications(folder: Path) -> None:
             connection.sendall(b'{"stop": true}\n')
             while connection.recv(1024):
                 pass
-
-
-@cache
-def _code() -> str:
-    """A digest of the files of the package: a keeper runs the code that it began with."""
-    root = Path(cep_pipeline.__file__).parent
-    files = sorted((str(path), path.stat().st_mtime_ns) for path in root.rglob("*.py"))
-    return hashlib.sha256(json.dumps(files).encode()).hexdigest()
 
 
 def _make_private(folder: Path) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from enum import Enum
 from functools import cache, cached_property
@@ -378,13 +378,7 @@ class StatisticsSnapshot:
 
     def covers(self, patterns: Iterable[Pattern]) -> bool:
         """True where the rates of all leaves of the patterns are known, so that they can be planned."""
-        return all(
-            leaf_of(pattern, read, variable.name).key in self.by_leaf
-            for pattern in map(plain_pattern, patterns)
-            for clause in pattern.clauses
-            for read in clauses_read(clause)
-            for variable in (*read.positive, *read.negated)
-        )
+        return all(key in self.by_leaf for key in leaves_of(patterns))
 
     def selectivity(self, pattern: Pattern, clause: Clause, conjunct: Conjunct) -> Selectivity:
         """The selectivity of a conjunct of a clause; a prior where it was not measured."""
@@ -537,3 +531,14 @@ def _prior(atom: Atom) -> float:
         case Truth(holds):
             return float(holds)
     return 1.0 - share if negated else share
+
+
+def leaves_of(patterns: Iterable[Pattern]) -> Iterator[str]:
+    """The keys of all leaves of patterns, some of them several times."""
+    return (
+        leaf_of(pattern, read, variable.name).key
+        for pattern in map(plain_pattern, patterns)
+        for clause in pattern.clauses
+        for read in clauses_read(clause)
+        for variable in (*read.positive, *read.negated)
+    )

@@ -46,6 +46,7 @@ from cep_pipeline.warehouse.records import (
     RunRecord,
     StaleDay,
     StatisticsRecord,
+    WrittenPlanRecord,
 )
 from cep_pipeline.warehouse.units import (
     carry_before,
@@ -586,7 +587,7 @@ class StreamReader:
                 break
         else:
             raise CepError(f"stream {self.name}: version {version} of the plan of {pattern_set} is not among the plans")
-        record = self._plans[path, pattern_set, version] = plan_record(row)
+        record = self._plans[path, pattern_set, version] = WrittenPlanRecord.of(row)
         while len(self._plans) > MOST_PLANS:
             self._plans.popitem(last=False)
         return record

@@ -193,7 +193,7 @@ class ClauseQuestions:
             agreeing = [one for agreement in agreements for row in agreement.ln_selectivities for one in row]
         last = self._last
         if last is None:
-            last = _last_so_far(self._pattern, self._clause, snapshot)
+            last = last_so_far(self._pattern.name, [*self._position], snapshot)
         joints = self._joints(snapshot) if snapshot.joints else ()
         if self._implied.narrowed and window_us is not None:
             joints += self._gaps(window_us, ln_selectivities)
@@ -256,6 +256,25 @@ class ClauseQuestions:
         ):
             return None
         return ClauseRow(self._keys, self._asks, [planned_share(prior) for prior in self._priors])
+
+    @property
+    def numbers_asked(self) -> list[NumberAsked]:
+        """What `asked` asks for its numbers, in their order; only where there is a `row`."""
+        assert self._window_us is not None
+        events: list[NumberAsked] = [(EVENTS, key, self._window_us) for key in self._keys]
+        lists = [(LISTS, *one[1:]) if place in self._kleene else one for place, one in enumerate(events)]
+        shares: list[NumberAsked] = [(SHARE, one.condition, planned_share(one)) for one in self._priors]
+        return [*lists, *events, *shares]
+
+    @property
+    def term_keys(self) -> set[str]:
+        """The keys of the conditions and agreements that a joint selectivity of the clause can be of."""
+        return {term.key for term in self._terms.terms}
+
+    @property
+    def names_without_last(self) -> list[str]:
+        """The variables of a clause of which no one is always the last; else none."""
+        return [*self._position] if self._last is None else []
 
     def fills(self, snapshot: StatisticsSnapshot) -> bool:
         """True if a snapshot says no more of the clause than its row of numbers."""
@@ -344,13 +363,32 @@ def _last_in_order(clause: Clause) -> int | None:
     return None
 
 
-def _last_so_far(pattern: Pattern, clause: Clause, snapshot: StatisticsSnapshot) -> int | None:
+def last_so_far(pattern: str, names: Sequence[str], snapshot: StatisticsSnapshot) -> int | None:
     """The variable that is mostly the last one in the matches so far (JQPG section 6.1)."""
-    names = [variable.name for variable in clause.positive]
     for profile in snapshot.order_profiles:
-        if profile.pattern == pattern.name and list(profile.variables) == names and profile.likely_last is not None:
+        if profile.pattern == pattern and list(profile.variables) == list(names) and profile.likely_last is not None:
             return names.index(profile.likely_last)
     return None
+
+
+EVENTS, LISTS, SHARE = "events", "lists", "share"
+NumberAsked = tuple[str, str, float]
+"""One of these, the key of a leaf or a condition, and the window in microseconds or what counts if nothing is known."""
+
+
+def answers(asked: Iterable[NumberAsked], snapshot: StatisticsSnapshot) -> list[float]:
+    """The numbers that `ClauseQuestions.asked` has of these; KeyError where the snapshot does not know a leaf."""
+    found, unseen, log = [], 0.5 / snapshot.span_s, math.log
+    for kind, key, of in asked:
+        if kind == SHARE:
+            known = snapshot.by_condition.get(key)
+            share = of if known is None else planned_share(known)
+            found.append(log(share if share > SMALLEST else SMALLEST))
+            continue
+        events = (snapshot.by_leaf[key].per_s or unseen) * of / 1e6
+        events = events if events > SMALLEST else SMALLEST
+        found.append(log(events) if kind == EVENTS else ln_any_lists(events))
+    return found
 
 
 def planned_events_in_window(pattern: Pattern, snapshot: StatisticsSnapshot, rate: LeafRate) -> float:
@@ -389,14 +427,19 @@ def ln_lists(variable: Variable, events: float) -> float:
     20.0
     """
     if not variable.limits:
-        exponent = events * math.log(2)
-        return exponent + math.log(-math.expm1(-exponent))
+        return ln_any_lists(events)
     most = max(variable.minimum, math.ceil(events)) if variable.maximum is None else variable.maximum
     likely = min(max(int(events / 2), variable.minimum), most)
     lengths = range(max(variable.minimum, likely - 500), min(most, likely + 500) + 1)
     terms = [_ln_choices(events, length) for length in lengths]
     largest = max(terms)
     return largest + math.log(math.fsum(math.exp(term - largest) for term in terms))
+
+
+def ln_any_lists(events: float) -> float:
+    """Return the logarithm of the number of lists of any length, ln(2^k - 1)."""
+    exponent = events * math.log(2)
+    return exponent + math.log(-math.expm1(-exponent))
 
 
 def _ln_choices(events: float, length: int) -> float:

@@ -9,7 +9,7 @@ down once. Then the numbers of a snapshot give the costs of all sets within micr
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from itertools import combinations
 from struct import Struct
@@ -42,6 +42,11 @@ _measure = NativeKernel(
     ("int64*",),
     ("cep_pipeline.compiled.pointers", "cep_pipeline.planning.search.set_sums_codes"),
 )
+
+
+def measuring() -> Callable[[int], int]:
+    """The compiled code, which takes the address of argument words."""
+    return _measure.function
 
 
 def load_kernel() -> None:
@@ -186,6 +191,14 @@ def ln_orders(shape: ClauseShape) -> list[float] | None:
     return found
 
 
+ADDRESSES = (
+    *(codes.SET_MASKS, codes.CONSTANTS, codes.ASKED, codes.ENDS, codes.FIRSTS, codes.LASTS, codes.NUMBERS),
+    *(codes.FACTOR_MASKS, codes.FACTOR_VALUES, codes.FACTOR_KINDS, codes.SUMS, codes.USED_SETS),
+    *(codes.PROGRAM, codes.REGISTERS),
+)
+"""The argument words that are addresses in a program of `packed` words."""
+
+
 class SumProgram:
     """Sums over some sets of a clause, and instructions that combine them; it holds no numbers.
 
@@ -220,7 +233,7 @@ class SumProgram:
             (codes.USED, len(sets)),
         ):
             self.words[word] = number
-        self._arrays = (  # the kernel reads them by their addresses
+        self.arrays = (  # the kernel reads them by their addresses
             (codes.SET_MASKS, sets),
             (codes.CONSTANTS, terms.of_sets(sets)),
             (codes.ASKED, terms.asked),
@@ -232,7 +245,7 @@ class SumProgram:
             (codes.USED_SETS, np.arange(len(sets))),
             (codes.WITHIN, terms.late_within(sets)),
         )
-        for word, array in self._arrays:
+        for word, array in self.arrays:
             self.words[word] = array.ctypes.data
 
 
@@ -285,6 +298,14 @@ class SetSums:
         if last != self._last:
             self._words[codes.LAST] = self._last = last
 
+    def packed(self, put: Callable[[Array], int]) -> Array:
+        """The argument words with what `put` says of each array in place of its address, and no numbers yet."""
+        words = self.program.words.copy()
+        for word, array in (*self.program.arrays, (codes.NUMBERS, self._numbers), (codes.SUMS, self.sums)):
+            words[word] = put(array)
+        words[codes.FACTOR_VALUES] = words[codes.NUMBERS] + 8 * (len(self._numbers) - len(self.program.masks))
+        return words
+
     def by_term(self) -> list[Array | None]:
         """The sums of each of `CostModel.terms`, float64 of shape (m,); None for a term that the model lacks."""
         return [None if row < 0 else self.sums[row] for row in self.program.terms.rows[: codes.TUPLES]]
@@ -301,15 +322,22 @@ class SetSums:
         """Let the corrections for dependent conditions count beside the conditions."""
         masks, kinds = self.program.masks, self.program.kinds
         values = self._numbers[len(self._numbers) - len(masks) :]
-        self._joined = (
-            np.concatenate((masks, np.array([mask_of(one.positions) for one in joints], np.int64))),
-            np.concatenate((kinds, np.array([RANGE if one.in_range else codes.JOINT for one in joints], np.int64))),
-            np.concatenate((values, np.array([one.ln_ratio for one in joints], np.float64))),
-        )
+        self._joined = joined_factors(joints, masks, kinds, values)
         words = (codes.FACTOR_MASKS, codes.FACTOR_KINDS, codes.FACTOR_VALUES)
         self._words[codes.FACTORS] = len(self._joined[0])
         for word, array in zip(words, self._joined, strict=True):
             self._words[word] = array.ctypes.data
+
+
+def joined_factors(
+    joints: Sequence[JointCondition], masks: Array, kinds: Array, values: Array
+) -> tuple[Array, Array, Array]:
+    """Masks, kinds and values of conditions, and of the corrections for those that depend on each other."""
+    return (
+        np.concatenate((masks, np.array([mask_of(one.positions) for one in joints], np.int64))),
+        np.concatenate((kinds, np.array([RANGE if one.in_range else codes.JOINT for one in joints], np.int64))),
+        np.concatenate((values, np.array([one.ln_ratio for one in joints], np.float64))),
+    )
 
 
 def _edges(shape: ClauseShape, sets: Array) -> tuple[Array, Array]:
