@@ -62,6 +62,8 @@ of numbers; a square root; IN, LIKE or IS NULL; another function; the reading of
 elements of a list; a correlation of two list attributes."""
 APART = frozenset({CHOICE, FUNCTION, CLOCK, CORRELATION})
 """Kinds that the kernel has no code for where several events are mentioned."""
+DEAR = APART | {ROOT}
+"""Kinds that are part of what a plan costs; the others are not told apart from a comparison."""
 
 
 @dataclass(frozen=True)
@@ -109,15 +111,12 @@ class KernelCosts:
 
     @cached_property
     def ln_dearer(self) -> dict[str, float]:
-        """By the kind of a condition that the kernel has code for, ln of how much dearer candidates are by its test.
-
-        Tests that cost less than twice as much as a comparison are not told apart from it.
-        """
+        """By the kind of a dear condition that the kernel has code for, ln of how much dearer candidates are by it."""
         plain = self.tests.get(NUMBER, math.inf)
         return {
             kind: math.log1p((cost - plain) / self.candidate)
             for kind, cost in self.tests.items()
-            if kind not in APART and cost > 2 * plain
+            if kind in DEAR - APART and cost > plain
         }
 
     def apart_ns(self, kind: str) -> float:
