@@ -25,7 +25,7 @@ class TestedCondition:
 
     `agreement`: it is that all events agree on an attribute, which mechanisms look up rather than test. `correction`:
     it is several conditions together, which depend on each other; what the product of their selectivities is multiplied
-    by for that. None: it is one condition. `kind`: what a test of it is like, by its cost (`costs.conditions`).
+    by for that. None: it is one condition. `kind`: that of its test, if it is dear (`costs.kernel.DEAR`).
     """
 
     text: str

@@ -22,6 +22,7 @@ from cep_pipeline.planning.clause_plans import (
     TestedCondition,
 )
 from cep_pipeline.planning.costs import LATENCY, THROUGHPUT, CostModel, cost_named, with_latency
+from cep_pipeline.planning.costs.kernel import DEAR, NUMBER
 from cep_pipeline.planning.numbers.clause_questions import (
     ClauseQuestions,
     ln_lists,
@@ -198,7 +199,8 @@ class Expectations:
         together = {*one, *other}
         for variables, text, prior, kind in self._questions.tested:
             if variables <= together and not (variables <= {*one} or (variables <= {*other} and not step)):
-                yield TestedCondition(text, self.snapshot.by_condition.get(prior.condition) or prior, kind=kind)
+                known = self.snapshot.by_condition.get(prior.condition) or prior
+                yield TestedCondition(text, known, kind=kind if kind in DEAR else NUMBER)
         for attribute in agreeing_attributes(self.pattern, self.clause) if one else ():
             yield self._agreement(attribute, one, other, step=step)
         yield from self._together(one, other, step=step)

@@ -180,7 +180,7 @@ class Beginning:
 
 def tested_conjuncts(clause: Clause) -> tuple[Conjunct, ...]:
     """The conjuncts of a clause in the order in which they are tested, put in order once."""
-    return clause_cache_of(clause).once("test order", lambda: in_test_order(clause.conjuncts))
+    return clause_cache_of(clause).once("test order", lambda: in_test_order(clause.conjuncts, across=True))
 
 
 @dataclass(frozen=True, eq=False)

@@ -24,6 +24,7 @@ from cep_pipeline.patterns.expressions import (
     walk,
 )
 from cep_pipeline.planning.costs.kernel import (
+    APART,
     ARITHMETIC,
     CHOICE,
     CLOCK,
@@ -63,15 +64,19 @@ def kind_of(conjunct: Conjunct, *, across: bool = False) -> str:
     return max(kinds, key=CONDITION_KINDS.index, default=NUMBER)
 
 
-def in_test_order(conjuncts: Iterable[Conjunct]) -> tuple[Conjunct, ...]:
-    """Conditions in the order in which they are tested; those that are as good stay in the order of the pattern."""
-    return tuple(sorted(conjuncts, key=_rank))
+def in_test_order(conjuncts: Iterable[Conjunct], *, across: bool = False) -> tuple[Conjunct, ...]:
+    """Conditions in the order in which they are tested; those that are as good stay in the order of the pattern.
+
+    `across`: as the fused mechanism tests them (`kind_of`).
+    """
+    return tuple(sorted(conjuncts, key=lambda conjunct: _rank(conjunct, across)))
 
 
-def _rank(conjunct: Conjunct) -> float:
+def _rank(conjunct: Conjunct, across: bool) -> float:
     stops = 1.0 - prior_selectivity(conjunct)
-    known = kernel_costs().conditions
-    cost = known.get(kind_of(conjunct), known.get(ARITHMETIC, 1.0)) * max(len(conjunct.atoms), 1)
+    kind, costs = kind_of(conjunct, across=across), kernel_costs()
+    known = costs.tests if across and kind in APART and kind in costs.tests else costs.conditions
+    cost = known.get(kind, known.get(ARITHMETIC, 1.0)) * max(len(conjunct.atoms), 1)
     return cost / stops if stops > 0 else math.inf
 
 

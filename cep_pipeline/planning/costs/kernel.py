@@ -46,22 +46,16 @@ from cep_pipeline.planning.numbers.clause_statistics import ClauseStatistics, Jo
 
 CONSTANTS_FILE = "kernel_costs.json"
 
-CONDITION_KINDS = (
-    NUMBER,
-    TEXT,
-    ARITHMETIC,
-    ROOT,
-    CHOICE,
-    FUNCTION,
-    CLOCK,
-    LIST,
-    CORRELATION,
-) = ("number", "text", "arithmetic", "root", "choice", "function", "clock", "list", "correlation")
+_PLAIN = NUMBER, TEXT, ARITHMETIC, ROOT = ("number", "text", "arithmetic", "root")
+_OTHERS = CHOICE, FUNCTION, CLOCK, LIST, CORRELATION = ("choice", "function", "clock", "list", "correlation")
+CONDITION_KINDS = (*_PLAIN, *_OTHERS)
 """Kinds of conditions, the dearer ones later: a comparison of numbers or of texts as they are, or of what is computed
 of numbers; a square root; IN, LIKE or IS NULL; another function; the reading of a clock; what is computed of the
 elements of a list; a correlation of two list attributes."""
 APART = frozenset({CHOICE, FUNCTION, CLOCK, CORRELATION})
 """Kinds that the kernel has no code for where several events are mentioned."""
+DEAR = APART | {ROOT}
+"""Kinds that are part of what a plan costs; the others are not told apart from a comparison."""
 
 
 @dataclass(frozen=True)
@@ -109,15 +103,12 @@ class KernelCosts:
 
     @cached_property
     def ln_dearer(self) -> dict[str, float]:
-        """By the kind of a condition that the kernel has code for, ln of how much dearer candidates are by its test.
-
-        Tests that cost less than twice as much as a comparison are not told apart from it.
-        """
+        """By the kind of a dear condition that the kernel has code for, ln of how much dearer candidates are by it."""
         plain = self.tests.get(NUMBER, math.inf)
         return {
             kind: math.log1p((cost - plain) / self.candidate)
             for kind, cost in self.tests.items()
-            if kind not in APART and cost > 2 * plain
+            if kind in DEAR - APART and cost > plain
         }
 
     def apart_ns(self, kind: str) -> float:
@@ -162,6 +153,10 @@ def costs_from_json(content: Any, source: str) -> KernelCosts:
         raise InputError(f"{source}: no constants of the kernel's costs: {brief(error)}; measure them again") from error
 
 
+_SHARES = SetSum(instances=False, equalities=False, tested=False, joints=False, together=False, singles=True)
+"""The sum of nothing of the single variables, to which the selectivities that count are added."""
+
+
 def kernel_model(costs: Callable[[], KernelCosts]) -> CostModel:
     """The cost model of the kernel; its constants are asked for when it is first used."""
     return CostModel(
@@ -195,13 +190,8 @@ def kernel_model(costs: Callable[[], KernelCosts]) -> CostModel:
         ),
         product=term_of(
             lambda statistics: GrownMatches(_dearer(statistics, statistics.tested, costs().ln_dearer, -1.0)),
-            lambda: SetSum(
-                instances=False,
-                equalities=False,
-                spans=False,
-                together=False,
-                singles=True,
-                ln_kinds={kind: -ln for kind, ln in costs().ln_dearer.items()},
+            lambda: replace(
+                _SHARES, tested=True, spans=False, joints=True, ln_kinds={k: -ln for k, ln in costs().ln_dearer.items()}
             ),
         ),
         held=term_of(
@@ -215,15 +205,7 @@ def kernel_model(costs: Callable[[], KernelCosts]) -> CostModel:
             ),
             passing=term_of(
                 lambda statistics: GrownMatches(_apart(statistics)),
-                lambda: SetSum(
-                    instances=False,
-                    equalities=False,
-                    tested=False,
-                    apart=True,
-                    joints=False,
-                    together=False,
-                    singles=True,
-                ),
+                lambda: replace(_SHARES, apart=True),
             ),
             ns=lambda kind: costs().apart_ns(kind),
         ),
@@ -247,16 +229,8 @@ def _dearer(
 
 def _without_apart(clause: ClauseStatistics) -> ClauseStatistics:
     """The single variables by what the kernel's ranges and its own tests fulfil."""
-    found = clause.singles.conditions, clause.in_range.joints
-    return clause.derived(
-        _without_apart,
-        lambda: replace(
-            clause.singles,
-            conditions=tuple(one for one in found[0] if one.equality or one.span or one.kind not in APART),
-            joints=found[1],
-            shape=None,
-        ),
-    )
+    kept = tuple(one for one in clause.singles.conditions if one.equality or one.span or one.kind not in APART)
+    return clause.derived(_without_apart, lambda: replace(clause.in_range, conditions=kept))
 
 
 def _apart(clause: ClauseStatistics) -> ClauseStatistics:

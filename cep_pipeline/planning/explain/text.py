@@ -54,21 +54,8 @@ FEW = 100.0
 """Of fewer than so many tests no selectivity is judged."""
 LONGEST_LIST = 6
 """Of more variables only the first two and the last two are named."""
-_TEXT = frozenset(
-    {
-        "step",
-        "binds",
-        "node",
-        "leaf",
-        "condition",
-        "rests on",
-        "a test on fused",
-        "where",
-        "pattern",
-        "order or tree",
-        "",
-    }
-)
+_TEXT = {"step", "binds", "node", "leaf", "condition", "rests on", "where", "pattern", "order or tree", ""}
+_TEXT |= {"a test on fused"}
 """Headings of the columns of text."""
 MOST_NODES = 25
 """Of more shared nodes only those are shown that save most."""

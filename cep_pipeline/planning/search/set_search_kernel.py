@@ -96,15 +96,9 @@ def _try_splits(
     pairs: int,
     node: Any,
     pair: Any,
-    left: Any,
-    right: Any,
-    left_product: Any,
-    right_product: Any,
     tuples: Any,
     within: Any,
-    left_late: Any,
-    right_late: Any,
-    found: Any,
+    scratch: Any,
 ) -> None:
     """Lower `found` of the sets of one block by `count` ways to split their high variables.
 
@@ -112,6 +106,8 @@ def _try_splits(
     the low variables l; the columns are the ways to split the high variables. `left_late` and `right_late` have what
     passes late tests on a side, and what those within it cost.
     """
+    left, right, left_product, right_product, found = scratch[0], scratch[1], scratch[2], scratch[3], scratch[4]
+    left_late, right_late = scratch[5:7], scratch[7:9]
     for s in range(1 << low):
         if node[base + s] == np.inf:
             continue
@@ -223,43 +219,11 @@ def search_blocks(
                         right_late[0, s, count], right_late[1, s, count] = passing[other + s], within[other + s]
                 count += 1
                 if count == COLUMNS:
-                    _try_splits(
-                        low,
-                        count,
-                        base,
-                        pairs,
-                        node,
-                        pair,
-                        left,
-                        right,
-                        left_product,
-                        right_product,
-                        tuples,
-                        within,
-                        left_late,
-                        right_late,
-                        found,
-                    )
+                    _try_splits(low, count, base, pairs, node, pair, tuples, within, scratch)
                     count = 0
             apart = (apart - 1) & rest
         if count:
-            _try_splits(
-                low,
-                count,
-                base,
-                pairs,
-                node,
-                pair,
-                left,
-                right,
-                left_product,
-                right_product,
-                tuples,
-                within,
-                left_late,
-                right_late,
-                found,
-            )
+            _try_splits(low, count, base, pairs, node, pair, tuples, within, scratch)
         living = 0
         for s in range(block):
             whole = base + s

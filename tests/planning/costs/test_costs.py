@@ -278,6 +278,17 @@ def test_conditions_have_the_kind_of_their_dearest_part(condition: str, kind: st
     assert (kind_of(conjunct), kind_of(conjunct, across=True)) == (kind, across)
 
 
+def test_fused_tests_what_it_has_no_code_for_by_its_own_costs() -> None:
+    [pattern] = parse_patterns(
+        """PATTERN SEQ(A a, C c) WHERE corr(a.h, c.h) > 0.5 AND ln(a.x * c.x) > 3 AND a.x < c.x WITHIN 9 seconds""",
+        OF_LISTS,
+    )
+    tests = kernel_costs().tests
+    assert tests["number"] < tests["root"] < tests["function"] < tests["correlation"]
+    found = in_test_order(pattern.clauses[0].conjuncts, across=True)
+    assert [kind_of(conjunct, across=True) for conjunct in found] == ["number", "function", "correlation"]
+
+
 def test_mechanisms_that_keep_instances_test_candidates_and_make_partial_matches() -> None:
     # Order a, c, b: k PM of each beginning; of a and c all pairs are tested, with b those that passed beside each b.
     made = PARTIAL_MATCH_NS * (2 + 2 * 5 + 3 * 15)
