@@ -110,7 +110,7 @@ def run_shape(
     outer = arguments.sizes[0] if prefix is None else prefix.shape[1]
     if outer == 0 or 0 in arguments.sizes:
         return
-    words = _data_words(shape, arguments)
+    words = data_words(shape, arguments)
     words[FIRST_OWNED] = arguments.first_owned
     yield from run_words(
         running_shape(shape), words, argument_places(shape), arguments.sizes, block_rows, counters, prefix, output_rows
@@ -238,7 +238,7 @@ def _search(
         return
     prefix = np.ascontiguousarray(prefix, np.int32)
     places = argument_places(shape)
-    words = _data_words(shape, arguments)
+    words = data_words(shape, arguments)
     ending = np.empty(arguments.sizes[-1] + WIDTH, np.int64)  # the lists that end with each candidate
     words[OUTER] = prefix.shape[1]
     words[CAPACITY] = MOST_LISTS
@@ -248,7 +248,7 @@ def _search(
     running_shape(shape, program).call(words)
 
 
-def _data_words(shape: Shape, arguments: Arguments) -> Array:
+def data_words(shape: Shape, arguments: Arguments) -> Array:
     """The argument words with the addresses of rows, columns and bounds, and the constants."""
     places = argument_places(shape)
     words = np.zeros(places["end"], np.int64)

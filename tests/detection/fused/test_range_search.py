@@ -52,6 +52,9 @@ INEQUALITIES = [
     "n.y < c.y AND n.x >= c.x",
     "n.x > a.x OR n.y < c.y",
     "n.x > a.x + c.x OR n.y + a.y < c.y AND n.x < 3",
+    "n.y > a.y AND abs(n.x - c.x) < 2",
+    "abs(n.y - a.y) < 1 AND n.x < c.x",
+    "n.y BETWEEN c.y AND c.y + a.y AND n.x > a.x",
 ]
 
 
@@ -148,6 +151,16 @@ def drawn_stream(seed: int, count: int, *, edges: bool) -> pa.Table:
         ("SEQ(A a, ~B n, C c)", "n.id + a.id != c.id"),
         ("SEQ(A a, ~B n, C c)", "n.y = a.y + c.y"),
         ("AND(A a, ~B n, C c)", "2 * c.x + a.x = n.x"),
+        ("SEQ(A a, ~B n, C c)", "abs(n.y - a.y) < 0.1 AND n.x < c.x"),
+        ("SEQ(A a, ~B n, C c)", "abs(c.y - n.y) < 0.1 AND n.x < a.x"),
+        ("SEQ(A a, ~B n, C c)", "abs(n.y - c.y) > 2 AND n.x < a.x"),
+        ("SEQ(A a, ~B n, C c)", "n.y * a.y < c.y AND n.x > a.x + c.x"),
+        ("SEQ(A a, ~B n, C c)", "n.y BETWEEN a.y + c.y AND c.y AND n.x < a.x"),
+        ("SEQ(A a, ~B n, C c)", "n.x + 1 = c.x AND n.y < a.y"),
+        ("SEQ(A a, ~B n, C c)", "n.x != c.x AND n.y < a.y - 1 AND n.x > a.x"),
+        ("SEQ(A a, ~B n, C c)", "n.x + c.x > 60 AND n.y < a.y"),
+        ("AND(A a, ~B n, C c)", "n.y < c.y - 1 AND n.x < a.x"),
+        ("SEQ(~B n, A a, C c)", "n.y > c.y + 2.5 AND n.x > a.x AND n.id = a.id"),
         ("SEQ(A a, C c, ~B n)", "c.y - n.y < a.y OR n.y > a.y + 2 * c.y"),
     ],
 )
