@@ -73,6 +73,8 @@ _SAFE = 2.0**1000
 
 FEWEST_OF_A_RUN, SAMPLED = 8, 256
 """Partial matches of a run for it to pay, and how many are searched by reading to see how far that reads."""
+SAMPLED_AGAIN = 1 << 19
+"""Partial matches after which another sample is taken."""
 MOST_STREAMS = 8
 """Ways to reject that a search run by run looks at, one after another."""
 READ_NS, RUN_NS, NOTED_NS, LOOKED_NS = 0.3, 200.0, 3.0, 8.0
@@ -151,7 +153,8 @@ class BlockedSearch:
         self._greatest: dict[int, Array] = {}
         self._tree: _SortedBlocks | None = None
         self._powers = 0
-        self._to_read = 0
+        self._to_read = self._asked = 0
+        self._sample: tuple[float, float] | None = None
 
     @cached_property
     def _tests(self) -> list[_BlockTest]:
@@ -204,7 +207,10 @@ class BlockedSearch:
         runs = 1 + int((prefix[:-1, 1:] != prefix[:-1, :-1]).any(axis=0).sum())
         if count < FEWEST_OF_A_RUN * runs:
             return None
-        reading_ns, width = self._reading_ns(prefix)
+        self._asked += count
+        if self._sample is None or self._asked > SAMPLED_AGAIN:
+            self._asked, self._sample = 0, self._reading_ns(prefix)
+        reading_ns, width = self._sample
         if count * reading_ns < runs * (RUN_NS + NOTED_NS * width) + LOOKED_NS * count:
             return None
         return self._running.any(prefix)
@@ -481,7 +487,7 @@ class _Running:
         self._shape, self._arguments, self._forward, self._edges = shape, arguments, forward, edges
         size = arguments.sizes[-1]
         self._rows = arguments.rows[-1][:size].astype(np.float64)
-        self._selected = np.empty(size + WIDTH, np.int32)
+        self._selected, self._noted = np.empty(size + WIDTH, np.int32), np.empty(size)
         self._prepared = [self._prepare(stream) for stream in streams]
 
     @classmethod
@@ -549,7 +555,7 @@ class _Running:
         shape = replace(self._shape, levels=(*levels[:-1], replace(levels[-1], tests=stream.fixed)))
         program, arguments = program_of(shape), data_words(shape, self._arguments)
         words = np.zeros(at.WORDS, np.int64)
-        kept = [program.words, arguments, self._rows, self._selected]
+        kept = [program.words, arguments]
         deepest = 1
 
         def keep(array: Array, dtype: type) -> int:
@@ -584,7 +590,8 @@ class _Running:
         words[at.ARGUMENTS], words[at.PROGRAM] = arguments.ctypes.data, program.words.ctypes.data
         words[at.FRAME] = keep(np.zeros(program.frame_size + deepest), np.int64)
         words[at.MOST_WORK], words[at.FORWARD], words[at.TESTS] = EVENTS_A_CALL, self._forward, len(stream.moving)
-        words[at.SELECTED], words[at.EDGES] = self._selected.ctypes.data, len(self._edges)
+        words[at.SELECTED], words[at.NOTED] = self._selected.ctypes.data, self._noted.ctypes.data
+        words[at.EDGES] = len(self._edges)
         return words, arguments, argument_places(shape)["prefix"], kept
 
 

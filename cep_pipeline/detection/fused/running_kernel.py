@@ -34,6 +34,7 @@ from cep_pipeline.detection.fused.running_words import (
     LIMITS,
     MOST_WORK,
     NEXT,
+    NOTED,
     PROGRAM,
     RANKS,
     REACHES,
@@ -90,70 +91,111 @@ def _search_run(words: Any, arguments: Any, program: Any, index: Any, begin: int
     values, stack = float64_at(words[FRAME] + 8 * program[VALUES]), float64_at(words[FRAME] + 8 * program[STACK])
     prepare_values(words[ARGUMENTS], program, program[at + 2], index, values, stack)
     count = select(words[ARGUMENTS], program, last, program[at + 2], index, values, stack, low, high, selected)
-    found = uint8_at(words[FOUND])
-    tests, step = words[TESTS], 1 if forward else -1
-    own = FIRST_TEST + TEST_WORDS * max(tests - 1, 0)
-    strict = words[own + STRICT]
-    has_left, has_right, left, right = (
-        words[own + LEFT] != 0,
-        words[own + RIGHT] != 0,
-        words[own + LEFT],
-        words[own + RIGHT],
-    )
-    left_column, right_column = float64_at(left), float64_at(right)
-    ranks = int32_at(words[RANKS])
-    row, behind = (begin, end) if forward else (end - 1, begin - 1)
-    begins = 0 if forward else count - 1
-    position, extreme, known = 0, math.inf, False
-    newest = 0
-    while row != behind:
-        reach = reaches[row] if forward else 1 - reaches[row]
-        if position > 0 and newest >= reach:
-            if tests == 2:
-                _forget(words, selected, position, count)
-            position, extreme, known = 0, math.inf, False
-        while position < count:
-            place = selected[begins + step * position]
-            if step * place >= reach:
-                break
-            newest = step * place
-            position += 1
-            if tests == 0:
-                continue
-            if has_left:
-                value = left_column[place]
-            else:
-                index[last] = place
-                value = value_of(
-                    words[ARGUMENTS], int64_at(words[own + LEFT_TERM]), 0, words[own + LEFT_END], index, stack
-                )
-            if tests == 2:
-                if value == value:
-                    _note(words, ranks[place], value)
-            elif value <= extreme:
-                extreme, known = value, True
-        if position > 0:
-            place = current[row]
-            if tests == 0:
-                found[row] = 1
-            else:
-                if has_right:
-                    limit = right_column[place]
-                else:
-                    index[last - 1] = place
-                    limit = value_of(
-                        words[ARGUMENTS], int64_at(words[own + RIGHT_TERM]), 0, words[own + RIGHT_END], index, stack
-                    )
-                if tests == 2:
-                    if limit == limit:
-                        first = _ranked_first(words, program, place, index, stack)
-                        found[row] |= _noted_below(words, first, limit, strict)
-                else:
-                    found[row] |= known and (extreme < limit or (extreme == limit and not strict))
-        row += step
-    if tests == 2:
-        _forget(words, selected, position, count)
+    if count == 0:
+        return int(high - low)
+    if words[TESTS] == 2:
+        _look_in_tree(words, program, index, stack, current, begin, end, count)
+    elif words[TESTS] == 1:
+        _look_at_extremes(words, program, index, stack, current, begin, end, count, low, high)
+    else:
+        found, nearest = uint8_at(words[FOUND]), selected[0] if forward else selected[count - 1]
+        for row in range(begin, end):
+            found[row] |= nearest < reaches[row] if forward else nearest >= reaches[row]
     return int(high - low)
+
+
+@njit(error_model="numpy")
+def _left_value(words: Any, own: int, index: Any, stack: Any) -> Any:
+    """The left side of the test whose words begin at `own`, where that is a term, for the events bound."""
+    return value_of(words[ARGUMENTS], int64_at(words[own + LEFT_TERM]), 0, words[own + LEFT_END], index, stack)
+
+
+@njit(error_model="numpy")
+def _right_value(words: Any, own: int, index: Any, stack: Any) -> Any:
+    """The right side of the test whose words begin at `own`, where that is a term, for the events bound."""
+    return value_of(words[ARGUMENTS], int64_at(words[own + RIGHT_TERM]), 0, words[own + RIGHT_END], index, stack)
+
+
+@njit(error_model="numpy")
+def _look_at_extremes(
+    words: Any,
+    program: Any,
+    index: Any,
+    stack: Any,
+    current: Any,
+    begin: int,
+    end: int,
+    count: int,
+    low: int,
+    high: int,
+) -> None:
+    """Compare the partial matches of a run with the least value up to where each of them reaches."""
+    selected, noted = int32_at(words[SELECTED]), float64_at(words[NOTED])
+    last, own, forward = program[PREFIX], FIRST_TEST, words[FORWARD] != 0
+    for place in range(low, high):
+        noted[place] = math.nan
+    if words[own + LEFT]:
+        column = float64_at(words[own + LEFT])
+        for number in range(count):
+            noted[selected[number]] = column[selected[number]]
+    else:
+        for number in range(count):
+            index[last] = selected[number]
+            noted[selected[number]] = _left_value(words, own, index, stack)
+    extreme = math.nan
+    for number in range(high - low):
+        place = low + number if forward else high - 1 - number
+        value = noted[place]
+        extreme = value if (value < extreme) | (extreme != extreme) else extreme
+        noted[place] = extreme
+    found, reaches, strict = uint8_at(words[FOUND]), int32_at(words[REACHES]), words[own + STRICT] != 0
+    has_column = words[own + RIGHT] != 0
+    limits = float64_at(words[own + RIGHT])
+    for row in range(begin, end):
+        if has_column:
+            limit = limits[current[row]]
+        else:
+            index[last - 1] = current[row]
+            limit = _right_value(words, own, index, stack)
+        reach = reaches[row] - 1 if forward else reaches[row]
+        if low <= reach < high:
+            value = noted[reach]
+            found[row] |= (value < limit) | ((value == limit) & (not strict))
+
+
+@njit(error_model="numpy")
+def _look_in_tree(
+    words: Any, program: Any, index: Any, stack: Any, current: Any, begin: int, end: int, count: int
+) -> None:
+    """Look for the partial matches of a run in a tree of the events up to where each of them reaches."""
+    selected, ranks, found = int32_at(words[SELECTED]), int32_at(words[RANKS]), uint8_at(words[FOUND])
+    reaches, forward = int32_at(words[REACHES]), words[FORWARD] != 0
+    last, own = program[PREFIX], FIRST_TEST + TEST_WORDS
+    has_left, has_right, strict = words[own + LEFT] != 0, words[own + RIGHT] != 0, words[own + STRICT]
+    left, right = float64_at(words[own + LEFT]), float64_at(words[own + RIGHT])
+    position, newest = 0, 0
+    for number in range(end - begin):
+        row = begin + number if forward else end - 1 - number
+        reach = reaches[row] if forward else -reaches[row] + 1
+        if position > 0 and newest >= reach:
+            _forget(words, selected, position, count)
+            position = 0
+        while position < count:
+            place = selected[position] if forward else selected[count - 1 - position]
+            if (place if forward else -place) >= reach:
+                break
+            newest = place if forward else -place
+            position += 1
+            index[last] = place
+            value = left[place] if has_left else _left_value(words, own, index, stack)
+            if value == value:
+                _note(words, ranks[place], value)
+        place = current[row]
+        index[last - 1] = place
+        limit = right[place] if has_right else _right_value(words, own, index, stack)
+        if position > 0 and limit == limit and not found[row]:
+            found[row] = _noted_below(words, _ranked_first(words, program, place, index, stack), limit, strict)
+    _forget(words, selected, position, count)
 
 
 @njit(error_model="numpy")
@@ -210,8 +252,7 @@ def _ranked_first(words: Any, program: Any, place: int, index: Any, stack: Any) 
     if words[LIMITS]:
         return int(int32_at(words[LIMITS])[place])
     index[program[PREFIX] - 1] = place
-    own = FIRST_TEST
-    limit = value_of(words[ARGUMENTS], int64_at(words[own + RIGHT_TERM]), 0, words[own + RIGHT_END], index, stack)
+    limit = _right_value(words, FIRST_TEST, index, stack)
     if limit != limit:
         return 0
     values, low, high = float64_at(words[SORTED]), 0, words[SORTED_SIZE]
