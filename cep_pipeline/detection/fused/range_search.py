@@ -77,8 +77,9 @@ SAMPLED_AGAIN = 1 << 19
 """Partial matches after which another sample is taken."""
 MOST_STREAMS = 8
 """Ways to reject that a search run by run looks at, one after another."""
-READ_NS, RUN_NS, NOTED_NS, LOOKED_NS = 0.3, 200.0, 3.0, 8.0
-"""How long it takes to read an event; and run by run for each run, each event of its range, and each of its matches."""
+SEARCH_NS, READ_NS, RUN_NS, NOTED_NS, LOOKED_NS = 50.0, 0.3, 200.0, 4.0, 8.0
+"""How long it takes to search a range besides reading it, and to read an event; and run by run for each run, each event
+of its range, and each of its matches."""
 EVENTS_A_CALL = 1 << 24
 """Partial matches and events of ranges that are looked at in one call, which cannot be interrupted."""
 _FOLDER = "cep_pipeline.detection.fused"
@@ -211,7 +212,7 @@ class BlockedSearch:
         if self._sample is None or self._asked > SAMPLED_AGAIN:
             self._asked, self._sample = 0, self._reading_ns(prefix)
         reading_ns, width = self._sample
-        if count * reading_ns < runs * (RUN_NS + NOTED_NS * width) + LOOKED_NS * count:
+        if count * (SEARCH_NS + reading_ns) < runs * (RUN_NS + NOTED_NS * width) + LOOKED_NS * count:
             return None
         return self._running.any(prefix)
 
@@ -453,6 +454,9 @@ def _evaluated(term: Term, values: Mapping[int, Array], constants: Sequence[floa
                 return np.asarray(_OPERATIONS[operator](*terms))
 
 
+_Moving = tuple[bool, Array | Term, Array | Term]
+
+
 @dataclass(frozen=True)
 class _Stream:
     """One way in which an event may reject the partial matches of a run.
@@ -463,11 +467,14 @@ class _Stream:
         The tests that do not read the last event.
     moving
         Up to two that do, `<` or `<=`, with the event that is searched on the left: each side as the column of one
-        level, or as a term. Of two tests the first one has columns on its left.
+        level, or as a term. Of two tests the first one has a column on its left.
+    exact
+        Whether the first of two is an equality.
     """
 
     fixed: tuple[TestedConjunct, ...]
-    moving: tuple[tuple[bool, Array | Term, Array | Term], ...]
+    moving: tuple[_Moving, ...]
+    exact: bool
 
 
 class _Running:
@@ -511,24 +518,18 @@ class _Running:
                 ):
                     edges.append((comparator is Comparator.LT, right))
                 case _:
-                    choices.append([found for alternative in conjunct for found in _simpler(alternative, current)])
+                    choices.append([found for alternative in conjunct for found in _simpler(alternative, own, current)])
         shape, arguments = replace(shape, slots=len(columns)), replace(arguments, columns=tuple(columns))
         streams = []
         if math.prod(map(len, choices)) > MOST_STREAMS:
             return None
         for chosen in product(*choices):
             tests = [test for alternative in chosen for test in alternative]
-            read = [_moving(test, arguments, own, current) for test in tests if _reads(test, current)]
-            moving = [test for test in read if test is not None]
-            moving.sort(key=lambda test: not isinstance(test[1], np.ndarray))
-            if (
-                len(moving) < len(read)
-                or len(moving) > 2
-                or (len(moving) == 2 and not isinstance(moving[0][1], np.ndarray))
-            ):
+            stream = _stream([test for test in tests if _reads(test, current)], arguments, own, current)
+            if stream is None:
                 return None
             others = [((test,),) for test in tests if not _reads(test, current)]
-            streams.append(_Stream((*fixed, *others), tuple(moving)))
+            streams.append(replace(stream, fixed=(*fixed, *others)))
         for forward, ends in ((True, arguments.lows), (False, arguments.highs)):
             bounded = all(level != current for _, level in ends) and all(upper is forward for upper, _ in edges)
             if bounded and len(edges) <= at.MOST_EDGES:
@@ -580,7 +581,10 @@ class _Running:
             words[at.RANKS] = keep(np.where(values == values, ranks, 0), np.int32)
             if isinstance(limits, np.ndarray):
                 passing = np.searchsorted(known, limits, "left" if strict else "right")
-                words[at.LIMITS] = keep(np.where(limits == limits, passing, 0), np.int32)
+                passes = limits == limits
+                if stream.exact:
+                    passes = np.append(np.nan, known)[passing] == limits
+                words[at.LIMITS] = keep(np.where(passes, passing, 0), np.int32)
             words[at.SORTED], words[at.SORTED_SIZE] = keep(known, np.float64), len(known)
             words[at.TREE] = keep(np.full(len(known) + 1, np.nan), np.float64)
         for number, edge in enumerate(self._edges):
@@ -591,7 +595,7 @@ class _Running:
         words[at.FRAME] = keep(np.zeros(program.frame_size + deepest), np.int64)
         words[at.MOST_WORK], words[at.FORWARD], words[at.TESTS] = EVENTS_A_CALL, self._forward, len(stream.moving)
         words[at.SELECTED], words[at.NOTED] = self._selected.ctypes.data, self._noted.ctypes.data
-        words[at.EDGES] = len(self._edges)
+        words[at.EDGES], words[at.EXACT] = len(self._edges), stream.exact
         return words, arguments, argument_places(shape)["prefix"], kept
 
 
@@ -600,23 +604,44 @@ def _reads(test: Test, level: int) -> bool:
     return any(slot.level == level for side in (test.left, test.right) for slot in slots_of(side))
 
 
-def _simpler(alternative: Alternative, level: int) -> list[Alternative]:
+def _stream(tests: Sequence[Test], arguments: Arguments, own: int, current: int) -> _Stream | None:
+    """The tests of the last event as those of a stream; None where it cannot be searched so."""
+    read = [_moving(test, arguments, own, current) for test in tests]
+    moving = [test for test in read if test is not None]
+    if len(moving) < len(tests):
+        return None
+    equal = [place for place, test in enumerate(tests) if test.comparator is Comparator.EQ]
+    if equal and len(moving) == 1:  # any event with the value
+        moving.append((True, np.zeros(arguments.sizes[own]), np.ones(arguments.sizes[current])))
+    if equal:
+        moving.insert(0, moving.pop(equal[0]))
+    else:
+        moving.sort(key=lambda test: not isinstance(test[1], np.ndarray))
+    if len(equal) > 1 or len(moving) > 2 or (len(moving) == 2 and not isinstance(moving[0][1], np.ndarray)):
+        return None
+    return _Stream((), tuple(moving), bool(equal))
+
+
+def _simpler(alternative: Alternative, own: int, level: int) -> list[Alternative]:
     """The same as alternatives whose tests of a level are `<`, `<=`, `>` and `>=`, and of no magnitude."""
     return [
         tuple(test for chosen in chosen_tests for test in chosen)
-        for chosen_tests in product(*(_parts(test) if _reads(test, level) else [(test,)] for test in alternative))
+        for chosen_tests in product(*(_parts(test, own) if _reads(test, level) else [(test,)] for test in alternative))
     ]
 
 
-def _parts(test: Test) -> list[Alternative]:
+def _parts(test: Test, own: int) -> list[Alternative]:
     comparator, left, right = test.comparator, test.left, test.right
     match test:
         case Test(Comparator.EQ):
+            sides = [{slot.level for slot in slots_of(side)} for side in (left, right)]
+            if {own} in sides and sum(own in side for side in sides) == 1:
+                return [(test,)]
             return [(Test(Comparator.LE, left, right), Test(Comparator.GE, left, right))]
         case Test(Comparator.NE):
             return [(Test(Comparator.LT, left, right),), (Test(Comparator.GT, left, right),)]
         case Test(_, _, Operation("abs")) if not (isinstance(left, Operation) and left.operator == "abs"):
-            return _parts(Test(comparator.mirror, right, left))
+            return _parts(Test(comparator.mirror, right, left), own)
         case Test(_, Operation("abs", (inner,))):
             beyond = Test(comparator.mirror, inner, Operation("negative", (right,)))
             within = Test(comparator, inner, right)
@@ -633,6 +658,8 @@ def _moving(test: Test, arguments: Arguments, own: int, current: int) -> tuple[b
     if own not in levels[0] or own in levels[1]:
         return None
     if current in levels[0]:
+        if test.comparator is Comparator.EQ:
+            return None
         return _by_rank(test, arguments, own, current) if levels[0] | levels[1] == {own, current} else None
 
     def turned(side: Term, level: int) -> Array | Term:
@@ -651,7 +678,7 @@ def _by_columns(conjunct: TestedConjunct, arguments: Arguments, own: int, column
         return [conjunct]
     found: list[TestedConjunct] = []
     for test in conjunct[0]:
-        parts = _parts(test) if test.comparator in _COMPARE else [(test,)]
+        parts = _parts(test, own) if test.comparator in _COMPARE else [(test,)]
         for part in parts[0] if len(parts) == 1 else (test,):
             levels = {slot.level for side in (part.left, part.right) for slot in slots_of(side)}
             is_plain = part.left in _slots_in(part.left) or part.right in _slots_in(part.right)

@@ -23,6 +23,7 @@ from cep_pipeline.detection.fused.running_words import (
     EDGE_VALUES,
     EDGE_WORDS,
     EDGES,
+    EXACT,
     FIRST_EDGE,
     FIRST_TEST,
     FORWARD,
@@ -232,6 +233,8 @@ def _note(words: Any, rank: int, value: float) -> None:
     tree = float64_at(words[TREE])
     while 0 < rank <= words[SORTED_SIZE] and not tree[rank] <= value:
         tree[rank] = value
+        if words[EXACT]:
+            break
         rank += rank & -rank
 
 
@@ -243,12 +246,14 @@ def _forget(words: Any, selected: Any, position: int, count: int) -> None:
         rank = ranks[selected[number] if words[FORWARD] else selected[count - 1 - number]]
         while 0 < rank <= words[SORTED_SIZE] and tree[rank] == tree[rank]:
             tree[rank] = math.nan
+            if words[EXACT]:
+                break
             rank += rank & -rank
 
 
 @njit(error_model="numpy")
 def _ranked_first(words: Any, program: Any, place: int, index: Any, stack: Any) -> int:
-    """The number of ranks that pass the first test."""
+    """The number of ranks that pass the first test; of an equality the rank that does, or 0."""
     if words[LIMITS]:
         return int(int32_at(words[LIMITS])[place])
     index[program[PREFIX] - 1] = place
@@ -262,15 +267,19 @@ def _ranked_first(words: Any, program: Any, place: int, index: Any, stack: Any) 
             low = middle + 1
         else:
             high = middle
+    if words[EXACT] and low and values[low - 1] != limit:
+        return 0
     return int(low)
 
 
 @njit(error_model="numpy")
 def _noted_below(words: Any, rank: int, limit: float, strict: int) -> bool:
-    """Return whether a value that passes the second test is noted at one of the first ranks."""
+    """Return whether a value that passes the second test is noted at one of the first ranks, or at the last of them."""
     tree = float64_at(words[TREE])
     while rank > 0:
         if tree[rank] < limit or (tree[rank] == limit and not strict):
             return True
+        if words[EXACT]:
+            break
         rank &= rank - 1
     return False

@@ -29,14 +29,15 @@ TEST_WORDS, EDGE_WORDS, MOST_EDGES = 7, 2, 8
     SORTED_SIZE,
     TREE,
     EDGES,
+    EXACT,
     FIRST_TEST,
-) = range(19)
+) = range(20)
 FIRST_EDGE = FIRST_TEST + 2 * TEST_WORDS
 WORDS = FIRST_EDGE + MOST_EDGES * EDGE_WORDS
 """Places in the words; the last is their number.
 
 `FOUND` has a byte for each partial match, and `REACHES` room for how far its range reaches; `SELECTED` and `NOTED`
-have room for each event that is searched. Of two tests the first
-one is compared by `RANKS` of the events, from 1 on, and by the number of ranks that pass: `LIMITS` has it for each last
-event, or else it is looked up among the `SORTED` values. `TREE` has room for these and one more, all NaN.
+have room for each event that is searched. Of two tests the first one is compared by `RANKS` of the events, from 1 on,
+and by the number of ranks that pass: `LIMITS` has it for each last event, or else it is looked up among the `SORTED`
+values. `EXACT`: that test is an equality, which one rank passes. `TREE` has room for the values and one more, all NaN.
 """
