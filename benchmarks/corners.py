@@ -58,6 +58,7 @@ NEGATIONS = {
     "sum of two others": "b.x > a.x + c.x",
     "sum of two others, and an equality": "b.x > a.x + c.x AND b.k = a.k",
     "product": "b.x * a.x > c.x",
+    "pair of comparisons": "b.x > a.x AND b.y < c.y",
 }
 EVENT_US = 1_000
 """Drawn events are so many microseconds apart."""
@@ -670,8 +671,8 @@ def _negated(events: int, condition: str) -> tuple[Work, Work]:
     table = drawn_events(events, keys=20)
     pattern = _drawn_pattern(f"SEQ(A a, ~B b, C c) WHERE {condition} WITHIN 20 seconds")
     plan = _plan([pattern], table)
-    times, values, keys = (table[name].to_numpy() for name in ("timestamp", "x", "k"))
-    is_product, is_keyed = "*" in condition, "b.k" in condition
+    times, values, keys, others = (table[name].to_numpy() for name in ("timestamp", "x", "k", "y"))
+    is_product, is_keyed, is_pair = "*" in condition, "b.k" in condition, "b.y" in condition
     kinds = table["kind"].combine_chunks().indices.to_numpy()
 
     def peer() -> int:
@@ -681,6 +682,9 @@ def _negated(events: int, condition: str) -> tuple[Work, Work]:
             seen, value = kinds[start + 1 : end], values[start + 1 : end]
             rejecting = (seen == 1) & (keys[start + 1 : end] == keys[start]) if is_keyed else seen == 1
             own, limit = (value * values[start], value) if is_product else (value, values[start] + value)
+            if is_pair:  # the least y of those above a.x, by the greatest negative
+                rejecting &= value > values[start]
+                own = limit = -others[start + 1 : end]
             largest = np.maximum.accumulate(np.where(rejecting, own, -np.inf))
             total += int(np.count_nonzero((seen == 2) & ~(largest > limit)))
         return total

@@ -67,7 +67,7 @@ FEWEST_READ = 32
 
 
 @njit(error_model="numpy")
-def _value(words_at: int, program: Any, at: int, end: int, index: Any, stack: Any) -> float:
+def value_of(words_at: int, program: Any, at: int, end: int, index: Any, stack: Any) -> float:
     """The value of the term in postfix at `program[at:end]` for the events bound."""
     words = int64_at(words_at)
     top = -1
@@ -116,7 +116,7 @@ def _holds(comparator: int, left: float, right: float) -> bool:
 
 
 @njit(error_model="numpy")
-def _edge(words: Any, program: Any, at: int, index: Any, upper: bool) -> int:
+def edge_of(words: Any, program: Any, at: int, index: Any, upper: bool) -> int:
     """The largest of a level's lower bounds, or the smallest of its upper ones, whose words begin at `at`."""
     found = 0
     for bound in range(program[at]):
@@ -168,8 +168,8 @@ def _conjunct_holds(words_at: int, program: Any, at: int, index: Any, stack: Any
         together = True
         for _ in range(tests):
             if together:
-                left = _value(words_at, program, program[at + 1], program[at + 2], index, stack)
-                right = _value(words_at, program, program[at + 3], program[at + 4], index, stack)
+                left = value_of(words_at, program, program[at + 1], program[at + 2], index, stack)
+                right = value_of(words_at, program, program[at + 3], program[at + 4], index, stack)
                 together = _holds(program[at], left, right)
             at += 5
         if together:
@@ -200,7 +200,7 @@ def _place_of(words: Any, program: Any, at: int, index: Any, upper: bool) -> flo
 
 
 @njit(error_model="numpy")
-def _first_row(rows: Any, edge: float, low: int, high: int) -> int:
+def first_row(rows: Any, edge: float, low: int, high: int) -> int:
     """The first place of [low, high) whose row is not before an edge."""
     while low < high:
         middle = (low + high) >> 1
@@ -225,14 +225,14 @@ def _rejected(words_at: int, program: Any, at: int, index: Any, stack: Any) -> b
     high = int(_place_of(words, program, upper, index, True))
     if program[since]:
         edge = _place_of(words, program, since, index, False)
-        low = _first_row(float64_at(words[program[at + 4]]), edge, low, high)
+        low = first_row(float64_at(words[program[at + 4]]), edge, low, high)
     if program[until]:
         edge = _place_of(words, program, until, index, True)
-        high = _first_row(float64_at(words[program[at + 4]]), edge, low, high)
+        high = first_row(float64_at(words[program[at + 4]]), edge, low, high)
     if low >= high:
         return False
     if program[at + 2]:
-        value = _value(words_at, program, program[tests + 4], program[tests + 5], index, stack)
+        value = value_of(words_at, program, program[tests + 4], program[tests + 5], index, stack)
         values = float64_at(words[program[program[tests + 2] + 1]])
         places = float64_at(words[program[at + 2]])
         starts = float64_at(words[program[at + 3]])
@@ -254,8 +254,8 @@ def _rejected(words_at: int, program: Any, at: int, index: Any, stack: Any) -> b
         index[3 * program[LEVELS]] = power * stride + (high - (1 << power) if block else low)
         place = tests + 1
         for _ in range(program[tests]):
-            left = _value(words_at, program, program[place + 1], program[place + 2], index, stack)
-            right = _value(words_at, program, program[place + 3], program[place + 4], index, stack)
+            left = value_of(words_at, program, program[place + 1], program[place + 2], index, stack)
+            right = value_of(words_at, program, program[place + 3], program[place + 4], index, stack)
             if _holds(program[place], left, right):
                 return True
             place += 5
@@ -263,7 +263,7 @@ def _rejected(words_at: int, program: Any, at: int, index: Any, stack: Any) -> b
 
 
 @njit(error_model="numpy")
-def _prepare_values(words_at: int, program: Any, at: int, index: Any, values: Any, stack: Any) -> None:
+def prepare_values(words_at: int, program: Any, at: int, index: Any, values: Any, stack: Any) -> None:
     """Compute what the simple tests compare with."""
     for test in range(program[at]):
         place = at + 1 + SIMPLE_WORDS * test
@@ -271,11 +271,11 @@ def _prepare_values(words_at: int, program: Any, at: int, index: Any, values: An
             column = float64_at(int64_at(words_at)[program[place + 2]])
             values[test] = column[index[program[place + 3]]]
         else:
-            values[test] = _value(words_at, program, program[place + 4], program[place + 5], index, stack)
+            values[test] = value_of(words_at, program, program[place + 4], program[place + 5], index, stack)
 
 
 @njit(error_model="numpy")
-def _select(
+def select(
     words_at: int, program: Any, level: int, at: int, index: Any, values: Any, stack: Any, low: int, high: int, out: Any
 ) -> int:
     """Write the places of [low, high) that pass the tests of a level, which has some; how many there are."""
@@ -332,17 +332,17 @@ def _search(words_at: int, program: Any, frame_at: int) -> int:
     for row in range(words[OUTER]):
         for level in range(prefix):
             index[level] = int32_at(words[program[PREFIX_PLACE] + level])[row]
-        low, high = _edge(words, program, lower, index, False), _edge(words, program, upper, index, True)
+        low, high = edge_of(words, program, lower, index, False), edge_of(words, program, upper, index, True)
         found, size = -1, 0
         chunk = FEWEST_READ if wanted == FIND_FIRST else CHUNK
-        _prepare_values(words_at, program, tests, index, values, stack)
+        prepare_values(words_at, program, tests, index, values, stack)
         while low < high and not (wanted == FIND_FIRST and found >= 0):
             end = min(low + chunk, high)
             chunk = min(2 * chunk, CHUNK)
             count = end - low
             work += count
             if tested:
-                count = _select(words_at, program, last, tests, index, values, stack, low, end, selected)
+                count = select(words_at, program, last, tests, index, values, stack, low, end, selected)
             if count > 0 and (found < 0 or wanted == FIND_LAST):
                 passed = count - 1 if wanted == FIND_LAST else 0
                 found = selected[passed] if tested else low + passed
@@ -396,8 +396,8 @@ def run_any(words_at: int, program: Any, frame_at: int) -> Any:
         entering = True
         while level >= prefix:
             if entering and level == last:
-                low = _edge(words, program, last_lower, index, False)
-                high = _edge(words, program, last_upper, index, True)
+                low = edge_of(words, program, last_lower, index, False)
+                high = edge_of(words, program, last_upper, index, True)
                 if low < high:
                     if resuming:
                         low = state[1 + 2 * last]
@@ -411,11 +411,11 @@ def run_any(words_at: int, program: Any, frame_at: int) -> Any:
                             latest = max(latest, int32_at(words[rows_place + earlier])[index[earlier]])
                         least = -1 if latest >= first_owned else first_owned
                     if last_tested:
-                        _prepare_values(words_at, program, last_tests, index, values, stack)
+                        prepare_values(words_at, program, last_tests, index, values, stack)
                     while low < high and matches < capacity:
                         end = min(low + CHUNK, high, low + capacity - matches)
                         if last_tested:
-                            count = _select(
+                            count = select(
                                 words_at, program, last, last_tests, index, values, stack, low, end, selection
                             )
                             for number in range(count):
@@ -458,17 +458,17 @@ def run_any(words_at: int, program: Any, frame_at: int) -> Any:
                 if resuming:
                     position[level], limit[level] = state[1 + 2 * level], state[2 + 2 * level]
                 else:
-                    low = _edge(words, program, program[at], index, False)
-                    high = _edge(words, program, program[at + 1], index, True)
+                    low = edge_of(words, program, program[at], index, False)
+                    high = edge_of(words, program, program[at + 1], index, True)
                     position[level], limit[level] = low, max(low, high)
                     if low < high:
                         counters[2 * level] += high - low
                         work += high - low
                         if tested:
-                            _prepare_values(words_at, program, program[at + 2], index, values, stack)
+                            prepare_values(words_at, program, program[at + 2], index, values, stack)
                             base = stride * level
                             target = int32_at(words[SCRATCH] + 4 * base)
-                            count = _select(
+                            count = select(
                                 words_at, program, level, program[at + 2], index, values, stack, low, high, target
                             )
                             position[level], limit[level] = base, base + count

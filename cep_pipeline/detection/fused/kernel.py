@@ -110,7 +110,7 @@ def run_shape(
     outer = arguments.sizes[0] if prefix is None else prefix.shape[1]
     if outer == 0 or 0 in arguments.sizes:
         return
-    words = _data_words(shape, arguments)
+    words = data_words(shape, arguments)
     words[FIRST_OWNED] = arguments.first_owned
     program, places = _known(shape)
     yield from run_words(
@@ -239,7 +239,7 @@ def _search(
         return
     prefix = np.ascontiguousarray(prefix, np.int32)
     known, places = _known(shape)
-    words = _data_words(shape, arguments)
+    words = data_words(shape, arguments)
     ending = np.empty(arguments.sizes[-1] + WIDTH, np.int64)  # the lists that end with each candidate
     words[OUTER] = prefix.shape[1]
     words[CAPACITY] = MOST_LISTS
@@ -249,7 +249,7 @@ def _search(
     running_shape(shape, program or known).call(words)
 
 
-def _data_words(shape: Shape, arguments: Arguments) -> Array:
+def data_words(shape: Shape, arguments: Arguments) -> Array:
     """The argument words with the addresses of rows, columns and bounds, and the constants."""
     _, places = _known(shape)
     words = np.zeros(places["end"], np.int64)

@@ -555,7 +555,7 @@ class Levels:
                 bound[name] = self.views[place].rows[block[place]]
             block = block[:, conjunct_holds(conjunct, self.events, bound)]
         for negation in self.negations[level]:
-            block = block[:, ~negation.rejected(block)]
+            block = block.take(np.flatnonzero(~negation.rejected(block)), axis=1)
         counters[level, 1] -= count - block.shape[1]
         return block
 
@@ -565,7 +565,7 @@ class Levels:
             return block
         rows = np.empty_like(block)
         for level, place in enumerate(self.output_rows):
-            rows[place] = self.views[level].rows[block[level]]
+            rows[place] = self.views[level].rows.take(block[level])
         return rows
 
     def _shape(self, end: int, bound: int) -> Shape:

@@ -147,11 +147,18 @@ def program_of(shape: Shape) -> ShapeProgram:
     return _Writer(shape).program()
 
 
+def term_words(shape: Shape, term: Term) -> Array:
+    """A term of a shape in postfix, like the terms of its program."""
+    writer = _Writer(shape)
+    writer.write(term)
+    return np.array(writer.terms, np.int64)
+
+
 class _Writer:
     def __init__(self, shape: Shape) -> None:
         self._shape = shape
         self._places = argument_places(shape)
-        self._terms: list[int] = []
+        self.terms: list[int] = []
         self._deepest = 1
 
     def program(self) -> ShapeProgram:
@@ -200,7 +207,7 @@ class _Writer:
                 body += self._rejecting(negation, first_term)
             bodies.append((lows, highs, body))
         table: list[int] = []
-        at = first_term + len(self._terms)
+        at = first_term + len(self.terms)
         for parts in bodies:
             for part in parts:
                 table.append(at)
@@ -208,7 +215,7 @@ class _Writer:
             table.append(int(len(parts[-1]) > NO_TESTS))
         header[VALUES] = 3 * levels + 1  # behind the place of what is extreme among events that may reject
         header[STACK] = header[VALUES] + simple
-        words = [*header, *table, *self._terms, *(word for parts in bodies for part in parts for word in part)]
+        words = [*header, *table, *self.terms, *(word for parts in bodies for part in parts for word in part)]
         return ShapeProgram(np.array(words, np.int64), header[STACK] + self._deepest + 1)
 
     @staticmethod
@@ -241,21 +248,21 @@ class _Writer:
 
     def _term(self, term: Term, first: int) -> tuple[int, int]:
         """The places where the words of a term begin and end in the program."""
-        start = first + len(self._terms)
-        self._deepest = max(self._deepest, self._write(term))
-        return start, first + len(self._terms)
+        start = first + len(self.terms)
+        self._deepest = max(self._deepest, self.write(term))
+        return start, first + len(self.terms)
 
-    def _write(self, term: Term) -> int:
+    def write(self, term: Term) -> int:
         """Write a term in postfix; how deep the stack gets."""
         match term:
             case Slot(level, slot):
                 at = 3 * len(self._shape.levels) if level == REJECTING else level
-                self._terms += [COLUMN, self._places["column"] + slot, at]
+                self.terms += [COLUMN, self._places["column"] + slot, at]
                 return 1
             case Constant(index):
-                self._terms += [CONSTANT, self._places["constant"] + index, 0]
+                self.terms += [CONSTANT, self._places["constant"] + index, 0]
                 return 1
             case Operation(operator, operands):
-                depths = [below + self._write(operand) for below, operand in enumerate(operands)]
-                self._terms += [_OPERATIONS[operator], 0, 0]
+                depths = [below + self.write(operand) for below, operand in enumerate(operands)]
+                self.terms += [_OPERATIONS[operator], 0, 0]
                 return max(depths)

@@ -11,9 +11,9 @@ passes one of the tests holds none that passes all. There is a block at each pla
   place in it (a merge sort tree with the extremes of suffixes): two steps for each power of two;
 - more tests may need more steps. Ranges that are not decided after some are read.
 
-Partial matches come in runs that differ in their last event alone. Where one test compares that event, and the others
-those before it, a range is read once for a run: the extreme of the events that pass the others is noted up to each
-place, and each partial match looks at one of these.
+Partial matches come in runs that differ in their last event alone. Where up to two tests compare that event, and the
+others those before it, a range is read once for a run (`running_kernel`): of the events that pass the others it is
+noted what the next partial matches need, which is an extreme or, for two tests, a tree of extremes.
 
 A test takes part whose event stands in it once, in sums and differences only: rounding keeps the order of sums, so that
 the least and the greatest value of a column decide the test for all values between, with the same arithmetic.
@@ -23,16 +23,20 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property, reduce
-from itertools import pairwise
+from itertools import product
 
 import numpy as np
 
+from cep_pipeline.compiled.ir_text import WIDTH
+from cep_pipeline.compiled.native import NativeKernel
+from cep_pipeline.detection.fused import running_words as at
 from cep_pipeline.detection.fused.constraints import TestColumns
-from cep_pipeline.detection.fused.kernel import Arguments, search_places
-from cep_pipeline.detection.fused.programs import ShapeProgram
+from cep_pipeline.detection.fused.kernel import Arguments, data_words, search_places
+from cep_pipeline.detection.fused.programs import ShapeProgram, argument_places, program_of, term_words
 from cep_pipeline.detection.fused.shape import (
+    Alternative,
     Constant,
     Level,
     Operation,
@@ -67,10 +71,29 @@ MOST_BYTES = 1 << 28
 _SAFE = 2.0**1000
 """Sums of numbers up to this magnitude do not overflow."""
 
-FEWEST_OF_A_RUN, SAMPLED = 64, 256
+FEWEST_OF_A_RUN, SAMPLED = 8, 256
 """Partial matches of a run for it to pay, and how many are searched by reading to see how far that reads."""
-READ_NS, RUN_NS, NOTED_NS, LOOKED_NS = 0.3, 60_000.0, 10.0, 20.0
-"""How long it takes to read an event; and run by run for each run, each event of its range, and each of its matches."""
+SAMPLED_AGAIN = 1 << 19
+"""Partial matches after which another sample is taken."""
+MOST_STREAMS = 8
+"""Ways to reject that a search run by run looks at, one after another."""
+SEARCH_NS, READ_NS, RUN_NS, NOTED_NS, LOOKED_NS = 50.0, 0.3, 200.0, 4.0, 8.0
+"""How long it takes to search a range besides reading it, and to read an event; and run by run for each run, each event
+of its range, and each of its matches."""
+EVENTS_A_CALL = 1 << 24
+"""Partial matches and events of ranges that are looked at in one call, which cannot be interrupted."""
+_FOLDER = "cep_pipeline.detection.fused"
+_search_runs = NativeKernel(
+    f"{_FOLDER}.running_kernel",
+    "search_runs",
+    ("int64*",),
+    (
+        f"{_FOLDER}.any_shape_kernel",
+        f"{_FOLDER}.programs",
+        f"{_FOLDER}.running_words",
+        "cep_pipeline.compiled.pointers",
+    ),
+)
 _UPPER, _LOWER = (Comparator.LT, Comparator.LE), (Comparator.GT, Comparator.GE)
 
 _COMPARE = {
@@ -131,7 +154,8 @@ class BlockedSearch:
         self._greatest: dict[int, Array] = {}
         self._tree: _SortedBlocks | None = None
         self._powers = 0
-        self._to_read = 0
+        self._to_read = self._asked = 0
+        self._sample: tuple[float, float] | None = None
 
     @cached_property
     def _tests(self) -> list[_BlockTest]:
@@ -181,28 +205,26 @@ class BlockedSearch:
             return None
         if len(self._tests) == 1 and self._tests[0].decides:
             return None
-        begins = np.flatnonzero(np.append(True, (prefix[:-1, 1:] != prefix[:-1, :-1]).any(axis=0)))
-        lows, highs = self._ranges(prefix)
-        if count < FEWEST_OF_A_RUN * len(begins):
+        runs = 1 + int((prefix[:-1, 1:] != prefix[:-1, :-1]).any(axis=0).sum())
+        if count < FEWEST_OF_A_RUN * runs:
             return None
-        widths = np.maximum(highs - lows, 0)
-        noting_ns = RUN_NS * len(begins) + NOTED_NS * int(np.maximum.reduceat(widths, begins).sum())
-        if count * self._reading_ns(prefix, lows, highs) < noting_ns + LOOKED_NS * count:
+        self._asked += count
+        if self._sample is None or self._asked > SAMPLED_AGAIN:
+            self._asked, self._sample = 0, self._reading_ns(prefix)
+        reading_ns, width = self._sample
+        if count * (SEARCH_NS + reading_ns) < runs * (RUN_NS + NOTED_NS * width) + LOOKED_NS * count:
             return None
-        found = np.zeros(count, np.bool_)
-        for begin, end in pairwise((*begins.tolist(), count)):
-            go_on()
-            own = slice(begin, end)
-            found[own] = self._running.any(prefix[:, own], lows[own], highs[own])
-        return found
+        return self._running.any(prefix)
 
-    def _reading_ns(self, prefix: Array, lows: Array, highs: Array) -> float:
-        """Return the mean time in ns to read a range up to an event that passes, by a sample of the prefix."""
-        sample = np.linspace(0, len(lows) - 1, min(len(lows), SAMPLED)).astype(np.int64)
-        places = search_places(self.shape, self.arguments, prefix[:, sample], self._program)
-        begin = lows[sample] if self.shape.search is RangeResult.FIRST else highs[sample] - 1
-        read = np.where(places < 0, np.maximum(highs - lows, 0)[sample], np.abs(places - begin) + 1)
-        return READ_NS * float(read.mean())
+    def _reading_ns(self, prefix: Array) -> tuple[float, float]:
+        """The mean time in ns to read a range up to an event that passes, and its mean width, by a sample."""
+        sample = prefix[:, np.linspace(0, prefix.shape[1] - 1, min(prefix.shape[1], SAMPLED)).astype(np.int64)]
+        lows, highs = self._ranges(sample)
+        places = search_places(self.shape, self.arguments, sample, self._program)
+        widths = np.maximum(highs - lows, 0)
+        begin = lows if self.shape.search is RangeResult.FIRST else highs - 1
+        read = np.where(places < 0, widths, np.abs(places - begin) + 1)
+        return READ_NS * float(read.mean()), float(widths.mean())
 
     @cached_property
     def _running(self) -> _Running | None:
@@ -220,7 +242,7 @@ class BlockedSearch:
             return None
         if not (len(self._tests) == 1 and self._tests[0].decides):
             searched_ns = SEARCHED_NS[_sorting(self._tests) is None]
-            if READ_NS * longest < searched_ns or self._reading_ns(prefix, lows, highs) < searched_ns:
+            if READ_NS * longest < searched_ns or self._reading_ns(prefix)[0] < searched_ns:
                 return None
         self._to_read += all_widths
         powers = longest.bit_length()
@@ -372,15 +394,20 @@ class _Compared:
     def __init__(self, comparator: Comparator, side: Term, other: Term, own: Slot, constants: Sequence[float]) -> None:
         self.comparator, self._side, self._other, self.own = comparator, side, other, own
         self._constants = constants
-        self._rising = _is_rising(side, own)
+        self.is_rising = _is_rising(side, own)
         self.others = (slots_of(side) | slots_of(other)) - {own}
+
+    def holds(self, own: Array, values: Mapping[int, Array]) -> Array:
+        """Return whether values pass."""
+        side = self._evaluated(self._side, {**values, self.own.slot: own})
+        return np.asarray(_COMPARE[self.comparator](side, self._evaluated(self._other, values)))
 
     def may(self, ends: tuple[Array, Array], values: Mapping[int, Array]) -> Array:
         """Return whether a value between the ends may pass; they are NaN where a block has no value."""
         low, high = (self._evaluated(self._side, {**values, self.own.slot: end}) for end in ends)
-        if self._rising is None:
+        if self.is_rising is None:
             low, high = np.fmin(low, high), np.fmax(low, high)
-        elif not self._rising:
+        elif not self.is_rising:
             low, high = high, low
         other = self._evaluated(self._other, values)
         match self.comparator:
@@ -397,10 +424,10 @@ class _Compared:
     def of_extremes(self) -> Iterator[tuple[Test, Slot, bool]]:
         """The test with the event's slot, and whether it is one of the least value, else of the greatest; or both."""
         test = Test(self.comparator, self._side, self._other)
-        if self.comparator not in (Comparator.GT, Comparator.GE) or self._rising is None:
-            yield test, self.own, self._rising is not False
-        if self.comparator not in (Comparator.LT, Comparator.LE) or self._rising is None:
-            yield test, self.own, self._rising is False
+        if self.comparator not in (Comparator.GT, Comparator.GE) or self.is_rising is None:
+            yield test, self.own, self.is_rising is not False
+        if self.comparator not in (Comparator.LT, Comparator.LE) or self.is_rising is None:
+            yield test, self.own, self.is_rising is False
 
     def compared_with(self, values: Mapping[int, Array]) -> Array:
         """The values that the event's side is compared with."""
@@ -427,38 +454,48 @@ def _evaluated(term: Term, values: Mapping[int, Array], constants: Sequence[floa
                 return np.asarray(_OPERATIONS[operator](*terms))
 
 
-def _compare(comparator: Comparator, left: Array, right: Array) -> Array:
-    match comparator:
-        case Comparator.EQ:
-            return np.asarray(left == right)
-        case Comparator.NE:
-            return np.asarray((left < right) | (left > right))
-        case _:
-            return np.asarray(_COMPARE[comparator](left, right))
+_Moving = tuple[bool, Array | Term, Array | Term]
 
 
 @dataclass(frozen=True)
-class _Running:
-    """A search for partial matches that differ in their last event alone, by extremes that are noted on the way.
+class _Stream:
+    """One way in which an event may reject the partial matches of a run.
 
     Attributes
     ----------
-    forward
-        Whether the ranges of a run begin at one place; else they end there.
     fixed
         The tests that do not read the last event.
     moving
-        The one that does, with the event that is searched on its left; None: there is none.
-    edges
-        Further bounds by the last event: tests of the row of the event that is searched.
+        Up to two that do, `<` or `<=`, with the event that is searched on the left: each side as the column of one
+        level, or as a term. Of two tests the first one has a column on its left.
+    exact
+        Whether the first of two is an equality.
     """
 
-    shape: Shape
-    arguments: Arguments
-    forward: bool
     fixed: tuple[TestedConjunct, ...]
-    moving: Test | None
-    edges: tuple[Test, ...]
+    moving: tuple[_Moving, ...]
+    exact: bool
+
+
+class _Running:
+    """A search for partial matches that differ in their last event alone, by what is noted on the way.
+
+    Parameters
+    ----------
+    forward
+        Whether the ranges of a run begin at one place; else they end there.
+    edges
+        Further bounds by the last event: the column of its rows.
+    """
+
+    def __init__(
+        self, shape: Shape, arguments: Arguments, forward: bool, streams: Sequence[_Stream], edges: Sequence[Slot]
+    ) -> None:
+        self._shape, self._arguments, self._forward, self._edges = shape, arguments, forward, edges
+        size = arguments.sizes[-1]
+        self._rows = arguments.rows[-1][:size].astype(np.float64)
+        self._selected, self._noted = np.empty(size + WIDTH, np.int32), np.empty(size)
+        self._prepared = [self._prepare(stream) for stream in streams]
 
     @classmethod
     def of(cls, shape: Shape, arguments: Arguments) -> _Running | None:
@@ -466,84 +503,224 @@ class _Running:
         own, current = shape.prefix, shape.prefix - 1
         if shape.prefix < 2 or shape.search is not RangeResult.FIRST:
             return None
+        rows = arguments.rows[own][: arguments.sizes[own]]
         fixed: list[TestedConjunct] = []
-        edges: list[Test] = []
-        moving: list[Test] = []
+        columns = list(arguments.columns)
+        edges: list[tuple[bool, Slot]] = []
+        choices: list[list[Alternative]] = []
         for conjunct in shape.levels[-1].tests:
-            tests = [test for alternative in conjunct for test in alternative]
-            levels = [{slot.level for slot in slots_of(side)} for test in tests for side in (test.left, test.right)]
-            if not any(current in of_side for of_side in levels):
-                fixed.append(conjunct)
+            if not any(_reads(test, current) for alternative in conjunct for test in alternative):
+                fixed += _by_columns(conjunct, arguments, own, columns)
                 continue
-            if len(tests) != 1 or any({own, current} <= of_side for of_side in levels) or own in levels[0] & levels[1]:
+            match conjunct:
+                case ((Test(Comparator.LT | Comparator.GE as comparator, Slot() as left, Slot() as right),),) if (
+                    left.level == own and np.array_equal(arguments.columns[left.slot][: len(rows)], rows)
+                ):
+                    edges.append((comparator is Comparator.LT, right))
+                case _:
+                    choices.append([found for alternative in conjunct for found in _simpler(alternative, own, current)])
+        shape, arguments = replace(shape, slots=len(columns)), replace(arguments, columns=tuple(columns))
+        streams = []
+        if math.prod(map(len, choices)) > MOST_STREAMS:
+            return None
+        for chosen in product(*choices):
+            tests = [test for alternative in chosen for test in alternative]
+            stream = _stream([test for test in tests if _reads(test, current)], arguments, own, current)
+            if stream is None:
                 return None
-            test = tests[0]
-            if own not in levels[0]:
-                test = Test(test.comparator.mirror, test.right, test.left)
-            if test.comparator not in _COMPARE or not any(own in of_side for of_side in levels):
-                return None
-            rows = arguments.rows[own][: arguments.sizes[own]]
-            is_row = isinstance(test.left, Slot) and np.array_equal(
-                arguments.columns[test.left.slot][: len(rows)], rows
-            )
-            (edges if is_row else moving).append(test)
-        for forward, ends, sides in ((True, arguments.lows, _UPPER), (False, arguments.highs, _LOWER)):
-            bounded = all(level != current for _, level in ends) and all(test.comparator in sides for test in edges)
-            if bounded and len(moving) < 2:
-                return cls(shape, arguments, forward, tuple(fixed), next(iter(moving), None), tuple(edges))
+            others = [((test,),) for test in tests if not _reads(test, current)]
+            streams.append(replace(stream, fixed=(*fixed, *others)))
+        for forward, ends in ((True, arguments.lows), (False, arguments.highs)):
+            bounded = all(level != current for _, level in ends) and all(upper is forward for upper, _ in edges)
+            if bounded and len(edges) <= at.MOST_EDGES:
+                return cls(shape, arguments, forward, streams, [slot for _, slot in edges])
         return None
 
-    def any(self, prefix: Array, lows: Array, highs: Array) -> Array:
-        """bool: whether an event of each range passes; the prefixes differ in their last level alone."""
-        begin, end = int(lows.min()), int(highs.max())
-        if begin >= end:
-            return np.zeros(len(lows), np.bool_)
-        values = self._values(prefix, begin, end)
-        passing = np.ones(end - begin, np.bool_)
-        for conjunct in self.fixed:
-            held = np.zeros(end - begin, np.bool_)
-            for alternative in conjunct:
-                together = np.ones(end - begin, np.bool_)
-                for test in alternative:
-                    together &= _compare(
-                        test.comparator, self._value(test.left, values), self._value(test.right, values)
-                    )
-                held |= together
-            passing &= held
-        own = np.where(passing, 1.0 if self.moving is None else self._value(self.moving.left, values), np.nan)
-        least = self.moving is not None and self.moving.comparator in _UPPER
-        extreme = np.fmin if least else np.fmax
-        noted = extreme.accumulate(own) if self.forward else extreme.accumulate(own[::-1])
-        reached = (highs if self.forward else end + begin - lows) - begin
-        for edge in self.edges:
-            rows, limit = self._value(edge.left, values), self._value(edge.right, values)
-            right = edge.comparator in (Comparator.LE, Comparator.GT)
-            before = np.searchsorted(rows, limit, "right" if right else "left")
-            reached = np.minimum(reached, before if self.forward else end - begin - before)
-        found = noted[np.maximum(reached, 1) - 1]
-        held = (
-            found == found
-            if self.moving is None
-            else _compare(self.moving.comparator, found, self._value(self.moving.right, values))
+    def any(self, prefix: Array) -> Array:
+        """bool: whether an event of the range of each row of the prefix passes."""
+        prefix = np.ascontiguousarray(prefix, np.int32)
+        found = np.zeros(prefix.shape[1], np.bool_)
+        reaches = np.empty(prefix.shape[1], np.int32)
+        for words, arguments, prefix_place, _ in self._prepared:
+            arguments[prefix_place : prefix_place + len(prefix)] = [row.ctypes.data for row in prefix]
+            words[at.FOUND], words[at.REACHES], words[at.ROWS] = found.ctypes.data, reaches.ctypes.data, len(found)
+            words[at.NEXT] = 0
+            while words[at.NEXT] < len(found):
+                go_on()
+                words[at.NEXT] = _search_runs(words)
+        return found
+
+    def _prepare(self, stream: _Stream) -> tuple[Array, Array, int, list[Array]]:
+        """The words of a search, those of its arguments and where the prefix begins in these, and all arrays."""
+        levels = self._shape.levels
+        shape = replace(self._shape, levels=(*levels[:-1], replace(levels[-1], tests=stream.fixed)))
+        program, arguments = program_of(shape), data_words(shape, self._arguments)
+        words = np.zeros(at.WORDS, np.int64)
+        kept = [program.words, arguments]
+        deepest = 1
+
+        def keep(array: Array, dtype: type) -> int:
+            kept.append(np.ascontiguousarray(array, dtype))
+            return int(kept[-1].ctypes.data)
+
+        for number, (strict, *sides) in enumerate(stream.moving):
+            begin = at.FIRST_TEST + number * at.TEST_WORDS
+            words[begin + at.STRICT] = strict
+            for side, place in zip(sides, (at.LEFT, at.RIGHT), strict=True):
+                if isinstance(side, np.ndarray):
+                    words[begin + place] = keep(side, np.float64)
+                else:
+                    term = term_words(shape, side)
+                    deepest = max(deepest, len(term))
+                    words[begin + place + 1], words[begin + place + 2] = keep(term, np.int64), len(term)
+        if len(stream.moving) == 2:
+            strict, values, limits = stream.moving[0]
+            assert isinstance(values, np.ndarray)
+            known = np.unique(values[values == values])
+            ranks = np.searchsorted(known, values) + 1
+            words[at.RANKS] = keep(np.where(values == values, ranks, 0), np.int32)
+            if isinstance(limits, np.ndarray):
+                passing = np.searchsorted(known, limits, "left" if strict else "right")
+                passes = limits == limits
+                if stream.exact:
+                    passes = np.append(np.nan, known)[passing] == limits
+                words[at.LIMITS] = keep(np.where(passes, passing, 0), np.int32)
+            words[at.SORTED], words[at.SORTED_SIZE] = keep(known, np.float64), len(known)
+            words[at.TREE] = keep(np.full(len(known) + 1, np.nan), np.float64)
+        for number, edge in enumerate(self._edges):
+            begin = at.FIRST_EDGE + number * at.EDGE_WORDS
+            words[begin + at.EDGE_ROWS] = self._rows.ctypes.data
+            words[begin + at.EDGE_VALUES] = self._arguments.columns[edge.slot].ctypes.data
+        words[at.ARGUMENTS], words[at.PROGRAM] = arguments.ctypes.data, program.words.ctypes.data
+        words[at.FRAME] = keep(np.zeros(program.frame_size + deepest), np.int64)
+        words[at.MOST_WORK], words[at.FORWARD], words[at.TESTS] = EVENTS_A_CALL, self._forward, len(stream.moving)
+        words[at.SELECTED], words[at.NOTED] = self._selected.ctypes.data, self._noted.ctypes.data
+        words[at.EDGES], words[at.EXACT] = len(self._edges), stream.exact
+        return words, arguments, argument_places(shape)["prefix"], kept
+
+
+def _reads(test: Test, level: int) -> bool:
+    """Return whether a test reads the event of a level."""
+    return any(slot.level == level for side in (test.left, test.right) for slot in slots_of(side))
+
+
+def _stream(tests: Sequence[Test], arguments: Arguments, own: int, current: int) -> _Stream | None:
+    """The tests of the last event as those of a stream; None where it cannot be searched so."""
+    read = [_moving(test, arguments, own, current) for test in tests]
+    moving = [test for test in read if test is not None]
+    if len(moving) < len(tests):
+        return None
+    equal = [place for place, test in enumerate(tests) if test.comparator is Comparator.EQ]
+    if equal and len(moving) == 1:  # any event with the value
+        moving.append((True, np.zeros(arguments.sizes[own]), np.ones(arguments.sizes[current])))
+    if equal:
+        moving.insert(0, moving.pop(equal[0]))
+    else:
+        moving.sort(key=lambda test: not isinstance(test[1], np.ndarray))
+    if len(equal) > 1 or len(moving) > 2 or (len(moving) == 2 and not isinstance(moving[0][1], np.ndarray)):
+        return None
+    return _Stream((), tuple(moving), bool(equal))
+
+
+def _simpler(alternative: Alternative, own: int, level: int) -> list[Alternative]:
+    """The same as alternatives whose tests of a level are `<`, `<=`, `>` and `>=`, and of no magnitude."""
+    return [
+        tuple(test for chosen in chosen_tests for test in chosen)
+        for chosen_tests in product(*(_parts(test, own) if _reads(test, level) else [(test,)] for test in alternative))
+    ]
+
+
+def _parts(test: Test, own: int) -> list[Alternative]:
+    comparator, left, right = test.comparator, test.left, test.right
+    match test:
+        case Test(Comparator.EQ):
+            sides = [{slot.level for slot in slots_of(side)} for side in (left, right)]
+            if {own} in sides and sum(own in side for side in sides) == 1:
+                return [(test,)]
+            return [(Test(Comparator.LE, left, right), Test(Comparator.GE, left, right))]
+        case Test(Comparator.NE):
+            return [(Test(Comparator.LT, left, right),), (Test(Comparator.GT, left, right),)]
+        case Test(_, _, Operation("abs")) if not (isinstance(left, Operation) and left.operator == "abs"):
+            return _parts(Test(comparator.mirror, right, left), own)
+        case Test(_, Operation("abs", (inner,))):
+            beyond = Test(comparator.mirror, inner, Operation("negative", (right,)))
+            within = Test(comparator, inner, right)
+            return [(within, beyond)] if comparator in _UPPER else [(within,), (beyond,)]
+    return [(test,)]
+
+
+def _moving(test: Test, arguments: Arguments, own: int, current: int) -> tuple[bool, Array | Term, Array | Term] | None:
+    """A test of the last event as `<` or `<=`, with the event that is searched on the left; None where it is not so."""
+    levels = [{slot.level for slot in slots_of(side)} for side in (test.left, test.right)]
+    if own in levels[1]:
+        test, levels = Test(test.comparator.mirror, test.right, test.left), levels[::-1]
+    strict = test.comparator in (Comparator.LT, Comparator.GT)
+    if own not in levels[0] or own in levels[1]:
+        return None
+    if current in levels[0]:
+        if test.comparator is Comparator.EQ:
+            return None
+        return _by_rank(test, arguments, own, current) if levels[0] | levels[1] == {own, current} else None
+
+    def turned(side: Term, level: int) -> Array | Term:
+        falls = test.comparator in _LOWER
+        if {slot.level for slot in slots_of(side)} == {level}:
+            values = _evaluated(side, _columns_of(side, arguments), arguments.constants)
+            return -values if falls else values
+        return Operation("negative", (side,)) if falls else side
+
+    return strict, turned(test.left, own), turned(test.right, current)
+
+
+def _by_columns(conjunct: TestedConjunct, arguments: Arguments, own: int, columns: list[Array]) -> list[TestedConjunct]:
+    """The conjunct, where it can be as tests that compare columns: of ranks, which are added, with those that pass."""
+    if len(conjunct) > 1:
+        return [conjunct]
+    found: list[TestedConjunct] = []
+    for test in conjunct[0]:
+        parts = _parts(test, own) if test.comparator in _COMPARE else [(test,)]
+        for part in parts[0] if len(parts) == 1 else (test,):
+            levels = {slot.level for side in (part.left, part.right) for slot in slots_of(side)}
+            is_plain = part.left in _slots_in(part.left) or part.right in _slots_in(part.right)
+            by_rank = None
+            if len(levels) == 2 and own in levels and part.comparator in _COMPARE and not is_plain:
+                (other,) = levels - {own}
+                by_rank = _by_rank(part, arguments, own, other)
+            if by_rank is not None:
+                strict, ranks, limits = by_rank
+                slots = Slot(own, len(columns)), Slot(other, len(columns) + 1)
+                columns += [ranks, limits]
+                part = Test(Comparator.LT if strict else Comparator.LE, *slots)
+            found.append(((part,),))
+    return found
+
+
+def _columns_of(term: Term, arguments: Arguments) -> dict[int, Array]:
+    """The columns of a term by slot, without their padding."""
+    return {slot.slot: arguments.columns[slot.slot][: arguments.sizes[slot.level]] for slot in slots_of(term)}
+
+
+def _by_rank(test: Test, arguments: Arguments, own: int, current: int) -> tuple[bool, Array, Array] | None:
+    """A test with both events on one side as one of ranks: those that pass are the first ones, or the last ones."""
+    compared = _compared(test, own, arguments)
+    if compared is None or compared.is_rising is None:
+        return None
+    values = arguments.columns[compared.own.slot][: arguments.sizes[own]]
+    known = np.unique(values[values == values])
+    others = {}
+    for slot in compared.others:
+        others[slot.slot] = arguments.columns[slot.slot][: arguments.sizes[current]]
+    first = (compared.comparator in _UPPER) == compared.is_rising
+    low, high = np.zeros(arguments.sizes[current], np.int64), np.full(arguments.sizes[current], len(known))
+    while (open_ := low < high).any():  # what passes ends, or begins, between them
+        middle = (low + high) >> 1
+        passes = compared.holds(known[np.minimum(middle, len(known) - 1)], others)
+        low, high = (
+            np.where(open_ & (passes == first), middle + 1, low),
+            np.where(open_ & (passes != first), middle, high),
         )
-        return np.asarray(held & (reached > 0))
-
-    def _values(self, prefix: Array, begin: int, end: int) -> dict[int, Array]:
-        """The values of all columns that are read, by slot: of the range, of each last event, of the others."""
-        last = self.shape.prefix
-        tests = [test for conjunct in self.shape.levels[-1].tests for alternative in conjunct for test in alternative]
-        values = {}
-        for slot in {slot for test in tests for side in (test.left, test.right) for slot in slots_of(side)}:
-            column = self.arguments.columns[slot.slot]
-            if slot.level == last:
-                values[slot.slot] = column[begin:end]
-            else:
-                places = prefix[slot.level]
-                values[slot.slot] = column[places if slot.level == last - 1 else places[0]]
-        return values
-
-    def _value(self, term: Term, values: Mapping[int, Array]) -> Array:
-        return _evaluated(term, values, self.arguments.constants)
+    ranks = np.where(values == values, np.searchsorted(known, values), np.nan)
+    return (True, ranks, low.astype(np.float64)) if first else (False, -ranks, -low.astype(np.float64))
 
 
 class _SortedBlocks:

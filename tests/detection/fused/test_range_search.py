@@ -52,6 +52,10 @@ INEQUALITIES = [
     "n.y < c.y AND n.x >= c.x",
     "n.x > a.x OR n.y < c.y",
     "n.x > a.x + c.x OR n.y + a.y < c.y AND n.x < 3",
+    "n.y > a.y AND abs(n.x - c.x) < 2",
+    "abs(n.y - a.y) < 1 AND n.x < c.x",
+    "n.y BETWEEN c.y AND c.y + a.y AND n.x > a.x",
+    "n.x = a.x + c.x AND n.y > c.y",
 ]
 
 
@@ -94,6 +98,7 @@ def test_what_rejects_is_found_by_keys_and_blocks_as_by_the_oracle(
     with (
         patch.object(range_search, "FEW_SWEEPS", sweeps),
         patch.object(range_search, "READ_NS", read_ns),
+        patch.object(range_search, "SEARCH_NS", read_ns),
         patch.object(negation, "FEW_NUMBERS", by_extremes),
     ):
         assert found(pattern, prepare(pattern, table), [order], block_rows=5) == expected(pattern, table)
@@ -148,6 +153,18 @@ def drawn_stream(seed: int, count: int, *, edges: bool) -> pa.Table:
         ("SEQ(A a, ~B n, C c)", "n.id + a.id != c.id"),
         ("SEQ(A a, ~B n, C c)", "n.y = a.y + c.y"),
         ("AND(A a, ~B n, C c)", "2 * c.x + a.x = n.x"),
+        ("SEQ(A a, ~B n, C c)", "abs(n.y - a.y) < 0.1 AND n.x < c.x"),
+        ("SEQ(A a, ~B n, C c)", "abs(c.y - n.y) < 0.1 AND n.x < a.x"),
+        ("SEQ(A a, ~B n, C c)", "abs(n.y - c.y) > 2 AND n.x < a.x"),
+        ("SEQ(A a, ~B n, C c)", "n.y * a.y < c.y AND n.x > a.x + c.x"),
+        ("SEQ(A a, ~B n, C c)", "n.y BETWEEN a.y + c.y AND c.y AND n.x < a.x"),
+        ("SEQ(A a, ~B n, C c)", "n.x + 1 = c.x AND n.y < a.y"),
+        ("SEQ(A a, ~B n, C c)", "n.x = a.x + c.x AND n.y < a.y"),
+        ("SEQ(A a, ~B n, C c)", "(n.y > a.y + 1 AND n.x < c.x - 10) OR n.id = a.id + c.id"),
+        ("SEQ(A a, ~B n, C c)", "n.x != c.x AND n.y < a.y - 1 AND n.x > a.x"),
+        ("SEQ(A a, ~B n, C c)", "n.x + c.x > 60 AND n.y < a.y"),
+        ("AND(A a, ~B n, C c)", "n.y < c.y - 1 AND n.x < a.x"),
+        ("SEQ(~B n, A a, C c)", "n.y > c.y + 2.5 AND n.x > a.x AND n.id = a.id"),
         ("SEQ(A a, C c, ~B n)", "c.y - n.y < a.y OR n.y > a.y + 2 * c.y"),
     ],
 )
@@ -162,6 +179,7 @@ def test_blocks_and_reading_find_the_same(
     monkeypatch.setattr(range_search, "READ_NS", 1e15)
     by_runs = found(pattern, prepare(pattern, table))
     monkeypatch.setattr(range_search, "READ_NS", 0.0)
+    monkeypatch.setattr(range_search, "SEARCH_NS", 0.0)
     by_blocks = found(pattern, prepare(pattern, table))
     monkeypatch.setattr(range_search, "MOST_SWEEPS", 1)
     few_sweeps = found(pattern, prepare(pattern, table))
