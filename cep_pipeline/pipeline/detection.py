@@ -36,6 +36,7 @@ from cep_pipeline.slices.ownership import (
     LookBack,
     can_pend,
     counts_in_partitions,
+    is_held_up,
     look_back,
     look_backs,
     waits_for_later_events,
@@ -266,7 +267,7 @@ class _DayInputs:
         patterns = self.pattern_set.patterns
         if self.published and any(counts_in_partitions(pattern) and pattern.name in kept for pattern in patterns):
             first_days.add(self.published.fingerprint.events_from)
-        if any(map(counts_in_partitions, self.pattern_set.composing)):
+        if any(counts_in_partitions(one) or is_held_up(one) for one in self.pattern_set.composing):
             first_days.add(None)
         return self.events.snapshot.matches_fingerprint(
             self.pattern_set.version,
@@ -328,7 +329,7 @@ def _with_composed(workers: Workers, work: DayWork, inputs: _DayInputs, result: 
     pattern_set, events = inputs.pattern_set, inputs.events
     composing = pattern_set.composing
     before: list[str] = []
-    if any(map(counts_in_partitions, composing)):
+    if any(counts_in_partitions(one) or is_held_up(one) for one in composing):
         known = {group.path for group in events.row_groups}
         files = work.tables.events_files(None, work.day, snapshot=events.snapshot)
         before = [file.path for file in files if file.path not in known]

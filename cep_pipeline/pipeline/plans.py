@@ -27,7 +27,6 @@ from cep_pipeline.planning.clause_plans import Sharing, WorkloadPlan
 from cep_pipeline.planning.planners import LOCAL_SEARCHES, MULTI_PATTERN_PLANNER_NAMES
 from cep_pipeline.planning.plans import VERSION as PLAN_VERSION
 from cep_pipeline.planning.replanning import LazyPlan
-from cep_pipeline.slices.ownership import refuse_composition_over_days
 from cep_pipeline.statistics import StatisticsSnapshot
 from cep_pipeline.warehouse.records import PlanRecord
 from cep_pipeline.warehouse.stream_tables import StreamTables
@@ -359,13 +358,13 @@ PLAN_WAIT_S = 30.0
 
 
 def check_runnable(pattern_sets: Sequence[PatternSet]) -> None:
-    """Refuse patterns that cannot be run day by day, with an UnsupportedPattern, before anything is read.
+    """Refuse patterns that no mechanism runs, or not the one that the pattern set names, before anything is read.
 
-    No mechanism runs the pattern, or the one that the pattern set names does not; or it composes what has no bound by
-    which it is known.
+    Raises
+    ------
+    UnsupportedPattern
+        The pattern is named, and what is not run.
     """
     for pattern_set in pattern_sets:
         choose_mechanisms(pattern_set.patterns, pattern_set.mechanism)
         choose_mechanisms([plain_pattern(one) for one in pattern_set.composing], pattern_set.mechanism)
-        for pattern in pattern_set.composing:
-            refuse_composition_over_days(pattern)

@@ -5,14 +5,13 @@ All mechanisms ask here: they find matches by the rows of their first and last e
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from enum import IntEnum
 from itertools import zip_longest
 
 import numpy as np
 
-from cep_pipeline.errors import UnsupportedPattern
 from cep_pipeline.expressions.columns import Array
 from cep_pipeline.patterns.expressions import Reference, ValueType
 from cep_pipeline.patterns.normal_form import Clause
@@ -216,20 +215,27 @@ def waits_for_later_events(pattern: Pattern) -> bool:
     return waits or any(map(waits_for_later_events, pattern.composes))
 
 
-def known_before(pattern: Pattern, timestamps: Array, seqs: Array, point: Boundary) -> Boundary:
+def known_before(
+    pattern: Pattern, timestamps: Array, seqs: Array, point: Boundary, waiting: Mapping[str, Boundary]
+) -> Boundary:
     """The point up to which all matches of a pattern are known when the stream has come to a point.
 
     Every match whose last event lies before it is final and has been decided about, and so has every match that it
-    composes. It does not depend on which matches there are, so that all days and slices agree on it: a match that waits
-    for the end of its window is taken to begin with its last event. Windows in partitions are left to
-    `positions_waited`.
+    composes. A match that waits for the end of its window is taken to begin with its last event, so that the point does
+    not depend on which matches there are. Windows in partitions are left to `positions_waited`; but where partitions do
+    not decide alone (`waits_alike`), the point is not behind the earliest match that waits.
 
     Parameters
     ----------
     timestamps, seqs
         int64, shape (n,): the events before the point, in their order, as far as a count window may reach.
+    waiting
+        Pattern -> the last event of the earliest of its matches that wait for events of their partition, or may come
+        to be when others no longer wait.
     """
-    point = min([point, *(known_before(one, timestamps, seqs, point) for one in pattern.composes)])
+    held_up = () if waits_alike(pattern) else (waiting.get(one.name, point) for one in pattern.composes)
+    known = (known_before(one, timestamps, seqs, point, waiting) for one in pattern.composes)
+    point = min([point, *known, *held_up])
     if not before_is_earlier(pattern.ties):  # an event of the same time may still reject a match
         point = point[0], -(2**63)
     if not _can_pend_itself(pattern) or _waits_in_partitions(pattern):
@@ -259,52 +265,34 @@ def positions_waited(pattern: Pattern) -> int:
 
     Counted are those before a point of `known_before`. With so many of them behind the last event of a match its window
     has ended, and so have those of the matches that may be in it. The event that ends a window is not enough, since
-    matches may stand behind it.
+    matches may stand behind it. Matches that it composes count only where partitions decide alone (`waits_alike`).
     """
     own = pattern.window.events or 0 if _waits_in_partitions(pattern) else 0
-    return own + max(map(positions_waited, pattern.composes), default=0)
+    return own + (max(map(positions_waited, pattern.composes), default=0) if waits_alike(pattern) else 0)
 
 
-def refuse_composition_over_days(pattern: Pattern) -> None:
-    """Refuse a composing pattern whose matches have no bound in the stream by which they are known.
+def waits_alike(pattern: Pattern) -> bool:
+    """Return whether each partition alone decides when a pattern's matches are known that wait for events of it.
 
-    Notes
-    -----
-    A match that waits for the end of a window of n events of its partition is known when these have come, which may be
-    never: no point of the stream has all matches before it known as long as one partition is short of events. So what
-    binds such matches goes on partition by partition (`positions_waited`), and that takes that no other partition can
-    decide about a match. It can if the composing pattern is not partitioned alike, if it asks which events are
-    neighbours in the stream, or if its window is one of time: then a match that is known later can come between, or be
-    read however long after.
-
-    Raises
-    ------
-    UnsupportedPattern
-        A match waits for events of a partition, and those of other partitions may decide about it.
+    Then they are published partition by partition (`positions_waited`), and a partition that is short of events holds
+    up no other one. It takes that the pattern is partitioned as what it composes, and does not ask which events are
+    neighbours in the stream. Otherwise a match that is known later can come between, and so the stream is known up to
+    the earliest match that still waits (`known_before`).
     """
     waited = [one for one in pattern.composes if positions_waited(one)]
-    waiting = ", ".join(one.name for one in waited) or pattern.name
-    if not pattern.composes or not positions_waited(pattern):
-        return
-    reason = ""
-    if pattern.strategy is Strategy.STRICT_CONTIGUITY:
-        reason = "it asks for strict contiguity, in which events of other partitions stand between"
-    elif not counts_in_partitions(pattern):
-        reason = f"its window does not count the events of a partition, as that of {waiting} does"
-    for one in waited:
-        if {*one.partition_by} != {*pattern.partition_by}:
-            reason = reason or f"it is not partitioned as {one.name} is"
-        elif missing := [name for name in pattern.partition_by if not _hands_on(one, name)]:
-            reason = reason or f"{one.name} does not return its partition, as in RETURN a.{missing[0]} AS {missing[0]}"
-    if reason:
-        hint = "give what waits a window of time; cep.detect and `cep detect` run it over all events at once"
-        raise UnsupportedPattern(
-            "",
-            f"composition in runs day by day: matches of {waiting} wait for events of a partition (WITHIN … EVENTS "
-            f"with PARTITION BY, and a negation at the end), and {reason}",
-            pattern=pattern.name,
-            hint=hint,
-        )
+    if not waited and not _waits_in_partitions(pattern):
+        return True
+    return (
+        pattern.strategy is not Strategy.STRICT_CONTIGUITY
+        and counts_in_partitions(pattern)
+        and all({*one.partition_by} == {*pattern.partition_by} for one in waited)
+        and all(_hands_on(one, name) for one in waited for name in pattern.partition_by)
+    )
+
+
+def is_held_up(pattern: Pattern) -> bool:
+    """Return whether a partition that is short of events holds up matches of other partitions (`waits_alike`)."""
+    return bool(pattern.composes) and (not waits_alike(pattern) or any(map(is_held_up, pattern.composes)))
 
 
 def _hands_on(pattern: Pattern, attribute: str) -> bool:

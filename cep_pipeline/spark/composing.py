@@ -15,6 +15,9 @@ Where the window of a composing pattern counts the events of a partition, they m
 back in each partition that an event or a match of the day is in, and a match is handed on as long as fewer events of
 its partition have come than the window counts. Where matches wait for events of their partition, each partition has a
 point of its own, which lies so many of its events before that of the stream (`slices.ownership.positions_waited`).
+Where matches of other partitions may depend on those that wait (`slices.ownership.waits_alike`), there is no such
+point: the day hands on the last event of the earliest match that waits, the stream is known up to there, and the next
+day reads from there.
 """
 
 from __future__ import annotations
@@ -44,11 +47,12 @@ from cep_pipeline.detection.summaries.partial import PartialSummary
 from cep_pipeline.errors import LimitExceeded
 from cep_pipeline.expressions.columns import Array, column_from_arrow
 from cep_pipeline.patterns.composing import COMPOSED_MATCH, EVENT_TYPE, WRITTEN_SEQ, plain_pattern
-from cep_pipeline.patterns.pattern import Pattern, Strategy
+from cep_pipeline.patterns.pattern import Pattern, Strategy, with_composed
 from cep_pipeline.slices.events_input import columns_needed
 from cep_pipeline.slices.ownership import (
     LookBack,
     counts_in_partitions,
+    is_held_up,
     known_before,
     look_backs,
     point_before,
@@ -56,7 +60,7 @@ from cep_pipeline.slices.ownership import (
     rows_before,
 )
 from cep_pipeline.slices.prepared import Boundary
-from cep_pipeline.spark.keeping import CarryState, in_page_order
+from cep_pipeline.spark.keeping import CarryState, in_page_order, last_seqs
 from cep_pipeline.spark.partitions import BackwardReader, MissingEvents, partition_names
 from cep_pipeline.spark.slicing import RowGroup, Slice, read_row_groups
 from cep_pipeline.spark.tasks import run_tasks
@@ -119,20 +123,40 @@ class ComposingJob:
     limits: Mapping[str, Limits] = field(default_factory=dict)
     then: Mapping[str, Then] = field(default_factory=dict)
 
-    def read(self, pattern: Pattern) -> pa.Table:
-        """Read the events of the look-back of a pattern and of the day, with the columns that it needs of events."""
-        groups, point = self.row_groups, self.start
+    def read(self, pattern: Pattern, waiting: Mapping[str, Boundary]) -> pa.Table:
+        """Read the events of the look-back of a pattern and of the day, with the columns that it needs of events.
+
+        What waits, and holds up other matches, is read too, however long ago it was.
+        """
+        point = min([self.start, *(waiting[one.name] for one in with_composed([pattern]) if one.name in waiting)])
+        groups, files = list(self.row_groups), list(self.earlier_files if point < self.start else ())
         for step in look_backs(pattern):
+            self._reach_back(groups, files, point)
             first, positions = sum(group.last < point for group in groups), 0
-            while first and positions < step.positions:
-                first -= 1
-                positions += groups[first].rows
+            while positions < step.positions and (first or files):
+                if not first:
+                    first = self._add_before(groups, files)
+                else:
+                    first -= 1
+                    positions += groups[first].rows
             counted = point if not step.positions else _BEGINNING if not first else groups[first].first
             point = min((max(point[0] - step.time_us, -(2**63)), -(2**63)), counted)
+        self._reach_back(groups, files, point)
         read = tuple(group for group in groups if group.last[0] >= point[0])
         if not read:
             return self._none(pattern)
         return _with_int_times(Slice(point, self.end, read, LookBack()).read(columns_needed([pattern])))
+
+    def _reach_back(self, groups: list[RowGroup], files: list[str], point: Boundary) -> None:
+        """Put row groups of earlier files before others until one begins before a point."""
+        while files and not (groups and groups[0].first < point):
+            self._add_before(groups, files)
+
+    def _add_before(self, groups: list[RowGroup], files: list[str]) -> int:
+        """Put the row groups of the last of some files before others; returns how many they are."""
+        added = read_row_groups([files.pop()], self.events_schema)
+        groups[:0] = added
+        return len(added)
 
     def read_partitions(self, pattern: Pattern, partitions: Iterable[str], before_us: int) -> pa.Table:
         """Read the last events of some partitions before a time: as many of each as a match reaches back over."""
@@ -204,8 +228,7 @@ class KnownMatches:
         found = self.rows()
         bindings = found["bindings"].combine_chunks()
         if len(found) and first_seq is not None:
-            last = np.maximum.reduceat(bindings.flatten().field("seq").to_numpy(), bindings.offsets.to_numpy()[:-1])
-            found = found.filter(pa.array(last >= first_seq))
+            found = found.filter(pa.array(last_seqs(bindings) >= first_seq))
         return with_typed_returns(self.pattern, found)
 
 
@@ -316,6 +339,7 @@ def compose_day(
     for composed in (one for pattern in patterns for one in pattern.composes):
         of_day = () if composed.composes or composed.name in limited else tuple(files)
         known[composed.name] = KnownMatches(composed, carry_in.composed.get(composed.name, ()), of_day)
+    waiting: dict[str, Sequence[int]] = dict(carry_out.waiting)
     made: dict[str, _Composed] = {}
     stopped: dict[str, LimitedPattern] = {}
     for members in _levels(patterns):
@@ -326,8 +350,17 @@ def compose_day(
             if gone is None:
                 state = carry_in.patterns.get(pattern.name, {})
                 inputs = tuple(known[one.name] for one in pattern.composes)
-                waiting = tuple(carry_in.pending.get(pattern.name, ()))
-                tasks.append(_Task(_FIRST_FILE + len(made) + len(tasks), pattern, inputs, state, waiting))
+                number = _FIRST_FILE + len(made) + len(tasks)
+                partitions = tuple(carry_in.pending.get(pattern.name, ()))
+                if is_held_up(pattern):
+                    names = [one.name for one in with_composed([pattern])]
+                    before, after = (
+                        {name: (marks[name][0], marks[name][1]) for name in names if name in marks}
+                        for marks in (carry_in.waiting, waiting)
+                    )
+                    tasks.append(_Task(number, pattern, inputs, state, partitions, before, after))
+                else:
+                    tasks.append(_Task(number, pattern, inputs, state, partitions))
             else:
                 stopped[pattern.name] = replace(
                     lost[gone], limit=f"{lost[gone].limit} of {gone}", matches=0, exact=False, files=()
@@ -342,12 +375,16 @@ def compose_day(
                 stopped[name] = LimitedPattern(limits.named(result.limited), then, result.matches)
                 continue
             made[name] = result
+            marks = [waiting[one.name] for one in task.pattern.composes if one.name in waiting]
+            if marks := [*marks, *([] if result.waiting is None else [result.waiting])]:
+                waiting[name] = min((us, seq) for us, seq in marks)
             if name in known and result.path is not None:
                 known[name] = replace(known[name], files=(result.path,))
     states = {name: one.state for name, one in made.items() if one.state}
     states |= {name: state for name, state in carry_in.patterns.items() if name in stopped}
-    pending: dict[str, Sequence[str]] = {name: one.waiting for name, one in made.items() if one.waiting}
+    pending: dict[str, Sequence[str]] = {name: one.partitions for name, one in made.items() if one.partitions}
     pending |= {name: keys for name, keys in carry_in.pending.items() if name in stopped}
+    waiting |= {name: event for name, event in carry_in.waiting.items() if name in stopped}
     return ComposedDay(
         tuple(one.path for one in made.values() if one.path is not None),
         {pattern.name: made[pattern.name].matches if pattern.name in made else 0 for pattern in patterns},
@@ -357,6 +394,7 @@ def compose_day(
             carry_out,
             patterns={**carry_out.patterns, **states},
             pending={**carry_out.pending, **pending},
+            waiting=waiting,
             composed={
                 name: rows
                 for name, one in sorted(known.items())
@@ -395,14 +433,18 @@ _NEVER_US = 2**63 - 1
 class _Task:
     """One composing pattern, what it composes, and what the day before has handed on.
 
-    `state` is that of its OUTPUT and CONSUME, `waiting` are the partitions with matches that wait for events of these.
+    `state` is that of its OUTPUT and CONSUME, `partitions` are those with matches that wait for events of these.
+    `waits_before` and `waits_after` have, of the pattern and what it composes, the earliest last event of the matches
+    that waited before the day and wait after it, where they hold others up.
     """
 
     number: int
     pattern: Pattern
     composed: tuple[KnownMatches, ...]
     state: Mapping[str, Any]
-    waiting: tuple[str, ...] = ()
+    partitions: tuple[str, ...] = ()
+    waits_before: Mapping[str, Boundary] = field(default_factory=dict)
+    waits_after: Mapping[str, Boundary] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -411,7 +453,8 @@ class _Composed:
 
     `reach` says of each pattern that it composes which matches a match of a later day may bind.
     `groups` are those of SUMMARIZE, as `PartialSummary.to_json`; then none of the matches is in the file.
-    `waiting` are the partitions of the matches that wait for events of these.
+    `partitions` are those of the matches that wait for events of these, and `waiting` is the earliest last event of
+    these matches.
     """
 
     path: str | None
@@ -420,7 +463,8 @@ class _Composed:
     state: Mapping[str, Any]
     reach: Mapping[str, _Reach]
     groups: list[dict[str, Any]] = field(default_factory=list)
-    waiting: tuple[str, ...] = ()
+    partitions: tuple[str, ...] = ()
+    waiting: Boundary | None = None
     limited: Kind | None = None
 
 
@@ -428,9 +472,10 @@ def _compose(job: ComposingJob, task: _Task, attempt: int) -> _Composed:
     """Run a composing pattern over its longer stream."""
     pattern = task.pattern
     by_partition = counts_in_partitions(pattern)
-    events = job.read(pattern)
+    events = job.read(pattern, task.waits_before)
     timestamps, seqs = events["timestamp"].to_numpy(), events["seq"].to_numpy()
-    since, until = (known_before(pattern, timestamps, seqs, point) for point in (job.start, job.end))
+    since = known_before(pattern, timestamps, seqs, job.start, task.waits_before)
+    until = known_before(pattern, timestamps, seqs, job.end, task.waits_after)
     if pattern.window.time_us is not None:
         horizon_us = max(until[0] - pattern.window.time_us, -(2**63))
     elif not by_partition:
@@ -444,7 +489,7 @@ def _compose(job: ComposingJob, task: _Task, attempt: int) -> _Composed:
     }
     if by_partition:
         first_us = int(timestamps[0]) if len(events) else job.end[0]
-        wanted = {*task.waiting, *partition_names(events, pattern.partition_by)}
+        wanted = {*task.partitions, *partition_names(events, pattern.partition_by)}
         for found in composed.values():
             if not job.end_of_stream:  # else a match may be known long after its last event
                 found = found.filter(pc.greater_equal(found["end_ts"].cast(pa.int64()), first_us))
@@ -461,13 +506,17 @@ def _compose(job: ComposingJob, task: _Task, attempt: int) -> _Composed:
     counts = _CountedPartitions(pattern, stream, begin, stop) if by_partition else None
     known = np.repeat([_PUBLISHED, _OF_DAY, _WAITS], [begin, stop - begin, len(stream) - stop])
     if counts is not None:
-        reach = {name: _Reach(_NEVER_US, ids) for name, ids in counts.reachable_matches().items()}
         known = counts.known
     of_day = _OfDay(job, task, stream, horizon_us, counts, attempt)
     with of_day:
         limited = of_day.find(known)
-    waiting = () if counts is None else counts.of_events(of_day.waiting_places, events)
-    return replace(of_day.result(), limited=limited, reach=reach, waiting=waiting)
+    found = replace(of_day.result(), limited=limited)
+    if counts is None:
+        return replace(found, reach=reach)
+    waits = np.unique(np.concatenate([np.zeros(0, np.int64), *of_day.waiting_places]))
+    reach |= {name: _Reach(_NEVER_US, ids) for name, ids in counts.reachable_matches(waits).items()}
+    first = (int(times[waits[0]]), int(places[waits[0]])) if len(waits) else None
+    return replace(found, reach=reach, partitions=counts.of_events(waits, events), waiting=first)
 
 
 _PUBLISHED, _OF_DAY, _WAITS = range(3)
@@ -515,23 +564,31 @@ class _CountedPartitions:
                 reach = _reach_in_partition(pattern)
                 self._whole = last >= reach
                 self._reached = (last[self._code] - numbers < reach) & ~alone
-        if pattern.strategy is Strategy.STRICT_CONTIGUITY:  # every match may be a neighbour
-            assert pattern.window.events is not None
-            stop = min(stop, *np.flatnonzero(self._counted[:stop])[-pattern.window.events :], len(stream))
-        self._reached[stop:] = True
+        self._reached[self._neighbours(stop) :] = True
 
-    def of_events(self, places: Sequence[Array], events: pa.Table) -> tuple[str, ...]:
+    def _neighbours(self, place: int) -> int:
+        """The first place that may be in a match which ends at a place or behind, if all are neighbours."""
+        if self._pattern.strategy is not Strategy.STRICT_CONTIGUITY:
+            return place
+        assert self._pattern.window.events is not None
+        counted = np.flatnonzero(self._counted[:place])[-self._pattern.window.events :]
+        return int(counted[0]) if len(counted) else place
+
+    def of_events(self, places: Array, events: pa.Table) -> tuple[str, ...]:
         """The partitions of some places as partitions of the events that were read."""
-        if not places:
+        if not len(places):
             return ()
-        rows = np.isin(self._code, np.unique(self._code[np.concatenate(places)])) & self._counted
+        rows = np.isin(self._code, np.unique(self._code[places])) & self._counted
         seqs = self._stream[WRITTEN_SEQ].filter(pa.array(rows)).combine_chunks()
         of_these = events.filter(pc.is_in(events["seq"], value_set=seqs))
         return tuple(sorted(partition_names(of_these, self._pattern.partition_by)))
 
-    def reachable_matches(self) -> dict[str, frozenset[str]]:
-        """Composed pattern -> the ids of its matches that a later match may bind."""
-        rows = pa.array(self._reached & ~self._counted)
+    def reachable_matches(self, waiting: Array) -> dict[str, frozenset[str]]:
+        """Composed pattern -> the ids of its matches that a later match, or one that ends at these places, may bind."""
+        reached = self._reached.copy()
+        if self._pattern.strategy is Strategy.STRICT_CONTIGUITY and len(waiting):  # every match may be a neighbour
+            reached[self._neighbours(int(waiting[0])) :] = True
+        rows = pa.array(reached & ~self._counted)
         types, ids = self._stream[EVENT_TYPE].filter(rows).to_pylist(), self._stream[COMPOSED_MATCH].filter(rows)
         found: dict[str, set[str]] = {}
         for name, one in zip(types, ids.to_pylist(), strict=True):
@@ -603,9 +660,7 @@ class _OfDay:
         later: list[pa.RecordBatch] = []
 
         def take(_: Pattern, batch: pa.RecordBatch) -> None:
-            bindings = batch.column("bindings")
-            offsets = bindings.offsets.to_numpy()
-            last = np.maximum.reduceat(bindings.flatten().field("seq").to_numpy(), offsets[:-1] - offsets[0])
+            last = last_seqs(batch.column("bindings"))  # their places
             self._add(batch.filter(pa.array(known[last] == _OF_DAY)))
             waits = known[last] == _WAITS
             if positions_waited(self._task.pattern):

@@ -40,7 +40,8 @@ from cep_pipeline.planning.clause_plans import PlanNode, PlanStep
 from cep_pipeline.planning.plans import Plan
 from cep_pipeline.slices.events_input import columns_needed
 from cep_pipeline.slices.ownership import can_pend, counts_in_partitions, look_back, waits_for_later_events
-from cep_pipeline.spark.keeping import CANDIDATES_SCHEMA, CarryState, KeepingPass, KeepingResult
+from cep_pipeline.slices.prepared import Boundary
+from cep_pipeline.spark.keeping import CANDIDATES_SCHEMA, CarryState, KeepingPass, KeepingResult, first_last_event
 from cep_pipeline.spark.partitions import PartitionedEvents
 from cep_pipeline.spark.slicing import Pieces, RowGroup, Slice
 from cep_pipeline.spark.tasks import Progress, TaskSteps, cores_of, on_this_machine, run_tasks, task_steps
@@ -283,9 +284,9 @@ class DetectedSlice:
 
     `profiles` are the temporal orders of the matches that it wrote as they are to be published.
     `candidates` is the file of matches that OUTPUT and CONSUME have still to decide about; `partitions` are those that
-    have matches of a pattern, where a window counts their events and the slice is the one behind the range. `limited`
-    are the patterns that were given up: what was written of them is not to be published. `summaries` has what SUMMARIZE
-    puts together, as `PartialSummary.to_json`.
+    have matches of a pattern, where a window counts their events and the slice is the one behind the range, and
+    `waiting` is the earliest last event of these matches. `limited` are the patterns that were given up: what was
+    written of them is not to be published. `summaries` has what SUMMARIZE puts together, as `PartialSummary.to_json`.
     """
 
     path: str | None
@@ -295,6 +296,7 @@ class DetectedSlice:
     events: int
     profiles: tuple[OrderProfile, ...]
     partitions: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    waiting: Mapping[str, Boundary] = field(default_factory=dict)
     limited: Mapping[str, Kind] = field(default_factory=dict)
     summaries: Mapping[str, Groups] = field(default_factory=dict)
 
@@ -671,7 +673,11 @@ def _merged(workers: Workers, sliced: SlicedJob, results: list[DetectedSlice]) -
         slices=len(results),
         events_read=sum(result.events for result in results),
         observed=Observed(observations_of(job.patterns, counters.nodes.values()), merge_profiles(profiles)),
-        carry_out=replace(carry_out, pending=dict(last.partitions) if last is not None else {}),
+        carry_out=replace(
+            carry_out,
+            pending=dict(last.partitions) if last is not None else {},
+            waiting=dict(last.waiting) if last is not None else {},
+        ),
         pending={name: number for name, number in pending.items() if number},
         limited=_count_limited(workers, sliced, reached, least) if reached else {},
         summaries={name: summary.to_json() for name, summary in summaries.items()},
@@ -817,6 +823,7 @@ def _detect(
         "pattern_version": job.pattern_set_version,
     }
     partitions: dict[str, set[str]] = {}
+    waiting: dict[str, Boundary] = {}
     summaries: dict[str, PartialSummary] = {}
     profiler = OutputProfiler(pattern for pattern in patterns if not has_output_policy(pattern))
     # Of what is not final only the number is asked for, and of what waits in partitions where it is.
@@ -828,6 +835,8 @@ def _detect(
             if pattern.name in located:
                 found = pc.unique(batch.column("partition")).drop_null().to_pylist()
                 partitions.setdefault(pattern.name, set()).update(found)
+                first = first_last_event(batch)
+                waiting[pattern.name] = min(first, waiting.get(pattern.name, first))
                 if pattern.name in hidden:
                     return
             if pattern.summary is not None and not has_output_policy(pattern):
@@ -894,6 +903,7 @@ def _detect(
         rows,
         profiler.profiles(),
         {name: tuple(sorted(found)) for name, found in partitions.items()},
+        waiting,
         limited,
         {name: summary.to_json() for name, summary in summaries.items() if name not in limited},
     )

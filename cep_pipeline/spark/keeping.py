@@ -39,6 +39,7 @@ from cep_pipeline.detection.output_policy import KeptMatches, has_output_policy,
 from cep_pipeline.expressions.columns import Array
 from cep_pipeline.patterns.pattern import Pattern
 from cep_pipeline.slices.ownership import waits_for_later_events
+from cep_pipeline.slices.prepared import Boundary
 from cep_pipeline.statistics.output_profile import OrderProfile, OutputProfiler
 from cep_pipeline.storage import (
     DataDirectory,
@@ -252,6 +253,19 @@ def _page_order(pattern: Pattern, table: pa.Table) -> Array:
     return page_order(offsets - offsets[0], elements.field("seq").to_numpy(), variables)
 
 
+def last_seqs(bindings: pa.ListArray) -> Array:
+    """The greatest seq of each of these bindings, int64 of shape (len(bindings),)."""
+    offsets = bindings.offsets.to_numpy()
+    return np.asarray(np.maximum.reduceat(bindings.flatten().field("seq").to_numpy(), offsets[:-1] - offsets[0]))
+
+
+def first_last_event(matches: pa.RecordBatch) -> Boundary:
+    """The earliest last event of some matches."""
+    seqs = last_seqs(matches.column("bindings"))
+    row = int(np.argmin(seqs))
+    return matches.column("end_ts").cast(pa.int64())[row].as_py(), int(seqs[row])
+
+
 _NOTHING = 2**63 - 1
 """No event that is alone in its partition can be in a match of a later day."""
 UNDECIDED = "undecided"
@@ -272,6 +286,8 @@ class CarryState:
     pending
         Pattern whose window counts events of a partition -> the partitions with matches that wait for later events.
         The next day reads them back, whether they occur on it or not.
+    waiting
+        Such a pattern -> timestamp and seq of the earliest last event of these matches (`ownership.known_before`).
     composed
         Pattern that another one composes -> its kept matches that a match of a later day may bind
         (`composing.to_rows`).
@@ -280,6 +296,7 @@ class CarryState:
     pattern_set_version: str
     patterns: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     pending: Mapping[str, Sequence[str]] = field(default_factory=dict)
+    waiting: Mapping[str, Sequence[int]] = field(default_factory=dict)
     composed: Mapping[str, Sequence[Sequence[Any]]] = field(default_factory=dict)
 
     def to_json(self) -> dict[str, Any]:
@@ -287,15 +304,17 @@ class CarryState:
         if not self.patterns and not self.pending and not self.composed:
             return {}
         pending = {"pending": {name: list(keys) for name, keys in self.pending.items()}} if self.pending else {}
+        waiting = {"waiting": {name: list(event) for name, event in self.waiting.items()}} if self.waiting else {}
         composed = {"composed": dict(self.composed)} if self.composed else {}
-        return {"pattern_set_version": self.pattern_set_version, "patterns": dict(self.patterns), **pending, **composed}
+        others = {**pending, **waiting, **composed}
+        return {"pattern_set_version": self.pattern_set_version, "patterns": dict(self.patterns), **others}
 
     @classmethod
     def from_json(
         cls, document: Mapping[str, Any], pattern_set_version: str, unchanged: Collection[str] = ()
     ) -> CarryState:
         """Read the JSON form; of another version of the pattern set only what is about patterns that are unchanged."""
-        remembered = (document.get(key, {}) for key in ("patterns", "pending", "composed"))
+        remembered = (document.get(key, {}) for key in ("patterns", "pending", "waiting", "composed"))
         state = cls(pattern_set_version, *remembered)
         return state if document.get("pattern_set_version") == pattern_set_version else state.part(unchanged)
 
@@ -303,8 +322,9 @@ class CarryState:
         """Return the part that is about some patterns."""
         states = {name: state for name, state in self.patterns.items() if name in names}
         pending = {name: keys for name, keys in self.pending.items() if name in names}
+        waiting = {name: event for name, event in self.waiting.items() if name in names}
         composed = {name: rows for name, rows in self.composed.items() if name in names}
-        return replace(self, patterns=states, pending=pending, composed=composed)
+        return replace(self, patterns=states, pending=pending, waiting=waiting, composed=composed)
 
     def __or__(self, other: CarryState) -> CarryState:
         """Join it with what is about other patterns."""
@@ -312,6 +332,7 @@ class CarryState:
             self,
             patterns={**self.patterns, **other.patterns},
             pending={**self.pending, **other.pending},
+            waiting={**self.waiting, **other.waiting},
             composed={**self.composed, **other.composed},
         )
 

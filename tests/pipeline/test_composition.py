@@ -89,6 +89,16 @@ NAME slow PATTERN SEQ(A a, ~B n) WITHIN 6 hours RETURN a.y * 2 AS x;
 NAME same PATTERN SEQ(slow s, A a) WITHIN 3 EVENTS PARTITION BY x;
 NAME tied PATTERN SEQ(slow s, slow t) WITHIN 2 EVENTS PARTITION BY x TIES ANY OUTPUT NON_OVERLAP CONSUME MATCHED
 """,
+    "held up by a partition": """\
+NAME quiet PATTERN SEQ(A a, ~B n) WITHIN 3 EVENTS PARTITION BY key RETURN a.key AS key, a.x AS x;
+NAME timed PATTERN SEQ(quiet q, A a) WITHIN 20 hours RETURN a.x AS x, a.key AS key;
+NAME calm PATTERN SEQ(B b, ~quiet q, C c, ~timed t) WITHIN 9 hours OUTPUT NON_OVERLAP;
+NAME counted PATTERN SEQ(quiet q, A a, ~C c) WITHIN 6 EVENTS CONSUME MATCHED;
+NAME other PATTERN SEQ(quiet q, (A | B) a, ~C c) WITHIN 3 EVENTS PARTITION BY x RETURN a.x AS x;
+NAME near PATTERN SEQ(C c, quiet q) WHERE strict_contiguity { TRUE } WITHIN 9 hours;
+NAME own PATTERN SEQ(timed t, A a, ~B b) WHERE strict_contiguity { TRUE } WITHIN 3 EVENTS PARTITION BY key;
+NAME deep PATTERN SEQ(other o, ~timed t, (C | near) c) WITHIN 12 hours
+""",
     "ties": """\
 NAME pair PATTERN AND(A a, B b) WITHIN 9 hours TIES ANY;
 NAME tied PATTERN SEQ(pair p, ~C n, A a) WITHIN 12 hours TIES ANY;

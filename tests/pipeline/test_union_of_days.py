@@ -20,8 +20,8 @@ import cep_pipeline as cep
 from cep_pipeline.detection import MECHANISMS
 from cep_pipeline.detection.mechanisms import choose_mechanisms
 from cep_pipeline.detection.output_policy import has_output_policy
+from cep_pipeline.detection.summaries.partial import PartialSummary
 from cep_pipeline.patterns.pattern import Pattern
-from cep_pipeline.slices.ownership import refuse_composition_over_days
 from tests.contracts.mechanisms import has_few_bindings, runnable
 from tests.pattern_strategies import SECOND_EDITION, WHOLE_LANGUAGE, File, files, statements
 from tests.pipeline.local_days import LocalDays, events_by_day
@@ -157,23 +157,34 @@ NEIGHBOURS = (
 )
 LAST = ("SEQ(second a, (first | C) b)", "AND(second a, second b)", "SEQ(first a, ~second b)", "SEQ(A a, ~second b)")
 
+OTHER_WINDOWS = st.tuples(WINDOWS, st.sampled_from(["", "", "PARTITION BY id", "PARTITION BY x"])).map(
+    lambda drawn: "WITHIN {} {}".format(*drawn)
+)
+"""Windows of patterns that other partitions than those of what they compose may hold up."""
+
 
 @st.composite
 def patterns_in_partitions(draw: st.DrawFn) -> tuple[Pattern, ...]:
     """Patterns that compose others, of which some wait for events of a partition."""
-    waits = draw(st.integers(0, 3)) > 0
+    alike, waits = draw(st.booleans()), draw(st.integers(0, 3)) > 0
     inner = draw(st.sampled_from(["Ev a", "SEQ(A a, Ev b)"])) if not waits else draw(st.sampled_from(WAITING))
-    outer = draw(st.sampled_from(BINDING if waits else BINDING + NEIGHBOURS * 3))
-    within = st.integers(1, 5).map(lambda events: f"WITHIN {events} EVENTS PARTITION BY id")
+    outer = draw(st.sampled_from(BINDING if waits and alike else BINDING + NEIGHBOURS * 3))
+    of_partitions = st.integers(1, 5).map(lambda events: f"WITHIN {events} EVENTS PARTITION BY id")
     windows = [
-        draw(within if waits else st.one_of(within, st.just("WITHIN 60 hours"))),
-        *(draw(within),) * 2,
+        draw(of_partitions if waits else st.one_of(of_partitions, st.just("WITHIN 60 hours"))),
+        *(draw(of_partitions if alike else st.one_of(of_partitions, OTHER_WINDOWS)) for _ in range(2)),
     ]
     bodies = [inner, outer, draw(st.sampled_from(LAST))][: draw(st.sampled_from([2, 2, 3]))]
+    returned = "a.id" if alike else draw(st.sampled_from(["a.id", "a.id", "a.x"]))
     text = ""
     for name, body, window in zip(("first", "second", "third"), bodies, windows, strict=False):
-        ties = draw(st.sampled_from(["ARRIVAL", "STRICT", "ARRIVAL" if "WHERE" in body else "ANY"]))
-        text += f"NAME {name} PATTERN {body} {window} TIES {ties} {draw(POLICIES)} RETURN a.id AS id, a.id AS x;"
+        ties = draw(st.sampled_from(["ARRIVAL", "STRICT", "STRICT" if "WHERE" in body or name == "first" else "ANY"]))
+        text += f"NAME {name} PATTERN {body} {window} TIES {ties} {draw(POLICIES)} "
+        if body == bodies[-1] and draw(st.booleans()):
+            of_list = ", sum(sum(l[].id))" if "l[]" in body else ""
+            text += f"SUMMARIZE count(*), avg(a.x), min(a.id){of_list} GROUP BY a.x;"
+        else:
+            text += f"RETURN {returned} AS id, a.id AS x;"
     return tuple(cep.parse_patterns(text, stream_schema()))
 
 
@@ -193,11 +204,6 @@ def check_days(
     data: st.DataObject, stream_rows: list[Row], patterns: tuple[Pattern, ...], gaps: list[int] | None = None
 ) -> None:
     """Detect patterns that compose others day by day, one of the days again, and compare with one run."""
-    try:
-        for pattern in patterns:
-            refuse_composition_over_days(pattern)
-    except cep.UnsupportedPattern:
-        assume(False)
     if gaps is None:
         gaps = data.draw(st.lists(GAPS_HOURS, min_size=len(stream_rows), max_size=len(stream_rows)))
     by_day = events_by_day(stream_schema(), stream_rows, gaps)
@@ -212,17 +218,27 @@ def check_days(
             slices=data.draw(st.integers(1, 6)),
         )
         whole = publish_and_detect(days, by_day, empty_days=data.draw(st.booleans()))
-        expected = {name: table["match_id"].to_pylist() for name, table in cep.detect(patterns, whole).items()}
-        for name, found in days.matches().items():
-            assert Counter(found) <= Counter(expected[name]), name
+        tables = cep.detect(patterns, whole)
+        listed = [pattern.name for pattern in patterns if pattern.summary is None]
+        expected = {name: tables[name]["match_id"].to_pylist() for name in listed}
+        found = days.matches()
+        assert all(Counter(found[name]) <= Counter(expected[name]) for name in listed)
         if days.detected:
             again = data.draw(st.sampled_from(sorted(days.detected)))
-            before = days.matches([again]), days.detected[again].carry_out
+            before = days.matches([again]), days.detected[again].carry_out, days.detected[again].summaries
             days.detect(again)
-            assert (days.matches([again]), days.detected[again].carry_out) == before
+            after = days.matches([again]), days.detected[again].carry_out, days.detected[again].summaries
+            assert after == before
             days.detect(max(days.detected), end_of_stream=True)
-            for name, found in days.matches().items():
-                assert Counter(found) == Counter(expected[name]), name
+            found = days.matches()
+            for name in listed:
+                assert Counter(found[name]) == Counter(expected[name]), name
+            for pattern in patterns:
+                if pattern.summary is not None:
+                    together = PartialSummary(pattern)
+                    for day in days.detected.values():
+                        together.add(PartialSummary.from_json(pattern, day.summaries[pattern.name]))
+                    assert repr(together.table().to_pylist()) == repr(tables[pattern.name].to_pylist())
 
 
 def publish_and_detect(days: LocalDays, by_day: dict[date, pa.Table], *, empty_days: bool) -> pa.Table:
