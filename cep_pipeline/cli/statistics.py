@@ -132,8 +132,9 @@ def statistics(match: str, chart: Path | None, as_json: bool, all_numbers: bool,
 
     Of a published day each number is the mean over the windows of the day: plans are made from it. Beside it stand the
     window in which it was largest, its course over the day, and its change since the day before and since the current
-    plan was made. A change is a factor, and a number of widths of the 95 % interval: more than one width, in bold, is
-    no accident of the sample. With --as-of: the window that ends at that time, by the clocks of the stream.
+    plan was made. A change is a factor (≈: by less than half a percent) and a number of widths of the 95 % interval.
+    More than one width, in bold, is no accident of the sample. With --as-of: the window that ends at that time, by the
+    clocks of the stream.
 
     `cep help glossary` says what a leaf and a selectivity are.
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from datetime import date
+from functools import partial
 from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -279,7 +280,8 @@ REJECTED_SHOWN = 20
 def _rejected(tables: StreamTables) -> Iterator[dict[str, Any]]:
     """The first rejected rows of the latest days that have any."""
     days = [published.day for published in tables.days() if published.rejected]
-    rows = ({"day": day, **row} for day in reversed(days) for row in tables.read_quarantine(day, day).to_pylist())
+    read = partial(tables.read_quarantine, limit=REJECTED_SHOWN)
+    rows = ({"day": day, **row} for day in reversed(days) for row in read(day, day).to_pylist())
     for row in islice(rows, REJECTED_SHOWN):
         yield {name: row[name] for name in ("day", "file", "line", "reason", "raw")}
 
