@@ -4,14 +4,16 @@
 | --- | --- |
 | `count(*)` alone | the number of matches: `counting.sweep` |
 | groups and aggregates over one event; one end of a list, its length, min or max | numbers of matches: `numbers` |
-| sum, avg of `sum(k[].x)`, and of sums and differences, if all are exact | the same, with an element apart |
+| sum, avg of `sum(k[].x)`, and of sums, differences and products, if all are exact | the same, an element apart |
 | min, max of what rises or falls with one of two values | the same, by bounds of one value |
 | anything over variables that restrict no other ones | partial matches: `partial_matches` |
 | anything over two variables at the ends of a chain of comparisons | pairs that a sweep counts: `partial_matches` |
+| anything else that reads events, lengths and extremes of lists | numbers of matches for combinations of few values |
 
-The rest is listed. Each clause of a pattern is a pattern of its own, since matches of clauses that bind different
-variables are different matches; clauses that bind the same ones are added and taken away in turn
-(`sweep.signed_clauses`). And where the aggregates ask for different ways, each is made by itself.
+The rest is listed: what is read of all elements of a list together (docs/mechanisms.md says why). Each clause of a
+pattern is a pattern of its own, since matches of clauses that bind different variables are different matches; clauses
+that bind the same ones are added and taken away in turn (`choice.signed_clauses`). And where the aggregates ask for
+different ways, each is made by itself.
 """
 
 from __future__ import annotations
@@ -120,12 +122,12 @@ def explained(pattern: Pattern) -> str:
     >>> import cep_pipeline as cep
     >>> schema = cep.StreamSchema.from_dict({"type_attribute": "kind", "attributes": {"kind": "string", "x": "int64"}})
     >>> text = "PATTERN SEQ(A a, B b, C c) WITHIN 1 day SUMMARIZE "
-    >>> for summary in ("sum(a.x)", "max(c.x / a.x)", "sum(b.x * a.x)", "max(a.x + b.x * c.x)"):
+    >>> for summary in ("sum(a.x)", "sum(b.x * a.x)", "avg(b.x / a.x)", "max(a.x + b.x * c.x)"):
     ...     print(explained(*cep.parse_patterns(text + summary, schema)))
     groups are made of numbers of matches, which are not listed
     groups are made of numbers of matches, which are not listed
     groups are made over partial matches of a and b, each of which stands for many matches
-    matches are listed to make groups, since one value is read of a, b and c
+    groups are made of numbers of matches with each combination of values, where these are few
     """
     reason = needs_matches(pattern)
     if reason is not None:
