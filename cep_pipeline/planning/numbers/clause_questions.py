@@ -259,7 +259,7 @@ class ClauseQuestions:
 
     @property
     def numbers_asked(self) -> list[NumberAsked]:
-        """What `asked` asks for its numbers, in their order; only where there is a `row`."""
+        """The numbers that `asked` asks for, in their order; only where there is a `row`."""
         assert self._window_us is not None
         events: list[NumberAsked] = [(EVENTS, key, self._window_us) for key in self._keys]
         lists = [(LISTS, *one[1:]) if place in self._kleene else one for place, one in enumerate(events)]
