@@ -134,7 +134,7 @@ def _look_at_extremes(
     selected, noted = int32_at(words[SELECTED]), float64_at(words[NOTED])
     last, own, forward = program[PREFIX], FIRST_TEST, words[FORWARD] != 0
     for place in range(low, high):
-        noted[place] = math.nan
+        noted[place] = math.inf
     if words[own + LEFT]:
         column = float64_at(words[own + LEFT])
         for number in range(count):
@@ -143,11 +143,21 @@ def _look_at_extremes(
         for number in range(count):
             index[last] = selected[number]
             noted[selected[number]] = _left_value(words, own, index, stack)
-    extreme = math.nan
+    known = 0  # events from the first one with a value on, which may be infinite
+    while (
+        known < count
+        and noted[selected[known if forward else count - 1 - known]]
+        != noted[selected[known if forward else count - 1 - known]]
+    ):
+        known += 1
+    if known == count:
+        return
+    first = selected[known if forward else count - 1 - known]
+    extreme = math.inf
     for number in range(high - low):
         place = low + number if forward else high - 1 - number
         value = noted[place]
-        extreme = value if (value < extreme) | (extreme != extreme) else extreme
+        extreme = value if value < extreme else extreme
         noted[place] = extreme
     found, reaches, strict = uint8_at(words[FOUND]), int32_at(words[REACHES]), words[own + STRICT] != 0
     has_column = words[own + RIGHT] != 0
@@ -159,7 +169,7 @@ def _look_at_extremes(
             index[last - 1] = current[row]
             limit = _right_value(words, own, index, stack)
         reach = reaches[row] - 1 if forward else reaches[row]
-        if low <= reach < high:
+        if first <= reach < high if forward else low <= reach <= first:
             value = noted[reach]
             found[row] |= (value < limit) | ((value == limit) & (not strict))
 
