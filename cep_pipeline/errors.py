@@ -107,26 +107,33 @@ class TooManyMatches(InputError):
         The number of matches, if it is known without listing them.
     memory
         Bytes of memory that these rows take, where it is not a user who has set the limit, but the memory there is.
+    composed
+        True where patterns compose others: then there is no other form of output.
     """
 
-    def __init__(self, pattern: str, limit: int, count: int | None = None, memory: int | None = None) -> None:
+    def __init__(
+        self, pattern: str, limit: int, count: int | None = None, memory: int | None = None, composed: bool = False
+    ) -> None:
         self.pattern = pattern
         self.limit = limit
         self.count = count
         self.memory = memory
+        self.composed = composed
         found = f"more than {limit:,} matches" if count is None else f"{_digits(count)} matches"
         bound = "the limit of" if memory is None else "there is memory for, which is about"
         counted = "use output 'count' or 'compressed' (cep detect --output compressed), or "
         advice = counted if count is not None or memory is not None else ""
         rest = "give a smaller window (WITHIN), more conditions or a larger limit"
+        if composed:  # these matches are listed, whatever the form of output
+            advice, rest = "", f"give OUTPUT NON_OVERLAP, {rest.removeprefix('give ')}"
         if memory is not None:
-            rest = "give a smaller window (WITHIN), more conditions or a limit (--limit)"
+            rest = rest.replace("a larger limit", "a limit (--limit)")
         super().__init__(
             f"pattern {pattern!r} has {found}, more than {bound} {limit:,}: none is written; {advice}{rest}"
         )
 
     def __reduce__(self) -> tuple[object, ...]:
-        return (TooManyMatches, (self.pattern, self.limit, self.count, self.memory))
+        return (TooManyMatches, (self.pattern, self.limit, self.count, self.memory, self.composed))
 
 
 def _digits(count: int) -> str:

@@ -445,6 +445,7 @@ def _check_project(config: Path, stream: str | None, errors: list[str], doubts: 
             opened = configuration.stream(name)
             errors += _not_runnable(opened.pattern_sets)
             number += sum(len(one.statements) for one in opened.pattern_sets)
+            doubts += _held_up(opened)
             _add_doubts(configuration, opened, doubts)
     return f"{counted(len(names), 'stream')}, {counted(number, 'pattern')}"
 
@@ -461,6 +462,21 @@ def _not_runnable(pattern_sets: Sequence[PatternSet]) -> list[str]:
         except CepError as error:
             found.append(str(error))
     return found
+
+
+def _held_up(opened: Stream) -> list[str]:
+    """Warnings of patterns of which one quiet partition holds up all matches in daily runs."""
+    from cep_pipeline.slices.ownership import is_held_up
+
+    return [
+        f"stream {opened.name}: pattern {pattern.name!r} binds matches that wait for events of a partition. In daily "
+        "runs a partition without further events holds up all matches until the stream ends, and each day reads from "
+        "there on: give what waits a window of time, or all of them the same PARTITION BY, a window of EVENTS and the "
+        "partition in RETURN"
+        for pattern_set in opened.pattern_sets
+        for pattern in pattern_set.composing
+        if is_held_up(pattern)
+    ]
 
 
 def _add_doubts(configuration: Configuration, opened: Stream, doubts: list[str]) -> None:

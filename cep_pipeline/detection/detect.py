@@ -6,6 +6,7 @@ import logging
 import warnings
 from collections import deque
 from collections.abc import Callable, Collection, Hashable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any, Literal, overload
@@ -253,11 +254,12 @@ class DetectionRun:
             for pattern in whole:
                 if not pattern.composes:
                     simple.setdefault((pattern.name in self._asked, self._form(pattern)), []).append(pattern)
-            for (_, form), own in simple.items():
-                found |= self._together(own, events, self._plan_of(own), form)
-            for pattern in whole:
-                if pattern.composes:
-                    found[pattern.name] = self._composing(pattern, events, found)
+            with _all_listed():
+                for (_, form), own in simple.items():
+                    found |= self._together(own, events, self._plan_of(own), form)
+                for pattern in whole:
+                    if pattern.composes:
+                        found[pattern.name] = self._composing(pattern, events, found)
             self._inside = found
         _warn_of_doubts([one for one in patterns if not found[one.name].num_rows], events)
         return {one.name: found[one.name] for one in patterns}
@@ -274,25 +276,26 @@ class DetectionRun:
     def batches(self, patterns: Sequence[Pattern], events: pa.Table) -> Iterator[tuple[str, pa.RecordBatch]]:
         """The rows of patterns of which some compose others, pattern after pattern, as `detect_batches` has them."""
         found: Tables = {}
-        for pattern in self._in_order(patterns):
-            if pattern.name in self._inner:
-                found |= (
-                    {pattern.name: self._composing(pattern, events, found)}
-                    if pattern.composes
-                    else self._together([pattern], events, self._plan_of([pattern]), "verbose")
-                )
-                batches: Iterable[pa.RecordBatch] = found[pattern.name].to_batches()
-            elif pattern.composes:
-                stream = _stream_of(pattern, events, found)
-                written = WrittenMatches(pattern, stream)
-                [detection] = self._detections([plain_pattern(pattern)], stream)
-                batches = first_matches(detection)
-                batches = batches if pattern.summary is not None else map(written.of, batches)
-            else:
-                [detection] = self._detections([pattern], events)
-                batches = first_matches(detection)
-            if pattern.name in self._asked:
-                yield from ((pattern.name, batch) for batch in batches)
+        with _all_listed():
+            for pattern in self._in_order(patterns):
+                if pattern.name in self._inner:
+                    found |= (
+                        {pattern.name: self._composing(pattern, events, found)}
+                        if pattern.composes
+                        else self._together([pattern], events, self._plan_of([pattern]), "verbose")
+                    )
+                    batches: Iterable[pa.RecordBatch] = found[pattern.name].to_batches()
+                elif pattern.composes:
+                    stream = _stream_of(pattern, events, found)
+                    written = WrittenMatches(pattern, stream)
+                    [detection] = self._detections([plain_pattern(pattern)], stream)
+                    batches = first_matches(detection)
+                    batches = batches if pattern.summary is not None else map(written.of, batches)
+                else:
+                    [detection] = self._detections([pattern], events)
+                    batches = first_matches(detection)
+                if pattern.name in self._asked:
+                    yield from ((pattern.name, batch) for batch in batches)
 
     def _in_order(self, patterns: Sequence[Pattern]) -> list[Pattern]:
         """The patterns and what they compose; refused here if any of them is, before anything is detected."""
@@ -407,6 +410,15 @@ def as_run(pattern: Pattern, events: pa.Table) -> tuple[Pattern, pa.Table]:
     if not pattern.composes:
         return pattern, events
     return plain_pattern(pattern), _stream_of(pattern, events, DetectionRun().composed([pattern], events))
+
+
+@contextmanager
+def _all_listed() -> Iterator[None]:
+    """Let errors advise no other form of output: there is none where patterns compose others."""
+    try:
+        yield
+    except TooManyMatches as error:
+        raise TooManyMatches(error.pattern, error.limit, error.count, error.memory, composed=True) from error
 
 
 def _composed_names(patterns: Sequence[Pattern]) -> frozenset[str]:

@@ -123,7 +123,10 @@ def earliest_row(pattern: Pattern, events: PreparedEvents, owned: tuple[Boundary
         return 0
     assert pattern.window.events is not None
     # Under TIES ANY a match is final behind all events of its last timestamp, of which some may be before the start.
-    return events.row_back(int(np.searchsorted(events.timestamps, start[0])), pattern.window.events - 1)
+    row = events.row_back(int(np.searchsorted(events.timestamps, start[0])), pattern.window.events - 1)
+    if before_is_earlier(pattern.ties) or row == len(events):
+        return row
+    return int(np.searchsorted(events.timestamps, events.timestamps[row]))  # a negated event may stand before the first
 
 
 def reading(

@@ -565,6 +565,10 @@ class _CountedPartitions:
                 self._whole = last >= reach
                 self._reached = (last[self._code] - numbers < reach) & ~alone
         self._reached[self._neighbours(stop) :] = True
+        times = stream["timestamp"].to_numpy()  # under TIES ANY events of one time are in no order
+        first_us = np.full(len(self._texts) + 1, _NEVER_US)
+        np.minimum.at(first_us, self._code[self._reached], times[self._reached])
+        self._reached |= times == first_us[self._code]
 
     def _neighbours(self, place: int) -> int:
         """The first place that may be in a match which ends at a place or behind, if all are neighbours."""

@@ -29,6 +29,8 @@ from cep_pipeline.storage import DataDirectory, open_data_file
 
 KEYS = ("timestamp", "seq")
 
+_NEVER_US = 2**63 - 1
+
 Task = TypeVar("Task")
 Result = TypeVar("Result")
 
@@ -42,6 +44,9 @@ class TaskRunner(Protocol):
 class MissingEvents:
     """The partitions that need more events, and how many, while a stream is read from its end.
 
+    Beside these, all events of a partition are taken that have the time of its first one: under TIES ANY they are in no
+    order.
+
     Parameters
     ----------
     missing
@@ -54,11 +59,16 @@ class MissingEvents:
         self._of_others = of_others
         self._numbers = {text: number for number, text in enumerate(missing)}
         self._missing = np.fromiter(missing.values(), np.int64, len(missing))
+        self._first_us = np.full(len(missing), _NEVER_US)
 
     @property
     def satisfied(self) -> bool:
         """True if no earlier event is needed."""
         return self._of_others is None and not self._missing.any()
+
+    def has_all_from(self, row_group: RowGroup) -> bool:
+        """Return True if no event of a row group is needed, or of an earlier one."""
+        return self.satisfied and not (self._first_us == row_group.last[0]).any()
 
     @property
     def missing(self) -> dict[str, int]:
@@ -69,7 +79,7 @@ class MissingEvents:
         """Return True if a partition has all events that it needs."""
         return bool(self._missing[self._numbers[partition]] == 0)
 
-    def take(self, partitions: pa.DictionaryArray) -> Array:
+    def take(self, partitions: pa.DictionaryArray, times: Array) -> Array:
         """Return the rows of the needed events; the events are in stream order, before those of earlier calls."""
         texts = partitions.dictionary.to_pylist()
         numbers = np.array([*map(self._number, texts), -1], np.int64)
@@ -80,13 +90,15 @@ class MissingEvents:
         ends = np.searchsorted(number, number, "right")
         chosen = ends - np.arange(len(order)) <= self._missing[number]
         self._missing -= np.bincount(number[chosen], minlength=len(self._missing))
-        return np.sort(order[chosen])
+        np.minimum.at(self._first_us, number[chosen], times[order[chosen]])
+        return np.sort(order[chosen | (times[order] == self._first_us[number])])
 
     def _number(self, text: str) -> int:
         number = self._numbers.get(text, -1)
         if number < 0 and self._of_others is not None:
             number = self._numbers[text] = len(self._numbers)
             self._missing = np.append(self._missing, self._of_others)
+            self._first_us = np.append(self._first_us, _NEVER_US)
         return number
 
 
@@ -222,7 +234,7 @@ class BackwardReader:
             Only events before the one time, and not before the other.
         """
         for row_group in reversed(row_groups):
-            if self._wanted.satisfied or (since_us is not None and row_group.last[0] < since_us):
+            if self._wanted.has_all_from(row_group) or (since_us is not None and row_group.last[0] < since_us):
                 return
             if until_us is not None and row_group.first[0] >= until_us:
                 continue
@@ -230,7 +242,8 @@ class BackwardReader:
             times = keys["timestamp"].cast(pa.int64()).to_numpy()
             low = 0 if since_us is None else int(np.searchsorted(times, since_us))
             high = len(times) if until_us is None else int(np.searchsorted(times, until_us))
-            rows = self._wanted.take(_partitions(keys.slice(low, max(high - low, 0)), self._partition_by))
+            inside = keys.slice(low, max(high - low, 0))
+            rows = self._wanted.take(_partitions(inside, self._partition_by), times[low:high])
             self._place -= max(high - low, 0)
             if len(rows):
                 places = self._place + rows
@@ -390,19 +403,21 @@ class Gathering:
         days = {path: day for day, path in self.files}
         path: str | None = None
         first_day, read, more = self.day, 0, False
+        first_us = _NEVER_US
         with ExitStack() as stack:
             for row_group in backwards if not wanted.satisfied else ():
-                most_rows -= row_group.rows
-                if more := most_rows < 0:
+                if wanted.has_all_from(row_group):
                     break
+                most_rows -= row_group.rows
+                if more := most_rows < 0 and row_group.last[0] < first_us:
+                    break
+                first_us = row_group.first[0]
                 first_day, read = days[row_group.path], read + 1
                 for events in reader.read([row_group]):
                     if path is None:
                         path = self.directory.file(0, attempt)
                         writer = stack.enter_context(open_data_file(path, schema))
                     writer.write_table(events.cast(schema))
-                if wanted.satisfied:
-                    break
         return _Written(() if path is None else tuple(read_row_groups([path])), first_day, read, more)
 
     def _few(self, earlier: Sequence[RowGroup]) -> bool:
@@ -454,7 +469,9 @@ class Gathering:
         found: list[list[RowGroup]] = []
         rows = 0
         for row_group in backwards:
-            if not found or 4 * (rows + row_group.rows) > self.most_rows:
+            # Events of one time stay together.
+            is_full = 4 * (rows + row_group.rows) > self.most_rows
+            if not found or (is_full and row_group.last[0] < found[-1][-1].first[0]):
                 found.append([])
                 rows = 0
             found[-1].append(row_group)

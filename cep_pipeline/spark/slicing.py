@@ -70,6 +70,8 @@ class Slice:
         timestamps = table["timestamp"].cast(pa.int64()).to_numpy()
         by_time = int(np.searchsorted(timestamps, self.start[0] - self.look_back.time_us))
         by_positions = int(np.searchsorted(timestamps, self.start[0])) - self.look_back.positions
+        if self.look_back.positions and len(timestamps):  # under TIES ANY events of one time are in no order
+            by_positions = int(np.searchsorted(timestamps, timestamps[max(by_positions, 0)]))
         first = max(min(by_time, by_positions), 0)
         last = len(timestamps) if self.end is None else _rows_before(timestamps, table["seq"], self.end)
         return table.slice(first, max(last - first, 0)).combine_chunks()
@@ -489,6 +491,8 @@ def parts_to_read(
     by_time = np.searchsorted(lasts, instants.first - look_back.time_us)
     before = np.searchsorted(lasts, instants.first)
     by_positions = np.searchsorted(rows, rows[before] - look_back.positions, "right") - 1
+    if look_back.positions:  # events of one time are read together
+        by_positions = np.searchsorted(lasts, firsts[np.clip(by_positions, 0, len(firsts) - 1)])
     from_group = np.maximum(np.minimum(by_time, by_positions), 0)
     to_group = np.searchsorted(firsts, instants.last, "right")
     begins = np.ones(len(from_group), dtype=bool)
@@ -516,7 +520,11 @@ def first_read(row_groups: Sequence[RowGroup], start: Boundary, look_back: LookB
     """The first of sorted row groups that a slice with this start reads."""
     before = sum(row_group.last[0] < start[0] for row_group in row_groups)
     first, positions = before, 0
-    while first and (positions < look_back.positions or row_groups[first - 1].last[0] >= start[0] - look_back.time_us):
+    while first and (
+        positions < look_back.positions
+        or row_groups[first - 1].last[0] >= start[0] - look_back.time_us
+        or (first < before and row_groups[first - 1].last[0] == row_groups[first].first[0])
+    ):
         first -= 1
         positions += row_groups[first].rows
     return first

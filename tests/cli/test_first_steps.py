@@ -204,6 +204,23 @@ def test_files_whose_names_tell_no_day_are_previewed_and_run_day_by_day(folder: 
     assert "there is no file of the stream: all.csv" in cep("preview", folder=folder / "p").error
 
 
+def test_a_pattern_that_a_quiet_partition_holds_up_is_told(folder: Path) -> None:
+    assert cep("init", "p", folder=folder).code == 0
+    project = folder / "p"
+    settings = yaml.safe_load((project / "pipeline.yaml").read_text())
+    settings["streams"]["cold_rooms"]["pattern_sets"]["second"] = {"file": "patterns/waits.sase"}
+    (project / "pipeline.yaml").write_text(yaml.safe_dump(settings))
+    text = (
+        "NAME quiet PATTERN SEQ(Event a, ~Event b) WITHIN 3 EVENTS PARTITION BY door RETURN a.door AS door;\n"
+        "NAME alike PATTERN SEQ(quiet q, Event a) WITHIN 3 EVENTS PARTITION BY door;\n"
+        "NAME timed PATTERN SEQ(quiet q, Event a) WITHIN 1 day;\n"
+    )
+    (project / "patterns" / "waits.sase").write_text(text)
+    told = json.loads(cep("check", "--json", folder=project).output)
+    assert told["errors"] == []
+    assert [one.partition(" binds")[0] for one in told["warnings"]] == ["stream cold_rooms: pattern 'timed'"]
+
+
 def test_all_errors_of_a_project_are_told_at_once(folder: Path) -> None:
     assert cep("init", "p", folder=folder).code == 0
     project = folder / "p"

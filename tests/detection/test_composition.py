@@ -299,3 +299,11 @@ def test_an_id_of_many_is_that_of_one() -> None:
         pa.array([one for row in inside for one in row], pa.binary(16)),
     )
     assert [UUID(bytes=row.tobytes()) for row in words] == [identity.id_of(*case) for case in cases]
+
+
+@pytest.mark.parametrize(("limit", "name"), [(1, "pair"), (4, "both")])
+def test_too_many_matches_are_told_without_forms_that_composition_refuses(limit: int, name: str) -> None:
+    patterns = parse(PAIR + "NAME both PATTERN AND(pair a, pair b) WITHIN 9 seconds")
+    with pytest.raises(cep.TooManyMatches, match=f"'{name}' has .*; give OUTPUT NON_OVERLAP, a smaller window") as told:
+        cep.detect(patterns, EVENTS, limit=limit)
+    assert "compressed" not in str(told.value)
