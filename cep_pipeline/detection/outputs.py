@@ -441,7 +441,7 @@ Few = Sequence[tuple[Pattern, Sequence[Block]]]
 def tables_of_few(
     found: Sequence[tuple[Detection, list[Block]]], write: Callable[[Few, PreparedEvents], list[W]]
 ) -> list[W]:
-    """What is written of patterns that have few matches, but some, many patterns at a time."""
+    """The output of patterns that have some matches, but few; many patterns are written at a time."""
     groups: dict[int, list[int]] = {}
     for place, (one, _) in enumerate(found):
         groups.setdefault(id(one.events), []).append(place)

@@ -165,6 +165,16 @@ class Clause:
         """S(n) of docs/language.md, section 3.5: positive variables that come after `name`."""
         return tuple(v for v in self.positive if (name, v.name) in self.precedence)
 
+    def next_before(self, name: str) -> list[str]:
+        """The positive variables directly before one: what is after these is after all that are before it."""
+        before = [variable.name for variable in self.predecessors(name)]
+        return [one for one in before if not any((one, other) in self.precedence for other in before)]
+
+    def next_behind(self, name: str) -> list[str]:
+        """The positive variables directly behind one."""
+        behind = [variable.name for variable in self.successors(name)]
+        return [one for one in behind if not any((other, one) in self.precedence for other in behind)]
+
 
 def normalize(
     structure: Structure, condition: Condition | None = None, partition_by: tuple[str, ...] = ()

@@ -30,12 +30,11 @@ from cep_pipeline.planning.numbers.clause_questions import (
     planned_events_in_window,
 )
 from cep_pipeline.planning.numbers.clause_statistics import ClauseStatistics, ln_order_share, mask_of
-from cep_pipeline.planning.numbers.negation import compared_with, surrounding
 from cep_pipeline.planning.orderings import Ordering, TreeOrdering, ln_costs, ln_order_cost, named_over
 from cep_pipeline.planning.planners import PLANNERS
 from cep_pipeline.planning.search.sums import ln_orders, log_tables
 from cep_pipeline.planning.trees import Join, PositionTree, left_deep, named_join, positions_below
-from cep_pipeline.slices.order import before_is_earlier
+from cep_pipeline.slices.order import before_is_earlier, compared_with, surrounding
 from cep_pipeline.statistics.joint import SMALLEST, ClauseTerms
 from cep_pipeline.statistics.snapshot import Selectivity, StatisticsSnapshot
 from cep_pipeline.statistics.terms import agreeing_attributes, format_conjunct, leaf_of

@@ -20,6 +20,7 @@ or keeps what it has read, where the answer is no.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 import numpy as np
@@ -216,6 +217,31 @@ def may_be_one(pattern: Pattern, clause: Clause, one: Variable, other: Variable)
         return False
     ordered = (one.name, other.name) in clause.precedence or (other.name, one.name) in clause.precedence
     return not (ordered and before_is_earlier(pattern.ties))
+
+
+def surrounding(pattern: Pattern, clause: Clause, name: str) -> tuple[str, ...]:
+    """The positive variables whose events say where an event of a negated variable would have to lie (JQPG 5.3).
+
+    On a side where nothing is ordered the window of the whole match decides, and so the variables at its other edge.
+    """
+    positive = [variable.name for variable in clause.positive]
+    loose = pattern.window.events is not None and not before_is_earlier(pattern.ties)
+    before, behind = clause.next_before(name), clause.next_behind(name)
+    lowest = positive if loose else [one for one in positive if not _any_ordered(clause, positive, one, behind=True)]
+    highest = positive if loose else [one for one in positive if not _any_ordered(clause, positive, one, behind=False)]
+    found = {*(before or lowest), *(behind or highest)}
+    return tuple(one for one in positive if one in found)
+
+
+def _any_ordered(clause: Clause, names: Iterable[str], name: str, *, behind: bool) -> bool:
+    """True if one of the names is ordered behind, or before, a variable."""
+    return any(((name, other) if behind else (other, name)) in clause.precedence for other in names)
+
+
+def compared_with(pattern: Pattern, clause: Clause, negated: Variable) -> tuple[str, ...]:
+    """The positive variables that conditions compare a negated one with, or that may bind the very same event."""
+    names = {name for c in clause.conjuncts if negated.name in c.variables for name in c.variables}
+    return tuple(v.name for v in clause.positive if v.name in names or may_be_one(pattern, clause, negated, v))
 
 
 @dataclass(frozen=True, eq=False)

@@ -200,7 +200,7 @@ class _Searches:
 
 @dataclass(eq=False)
 class _AskedOfLists:
-    """What is asked of the elements of lists behind single variables in one order, whatever the slice.
+    """The tests of the elements of lists behind single variables in one order; they hold for every slice.
 
     Attributes
     ----------

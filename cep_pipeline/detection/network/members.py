@@ -18,8 +18,7 @@ from cep_pipeline.patterns.normal_form import Clause, Variable
 from cep_pipeline.patterns.pattern import Pattern
 from cep_pipeline.patterns.structure import EventType
 from cep_pipeline.planning.multi_pattern import Member
-from cep_pipeline.planning.numbers.negation import compared_with, next_before, next_behind
-from cep_pipeline.slices.order import before_is_earlier, earlier_is_before, may_be_one
+from cep_pipeline.slices.order import before_is_earlier, compared_with, earlier_is_before, may_be_one
 
 MOST_SPLITS = 1 << 10
 """Splits of its variables into two sides that are kept of one member."""
@@ -151,7 +150,7 @@ class MemberParts:
         if not (before_is_earlier(self._pattern.ties) and clause.predecessors(name) and clause.successors(name)):
             return None
         compared = compared_with(self._pattern, clause, variable)
-        return frozenset((*next_before(clause, name), *next_behind(clause, name), *compared))
+        return frozenset((*clause.next_before(name), *clause.next_behind(name), *compared))
 
     def may_come_last(self, name: str, others: Sequence[str]) -> bool:
         """True if an event of a variable can come later in the stream than those of others."""

@@ -567,7 +567,7 @@ class _ReadValues:
             values.note(columns, events)
 
     def items(self, codes: Array) -> list[pa.Array]:
-        """What the items are where each value has the number that stands in its column of `codes`."""
+        """The items, where each value has the number that stands in its column of `codes`."""
         rows = {}
         for own, (name, values) in zip(codes.T, self.values.items(), strict=True):
             first = np.arange(len(values.values))  # of a length, less one
@@ -631,7 +631,7 @@ def _element_of(variable: str) -> str:
 
 
 def _share_of_element(expression: Length | Aggregate) -> Expression:
-    """What one element adds to `v.LEN`, `sum(v[].x)` or, where it is known, `count(v[].x)`."""
+    """The share of one element in `v.LEN`, `sum(v[].x)` or, where it is known, `count(v[].x)`."""
     if isinstance(expression, Length):
         return Literal(1, ValueType.INT64)
     if expression.function not in ("sum", "count") or expression.prefix:

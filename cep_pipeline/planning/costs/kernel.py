@@ -103,7 +103,7 @@ class KernelCosts:
 
     @cached_property
     def ln_dearer(self) -> dict[str, float]:
-        """By the kind of a dear condition that the kernel has code for, ln of how much dearer candidates are by it."""
+        """The ln of how much dearer candidates are by a dear condition that the kernel has code for, by its kind."""
         plain = self.tests.get(NUMBER, math.inf)
         return {
             kind: math.log1p((cost - plain) / self.candidate)

@@ -139,7 +139,7 @@ class SetTables:
 
     @property
     def tested(self) -> int:
-        """What joining costs beside nodes, as the kernel takes it: 1 if candidates are tested, 2 if some late, too."""
+        """The charges for joins beside those for nodes: 0 for none, 1 if candidates are tested, 2 if some late, too."""
         return 2 if self.late is not None else int(self.pair is not None)
 
     def addresses(self, none: Array) -> tuple[Array, ...]:

@@ -27,7 +27,7 @@ def _variables(members: int) -> int:
 
 @njit(error_model="numpy", inline="always")  # type: ignore[untyped-decorator]
 def _late(whole: int, left: int, right: int, tuples: Any, passing: Any, within: Any) -> float:
-    """What the late tests of a join cost."""
+    """The cost of the late tests of a join."""
     return float(tuples[whole] * (passing[left] * passing[right]) * (within[whole] - within[left] - within[right]))
 
 
