@@ -22,7 +22,7 @@ from cep_pipeline.events.columns import SEQ, SEQ_PER_DAY, TIMESTAMP, in_step
 from cep_pipeline.events.derived import Carry, derive
 from cep_pipeline.events.merge import FILE, first_of_each_key
 from cep_pipeline.events.parse import in_order
-from cep_pipeline.events.raw_files import UNBOUNDED, PathTemplate, SourceFile, readable
+from cep_pipeline.events.raw_files import UNBOUNDED, PathTemplate, SourceFile, readable, refuse_other_formats
 from cep_pipeline.events.raw_rows import RawBlock, RejectedRow, plain
 from cep_pipeline.events.readers import open_rows
 from cep_pipeline.events.row_checks import LINE, LOCAL_DAY, check_rows, day_number, day_of
@@ -125,6 +125,7 @@ def are_ready(paths: Sequence[Path]) -> bool:
     for path in paths:
         if not path.is_file():
             raise InputError(f"{path}: no such file of events")
+        refuse_other_formats(path)
     ready = [path for path in paths if _is_ready(path)]
     if ready and len(ready) < len(paths):
         raise InputError(f"{ready[0]} holds events that are ready, the other files are raw: give files of one kind")

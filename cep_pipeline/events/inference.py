@@ -20,7 +20,7 @@ import pyarrow.parquet as pq
 from cep_pipeline.errors import InputError
 from cep_pipeline.events.casting import cast_checked_to
 from cep_pipeline.events.columns import SEQ, TIMESTAMP
-from cep_pipeline.events.raw_files import readable
+from cep_pipeline.events.raw_files import readable, refuse_other_formats
 from cep_pipeline.events.source import EVENT_TYPE
 from cep_pipeline.events.timestamps import EPOCH_UNITS, check_timezone, read_timestamps
 
@@ -102,6 +102,7 @@ def infer_schema(
     """
     if timezone is not None:
         check_timezone(timezone)
+    refuse_other_formats(path)
     sample = _read_parquet(path) if path.suffix.lower() in (".parquet", ".pq") else _read_csv(path, type_column)
     for given in (time_column, type_column):
         if given is not None and given not in sample.columns:

@@ -28,6 +28,15 @@ _WHERE_DATA_LIE = (
     "name the folder under which the raw files lie, with --data or as `data` of the stream in pipeline.yaml "
     "(`cep generate` makes days of trades to begin with)"
 )
+_OTHER_FORMATS = {
+    **dict.fromkeys((".json", ".jsonl", ".ndjson"), "JSON"),
+    **dict.fromkeys((".arrow", ".feather", ".ipc"), "Arrow"),
+    **dict.fromkeys((".xls", ".xlsx", ".ods"), "spreadsheet"),
+    ".avro": "Avro",
+    ".orc": "ORC",
+    ".xml": "XML",
+}
+"""Endings of files that analysts have, and that would be read as CSV."""
 _BEGINNINGS = {
     ".gz": ("gzip", b"\x1f\x8b"),
     ".bz2": ("bzip2", b"BZh"),
@@ -285,6 +294,16 @@ def _unlike_its_name(path: str) -> str | None:
         found = file.read(len(beginning))
         return None if beginning.startswith(found) else kind
     return None
+
+
+def refuse_other_formats(path: Path) -> None:
+    """Refuse a file whose name says that it is neither CSV nor Parquet, with an InputError that tells what to do."""
+    other = _OTHER_FORMATS.get(path.suffix.lower())
+    if other is not None:
+        raise InputError(
+            f"{path}: {other} files are not read, CSV and Parquet files are; write its rows as one of these, "
+            f"such as {path.with_suffix('.parquet').name}"
+        )
 
 
 def open_raw(path: str) -> pa.NativeFile:

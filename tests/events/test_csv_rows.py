@@ -17,6 +17,7 @@ from cep_pipeline.errors import InputError
 from cep_pipeline.events import csv_rows
 from cep_pipeline.events.clock import found_in
 from cep_pipeline.events.csv_rows import CsvReader, TextPart, sure_start, survey_text
+from cep_pipeline.events.event_files import load_events
 from cep_pipeline.events.inference import infer_schema
 from cep_pipeline.events.parse import ParsedFile, ParseTask, parse_file, read_run
 from cep_pipeline.events.raw_files import fingerprint_file
@@ -177,6 +178,18 @@ def test_a_file_that_is_not_what_its_name_says_is_told(
     path.write_bytes((HEADER + GOOD).encode())
     for read in (lambda: read_csv(path, schema), lambda: infer_schema(path, timezone="UTC")):
         with pytest.raises(InputError, match=rf"trades\.csv\.{ending}: this is no {kind} file"):
+            read()
+
+
+@pytest.mark.parametrize(
+    ("name", "said"),
+    [("trades.json", "JSON files are not read, CSV and Parquet files are"), ("trades.xlsx", "such as trades.parquet")],
+)
+def test_a_file_of_another_format_is_told(tmp_path: Path, schema: StreamSchema, name: str, said: str) -> None:
+    path = tmp_path / name
+    path.write_text('[{"symbol": "IBM"}]')
+    for read in (lambda: load_events(schema, [path]), lambda: infer_schema(path, timezone="UTC")):
+        with pytest.raises(InputError, match=rf"{name}: .*{said}"):
             read()
 
 
