@@ -16,7 +16,6 @@ import pyarrow as pa
 import pytest
 
 import cep_pipeline as cep
-from cep_pipeline.errors import UnsupportedPattern
 from cep_pipeline.spark.processes import LocalProcesses
 from cep_pipeline.warehouse import layout
 from cep_pipeline.warehouse.forgetting import _matches_of
@@ -191,30 +190,30 @@ def test_matches_that_wait_in_partitions_are_published_day_by_day(processes: Any
     assert project.run()._stale(list(DAYS)) == {}
 
 
-def test_composition_without_a_bound_is_refused(processes: Any, tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("returned", "composing"),
+    [
+        ("a.x AS x", "SEQ(p p, (A | B) t) WITHIN 30 hours"),
+        ("a.x + 1 AS x", "SEQ(p p, (A | B) t) WITHIN 3 EVENTS PARTITION BY x"),
+        ("a.x AS x, a.kind AS kind", "SEQ(p p, (A | B) t) WITHIN 3 EVENTS PARTITION BY kind"),
+        ("a.x AS x", "SEQ(p p, B b) WHERE strict_contiguity { p.x > 0 } WITHIN 3 EVENTS PARTITION BY x"),
+    ],
+    ids=["a window of time", "a partition that is not returned", "another partition", "strict contiguity"],
+)
+def test_matches_that_wait_in_partitions_may_be_bound_by_any_pattern(
+    processes: Any, tmp_path: Path, returned: str, composing: str
+) -> None:
     project = composing_project(tmp_path, processes)
-    counted = "WITHIN 9 EVENTS PARTITION BY x"
-    waits = f"NAME p PATTERN SEQ(A a, ~B b) {counted}"
-    ends = "NAME p PATTERN SEQ(A a, B b) WITHIN 1 hour RETURN a.x AS x"
-    for statements, said in (
-        (
-            f"{waits} RETURN a.x AS x; NAME q PATTERN SEQ(p p, A a) WITHIN 1 hour",
-            "its window does not count the events",
-        ),
-        (f"{waits} RETURN a.x + 1 AS x; NAME q PATTERN SEQ(p p, A a) {counted}", "p does not return its partition"),
-        (
-            f"{waits} RETURN a.x AS x, a.kind AS kind; NAME q PATTERN SEQ(p p, A a) {counted}, kind",
-            "not partitioned as p",
-        ),
-        (
-            f"{ends}; NAME q PATTERN SEQ(p p, ~A a) WHERE strict_contiguity {{ p.x > 0 }} {counted}",
-            "it asks for strict contiguity",
-        ),
-    ):
-        (tmp_path / "all.sase").write_text(statements)
-        with pytest.raises(UnsupportedPattern, match=said):
-            project.run().run_days([MONDAY])
-    assert project.tables().days() == []
+    waits = f"NAME p PATTERN SEQ((A | B) a, ~C b) WITHIN 3 EVENTS PARTITION BY x RETURN {returned}"
+    (tmp_path / "all.sase").write_text(f"{waits}; NAME q PATTERN {composing}")
+    before = set[str]()
+    for day in DAYS:
+        project.run(end_of_stream=day == DAYS[-1]).run_days([day])
+        assert before <= ids(project).get("p", set()), "a later day took a match back"
+        before = ids(project).get("p", set())
+    assert ids(project) == over_all_days(project)
+    assert set(ids(project)) == {"p", "q"}
+    assert project.run()._stale(list(DAYS)) == {}
 
 
 def test_what_composes_a_match_of_an_erased_event_is_erased(processes: Any, tmp_path: Path) -> None:
