@@ -471,8 +471,8 @@ def _held_up(opened: Stream) -> list[str]:
     return [
         f"stream {opened.name}: pattern {pattern.name!r} binds matches that wait for events of a partition. In daily "
         "runs a partition without further events holds up all matches until the stream ends, and each day reads from "
-        "there on: give what waits a window of time, or all of them the same PARTITION BY, a window of EVENTS and the "
-        "partition in RETURN"
+        "there on. Give the patterns that wait a window of time. Or give all of them a window of EVENTS and the same "
+        "PARTITION BY, and name the partition in RETURN"
         for pattern_set in opened.pattern_sets
         for pattern in pattern_set.composing
         if is_held_up(pattern)

@@ -231,12 +231,17 @@ def _print_summary(
             shown = Table(*columns, title=f"matches of {pattern_set.name}")
             align_right(shown.columns[1:])
             listed = most_of(totals)
+            summarized = {pattern.name for pattern in pattern_set.statements if pattern.summary is not None}
             for name in listed:
-                shown.add_row(name, f"{totals[name]:,}", *([f"{waits.get(name, 0):,}"] if waits else []))
+                matches = "summarized" if name in summarized else f"{totals[name]:,}"
+                shown.add_row(name, matches, *([f"{waits.get(name, 0):,}"] if waits else []))
             if len(listed) < len(totals):
                 rest = [number for name, number in totals.items() if name not in listed]
                 shown.caption = f"and {counted(len(rest), 'pattern')} with {sum(rest):,} matches together"
             console.print(shown)
+            if summarized:
+                rows = next_command("summaries", stream=stream.name, pattern_set=pattern_set.name)
+                console.print(f"the rows of SUMMARIZE: `{rows}`", soft_wrap=True)
         _print_left_alone(console, pattern_set, outcome, len(done))
     if any(outcome.pending.values()):
         console.print(

@@ -21,6 +21,7 @@ from cep_pipeline.patterns.pattern import Pattern, Summary, SummaryAggregate, Su
 from cep_pipeline.pipeline.stream_days import find_stale_days
 from cep_pipeline.warehouse.rollback import roll_back
 from cep_pipeline.warehouse.stream_tables import StreamTables
+from tests.cli.command_line import cep as command
 from tests.pipeline.local_days import LocalDays, events_by_day
 from tests.pipeline.project import DAYS, MONDAY, TUESDAY, WEDNESDAY, Project
 from tests.pipeline.test_unchanged_patterns import write_patterns
@@ -79,6 +80,16 @@ TEXTS = {
 def published(tables: StreamTables, name: str) -> list[dict[str, Any]]:
     found = tables.read_summaries("all", pattern=name).to_pylist()
     return [{**row, **{key: json.loads(row[key]) for key in ("groups", "aggregates", "partial")}} for row in found]
+
+
+def test_a_run_says_which_patterns_are_summarized(project: Project) -> None:
+    write_patterns(project, {name: TEXTS[name] for name in ("matches", "pairs")})
+    done = command("run", "--from", str(MONDAY), "--to", str(MONDAY), folder=project.folder)
+    assert done.code == 0, done.errors
+    cells = {line.split("│")[1].strip(): line.split("│")[2].strip() for line in done.output.splitlines() if "│" in line}
+    assert cells["pairs"] == "summarized"
+    assert int(cells["matches"]) == project.tables().read_matches("all").num_rows > 0
+    assert "cep summaries --stream ticks --pattern-set all" in done.output
 
 
 def test_rows_are_published_with_their_day(project: Project) -> None:

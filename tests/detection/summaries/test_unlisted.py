@@ -130,13 +130,16 @@ def unlisted_of(pattern: cep.Pattern, events: pa.Table) -> pa.Table | None:
     return None if made is None else made.table()
 
 
-def same_as_listed(pattern: cep.Pattern, events: pa.Table, monkeypatch: pytest.MonkeyPatch) -> None:
+def listed_rows(pattern: cep.Pattern, events: pa.Table) -> str:
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(unlisted, "summarize_unlisted", lambda *_: None)
+        return repr(cep.detect([pattern], events)["pattern_1"].to_pylist())
+
+
+def same_as_listed(pattern: cep.Pattern, events: pa.Table) -> None:
     made = unlisted_of(pattern, events)
     assert made is not None
-    with monkeypatch.context() as patched:
-        patched.setattr(unlisted, "summarize_unlisted", lambda *_: None)
-        listed = cep.detect([pattern], events)["pattern_1"]
-    assert repr(made.to_pylist()) == repr(listed.to_pylist())
+    assert repr(made.to_pylist()) == listed_rows(pattern, events)
 
 
 @pytest.mark.usefixtures("always")
@@ -145,7 +148,7 @@ def test_numbers_of_matches_give_the_rows(text: str, monkeypatch: pytest.MonkeyP
     [pattern] = cep.parse_patterns(text, SCHEMA)
     monkeypatch.setattr(unlisted, "bound_variables", lambda *_, **__: None)
     for seed in range(2):
-        same_as_listed(pattern, SCHEMA.table(rows_of(seed)), monkeypatch)
+        same_as_listed(pattern, SCHEMA.table(rows_of(seed)))
 
 
 @pytest.mark.usefixtures("always")
@@ -155,7 +158,7 @@ def test_partial_matches_give_the_rows(text: str, monkeypatch: pytest.MonkeyPatc
     if text not in PARTS:
         monkeypatch.setattr(numbers, "MOST_COUNTS", -1)
     for seed in range(2):
-        same_as_listed(pattern, SCHEMA.table(rows_of(seed)), monkeypatch)
+        same_as_listed(pattern, SCHEMA.table(rows_of(seed)))
 
 
 STRUCTURES = {
@@ -206,10 +209,7 @@ def test_drawn_statements_give_the_rows_of_listed_matches(text: str, seed: int, 
             patched.setattr(numbers, "MOST_COUNTS", -1)
         made = unlisted_of(pattern, events)
     if made is not None:
-        with pytest.MonkeyPatch.context() as patched:
-            patched.setattr(unlisted, "summarize_unlisted", lambda *_: None)
-            listed = cep.detect([pattern], events)["pattern_1"]
-        assert repr(made.to_pylist()) == repr(listed.to_pylist())
+        assert repr(made.to_pylist()) == listed_rows(pattern, events)
 
 
 SWEPT_PAIRS = (
@@ -229,7 +229,7 @@ def test_pairs_that_a_sweep_counts_give_the_rows(text: str, monkeypatch: pytest.
     assert unlisted.swept_pair(pattern, EVERYTHING) is not None
     monkeypatch.setattr(numbers, "MOST_COUNTS", -1)
     for seed in range(4):
-        same_as_listed(pattern, SCHEMA.table(rows_of(seed, 90)), monkeypatch)
+        same_as_listed(pattern, SCHEMA.table(rows_of(seed, 90)))
 
 
 @pytest.mark.usefixtures("always")
@@ -344,7 +344,7 @@ def some_rows(seed: int, number: int) -> list[dict[str, Any]]:
 
 @pytest.mark.usefixtures("always")
 @pytest.mark.parametrize("shape", COUNTED)
-def test_what_is_counted_is_summarized_without_listing(shape: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_is_counted_is_summarized_without_listing(shape: str) -> None:
     events = SCHEMA.table(some_rows(8, 30))
     for item in items_of(COUNTED[shape]):
         [pattern] = cep.parse_patterns(stated(shape, item), SCHEMA)
@@ -352,7 +352,7 @@ def test_what_is_counted_is_summarized_without_listing(shape: str, monkeypatch: 
         assert not_counted_because(counted) is None
         assert cep.detect([counted], events, output="count")["pattern_1"]["count"][0].as_py() != "0"
         assert not unlisted.explained(pattern).startswith("matches are listed"), item
-        same_as_listed(pattern, events, monkeypatch)
+        same_as_listed(pattern, events)
 
 
 @pytest.mark.usefixtures("always")
@@ -400,10 +400,7 @@ def test_drawn_summaries_of_lists(structure: str, conditions: list[str], item: s
     events = SCHEMA.table(some_rows(seed, 30))
     made = unlisted_of(pattern, events)
     if made is not None:
-        with pytest.MonkeyPatch.context() as patched:
-            patched.setattr(unlisted, "summarize_unlisted", lambda *_: None)
-            listed = cep.detect([pattern], events)["pattern_1"]
-        assert repr(made.to_pylist()) == repr(listed.to_pylist())
+        assert repr(made.to_pylist()) == listed_rows(pattern, events)
 
 
 @pytest.mark.usefixtures("always")
