@@ -181,18 +181,27 @@ def distinct_events(
     used = 0
     for end in range(ends):
         first = used
+        least, greatest = total, -1
         for element in range(offsets[end], offsets[end + 1]):
             row = rows[element]
             if stamps[row] != end + 1:
                 stamps[row] = end + 1
                 distinct[used] = row
                 used += 1
+                least, greatest = min(least, row), max(greatest, row)
         count = used - first
-        for start in range(count // 2 - 1, -1, -1):  # a heap of the greatest row
-            _sink(distinct, first, start, count)
-        for last in range(count - 1, 0, -1):
-            distinct[first], distinct[first + last] = distinct[first + last], distinct[first]
-            _sink(distinct, first, 0, last)
+        if greatest - least < 8 * count:  # the stamps of all rows between are soon read, in order
+            place = first
+            for row in range(least, greatest + 1):
+                if stamps[row] == end + 1:
+                    distinct[place] = row
+                    place += 1
+        else:
+            for start in range(count // 2 - 1, -1, -1):  # a heap of the greatest row
+                _sink(distinct, first, start, count)
+            for last in range(count - 1, 0, -1):
+                distinct[first], distinct[first + last] = distinct[first + last], distinct[first]
+                _sink(distinct, first, 0, last)
         for place in range(count):
             places[distinct[first + place]] = place
         for element in range(offsets[end], offsets[end + 1]):
