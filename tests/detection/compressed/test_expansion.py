@@ -91,6 +91,18 @@ def test_seqs_that_do_not_grow_with_time(structure: str, at_once: int) -> None:
     assert expanded.num_rows > 10
 
 
+@pytest.mark.parametrize("between", [0, 1, 100])
+def test_events_of_a_buffer_may_lie_far_apart(between: int) -> None:
+    """The events of one end are put in order by the rows between them, or by sorting where those are many."""
+    kinds = [kind for kind in "BABABACC" for kind in (*["X.1"] * between, kind)]
+    table = stream_schema().table([{"timestamp": t, "kind": kind, "x": t} for t, kind in enumerate(kinds)])
+    text = "NAME p PATTERN AND(A a, B b, C c) WITHIN 1 day"
+    patterns = cep.parse_patterns(text, stream_schema())
+    expanded = cep.expand(compressed(text, table)).read_all()
+    assert comparable(from_tables(patterns, {"p": expanded})) == comparable(evaluate(patterns, table))
+    assert expanded.num_rows == 18
+
+
 def test_the_first_of_very_many_matches_come_at_once() -> None:
     table = compressed(SIXTY, stream(60))
     assert table.select(["pattern", "end_seq", "count"]).to_pylist() == [
