@@ -39,7 +39,9 @@ from cep_pipeline.patterns.pattern import Pattern
 from cep_pipeline.planning.costs.kernel import kernel_costs
 from cep_pipeline.planning.costs.mechanisms import PLANNING, WORK, MechanismCosts, expected_work
 from cep_pipeline.planning.plans import Plan
+from cep_pipeline.slices.prepared import PreparedEvents
 from cep_pipeline.statistics import estimate_statistics
+from cep_pipeline.statistics.estimate import rough_statistics
 
 PATTERNS, EVENTS = (1, 10, 100, 1000), (1_000, 30_000, 1_000_000)
 LATE = "late"
@@ -247,7 +249,7 @@ def calibrated(stream: StockStream, repetitions: int, progress: Progress) -> Mec
             plan = _planned(patterns, table, "trivial", "fused")
             works = [expected_work(one, plan.statistics) for one in plan.patterns]
             work = (1.0, float(n), *np.sum(works, axis=0)[2:].tolist())
-            ways: dict[str, Way] = {PLANNED: partial(_number_planned, patterns)}
+            ways: dict[str, Way] = {PLANNED: partial(_number_planned, patterns, _prepared(patterns, table))}
             for name in CALIBRATED:
                 most = MOST_MADE if name in STORING else MOST_MADE // 10
                 if name != "fused" and sum(work[4:]) > most:
@@ -283,8 +285,16 @@ def _found(patterns: Sequence[Pattern], plan: Plan, mechanism: str, output: str,
     return len(detect(patterns, table, plan, mechanism, output))
 
 
-def _number_planned(patterns: Sequence[Pattern], table: pa.Table) -> int:
-    return len(_planned(patterns, table, None, "fused").patterns)
+def _prepared(patterns: Sequence[Pattern], table: pa.Table) -> PreparedEvents:
+    """Events that are split by type, as those of a call are when it is asked whether a plan pays."""
+    prepared = PreparedEvents(table, type_attribute=patterns[0].type_attribute, base_type=patterns[0].base_type)
+    prepared.split(operand.event_type for pattern in patterns for operand in pattern.operands)
+    return prepared
+
+
+def _number_planned(patterns: Sequence[Pattern], events: PreparedEvents, _: pa.Table) -> int:
+    snapshot = rough_statistics(patterns, events)
+    return len(plan_for(patterns, snapshot, choose_mechanisms(patterns, "fused"), compare=False).patterns)
 
 
 def _per_unit(measured: Sequence[tuple[float, ...]], least: Sequence[float]) -> tuple[float, ...]:

@@ -1011,9 +1011,10 @@ def _plan_for(
     if not choice.planned:
         return Planned(own_order_plan(patterns), choice.mechanisms)
     from cep_pipeline.detection.planned import plan_for
-    from cep_pipeline.statistics import estimate_statistics
+    from cep_pipeline.statistics.estimate import rough_statistics
 
-    snapshot = estimate_statistics(choice.planned, table)
+    first = choice.planned[0]
+    snapshot = rough_statistics(choice.planned, prepared[first.type_attribute, first.base_type])
     plan = plan_for(choice.planned, snapshot, choice.mechanisms, compare=False)
     names = {pattern.name for pattern in choice.planned}
     unplanned = own_order_plan([pattern for pattern in patterns if pattern.name not in names])

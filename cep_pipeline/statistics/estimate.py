@@ -26,6 +26,8 @@ Array = np.ndarray[Any, Any]
 logger = logging.getLogger(__name__)
 MAX_PAIRS = 65_536
 """Pairs that are tested a scope unless told otherwise: a share of 1/2 is then known to 0.4 %, at 95 %."""
+ROUGH_PAIRS, ROUGH_FIRST = 8_192, 2_048
+"""Pairs that are tested a scope for a plan that is used once, and first events by which its pairs are estimated."""
 PAIRS_A_SLICE = 16_384
 """Pairs that are tested a scope in each slice, unless told otherwise."""
 CELLS = 512
@@ -84,6 +86,7 @@ def partial_statistics(
     end: Boundary | None = None,
     seed: int = 0,
     max_pairs: int = MAX_PAIRS,
+    most_first: int | None = None,
     terms: Terms | None = None,
 ) -> PartialStatistics:
     """Count one slice of a stream, to be combined with the others by `combine`.
@@ -94,6 +97,8 @@ def partial_statistics(
         The events of the slice, with the look-back before `start` that the longest window takes.
     start, end
         The slice is `[start, end)`: its events are counted, and the pairs whose later event it has.
+    most_first
+        As `sample_scopes` takes it.
     terms
         What the patterns ask, `Terms.of(patterns)`, where that is known already.
 
@@ -114,7 +119,7 @@ def partial_statistics(
     conditions: dict[str, PairCount] = {}
     orders: dict[str, PairCount] = {}
     for scope, sample in sample_scopes(
-        terms, prepared, rows, (first, last), seed=seed, max_pairs=max_pairs, count_orders=True
+        terms, prepared, rows, (first, last), seed=seed, max_pairs=max_pairs, count_orders=True, most_first=most_first
     ):
         for condition in terms.scopes[scope]:
             into = orders if isinstance(condition, OrderCondition) else conditions
@@ -128,6 +133,18 @@ def partial_statistics(
         leaves=counts,
         conditions=conditions,
         orders=orders,
+    )
+
+
+def rough_statistics(patterns: Sequence[Pattern], events: PreparedEvents) -> StatisticsSnapshot:
+    """Estimate what planning some patterns for one call needs, in less time than detection takes.
+
+    Leaves are counted. Selectivities are known to about 1 % at 95 %: enough to tell orders apart whose costs differ.
+    """
+    terms = Terms.of(patterns).without_orders
+    return snapshot_of(
+        partial_statistics(patterns, events, max_pairs=ROUGH_PAIRS, most_first=ROUGH_FIRST, terms=terms),
+        DEPENDENT_FACTOR,
     )
 
 

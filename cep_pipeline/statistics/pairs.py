@@ -33,13 +33,15 @@ class PairRanges:
     Attributes
     ----------
     first, second
-        int32, ascending: rows of the events of the two leaves.
+        Ascending: rows of the events of the two leaves.
     ends
         int64, shape of `first`: how many there are in the ranges up to that of each, its own included.
     high
         int32, shape of `first`: where the range of each ends.
     itself
         int32: indices into `first` of events whose range holds the same event, which is no pair.
+    each
+        How many first events each of them stands for: 1, but where they are a sample.
     """
 
     first: Array
@@ -47,11 +49,17 @@ class PairRanges:
     ends: Array
     high: Array
     itself: Array
+    each: float = 1.0
+
+    @property
+    def found(self) -> int:
+        """The number of pairs of these first events."""
+        return (int(self.ends[-1]) if len(self.ends) else 0) - len(self.itself)
 
     @property
     def count(self) -> int:
-        """The exact number of pairs."""
-        return (int(self.ends[-1]) if len(self.ends) else 0) - len(self.itself)
+        """The number of pairs of the scope: exact, or an estimate where the first events are a sample."""
+        return round(self.found * self.each)
 
 
 def pair_ranges(
@@ -105,6 +113,54 @@ def pair_ranges(
     return PairRanges(first, second, ends, high, itself[:found])
 
 
+class FirstSample:
+    """A sample of the first events of pairs: from each of `most` equal parts of a leaf's events one is drawn.
+
+    Pairs are looked up by binary search, which is quick where there are far more events. The search through the whole
+    stream takes longest, so that all scopes of the same leaf and window share it.
+    """
+
+    def __init__(self, timestamps: Array, first: Array, most: int, seed: np.random.SeedSequence) -> None:
+        self._timestamps = timestamps
+        self._each = len(first) / most
+        places = ((np.arange(most) + np.random.default_rng(seed).random(most)) * self._each).astype(np.int64)
+        self._rows = first[np.minimum(places, len(first) - 1)].astype(np.int64)
+        self._times = timestamps[self._rows]
+        self._within: dict[Window, tuple[Array, Array]] = {}
+
+    def ranges(self, second: Array, *, window: Window, ordered: bool, ties: Ties) -> PairRanges:
+        """The pairs of the sample, as `pair_ranges` has those of all first events of a stream."""
+        low, behind = self._rows_within(window)
+        by_rows, distance = order_bound(ties, after=True)
+        if ordered and by_rows:
+            low = np.maximum(low, self._rows + distance)
+        elif ordered:
+            low = np.maximum(low, np.searchsorted(self._timestamps, self._times + distance, "left"))
+        begin, end = (np.searchsorted(second, bound).astype(np.int64) for bound in (low, behind))
+        end = np.maximum(begin, end)
+        itself = np.empty(0, np.int32)
+        if not (ordered and by_rows and distance > 0):
+            own = np.searchsorted(second, self._rows)
+            same = (begin <= own) & (own < end)
+            same[same] = second[own[same]] == self._rows[same]
+            itself = np.flatnonzero(same).astype(np.int32)
+        return PairRanges(self._rows, second, np.cumsum(end - begin), end.astype(np.int32), itself, self._each)
+
+    def _rows_within(self, window: Window) -> tuple[Array, Array]:
+        """The first row within the window of each event, and the one behind the last."""
+        if window not in self._within:
+            if window.time_us is None:
+                reach = (window.events or 1) - 1
+                self._within[window] = self._rows - reach, self._rows + reach + 1
+            else:
+                reach = min(window.time_us, LONGEST_US)
+                self._within[window] = (
+                    np.searchsorted(self._timestamps, self._times - reach, "left"),
+                    np.searchsorted(self._timestamps, self._times + reach, "right"),
+                )
+        return self._within[window]
+
+
 def draw_pairs(ranges: PairRanges, most: int, seed: np.random.SeedSequence) -> tuple[Array, Array]:
     """Rows of the pairs to test: all of them where there are at most `most`, else a stratified sample of `most`.
 
@@ -113,7 +169,7 @@ def draw_pairs(ranges: PairRanges, most: int, seed: np.random.SeedSequence) -> t
     """
     ends = ranges.ends
     total = int(ends[-1]) if len(ends) else 0
-    if total - len(ranges.itself) <= most:
+    if ranges.found <= most:
         index = np.repeat(np.arange(len(ends)), np.diff(ends, prepend=0))
         picks = np.arange(total)
     else:

@@ -23,7 +23,7 @@ from cep_pipeline.patterns.structure import EventType
 from cep_pipeline.slices.order import StreamOrder
 from cep_pipeline.slices.prepared import PreparedEvents
 from cep_pipeline.statistics.joint import JointPairs, joint_pairs
-from cep_pipeline.statistics.pairs import PairRanges, draw_pairs, pair_ranges
+from cep_pipeline.statistics.pairs import FirstSample, PairRanges, draw_pairs, pair_ranges
 from cep_pipeline.statistics.partial import PairCount
 from cep_pipeline.statistics.terms import (
     FIRST,
@@ -198,6 +198,7 @@ def sample_scopes(
     max_pairs: int,
     count_orders: bool,
     threads: int = 1,
+    most_first: int | None = None,
 ) -> Iterator[tuple[PairScope | TupleScope, Sample]]:
     """Test the conditions of each scope, all on the same tuples.
 
@@ -209,20 +210,31 @@ def sample_scopes(
         Count the pairs in temporal order exactly, beside those that are tested.
     threads
         Pairs are found and drawn, which takes most of the time, for so many scopes at once.
+    most_first
+        Pairs are estimated by those of so many first events, where there are more; all rows are owned then. None:
+        all pairs are counted.
     """
     timestamps = prepared.timestamps
+    samples: dict[Leaf, FirstSample] = {}
 
     def tested(scope: PairScope | TupleScope) -> list[Condition]:
         return [one for one in terms.scopes[scope] if not (count_orders and isinstance(one, OrderCondition))]
 
-    def entropy(scope: PairScope | TupleScope) -> np.random.SeedSequence:
+    def entropy(asked: Leaf | PairScope | TupleScope) -> np.random.SeedSequence:
         # A seed of its own for each scope and slice: what else is estimated must not change a scope's sample.
-        return np.random.SeedSequence([seed & (2**63 - 1), crc32(scope.key.encode()), owned[1] - owned[0]])
+        return np.random.SeedSequence([seed & (2**63 - 1), crc32(asked.key.encode()), owned[1] - owned[0]])
 
     def drawn(scope: PairScope | TupleScope) -> _Drawn | None:
         if not isinstance(scope, PairScope):
             return None
-        found = _ranges(scope, timestamps, rows, owned, ordered=scope.ordered, ties=scope.ties)
+        if most_first is not None and len(rows[scope.first]) > most_first:
+            first = samples.get(scope.first)
+            if first is None:
+                first = FirstSample(timestamps, rows[scope.first], most_first, entropy(scope.first))
+                samples[scope.first] = first
+            found = first.ranges(rows[scope.second], window=scope.window, ordered=scope.ordered, ties=scope.ties)
+        else:
+            found = _ranges(scope, timestamps, rows, owned, ordered=scope.ordered, ties=scope.ties)
         nothing = np.empty(0, np.int64)
         pairs = draw_pairs(found, max_pairs, entropy(scope)) if tested(scope) else (nothing, nothing)
         return _Drawn(found.count, *pairs)

@@ -8,6 +8,7 @@ from dataclasses import replace
 from itertools import pairwise
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 import pytest
 from hypothesis import given, settings
@@ -16,6 +17,8 @@ from hypothesis import strategies as st
 from cep_pipeline.errors import InputError
 from cep_pipeline.events.schema import StreamSchema
 from cep_pipeline.language.parser import parse_patterns
+from cep_pipeline.patterns.pattern import Ties, Window
+from cep_pipeline.slices.prepared import PreparedEvents
 from cep_pipeline.statistics import (
     Kind,
     PartialStatistics,
@@ -26,6 +29,8 @@ from cep_pipeline.statistics import (
     estimate_statistics,
     partial_statistics,
 )
+from cep_pipeline.statistics.estimate import rough_statistics
+from cep_pipeline.statistics.pairs import FirstSample, draw_pairs, pair_ranges
 from tests import streams
 from tests.oracle.answer import evaluate
 from tests.pattern_strategies import ANY_MATCH_LANGUAGE, Statement, statements
@@ -289,3 +294,48 @@ def test_what_patterns_share_is_measured_once(monkeypatch: pytest.MonkeyPatch) -
         estimate_statistics(parse(";".join(text.replace("{}", str(n)) for n in range(number))), market(200))
         evaluations.append(len(asked))
     assert evaluations[0] == evaluations[1] >= 3
+
+
+@settings(max_examples=examples(100), deadline=None)
+@given(
+    times=st.lists(st.integers(0, 12), min_size=1, max_size=30).map(sorted),
+    data=st.data(),
+    window=st.sampled_from([Window(time_us=1), Window(time_us=3), Window(events=1), Window(events=4)]),
+    ordered=st.booleans(),
+    ties=st.sampled_from(Ties),
+)
+def test_a_sample_of_all_first_events_has_all_pairs(
+    times: list[int], data: st.DataObject, window: Window, ordered: bool, ties: Ties
+) -> None:
+    timestamps = np.array(times, np.int64)
+    rows = st.sets(st.integers(0, len(times) - 1), min_size=1).map(sorted)
+    first, second = (np.array(data.draw(rows), np.int32) for _ in range(2))
+    whole = pair_ranges(timestamps, first, second, window=window, ordered=ordered, ties=ties)
+    sample = FirstSample(timestamps, first, len(first), np.random.SeedSequence(1))
+    found = sample.ranges(second, window=window, ordered=ordered, ties=ties)
+    assert found.count == whole.count
+    pairs = [list(zip(*draw_pairs(one, 10**6, np.random.SeedSequence(2)), strict=True)) for one in (found, whole)]
+    assert pairs[0] == pairs[1]
+
+
+def test_rough_statistics_are_near_the_whole() -> None:
+    patterns = parse(
+        "PATTERN SEQ(Stock a, Stock b) WHERE a.price + 20 < b.price WITHIN 2 seconds;"
+        "PATTERN AND(A a, Stock b) WHERE a.diff < b.diff AND a.price > 50 WITHIN 20 EVENTS",
+    )
+    events = market(30_000)
+    whole = estimate_statistics(patterns, events, max_pairs=10**9)
+    prepared = PreparedEvents(events, type_attribute=patterns[0].type_attribute, base_type=patterns[0].base_type)
+    rough = rough_statistics(patterns, prepared)
+    assert rates(rough) == rates(whole)
+    for pattern in patterns:
+        (clause,) = pattern.clauses
+        for conjunct in clause.conjuncts:
+            if len(conjunct.variables) == 2:
+                near, exact = (of.selectivity(pattern, clause, conjunct) for of in (rough, whole))
+                assert near.source is Source.SAMPLED_PAIRS
+                assert near.value == pytest.approx(exact.value, abs=0.03)
+                assert near.pairs == pytest.approx(exact.pairs, rel=0.05)
+    assert rough == rough_statistics(patterns, prepared)
+    alone = rough_statistics(patterns[1:], prepared)
+    assert set(alone.selectivities) <= set(rough.selectivities)

@@ -44,6 +44,10 @@ UNPRUNED_VARIABLES = 12
 """Up to this size no tree is given up for being dearer than a known one: it takes milliseconds, and all comparisons
 have both of their sides."""
 
+FAR_CHEAPER = math.exp(-LN_UNPRUNED - 100.0)
+"""Where the cheapest order costs less than this, of the limit that the pattern's own order sets, the numbers of the
+search may not reach down to its parts: it is done again beside a better order."""
+
 
 def dp_left_deep_order(
     statistics: ClauseStatistics, cost: CostModel, *, max_variables: int = MAX_VARIABLES
@@ -66,7 +70,9 @@ def dp_left_deep_order(
         return Ordering((0,))
     why = _beyond(size, max_variables)
     if not why:
-        search = search_orders(statistics, cost, cheapest_known_order(statistics, cost)[1])
+        search = search_orders(statistics, cost, tuple(range(size)))
+        if not FAR_CHEAPER < search.best[-1] < math.inf:
+            search = search_orders(statistics, cost, cheapest_known_order(statistics, cost)[1])
         why = _beyond_numbers(size, search.best)
     if why:
         name, known = cheapest_known_order(statistics, cost)
