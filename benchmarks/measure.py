@@ -108,11 +108,17 @@ def planned_orders(
 
 
 def list_matches(
-    mechanism: str, pattern: Pattern, orders: Orders, events: PreparedEvents, counters: Counters | None = None
+    mechanism: str,
+    pattern: Pattern,
+    orders: Orders,
+    events: PreparedEvents,
+    counters: Counters | None = None,
+    options: Sequence[str] = (),
 ) -> int:
-    """Let a mechanism list all matches of a pattern of one clause, and count them block after block."""
+    """Let a mechanism, with options of its own, list all matches of a pattern of one clause; count them by blocks."""
+    find = MECHANISMS[mechanism].with_options(options).find
     counters = Counters() if counters is None else counters
-    return sum(len(block) for block in MECHANISMS[mechanism].find(pattern, orders, events, EVERYTHING, counters))
+    return sum(len(block) for block in find(pattern, orders, events, EVERYTHING, counters))
 
 
 def mechanism_runner(

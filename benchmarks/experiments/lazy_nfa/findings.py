@@ -12,6 +12,7 @@ from benchmarks.experiments.lazy_nfa.experiment import (
     EAGER,
     FREQUENCY,
     INPUT,
+    OWN_TREE,
     SEQUENCES,
     TREE,
     steps_of,
@@ -78,8 +79,9 @@ def tree_is_as_good_as_the_best_chain(rows: Sequence[Row]) -> Finding:
     """Observation 4 on figure 7."""
     claim = "the tree NFA computes no more than the best chain NFA for a, b, c, whatever f_c is"
     reason = (
-        "For each c the tree NFA goes on with whichever of a and b is rarer in the buffer; a chain always goes on with "
-        "the same one. Up to 1.26 times, a line's width in the paper's figures, counts as no more."
+        "The tree NFA takes the type with the fewest events in the buffer, where a chain always takes the same one. It "
+        "does not ask how many of them pass the conditions: the one by expected tests does, and computes less. Up to "
+        "1.26 times, a line's width in the paper's figures, counts as no more."
     )
     return _tree_against_chains(rows, ("abc",), claim, reason)
 
@@ -87,20 +89,32 @@ def tree_is_as_good_as_the_best_chain(rows: Sequence[Row]) -> Finding:
 def tree_is_as_good_for_every_sequence(rows: Sequence[Row]) -> Finding:
     """Figure 8."""
     claim = "the tree NFA computes no more than the best chain NFA for c, b, a and a, c, b either"
-    reason = "The tree NFA chooses by what the buffer holds, wherever c stands in the sequence."
+    reason = (
+        "The tree NFA chooses by what the buffer holds. The events between two others of the sequence are fewer than "
+        "those before or behind them, and the number in the buffer does not tell."
+    )
     return _tree_against_chains(rows, tuple(one for one in SEQUENCES if one != "abc"), claim, reason)
 
 
 def _tree_against_chains(rows: Sequence[Row], sequences: Sequence[str], claim: str, reason: str) -> Finding:
     paper = "slightly fewer"
-    ratios = [
-        figures[TREE.name] / min(figures[name] for name in ALL_CHAINS)
-        for sequence in sequences
-        for figures in _complete(_by_share(rows, sequence), TREE.name, *ALL_CHAINS).values()
-    ]
+    ratios, own = (
+        [
+            figures[tree] / min(figures[name] for name in ALL_CHAINS)
+            for sequence in sequences
+            for figures in _complete(_by_share(rows, sequence), tree, *ALL_CHAINS).values()
+        ]
+        for tree in (TREE.name, OWN_TREE.name)
+    )
     if not ratios:
         return not_measured(claim, paper)
+    reason += _by_tests(f"{ratio_range(own)} times" if own else "")
     return Finding(claim, paper, f"{ratio_range(ratios)} times", verdict_at_most(max(ratios), NOT_WORSE), reason)
+
+
+def _by_tests(figures: str) -> str:
+    """A sentence on what the tree NFA reaches that goes by expected tests."""
+    return f" The tree NFA by expected tests has {figures}." if figures else ""
 
 
 def sequences_do_not_matter_to_lazy(rows: Sequence[Row]) -> Finding:
@@ -156,6 +170,7 @@ def tree_needs_as_few_instances(rows: Sequence[Row]) -> Finding:
     complete = _complete(_by_input(rows), TREE.name, *ALL_CHAINS).values()
     if not complete:
         return not_measured(claim, paper)
+    own = [figures[OWN_TREE.name] for figures in _complete(_by_input(rows), OWN_TREE.name).values()]
     tree, chain = [one[TREE.name] for one in complete], [min(one[name] for name in ALL_CHAINS) for one in complete]
     ratios = [one / max(other, 1) for one, other in zip(tree, chain, strict=True)]
     reason = (
@@ -163,6 +178,7 @@ def tree_needs_as_few_instances(rows: Sequence[Row]) -> Finding:
         "it starts with another type for moments in which that one looks rarer."
     )
     ours = f"{_counts(tree)}, and the chain {_counts(chain)}"
+    reason += _by_tests(_counts(own) if own else "")
     return Finding(claim, paper, ours, verdict_at_most(max(ratios), NEARLY_EQUAL), reason)
 
 
@@ -172,13 +188,23 @@ def tree_is_flat(rows: Sequence[Row]) -> Finding:
     complete = [*_complete(_by_step(rows), TREE.name, *ALL_CHAINS).values()]
     if not complete:
         return not_measured(claim, paper)
-    tree = sorted(figures[TREE.name] for figures in complete)
-    typical = tree[len(tree) // 2]
-    worst = max(figures[TREE.name] / min(figures[name] for name in ALL_CHAINS) for figures in complete)
-    ours = f"at most {times_as_fast(tree[-1] / typical)} times its median step, {times_as_fast(worst)} times a chain"
-    verdict = verdict_at_most(max(tree[-1] / typical / NEARLY_EQUAL, worst / NOT_WORSE), 1.0)
-    reason = "The tree NFA chooses its order anew for each instance. A change of the rare type costs it nothing."
+    step, worst = _peaks_of_steps(complete, TREE.name)
+    ours = f"at most {times_as_fast(step)} times its median step, {times_as_fast(worst)} times a chain"
+    verdict = verdict_at_most(max(step / NEARLY_EQUAL, worst / NOT_WORSE), 1.0)
+    reason = (
+        "The tree NFA chooses its order anew for each instance. A change of the rare type costs it nothing. Up to 1.26 "
+        "times the cheapest chain counts as below it."
+    )
+    if own := [*_complete(_by_step(rows), OWN_TREE.name, *ALL_CHAINS).values()]:
+        reason += _by_tests(" and ".join(map(times_as_fast, _peaks_of_steps(own, OWN_TREE.name))))
     return Finding(claim, paper, ours, verdict, reason)
+
+
+def _peaks_of_steps(steps: Sequence[Figures], tree: str) -> tuple[float, float]:
+    """The dearest step of a tree NFA beside its median step, and beside the cheapest chain in the same step."""
+    costs = sorted(figures[tree] for figures in steps)
+    beside = max(figures[tree] / min(figures[name] for name in ALL_CHAINS) for figures in steps)
+    return costs[-1] / costs[len(costs) // 2], beside
 
 
 def chains_are_not_flat(rows: Sequence[Row]) -> Finding:
