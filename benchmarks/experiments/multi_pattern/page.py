@@ -150,8 +150,8 @@ trivial plan, too, the events of a type are read once for all.
 - Names: SA is simulated annealing, TS tabu search; EDGE, VERTEX4 and VERTEX8 are the neighbourhoods; PREFIX shares \
 beginnings, all others subexpressions; PM searches by the patent's cost, partial matches alone. SH shares as much as \
 it can, RE reorders, SH-RR is SPASS (redundancy ratio), SH-MDT is MOTTO (merge, decomposition, operator \
-transformation). Of the last the patent has the name alone: an AND serves a SEQ here by a test of its order, in MOTTO's \
-plans and in those of local searches that share subexpressions, where the cost falls.
+transformation). Of the last the patent has the name alone: here an AND serves a SEQ by a test of its order, in \
+MOTTO's plans and in those of local searches that share subexpressions, where the cost falls.
 - Same matches: all plans found the same number of matches of every pattern, which was checked cell by cell.
 - Times are of the processor, from the first event to the last match, without making the network. A plan is run until \
 its runs took {enough:g} s together, {runs} times at most, and the least time counts. Means of gains are geometric.
