@@ -154,7 +154,7 @@ def test_packages_import_only_those_above_them_in_the_page_of_the_architecture(h
 
 def test_what_was_made_small_stays_small(house: House) -> None:
     """The aims of `make check` that are reached."""
-    assert len(house.modules) < 395
+    assert len(house.modules) < 400
     assert len(house.homonyms()) < 8
     assert len((CHECKOUT / "README.md").read_bytes()) < 10_000
 

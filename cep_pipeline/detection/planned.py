@@ -8,6 +8,7 @@ from dataclasses import replace
 from itertools import permutations
 from typing import Any
 
+from cep_pipeline.detection.counting.list_parts import counted_by_parts
 from cep_pipeline.detection.kleene.extension import ListConditions, limit_in, possible_course
 from cep_pipeline.detection.mechanisms import MECHANISMS, Orders, choose_mechanisms, in_pattern_order
 from cep_pipeline.detection.output_policy import has_output_policy
@@ -261,7 +262,7 @@ def _on_counts(pattern: Pattern, mechanism: str) -> str:
 
         return f"; {explained(pattern)}{_on_counts(replace(pattern, summary=None), mechanism)}"
     if binds_lists(pattern):
-        return _on_lists(pattern)
+        return _on_lists(pattern, MECHANISMS[mechanism].is_columnar)
     if not MECHANISMS[mechanism].is_columnar or has_output_policy(pattern):
         return ""
     from cep_pipeline.detection.counting.choice import sweeps_over
@@ -325,11 +326,13 @@ def _rounded(seconds: float) -> str:
     return f"{seconds:.2g} s" if seconds < 100 else f"{seconds:,.0f} s"
 
 
-def _on_lists(pattern: Pattern) -> str:
+def _on_lists(pattern: Pattern, columnar: bool) -> str:
     """Say of a pattern with Kleene variables whether its matches are counted and compressed without being listed."""
     reason = listed_because(pattern)
     if reason is None:
         return "; matches are counted and compressed without being listed"
+    if columnar and counted_by_parts(pattern):
+        return f"; matches are counted without being listed; they are listed to be compressed, because of {reason}"
     tried = [
         format_conjunct(conjunct)
         for clause in pattern.clauses

@@ -154,3 +154,12 @@ def test_lists_that_no_condition_ends_are_explained(condition: str, tried: bool)
     patterns = cep.parse_patterns(f"PATTERN SEQ(A a, B+ b[]) WHERE {condition} WITHIN 1 hour", schema)
     said = f"; for {condition}, which only a whole list decides, all lists are tried: 2**n of n events"
     assert explained_choice(patterns)["pattern_1"].endswith(said) is tried
+
+
+def test_lists_that_are_counted_by_parts_are_explained() -> None:
+    schema = cep.StreamSchema.from_dict({"type_attribute": "kind", "attributes": {"kind": "string", "x": "int64"}})
+    text = "PATTERN SEQ(A a, B+ b[]) WHERE b[i].x + b[b.LEN].x > b[1].x WITHIN 1 hour"
+    patterns = cep.parse_patterns(text, schema)
+    listed = "they are listed to be compressed, because of "
+    assert f"; matches are counted without being listed; {listed}" in explained_choice(patterns)["pattern_1"]
+    assert "counted without being listed" not in explained_choice(patterns, "lazy_chain_nfa")["pattern_1"]

@@ -8,6 +8,7 @@ import numpy as np
 
 from cep_pipeline.detection.clause_runs import ClauseSlice, find_by_clause
 from cep_pipeline.detection.counting.last_variable import count_without_last
+from cep_pipeline.detection.counting.list_parts import parts_of_lists
 from cep_pipeline.detection.counting.sweep import count_owned, count_swept
 from cep_pipeline.detection.fused.clause import KernelRun, run_clause, shapes_of
 from cep_pipeline.detection.fused.levels import LevelCount, count_levels, order_of
@@ -137,8 +138,9 @@ def count_pattern(pattern: Pattern, orders: Orders, events: PreparedEvents, coun
     if any(clause.negated_structures for clause in pattern.clauses):
         return None
     clauses = [
-        (ClauseSlice(pattern, clause, events, EVERYTHING, finality_of(pattern, clause)), plan)
+        (ClauseSlice(pattern, part, events, EVERYTHING, finality_of(pattern, clause)), order)
         for clause, plan in zip(pattern.clauses, orders, strict=True)
+        for part, order in _parts_of(pattern, clause, plan, counters)
     ]
     counts = [None if counters.wanted else _count_unfound(of, plan) for of, plan in clauses]
     if all(count is None for count in counts) and not any(map(has_kleene, pattern.clauses)):
@@ -151,6 +153,19 @@ def count_pattern(pattern: Pattern, orders: Orders, events: PreparedEvents, coun
         total += count_matches(run) if isinstance(run, KleeneRun) else sum(map(len, run))
         run.count(counters)
     return total
+
+
+def _parts_of(
+    pattern: Pattern, clause: Clause, plan: OrderOrTree, counters: Counters
+) -> Iterator[tuple[Clause, OrderOrTree]]:
+    """The clauses that are counted in place of one, each with its plan."""
+    parts = None if counters.wanted else parts_of_lists(clause, pattern.ties)
+    if parts is None:
+        yield clause, plan
+        return
+    known = [name for name in (plan.leaves if isinstance(plan, Join) else plan) if not clause.by_name[name].kleene]
+    for part in parts:
+        yield part, (*known, *(variable.name for variable in part.positive if variable.name not in known))
 
 
 def _count_unfound(of: ClauseSlice, plan: OrderOrTree) -> int | None:

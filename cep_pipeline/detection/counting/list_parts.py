@@ -1,0 +1,182 @@
+"""Lists counted by parts, where conditions name their first, their last, or all but their first element.
+
+`SEQ(A a, B+ v[], C c) WHERE v[i].x > v[1].x` has the matches of two clauses together: one in which v is a single event,
+and one in which a single event is followed by a list whose elements all have a greater x. In such parts no condition
+asks for one element of a list, so that the number of lists follows from the number of candidates. Each list is in one
+part. A part is counted only; the names of what it binds mean nothing to a user.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
+from functools import partial
+
+from cep_pipeline.detection.output_policy import has_output_policy
+from cep_pipeline.expressions.lists import Uses
+from cep_pipeline.patterns.conditions import Comparator, Comparison, Conjunct
+from cep_pipeline.patterns.expressions import Element, Expression, Length, Literal, Reference
+from cep_pipeline.patterns.normal_form import Clause, Variable
+from cep_pipeline.patterns.pattern import Pattern, Strategy, Ties
+from cep_pipeline.patterns.rewriting import rewritten
+from cep_pipeline.slices.views import clause_cache_of
+
+FIRST, LAST = "first", "last"
+_NAMED = frozenset({Element.EACH, Element.FIRST, Element.CURRENT, Element.LAST})
+"""The elements by which conditions of a list that is counted by parts may name it."""
+
+
+def parts_of_lists(clause: Clause, ties: Ties) -> tuple[Clause, ...] | None:
+    """The clauses whose matches together are as many as those of a clause with one list.
+
+    None where a condition asks for two adjacent elements or for the whole list, where no condition asks for one
+    element, and where the order of the stream is not that of events.
+    """
+    if ties is not Ties.ARRIVAL or clause.negations:
+        return None
+    lists = [variable for variable in clause.positive if variable.kleene]
+    if len(lists) != 1:
+        return None
+    return clause_cache_of(clause).once("parts of lists", lambda: _parts(clause, lists[0]))
+
+
+def counted_by_parts(pattern: Pattern) -> bool:
+    """Return whether the lists of all clauses are counted by parts, or there are none, under skip_till_any_match."""
+    if pattern.strategy is not Strategy.SKIP_TILL_ANY_MATCH or has_output_policy(pattern):
+        return False
+    if len({clause.positive for clause in pattern.clauses}) < len(pattern.clauses):
+        return False
+    return all(
+        parts_of_lists(clause, pattern.ties) is not None
+        for clause in pattern.clauses
+        if clause.negations or any(variable.kleene for variable in clause.positive)
+    )
+
+
+@dataclass(frozen=True)
+class _Ends:
+    """The ends of a list that are single variables in the parts in which it has several elements."""
+
+    first: bool
+    last: bool
+
+
+def _parts(clause: Clause, variable: Variable) -> tuple[Clause, ...] | None:
+    own, others, lengths = [], [], [(variable.minimum, variable.maximum)]
+    for conjunct in clause.conjuncts:
+        if variable.name not in conjunct.variables:
+            others.append(conjunct)
+        elif conjunct in variable.limits:
+            continue
+        elif (limits := _limits_in(conjunct)) is not None:
+            lengths.append(limits)
+        else:
+            own.append(conjunct)
+    kinds = [Uses.of(conjunct).kinds[variable.name] for conjunct in own]
+    named = frozenset[Element | None]().union(*kinds)
+    least = max(low for low, _ in lengths)
+    most = min((high for _, high in lengths if high is not None), default=None)
+    if Element.PREVIOUS in named and named <= {Element.EACH, Element.CURRENT, Element.PREVIOUS}:
+        named = frozenset()  # adjacent elements are counted as they are; only the lengths may be told
+    if not named <= _NAMED or any({Element.CURRENT, Element.EACH} <= kind for kind in kinds):
+        return None
+    if most is not None and most < max(least, 1):
+        return ()
+    ends = _Ends(bool(named & {Element.FIRST, Element.CURRENT}), Element.LAST in named)
+    if not (ends.first or ends.last):
+        return None if len(lengths) == 1 else (_limited(clause, variable, (*others, *own), least, most),)
+    return tuple(_parts_with_ends(clause, variable, own, others, ends, least, most))
+
+
+def _limits_in(conjunct: Conjunct) -> tuple[int, int | None] | None:
+    """The least and the greatest length that a comparison of a list's length with a number lets pass."""
+    match conjunct.atoms:
+        case (Comparison(comparator, Length(), Literal(int() as number)),):
+            pass
+        case (Comparison(comparator, Literal(int() as number), Length()),):
+            comparator = comparator.mirror
+        case _:
+            return None
+    match comparator:
+        case Comparator.EQ:
+            return number, number
+        case Comparator.GE | Comparator.GT:
+            return number + (comparator is Comparator.GT), None
+        case Comparator.LE | Comparator.LT:
+            return 1, number - (comparator is Comparator.LT)
+        case _:
+            return None
+
+
+def _limited(
+    clause: Clause, variable: Variable, conjuncts: tuple[Conjunct, ...], least: int, most: int | None
+) -> Clause:
+    limited = replace(variable, minimum=max(least, 1), maximum=most)
+    positive = tuple(limited if one is variable else one for one in clause.positive)
+    return replace(clause, positive=positive, conjuncts=(*conjuncts, *limited.limits))
+
+
+def _parts_with_ends(
+    clause: Clause,
+    variable: Variable,
+    own: list[Conjunct],
+    others: list[Conjunct],
+    ends: _Ends,
+    least: int,
+    most: int | None,
+) -> Iterator[Clause]:
+    single = replace(variable, kleene=False, minimum=1, maximum=None)
+    first, last = (replace(single, name=f"{variable.name}[{end}]") for end in (FIRST, LAST))
+    if least <= 1:
+        yield _part(clause, variable, (first,), _Roles(first, first, ()), own, others)
+    around = ends.first + ends.last
+    if around == 2 and least <= 2 and (most is None or most >= 2):
+        yield _part(clause, variable, (first, last), _Roles(first, last, (last,)), own, others)
+    if most is None or most > around:
+        middle = replace(variable, minimum=max(least - around, 1), maximum=None if most is None else most - around)
+        bound = (*([first] if ends.first else []), middle, *([last] if ends.last else []))
+        behind = bound[1:] if ends.first else ()
+        yield _part(clause, variable, bound, _Roles(bound[0], bound[-1], behind), own, [*others, *middle.limits])
+
+
+@dataclass(frozen=True)
+class _Roles:
+    """The variables of a part that stand for the first and the last element, and for those from the second on."""
+
+    first: Variable
+    last: Variable
+    behind: tuple[Variable, ...]
+
+
+def _part(
+    clause: Clause,
+    variable: Variable,
+    bound: tuple[Variable, ...],
+    roles: _Roles,
+    own: list[Conjunct],
+    others: list[Conjunct],
+) -> Clause:
+    """The clause with some variables, in the order of the stream, in place of the list."""
+    name = variable.name
+    names = [one.name for one in bound]
+    precedence = {(a, b) for a, b in clause.precedence if name not in (a, b)}
+    precedence |= {(a, one) for a, b in clause.precedence if b == name for one in names}
+    precedence |= {(one, b) for a, b in clause.precedence if a == name for one in names}
+    precedence |= {(names[place], behind) for place in range(len(names)) for behind in names[place + 1 :]}
+    positive = [one for each in clause.positive for one in (bound if each is variable else (each,))]
+    conjuncts = dict.fromkeys(others)
+    for conjunct in own:
+        kinds = Uses.of(conjunct).kinds[name]
+        ends: dict[Element, Variable] = {Element.FIRST: roles.first, Element.LAST: roles.last}
+        each = roles.behind if Element.CURRENT in kinds else bound if Element.EACH in kinds else (None,)
+        for one in each:
+            chosen = ends if one is None else {**ends, Element.CURRENT: one, Element.EACH: one}
+            conjuncts[rewritten(conjunct, partial(_chosen, variable=name, elements=chosen))] = None
+    return replace(clause, positive=tuple(positive), precedence=frozenset(precedence), conjuncts=tuple(conjuncts))
+
+
+def _chosen(node: Expression, variable: str, elements: Mapping[Element, Variable]) -> Expression:
+    if not isinstance(node, Reference) or node.variable != variable:
+        return node
+    one = elements[node.element]
+    return replace(node, variable=one.name, element=Element.EACH if one.kleene else Element.ONLY)

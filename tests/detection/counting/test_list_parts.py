@@ -1,0 +1,110 @@
+"""Lists that are counted by parts: as many matches as the oracle finds, whatever their conditions name."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import cep_pipeline as cep
+from cep_pipeline.detection.counting.list_parts import parts_of_lists
+from cep_pipeline.patterns.pattern import Ties
+from tests.oracle import evaluate
+from tests.streams import Row, events_table, rows, stream_schema
+from tests.thoroughness import examples
+
+STRUCTURES = (
+    "SEQ(A a, B+ v[], C c)",
+    "SEQ(B+ v[], C c)",
+    "SEQ(A a, B+ v[])",
+    "SEQ(B a, B+ v[], B c)",
+    "AND(A a, Ev+ v[])",
+    "SEQ(A a, B{2,3} v[])",
+    "OR(SEQ(A a, B+ v[]), SEQ(C c, A d))",
+    "B+ v[]",
+)
+CONDITIONS = (
+    "v[i].x > v[1].x",
+    "v[i].y >= v[1].y",
+    "v[i].x != 2",
+    "v[v.LEN].x > v[1].x",
+    "v[v.LEN].y < 3.5",
+    "v[1].x <= 4",
+    "v[].x >= v[1].x",
+    "v[].x <= v[v.LEN].x",
+    "v[i].x < v[v.LEN].x",
+    "(v[i].x = 1 OR v[1].x > 2)",
+    "v[i].s = v[1].s",
+    "v[].f = TRUE",
+    "v.LEN >= 2",
+    "v.LEN < 4",
+    "2 <= v.LEN",
+    "v.LEN = 3",
+    "v.LEN > 4 AND v.LEN < 3",
+    "v[i].x > v[i-1].x",
+)
+BEHIND_A = ("v[i].x > a.x", "v[1].x > a.x", "v[v.LEN].x != a.x", "v[].y > a.y", "v[i].x + a.x > v[1].x")
+BEFORE_C = ("v[v.LEN].x < c.x", "v[1].x < c.x", "v[i].y <= c.y")
+
+
+@settings(max_examples=examples(150), deadline=None)
+@given(data=st.data(), stream_rows=rows())
+def test_counts_are_those_of_the_oracle(data: st.DataObject, stream_rows: list[Row]) -> None:
+    structure = data.draw(st.sampled_from(STRUCTURES))
+    pool = CONDITIONS
+    if " a" in structure and not structure.startswith("OR"):
+        pool += BEHIND_A
+    if " c" in structure and not structure.startswith("OR"):
+        pool += BEFORE_C
+    conditions = data.draw(st.lists(st.sampled_from(pool), min_size=1, max_size=3, unique=True))
+    conditions += data.draw(st.sampled_from(([], [], ["[id]"])))
+    window = data.draw(st.sampled_from(("3 seconds", "20 seconds", "5 EVENTS")))
+    ties = data.draw(st.sampled_from(("", "", " TIES STRICT", " TIES ANY")))
+    text = f"NAME p PATTERN {structure} WHERE {' AND '.join(conditions)} WITHIN {window}{ties}"
+    patterns = cep.parse_patterns(text, stream_schema())
+    table = events_table(stream_rows)
+    [counted] = cep.detect(patterns, table, output="count")["p"]["count"].to_pylist()
+    assert int(counted) == len(evaluate(patterns, table))
+
+
+@pytest.mark.parametrize(
+    ("condition", "parts"),
+    [
+        ("v[i].x > v[1].x", ["a v[first] c", "a v[first] v+ c"]),
+        ("v[i].x > a.x", ["a v[first] c", "a v[first] v+ c"]),
+        ("v[v.LEN].x > c.x", ["a v[first] c", "a v+ v[last] c"]),
+        ("v[1].x < v[v.LEN].x", ["a v[first] c", "a v[first] v[last] c", "a v[first] v+ v[last] c"]),
+        ("v[1].x < v[v.LEN].x AND v.LEN > 2", ["a v[first] v+ v[last] c"]),
+        ("v[1].x < 3 AND v.LEN <= 1", ["a v[first] c"]),
+        ("v.LEN >= 3", ["a v+ c"]),
+        ("v.LEN < 1", []),
+        ("v[].x > a.x", None),
+        ("v[i].x > v[i-1].x", None),
+        ("sum(v[].x) > 3 AND v[1].x > 1", None),
+        ("v[].x > v[i].x", None),
+    ],
+)
+def test_what_parts_bind(condition: str, parts: list[str] | None) -> None:
+    text = f"PATTERN SEQ(A a, B+ v[], C c) WHERE {condition} WITHIN 1 second"
+    [pattern] = cep.parse_patterns(text, stream_schema())
+    [clause] = pattern.clauses
+    found = parts_of_lists(clause, Ties.ARRIVAL)
+    assert parts == (
+        None if found is None else [" ".join(one.name + "+" * one.kleene for one in part.positive) for part in found]
+    )
+    assert parts_of_lists(clause, Ties.STRICT) is None
+
+
+def test_more_lists_than_could_be_made() -> None:
+    """Of 200 rising elements each sub-list that begins with its least has only greater ones behind."""
+    kinds = ["A", *["B"] * 200, "C"]
+    table = stream_schema().table([{"timestamp": t, "kind": kind, "x": t} for t, kind in enumerate(kinds)])
+    text = "NAME p PATTERN SEQ(A a, B+ v[], C c) WHERE {} WITHIN 1 day"
+    for condition, expected in (
+        ("v[i].x > v[1].x", 2**200 - 1),
+        ("v[v.LEN].x < v[1].x", 0),
+        ("v[1].x <= v[v.LEN].x - 100", sum((200 - gap) * 2 ** (gap - 1) for gap in range(100, 200))),
+    ):
+        patterns = cep.parse_patterns(text.format(condition), stream_schema())
+        [counted] = cep.detect(patterns, table, output="count")["p"]["count"].to_pylist()
+        assert int(counted) == expected
