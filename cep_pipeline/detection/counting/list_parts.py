@@ -15,10 +15,19 @@ from functools import partial
 from cep_pipeline.detection.output_policy import has_output_policy
 from cep_pipeline.expressions.lists import Uses
 from cep_pipeline.patterns.conditions import Comparator, Comparison, Conjunct
-from cep_pipeline.patterns.expressions import Element, Expression, Length, Literal, Reference
+from cep_pipeline.patterns.expressions import (
+    Aggregate,
+    Element,
+    Expression,
+    Length,
+    Literal,
+    Reference,
+    variables_of,
+)
 from cep_pipeline.patterns.normal_form import Clause, Variable
 from cep_pipeline.patterns.pattern import Pattern, Strategy, Ties
 from cep_pipeline.patterns.rewriting import rewritten
+from cep_pipeline.slices.prepared import PreparedEvents
 from cep_pipeline.slices.views import clause_cache_of
 
 FIRST, LAST = "first", "last"
@@ -26,18 +35,49 @@ _NAMED = frozenset({Element.EACH, Element.FIRST, Element.CURRENT, Element.LAST})
 """The elements by which conditions of a list that is counted by parts may name it."""
 
 
-def parts_of_lists(clause: Clause, ties: Ties) -> tuple[Clause, ...] | None:
+def parts_of_lists(clause: Clause, ties: Ties, events: PreparedEvents | None = None) -> tuple[Clause, ...] | None:
     """The clauses whose matches together are as many as those of a clause with one list.
 
     None where a condition asks for two adjacent elements or for the whole list, where no condition asks for one
-    element, and where the order of the stream is not that of events.
+    element, and where the order of the stream is not that of events. The greatest value of a list is below a limit
+    where each is, if none is null among these events; without events nothing is known of that.
     """
     if ties is not Ties.ARRIVAL or clause.negations:
         return None
     lists = [variable for variable in clause.positive if variable.kleene]
     if len(lists) != 1:
         return None
-    return clause_cache_of(clause).once("parts of lists", lambda: _parts(clause, lists[0]))
+    [variable] = lists
+    cache = clause_cache_of(clause)
+    bounded = cache.once("bounded lists", lambda: [found for c in clause.conjuncts if (found := _bounded(c, variable))])
+    known = frozenset(one.attribute for one in bounded if events is not None and _has_all(events, variable, one))
+    return cache.once(("parts of lists", known), lambda: _parts(clause, variable, known))
+
+
+def _bounded(conjunct: Conjunct, variable: Variable) -> Aggregate | None:
+    """The greatest value of a list that must be below something, or the least one that must be above something."""
+    match conjunct.atoms:
+        case (Comparison(comparator, Aggregate() as side, other),):
+            pass
+        case (Comparison(comparator, other, Aggregate() as side),):
+            comparator = comparator.mirror
+        case _:
+            return None
+    if side.variable != variable.name or side.prefix or variable.name in variables_of(other):
+        return None
+    below, above = (Comparator.LT, Comparator.LE), (Comparator.GT, Comparator.GE)
+    return side if comparator in {"max": below, "min": above}.get(side.function, ()) else None
+
+
+def _has_all(events: PreparedEvents, variable: Variable, side: Aggregate) -> bool:
+    present = events.column(side.attribute).valid
+    return present is None or bool(present[events.leaf_rows(variable.event_type)].all())
+
+
+def _of_each(conjunct: Conjunct, side: Aggregate) -> Conjunct:
+    """The same condition on each element."""
+    each = Reference(side.variable, side.attribute, Element.EACH, side.type)
+    return rewritten(conjunct, lambda node: each if node is side else node)
 
 
 def counted_by_parts(pattern: Pattern) -> bool:
@@ -61,9 +101,14 @@ class _Ends:
     last: bool
 
 
-def _parts(clause: Clause, variable: Variable) -> tuple[Clause, ...] | None:
+def _parts(clause: Clause, variable: Variable, known: frozenset[str]) -> tuple[Clause, ...] | None:
     own, others, lengths = [], [], [(variable.minimum, variable.maximum)]
+    bounded = False
     for conjunct in clause.conjuncts:
+        if (side := _bounded(conjunct, variable)) is not None and side.attribute in known:
+            own.append(_of_each(conjunct, side))
+            bounded = True
+            continue
         if variable.name not in conjunct.variables:
             others.append(conjunct)
         elif conjunct in variable.limits:
@@ -84,7 +129,9 @@ def _parts(clause: Clause, variable: Variable) -> tuple[Clause, ...] | None:
         return ()
     ends = _Ends(bool(named & {Element.FIRST, Element.CURRENT}), Element.LAST in named)
     if not (ends.first or ends.last):
-        return None if len(lengths) == 1 else (_limited(clause, variable, (*others, *own), least, most),)
+        return (
+            None if len(lengths) == 1 and not bounded else (_limited(clause, variable, (*others, *own), least, most),)
+        )
     return tuple(_parts_with_ends(clause, variable, own, others, ends, least, most))
 
 

@@ -140,7 +140,7 @@ def count_pattern(pattern: Pattern, orders: Orders, events: PreparedEvents, coun
     clauses = [
         (ClauseSlice(pattern, part, events, EVERYTHING, finality_of(pattern, clause)), order)
         for clause, plan in zip(pattern.clauses, orders, strict=True)
-        for part, order in _parts_of(pattern, clause, plan, counters)
+        for part, order in _parts_of(pattern, clause, plan, events, counters)
     ]
     counts = [None if counters.wanted else _count_unfound(of, plan) for of, plan in clauses]
     if all(count is None for count in counts) and not any(map(has_kleene, pattern.clauses)):
@@ -156,10 +156,10 @@ def count_pattern(pattern: Pattern, orders: Orders, events: PreparedEvents, coun
 
 
 def _parts_of(
-    pattern: Pattern, clause: Clause, plan: OrderOrTree, counters: Counters
+    pattern: Pattern, clause: Clause, plan: OrderOrTree, events: PreparedEvents, counters: Counters
 ) -> Iterator[tuple[Clause, OrderOrTree]]:
     """The clauses that are counted in place of one, each with its plan."""
-    parts = None if counters.wanted else parts_of_lists(clause, pattern.ties)
+    parts = None if counters.wanted else parts_of_lists(clause, pattern.ties, events)
     if parts is None:
         yield clause, plan
         return

@@ -42,13 +42,25 @@ CONDITIONS = (
     "v.LEN = 3",
     "v.LEN > 4 AND v.LEN < 3",
     "v[i].x > v[i-1].x",
+    "max(v[].x) < 5",
+    "min(v[].y) >= 1",
+    "2 <= min(v[].x)",
+    "max(v[].y) > 4",
 )
-BEHIND_A = ("v[i].x > a.x", "v[1].x > a.x", "v[v.LEN].x != a.x", "v[].y > a.y", "v[i].x + a.x > v[1].x")
+BEHIND_A = (
+    "v[i].x > a.x",
+    "v[1].x > a.x",
+    "v[v.LEN].x != a.x",
+    "v[].y > a.y",
+    "max(v[].x) <= a.x",
+    "min(v[].y) > a.y",
+    "v[i].x + a.x > v[1].x",
+)
 BEFORE_C = ("v[v.LEN].x < c.x", "v[1].x < c.x", "v[i].y <= c.y")
 
 
 @settings(max_examples=examples(150), deadline=None)
-@given(data=st.data(), stream_rows=rows())
+@given(data=st.data(), stream_rows=st.booleans().flatmap(lambda edges: rows(edges=edges)))
 def test_counts_are_those_of_the_oracle(data: st.DataObject, stream_rows: list[Row]) -> None:
     structure = data.draw(st.sampled_from(STRUCTURES))
     pool = CONDITIONS
@@ -82,6 +94,7 @@ def test_counts_are_those_of_the_oracle(data: st.DataObject, stream_rows: list[R
         ("v[i].x > v[i-1].x", None),
         ("sum(v[].x) > 3 AND v[1].x > 1", None),
         ("v[].x > v[i].x", None),
+        ("max(v[].x) < a.x", None),
     ],
 )
 def test_what_parts_bind(condition: str, parts: list[str] | None) -> None:
