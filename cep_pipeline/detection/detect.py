@@ -17,7 +17,7 @@ import pyarrow.compute as pc
 from cep_pipeline.detection import MECHANISMS
 from cep_pipeline.detection.composition import WrittenMatches, longer_stream, plain_pattern
 from cep_pipeline.detection.compressed.compressing import compress_merged
-from cep_pipeline.detection.counting.sweep import count_owned
+from cep_pipeline.detection.counting.owned import count_owned
 from cep_pipeline.detection.decimal_text import to_text
 from cep_pipeline.detection.known_events import Planned, Streams, keep, known_events
 from cep_pipeline.detection.limits import Kind, LimitReached, SliceLimits, at_most_seconds

@@ -80,14 +80,14 @@ def _of_each(conjunct: Conjunct, side: Aggregate) -> Conjunct:
     return rewritten(conjunct, lambda node: each if node is side else node)
 
 
-def counted_by_parts(pattern: Pattern) -> bool:
+def counted_by_parts(pattern: Pattern, events: PreparedEvents | None = None) -> bool:
     """Return whether the lists of all clauses are counted by parts, or there are none, under skip_till_any_match."""
     if pattern.strategy is not Strategy.SKIP_TILL_ANY_MATCH or has_output_policy(pattern):
         return False
     if len({clause.positive for clause in pattern.clauses}) < len(pattern.clauses):
         return False
     return all(
-        parts_of_lists(clause, pattern.ties) is not None
+        parts_of_lists(clause, pattern.ties, events) is not None
         for clause in pattern.clauses
         if clause.negations or any(variable.kleene for variable in clause.positive)
     )

@@ -48,14 +48,12 @@ from cep_pipeline.detection.counting.choice import (
     joins_neighbours,
     orders_of,
     pays,
-    signed_clauses,
     states_of,
     sweep_of,
-    sweeps_over,
     ways_behind,
 )
 from cep_pipeline.detection.limits import go_on
-from cep_pipeline.detection.mechanisms import EVERYTHING, Counters, Owned
+from cep_pipeline.detection.mechanisms import EVERYTHING
 from cep_pipeline.detection.room import ask_for
 from cep_pipeline.expressions.columns import Array
 from cep_pipeline.expressions.evaluate import constants_hold, expression_values
@@ -66,12 +64,11 @@ from cep_pipeline.patterns.pattern import Pattern, Ties
 from cep_pipeline.patterns.rewriting import rewritten
 from cep_pipeline.slices.keys import Key, agreement_codes, comparable, keyed_leaf, shared_attributes
 from cep_pipeline.slices.order import instants_of
-from cep_pipeline.slices.ownership import Finality, finality_of
+from cep_pipeline.slices.ownership import Finality
 from cep_pipeline.slices.prepared import PreparedEvents
 from cep_pipeline.slices.routines import count_before, group_rows, padded_copy
 from cep_pipeline.slices.views import ANY_EVENT, View, clause_cache_of, leaf_view, without_name
 
-NOT_COUNTED = "matches are not counted without being found"
 _FEW = 8
 """Rows are sorted where all events are so many times as many."""
 MOST_BITS_OF_A_WORD = 64.0
@@ -166,66 +163,6 @@ MOST_TREE_BYTES = 1 << 28
 FEW_LANES = 8
 """So many lanes have trees of their width, which are smaller."""
 _MERSENNE = 2**61 - 1
-
-
-def count_owned(pattern: Pattern, events: PreparedEvents, owned: Owned, *, always: bool = False) -> int | None:
-    """The number of matches that a slice owns, without listing them; None where they have to be listed to be counted.
-
-    Matches with lists are counted by merged runs where no sweep counts them: those of a slice are those of its events
-    with the look-back, without those of the look-back alone.
-
-    Parameters
-    ----------
-    always
-        Whether sweeps count even where matches would be found sooner.
-    """
-    from cep_pipeline.detection.compressed.components import reason_to_list
-    from cep_pipeline.detection.compressed.compressing import count_merged
-
-    swept = _count_by_sweeps(pattern, events, owned, always=always)
-    of_one = always and all(len(clause.positive) == 1 for clause in pattern.clauses)
-    if swept is not None or not (of_one or _binds_lists(pattern)) or reason_to_list(pattern) is not None:
-        return swept
-    if owned == EVERYTHING:
-        return count_merged(pattern, events, Counters())
-    if any(finality_of(pattern, clause) is not Finality.LAST_EVENT for clause in pattern.clauses):
-        return None
-    found = []
-    for rows in events.rows_in(owned):
-        part = PreparedEvents(
-            events.table.slice(0, rows), type_attribute=events.type_attribute, base_type=events.base_type
-        )
-        found.append(count_merged(pattern, part, Counters()) if rows else 0)
-    before, within = found
-    return None if before is None or within is None else within - before
-
-
-def not_counted_because(pattern: Pattern) -> str | None:
-    """The reason why the matches of a pattern are not counted without being found; None: they are."""
-    from cep_pipeline.detection.compressed.components import reason_to_list
-
-    if sweeps_over(pattern):
-        return None
-    if not _binds_lists(pattern):
-        return NOT_COUNTED
-    because = reason_to_list(pattern)
-    return because and f"matches are not counted without being listed, because of {because}"
-
-
-def _binds_lists(pattern: Pattern) -> bool:
-    return any(operand.kleene and not operand.negated for operand in pattern.operands)
-
-
-def _count_by_sweeps(pattern: Pattern, events: PreparedEvents, owned: Owned, *, always: bool) -> int | None:
-    if not sweeps_over(pattern):
-        return None
-    total = 0
-    for sign, clause in signed_clauses(pattern) or ():
-        count = count_swept(ClauseSlice(pattern, clause, events, owned, finality_of(pattern, clause)), always=always)
-        if count is None:
-            return None
-        total += sign * count
-    return total
 
 
 def count_swept(

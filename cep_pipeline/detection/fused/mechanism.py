@@ -9,7 +9,8 @@ import numpy as np
 from cep_pipeline.detection.clause_runs import ClauseSlice, find_by_clause
 from cep_pipeline.detection.counting.last_variable import count_without_last
 from cep_pipeline.detection.counting.list_parts import parts_of_lists
-from cep_pipeline.detection.counting.sweep import count_owned, count_swept
+from cep_pipeline.detection.counting.owned import count_owned
+from cep_pipeline.detection.counting.sweep import count_swept
 from cep_pipeline.detection.fused.clause import KernelRun, run_clause, shapes_of
 from cep_pipeline.detection.fused.levels import LevelCount, count_levels, order_of
 from cep_pipeline.detection.fused.plain_runs import find_at_once

@@ -19,7 +19,7 @@ from typing import NamedTuple
 import numpy as np
 import pyarrow as pa
 
-from cep_pipeline.detection.counting.sweep import NOT_COUNTED, count_owned, not_counted_because
+from cep_pipeline.detection.counting.owned import NOT_COUNTED, count_owned, not_counted_because
 from cep_pipeline.detection.matches import column_to_arrow
 from cep_pipeline.detection.mechanisms import Owned
 from cep_pipeline.detection.summaries.partial import (

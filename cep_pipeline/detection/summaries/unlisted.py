@@ -27,7 +27,8 @@ import pyarrow as pa
 from cep_pipeline.detection.clause_runs import ClauseSlice
 from cep_pipeline.detection.counting.choice import signed_clauses
 from cep_pipeline.detection.counting.last_variable import finding_takes_long
-from cep_pipeline.detection.counting.sweep import count_owned, count_swept, not_counted_because
+from cep_pipeline.detection.counting.owned import count_owned, not_counted_because
+from cep_pipeline.detection.counting.sweep import count_swept
 from cep_pipeline.detection.kleene.bindings import clause_over
 from cep_pipeline.detection.matches import RETURN_TYPES
 from cep_pipeline.detection.mechanisms import EVERYTHING, Owned

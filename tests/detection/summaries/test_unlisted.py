@@ -16,7 +16,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 import cep_pipeline as cep
-from cep_pipeline.detection.counting.sweep import not_counted_because
+from cep_pipeline.detection.counting.owned import not_counted_because
 from cep_pipeline.detection.mechanisms import EVERYTHING
 from cep_pipeline.detection.summaries import numbers, unlisted
 from cep_pipeline.detection.summaries.partial import PartialSummary
