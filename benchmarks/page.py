@@ -133,7 +133,8 @@ def _detection(run: _Run) -> list[str]:
             "## Detection beside engines that take seconds, over shorter streams\n\n"
             "These engines are run over no longer streams, and the kernel beside them over the same ones: what counts "
             "is compared with our counting; Flink CEP, which builds the matches, with our listing. The seconds of a "
-            f"job of Flink begin with its first event, those of Spark with the query.{flink}\n\n{detection_table(slower)}"
+            f"job of Flink begin with its first event, those of Spark with the query.{flink}\n\n"
+            f"{detection_table(slower)}"
         )
     sections.append(
         "## Detection: what a user's call takes, on one core\n\n"

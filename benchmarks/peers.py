@@ -116,14 +116,12 @@ def duckdb_joins(threads: int = 1) -> DuckDBJoins | None:
 
 
 def _start_reference(workload: str, events: Path) -> Engine:
-    binary: Path | None = events.with_name("limit")
-    columns, types = events.with_suffix(".columns"), events.with_name("types.txt")
-    if not events.with_name("limit").exists():
-        binary = compile_reference(events.parent)
+    binary, columns, types = events.with_name("limit"), events.with_suffix(".columns"), events.with_name("types.txt")
+    if not binary.exists():
+        compile_reference(events.parent)
     if not columns.exists():
         StockStream.of(read_events(events)).write_columns(columns)
     write_types(types)
-    assert binary is not None
     return partial(run_reference, binary, columns, workload, types)
 
 
