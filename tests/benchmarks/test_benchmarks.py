@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from benchmarks import mechanisms
+from benchmarks import detection, mechanisms
 from benchmarks.detection import (
     CALLS,
     COUNTING,
@@ -32,7 +32,7 @@ from benchmarks.mechanisms import (
     measure_mechanisms,
     mechanisms_table,
 )
-from benchmarks.page import with_other_sections
+from benchmarks.page import Settings, make_page, with_other_sections
 from benchmarks.peers import CPP, FLINK, PEERS, POLARS, Peer, duckdb_joins
 from benchmarks.published import (
     DUCKDB,
@@ -105,6 +105,22 @@ def test_a_peer_that_is_slow_runs_over_a_shorter_stream() -> None:
 
 def _counting(matches: int, _workload: str, _events: Path) -> Engine:
     return partial(Measurement, 2.0, matches)
+
+
+def test_the_page_says_who_runs_where(comparisons: list[Comparison], monkeypatch: pytest.MonkeyPatch) -> None:
+    slow = Comparison("W1", 10_000, 15_984, Timing(LISTING, (0.001,)), (Timing(FLINK, (4.0,)),))
+    monkeypatch.delenv("CEP_BENCH_FLINK", raising=False)
+    monkeypatch.setattr(detection, "compare_detection", lambda *_: comparisons)
+    monkeypatch.setattr(detection, "compare_slow_peers", lambda *_: [slow])
+    page = make_page(Settings(names=("detection",), looks=30), Progress())
+    _, kernel, slower, calls, *others = page.split("\n## ")
+    assert "Flink CEP is not here: it needs a JDK" in kernel
+    assert [row["we are x as fast"] for row in cells(slower)] == ["", "4,000"]
+    assert len(cells(calls)) == len(CALLS) * len(comparisons)
+    if duckdb_joins() is not None:
+        rows = cells(others[0])
+        assert {row["engine"] for row in rows} == {"Esper", "OpenCEP", "UMass SASE"}
+        assert [row["DuckDB here / there"].split()[1] for row in rows if row["workload"] == "W4b"] == ["(W1)"]
 
 
 def test_what_an_engine_raises_in_its_process_is_raised_here() -> None:
