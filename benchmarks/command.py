@@ -114,9 +114,10 @@ def bench(
 
     \b
       detection   the columnar kernel on W1-W4b, W6 (100 patterns) and W7 (traffic), one core, preparation included,
-                  beside scalar C++ (where a compiler is) and DuckDB's bucketed joins (where duckdb is installed); and
-                  what a user's call takes, from a file to written matches, listing and counting. A million events
-                  take about two minutes, five million about ten
+                  beside the peers that are installed, in processes of their own: scalar C++ (where a compiler is),
+                  DuckDB, Polars, Spark SQL, and Flink CEP, with W5 (where CEP_BENCH_FLINK names the folder of its
+                  jars and a JDK is; the page says how to have them); and what a user's call takes, from a file to
+                  written matches, listing and counting. A million events take about ten minutes
       mechanisms  the mechanisms that read event by event on the workloads that they run, W5 and W5n of SASE among them
       strategies  skip_till_next_match and both contiguities without Kleene variables, beside reading the columns
       ingestion   generated raw days to published events, start-up and imports aside
@@ -135,7 +136,7 @@ def bench(
                   patterns and 1 to 100 streams, each from raw files to matches, with time and memory, and what a day
                   of 10^12 events would take. Stopped, it goes on where it was
 
-    All engines must find the same matches. Engines that are not installed are compared through their ratio to DuckDB.
+    All engines must find the same matches. Engines that cannot be installed are compared through their ratio to DuckDB.
 
     \b
     Examples:

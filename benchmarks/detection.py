@@ -1,39 +1,30 @@
-"""`cep bench detection`: the fused kernel and a user's calls on one core, beside scalar C++ and DuckDB."""
+"""`cep bench detection`: the fused kernel and a user's calls on one core, beside the peers that are installed."""
 
 from __future__ import annotations
 
 import tempfile
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import ExitStack
 from functools import partial
 from pathlib import Path
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from benchmarks.joins import DUCKDB_QUERIES, LONGEST_MANY
-from benchmarks.measure import Measurement, Progress, measure_in_turn, mechanism_runner, one_core
-from benchmarks.peers import (
-    REFERENCE_WORKLOADS,
-    DuckDBJoins,
-    compile_reference,
-    duckdb_joins,
-    run_reference,
-    write_types,
-)
+from benchmarks.engine_processes import Engine, engine_process, read_events, write_events
+from benchmarks.measure import Measurement, Progress, measure_in_turn, mechanism_runner
+from benchmarks.peers import BUILDERS, CPP, PEERS, Peer
 from benchmarks.published import DUCKDB
 from benchmarks.report import Comparison, Timing, markdown_table
-from benchmarks.stock_stream import StockStream
 from benchmarks.strategies import READING
 from benchmarks.streams import Streams
-from benchmarks.workloads import STOCK, WORKLOADS, Workload
+from benchmarks.workloads import STOCK, WORKLOADS
 from cep_pipeline.cli.terminal import count_per_s, format_seconds, times_as_fast
 from cep_pipeline.detection.detect import detect
-from cep_pipeline.patterns.pattern import Pattern
+from cep_pipeline.planning.clause_plans import Sharing
 from cep_pipeline.slices.events_input import columns_needed
 
-CPP = "C++ scalar"
 LISTING, COUNTING, TOGETHER = "fused", "fused, counting", "fused, one plan"
 BARS: dict[tuple[str, str], float] = {
     **{(workload, CPP): 1.0 for workload in ("W1", "W2", "W3", "W4", "W4b", "W6")},
@@ -43,112 +34,139 @@ BARS: dict[tuple[str, str], float] = {
 """(Workload, peer) -> how many times as fast as it we have to be; with Kleene variables when we count."""
 FILE_TO_FILE, LISTED, COUNTED_BY_CALL = "file to matches, written", "cep.detect", "cep.detect, output count"
 WRITING = "writing the matches"
-PEERS = (CPP, DUCKDB)
+BESIDE_CALLS = (CPP, DUCKDB)
 CALLS = (FILE_TO_FILE, LISTED, COUNTED_BY_CALL, READING, WRITING)
-OF_READING, OF_WRITING = 0.8, 0.5
-"""From a file to written matches we want this share of the speed of reading the columns where there are fewer matches
-than events, and this of the speed of writing the matches where there are more."""
+FEW = 100
+"""Matches are few where there is at most one in so many events."""
+OF_FEW, OF_MANY = 0.8, 0.5
+"""From a file to written matches we want this share of the speed of reading the columns and writing the same matches
+where these are few, so that detection is a pass over columns; and this where there are more, which have to be made."""
 SHORTEST_JUDGED = 1_000_000
 """Bars are for streams of so many events: on shorter ones what is done once, such as binding columns, weighs most."""
 COUNTED = ("W4", "W4b")
 """Workloads whose matches are counted without being listed, too."""
 RUNS = ("W1", "W2", "W3", "W4", "W4b", "W6", "W7")
-
-
-@dataclass(frozen=True)
-class _Peers:
-    """What runs beside us, as far as it is there."""
-
-    reference: Path | None
-    columns: Path
-    types: Path
-    joins: DuckDBJoins | None
-    longest_many: int
-
-    def load(self, events: pa.Table, stream: StockStream | None) -> None:
-        """Give the peers other events, which is not timed."""
-        if self.joins is not None:
-            self.joins.load(events)
-        if self.reference is not None and stream is not None:
-            stream.write_columns(self.columns)
-
-    def of(self, workload: Workload, events: int) -> dict[str, Callable[[], Measurement]]:
-        runs: dict[str, Callable[[], Measurement]] = {}
-        if self.reference is not None and workload.name in REFERENCE_WORKLOADS:
-            runs[CPP] = partial(run_reference, self.reference, self.columns, workload.name, self.types)
-        in_time = workload.name != "W6" or events <= self.longest_many
-        if self.joins is not None and workload.name in DUCKDB_QUERIES and in_time:
-            runs[DUCKDB] = partial(self.joins.run, workload.name)
-        return runs
+NOT_FUSED = {"W5": "nfab"}
+"""Workload -> our mechanism beside peers, where `fused` does not run it."""
 
 
 def compare_detection(
-    lengths: Sequence[int], repetitions: int, streams: Streams, progress: Progress, *, many: int = LONGEST_MANY
+    lengths: Sequence[int], repetitions: int, streams: Streams, progress: Progress, peers: Sequence[Peer] = PEERS
 ) -> list[Comparison]:
     """Run every workload that the fused kernel runs by the kernel, by a user's calls and by the peers that are there.
 
-    Returned is a comparison for each workload and length, ours the kernel. Of streams of 10,000, 100,000, 1,000,000 and
-    5,000,000 events the match counts are known. Each engine has so many counted runs, after one that is not counted.
-    DuckDB, too, runs the hundred patterns of W6 over a stream of `many` events. Another number of matches than is
-    known, or than the others found, is a CepError.
+    Returned is a comparison for each workload and length, ours the kernel; peers that are not run over streams so long
+    are left out. Of streams of 10,000, 100,000, 1,000,000 and 5,000,000 events the match counts are known. Another
+    number of matches than is known, or than the others found, is a CepError.
     """
     comparisons = []
-    with tempfile.TemporaryDirectory() as name, one_core():
-        folder = Path(name)
-        peers = _Peers(compile_reference(folder), folder / "columns.bin", folder / "types.txt", duckdb_joins(), many)
-        write_types(peers.types)
-        loaded: pa.Table | None = None
-        for workload, stream, table in _work(lengths, streams, many):
-            if table is not loaded:
-                peers.load(table, stream)
-                loaded = table
-            comparisons.append(_compare(workload, table, peers, repetitions, progress))
+    with _Files(streams) as files:
+        for workload in RUNS:
+            for events in _asked(workload, lengths, streams):
+                path = files.of(workload, events)
+                starts = _kernel(workload, path)
+                for peer in _there(peers):
+                    if peer.longest.get(workload, 0) >= events:
+                        starts[peer.name] = partial(peer.start, workload, path)
+                starts |= {call: partial(_start_call, call, workload, path) for call in CALLS}
+                comparisons.append(_compare(workload, events, starts, repetitions, progress))
     return comparisons
 
 
-def _work(
-    lengths: Sequence[int], streams: Streams, many: int
-) -> Iterator[tuple[Workload, StockStream | None, pa.Table]]:
-    """The workloads with their events: of the stock stream in all lengths, and those of the traffic."""
-    work = [(workload, events) for events in lengths for workload in RUNS if WORKLOADS[workload].stream == STOCK]
-    work = [(workload, events) for workload, events in work if workload != "W6"]
-    work += [("W6", events) for events in (many, *(events for events in lengths if events > many))]
-    made: tuple[int, StockStream, pa.Table] | None = None
-    for workload, events in work:
-        if made is None or made[0] != events:
-            stream = streams.stock(events)
-            made = events, stream, stream.table()
-        yield WORKLOADS[workload], made[1], made[2]
-    yield WORKLOADS["W7"], None, streams.traffic.events
+def compare_slow_peers(
+    lengths: Sequence[int], repetitions: int, streams: Streams, progress: Progress, peers: Sequence[Peer] = PEERS
+) -> list[Comparison]:
+    """Run peers that are not run over any of these lengths over the longest stream that they are, with the kernel."""
+    comparisons = []
+    slow: dict[tuple[str, int], list[Peer]] = {}
+    for peer in _there(peers):
+        for workload, longest in peer.longest.items():
+            if not any(events <= longest for events in _asked(workload, lengths, streams)):
+                slow.setdefault((workload, longest), []).append(peer)
+    with _Files(streams) as files:
+        for (workload, events), chosen in sorted(slow.items(), key=lambda one: list(WORKLOADS).index(one[0][0])):
+            path = files.of(workload, events)
+            starts = _kernel(workload, path) | {peer.name: partial(peer.start, workload, path) for peer in chosen}
+            comparisons.append(_compare(workload, events, starts, repetitions, progress))
+    return comparisons
 
 
-def _compare(workload: Workload, events: pa.Table, peers: _Peers, repetitions: int, progress: Progress) -> Comparison:
-    patterns = workload.patterns()
-    engines = {LISTING: mechanism_runner("fused", patterns, events)}
-    if workload.name in COUNTED:
-        engines[COUNTING] = mechanism_runner("fused", patterns, events, counting=True)
-    if len(patterns) > 1:
-        engines[TOGETHER] = mechanism_runner("fused", patterns, events, sharing="prefix")
-    engines.update(peers.of(workload, events.num_rows))
-    engines.update(_calls(patterns, events))
-    known = workload.matches.get(events.num_rows)
-    timings, matches = measure_in_turn(
-        engines, repetitions, known, f"{workload.name}, {events.num_rows:,} events", progress
-    )
-    ours = timings.pop(COUNTING if COUNTING in timings else LISTING)
-    return Comparison(workload.name, events.num_rows, matches, ours, tuple(timings.values()))
+def _there(peers: Sequence[Peer]) -> list[Peer]:
+    return [peer for peer in peers if peer.missing() is None]
 
 
-def _calls(patterns: Sequence[Pattern], events: pa.Table) -> dict[str, Callable[[], Measurement]]:
-    """The calls of a user, statistics and plan included; and what reading and writing alone take, in memory.
+def _asked(workload: str, lengths: Sequence[int], streams: Streams) -> Sequence[int]:
+    """The lengths of a workload's stream: those of the stock stream are asked for, the traffic is as long as it is."""
+    if workload not in RUNS:
+        return ()
+    return lengths if WORKLOADS[workload].stream == STOCK else (streams.traffic.events.num_rows,)
+
+
+class _Files:
+    """The streams as files in a folder of their own, each written when it is first asked for."""
+
+    def __init__(self, streams: Streams) -> None:
+        self._streams, self._folder = streams, tempfile.TemporaryDirectory()
+
+    def __enter__(self) -> _Files:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._folder.cleanup()
+
+    def of(self, workload: str, events: int) -> Path:
+        """The file of so many events of the workload's stream."""
+        stream = WORKLOADS[workload].stream
+        path = Path(self._folder.name) / f"{stream}-{events}.arrow"
+        if not path.exists():
+            write_events(self._streams.table(stream, events), path)
+        return path
+
+
+def _compare(
+    workload: str, events: int, starts: Mapping[str, Callable[[], Engine]], repetitions: int, progress: Progress
+) -> Comparison:
+    """Start each engine in a process of its own, and run them in turn."""
+    known = WORKLOADS[workload].matches.get(events)
+    what = f"{workload}, {events:,} events"
+    with ExitStack() as processes:
+        progress.begin(f"{what}: starting", len(starts))
+        engines = {}
+        for name, start in starts.items():
+            engines[name] = processes.enter_context(engine_process(start))
+            progress.advance()
+        timings, matches = measure_in_turn(engines, repetitions, known, what, progress)
+    ours = timings.pop(COUNTING if COUNTING in timings else next(iter(timings)))
+    return Comparison(workload, events, matches, ours, tuple(timings.values()))
+
+
+def _kernel(workload: str, path: Path) -> dict[str, Callable[[], Engine]]:
+    """Our own ways, the listing of all matches first."""
+    mechanism = NOT_FUSED.get(workload, LISTING)
+    starts = {mechanism: partial(_start_mechanism, mechanism, workload, path)}
+    if workload in COUNTED:
+        starts[COUNTING] = partial(_start_mechanism, mechanism, workload, path, counting=True)
+    if workload == "W6":
+        starts[TOGETHER] = partial(_start_mechanism, mechanism, workload, path, sharing="prefix")
+    return dict(starts)
+
+
+def _start_mechanism(
+    mechanism: str, workload: str, path: Path, *, counting: bool = False, sharing: Sharing | None = None
+) -> Engine:
+    patterns = WORKLOADS[workload].patterns()
+    return mechanism_runner(mechanism, patterns, read_events(path), counting=counting, sharing=sharing)
+
+
+def _start_call(call: str, workload: str, path: Path) -> Engine:
+    """A call of a user, statistics and plan included; or what reading or writing alone take, in memory.
 
     Of the events each call gets a table of its own, which nobody has asked about before.
     """
+    patterns, events = WORKLOADS[workload].patterns(), read_events(path)
     stored = pa.BufferOutputStream()
     pq.write_table(events.select(columns_needed(patterns)), stored)
     source = stored.getvalue()
-    listed: Mapping[str, pa.Table] = detect(patterns, events)
-    matches = sum(table.num_rows for table in listed.values())
 
     def read() -> pa.Table:
         return pq.read_table(pa.BufferReader(source))
@@ -158,18 +176,21 @@ def _calls(patterns: Sequence[Pattern], events: pa.Table) -> dict[str, Callable[
             pq.write_table(table, pa.BufferOutputStream())
         return sum(table.num_rows for table in tables.values())
 
-    def counted() -> int:
+    def count() -> int:
         tables = detect(patterns, events.slice(), output="count")
         return sum(int(table["count"][0].as_py()) for table in tables.values())
 
-    runs: dict[str, Callable[[], int]] = {
-        FILE_TO_FILE: lambda: write(detect(patterns, read())),
-        LISTED: lambda: sum(table.num_rows for table in detect(patterns, events.slice()).values()),
-        COUNTED_BY_CALL: counted,
-        READING: lambda: matches if read() else 0,
-        WRITING: lambda: write(listed),
-    }
-    return {name: partial(_timed, run) for name, run in runs.items()}
+    if call == FILE_TO_FILE:
+        return partial(_timed, lambda: write(detect(patterns, read())))
+    if call == LISTED:
+        return partial(_timed, lambda: sum(table.num_rows for table in detect(patterns, events.slice()).values()))
+    if call == COUNTED_BY_CALL:
+        return partial(_timed, count)
+    if call == READING:
+        matches = count()
+        return partial(_timed, lambda: matches if read() else 0)
+    listed = detect(patterns, events)
+    return partial(_timed, lambda: write(listed))
 
 
 def _timed(run: Callable[[], int]) -> Measurement:
@@ -183,12 +204,12 @@ def calls_table(comparisons: Sequence[Comparison]) -> str:
     rows = []
     for comparison in comparisons:
         timings = {timing.engine: timing for timing in (comparison.ours, *comparison.peers)}
+        both = _reading_and_writing(timings)
         for name in CALLS:
             call = timings[name]
-            shares = [
-                f"{call.ratio(timings[other]):.2f}" if name == FILE_TO_FILE else "" for other in (READING, WRITING)
-            ]
-            beside = [timings.get(peer) if name in (FILE_TO_FILE, LISTED, COUNTED_BY_CALL) else None for peer in PEERS]
+            peers = BESIDE_CALLS if name in (FILE_TO_FILE, LISTED, COUNTED_BY_CALL) else ()
+            beside = {peer: times_as_fast(call.ratio(timings[peer])) for peer in peers if peer in timings}
+            whole = name == FILE_TO_FILE
             rows.append(
                 [
                     comparison.workload,
@@ -199,23 +220,32 @@ def calls_table(comparisons: Sequence[Comparison]) -> str:
                     format_seconds(call.median),
                     f"{call.spread:.0%}",
                     f"{timings[LISTING].ratio(call):.1f}",
-                    *shares,
-                    *("" if peer is None else times_as_fast(call.ratio(peer)) for peer in beside),
-                    _wanted(comparison, call, timings) if name == FILE_TO_FILE else "",
+                    *(beside.get(peer, "") for peer in BESIDE_CALLS),
+                    f"{call.ratio(both):.2f}" if whole else "",
+                    _wanted(comparison, call.ratio(both)) if whole else "",
                 ]
             )
     header = ["workload", "events", "matches", "call", "n", "median", "spread", "x kernel"]
-    header += ["of reading", "of writing", "x as fast as C++", "x as fast as DuckDB", "wanted"]
+    header += ["x as fast as C++", "x as fast as DuckDB", "of reading and writing", "wanted"]
     return markdown_table(header, rows)
 
 
-def _wanted(comparison: Comparison, call: Timing, timings: Mapping[str, Timing]) -> str:
+def _reading_and_writing(timings: Mapping[str, Timing]) -> Timing:
+    """Both together, of runs of the same round."""
+    pairs = zip(timings[READING].seconds, timings[WRITING].seconds, strict=False)
+    return Timing("reading and writing", tuple(map(sum, pairs)))
+
+
+def share_wanted(events: int, matches: int) -> float:
+    """The share of the speed of reading the columns and writing the matches that we want from a file to a file."""
+    return OF_FEW if matches * FEW <= events else OF_MANY
+
+
+def _wanted(comparison: Comparison, share: float) -> str:
     if comparison.events < SHORTEST_JUDGED:
         return ""
-    fewer = comparison.matches < comparison.events
-    least, other = (OF_READING, READING) if fewer else (OF_WRITING, WRITING)
-    met = "met" if call.ratio(timings[other]) >= least else "MISSED"
-    return f"{least:g} of {other.split()[0]}: {met}"
+    least = share_wanted(comparison.events, comparison.matches)
+    return f"{least:g}: {'met' if share >= least else 'MISSED'}"
 
 
 def duckdb_rates(comparisons: Sequence[Comparison]) -> dict[str, float]:
@@ -229,12 +259,17 @@ def duckdb_rates(comparisons: Sequence[Comparison]) -> dict[str, float]:
 
 
 def detection_table(comparisons: Sequence[Comparison]) -> str:
-    """The kernel and its peers in comparisons, with ratios and bars, in Markdown."""
+    """The kernel and its peers in comparisons, with ratios and bars, in Markdown.
+
+    What counts is compared with our counting, where there is one, and what builds matches with our listing.
+    """
     rows = []
     for comparison in comparisons:
-        for timing in (comparison.ours, *(peer for peer in comparison.peers if peer.engine not in CALLS)):
-            own = timing.engine in (LISTING, COUNTING, TOGETHER)
-            ratio = comparison.ratio(timing)
+        timings = {timing.engine: timing for timing in (comparison.ours, *comparison.peers)}
+        for timing in (timings[name] for name in timings if name not in CALLS):
+            own = timing is comparison.ours or timing.engine in (LISTING, COUNTING, TOGETHER)
+            beside = timings[LISTING] if timing.engine in BUILDERS and LISTING in timings else comparison.ours
+            ratio = beside.ratio(timing)
             judged = comparison.events >= SHORTEST_JUDGED
             bar = BARS.get((comparison.workload, timing.engine)) if judged else None
             rows.append(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
@@ -23,7 +24,7 @@ SHARING_OF: Mapping[str, Sharing] = {"multi_pattern_nfa": "prefix", "multitree":
 SEARCH_STEPS = 20_000
 """Steps of the search for a plan of patterns that share."""
 SLOW_ROUND_S = 4.0
-"""An engine whose run takes longer than this is measured fewer times."""
+"""An engine whose run takes longer than this is measured once."""
 
 
 @dataclass(frozen=True)
@@ -60,27 +61,29 @@ def measure_in_turn(
     what: str,
     progress: Progress,
 ) -> tuple[dict[str, Timing], int]:
-    """Run engines in turn, once without being counted and then several times.
+    """Run engines in turn, round after round; in each an engine is run twice, and the second run is counted.
 
-    An engine with runs of more than `SLOW_ROUND_S` seconds is run once only. Returned are the timings, and the number
-    of matches that all have found: the expected one, where it is known, else that of the first engine. Another one is a
-    CepError, which names the work as `what`.
+    The first one brings back what the others have displaced: caches, and memory that the system took. An engine with
+    runs of more than `SLOW_ROUND_S` seconds has one round only. Returned are the timings, and the number of matches
+    that all have found: the expected one, where it is known, else that of the first engine. Another one is a CepError,
+    which names the work as `what`.
     """
     seconds: dict[str, list[float]] = {name: [] for name in engines}
     slow: set[str] = set()
-    progress.begin(f"{what}: {', '.join(engines)}", repetitions + 1)
-    for repetition in range(repetitions + 1):
+    progress.begin(f"{what}: {', '.join(engines)}", repetitions)
+    for _ in range(repetitions):
         for name, run in engines.items():
-            if name in slow and repetition > 1:
+            if name in slow:
                 continue
-            measured = run()
-            if expected is None:
-                expected = measured.matches
-            if measured.matches != expected:
-                raise CepError(f"{name} finds {measured.matches:,} matches of {what}, but there are {expected:,}")
-            if repetition:
-                seconds[name].append(measured.seconds)
-            elif measured.seconds > SLOW_ROUND_S:
+            for _twice in range(2):
+                gc.collect()  # or the run pays for what the one before it has left
+                measured = run()
+                if expected is None:
+                    expected = measured.matches
+                if measured.matches != expected:
+                    raise CepError(f"{name} finds {measured.matches:,} matches of {what}, but there are {expected:,}")
+            seconds[name].append(measured.seconds)
+            if measured.seconds > SLOW_ROUND_S:
                 slow.add(name)
         progress.advance()
     assert expected is not None

@@ -1,27 +1,49 @@
-"""Peers that run beside us in one benchmark: scalar C++ and DuckDB's bucketed joins.
+"""Peers that run beside us in one benchmark, each in a process of its own: scalar C++, SQL engines and Flink CEP.
 
-Both count or enumerate all matches of a workload; the count is compared with ours before any ratio is made.
+All count, or enumerate, all matches of a workload; the count is compared with ours before any ratio is made.
 """
 
 from __future__ import annotations
 
 import json
+import os
 import shutil
 import subprocess
 import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from functools import partial
 from importlib.resources import as_file, files
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
 
-from benchmarks.joins import DUCKDB_QUERIES
+from benchmarks import flink_patterns, spark_joins
+from benchmarks.engine_processes import Engine, read_events
+from benchmarks.joins import DUCKDB_QUERIES, LONGEST_MANY
 from benchmarks.measure import Measurement
-from benchmarks.workloads import MANY_WINDOW_MS, draw_types
+from benchmarks.published import DUCKDB
+from benchmarks.stock_stream import MAX_EVENTS, StockStream
+from benchmarks.workloads import MANY_WINDOW_MS, STOCK, WORKLOADS, draw_types
 from cep_pipeline.errors import CepError
 
-REFERENCE_WORKLOADS = ("W1", "W2", "W3", "W4", "W4b", "W6")
-"""What the C++ reference runs."""
+
+@dataclass(frozen=True)
+class Peer:
+    """An engine that runs beside us where it is installed.
+
+    - `longest`: workload -> events of the longest stream over which it is run; it runs no other workloads.
+    - `start`: prepares a workload over the events of a file, and returns what finds the matches; called in a process of
+      its own. It may put files beside that of the events.
+    - `missing`: tells what is missing and how to have it, in words behind the engine's name; None if nothing is.
+    """
+
+    name: str
+    longest: Mapping[str, int]
+    start: Callable[[str, Path], Engine]
+    missing: Callable[[], str | None]
 
 
 def compile_reference(folder: Path) -> Path | None:
@@ -91,3 +113,68 @@ def duckdb_joins(threads: int = 1) -> DuckDBJoins | None:
         return DuckDBJoins(threads)
     except ImportError:
         return None
+
+
+def _start_reference(workload: str, events: Path) -> Engine:
+    binary, columns, types = events.with_name("limit"), events.with_suffix(".columns"), events.with_name("types.txt")
+    if not binary.exists():
+        compile_reference(events.parent)
+    if not columns.exists():
+        StockStream.of(read_events(events)).write_columns(columns)
+    write_types(types)
+    return partial(run_reference, binary, columns, workload, types)
+
+
+def _reference_missing() -> str | None:
+    return None if shutil.which("g++") or shutil.which("clang++") else "needs g++ or clang++"
+
+
+def _start_duckdb(workload: str, events: Path) -> Engine:
+    joins = DuckDBJoins()
+    joins.load(read_events(events))
+    return partial(joins.run, workload)
+
+
+def _duckdb_missing() -> str | None:
+    return None if find_spec("duckdb") else "needs duckdb"
+
+
+def _start_polars(workload: str, events: Path) -> Engine:
+    os.environ["POLARS_MAX_THREADS"] = "1"  # it is asked when the library is loaded
+    from benchmarks.polars_joins import count, load
+
+    return partial(count, workload, load(read_events(events)))
+
+
+def _polars_missing() -> str | None:
+    return None if find_spec("polars") else "needs polars"
+
+
+_STOCK = dict.fromkeys((name for name, workload in WORKLOADS.items() if workload.stream == STOCK), MAX_EVENTS)
+CPP, POLARS, SPARK, FLINK = "C++ scalar", "Polars", "Spark SQL, bucketed join", "Flink CEP"
+PEERS = (
+    Peer(CPP, _STOCK, _start_reference, _reference_missing),
+    Peer(
+        DUCKDB,
+        {**dict.fromkeys(DUCKDB_QUERIES, MAX_EVENTS), "W6": LONGEST_MANY},
+        _start_duckdb,
+        _duckdb_missing,
+    ),
+    Peer(
+        POLARS,
+        {**dict.fromkeys(("W1", "W2", "W3", "W4", "W7"), MAX_EVENTS), "W6": LONGEST_MANY},
+        _start_polars,
+        _polars_missing,
+    ),
+    Peer(SPARK, spark_joins.LONGEST, spark_joins.start, spark_joins.missing),
+    Peer(FLINK, flink_patterns.LONGEST, flink_patterns.start, flink_patterns.missing),
+)
+"""The peers, in the order of the tables."""
+BUILDERS = (FLINK,)
+"""The peers that build each match; the others count, or add the matches up."""
+
+
+def missing_peers() -> str:
+    """A sentence on each peer that is not here, or nothing."""
+    sentences = [(peer.name, peer.missing()) for peer in PEERS]
+    return " ".join(f"{name} is not here: it {why}." for name, why in sentences if why is not None)

@@ -37,13 +37,17 @@ class Timing:
 
 @dataclass(frozen=True)
 class Comparison:
-    """Engines that did the same work in one run, ours first; `bar` names a peer and the least ratio wanted."""
+    """Engines that did the same work in one run, ours first."""
 
     workload: str
     events: int
     matches: int
     ours: Timing
     peers: tuple[Timing, ...]
+
+    def timing(self, engine: str) -> Timing:
+        """The runs of an engine, or of one of our ways."""
+        return next(one for one in (self.ours, *self.peers) if one.engine == engine)
 
     def ratio(self, peer: Timing) -> float:
         """How many times as fast as the peer we are: the median of the ratios of runs that followed each other."""
@@ -69,7 +73,7 @@ def cores() -> int:
 
 
 def _versions() -> Iterator[str]:
-    for name in ("numpy", "pyarrow", "numba", "llvmlite", "pyspark", "duckdb"):
+    for name in ("numpy", "pyarrow", "numba", "llvmlite", "pyspark", "duckdb", "polars"):
         try:
             yield f"{name} {metadata.version(name)}"
         except metadata.PackageNotFoundError:

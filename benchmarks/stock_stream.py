@@ -32,6 +32,22 @@ class StockStream:
     diff_cents: npt.NDArray[np.int64]
     volume: npt.NDArray[np.int32]
 
+    @classmethod
+    def of(cls, table: pa.Table) -> StockStream:
+        """The columns of an events table of the stream."""
+
+        def cents(name: str) -> npt.NDArray[np.int64]:
+            found: npt.NDArray[np.int64] = np.rint(table[name].to_numpy() * 100).astype(np.int64)
+            return found
+
+        return cls(
+            table["timestamp"].cast(pa.int64()).to_numpy() // 1000,
+            table["ticker"].combine_chunks().indices.to_numpy().astype(np.int8),
+            cents("price"),
+            cents("diff"),
+            table["volume"].to_numpy().astype(np.int32),
+        )
+
     def __len__(self) -> int:
         return len(self.timestamp_ms)
 

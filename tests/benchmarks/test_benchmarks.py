@@ -8,19 +8,21 @@ from pathlib import Path
 
 import pytest
 
-from benchmarks import mechanisms
+from benchmarks import detection, mechanisms
 from benchmarks.detection import (
     CALLS,
-    CPP,
+    COUNTING,
     FILE_TO_FILE,
     LISTING,
     TOGETHER,
     WRITING,
     calls_table,
     compare_detection,
+    compare_slow_peers,
     detection_table,
     duckdb_rates,
 )
+from benchmarks.engine_processes import Engine, engine_process
 from benchmarks.joins import DUCKDB_QUERIES
 from benchmarks.measure import Measurement, Progress, measure_in_turn
 from benchmarks.mechanisms import (
@@ -30,8 +32,8 @@ from benchmarks.mechanisms import (
     measure_mechanisms,
     mechanisms_table,
 )
-from benchmarks.page import with_other_sections
-from benchmarks.peers import compile_reference, duckdb_joins
+from benchmarks.page import Settings, make_page, with_other_sections
+from benchmarks.peers import CPP, FLINK, PEERS, POLARS, Peer, duckdb_joins
 from benchmarks.published import (
     DUCKDB,
     EVENTS_PER_S,
@@ -58,24 +60,25 @@ def cells(table: str) -> list[dict[str, str]]:
 
 @pytest.fixture(scope="module")
 def comparisons() -> list[Comparison]:
-    return compare_detection([10_000], 1, Streams(None, looks=30), Progress(), many=1_000)
+    """The quick peers on 10,000 events; `test_peers.py` has the counts of all."""
+    quick = [peer for peer in PEERS if peer.name in (CPP, DUCKDB, POLARS)]
+    return compare_detection([10_000], 1, Streams(None, looks=30), Progress(), quick)
 
 
-def test_all_engines_run_side_by_side(comparisons: list[Comparison], tmp_path: Path) -> None:
-    assert [c.workload for c in comparisons] == ["W1", "W2", "W3", "W4", "W4b", "W6", "W6", "W7"]
-    compiler, duckdb = compile_reference(tmp_path) is not None, duckdb_joins() is not None
+def test_all_engines_run_side_by_side(comparisons: list[Comparison]) -> None:
+    assert [c.workload for c in comparisons] == ["W1", "W2", "W3", "W4", "W4b", "W6", "W7"]
+    there = [peer for peer in PEERS if peer.name in (CPP, DUCKDB, POLARS) and peer.missing() is None]
     for comparison in comparisons:
-        engines = {timing.engine for timing in comparison.peers}
-        assert (CPP in engines) == (compiler and comparison.workload != "W7")
-        many = comparison.workload == "W6"
-        assert (TOGETHER in engines) == many
-        in_time = not many or comparison.events == 1_000
-        assert (DUCKDB in engines) == (duckdb and comparison.workload in DUCKDB_QUERIES and in_time)
+        engines = {timing.engine for timing in (comparison.ours, *comparison.peers)}
+        peers = {peer.name for peer in there if comparison.workload in peer.longest}
+        many = {TOGETHER} if comparison.workload == "W6" else set()
+        lists = {COUNTING} if comparison.workload in ("W4", "W4b") else set()
+        assert engines == {LISTING, *CALLS} | peers | many | lists
         assert comparison.matches == WORKLOADS[comparison.workload].matches.get(comparison.events, comparison.matches)
     rows = cells(detection_table(comparisons))
     assert len(rows) == sum(1 + len(comparison.peers) - len(CALLS) for comparison in comparisons)
     assert {row["engine"] for row in rows if row["workload"] == "W4"} >= {"fused", "fused, counting"}
-    if duckdb:
+    if DUCKDB in {peer.name for peer in there}:
         assert set(duckdb_rates(comparisons)) == set(DUCKDB_QUERIES)
 
 
@@ -90,13 +93,58 @@ def test_calls_stand_beside_the_kernel_and_the_peers(comparisons: list[Compariso
             assert [bool(row[column]) for row in own] == [peer in engines] * 3 + [False] * 2
 
 
-@pytest.mark.parametrize(("matches", "wanted"), [(10, "0.8 of reading: MISSED"), (2_000_000, "0.5 of writing: met")])
-def test_a_file_is_to_be_done_by_what_weighs_more(matches: int, wanted: str) -> None:
-    took = {LISTING: 0.1, READING: 1.0, WRITING: 3.0, FILE_TO_FILE: 4.0}
+def test_a_peer_that_is_slow_runs_over_a_shorter_stream() -> None:
+    start = partial(_counting, 15_984)
+    peer = Peer("slow", {"W1": 10_000, "W2": 1_000_000}, start, lambda: None)
+    absent = Peer("absent", {"W1": 10_000}, start, lambda: "needs what is not here")
+    (found,) = compare_slow_peers([100_000, 1_000_000], 1, Streams(None), Progress(), [peer, absent])
+    assert (found.workload, found.events, found.matches) == ("W1", 10_000, 15_984)
+    assert [timing.engine for timing in (found.ours, *found.peers)] == [LISTING, "slow"]
+    assert cells(detection_table([found]))[1]["events/s"] == "5 k"
+
+
+def _counting(matches: int, _workload: str, _events: Path) -> Engine:
+    return partial(Measurement, 2.0, matches)
+
+
+def test_the_page_says_who_runs_where(comparisons: list[Comparison], monkeypatch: pytest.MonkeyPatch) -> None:
+    slow = Comparison("W1", 10_000, 15_984, Timing(LISTING, (0.001,)), (Timing(FLINK, (4.0,)),))
+    monkeypatch.delenv("CEP_BENCH_FLINK", raising=False)
+    monkeypatch.setattr(detection, "compare_detection", lambda *_: comparisons)
+    monkeypatch.setattr(detection, "compare_slow_peers", lambda *_: [slow])
+    page = make_page(Settings(names=("detection",), looks=30), Progress())
+    _, kernel, slower, calls, *others = page.split("\n## ")
+    assert "Flink CEP is not here: it needs a JDK" in kernel
+    assert [row["we are x as fast"] for row in cells(slower)] == ["", "4,000"]
+    assert len(cells(calls)) == len(CALLS) * len(comparisons)
+    if duckdb_joins() is not None:
+        rows = cells(others[0])
+        assert {row["engine"] for row in rows} == {"Esper", "OpenCEP", "UMass SASE"}
+        assert [row["DuckDB here / there"].split()[1] for row in rows if row["workload"] == "W4b"] == ["(W1)"]
+
+
+def test_what_an_engine_raises_in_its_process_is_raised_here() -> None:
+    with pytest.raises(CepError, match="no engine"), engine_process(_no_engine):
+        pass
+
+
+def _no_engine() -> Engine:
+    raise CepError("there is no engine")
+
+
+def test_builders_are_compared_with_our_listing() -> None:
+    counted, listed = Timing(COUNTING, (1.0,)), Timing(LISTING, (4.0,))
+    others = Timing(FLINK, (8.0,)), Timing(POLARS, (8.0,))
+    rows = cells(detection_table([Comparison("W4", 10_000, 5, counted, (listed, *others))]))
+    assert [row["we are x as fast"] for row in rows] == ["", "", "2.00", "8.00"]
+
+
+@pytest.mark.parametrize(("matches", "wanted"), [(10_000, "0.8: MISSED"), (10_001, "0.5: met")])
+def test_from_file_to_file_is_beside_reading_and_writing(matches: int, wanted: str) -> None:
+    took = {LISTING: 0.1, READING: 1.0, WRITING: 2.0, FILE_TO_FILE: 4.0}
     timings = [Timing(name, (took.get(name, 2.0),)) for name in (LISTING, *CALLS)]
     row = cells(calls_table([Comparison("W1", 1_000_000, matches, timings[0], tuple(timings[1:]))]))[0]
-    assert (row["x kernel"], row["of reading"], row["of writing"]) == ("40.0", "0.25", "0.75")
-    assert row["wanted"] == wanted
+    assert (row["x kernel"], row["of reading and writing"], row["wanted"]) == ("40.0", "0.75", wanted)
 
 
 def test_bars_are_for_long_streams_and_judged_by_the_ratio() -> None:
@@ -135,9 +183,9 @@ def test_engines_run_in_turn_and_slow_ones_are_counted_once() -> None:
 
     progress = Progress(lambda what, total: steps.append((what, total)), lambda: ran.append("|"))
     timings, matches = measure_in_turn({"a": run("a", 0.5), "b": run("b", 60.0)}, 3, 3, "W0", progress)
-    assert "".join(ran) == "ab|ab|a|a|"
+    assert "".join(ran) == "aabb|aa|aa|"
     assert matches == 3 and len(timings["a"].seconds) == 3 and len(timings["b"].seconds) == 1
-    assert steps == [("W0: a, b", 4)]
+    assert steps == [("W0: a, b", 3)]
 
 
 def test_other_engines_are_given_what_duckdb_gained() -> None:
@@ -148,7 +196,7 @@ def test_other_engines_are_given_what_duckdb_gained() -> None:
     assert machine_gain("W5", {}) is None
     assert [(p.engine, p.here_per_s) for p in peers_of("W5n", rates)] == [("UMass SASE", 2 * 0.59e6)]
     assert [p.here_per_s for p in peers_of("W5n", {})] == [None]
-    assert fastest_cep_engine("W1") == "Esper"  # the faster Polars is none
+    assert fastest_cep_engine("W1") == "Esper"  # the faster DuckDB is none
     assert fastest_cep_engine("W0") is None
     assert [reference_of(name) for name in ("W3", "W4b", "W5", "W7")] == ["W3", "W1", "W1", "W7"]
 
