@@ -405,8 +405,14 @@ def summaries_together(detections: Sequence[Detection]) -> list[pa.Table]:
     return [summary.table() for one in detections if (summary := summaries[id(one)]) is not None]
 
 
-def found_at_once(detections: Sequence[Detection], owned: Owned) -> dict[int, FoundAtOnce]:
-    """The matches of patterns that have few of them, by the pattern's place among all; the others are to be run."""
+def found_at_once(detections: Sequence[Detection], owned: Owned, *, counted: bool = False) -> dict[int, FoundAtOnce]:
+    """The matches of patterns that have few of them, by the pattern's place among all; the others are to be run.
+
+    Parameters
+    ----------
+    counted
+        Whether only their number is wanted.
+    """
     groups: dict[Hashable, list[int]] = {}
     for place, detection in enumerate(detections):
         find = detection.mechanism.find_at_once
@@ -417,7 +423,8 @@ def found_at_once(detections: Sequence[Detection], owned: Owned) -> dict[int, Fo
         first = detections[places[0]]
         assert first.mechanism.find_at_once is not None
         patterns, orders = [detections[one].pattern for one in places], [detections[one].orders for one in places]
-        at_once = first.mechanism.find_at_once(patterns, orders, first.events, owned, first.counters)
+        find = first.mechanism.find_at_once
+        at_once = find(patterns, orders, first.events, owned, first.counters, counted=counted)
         found.update((place, one) for place, one in zip(places, at_once, strict=True) if one is not None)
     return found
 

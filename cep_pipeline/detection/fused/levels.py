@@ -12,7 +12,7 @@ plain run is compiled, too, where the values of a slice do not fit (integers bey
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
 from typing import TypeAlias
 
@@ -183,6 +183,19 @@ def tested_conjuncts(clause: Clause) -> tuple[Conjunct, ...]:
     return clause_cache_of(clause).once("test order", lambda: in_test_order(clause.conjuncts, across=True))
 
 
+def reach_of(window: Window, clause: Clause) -> Reach:
+    """The reach of a window, however wide it is."""
+    if window.time_us is not None:
+        return Reach(BoundUnit.TIME, window.time_us)
+    assert window.events is not None
+    return Reach(BoundUnit.POSITION, window.events - 1, clause.partition_by)
+
+
+def types_of_attributes(pattern: Pattern) -> dict[str, ValueType]:
+    """The type of each attribute of the events of a pattern, by its name."""
+    return {**dict(pattern.attributes), "timestamp": ValueType.INT64, "seq": ValueType.INT64}
+
+
 @dataclass(frozen=True, eq=False)
 class PlannedClause:
     """A clause, its variables in plan order, and the slice that it runs over.
@@ -206,17 +219,16 @@ class PlannedClause:
     def reach(self) -> Reach:
         """The window; no wider than the slice needs it to be, where a sum with it could overflow."""
         window = self.window or self.pattern.window
-        if window.time_us is not None:
-            size = window.time_us if window.time_us < CLOCK_LIMIT else min(window.time_us, self.events.span_us)
-            return Reach(BoundUnit.TIME, size)
-        assert window.events is not None
-        size = window.events - 1 if window.events < CLOCK_LIMIT else min(window.events - 1, len(self.events))
-        return Reach(BoundUnit.POSITION, size, self.clause.partition_by)
+        found = reach_of(window, self.clause)
+        if max(window.time_us or 0, window.events or 0) < CLOCK_LIMIT:
+            return found
+        most = self.events.span_us if window.events is None else len(self.events)
+        return replace(found, size=min(found.size, most))
 
     @cached_property
     def types(self) -> dict[str, ValueType]:
         """The type of each attribute."""
-        return {**dict(self.pattern.attributes), "timestamp": ValueType.INT64, "seq": ValueType.INT64}
+        return types_of_attributes(self.pattern)
 
     @property
     def keys(self) -> tuple[Key, ...]:
@@ -631,7 +643,7 @@ class Range:
 
 @dataclass(frozen=True, eq=False)
 class WordLayout:
-    """The places of the arrays of a plain run among its argument words.
+    """The places of the arrays of a plain run, or of a search behind one, among its argument words.
 
     Attributes
     ----------
@@ -647,6 +659,8 @@ class WordLayout:
         As `run_shape` takes them.
     tested, decided
         For each level the conjuncts that are tested on its candidates, and whether these alone decide.
+    others
+        Further words, each with the array whose address it is.
     """
 
     shape: Shape
@@ -657,8 +671,9 @@ class WordLayout:
     columns: tuple[RemadeColumn, ...]
     constants: tuple[float, ...]
     output_rows: tuple[int, ...] | None
-    tested: tuple[tuple[Conjunct, ...], ...]
-    decided: tuple[bool, ...]
+    tested: tuple[tuple[Conjunct, ...], ...] = ()
+    decided: tuple[bool, ...] = ()
+    others: tuple[tuple[int, RemadeColumn], ...] = ()
 
     def views_of(self, events: PreparedEvents, leaves: list[View]) -> list[View]:
         """The leaves, each sorted as its level is."""
@@ -696,8 +711,11 @@ class WordLayout:
         for word, view in enumerate(views, start=places["rows"]):
             point(word, events.handle(view, _placed_rows, view))
         for one in self.ranges:
-            earlier, later = views[one.bound.earlier], views[one.level]
-            point(one.word, events.handle((one.key, earlier, later), _placed_ends, events, one.bound, earlier, later))
+            earlier, later, key = views[one.bound.earlier], views[one.level], self.keys[one.level]
+            leaf = leaves[one.bound.earlier]
+            alike = leaf if key is None else leaf_by(events, leaf, key)
+            asked = one.key, earlier, alike, later
+            point(one.word, events.handle(asked, _placed_ends, events, one.bound, earlier, alike, later))
         every = (*views, *negated)
         for word, again in enumerate(self.columns, start=places["column"]):
             of = [every[level] for level in again.levels]
@@ -715,8 +733,8 @@ def _placed_rows(view: View) -> Placed:
     return _placed(view.rows)
 
 
-def _placed_ends(events: PreparedEvents, bound: Bound, earlier: View, later: View) -> Placed:
-    return _placed(range_ends(events, bound, earlier, earlier, later))
+def _placed_ends(events: PreparedEvents, bound: Bound, earlier: View, alike: View, later: View) -> Placed:
+    return _placed(range_ends(events, bound, earlier, alike, later))
 
 
 def _placed_column(events: PreparedEvents, again: RemadeColumn, *views: View) -> Placed:
@@ -831,6 +849,23 @@ def levels_over(
     return levels
 
 
+def ranges_of(shape: Shape, places: Mapping[str, int], bounds: Iterable[tuple[int, Bound]]) -> tuple[Range, ...]:
+    """The words of the bounds of a shape, which are given each with its level; others are left out."""
+    known = {(level, bound.earlier, bound.low): bound for level, bound in bounds}
+    ranges = []
+    for group, low in (("low", True), ("high", False)):
+        earlier_ones = [
+            (level, earlier)
+            for level, spec in enumerate(shape.levels)
+            for earlier in (spec.lows if low else spec.highs)
+        ]
+        for word, (level, earlier) in enumerate(earlier_ones, start=places[group]):
+            bound = known.get((level, earlier, low))
+            if bound is not None:
+                ranges.append(Range(word, level, bound, (bound.clock.value, bound.partition_by, bound.delta)))
+    return tuple(ranges)
+
+
 def _layout_of(levels: Levels) -> WordLayout | None:
     """The layout of a run's words; None where it is not plain."""
     shapes = levels.shapes()[len(levels.searches) :]  # which may read one more column
@@ -839,7 +874,6 @@ def _layout_of(levels: Levels) -> WordLayout | None:
     keys = [None if key is None else shared_attributes(key) for key in levels.level_keys]
     plain = (
         all(key is None or own is not None for key, own in zip(levels.level_keys, keys, strict=True))
-        and all(keys[level] == keys[bound.earlier] for level, bound in levels.ranges)
         and len(shapes) == 1
         and len(columns) == len(levels.columns.again)
         and len(sides) == len(levels.ranges)
@@ -850,23 +884,12 @@ def _layout_of(levels: Levels) -> WordLayout | None:
     if levels.asks_at_end:
         return None
     places = argument_places(shape)
-    bounds = {(level, bound.earlier, bound.low): bound for level, bound in levels.ranges}
-    ranges = []
-    for group, low in (("low", True), ("high", False)):
-        earlier_ones = [
-            (level, earlier)
-            for level, spec in enumerate(shape.levels)
-            for earlier in (spec.lows if low else spec.highs)
-        ]
-        for word, (level, earlier) in enumerate(earlier_ones, start=places[group]):
-            bound = bounds[level, earlier, low]
-            ranges.append(Range(word, level, bound, (bound.clock.value, bound.partition_by, bound.delta)))
     return WordLayout(
         shape,
         program_of(shape),
         places,
         tuple(keys),
-        tuple(ranges),
+        ranges_of(shape, places, levels.ranges),
         tuple(columns),
         tuple(levels.columns.constants),
         None if levels.as_places else tuple(levels.output_rows),
