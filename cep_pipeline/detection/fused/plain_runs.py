@@ -160,6 +160,26 @@ class _Numbered(Generic[T]):
         return number
 
 
+class _Groups:
+    """Groups of numbers, none of which is empty, of the values of which the extremes are asked."""
+
+    def __init__(self, groups: Sequence[Sequence[int]]) -> None:
+        self._numbers = np.array([number for group in groups for number in group], np.int64)
+        self._starts = np.cumsum([0, *map(len, groups)], dtype=np.int64)[:-1]
+
+    def least(self, values: Array) -> list[int]:
+        """The least value of each group."""
+        return self._extremes(np.minimum, values)
+
+    def most(self, values: Array) -> list[int]:
+        """The greatest value of each group."""
+        return self._extremes(np.maximum, values)
+
+    def _extremes(self, choose: np.ufunc, values: Array) -> list[int]:
+        found: list[int] = choose.reduceat(values[self._numbers], self._starts).tolist() if len(self._starts) else []
+        return found
+
+
 @dataclass(eq=False)
 class _Part:
     """One shape that a run calls.
@@ -205,6 +225,8 @@ class _Run:
         behind it. None: it has one variable, or no lists.
     main, search
         The shapes of the run itself, and of the search for lists. None: there is none, or nothing is known of it yet.
+    number
+        Its place among all runs.
     state, counters
         Where its state begins, and its counters.
     resting
@@ -224,6 +246,7 @@ class _Run:
     main: _Part | None = None
     search: _Part | None = None
     made: object = None
+    number: int = 0
     state: int = 0
     counters: int = 0
     resting: int = 0
@@ -275,7 +298,12 @@ class PlainRuns:
             self.counted.append(counted and len({one.positive for one in pattern.clauses}) == len(pattern.clauses))
             ordered = _plain_orders(pattern, plans)
             self.runs.append([self._run(pattern, *one, listing=not self.counted[-1]) for one in ordered])
-        self._lay_out([run for run in chain.from_iterable(self.runs) if run.is_known])
+        every = list(chain.from_iterable(self.runs))
+        for number, run in enumerate(every):
+            run.number = number
+        self.of_levels = _Groups([run.leaves for run in every])
+        self.of_all = _Groups([(*run.leaves, *(leaf for part in run.parts for leaf in part.leaves)) for run in every])
+        self._lay_out([run for run in every if run.is_known])
 
     def _run(self, pattern: Pattern, clause: Clause, order: tuple[str, ...], *, listing: bool) -> _Run:
         finality, lists, bound = finality_of(pattern, clause), None, clause
@@ -392,6 +420,9 @@ class PlainRuns:
             return found
         of_slice = _Slice(self, events, owned)
         begun = [place for place, runs in enumerate(self.runs) if runs and all(map(of_slice.begin, runs))]
+        lacking = of_slice.make_columns([run for place in begun for run in self.runs[place]])
+        if lacking:
+            begun = [place for place in begun if lacking.isdisjoint(map(id, self.runs[place]))]
         of_slice.write_words([run for place in begun for run in self.runs[place]])
         for place in begun:
             of_clauses = [of_slice.found(run, counted=self.counted[place]) for run in self.runs[place]]
@@ -418,36 +449,47 @@ class _Slice:
 
     def __init__(self, of: PlainRuns, events: PreparedEvents, owned: Owned) -> None:
         self._of, self._events, self._owned = of, events, owned
-        self._views: list[View | None] = [None] * len(of.leaves.things)
+        self._rows: list[tuple[int, int] | None] = [None] * len(of.reaches.things)
+        self._views = [self._view(leaf) for leaf in of.leaves.things]
+        self._sizes = np.array([len(view.rows) for view in self._views], np.int64)
+        whole = np.array([len(view.in_stream_order.rows) for view in self._views], np.int64)
+        self._empty = [not least for least in of.of_levels.least(whole)]
+        self._fits = [
+            least > 0 and most <= MOST_EVENTS
+            for least, most in zip(of.of_levels.least(self._sizes), of.of_all.most(self._sizes), strict=True)
+        ]
         self._columns: list[tuple[Array, int] | None] = [None] * len(of.columns.things)
         self._clocks: list[tuple[int, int, int, Array] | None] = [None] * len(of.clocks.things)
-        self._rows: list[tuple[int, int] | None] = [None] * len(of.reaches.things)
         self._kept: list[Array] = []
 
     def begin(self, run: _Run) -> bool:
-        """Make the views and columns of a run; False where it is left to a run by itself."""
-        views = self.views_of(run)
-        if views is None:
+        """Return False where a run is left to a run by itself."""
+        if self._empty[run.number]:
             return True
         if run.resting:
             run.resting -= 1
             return False
-        if not run.is_known or not all(map(len, views)) or max(map(len, views)) > MOST_EVENTS:
-            return False
-        for part in run.parts:
-            if max(len(self._view_of(leaf)) for leaf in part.leaves) > MOST_EVENTS or not self._has_columns(part):
-                return False
-        return True
+        return run.is_known and self._fits[run.number]
 
-    def views_of(self, run: _Run) -> list[View] | None:
-        """The views of a run; None where a variable has no event."""
-        views = []
-        for number in run.leaves:
-            view = self._view_of(number)
-            if not len(view.in_stream_order.rows):
-                return None
-            views.append(view)
-        return views
+    def make_columns(self, runs: Sequence[_Run]) -> set[int]:
+        """Make the arrays of runs; the ids of those of which the values do not fit into floating-point numbers."""
+        made: set[int] = set()
+        lacking: set[int] = set()
+        for run in runs:
+            if self._empty[run.number]:
+                continue
+            for part in run.parts:
+                made.update(part.columns)
+        for number in made:
+            views = [self._views[leaf] for leaf in self._of.columns.things[number][1]]
+            values = self._of.remade[number].values(self._events, *views)
+            if values is None:
+                lacking.add(number)
+            else:
+                self._columns[number] = values, values.ctypes.data
+        if not lacking:
+            return lacking
+        return {id(run) for run in runs for part in run.parts if not lacking.isdisjoint(part.columns)}
 
     def _view(self, leaf: _Leaf) -> View:
         reach = self._of.reaches.things[leaf.reach]
@@ -463,29 +505,17 @@ class _Slice:
             rows = self._rows[number] = reach.rows(pattern, self._events, self._owned)
         return rows
 
-    def _has_columns(self, part: _Part) -> bool:
-        """Make the arrays of a shape; False where the values of one do not fit into floating-point numbers."""
-        for number in part.columns:
-            if self._columns[number] is None:
-                views = map(self._view_of, self._of.columns.things[number][1])
-                values = self._of.remade[number].values(self._events, *views)
-                if values is None:
-                    return False
-                self._columns[number] = values, values.ctypes.data
-        return True
-
     def write_words(self, runs: Sequence[_Run]) -> None:
         """Make the ranges of runs, and write all addresses into the words."""
         of = self._of
-        parts = [part for run in runs if self.views_of(run) is not None for part in run.parts]
+        parts = [part for run in runs if not self._empty[run.number] for part in run.parts]
         if not parts:
             return
         ends = self._write_ends(sorted({number for part in parts for number in part.ends}))
-        self._rows_at = [0 if view is None else view.rows.ctypes.data for view in self._views]
+        self._rows_at = [view.rows.ctypes.data for view in self._views]
         columns = (0 if column is None else column[1] for column in self._columns)
         addresses = np.array([*self._rows_at, *ends, *columns], np.int64)
-        sizes = np.array([0 if view is None else len(view.rows) for view in self._views], np.int64)
-        stride = min(int(sizes.max()), MOST_EVENTS) + 2 * WIDTH
+        stride = min(int(self._sizes.max()), MOST_EVENTS) + 2 * WIDTH
         self._state, self._counts = np.zeros(of.numbers[0], np.int64), np.zeros(of.numbers[1], np.int64)
         self._block = np.empty((of.most_levels, MOST_MATCHES + WIDTH + OUTPUT_PADDING), np.int32)
         self._scratch = np.empty(stride * max(of.most_levels, 2), np.int32)
@@ -495,7 +525,7 @@ class _Slice:
         words[of.outs] = self._block.ctypes.data + of.out_rows * self._block.strides[0]
         words[starts + STATE] = self._state.ctypes.data + 8 * of.states
         words[starts + COUNTERS] = self._counts.ctypes.data + 8 * of.counters
-        words[starts + OUTER] = sizes[of.outermost]
+        words[starts + OUTER] = self._sizes[of.outermost]
         words[of.every_start + SCRATCH] = self._scratch.ctypes.data
         words[starts + SCRATCH_STRIDE] = stride
         # Views say what is owned of those that wait for the end of a window.
@@ -522,22 +552,16 @@ class _Slice:
             alike = self._of.clocks.things[one.earlier].leaf
             if alike != one.view:
                 ends = self._ends[places[place] : places[place + 1]]
-                self._kept.append(sorted_like(self._view_of(one.view), self._view_of(alike), ends))
+                self._kept.append(sorted_like(self._views[one.view], self._views[alike], ends))
                 addresses[number] = self._kept[-1].ctypes.data
         return addresses
-
-    def _view_of(self, leaf: int) -> View:
-        view = self._views[leaf]
-        if view is None:
-            view = self._views[leaf] = self._view(self._of.leaves.things[leaf])
-        return view
 
     def _clock(self, number: int) -> tuple[int, int, int, Array]:
         """The addresses of what bounds compare and of the starts of groups, the number of groups, and the values."""
         known = self._clocks[number]
         if known is None:
             leaf, unit, partition_by = self._of.clocks.things[number]
-            view = self._view_of(leaf)
+            view = self._views[leaf]
             values = clock_values(self._events, view, unit, partition_by)
             known = self._clocks[number] = values.ctypes.data, view.starts.ctypes.data, len(view.starts) - 1, values
         return known
@@ -545,16 +569,16 @@ class _Slice:
     def found(self, run: _Run, *, counted: bool) -> FoundAtOnce | None:
         """The matches of a run that has begun, or their number; None where it does not come to an end."""
         go_on()
-        views = self.views_of(run)
-        if views is None:
+        if self._empty[run.number]:
             return FoundAtOnce([], partial(self._count, run, None), 0 if counted else None)
-        found = len(views[0]) if run.main is None else self._run(run, run.main)
+        view = self._views[run.leaves[0]]
+        found = len(view) if run.main is None else self._run(run, run.main)
         if found is not None and run.lists is not None:
             return self._found_lists(run, run.lists, found, counted=counted)
         if found is None or counted:
             return None if found is None else FoundAtOnce([], partial(self._count, run, None), found)
         if run.main is None:
-            return FoundAtOnce([MatchBlock(run.clause, views[0].rows[np.newaxis])], partial(self._count, run, None))
+            return FoundAtOnce([MatchBlock(run.clause, view.rows[np.newaxis])], partial(self._count, run, None))
         rows = self._block[: len(run.order), :found]
         if found and run.finality is Finality.WINDOW_END:
             rows = final_rows(run.pattern, self._events, self._owned, run.finality, rows, self._counts_of(run))
@@ -595,7 +619,7 @@ class _Slice:
             if counted:
                 number = lists.number_of(memory.numbers(count))
             else:
-                of_rows = self._rows_at[candidates], len(self._view_of(candidates))
+                of_rows = self._rows_at[candidates], len(self._views[candidates])
                 block = memory.written(run.clause, lists, count, *of_rows)
         if number is None and block is None:
             run.resting = LEFT_OUT
@@ -623,8 +647,8 @@ class _Slice:
         lists
             The numbers of lists, of their candidates, and of pairs of candidates.
         """
-        order, views = run.order, self.views_of(run)
-        layout = run.main.layout if run.main is not None and views is not None else None
+        order, empty = run.order, self._empty[run.number]
+        layout = run.main.layout if run.main is not None and not empty else None
         alone: Sequence[tuple[int, Callable[[], int]] | None] = [None] * len(order)
         if any(self._of.leaves.things[number].leaf.filters for number in run.leaves):
             reach = self._of.reaches.things[run.reach]
@@ -632,8 +656,8 @@ class _Slice:
             alone_run = KernelRun(run.pattern, run.bound, order, self._events, read, finality=reach.finality)
             alone = alone_run.tests_alone()
         counts = self._counts_of(run).copy() if layout is not None else np.zeros((len(order), 2), np.int64)
-        if views is not None:
-            counts[0] = len(views[0].in_stream_order)
+        if not empty:
+            counts[0] = len(self._views[run.leaves[0]].in_stream_order)
         tested, decided = ((), ()) if layout is None else (layout.tested, layout.decided)
         found = Tally(order, counts, tested, decided, alone).counts()
         if run.lists is not None:
