@@ -268,6 +268,9 @@ class Levels:
         Whether matches are given as places in the views, in plan order, not as rows in pattern order.
     beginning
         Finds the partial matches of the first levels that are stored; the kernel extends them.
+    searching
+        Whether all events that may reject are searched for behind partial matches, whatever that takes: of a run that
+        is soon over, nothing else is worth to be prepared.
 
     Attributes
     ----------
@@ -286,9 +289,10 @@ class Levels:
         *,
         as_places: bool = False,
         beginning: FindBeginning | None = None,
+        searching: bool = False,
     ) -> None:
         self.planned = planned
-        self.as_places = as_places
+        self.as_places, self._searching = as_places, searching
         self.events = planned.events
         self.leaves = leaves
         self.levels = {name: level for level, name in enumerate(planned.order)}
@@ -403,9 +407,10 @@ class Levels:
         for number, (name, leaf) in enumerate(negated.items(), start=len(self.views)):
             negation = LevelNegation(name, leaf, self.around, number)
             negation.level = max(negation.level, self._bound_levels) if self.beginning is not None else negation.level
-            test = negation.as_test(self.columns)
             self._other_tests[negation.level] += 1
-            extremes = None if test is not None else negation.as_extremes(self.columns, self._candidates())
+            test = None if self._searching else negation.as_test(self.columns)
+            by_extremes = test is None and not self._searching
+            extremes = negation.as_extremes(self.columns, self._candidates()) if by_extremes else None
             if test is not None:
                 tests[negation.level].append(test)
             elif extremes is not None:
@@ -847,6 +852,136 @@ def levels_over(
     if made is not None:
         known.layouts[made.shape.prefix] = made
     return levels
+
+
+@dataclass(frozen=True, eq=False)
+class SearchLayout:
+    """The layout of a search for events of a negated variable that reject partial matches.
+
+    Attributes
+    ----------
+    layout
+        Its levels are those on which it depends, and the negated variable.
+    depends
+        These levels of the run.
+    negated
+        The place of the variable among the negated ones.
+    """
+
+    layout: WordLayout
+    depends: tuple[int, ...]
+    negated: int
+
+
+@dataclass(frozen=True, eq=False)
+class StageLayout:
+    """The layout of a part of a run, which binds some levels, behind which partial matches are asked for the rest.
+
+    Attributes
+    ----------
+    layout
+        None: there is one level, all of whose events are bound.
+    last
+        The last level that is bound.
+    residual, searches
+        What each partial match is asked: conjuncts, and whether an event rejects it.
+    """
+
+    layout: WordLayout | None
+    last: int
+    residual: tuple[Conjunct, ...]
+    searches: tuple[SearchLayout, ...]
+
+    @property
+    def asks(self) -> bool:
+        return bool(self.residual or self.searches)
+
+
+@dataclass(frozen=True, eq=False)
+class RunLayout:
+    """The layout of a run that is soon over.
+
+    Attributes
+    ----------
+    stages
+        Its parts, one after another.
+    keys, output_rows
+        For each level the attributes by which it is sorted, or None, and its row in the output.
+    tested, decided
+        As `WordLayout` has them.
+    """
+
+    stages: tuple[StageLayout, ...]
+    keys: tuple[tuple[str, ...] | None, ...]
+    output_rows: tuple[int, ...]
+    tested: tuple[tuple[Conjunct, ...], ...]
+    decided: tuple[bool, ...]
+
+
+@dataclass(eq=False)
+class KnownLayout:
+    """The layout of the short runs of a clause in one order, once one has been looked at; None: they have none."""
+
+    looked: bool = False
+    layout: RunLayout | None = None
+
+    def learn(self, levels: Levels) -> None:
+        """Take the layout of a run that searches."""
+        self.looked, self.layout = True, _run_layout(levels)
+
+
+def known_layout(pattern: Pattern, clause: Clause, order: tuple[str, ...], facts: tuple[bool, bool]) -> KnownLayout:
+    """The layout of the short runs of a clause, which the first one fills in.
+
+    Parameters
+    ----------
+    facts
+        Whether nothing is asked about owned rows, and whether matches are given as places.
+    """
+    key = ("short runs", order, pattern.ties, pattern.window.time_us, pattern.window.events, facts)
+    return clause_cache_of(clause).once(key, KnownLayout)
+
+
+def _run_layout(levels: Levels) -> RunLayout | None:
+    keys = [None if key is None else shared_attributes(key) for key in levels.level_keys]
+    if any(key is not None and own is None for key, own in zip(levels.level_keys, keys, strict=True)):
+        return None
+    of_shapes: list[Shape | None] = [*levels.shapes()[len(levels.searches) :]]  # which may read one more column
+    columns = tuple(again for again in levels.columns.again if again is not None)
+    sides = {(level, bound.earlier, bound.low) for level, bound in levels.ranges}
+    if len(columns) < len(levels.columns.again) or len(sides) < len(levels.ranges):
+        return None
+    ends = levels.stage_ends or [0]
+    stages = []
+    for end, shape in zip(ends, of_shapes or [None], strict=True):
+        layout = None
+        if shape is not None:
+            places, own = argument_places(shape), tuple(keys[: end + 1])
+            output_rows = tuple(levels.output_rows) if shape.as_rows else None
+            ranges = ranges_of(shape, places, levels.ranges)
+            constants = tuple(levels.columns.constants)
+            read = columns[: shape.slots]
+            layout = WordLayout(shape, program_of(shape), places, own, ranges, read, constants, output_rows)
+        searches = [_search_layout(levels, negation, keys) for negation in levels.negations[end]]
+        known = tuple(one for one in searches if one is not None)
+        if len(known) < len(searches):
+            return None
+        stages.append(StageLayout(layout, end, tuple(levels.residual[end]), known))
+    output_rows = tuple(levels.output_rows)
+    return RunLayout(tuple(stages), tuple(keys), output_rows, tuple(map(tuple, levels.tested)), tuple(levels.decided))
+
+
+def _search_layout(
+    levels: Levels, negation: LevelNegation, keys: Sequence[tuple[str, ...] | None]
+) -> SearchLayout | None:
+    made = negation.searched()
+    if made is None:
+        return None
+    shape, places, depends = made.shape, argument_places(made.shape), made.depends
+    of_levels = (*(keys[level] for level in depends), made.attributes)
+    ranges = ranges_of(shape, places, [(len(depends), bound) for bound in made.bounds])
+    layout = WordLayout(shape, program_of(shape), places, of_levels, ranges, made.columns, made.constants, None)
+    return SearchLayout(layout, depends, negation.number - len(levels.views))
 
 
 def ranges_of(shape: Shape, places: Mapping[str, int], bounds: Iterable[tuple[int, Bound]]) -> tuple[Range, ...]:

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import threading
 from collections import OrderedDict
-from collections.abc import Callable, Hashable, Sequence
+from collections.abc import Callable, Hashable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property, partial
 from itertools import chain
@@ -28,12 +28,14 @@ from cep_pipeline.detection.fused.constraints import BoundUnit, RemadeColumn, cl
 from cep_pipeline.detection.fused.generator import MOST_FOLLOWERS, OUTPUT_PADDING
 from cep_pipeline.detection.fused.kernel import MOST_LISTS, running_shape
 from cep_pipeline.detection.fused.levels import (
-    KnownLayouts,
+    KnownLayout,
     Range,
+    RunLayout,
+    StageLayout,
     Tally,
     WordLayout,
     count_levels,
-    known_layouts,
+    known_layout,
     order_of,
     reach_of,
 )
@@ -54,6 +56,7 @@ from cep_pipeline.detection.kleene.compiled_lists import ListMemory, ListsBehind
 from cep_pipeline.detection.limits import go_on
 from cep_pipeline.detection.mechanisms import EVERYTHING, Counters, FoundAtOnce, Orders, Owned
 from cep_pipeline.expressions.columns import Array
+from cep_pipeline.expressions.evaluate import conjunct_holds
 from cep_pipeline.patterns.composing import EVENT_TYPE
 from cep_pipeline.patterns.normal_form import Clause
 from cep_pipeline.patterns.pattern import Pattern, Strategy, Ties, Window
@@ -68,6 +71,8 @@ MOST_EVENTS = 1 << 13
 """Events of a leaf up to which a run is tried here."""
 MOST_CANDIDATES, MOST_MATCHES = 1 << 17, 1 << 12
 """A run that has more of them is left to a run by itself."""
+MOST_SEARCHED = 1 << 20
+"""Events that may have to be read in a search for those that reject, up to which it is made here."""
 LEFT_OUT = 16
 """So many slices a run is not tried again that had too much to do."""
 MOST_RUNS = 1 << 13
@@ -209,6 +214,26 @@ class _Part:
 
 
 @dataclass(eq=False)
+class _Stage:
+    """A part of a run.
+
+    Attributes
+    ----------
+    layout
+        The layout of the stage.
+    part, searches
+        The shape that binds its levels, and those of the searches for events that reject.
+    state
+        Where its state begins.
+    """
+
+    layout: StageLayout
+    part: _Part | None
+    searches: tuple[_Part, ...]
+    state: int = 0
+
+
+@dataclass(eq=False)
 class _Run:
     """One run of a clause.
 
@@ -221,14 +246,13 @@ class _Run:
     leaves, negated
         The numbers of the leaves by level, and of those of the negated variables.
     known, lists
-        The layouts of the runs of the clause in this order, of which there is none before its first run; and the lists
-        behind it. None: it has one variable, or no lists.
-    main, search
-        The shapes of the run itself, and of the search for lists. None: there is none, or nothing is known of it yet.
+        The layout of the runs of the clause in this order, and the lists behind it, if it has some.
+    layout, stages, search
+        That layout and its stages, and the search for lists; none as long as nothing is known.
     number
         Its place among all runs.
-    state, counters
-        Where its state begins, and its counters.
+    counters
+        Where its counters begin.
     resting
         The number of slices over which it is not tried.
     """
@@ -241,30 +265,31 @@ class _Run:
     reach: int
     leaves: tuple[int, ...]
     negated: tuple[int, ...]
-    known: KnownLayouts | None
+    known: KnownLayout
     lists: ListsBehind | None
-    main: _Part | None = None
+    layout: RunLayout | None = None
+    stages: tuple[_Stage, ...] = ()
     search: _Part | None = None
     made: object = None
     number: int = 0
-    state: int = 0
     counters: int = 0
     resting: int = 0
 
     @property
     def is_known(self) -> bool:
-        """True if nothing of it is still to be learnt from a run by itself."""
-        return (self.known is None or self.main is not None) and (self.lists is None or self.search is not None)
+        """True if nothing of it is still to be learnt."""
+        return bool(self.stages) and (self.lists is None or self.search is not None)
 
     @property
     def is_current(self) -> bool:
-        """False if it has been laid out, or laid out anew, since this was made."""
-        layout = None if self.known is None else self.known.layouts.get(1)
-        return (self.main and self.main.layout) is layout and (self.lists is None or self.made is self.lists.made)
+        """False if something has been learnt since this was made."""
+        return self.layout is self.known.layout and (self.lists is None or self.made is self.lists.made)
 
-    @property
+    @cached_property
     def parts(self) -> list[_Part]:
-        return [part for part in (self.main, self.search) if part is not None]
+        """All shapes."""
+        of_stages = (part for one in self.stages for part in (one.part, *one.searches))
+        return [part for part in (*of_stages, self.search) if part is not None]
 
 
 class PlainRuns:
@@ -302,7 +327,9 @@ class PlainRuns:
         for number, run in enumerate(every):
             run.number = number
         self.of_levels = _Groups([run.leaves for run in every])
-        self.of_all = _Groups([(*run.leaves, *(leaf for part in run.parts for leaf in part.leaves)) for run in every])
+        self.of_all = _Groups(
+            [(*run.leaves, *run.negated, *(leaf for part in run.parts for leaf in part.leaves)) for run in every]
+        )
         self._lay_out([run for run in every if run.is_known])
 
     def _run(self, pattern: Pattern, clause: Clause, order: tuple[str, ...], *, listing: bool) -> _Run:
@@ -313,11 +340,9 @@ class PlainRuns:
         # Events behind which lists are looked for may all come before the slice.
         last, decides = last_variable(pattern, bound), Finality.LAST_EVENT if lists is not None else finality
         at_end = decides is Finality.WINDOW_END
-        layout, known = None, None
-        if len(order) > 1:
-            by_view = self.from_start or at_end or last is not None
-            known = known_layouts(pattern, bound, order, pattern.window, (by_view, True, lists is not None))
-            layout = known.layouts.get(1)
+        by_view = self.from_start or at_end or last is not None
+        known = known_layout(pattern, bound, order, (by_view, lists is not None))
+        layout = known.layout
         keys = layout.keys if layout is not None else (None,) * len(order)
         window = pattern.window, pattern.ties, pattern.partition_by, bool(clause.partition_by)
         reach = self.reaches.number_of(_Reach(decides, lists is not None, *window))
@@ -333,9 +358,10 @@ class PlainRuns:
         )
         negated = tuple(number_of(leaf_of(bound, variable.name), 2) for variable in bound.negated)
         run = _Run(pattern, clause, bound, order, finality, reach, leaves, negated, known, lists)
-        if layout is not None:
-            run.main = _Part(layout, (*leaves, *negated))
-        if lists is not None and (known is None or layout is not None):
+        if layout is None:
+            return run
+        run.layout, run.stages = layout, tuple(self._stage(run, stage) for stage in layout.stages)
+        if lists is not None:
             run.made, search = lists.made, lists.layout(keys, listing=listing)
             if search is not None:
                 first = self.leaves.things[leaves[-1]] if lists.anchored else _Leaf(lists.leaf, reach, 0, None)
@@ -343,56 +369,83 @@ class PlainRuns:
                 run.search = _Part(search, (*leaves, *[own] * (len(search.keys) - len(leaves))))
         return run
 
+    def _stage(self, run: _Run, stage: StageLayout) -> _Stage:
+        leaves = *run.leaves, *run.negated
+        searches = []
+        for one in stage.searches:
+            rejecting = self.leaves.things[run.negated[one.negated]]._replace(key=one.layout.keys[-1])
+            of_levels = (run.leaves[level] for level in one.depends)
+            searches.append(_Part(one.layout, (*of_levels, self.leaves.number_of(rejecting))))
+        return _Stage(stage, None if stage.layout is None else _Part(stage.layout, leaves), tuple(searches))
+
     def _lay_out(self, runs: Sequence[_Run]) -> None:
         """Put the words of runs side by side, and note which address is written where over a slice."""
-        at = state = counters = 0
+        at = counters = 0
         words: list[tuple[int, int, int]] = []  # the place of a word, and what it is the address of
-        outs: list[tuple[int, int]] = []
+        rows: list[tuple[int, int, int]] = []  # the place of a word, and the block and its row that it points to
+        states: list[int] = [0]
+        stages: list[tuple[_Run, _Stage, _Part]] = []
+        rejecting: list[_Part] = []
         for run in runs:
-            levels = len(run.order)
-            run.state, run.counters = state, counters
-            state, counters = state + 2 * levels + 3, counters + 2 * levels
+            run.counters, counters = counters, counters + 2 * len(run.order)
             for part in run.parts:
-                layout, part.start = part.layout, at
-                at += layout.places["end"]
-                of_levels = part.leaves[: len(layout.keys)]
-                words += [(part.start + layout.places["rows"] + n, 0, leaf) for n, leaf in enumerate(of_levels)]
-                part.ends = tuple(self._ends(one, layout, part.leaves) for one in layout.ranges)
-                words += [
-                    (part.start + one.word, 1, number) for one, number in zip(layout.ranges, part.ends, strict=True)
-                ]
-                arrays = [*enumerate(layout.columns, start=layout.places["column"]), *layout.others]
-                part.columns = tuple(self._column(again, part.leaves) for _, again in arrays)
-                words += [
-                    (part.start + word, 2, number) for (word, _), number in zip(arrays, part.columns, strict=True)
-                ]
-                if part is run.main:
-                    rows = layout.output_rows or range(levels)
-                    outs += [(part.start + layout.places["out"] + level, row) for level, row in enumerate(rows)]
-                else:
-                    outs += [(part.start + layout.places["prefix"] + level, level) for level in range(levels)]
+                part.start = at
+                at += part.layout.places["end"]
+                words += self._words_of(part)
+            for number, stage in enumerate(run.stages):
+                block, before = number % 2, 1 - number % 2
+                if stage.part is not None:
+                    stages.append((run, stage, stage.part))
+                    layout, start = stage.part.layout, stage.part.start
+                    levels = stage.layout.last + 1
+                    out, prefix = start + layout.places["out"], start + layout.places["prefix"]
+                    own = layout.output_rows or range(levels)
+                    rows += [(out + level, block, row) for level, row in enumerate(own)]
+                    if number:
+                        rows += [(prefix + level, before, level) for level in range(layout.shape.prefix)]
+                    stage.state = states[-1]
+                    states.append(states[-1] + 2 * levels + 3)
+                for one, search in zip(stage.layout.searches, stage.searches, strict=True):
+                    rejecting.append(search)
+                    prefix = search.start + search.layout.places["prefix"]
+                    rows += [(prefix + place, block, level) for place, level in enumerate(one.depends)]
+            if run.search is not None:
+                prefix, block = run.search.start + run.search.layout.places["prefix"], 1 - len(run.stages) % 2
+                rows += [(prefix + level, block, level) for level in range(len(run.order))]
         firsts = np.cumsum([0, len(self.leaves.things), len(self.ends.things)])
         places, kinds, numbers = np.array(words, np.int64).reshape(-1, 3).T
         self.addressed, self.address_of = places, firsts[kinds] + numbers
-        self.outs, self.out_rows = np.array(outs, np.int64).reshape(-1, 2).T
-        main = [(run, run.main) for run in runs if run.main is not None]
-        self.starts = np.array([part.start for _, part in main], np.int64)
-        self.states = np.array([run.state for run, _ in main], np.int64)
-        self.counters = np.array([run.counters for run, _ in main], np.int64)
-        self.outermost = np.array([run.leaves[0] for run, _ in main], np.int64)
-        self.reach_of_run = np.array([run.reach for run, _ in main], np.int64)
-        searches = [run.search for run in runs if run.search is not None]
-        self.searches = np.array([part.start for part in searches], np.int64)
-        self.every_start = np.concatenate([self.starts, self.searches])
-        self.found = np.array([part.start + part.layout.places["out"] for part in searches], np.int64)
-        self.numbers = state, counters
+        self.in_blocks, self.blocks, self.rows_of_blocks = np.array(rows, np.int64).reshape(-1, 3).T
+        self.starts = np.array([part.start for *_, part in stages], np.int64)
+        self.states = np.array([stage.state for _, stage, _ in stages], np.int64)
+        self.counters = np.array([run.counters for run, *_ in stages], np.int64)
+        self.outermost = np.array([run.leaves[0] for run, *_ in stages], np.int64)
+        self.reach_of_stage = np.array([run.reach for run, *_ in stages], np.int64)
+        self.rejecting = np.array([part.start + part.layout.places["out"] for part in rejecting], np.int64)
+        lists = [run.search for run in runs if run.search is not None]
+        self.lists = np.array([part.start + part.layout.places["out"] for part in lists], np.int64)
+        parts = [part for run in runs for part in run.parts]
+        self.every_start = np.array([part.start for part in parts], np.int64)
+        self.numbers = states[-1], counters
         self.most_levels = max((len(run.order) for run in runs), default=0)
-        every = [part.layout for run in runs for part in run.parts]
-        self.frame_size = max((layout.program.frame_size for layout in every), default=0)
-        self.words = np.concatenate([np.zeros(0, np.int64), *(layout.first_words() for layout in every)])
+        self.frame_size = max((part.layout.program.frame_size for part in parts), default=0)
+        self.words = np.concatenate([np.zeros(0, np.int64), *(part.layout.first_words() for part in parts)])
+        self.words[self.every_start + CAPACITY] = MOST_LISTS
         self.words[self.starts + CAPACITY] = MOST_MATCHES
         self.words[self.starts + BUDGET] = MOST_CANDIDATES
-        self.words[self.searches + CAPACITY] = MOST_LISTS
+
+    def _words_of(self, part: _Part) -> Iterator[tuple[int, int, int]]:
+        """The places of the words of a shape, and of what each is the address: a leaf, ends or an array."""
+        layout, start = part.layout, part.start
+        for place, leaf in enumerate(part.leaves[: len(layout.keys)], start=layout.places["rows"]):
+            yield start + place, 0, leaf
+        part.ends = tuple(self._ends(one, layout, part.leaves) for one in layout.ranges)
+        for one, number in zip(layout.ranges, part.ends, strict=True):
+            yield start + one.word, 1, number
+        arrays = [*enumerate(layout.columns, start=layout.places["column"]), *layout.others]
+        part.columns = tuple(self._column(again, part.leaves) for _, again in arrays)
+        for (word, _), number in zip(arrays, part.columns, strict=True):
+            yield start + word, 2, number
 
     def _ends(self, one: Range, layout: WordLayout, leaves: Sequence[int]) -> int:
         bound, (earlier, later) = one.bound, (leaves[one.bound.earlier], leaves[one.level])
@@ -412,13 +465,19 @@ class PlainRuns:
         """False if a run has been laid out, or laid out anew, since these were put together."""
         return all(run.is_current for run in chain.from_iterable(self.runs))
 
-    def over(self, events: PreparedEvents, owned: Owned) -> list[FoundAtOnce | None]:
-        """The owned matches of each pattern; None for those that are left to runs by themselves."""
+    def over(self, events: PreparedEvents, owned: Owned) -> list[FoundAtOnce | None] | None:
+        """The owned matches of each pattern; None for those that are left to runs by themselves.
+
+        None in place of all where something has been learnt of the runs, so that they are to be put together anew.
+        """
         found: list[FoundAtOnce | None] = [None] * len(self.patterns)
         first_row, end_row = events.rows_in(owned)
         if first_row >= end_row or not times_are_plain(events):
             return found
         of_slice = _Slice(self, events, owned)
+        learnt = [of_slice.learn(run) for run in chain.from_iterable(self.runs) if not run.known.looked]
+        if any(learnt):
+            return None
         begun = [place for place, runs in enumerate(self.runs) if runs and all(map(of_slice.begin, runs))]
         lacking = of_slice.make_columns([run for place in begun for run in self.runs[place]])
         if lacking:
@@ -461,6 +520,22 @@ class _Slice:
         self._columns: list[tuple[Array, int] | None] = [None] * len(of.columns.things)
         self._clocks: list[tuple[int, int, int, Array] | None] = [None] * len(of.clocks.things)
         self._kept: list[Array] = []
+
+    def learn(self, run: _Run) -> bool:
+        """Find the layout of a run; False where the slice does not tell it."""
+        if self._empty[run.number] or not self._fits[run.number] or run.known.looked:
+            return False
+        levels = self._alone(run).searching_levels()
+        if levels is not None:
+            run.known.learn(levels)
+        return run.known.layout is not None
+
+    def _alone(self, run: _Run) -> KernelRun:
+        """The run by itself, without lists."""
+        reach = self._of.reaches.things[run.reach]
+        owned = reading(run.pattern, self._events, self._owned) if reach.reads else self._owned
+        of = run.pattern, run.bound, run.order, self._events, owned
+        return KernelRun(*of, finality=reach.finality, as_places=reach.reads)
 
     def begin(self, run: _Run) -> bool:
         """Return False where a run is left to a run by itself."""
@@ -509,6 +584,7 @@ class _Slice:
         """Make the ranges of runs, and write all addresses into the words."""
         of = self._of
         parts = [part for run in runs if not self._empty[run.number] for part in run.parts]
+        self._state, self._counts = np.zeros(of.numbers[0], np.int64), np.zeros(of.numbers[1], np.int64)
         if not parts:
             return
         ends = self._write_ends(sorted({number for part in parts for number in part.ends}))
@@ -516,13 +592,13 @@ class _Slice:
         columns = (0 if column is None else column[1] for column in self._columns)
         addresses = np.array([*self._rows_at, *ends, *columns], np.int64)
         stride = min(int(self._sizes.max()), MOST_EVENTS) + 2 * WIDTH
-        self._state, self._counts = np.zeros(of.numbers[0], np.int64), np.zeros(of.numbers[1], np.int64)
-        self._block = np.empty((of.most_levels, MOST_MATCHES + WIDTH + OUTPUT_PADDING), np.int32)
+        self._blocks = np.empty((2, of.most_levels, MOST_MATCHES + WIDTH + OUTPUT_PADDING), np.int32)
         self._scratch = np.empty(stride * max(of.most_levels, 2), np.int32)
         self._frame = np.empty(of.frame_size, np.int64)
         words, starts = of.words.copy(), of.starts
         words[of.addressed] = addresses[of.address_of]
-        words[of.outs] = self._block.ctypes.data + of.out_rows * self._block.strides[0]
+        of_block, of_row, _ = self._blocks.strides
+        words[of.in_blocks] = self._blocks.ctypes.data + of.blocks * of_block + of.rows_of_blocks * of_row
         words[starts + STATE] = self._state.ctypes.data + 8 * of.states
         words[starts + COUNTERS] = self._counts.ctypes.data + 8 * of.counters
         words[starts + OUTER] = self._sizes[of.outermost]
@@ -530,11 +606,14 @@ class _Slice:
         words[starts + SCRATCH_STRIDE] = stride
         # Views say what is owned of those that wait for the end of a window.
         firsts = np.array([self._rows_of(reach)[0] for reach in range(len(self._rows))], np.int64)
-        words[starts + FIRST_OWNED] = firsts[of.reach_of_run]
+        words[starts + FIRST_OWNED] = firsts[of.reach_of_stage]
         self._words, self._words_at, self._frame_at = words, words.ctypes.data, self._frame.ctypes.data
-        if len(of.found):
+        if len(of.rejecting):
+            self._rejecting = np.empty(MOST_MATCHES + WIDTH, np.int32)
+            words[of.rejecting] = self._rejecting.ctypes.data
+        if len(of.lists):
             self._lists = ListMemory(MOST_MATCHES + WIDTH, of.most_levels, MOST_WORDS, MOST_MATCHES, MOST_LIST_EVENTS)
-            words[of.found], words[of.found + 1] = self._lists.found_at, self._lists.offsets_at
+            words[of.lists], words[of.lists + 1] = self._lists.found_at, self._lists.offsets_at
 
     def _write_ends(self, wanted: Sequence[int]) -> list[int]:
         """The addresses of the ends of ranges, 0 for those that nobody wants."""
@@ -571,35 +650,86 @@ class _Slice:
         go_on()
         if self._empty[run.number]:
             return FoundAtOnce([], partial(self._count, run, None), 0 if counted else None)
-        view = self._views[run.leaves[0]]
-        found = len(view) if run.main is None else self._run(run, run.main)
-        if found is not None and run.lists is not None:
-            return self._found_lists(run, run.lists, found, counted=counted)
-        if found is None or counted:
-            return None if found is None else FoundAtOnce([], partial(self._count, run, None), found)
-        if run.main is None:
-            return FoundAtOnce([MatchBlock(run.clause, view.rows[np.newaxis])], partial(self._count, run, None))
-        rows = self._block[: len(run.order), :found]
-        if found and run.finality is Finality.WINDOW_END:
+        final = run.stages[-1]
+        if final.part is None and not final.layout.asks and run.lists is None:  # all events are matches
+            rows = self._views[run.leaves[0]].rows[np.newaxis]
+        else:
+            found = self._bound(run)
+            if found is None:
+                run.resting = LEFT_OUT
+                return None
+            if run.lists is not None:
+                return self._found_lists(run, run.lists, found, counted=counted)
+            rows = self._as_rows(run, found)
+        if rows.size and run.finality is Finality.WINDOW_END:
             rows = final_rows(run.pattern, self._events, self._owned, run.finality, rows, self._counts_of(run))
+        if counted:
+            return FoundAtOnce([], partial(self._count, run, None), rows.shape[1])
         blocks: list[Block] = [MatchBlock(run.clause, rows.copy())] if rows.shape[1] else []
         return FoundAtOnce(blocks, partial(self._count, run, None))
 
-    def _run(self, run: _Run, main: _Part) -> int | None:
-        """Run a shape to its end; the number of matches in the block, or None where there is more to do."""
-        code = running_shape(main.layout.shape, main.layout.program)
-        found = code.call_at(self._words_at + 8 * main.start, self._frame, self._frame_at)
-        if self._state[run.state] == FINISHED:
-            return found
-        run.resting = LEFT_OUT
-        return None
+    def _bound(self, run: _Run) -> int | None:
+        """Bind all levels of a run, stage after stage; the number of matches in the last block, or None if too many."""
+        found = 0
+        for number, stage in enumerate(run.stages):
+            if stage.part is None:
+                found = len(self._views[run.leaves[0]])
+                if found > MOST_MATCHES:
+                    return None
+                self._blocks[0, 0, :found] = np.arange(found, dtype=np.int32)
+            else:
+                start, layout = stage.part.start, stage.part.layout
+                if number:
+                    if not found:
+                        return 0
+                    self._words[start + OUTER] = found
+                code = running_shape(layout.shape, layout.program)
+                found = code.call_at(self._words_at + 8 * start, self._frame, self._frame_at)
+                if self._state[stage.state] != FINISHED:
+                    return None
+            if found and stage.layout.asks:
+                block = self._blocks[number % 2]
+                kept = self._accepted(run, stage, block, found)
+                if kept is None:
+                    return None
+                if len(kept) < found:
+                    self._counts_of(run)[stage.layout.last, 1] -= found - len(kept)
+                    levels, found = stage.layout.last + 1, len(kept)
+                    block[:levels, :found] = block[:levels, kept]
+        return found
+
+    def _accepted(self, run: _Run, stage: _Stage, block: Array, found: int) -> Array | None:
+        """The places of the partial matches of a block that pass what a stage asks; None where that takes long."""
+        accepted = np.ones(found, np.bool_)
+        for conjunct in stage.layout.residual:
+            levels = ((name, run.order.index(name)) for name in conjunct.variables)
+            rows = {name: self._views[run.leaves[level]].rows[block[level, :found]] for name, level in levels}
+            accepted &= conjunct_holds(conjunct, self._events, rows)
+        for search in stage.searches:
+            if found * int(self._sizes[search.leaves[-1]]) > MOST_SEARCHED:
+                return None
+            self._words[search.start + OUTER] = found
+            code = running_shape(search.layout.shape, search.layout.program)
+            code.call_at(self._words_at + 8 * search.start, self._frame, self._frame_at)
+            accepted &= self._rejecting[:found] < 0
+        return np.flatnonzero(accepted)
+
+    def _as_rows(self, run: _Run, found: int) -> Array:
+        """The matches in the last block as rows in pattern order."""
+        final, block = run.stages[-1], self._blocks[1 - len(run.stages) % 2]
+        if final.part is not None and final.part.layout.output_rows is not None:
+            whole: Array = block[: len(run.order), :found]
+            return whole
+        assert run.layout is not None
+        rows = np.empty((len(run.order), found), np.int32)
+        for level, row in enumerate(run.layout.output_rows):
+            rows[row] = self._views[run.leaves[level]].rows[block[level, :found]]
+        return rows
 
     def _found_lists(self, run: _Run, lists: ListsBehind, count: int, *, counted: bool) -> FoundAtOnce | None:
         """The matches of a run with lists behind so many partial matches in the block, or their number."""
         search, memory = run.search, self._lists
         assert search is not None
-        if run.main is None and count <= MOST_MATCHES:
-            self._block[0, :count] = np.arange(count, dtype=np.int32)
         candidates, layout = search.leaves[-1], search.layout
         self._words[search.start + OUTER] = count
         fits = count <= MOST_MATCHES + WIDTH and memory.find_candidates(
@@ -648,16 +778,13 @@ class _Slice:
             The numbers of lists, of their candidates, and of pairs of candidates.
         """
         order, empty = run.order, self._empty[run.number]
-        layout = run.main.layout if run.main is not None and not empty else None
+        layout = None if empty else run.layout
         alone: Sequence[tuple[int, Callable[[], int]] | None] = [None] * len(order)
         if any(self._of.leaves.things[number].leaf.filters for number in run.leaves):
-            reach = self._of.reaches.things[run.reach]
-            read = reading(run.pattern, self._events, self._owned) if reach.reads else self._owned
-            alone_run = KernelRun(run.pattern, run.bound, order, self._events, read, finality=reach.finality)
-            alone = alone_run.tests_alone()
+            alone = self._alone(run).tests_alone()
         counts = self._counts_of(run).copy() if layout is not None else np.zeros((len(order), 2), np.int64)
         if not empty:
-            counts[0] = len(self._views[run.leaves[0]].in_stream_order)
+            counts[0] += len(self._views[run.leaves[0]].in_stream_order)
         tested, decided = ((), ()) if layout is None else (layout.tested, layout.decided)
         found = Tally(order, counts, tested, decided, alone).counts()
         if run.lists is not None:
@@ -682,7 +809,7 @@ def _plain_orders(pattern: Pattern, plans: Orders) -> list[tuple[Clause, tuple[s
             return []
         if clause.negated_structures or any(variable.kleene for variable in clause.negated):
             return []
-        if (clause.negated and len(order) == 1) or (has_kleene(clause) and not lists_at_once(clause)):
+        if has_kleene(clause) and not lists_at_once(clause):
             return []
         if implied_by(clause, pattern.window, pattern.ties).contradiction:
             return []
@@ -728,8 +855,9 @@ def find_at_once(
     if counters.wanted and shared_work_of(events) is not None:  # another pattern's node may have counted the work
         return [None] * len(patterns)
     at_all = counted and not counters.wanted
-    of = _plain_runs(patterns, orders, from_start=events.rows_in(owned)[0] == 0, counted=at_all)
-    found = of.over(events, owned)
+    found, from_start = None, events.rows_in(owned)[0] == 0
+    while found is None:
+        found = _plain_runs(patterns, orders, from_start=from_start, counted=at_all).over(events, owned)
     if counted and counters.wanted:  # lists that are only counted have other counts than those that are found
         found = [None if any(map(has_kleene, one.clauses)) else own for one, own in zip(patterns, found, strict=True)]
     return found

@@ -173,6 +173,17 @@ NONE = "PATTERN SEQ(A a, B b) WHERE a.x > 9 WITHIN 9 us"
 EITHER = "PATTERN OR(SEQ(A a, B b), SEQ(B c, C d)) WHERE a.x < b.x OR c.y < d.y WITHIN 9 us"
 SAME = "PATTERN SEQ(A a, B b) WHERE a.x < 3 OR b.x > a.x WITHIN 9 us"
 NO_KEY = "PATTERN SEQ(A a, B b) WHERE [id] AND a.x < b.x WITHIN 9 us RETURN a.x + b.x AS sum"
+STAGED = (
+    "PATTERN SEQ(A a, ~C n, B b) WHERE n.x * a.x > b.x WITHIN 9 us",
+    "PATTERN SEQ(A a, B b) WHERE corr(a.h, b.h) > 0 WITHIN 9 us",
+    "PATTERN SEQ(A a, ~C n, B b, C c) WHERE n.x > a.x AND n.y < b.y AND b.x < c.x WITHIN 9 us",
+    "PATTERN SEQ(A a, ~C n, B b, ~A m, C c) WHERE n.x > a.x AND m.y < b.y AND b.x <= c.x WITHIN 12 us",
+    "PATTERN SEQ(~C n, A a) WHERE n.x > a.x WITHIN 9 us",
+    "PATTERN SEQ(A a, ~C n) WHERE n.x = a.x WITHIN 9 us",
+    "PATTERN SEQ(A a, ~(B | C) n, A c) WHERE [x] AND n.y > a.y WITHIN 12 us TIES STRICT",
+    "PATTERN AND(A a, B b, ~A n) WHERE n.y > a.y AND n.x < b.x WITHIN 6 us",
+    "PATTERN SEQ(A a, B b, C c) WHERE corr(a.h, b.h) > 0 AND b.x < c.x WITHIN 9 us",
+)
 LISTS = (
     "PATTERN SEQ(A a, B+ b[], C c) WHERE a.x < c.x WITHIN 9 us",
     "PATTERN SEQ(A a, B+ b[], C c) WHERE b[].x > a.x AND b[i].y > b[i-1].y WITHIN 9 us",
@@ -192,7 +203,7 @@ OTHER_LISTS = (
     "PATTERN SEQ(A a, B+ b[], C+ c[]) WITHIN 5 us",
     "PATTERN A+ a[] WHERE [id] WITHIN 6 us",
 )
-MANY = (*PLAIN, *OTHERS, *LISTS, *OTHER_LISTS, ONE_EVENT, RETURNED, NONE, EITHER, SAME, NO_KEY)
+MANY = (*PLAIN, *OTHERS, *STAGED, *LISTS, *OTHER_LISTS, ONE_EVENT, RETURNED, NONE, EITHER, SAME, NO_KEY)
 
 
 def many(texts: Sequence[str] = MANY) -> list[Pattern]:
@@ -255,7 +266,7 @@ def test_many_patterns_at_once_have_the_output_and_the_counts_of_each_by_itself(
     first = [(outputs(patterns, table), of_slices(patterns, table, slices)) for table in streams_]
     at_once.clear()
     again = [(outputs(patterns, table), of_slices(patterns, table, slices)) for table in streams_]
-    plain = {*range(len(PLAIN)), *(MANY.index(text) for text in (*LISTS, ONE_EVENT, RETURNED, NONE, EITHER))}
+    plain = {*range(len(PLAIN)), *(MANY.index(text) for text in (*STAGED, *LISTS, ONE_EVENT, RETURNED, NONE, EITHER))}
     missing = {MANY[place] for made in at_once for place in plain if made[place] is None}
     assert not missing
     assert sum(len(block) for made in at_once for one in made if one is not None for block in one.blocks) > 100
