@@ -55,6 +55,7 @@ from cep_pipeline.detection.kleene.bindings import has_kleene, skeleton_order
 from cep_pipeline.detection.kleene.compiled_lists import ListMemory, ListsBehind, lists_at_once
 from cep_pipeline.detection.limits import go_on
 from cep_pipeline.detection.mechanisms import EVERYTHING, Counters, FoundAtOnce, Orders, Owned
+from cep_pipeline.detection.negated_structures import unrejected_by_structures
 from cep_pipeline.expressions.columns import Array
 from cep_pipeline.expressions.evaluate import conjunct_holds
 from cep_pipeline.patterns.composing import EVENT_TYPE
@@ -319,8 +320,10 @@ class PlainRuns:
         self.runs: list[list[_Run]] = []  # those of the clauses of each pattern; none where one of them is not plain
         self.counted: list[bool] = []
         for pattern, plans in zip(patterns, orders, strict=True):
-            # A binding of several clauses is one match: their matches are told apart.
-            self.counted.append(counted and len({one.positive for one in pattern.clauses}) == len(pattern.clauses))
+            # A binding of several clauses is one match, and negated structures reject matches: these are listed.
+            listed = len({one.positive for one in pattern.clauses}) < len(pattern.clauses)
+            listed = listed or any(clause.negated_structures for clause in pattern.clauses)
+            self.counted.append(counted and not listed)
             ordered = _plain_orders(pattern, plans)
             self.runs.append([self._run(pattern, *one, listing=not self.counted[-1]) for one in ordered])
         every = list(chain.from_iterable(self.runs))
@@ -665,8 +668,12 @@ class _Slice:
             rows = final_rows(run.pattern, self._events, self._owned, run.finality, rows, self._counts_of(run))
         if counted:
             return FoundAtOnce([], partial(self._count, run, None), rows.shape[1])
-        blocks: list[Block] = [MatchBlock(run.clause, rows.copy())] if rows.shape[1] else []
-        return FoundAtOnce(blocks, partial(self._count, run, None))
+        return self._matches(run, MatchBlock(run.clause, rows.copy()), None)
+
+    def _matches(self, run: _Run, block: Block, lists: tuple[int, int, int] | None) -> FoundAtOnce:
+        """The matches of a block that no negated structure rejects."""
+        found = unrejected_by_structures(run.pattern, run.clause, self._events, [block] if len(block) else [])
+        return FoundAtOnce(list(found), partial(self._count, run, lists))
 
     def _bound(self, run: _Run) -> int | None:
         """Bind all levels of a run, stage after stage; the number of matches in the last block, or None if too many."""
@@ -761,7 +768,7 @@ class _Slice:
         if len(block) and self._owned != EVERYTHING:
             of = ClauseSlice(run.pattern, run.clause, self._events, self._owned, run.finality)
             block = block.take(of.owns(block.first_rows(), block.last_rows()))
-        return FoundAtOnce([block] if len(block) else [], partial(self._count, run, counts))
+        return self._matches(run, block, counts)
 
     def _count(self, run: _Run, lists: tuple[int, int, int] | None, counters: Counters) -> None:
         counters.later.append(partial(self._count_now, run, lists))
@@ -802,12 +809,15 @@ def _plain_orders(pattern: Pattern, plans: Orders) -> list[tuple[Clause, tuple[s
         or max(pattern.window.time_us or 0, pattern.window.events or 0) >= CLOCK_LIMIT
     ):
         return []
+    final = {(clause.positive, finality_of(pattern, clause)) for clause in pattern.clauses}
+    if len(final) > len({positive for positive, _ in final}):  # a binding is final where it is by one of the clauses
+        return []
     found = []
     for clause, plan in zip(pattern.clauses, plans, strict=True):
         order = order_of(plan)
         if order is None or sorted(order) != sorted(variable.name for variable in clause.positive):
             return []
-        if clause.negated_structures or any(variable.kleene for variable in clause.negated):
+        if any(variable.kleene for variable in clause.negated):
             return []
         if has_kleene(clause) and not lists_at_once(clause):
             return []
