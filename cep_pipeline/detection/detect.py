@@ -356,7 +356,7 @@ class DetectionRun:
             self._chosen |= chosen
             logger.info("detecting %s patterns in %s events by %r", len(patterns), known.table.num_rows, plan)
             detections = _detections(patterns, chosen, known.prepared, plan, self._counters, limit, options, prune=True)
-            at_once = found_at_once(detections, EVERYTHING, counted=output == "count")
+            at_once = found_at_once(detections, EVERYTHING, counted=output == "count", summarized=True)
             found.update(self._tables_at_once(detections, at_once, output))
             rest = [detection for place, detection in enumerate(detections) if place not in at_once]
         few: FoundFew = []

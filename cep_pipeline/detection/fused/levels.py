@@ -3,10 +3,11 @@
 `Levels` compiles a run. Many runs need not be compiled: what bounds the levels of a plan, what is tested, and which
 shape that has is the same for every slice; only the arrays change, and in a workload of many patterns most of these are
 there already when a run asks for them. So the first run of a clause notes where the words of which array stand, and
-those that follow only look the addresses up (`WordLayout`).
+those that follow only look the addresses up (`RunLayout`).
 
-A layout is kept of plain runs: those in which nothing is asked of partial matches, and whose keys are attributes. A
-plain run is compiled, too, where the values of a slice do not fit (integers beyond 2^53).
+A layout is kept of runs whose keys are attributes. Of those that are soon over it has all stages (`plain_runs`), with
+searches for the events that reject. Others are compiled where something is asked of partial matches. All are compiled
+where the values of a slice do not fit (integers beyond 2^53).
 """
 
 from __future__ import annotations
@@ -662,8 +663,6 @@ class WordLayout:
         Of each slot, and by number.
     output_rows
         As `run_shape` takes them.
-    tested, decided
-        For each level the conjuncts that are tested on its candidates, and whether these alone decide.
     others
         Further words, each with the array whose address it is.
     """
@@ -676,21 +675,89 @@ class WordLayout:
     columns: tuple[RemadeColumn, ...]
     constants: tuple[float, ...]
     output_rows: tuple[int, ...] | None
-    tested: tuple[tuple[Conjunct, ...], ...] = ()
-    decided: tuple[bool, ...] = ()
     others: tuple[tuple[int, RemadeColumn], ...] = ()
-
-    def views_of(self, events: PreparedEvents, leaves: list[View]) -> list[View]:
-        """The leaves, each sorted as its level is."""
-        return [
-            leaf if key is None else leaf_by(events, leaf, key) for leaf, key in zip(leaves, self.keys, strict=True)
-        ]
 
     def first_words(self) -> Array:
         """The argument words with all that is known before there are events: the constants."""
         words = np.zeros(self.places["end"], np.int64)
         words[self.places["constant"] :] = np.array(self.constants, np.float64).view(np.int64)
         return words
+
+
+@dataclass(frozen=True, eq=False)
+class SearchLayout:
+    """The layout of a search for events of a negated variable that reject partial matches.
+
+    Attributes
+    ----------
+    layout
+        Its levels are those on which it depends, and the negated variable.
+    depends
+        These levels of the run.
+    negated
+        The place of the variable among the negated ones.
+    """
+
+    layout: WordLayout
+    depends: tuple[int, ...]
+    negated: int
+
+
+@dataclass(frozen=True, eq=False)
+class StageLayout:
+    """The layout of a part of a run, which binds some levels, behind which partial matches are asked for the rest.
+
+    Attributes
+    ----------
+    layout
+        None: there is one level, all of whose events are bound.
+    last
+        The last level that is bound.
+    residual, searches
+        What each partial match is asked: conjuncts, and whether an event rejects it.
+    """
+
+    layout: WordLayout | None
+    last: int
+    residual: tuple[Conjunct, ...]
+    searches: tuple[SearchLayout, ...]
+
+    @property
+    def asks(self) -> bool:
+        return bool(self.residual or self.searches)
+
+
+@dataclass(frozen=True, eq=False)
+class RunLayout:
+    """The layout of a run whose keys are attributes: the places of all arrays that are made of the events of a slice.
+
+    Attributes
+    ----------
+    stages
+        Its parts, one after another.
+    keys, output_rows
+        For each level the attributes by which it is sorted, or None, and its row in the output.
+    tested, decided
+        For each level the conjuncts that are tested on its candidates, and whether these alone decide.
+    """
+
+    stages: tuple[StageLayout, ...]
+    keys: tuple[tuple[str, ...] | None, ...]
+    output_rows: tuple[int, ...]
+    tested: tuple[tuple[Conjunct, ...], ...]
+    decided: tuple[bool, ...]
+
+    @property
+    def whole(self) -> WordLayout | None:
+        """The layout of a run of a single stage, behind which nothing is asked; None for others."""
+        [stage, *others] = self.stages
+        return None if others or stage.asks else stage.layout
+
+    def views_of(self, events: PreparedEvents, leaves: list[View]) -> list[View]:
+        """The leaves, each sorted as its level is."""
+        return [
+            leaf if key is None else leaf_by(events, leaf, key) for leaf, key in zip(leaves, self.keys, strict=True)
+        ]
 
     def over(
         self,
@@ -701,9 +768,9 @@ class WordLayout:
         beginning: Beginning | None,
     ) -> LaidOutLevels | None:
         """The run over a slice; None where a column cannot be had there."""
-        events = planned.events
-        places = self.places
-        words = self.first_words()
+        events, layout = planned.events, self.whole
+        assert layout is not None
+        places, words = layout.places, layout.first_words()
         kept: list[Array] = []
 
         def point(word: int, placed: Placed) -> bool:
@@ -715,14 +782,14 @@ class WordLayout:
 
         for word, view in enumerate(views, start=places["rows"]):
             point(word, events.handle(view, _placed_rows, view))
-        for one in self.ranges:
+        for one in layout.ranges:
             earlier, later, key = views[one.bound.earlier], views[one.level], self.keys[one.level]
             leaf = leaves[one.bound.earlier]
             alike = leaf if key is None else leaf_by(events, leaf, key)
             asked = one.key, earlier, alike, later
             point(one.word, events.handle(asked, _placed_ends, events, one.bound, earlier, alike, later))
         every = (*views, *negated)
-        for word, again in enumerate(self.columns, start=places["column"]):
+        for word, again in enumerate(layout.columns, start=places["column"]):
             of = [every[level] for level in again.levels]
             if not point(word, events.handle((again.key, *of), _placed_column, events, again, *of)):
                 return None
@@ -751,7 +818,7 @@ class LaidOutLevels:
 
     def __init__(
         self,
-        layout: WordLayout,
+        layout: RunLayout,
         planned: PlannedClause,
         leaves: list[View],
         views: list[View],
@@ -779,7 +846,8 @@ class LaidOutLevels:
 
     def run(self, block_rows: int, counters: Array) -> Iterator[Array]:
         """Run the levels, like `Levels.run`."""
-        layout = self._layout
+        layout = self._layout.whole
+        assert layout is not None
         prefix = None if self.beginning is None else self.beginning.places
         if (prefix is not None and not prefix.shape[1]) or not all(map(len, self.views)):
             return
@@ -795,7 +863,7 @@ class KnownLayouts:
     """The layouts of the runs of a clause in one order, by the number of levels that are bound before."""
 
     plain: bool = True
-    layouts: dict[int, WordLayout] = field(default_factory=dict)
+    layouts: dict[int, RunLayout] = field(default_factory=dict)
 
 
 def known_layouts(
@@ -847,75 +915,12 @@ def levels_over(
         levels = compiled(beginning=lambda *_: found)
     else:
         levels = compiled(beginning=beginning)
-    made = _layout_of(levels)
-    known.plain = made is not None or bool(known.layouts)
-    if made is not None:
-        known.layouts[made.shape.prefix] = made
+    made = _run_layout(levels)
+    whole = None if made is None else made.whole
+    known.plain = whole is not None or bool(known.layouts)
+    if made is not None and whole is not None:
+        known.layouts[whole.shape.prefix] = made
     return levels
-
-
-@dataclass(frozen=True, eq=False)
-class SearchLayout:
-    """The layout of a search for events of a negated variable that reject partial matches.
-
-    Attributes
-    ----------
-    layout
-        Its levels are those on which it depends, and the negated variable.
-    depends
-        These levels of the run.
-    negated
-        The place of the variable among the negated ones.
-    """
-
-    layout: WordLayout
-    depends: tuple[int, ...]
-    negated: int
-
-
-@dataclass(frozen=True, eq=False)
-class StageLayout:
-    """The layout of a part of a run, which binds some levels, behind which partial matches are asked for the rest.
-
-    Attributes
-    ----------
-    layout
-        None: there is one level, all of whose events are bound.
-    last
-        The last level that is bound.
-    residual, searches
-        What each partial match is asked: conjuncts, and whether an event rejects it.
-    """
-
-    layout: WordLayout | None
-    last: int
-    residual: tuple[Conjunct, ...]
-    searches: tuple[SearchLayout, ...]
-
-    @property
-    def asks(self) -> bool:
-        return bool(self.residual or self.searches)
-
-
-@dataclass(frozen=True, eq=False)
-class RunLayout:
-    """The layout of a run that is soon over.
-
-    Attributes
-    ----------
-    stages
-        Its parts, one after another.
-    keys, output_rows
-        For each level the attributes by which it is sorted, or None, and its row in the output.
-    tested, decided
-        As `WordLayout` has them.
-    """
-
-    stages: tuple[StageLayout, ...]
-    keys: tuple[tuple[str, ...] | None, ...]
-    output_rows: tuple[int, ...]
-    tested: tuple[tuple[Conjunct, ...], ...]
-    decided: tuple[bool, ...]
 
 
 @dataclass(eq=False)
@@ -999,35 +1004,3 @@ def ranges_of(shape: Shape, places: Mapping[str, int], bounds: Iterable[tuple[in
             if bound is not None:
                 ranges.append(Range(word, level, bound, (bound.clock.value, bound.partition_by, bound.delta)))
     return tuple(ranges)
-
-
-def _layout_of(levels: Levels) -> WordLayout | None:
-    """The layout of a run's words; None where it is not plain."""
-    shapes = levels.shapes()[len(levels.searches) :]  # which may read one more column
-    columns = [again for again in levels.columns.again if again is not None]
-    sides = {(level, bound.earlier, bound.low) for level, bound in levels.ranges}
-    keys = [None if key is None else shared_attributes(key) for key in levels.level_keys]
-    plain = (
-        all(key is None or own is not None for key, own in zip(levels.level_keys, keys, strict=True))
-        and len(shapes) == 1
-        and len(columns) == len(levels.columns.again)
-        and len(sides) == len(levels.ranges)
-    )
-    if not plain:
-        return None
-    (shape,) = shapes
-    if levels.asks_at_end:
-        return None
-    places = argument_places(shape)
-    return WordLayout(
-        shape,
-        program_of(shape),
-        places,
-        tuple(keys),
-        ranges_of(shape, places, levels.ranges),
-        tuple(columns),
-        tuple(levels.columns.constants),
-        None if levels.as_places else tuple(levels.output_rows),
-        tuple(map(tuple, levels.tested)),
-        tuple(levels.decided),
-    )

@@ -1,9 +1,13 @@
-"""Plain runs of many patterns over one slice in one go, for patterns that have been run before.
+"""Short runs of many patterns over one slice in one go.
 
-A run by itself costs a pattern a tenth of a millisecond, however few events there are. The words of a plain run
-(`levels.WordLayout`) are known before any event is, but for the addresses of arrays. So the words of all patterns stand
+A run by itself costs a pattern some tenths of a millisecond, however few events there are. The words of a plain run
+(`levels.RunLayout`) are known before any event is, but for the addresses of arrays. So the words of all patterns stand
 side by side, and are kept. Over a slice every leaf, range and column is made once, whichever patterns ask for it, all
 addresses are written in one step, and the kernel is called for one pattern after another.
+
+A run has stages. Each binds some levels, and asks the partial matches what its tests do not decide: whether an event of
+a negated variable rejects them, which is searched for, or a conjunct that is not compiled. Behind the last stage lists
+are found or counted (`kleene.compiled_lists`).
 
 Only runs that are soon over are finished here. Those that have many candidates or matches, or whose leaves are large,
 are left to `clause.KernelRun`, which can stop and go on, and beside which the cost of a call is small.
@@ -802,7 +806,7 @@ class _Slice:
 
 def _plain_orders(pattern: Pattern, plans: Orders) -> list[tuple[Clause, tuple[str, ...]]]:
     """Each clause of a pattern with the order of its run; none where one of the runs cannot be plain."""
-    if pattern.strategy is not Strategy.SKIP_TILL_ANY_MATCH or pattern.summary is not None:
+    if pattern.strategy is not Strategy.SKIP_TILL_ANY_MATCH:
         return []
     if (
         pattern.type_attribute == EVENT_TYPE
