@@ -36,7 +36,7 @@ from cep_pipeline.slices.keys import agreement_codes, dense_codes
 from cep_pipeline.slices.order import StreamOrder, before_is_earlier, instants_of, order_rows
 from cep_pipeline.slices.prepared import PreparedEvents
 from cep_pipeline.slices.routines import group_rows
-from cep_pipeline.slices.views import View, clock_of, leaf_view
+from cep_pipeline.slices.views import View, clause_cache_of, clock_of, leaf_view
 
 EVENTS_A_CALL = 1 << 24
 """Candidates that are looked at before a call returns, so that a search can be interrupted."""
@@ -217,11 +217,14 @@ class StructureCheck:
     ) -> None:
         self.pattern, self.clause, self.structure, self.negated = pattern, clause, structure, negated
         self.events = events
-        self.joined = joined_clause(clause, structure, negated)
+        place = "joined", clause.negated_structures.index(structure), structure.clauses.index(negated)
+        self.joined = clause_cache_of(clause).once(place, lambda: joined_clause(clause, structure, negated))
         self._views = {variable.name: self._view(variable) for variable in negated.positive}
         self._limits = {variable.name: self._limits_of(variable) for variable in negated.positive if variable.kleene}
         implied = (limit for limits in self._limits.values() for limit in limits)
-        self.joined = replace(self.joined, conjuncts=tuple(dict.fromkeys((*self.joined.conjuncts, *implied))))
+        conjuncts = tuple(dict.fromkeys((*self.joined.conjuncts, *implied)))
+        if conjuncts != self.joined.conjuncts:
+            self.joined = replace(self.joined, conjuncts=conjuncts)
         self.program = compile_program(pattern, self.joined, events)
         self._slots = self.program.slots
         self._relations = self.program.groups.conditions.relations

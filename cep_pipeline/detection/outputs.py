@@ -396,8 +396,7 @@ def summaries_together(detections: Sequence[Detection]) -> list[pa.Table]:
 
     found = {id(one): summarize_unlisted(one.pattern, one.events, EVERYTHING) for one in detections}
     listed = [one for one in detections if found[id(one)] is None]
-    patterns = [detection.pattern for detection in listed]
-    made = [SummaryOf(one, KeptMatches(one) if has_output_policy(one) else None) for one in patterns]
+    made = [_new_summary(detection.pattern) for detection in listed]
     for parts in listed_in_parts(listed) if listed else ():
         for own, blocks, detection in zip(made, parts, listed, strict=True):
             own.add(blocks, detection.events)
@@ -405,28 +404,41 @@ def summaries_together(detections: Sequence[Detection]) -> list[pa.Table]:
     return [summary.table() for one in detections if (summary := summaries[id(one)]) is not None]
 
 
-def found_at_once(detections: Sequence[Detection], owned: Owned) -> dict[int, FoundAtOnce]:
-    """The matches of patterns that have few of them, by the pattern's place among all; the others are to be run."""
+def found_at_once(
+    detections: Sequence[Detection], owned: Owned, *, counted: bool = False, summarized: bool = False
+) -> dict[int, FoundAtOnce]:
+    """The matches of patterns that have few of them, by the pattern's place among all; the others are to be run.
+
+    Parameters
+    ----------
+    counted
+        Whether only their number is wanted.
+    summarized
+        Whether patterns with SUMMARIZE are among them.
+    """
     groups: dict[Hashable, list[int]] = {}
     for place, detection in enumerate(detections):
         find = detection.mechanism.find_at_once
-        if find is not None and detection.limit is None:
+        if find is not None and detection.limit is None and (summarized or detection.pattern.summary is None):
             groups.setdefault((find, id(detection.events)), []).append(place)
     found: dict[int, FoundAtOnce] = {}
     for places in groups.values():
         first = detections[places[0]]
         assert first.mechanism.find_at_once is not None
         patterns, orders = [detections[one].pattern for one in places], [detections[one].orders for one in places]
-        at_once = first.mechanism.find_at_once(patterns, orders, first.events, owned, first.counters)
+        find = first.mechanism.find_at_once
+        at_once = find(patterns, orders, first.events, owned, first.counters, counted=counted)
         found.update((place, one) for place, one in zip(places, at_once, strict=True) if one is not None)
     return found
 
 
 def tables_at_once(found: Sequence[tuple[Detection, list[Block]]], output: str) -> list[pa.Table]:
-    """All matches of patterns that have few, as rows or as buffers."""
+    """All matches of patterns that have few, as rows or as buffers; of SUMMARIZE its rows."""
     nothing = _no_rows if output == "verbose" else _no_buffers
-    tables = {place: nothing(one.pattern) for place, (one, blocks) in enumerate(found) if not blocks}
-    few = [place for place, (one, blocks) in enumerate(found) if blocks and are_few(one.pattern, blocks)]
+    tables = {place: _summary_of(*own) for place, own in enumerate(found) if own[0].pattern.summary is not None}
+    rest = [(place, *own) for place, own in enumerate(found) if place not in tables]
+    tables |= {place: nothing(one.pattern) for place, one, blocks in rest if not blocks}
+    few = [place for place, one, blocks in rest if blocks and are_few(one.pattern, blocks)]
     write = _rows_of_few if output == "verbose" else _buffers_of_few
     tables.update(zip(few, tables_of_few([found[place] for place in few], write), strict=True))
     return [tables[place] if place in tables else _table_of(*one, output) for place, one in enumerate(found)]
@@ -467,6 +479,17 @@ def _buffers_of_few(found: Few, events: PreparedEvents) -> list[pa.Table]:
     from cep_pipeline.detection.compressed.compressing import buffers_of_few
 
     return buffers_of_few(found, events)
+
+
+def _summary_of(detection: Detection, blocks: list[Block]) -> pa.Table:
+    made = _new_summary(detection.pattern)
+    made.add(blocks, detection.events)
+    return made.summary.table()
+
+
+def _new_summary(pattern: Pattern) -> SummaryOf:
+    """What puts all matches of a pattern together that OUTPUT and CONSUME keep."""
+    return SummaryOf(pattern, KeptMatches(pattern) if has_output_policy(pattern) else None)
 
 
 def _table_of(detection: Detection, blocks: list[Block], output: str) -> pa.Table:

@@ -207,7 +207,8 @@ MOST_LEAVES = 1 << 13
 _leaves: OrderedDict[Hashable, EventLeaf] = OrderedDict()
 
 
-def _the_leaf(event_type: EventType, filters: tuple[Conjunct, ...]) -> EventLeaf:
+def the_leaf(event_type: EventType, filters: tuple[Conjunct, ...]) -> EventLeaf:
+    """The one leaf of these events; the filters are conjuncts over the one variable `ANY_EVENT`."""
     key = event_type, frozenset(filters)
     known = _leaves.get(key)
     if known is not None:
@@ -222,7 +223,7 @@ def _the_leaf(event_type: EventType, filters: tuple[Conjunct, ...]) -> EventLeaf
 def leaf_of(clause: Clause, variable: str) -> EventLeaf:
     """The leaf of one of a clause's variables."""
     return clause_cache_of(clause).once(
-        ("leaf", variable), lambda: _the_leaf(clause.by_name[variable].event_type, filters_of(clause, variable))
+        ("leaf", variable), lambda: the_leaf(clause.by_name[variable].event_type, filters_of(clause, variable))
     )
 
 
@@ -236,7 +237,7 @@ def leaf_view(
     filters
         Conjuncts over the one variable `ANY_EVENT`.
     """
-    return view_of_leaf(events, _the_leaf(event_type, filters), first_row, end_row)
+    return view_of_leaf(events, the_leaf(event_type, filters), first_row, end_row)
 
 
 def view_of_leaf(events: PreparedEvents, leaf: EventLeaf, first_row: int, end_row: int) -> View:

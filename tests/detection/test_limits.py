@@ -225,12 +225,14 @@ def test_matches_of_one_event_that_there_is_no_memory_for_are_counted_too(monkey
 
 
 def test_what_python_has_no_memory_for_is_explained(monkeypatch: pytest.MonkeyPatch) -> None:
-    def fails(*_: object) -> None:
+    def fails(*_: object, **__: object) -> None:
         raise MemoryError("of 7 bytes")
 
-    monkeypatch.setattr(detecting, "tables_together", fails)
-    with pytest.raises(NoRoom, match=r"not enough memory: of 7 bytes; .*--limit"):
-        cep.detect(cep.parse_patterns(GOOD, stream_schema()), EVENTS)
+    for name, limit in (("found_at_once", None), ("tables_together", 1000)):
+        with monkeypatch.context() as patched:
+            patched.setattr(detecting, name, fails)
+            with pytest.raises(NoRoom, match=r"not enough memory: of 7 bytes; .*--limit"):
+                cep.detect(cep.parse_patterns(GOOD, stream_schema()), EVENTS, limit=limit)
 
 
 def test_doubts_about_patterns_are_said_once() -> None:

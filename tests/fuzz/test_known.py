@@ -211,7 +211,10 @@ def ladder(rungs: int) -> MatchesOfEvent:
     """Matches A+ a[] with 2^rungs - 1 lists, in a buffer of a few hundred bytes."""
     [pattern] = cep.parse_patterns("NAME lists PATTERN A+ a[] WITHIN 1 day", SCHEMA)
     rows = [{"timestamp": at, "kind": "A", "x": 0.0, "n": 0} for at in range(rungs)]
-    with patch("cep_pipeline.detection.outputs._listed_up_to", lambda *_: None):  # few matches would be listed
+    with (  # few matches would be listed
+        patch("cep_pipeline.detection.outputs._listed_up_to", lambda *_: None),
+        patch("cep_pipeline.detection.detect.found_at_once", lambda *_, **__: {}),
+    ):
         table = cep.detect([pattern], SCHEMA.table(rows), output="compressed")["lists"]
     return MatchesOfEvent.from_bytes(table.column("buffer")[-1].as_py())
 

@@ -219,9 +219,7 @@ class KernelRun:
             self._leaves = self._leaf_views()
             self._read = 0 if self._leaves is None else len(self._leaves[0])
         if self._leaves is not None and (len(self.order) > 1 or self.clause.negated or self._as_places):
-            by_view = self.first_row == 0 or self.finality is Finality.WINDOW_END or self._last_variable is not None
-            first_owned = None if by_view else self.first_row
-            planned = PlannedClause(self.pattern, self.clause, self.order, self.events, first_owned)
+            planned = self._planned()
             beginning = None if shared is None else shared.beginning_of
             if shared is None and not self._as_places:
                 reduced = reduced_leaves(planned, self._leaves)
@@ -235,6 +233,19 @@ class KernelRun:
             if isinstance(self._levels, LaidOutLevels) and shared is None:
                 ready.pattern, ready.levels = self.pattern, self._levels
                 ready.read, ready.reduced = self._read, self._reduced
+
+    def _planned(self) -> PlannedClause:
+        by_view = self.first_row == 0 or self.finality is Finality.WINDOW_END or self._last_variable is not None
+        first_owned = None if by_view else self.first_row
+        return PlannedClause(self.pattern, self.clause, self.order, self.events, first_owned)
+
+    def searching_levels(self) -> Levels | None:
+        """The levels of the run, were it soon over; None where a variable has no event."""
+        leaves = self._leaf_views() if self.first_row < self.end_row else None
+        if leaves is None:
+            return None
+        planned, negated = self._planned(), self._negated_views()
+        return Levels(planned, leaves, negated, as_places=self._as_places, searching=True)
 
     @property
     def levels(self) -> Levels | LaidOutLevels | None:

@@ -200,15 +200,18 @@ def range_ends(events: PreparedEvents, bound: Bound, view: View, keyed: View, ca
 
     def make() -> Array:
         ends = events.derive(("ends", what, keyed.identity, candidates.identity), merge)
-        if keyed.identity == view.identity:
-            return ends
-        if keyed.places is not None:
-            spread = np.zeros(len(keyed.in_stream_order), np.int32)
-            spread[keyed.places] = ends
-            ends = spread
-        return ends if view.places is None else ends[view.places]
+        return ends if keyed.identity == view.identity else sorted_like(view, keyed, ends)
 
     return events.derive(("ends", what, keyed.identity, candidates.identity, view.identity), make)
+
+
+def sorted_like(view: View, keyed: View, ends: Array) -> Array:
+    """The ends of ranges by the events of a leaf, given as one view has them, as another view does; 0 without a key."""
+    if keyed.places is not None:
+        spread = np.zeros(len(keyed.in_stream_order), np.int32)
+        spread[keyed.places] = ends
+        ends = spread
+    return ends if view.places is None else ends[view.places]
 
 
 def ends_by_level(

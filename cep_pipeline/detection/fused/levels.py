@@ -3,16 +3,17 @@
 `Levels` compiles a run. Many runs need not be compiled: what bounds the levels of a plan, what is tested, and which
 shape that has is the same for every slice; only the arrays change, and in a workload of many patterns most of these are
 there already when a run asks for them. So the first run of a clause notes where the words of which array stand, and
-those that follow only look the addresses up (`WordLayout`).
+those that follow only look the addresses up (`RunLayout`).
 
-A layout is kept of plain runs: those in which nothing is asked of partial matches, and whose keys are attributes. A
-plain run is compiled, too, where the values of a slice do not fit (integers beyond 2^53).
+A layout is kept of runs whose keys are attributes. Of those that are soon over it has all stages (`plain_runs`), with
+searches for the events that reject. Others are compiled where something is asked of partial matches. All are compiled
+where the values of a slice do not fit (integers beyond 2^53).
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
 from typing import TypeAlias
 
@@ -183,6 +184,19 @@ def tested_conjuncts(clause: Clause) -> tuple[Conjunct, ...]:
     return clause_cache_of(clause).once("test order", lambda: in_test_order(clause.conjuncts, across=True))
 
 
+def reach_of(window: Window, clause: Clause) -> Reach:
+    """The reach of a window, however wide it is."""
+    if window.time_us is not None:
+        return Reach(BoundUnit.TIME, window.time_us)
+    assert window.events is not None
+    return Reach(BoundUnit.POSITION, window.events - 1, clause.partition_by)
+
+
+def types_of_attributes(pattern: Pattern) -> dict[str, ValueType]:
+    """The type of each attribute of the events of a pattern, by its name."""
+    return {**dict(pattern.attributes), "timestamp": ValueType.INT64, "seq": ValueType.INT64}
+
+
 @dataclass(frozen=True, eq=False)
 class PlannedClause:
     """A clause, its variables in plan order, and the slice that it runs over.
@@ -206,17 +220,16 @@ class PlannedClause:
     def reach(self) -> Reach:
         """The window; no wider than the slice needs it to be, where a sum with it could overflow."""
         window = self.window or self.pattern.window
-        if window.time_us is not None:
-            size = window.time_us if window.time_us < CLOCK_LIMIT else min(window.time_us, self.events.span_us)
-            return Reach(BoundUnit.TIME, size)
-        assert window.events is not None
-        size = window.events - 1 if window.events < CLOCK_LIMIT else min(window.events - 1, len(self.events))
-        return Reach(BoundUnit.POSITION, size, self.clause.partition_by)
+        found = reach_of(window, self.clause)
+        if max(window.time_us or 0, window.events or 0) < CLOCK_LIMIT:
+            return found
+        most = self.events.span_us if window.events is None else len(self.events)
+        return replace(found, size=min(found.size, most))
 
     @cached_property
     def types(self) -> dict[str, ValueType]:
         """The type of each attribute."""
-        return {**dict(self.pattern.attributes), "timestamp": ValueType.INT64, "seq": ValueType.INT64}
+        return types_of_attributes(self.pattern)
 
     @property
     def keys(self) -> tuple[Key, ...]:
@@ -256,6 +269,9 @@ class Levels:
         Whether matches are given as places in the views, in plan order, not as rows in pattern order.
     beginning
         Finds the partial matches of the first levels that are stored; the kernel extends them.
+    searching
+        Whether all events that may reject are searched for behind partial matches, whatever that takes: of a run that
+        is soon over, nothing else is worth to be prepared.
 
     Attributes
     ----------
@@ -274,9 +290,10 @@ class Levels:
         *,
         as_places: bool = False,
         beginning: FindBeginning | None = None,
+        searching: bool = False,
     ) -> None:
         self.planned = planned
-        self.as_places = as_places
+        self.as_places, self._searching = as_places, searching
         self.events = planned.events
         self.leaves = leaves
         self.levels = {name: level for level, name in enumerate(planned.order)}
@@ -391,9 +408,10 @@ class Levels:
         for number, (name, leaf) in enumerate(negated.items(), start=len(self.views)):
             negation = LevelNegation(name, leaf, self.around, number)
             negation.level = max(negation.level, self._bound_levels) if self.beginning is not None else negation.level
-            test = negation.as_test(self.columns)
             self._other_tests[negation.level] += 1
-            extremes = None if test is not None else negation.as_extremes(self.columns, self._candidates())
+            test = None if self._searching else negation.as_test(self.columns)
+            by_extremes = test is None and not self._searching
+            extremes = negation.as_extremes(self.columns, self._candidates()) if by_extremes else None
             if test is not None:
                 tests[negation.level].append(test)
             elif extremes is not None:
@@ -631,7 +649,7 @@ class Range:
 
 @dataclass(frozen=True, eq=False)
 class WordLayout:
-    """The places of the arrays of a plain run among its argument words.
+    """The places of the arrays of a plain run, or of a search behind one, among its argument words.
 
     Attributes
     ----------
@@ -645,8 +663,8 @@ class WordLayout:
         Of each slot, and by number.
     output_rows
         As `run_shape` takes them.
-    tested, decided
-        For each level the conjuncts that are tested on its candidates, and whether these alone decide.
+    others
+        Further words, each with the array whose address it is.
     """
 
     shape: Shape
@@ -657,20 +675,89 @@ class WordLayout:
     columns: tuple[RemadeColumn, ...]
     constants: tuple[float, ...]
     output_rows: tuple[int, ...] | None
-    tested: tuple[tuple[Conjunct, ...], ...]
-    decided: tuple[bool, ...]
-
-    def views_of(self, events: PreparedEvents, leaves: list[View]) -> list[View]:
-        """The leaves, each sorted as its level is."""
-        return [
-            leaf if key is None else leaf_by(events, leaf, key) for leaf, key in zip(leaves, self.keys, strict=True)
-        ]
+    others: tuple[tuple[int, RemadeColumn], ...] = ()
 
     def first_words(self) -> Array:
         """The argument words with all that is known before there are events: the constants."""
         words = np.zeros(self.places["end"], np.int64)
         words[self.places["constant"] :] = np.array(self.constants, np.float64).view(np.int64)
         return words
+
+
+@dataclass(frozen=True, eq=False)
+class SearchLayout:
+    """The layout of a search for events of a negated variable that reject partial matches.
+
+    Attributes
+    ----------
+    layout
+        Its levels are those on which it depends, and the negated variable.
+    depends
+        These levels of the run.
+    negated
+        The place of the variable among the negated ones.
+    """
+
+    layout: WordLayout
+    depends: tuple[int, ...]
+    negated: int
+
+
+@dataclass(frozen=True, eq=False)
+class StageLayout:
+    """The layout of a part of a run, which binds some levels, behind which partial matches are asked for the rest.
+
+    Attributes
+    ----------
+    layout
+        None: there is one level, all of whose events are bound.
+    last
+        The last level that is bound.
+    residual, searches
+        What each partial match is asked: conjuncts, and whether an event rejects it.
+    """
+
+    layout: WordLayout | None
+    last: int
+    residual: tuple[Conjunct, ...]
+    searches: tuple[SearchLayout, ...]
+
+    @property
+    def asks(self) -> bool:
+        return bool(self.residual or self.searches)
+
+
+@dataclass(frozen=True, eq=False)
+class RunLayout:
+    """The layout of a run whose keys are attributes: the places of all arrays that are made of the events of a slice.
+
+    Attributes
+    ----------
+    stages
+        Its parts, one after another.
+    keys, output_rows
+        For each level the attributes by which it is sorted, or None, and its row in the output.
+    tested, decided
+        For each level the conjuncts that are tested on its candidates, and whether these alone decide.
+    """
+
+    stages: tuple[StageLayout, ...]
+    keys: tuple[tuple[str, ...] | None, ...]
+    output_rows: tuple[int, ...]
+    tested: tuple[tuple[Conjunct, ...], ...]
+    decided: tuple[bool, ...]
+
+    @property
+    def whole(self) -> WordLayout | None:
+        """The layout of a run of a single stage, behind which nothing is asked; None for others."""
+        [stage, *others] = self.stages
+        return None if others or stage.asks else stage.layout
+
+    def views_of(self, events: PreparedEvents, leaves: list[View]) -> list[View]:
+        """The leaves, each sorted as its level is."""
+        return [
+            leaf if key is None else leaf_by(events, leaf, key) for leaf, key in zip(leaves, self.keys, strict=True)
+        ]
 
     def over(
         self,
@@ -681,9 +768,9 @@ class WordLayout:
         beginning: Beginning | None,
     ) -> LaidOutLevels | None:
         """The run over a slice; None where a column cannot be had there."""
-        events = planned.events
-        places = self.places
-        words = self.first_words()
+        events, layout = planned.events, self.whole
+        assert layout is not None
+        places, words = layout.places, layout.first_words()
         kept: list[Array] = []
 
         def point(word: int, placed: Placed) -> bool:
@@ -695,11 +782,14 @@ class WordLayout:
 
         for word, view in enumerate(views, start=places["rows"]):
             point(word, events.handle(view, _placed_rows, view))
-        for one in self.ranges:
-            earlier, later = views[one.bound.earlier], views[one.level]
-            point(one.word, events.handle((one.key, earlier, later), _placed_ends, events, one.bound, earlier, later))
+        for one in layout.ranges:
+            earlier, later, key = views[one.bound.earlier], views[one.level], self.keys[one.level]
+            leaf = leaves[one.bound.earlier]
+            alike = leaf if key is None else leaf_by(events, leaf, key)
+            asked = one.key, earlier, alike, later
+            point(one.word, events.handle(asked, _placed_ends, events, one.bound, earlier, alike, later))
         every = (*views, *negated)
-        for word, again in enumerate(self.columns, start=places["column"]):
+        for word, again in enumerate(layout.columns, start=places["column"]):
             of = [every[level] for level in again.levels]
             if not point(word, events.handle((again.key, *of), _placed_column, events, again, *of)):
                 return None
@@ -715,8 +805,8 @@ def _placed_rows(view: View) -> Placed:
     return _placed(view.rows)
 
 
-def _placed_ends(events: PreparedEvents, bound: Bound, earlier: View, later: View) -> Placed:
-    return _placed(range_ends(events, bound, earlier, earlier, later))
+def _placed_ends(events: PreparedEvents, bound: Bound, earlier: View, alike: View, later: View) -> Placed:
+    return _placed(range_ends(events, bound, earlier, alike, later))
 
 
 def _placed_column(events: PreparedEvents, again: RemadeColumn, *views: View) -> Placed:
@@ -728,7 +818,7 @@ class LaidOutLevels:
 
     def __init__(
         self,
-        layout: WordLayout,
+        layout: RunLayout,
         planned: PlannedClause,
         leaves: list[View],
         views: list[View],
@@ -756,7 +846,8 @@ class LaidOutLevels:
 
     def run(self, block_rows: int, counters: Array) -> Iterator[Array]:
         """Run the levels, like `Levels.run`."""
-        layout = self._layout
+        layout = self._layout.whole
+        assert layout is not None
         prefix = None if self.beginning is None else self.beginning.places
         if (prefix is not None and not prefix.shape[1]) or not all(map(len, self.views)):
             return
@@ -772,7 +863,7 @@ class KnownLayouts:
     """The layouts of the runs of a clause in one order, by the number of levels that are bound before."""
 
     plain: bool = True
-    layouts: dict[int, WordLayout] = field(default_factory=dict)
+    layouts: dict[int, RunLayout] = field(default_factory=dict)
 
 
 def known_layouts(
@@ -824,33 +915,83 @@ def levels_over(
         levels = compiled(beginning=lambda *_: found)
     else:
         levels = compiled(beginning=beginning)
-    made = _layout_of(levels)
-    known.plain = made is not None or bool(known.layouts)
-    if made is not None:
-        known.layouts[made.shape.prefix] = made
+    made = _run_layout(levels)
+    whole = None if made is None else made.whole
+    known.plain = whole is not None or bool(known.layouts)
+    if made is not None and whole is not None:
+        known.layouts[whole.shape.prefix] = made
     return levels
 
 
-def _layout_of(levels: Levels) -> WordLayout | None:
-    """The layout of a run's words; None where it is not plain."""
-    shapes = levels.shapes()[len(levels.searches) :]  # which may read one more column
-    columns = [again for again in levels.columns.again if again is not None]
-    sides = {(level, bound.earlier, bound.low) for level, bound in levels.ranges}
+@dataclass(eq=False)
+class KnownLayout:
+    """The layout of the short runs of a clause in one order, once one has been looked at; None: they have none."""
+
+    looked: bool = False
+    layout: RunLayout | None = None
+
+    def learn(self, levels: Levels) -> None:
+        """Take the layout of a run that searches."""
+        self.looked, self.layout = True, _run_layout(levels)
+
+
+def known_layout(pattern: Pattern, clause: Clause, order: tuple[str, ...], facts: tuple[bool, bool]) -> KnownLayout:
+    """The layout of the short runs of a clause, which the first one fills in.
+
+    Parameters
+    ----------
+    facts
+        Whether nothing is asked about owned rows, and whether matches are given as places.
+    """
+    key = ("short runs", order, pattern.ties, pattern.window.time_us, pattern.window.events, facts)
+    return clause_cache_of(clause).once(key, KnownLayout)
+
+
+def _run_layout(levels: Levels) -> RunLayout | None:
     keys = [None if key is None else shared_attributes(key) for key in levels.level_keys]
-    plain = (
-        all(key is None or own is not None for key, own in zip(levels.level_keys, keys, strict=True))
-        and all(keys[level] == keys[bound.earlier] for level, bound in levels.ranges)
-        and len(shapes) == 1
-        and len(columns) == len(levels.columns.again)
-        and len(sides) == len(levels.ranges)
-    )
-    if not plain:
+    if any(key is not None and own is None for key, own in zip(levels.level_keys, keys, strict=True)):
         return None
-    (shape,) = shapes
-    if levels.asks_at_end:
+    of_shapes: list[Shape | None] = [*levels.shapes()[len(levels.searches) :]]  # which may read one more column
+    columns = tuple(again for again in levels.columns.again if again is not None)
+    sides = {(level, bound.earlier, bound.low) for level, bound in levels.ranges}
+    if len(columns) < len(levels.columns.again) or len(sides) < len(levels.ranges):
         return None
-    places = argument_places(shape)
-    bounds = {(level, bound.earlier, bound.low): bound for level, bound in levels.ranges}
+    ends = levels.stage_ends or [0]
+    stages = []
+    for end, shape in zip(ends, of_shapes or [None], strict=True):
+        layout = None
+        if shape is not None:
+            places, own = argument_places(shape), tuple(keys[: end + 1])
+            output_rows = tuple(levels.output_rows) if shape.as_rows else None
+            ranges = ranges_of(shape, places, levels.ranges)
+            constants = tuple(levels.columns.constants)
+            read = columns[: shape.slots]
+            layout = WordLayout(shape, program_of(shape), places, own, ranges, read, constants, output_rows)
+        searches = [_search_layout(levels, negation, keys) for negation in levels.negations[end]]
+        known = tuple(one for one in searches if one is not None)
+        if len(known) < len(searches):
+            return None
+        stages.append(StageLayout(layout, end, tuple(levels.residual[end]), known))
+    output_rows = tuple(levels.output_rows)
+    return RunLayout(tuple(stages), tuple(keys), output_rows, tuple(map(tuple, levels.tested)), tuple(levels.decided))
+
+
+def _search_layout(
+    levels: Levels, negation: LevelNegation, keys: Sequence[tuple[str, ...] | None]
+) -> SearchLayout | None:
+    made = negation.searched()
+    if made is None:
+        return None
+    shape, places, depends = made.shape, argument_places(made.shape), made.depends
+    of_levels = (*(keys[level] for level in depends), made.attributes)
+    ranges = ranges_of(shape, places, [(len(depends), bound) for bound in made.bounds])
+    layout = WordLayout(shape, program_of(shape), places, of_levels, ranges, made.columns, made.constants, None)
+    return SearchLayout(layout, depends, negation.number - len(levels.views))
+
+
+def ranges_of(shape: Shape, places: Mapping[str, int], bounds: Iterable[tuple[int, Bound]]) -> tuple[Range, ...]:
+    """The words of the bounds of a shape, which are given each with its level; others are left out."""
+    known = {(level, bound.earlier, bound.low): bound for level, bound in bounds}
     ranges = []
     for group, low in (("low", True), ("high", False)):
         earlier_ones = [
@@ -859,17 +1000,7 @@ def _layout_of(levels: Levels) -> WordLayout | None:
             for earlier in (spec.lows if low else spec.highs)
         ]
         for word, (level, earlier) in enumerate(earlier_ones, start=places[group]):
-            bound = bounds[level, earlier, low]
-            ranges.append(Range(word, level, bound, (bound.clock.value, bound.partition_by, bound.delta)))
-    return WordLayout(
-        shape,
-        program_of(shape),
-        places,
-        tuple(keys),
-        tuple(ranges),
-        tuple(columns),
-        tuple(levels.columns.constants),
-        None if levels.as_places else tuple(levels.output_rows),
-        tuple(map(tuple, levels.tested)),
-        tuple(levels.decided),
-    )
+            bound = known.get((level, earlier, low))
+            if bound is not None:
+                ranges.append(Range(word, level, bound, (bound.clock.value, bound.partition_by, bound.delta)))
+    return tuple(ranges)

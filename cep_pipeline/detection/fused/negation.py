@@ -176,7 +176,7 @@ class _RejectingSearch:
     highs: tuple[int, ...]
     search: RangeResult
     shapes: tuple[Shape, ...] = ()
-    _made: tuple[Shape, ShapeProgram, tuple[RemadeColumn, ...], tuple[float, ...]] | None = None
+    made: tuple[Shape, ShapeProgram, tuple[RemadeColumn, ...], tuple[float, ...]] | None = None
 
     def over(
         self, events: PreparedEvents, views: Sequence[View], lows: Sequence[Array], highs: Sequence[Array]
@@ -190,7 +190,7 @@ class _RejectingSearch:
         lows, highs
             The bounds, in the order of the places that give them.
         """
-        made = self._made
+        made = self.made
         if made is not None:
             shape, program, again, constants = made
             columns = [one.values(events, *(views[level] for level in one.levels)) for one in again]
@@ -203,7 +203,7 @@ class _RejectingSearch:
             self.shapes = (shape,)
             arrays, constants, program = found.arrays, tuple(found.constants), program_of(shape)
             known = tuple(one for one in found.again if one is not None)
-            self._made = (shape, program, known, constants) if len(known) == len(arrays) else None
+            self.made = (shape, program, known, constants) if len(known) == len(arrays) else None
         ends = dict(zip(self.lows, lows, strict=True)), dict(zip(self.highs, highs, strict=True))
         arguments = arguments_over(views, len(views) - 1, *ends, arrays, constants)
         return BlockedSearch(shape, arguments, program)
@@ -376,6 +376,30 @@ def _alike(events: PreparedEvents, view: View, leaf: View, attributes: tuple[str
     return leaf_by(events, both[0], attributes), leaf_by(events, both[1], attributes)
 
 
+@dataclass(frozen=True, eq=False)
+class SearchedEvents:
+    """A search for events that reject partial matches, whatever the slice.
+
+    Attributes
+    ----------
+    shape, columns, constants
+        What is searched: behind the levels on which it depends, and what it reads, by the places of these levels.
+    bounds
+        The bounds of the range, by these places.
+    depends
+        These levels of the plan.
+    attributes
+        Those by which the events are sorted; None: they are in stream order.
+    """
+
+    shape: Shape
+    columns: tuple[RemadeColumn, ...]
+    constants: tuple[float, ...]
+    bounds: tuple[Bound, ...]
+    depends: tuple[int, ...]
+    attributes: tuple[str, ...] | None
+
+
 class LevelNegation:
     """One negated variable of a clause.
 
@@ -391,7 +415,7 @@ class LevelNegation:
     """
 
     def __init__(self, name: str, leaf: View, around: Surroundings, number: int) -> None:
-        self.name, self.around, self._number = name, around, number
+        self.name, self.around, self.number = name, around, number
         ties, reach = around.pattern.ties, around.reach
         # Positions of events of one time are not ordered as TIES ANY orders them: no window limits the search.
         self._loose = not before_is_earlier(ties) and reach.clock is BoundUnit.POSITION
@@ -419,6 +443,7 @@ class LevelNegation:
         self.depends = sorted({*self.lows, *self.highs, *edges, *self.distinct, *compared})
         self.level = min(max(*self.depends, 1), len(around.order) - 1)
         self.shapes: list[Shape] = []
+        self._searching: _RejectingSearch | None = None
         self._search: BlockedSearch | None = None
 
     def _ends(self, *bounds: Bound) -> Array:
@@ -505,7 +530,7 @@ class LevelNegation:
                 column = _ExtremeColumn(own, self._attributes, width, least)
                 table = column.of_view(around.events, self.view)
                 assert table is not None
-                again = RemadeColumn((self._number,), column.key, column)
+                again = RemadeColumn((self.number,), column.key, column)
                 blocks[slot, least] = columns.slot(REJECTING, (self.name, slot, least), table, again)
                 continue
             values = found.arrays[slot][: len(self.view)]
@@ -584,7 +609,7 @@ class LevelNegation:
 
     def _again(self, level: int, values: Callable[..., Array | None]) -> RemadeColumn | None:
         """A column of a level by the negated variable's leaf; None where a key sorts by more than attributes."""
-        return RemadeColumn((level, self._number), values, values) if self._remade else None
+        return RemadeColumn((level, self.number), values, values) if self._remade else None
 
     def _nearest(self, anchor: int, search: RangeResult) -> _NearestColumn:
         """For each event of a level the nearest one that rejects by the conjuncts."""
@@ -618,11 +643,21 @@ class LevelNegation:
             )
 
         views = (*(around.views[level] for level in self.depends), self.view)
-        self._search = self._known("search", make).over(
-            around.events, views, [*self.lows.values()], [*self.highs.values()]
-        )
+        self._searching = self._known("search", make)
+        self._search = self._searching.over(around.events, views, [*self.lows.values()], [*self.highs.values()])
         if self._search is not None:
             self.shapes.append(self._search.shape)
+
+    def searched(self) -> SearchedEvents | None:
+        """The search that was prepared; None where it is not known before there are events."""
+        made = self._searching
+        bounds = [one for bounds in self._bounds.values() for one in bounds]
+        if made is None or made.made is None or not self._remade or len(bounds) > len(self._bounds):
+            return None
+        shape, _, columns, constants = made.made
+        place = {level: place for place, level in enumerate(self.depends)}
+        of_places = tuple(replace(bound, earlier=place[bound.earlier]) for bound in bounds)
+        return SearchedEvents(shape, columns, constants, of_places, tuple(self.depends), self._attributes)
 
     def rejected(self, block: Array) -> Array:
         """Select the partial matches that an event rejects.

@@ -1,9 +1,13 @@
-"""Plain runs of many patterns over one slice in one go, for patterns that have been run before.
+"""Short runs of many patterns over one slice in one go.
 
-A run by itself costs a pattern a tenth of a millisecond, however few events there are. The words of a plain run
-(`levels.WordLayout`) are known before any event is, but for the addresses of arrays. So the words of all patterns stand
+A run by itself costs a pattern some tenths of a millisecond, however few events there are. The words of a plain run
+(`levels.RunLayout`) are known before any event is, but for the addresses of arrays. So the words of all patterns stand
 side by side, and are kept. Over a slice every leaf, range and column is made once, whichever patterns ask for it, all
 addresses are written in one step, and the kernel is called for one pattern after another.
+
+A run has stages. Each binds some levels, and asks the partial matches what its tests do not decide: whether an event of
+a negated variable rejects them, which is searched for, or a conjunct that is not compiled. Behind the last stage lists
+are found or counted (`kleene.compiled_lists`).
 
 Only runs that are soon over are finished here. Those that have many candidates or matches, or whose leaves are large,
 are left to `clause.KernelRun`, which can stop and go on, and beside which the cost of a call is small.
@@ -13,20 +17,32 @@ from __future__ import annotations
 
 import threading
 from collections import OrderedDict
-from collections.abc import Callable, Hashable, Sequence
+from collections.abc import Callable, Hashable, Iterator, Sequence
 from dataclasses import dataclass
-from functools import partial
+from functools import cached_property, partial
 from itertools import chain
 from typing import Generic, NamedTuple, TypeVar
 
 import numpy as np
 
 from cep_pipeline.compiled.ir_text import WIDTH
+from cep_pipeline.detection.clause_runs import ClauseSlice
 from cep_pipeline.detection.fused.clause import KernelRun, deciding_rows, final_rows, last_variable, rows_back
-from cep_pipeline.detection.fused.constraints import Bound, BoundUnit, RemadeColumn, clock_values
-from cep_pipeline.detection.fused.generator import OUTPUT_PADDING
-from cep_pipeline.detection.fused.kernel import running_shape
-from cep_pipeline.detection.fused.levels import KnownLayouts, Tally, WordLayout, count_levels, known_layouts, order_of
+from cep_pipeline.detection.fused.constraints import BoundUnit, RemadeColumn, clock_values, sorted_like
+from cep_pipeline.detection.fused.generator import MOST_FOLLOWERS, OUTPUT_PADDING
+from cep_pipeline.detection.fused.kernel import MOST_LISTS, running_shape
+from cep_pipeline.detection.fused.levels import (
+    KnownLayout,
+    Range,
+    RunLayout,
+    StageLayout,
+    Tally,
+    WordLayout,
+    count_levels,
+    known_layout,
+    order_of,
+    reach_of,
+)
 from cep_pipeline.detection.fused.programs import (
     BUDGET,
     CAPACITY,
@@ -39,15 +55,19 @@ from cep_pipeline.detection.fused.programs import (
     STATE,
 )
 from cep_pipeline.detection.fused.shared_work import shared_work_of
+from cep_pipeline.detection.kleene.bindings import has_kleene, skeleton_order
+from cep_pipeline.detection.kleene.compiled_lists import ListMemory, ListsBehind, lists_at_once
 from cep_pipeline.detection.limits import go_on
-from cep_pipeline.detection.mechanisms import Counters, FoundAtOnce, Orders, Owned
+from cep_pipeline.detection.mechanisms import EVERYTHING, Counters, FoundAtOnce, Orders, Owned
+from cep_pipeline.detection.negated_structures import unrejected_by_structures
 from cep_pipeline.expressions.columns import Array
+from cep_pipeline.expressions.evaluate import conjunct_holds
 from cep_pipeline.patterns.composing import EVENT_TYPE
 from cep_pipeline.patterns.normal_form import Clause
-from cep_pipeline.patterns.pattern import Pattern, Strategy, Window
-from cep_pipeline.slices.blocks import Block, MatchBlock
+from cep_pipeline.patterns.pattern import Pattern, Strategy, Ties, Window
+from cep_pipeline.slices.blocks import Block, ListBlock, MatchBlock
 from cep_pipeline.slices.keys import leaf_by
-from cep_pipeline.slices.ownership import Finality, finality_of
+from cep_pipeline.slices.ownership import Finality, finality_of, reading
 from cep_pipeline.slices.prepared import PreparedEvents
 from cep_pipeline.slices.routines import write_counts_before
 from cep_pipeline.slices.views import CLOCK_LIMIT, EventLeaf, View, implied_by, leaf_of, times_are_plain, view_of_leaf
@@ -56,12 +76,42 @@ MOST_EVENTS = 1 << 13
 """Events of a leaf up to which a run is tried here."""
 MOST_CANDIDATES, MOST_MATCHES = 1 << 17, 1 << 12
 """A run that has more of them is left to a run by itself."""
+MOST_SEARCHED = 1 << 20
+"""Events that may have to be read in a search for those that reject, up to which it is made here."""
 LEFT_OUT = 16
 """So many slices a run is not tried again that had too much to do."""
 MOST_RUNS = 1 << 13
 """Runs whose words are kept, of all sets of patterns; the sets not run for longest go first."""
 
+MOST_LIST_EVENTS, MOST_WORDS = 1 << 15, 1 << 16
+"""Events of the lists of a run, and words of the followers of their candidates, up to which lists are written here."""
+
 T = TypeVar("T", bound=Hashable)
+
+
+class _Reach(NamedTuple):
+    """The rows of a slice in which the events of a run lie.
+
+    Attributes
+    ----------
+    finality
+        They decide what is owned by this finality.
+    reads
+        Whether they are all rows that the slice reads, as those of the events behind which lists are looked for.
+    window, ties, partition_by, partitioned
+        What says how far a window reaches back.
+    """
+
+    finality: Finality
+    reads: bool
+    window: Window
+    ties: Ties
+    partition_by: tuple[str, ...]
+    partitioned: bool
+
+    def rows(self, pattern: Pattern, events: PreparedEvents, owned: Owned) -> tuple[int, int]:
+        """Rows [first, end), of a pattern that has this reach."""
+        return deciding_rows(pattern, events, reading(pattern, events, owned) if self.reads else owned, self.finality)
 
 
 class _Leaf(NamedTuple):
@@ -69,20 +119,15 @@ class _Leaf(NamedTuple):
 
     Attributes
     ----------
-    finality, back
-        The events lie in the rows that decide what is owned by this finality, or up to so many windows before.
-    window, partition_by, partitioned
-        The window, and what says how far it reaches back.
+    reach, back
+        The number of the reach in whose rows the events lie, or up to so many windows before.
     key
         The attributes by which the events are sorted.
     """
 
     leaf: EventLeaf
-    finality: Finality
+    reach: int
     back: int
-    window: Window
-    partition_by: tuple[str, ...]
-    partitioned: bool
     key: tuple[str, ...] | None
 
 
@@ -95,11 +140,20 @@ class _Clock(NamedTuple):
 
 
 class _Ends(NamedTuple):
-    """The ends of the ranges of a level by a bound, for each event of an earlier level; both levels by their clocks."""
+    """The ends of the ranges of a level by a bound, for each event of an earlier level.
+
+    Attributes
+    ----------
+    earlier, later
+        Both levels by their clocks; the earlier one is sorted like the later one.
+    view
+        The leaf of the earlier level as it is visited.
+    """
 
     earlier: int
     later: int
     delta: int
+    view: int
 
 
 class _Numbered(Generic[T]):
@@ -116,37 +170,131 @@ class _Numbered(Generic[T]):
         return number
 
 
+class _Groups:
+    """Groups of numbers, none of which is empty, of the values of which the extremes are asked."""
+
+    def __init__(self, groups: Sequence[Sequence[int]]) -> None:
+        self._numbers = np.array([number for group in groups for number in group], np.int64)
+        self._starts = np.cumsum([0, *map(len, groups)], dtype=np.int64)[:-1]
+
+    def least(self, values: Array) -> list[int]:
+        """The least value of each group."""
+        return self._extremes(np.minimum, values)
+
+    def most(self, values: Array) -> list[int]:
+        """The greatest value of each group."""
+        return self._extremes(np.maximum, values)
+
+    def _extremes(self, choose: np.ufunc, values: Array) -> list[int]:
+        found: list[int] = choose.reduceat(values[self._numbers], self._starts).tolist() if len(self._starts) else []
+        return found
+
+
 @dataclass(eq=False)
-class _Run:
-    """One plain run.
+class _Part:
+    """One shape that a run calls.
 
     Attributes
     ----------
-    known
-        The layouts of the runs of the clause in this order; there is none before its first run.
-    leaves, negated, ends, columns
-        The numbers of the leaves by level, of those of the negated variables, of the ends of its ranges, and of its
-        columns.
-    start, state, counters
-        Where its words begin, those of its state, and its counters.
+    layout
+        The layout of its words.
+    leaves
+        The numbers of the leaves by level, and of those of negated variables behind them.
+    ends, columns
+        The numbers of the ends of its ranges, and of its columns and other arrays.
+    start
+        Where its words begin.
+    """
+
+    layout: WordLayout
+    leaves: tuple[int, ...]
+    ends: tuple[int, ...] = ()
+    columns: tuple[int, ...] = ()
+    start: int = 0
+
+    @cached_property
+    def program_at(self) -> int:
+        """The address of its program."""
+        return int(self.layout.program.words.ctypes.data)
+
+
+@dataclass(eq=False)
+class _Stage:
+    """A part of a run.
+
+    Attributes
+    ----------
+    layout
+        The layout of the stage.
+    part, searches
+        The shape that binds its levels, and those of the searches for events that reject.
+    state
+        Where its state begins.
+    """
+
+    layout: StageLayout
+    part: _Part | None
+    searches: tuple[_Part, ...]
+    state: int = 0
+
+
+@dataclass(eq=False)
+class _Run:
+    """One run of a clause.
+
+    Attributes
+    ----------
+    bound, order
+        The clause over the variables that bind one event, and their order.
+    reach
+        The number of its reach.
+    leaves, negated
+        The numbers of the leaves by level, and of those of the negated variables.
+    known, lists
+        The layout of the runs of the clause in this order, and the lists behind it, if it has some.
+    layout, stages, search
+        That layout and its stages, and the search for lists; none as long as nothing is known.
+    number
+        Its place among all runs.
+    counters
+        Where its counters begin.
     resting
         The number of slices over which it is not tried.
     """
 
     pattern: Pattern
     clause: Clause
+    bound: Clause
     order: tuple[str, ...]
-    known: KnownLayouts | None
     finality: Finality
+    reach: int
     leaves: tuple[int, ...]
     negated: tuple[int, ...]
-    layout: WordLayout | None = None
-    ends: tuple[int, ...] = ()
-    columns: tuple[int, ...] = ()
-    start: int = 0
-    state: int = 0
+    known: KnownLayout
+    lists: ListsBehind | None
+    layout: RunLayout | None = None
+    stages: tuple[_Stage, ...] = ()
+    search: _Part | None = None
+    made: object = None
+    number: int = 0
     counters: int = 0
     resting: int = 0
+
+    @property
+    def is_known(self) -> bool:
+        """True if nothing of it is still to be learnt."""
+        return bool(self.stages) and (self.lists is None or self.search is not None)
+
+    @property
+    def is_current(self) -> bool:
+        """False if something has been learnt since this was made."""
+        return self.layout is self.known.layout and (self.lists is None or self.made is self.lists.made)
+
+    @cached_property
+    def parts(self) -> list[_Part]:
+        """All shapes."""
+        of_stages = (part for one in self.stages for part in (one.part, *one.searches))
+        return [part for part in (*of_stages, self.search) if part is not None]
 
 
 class PlainRuns:
@@ -158,86 +306,160 @@ class PlainRuns:
         Of all patterns; those whose runs are not plain are left out.
     from_start
         Whether the slices have no look-back.
+    counted
+        Whether only the numbers of matches are wanted, as far as these are known without the matches.
     """
 
-    def __init__(self, patterns: Sequence[Pattern], orders: Sequence[Orders], *, from_start: bool) -> None:
-        self.patterns = tuple(patterns)
+    def __init__(
+        self, patterns: Sequence[Pattern], orders: Sequence[Orders], *, from_start: bool, counted: bool
+    ) -> None:
+        self.patterns, self.from_start = tuple(patterns), from_start
+        self.reaches: _Numbered[_Reach] = _Numbered()
+        self.reaching: list[Pattern] = []  # a pattern with each reach
         self.leaves: _Numbered[_Leaf] = _Numbered()
-        self.reaching: dict[Hashable, Pattern] = {}  # a pattern whose leaves lie in these rows
         self.clocks: _Numbered[_Clock] = _Numbered()
         self.ends: _Numbered[_Ends] = _Numbered()
         self.columns: _Numbered[tuple[Hashable, tuple[int, ...]]] = _Numbered()
         self.remade: list[RemadeColumn] = []
         self.runs: list[list[_Run]] = []  # those of the clauses of each pattern; none where one of them is not plain
+        self.counted: list[bool] = []
         for pattern, plans in zip(patterns, orders, strict=True):
+            # A binding of several clauses is one match, and negated structures reject matches: these are listed.
+            listed = len({one.positive for one in pattern.clauses}) < len(pattern.clauses)
+            listed = listed or any(clause.negated_structures for clause in pattern.clauses)
+            self.counted.append(counted and not listed)
             ordered = _plain_orders(pattern, plans)
-            self.runs.append([self._run(pattern, *one, from_start=from_start) for one in ordered])
-        every = chain.from_iterable(self.runs)
-        self._lay_out([(run, run.layout) for run in every if run.layout is not None])
+            self.runs.append([self._run(pattern, *one, listing=not self.counted[-1]) for one in ordered])
+        every = list(chain.from_iterable(self.runs))
+        for number, run in enumerate(every):
+            run.number = number
+        self.of_levels = _Groups([run.leaves for run in every])
+        self.of_all = _Groups(
+            [(*run.leaves, *run.negated, *(leaf for part in run.parts for leaf in part.leaves)) for run in every]
+        )
+        self._lay_out([run for run in every if run.is_known])
 
-    def _run(self, pattern: Pattern, clause: Clause, order: tuple[str, ...], *, from_start: bool) -> _Run:
-        last, finality = last_variable(pattern, clause), finality_of(pattern, clause)
-        at_end = finality is Finality.WINDOW_END
-        layout, known = None, None
-        if len(order) > 1:
-            by_view = from_start or at_end or last is not None
-            known = known_layouts(pattern, clause, order, pattern.window, (by_view, True, False))
-            layout = known.layouts.get(1)
+    def _run(self, pattern: Pattern, clause: Clause, order: tuple[str, ...], *, listing: bool) -> _Run:
+        finality, lists, bound = finality_of(pattern, clause), None, clause
+        if has_kleene(clause):
+            lists = ListsBehind.of(pattern, clause, skeleton_order(clause, order), reach_of(pattern.window, clause))
+            bound, order = lists.bound_clause, lists.bound_order
+        # Events behind which lists are looked for may all come before the slice.
+        last, decides = last_variable(pattern, bound), Finality.LAST_EVENT if lists is not None else finality
+        at_end = decides is Finality.WINDOW_END
+        by_view = self.from_start or at_end or last is not None
+        known = known_layout(pattern, bound, order, (by_view, lists is not None))
+        layout = known.layout
         keys = layout.keys if layout is not None else (None,) * len(order)
+        window = pattern.window, pattern.ties, pattern.partition_by, bool(clause.partition_by)
+        reach = self.reaches.number_of(_Reach(decides, lists is not None, *window))
+        if reach == len(self.reaching):
+            self.reaching.append(pattern)
 
-        def number_of(name: str, back: int, key: tuple[str, ...] | None = None) -> int:
-            reach = finality, 0 if from_start else back, pattern.window, pattern.partition_by, bool(clause.partition_by)
-            self.reaching.setdefault(reach, pattern)
-            return self.leaves.number_of(_Leaf(leaf_of(clause, name), *reach, key))
+        def number_of(leaf: EventLeaf, back: int, key: tuple[str, ...] | None = None) -> int:
+            return self.leaves.number_of(_Leaf(leaf, reach, 0 if self.from_start else back, key))
 
         leaves = tuple(
-            number_of(name, 0 if at_end or name == last else 1, key) for name, key in zip(order, keys, strict=True)
+            number_of(leaf_of(bound, name), 0 if at_end or name == last else 1, key)
+            for name, key in zip(order, keys, strict=True)
         )
-        negated = tuple(number_of(variable.name, 2) for variable in clause.negated)
-        return _Run(pattern, clause, order, known, finality, leaves, negated, layout)
+        negated = tuple(number_of(leaf_of(bound, variable.name), 2) for variable in bound.negated)
+        run = _Run(pattern, clause, bound, order, finality, reach, leaves, negated, known, lists)
+        if layout is None:
+            return run
+        run.layout, run.stages = layout, tuple(self._stage(run, stage) for stage in layout.stages)
+        if lists is not None:
+            run.made, search = lists.made, lists.layout(keys, listing=listing)
+            if search is not None:
+                first = self.leaves.things[leaves[-1]] if lists.anchored else _Leaf(lists.leaf, reach, 0, None)
+                own = self.leaves.number_of(first._replace(key=search.keys[-1]))
+                run.search = _Part(search, (*leaves, *[own] * (len(search.keys) - len(leaves))))
+        return run
 
-    def _lay_out(self, laid_out: Sequence[tuple[_Run, WordLayout]]) -> None:
+    def _stage(self, run: _Run, stage: StageLayout) -> _Stage:
+        leaves = *run.leaves, *run.negated
+        searches = []
+        for one in stage.searches:
+            rejecting = self.leaves.things[run.negated[one.negated]]._replace(key=one.layout.keys[-1])
+            of_levels = (run.leaves[level] for level in one.depends)
+            searches.append(_Part(one.layout, (*of_levels, self.leaves.number_of(rejecting))))
+        return _Stage(stage, None if stage.layout is None else _Part(stage.layout, leaves), tuple(searches))
+
+    def _lay_out(self, runs: Sequence[_Run]) -> None:
         """Put the words of runs side by side, and note which address is written where over a slice."""
-        at = state = counters = 0
+        at = counters = 0
         words: list[tuple[int, int, int]] = []  # the place of a word, and what it is the address of
-        outs: list[tuple[int, int]] = []
-        for run, layout in laid_out:
-            levels = len(run.order)
-            run.start, run.state, run.counters = at, state, counters
-            at, state, counters = at + layout.places["end"], state + 2 * levels + 3, counters + 2 * levels
-            words += [(run.start + layout.places["rows"] + level, 0, leaf) for level, leaf in enumerate(run.leaves)]
-            run.ends = tuple(
-                self._ends(one.bound, run.leaves[one.bound.earlier], run.leaves[one.level]) for one in layout.ranges
-            )
-            words += [
-                (run.start + word, 1, number)
-                for word, number in zip((one.word for one in layout.ranges), run.ends, strict=True)
-            ]
-            run.columns = tuple(self._column(again, (*run.leaves, *run.negated)) for again in layout.columns)
-            words += [(run.start + layout.places["column"] + slot, 2, one) for slot, one in enumerate(run.columns)]
-            rows = layout.output_rows or range(levels)
-            outs += [(run.start + layout.places["out"] + level, row) for level, row in enumerate(rows)]
+        rows: list[tuple[int, int, int]] = []  # the place of a word, and the block and its row that it points to
+        states: list[int] = [0]
+        stages: list[tuple[_Run, _Stage, _Part]] = []
+        rejecting: list[_Part] = []
+        for run in runs:
+            run.counters, counters = counters, counters + 2 * len(run.order)
+            for part in run.parts:
+                part.start = at
+                at += part.layout.places["end"]
+                words += self._words_of(part)
+            for number, stage in enumerate(run.stages):
+                block, before = number % 2, 1 - number % 2
+                if stage.part is not None:
+                    stages.append((run, stage, stage.part))
+                    layout, start = stage.part.layout, stage.part.start
+                    levels = stage.layout.last + 1
+                    out, prefix = start + layout.places["out"], start + layout.places["prefix"]
+                    own = layout.output_rows or range(levels)
+                    rows += [(out + level, block, row) for level, row in enumerate(own)]
+                    if number:
+                        rows += [(prefix + level, before, level) for level in range(layout.shape.prefix)]
+                    stage.state = states[-1]
+                    states.append(states[-1] + 2 * levels + 3)
+                for one, search in zip(stage.layout.searches, stage.searches, strict=True):
+                    rejecting.append(search)
+                    prefix = search.start + search.layout.places["prefix"]
+                    rows += [(prefix + place, block, level) for place, level in enumerate(one.depends)]
+            if run.search is not None:
+                prefix, block = run.search.start + run.search.layout.places["prefix"], 1 - len(run.stages) % 2
+                rows += [(prefix + level, block, level) for level in range(len(run.order))]
         firsts = np.cumsum([0, len(self.leaves.things), len(self.ends.things)])
         places, kinds, numbers = np.array(words, np.int64).reshape(-1, 3).T
         self.addressed, self.address_of = places, firsts[kinds] + numbers
-        self.outs, self.out_rows = np.array(outs, np.int64).reshape(-1, 2).T
-        runs = [run for run, _ in laid_out]
-        self.starts = np.array([run.start for run in runs], np.int64)
-        self.states = np.array([run.state for run in runs], np.int64)
-        self.counters = np.array([run.counters for run in runs], np.int64)
-        self.outermost = np.array([run.leaves[0] for run in runs], np.int64)
-        self.finality = np.array([run.finality for run in runs], np.int64)
-        self.numbers = state, counters
+        self.in_blocks, self.blocks, self.rows_of_blocks = np.array(rows, np.int64).reshape(-1, 3).T
+        self.starts = np.array([part.start for *_, part in stages], np.int64)
+        self.states = np.array([stage.state for _, stage, _ in stages], np.int64)
+        self.counters = np.array([run.counters for run, *_ in stages], np.int64)
+        self.outermost = np.array([run.leaves[0] for run, *_ in stages], np.int64)
+        self.reach_of_stage = np.array([run.reach for run, *_ in stages], np.int64)
+        self.rejecting = np.array([part.start + part.layout.places["out"] for part in rejecting], np.int64)
+        lists = [run.search for run in runs if run.search is not None]
+        self.lists = np.array([part.start + part.layout.places["out"] for part in lists], np.int64)
+        parts = [part for run in runs for part in run.parts]
+        self.every_start = np.array([part.start for part in parts], np.int64)
+        self.numbers = states[-1], counters
         self.most_levels = max((len(run.order) for run in runs), default=0)
-        self.frame_size = max((layout.program.frame_size for _, layout in laid_out), default=0)
-        self.words = np.concatenate([np.zeros(0, np.int64), *(layout.first_words() for _, layout in laid_out)])
+        self.frame_size = max((part.layout.program.frame_size for part in parts), default=0)
+        self.words = np.concatenate([np.zeros(0, np.int64), *(part.layout.first_words() for part in parts)])
+        self.words[self.every_start + CAPACITY] = MOST_LISTS
         self.words[self.starts + CAPACITY] = MOST_MATCHES
         self.words[self.starts + BUDGET] = MOST_CANDIDATES
 
-    def _ends(self, bound: Bound, earlier: int, later: int) -> int:
-        of_earlier, of_later = (_Clock(leaf, bound.clock, bound.partition_by) for leaf in (earlier, later))
+    def _words_of(self, part: _Part) -> Iterator[tuple[int, int, int]]:
+        """The places of the words of a shape, and of what each is the address: a leaf, ends or an array."""
+        layout, start = part.layout, part.start
+        for place, leaf in enumerate(part.leaves[: len(layout.keys)], start=layout.places["rows"]):
+            yield start + place, 0, leaf
+        part.ends = tuple(self._ends(one, layout, part.leaves) for one in layout.ranges)
+        for one, number in zip(layout.ranges, part.ends, strict=True):
+            yield start + one.word, 1, number
+        arrays = [*enumerate(layout.columns, start=layout.places["column"]), *layout.others]
+        part.columns = tuple(self._column(again, part.leaves) for _, again in arrays)
+        for (word, _), number in zip(arrays, part.columns, strict=True):
+            yield start + word, 2, number
+
+    def _ends(self, one: Range, layout: WordLayout, leaves: Sequence[int]) -> int:
+        bound, (earlier, later) = one.bound, (leaves[one.bound.earlier], leaves[one.level])
+        alike = self.leaves.number_of(self.leaves.things[earlier]._replace(key=layout.keys[one.level]))
+        first, second = (_Clock(leaf, bound.clock, bound.partition_by) for leaf in (alike, later))
         clocks = self.clocks
-        return self.ends.number_of(_Ends(clocks.number_of(of_earlier), clocks.number_of(of_later), bound.delta))
+        return self.ends.number_of(_Ends(clocks.number_of(first), clocks.number_of(second), bound.delta, earlier))
 
     def _column(self, again: RemadeColumn, leaves: Sequence[int]) -> int:
         number = self.columns.number_of((again.key, tuple(leaves[level] for level in again.levels)))
@@ -248,25 +470,39 @@ class PlainRuns:
     @property
     def complete(self) -> bool:
         """False if a run has been laid out, or laid out anew, since these were put together."""
-        every = chain.from_iterable(self.runs)
-        return not any(run.known is not None and run.layout is not run.known.layouts.get(1) for run in every)
+        return all(run.is_current for run in chain.from_iterable(self.runs))
 
-    def over(self, events: PreparedEvents, owned: Owned) -> list[FoundAtOnce | None]:
-        """The owned matches of each pattern; None for those that are left to runs by themselves."""
+    def over(self, events: PreparedEvents, owned: Owned) -> list[FoundAtOnce | None] | None:
+        """The owned matches of each pattern; None for those that are left to runs by themselves.
+
+        None in place of all where something has been learnt of the runs, so that they are to be put together anew.
+        """
         found: list[FoundAtOnce | None] = [None] * len(self.patterns)
         first_row, end_row = events.rows_in(owned)
         if first_row >= end_row or not times_are_plain(events):
             return found
         of_slice = _Slice(self, events, owned)
+        learnt = [of_slice.learn(run) for run in chain.from_iterable(self.runs) if not run.known.looked]
+        if any(learnt):
+            return None
         begun = [place for place, runs in enumerate(self.runs) if runs and all(map(of_slice.begin, runs))]
+        lacking = of_slice.make_columns([run for place in begun for run in self.runs[place]])
+        if lacking:
+            begun = [place for place in begun if lacking.isdisjoint(map(id, self.runs[place]))]
         of_slice.write_words([run for place in begun for run in self.runs[place]])
         for place in begun:
-            of_clauses = [of_slice.found(run) for run in self.runs[place]]
+            of_clauses = [of_slice.found(run, counted=self.counted[place]) for run in self.runs[place]]
             known = [one for one in of_clauses if one is not None]
             if len(known) == len(of_clauses):
-                blocks = [block for one in known for block in one.blocks]
-                found[place] = FoundAtOnce(blocks, partial(_count_all, known)) if len(known) > 1 else known[0]
+                found[place] = known[0] if len(known) == 1 else _of_clauses(known)
         return found
+
+
+def _of_clauses(found: Sequence[FoundAtOnce]) -> FoundAtOnce:
+    """The matches of all clauses of a pattern."""
+    numbers = [one.number for one in found if one.number is not None]
+    number = sum(numbers) if numbers else None
+    return FoundAtOnce([block for one in found for block in one.blocks], partial(_count_all, found), number)
 
 
 def _count_all(found: Sequence[FoundAtOnce], counters: Counters) -> None:
@@ -274,97 +510,117 @@ def _count_all(found: Sequence[FoundAtOnce], counters: Counters) -> None:
         one.count(counters)
 
 
-Addressed = tuple[Array, int]
-"""An array and its address."""
-
-
 class _Slice:
     """The plain runs over one slice: the arrays that are made of its events, and the words of all runs."""
 
     def __init__(self, of: PlainRuns, events: PreparedEvents, owned: Owned) -> None:
         self._of, self._events, self._owned = of, events, owned
-        self._views: list[View | None] = [None] * len(of.leaves.things)
-        self._columns: list[Addressed | None] = [None] * len(of.columns.things)
+        self._rows: list[tuple[int, int] | None] = [None] * len(of.reaches.things)
+        self._views = [self._view(leaf) for leaf in of.leaves.things]
+        self._sizes = np.array([len(view.rows) for view in self._views], np.int64)
+        whole = np.array([len(view.in_stream_order.rows) for view in self._views], np.int64)
+        self._empty = [not least for least in of.of_levels.least(whole)]
+        self._fits = [
+            least > 0 and most <= MOST_EVENTS
+            for least, most in zip(of.of_levels.least(self._sizes), of.of_all.most(self._sizes), strict=True)
+        ]
+        self._columns: list[tuple[Array, int] | None] = [None] * len(of.columns.things)
         self._clocks: list[tuple[int, int, int, Array] | None] = [None] * len(of.clocks.things)
-        self._rows: dict[Hashable, tuple[int, int]] = {}
+        self._kept: list[Array] = []
+
+    def learn(self, run: _Run) -> bool:
+        """Find the layout of a run; False where the slice does not tell it."""
+        if self._empty[run.number] or not self._fits[run.number] or run.known.looked:
+            return False
+        levels = self._alone(run).searching_levels()
+        if levels is not None:
+            run.known.learn(levels)
+        return run.known.layout is not None
+
+    def _alone(self, run: _Run) -> KernelRun:
+        """The run by itself, without lists."""
+        reach = self._of.reaches.things[run.reach]
+        owned = reading(run.pattern, self._events, self._owned) if reach.reads else self._owned
+        of = run.pattern, run.bound, run.order, self._events, owned
+        return KernelRun(*of, finality=reach.finality, as_places=reach.reads)
 
     def begin(self, run: _Run) -> bool:
-        """Make the views and columns of a run; False where it is left to a run by itself."""
-        views = self.views_of(run)
-        if views is None:
+        """Return False where a run is left to a run by itself."""
+        if self._empty[run.number]:
             return True
         if run.resting:
             run.resting -= 1
             return False
-        sizes = [len(view.rows) for view in (*views, *map(self._view_of, run.negated))]
-        if max(sizes) > MOST_EVENTS or not min(sizes[: len(views)]):
-            return False
-        return run.known is None or (run.layout is not None and self._has_columns(run))
+        return run.is_known and self._fits[run.number]
 
-    def views_of(self, run: _Run) -> list[View] | None:
-        """The views of a run; None where a variable has no event."""
-        views = []
-        for number in run.leaves:
-            view = self._view_of(number)
-            if not len(view.in_stream_order.rows):
-                return None
-            views.append(view)
-        return views
+    def make_columns(self, runs: Sequence[_Run]) -> set[int]:
+        """Make the arrays of runs; the ids of those of which the values do not fit into floating-point numbers."""
+        made: set[int] = set()
+        lacking: set[int] = set()
+        for run in runs:
+            if self._empty[run.number]:
+                continue
+            for part in run.parts:
+                made.update(part.columns)
+        for number in made:
+            views = [self._views[leaf] for leaf in self._of.columns.things[number][1]]
+            values = self._of.remade[number].values(self._events, *views)
+            if values is None:
+                lacking.add(number)
+            else:
+                self._columns[number] = values, values.ctypes.data
+        if not lacking:
+            return lacking
+        return {id(run) for run in runs for part in run.parts if not lacking.isdisjoint(part.columns)}
 
     def _view(self, leaf: _Leaf) -> View:
-        key = leaf[1:-1]
-        rows = self._rows.get(key)
-        if rows is None:
-            begin, end = deciding_rows(self._of.reaching[key], self._events, self._owned, leaf.finality)
-            begin = rows_back(self._events, leaf.window, leaf.partitioned, begin, leaf.back) if leaf.back else begin
-            rows = self._rows[key] = begin, end
-        view = view_of_leaf(self._events, leaf.leaf, *rows)
+        reach = self._of.reaches.things[leaf.reach]
+        begin, end = self._rows_of(leaf.reach)
+        begin = rows_back(self._events, reach.window, reach.partitioned, begin, leaf.back) if leaf.back else begin
+        view = view_of_leaf(self._events, leaf.leaf, begin, end)
         return view if leaf.key is None else leaf_by(self._events, view, leaf.key)
 
-    def _has_columns(self, run: _Run) -> bool:
-        """Make the columns of a run; False where the values of one do not fit into floating-point numbers."""
-        for number in run.columns:
-            if self._columns[number] is None:
-                views = map(self._view_of, self._of.columns.things[number][1])
-                values = self._of.remade[number].values(self._events, *views)
-                if values is None:
-                    return False
-                self._columns[number] = values, values.ctypes.data
-        return True
+    def _rows_of(self, number: int) -> tuple[int, int]:
+        rows = self._rows[number]
+        if rows is None:
+            reach, pattern = self._of.reaches.things[number], self._of.reaching[number]
+            rows = self._rows[number] = reach.rows(pattern, self._events, self._owned)
+        return rows
 
     def write_words(self, runs: Sequence[_Run]) -> None:
         """Make the ranges of runs, and write all addresses into the words."""
         of = self._of
-        runs = [run for run in runs if run.layout is not None and self.views_of(run) is not None]
-        if not runs:
-            return
-        ends = self._write_ends(sorted({number for run in runs for number in run.ends}))
-        addresses = np.array(
-            [
-                *(0 if view is None else view.rows.ctypes.data for view in self._views),
-                *ends,
-                *(0 if column is None else column[1] for column in self._columns),
-            ],
-            np.int64,
-        )
-        sizes = np.array([0 if view is None else len(view.rows) for view in self._views], np.int64)
-        stride = min(int(sizes.max()), MOST_EVENTS) + 2 * WIDTH
+        parts = [part for run in runs if not self._empty[run.number] for part in run.parts]
         self._state, self._counts = np.zeros(of.numbers[0], np.int64), np.zeros(of.numbers[1], np.int64)
-        self._block = np.empty((of.most_levels, MOST_MATCHES + WIDTH + OUTPUT_PADDING), np.int32)
-        self._scratch = np.empty(stride * of.most_levels, np.int32)
+        if not parts:
+            return
+        ends = self._write_ends(sorted({number for part in parts for number in part.ends}))
+        self._rows_at = [view.rows.ctypes.data for view in self._views]
+        columns = (0 if column is None else column[1] for column in self._columns)
+        addresses = np.array([*self._rows_at, *ends, *columns], np.int64)
+        stride = min(int(self._sizes.max()), MOST_EVENTS) + 2 * WIDTH
+        self._blocks = np.empty((2, of.most_levels, MOST_MATCHES + WIDTH + OUTPUT_PADDING), np.int32)
+        self._scratch = np.empty(stride * max(of.most_levels, 2), np.int32)
         self._frame = np.empty(of.frame_size, np.int64)
         words, starts = of.words.copy(), of.starts
         words[of.addressed] = addresses[of.address_of]
-        words[of.outs] = self._block.ctypes.data + of.out_rows * self._block.strides[0]
+        of_block, of_row, _ = self._blocks.strides
+        words[of.in_blocks] = self._blocks.ctypes.data + of.blocks * of_block + of.rows_of_blocks * of_row
         words[starts + STATE] = self._state.ctypes.data + 8 * of.states
         words[starts + COUNTERS] = self._counts.ctypes.data + 8 * of.counters
-        words[starts + OUTER] = sizes[of.outermost]
-        words[starts + SCRATCH] = self._scratch.ctypes.data
+        words[starts + OUTER] = self._sizes[of.outermost]
+        words[of.every_start + SCRATCH] = self._scratch.ctypes.data
         words[starts + SCRATCH_STRIDE] = stride
-        # Views say what is owned of those that wait for the end of a window, whatever the pattern.
-        firsts = [deciding_rows(runs[0].pattern, self._events, self._owned, one)[0] for one in Finality]
-        words[starts + FIRST_OWNED] = np.array(firsts, np.int64)[of.finality]
+        # Views say what is owned of those that wait for the end of a window.
+        firsts = np.array([self._rows_of(reach)[0] for reach in range(len(self._rows))], np.int64)
+        words[starts + FIRST_OWNED] = firsts[of.reach_of_stage]
         self._words, self._words_at, self._frame_at = words, words.ctypes.data, self._frame.ctypes.data
+        if len(of.rejecting):
+            self._rejecting = np.empty(MOST_MATCHES + WIDTH, np.int32)
+            words[of.rejecting] = self._rejecting.ctypes.data
+        if len(of.lists):
+            self._lists = ListMemory(MOST_MATCHES + WIDTH, of.most_levels, MOST_WORDS, MOST_MATCHES, MOST_LIST_EVENTS)
+            words[of.lists], words[of.lists + 1] = self._lists.found_at, self._lists.offsets_at
 
     def _write_ends(self, wanted: Sequence[int]) -> list[int]:
         """The addresses of the ends of ranges, 0 for those that nobody wants."""
@@ -377,87 +633,197 @@ class _Slice:
             width, groups = earlier[3].itemsize, earlier[2]
             write_counts_before(width, earlier[0], earlier[1], later[0], later[1], groups, one.delta, out)
         addresses = [0] * len(self._of.ends.things)
-        for number, out in zip(wanted, outs, strict=False):
-            addresses[number] = out
+        for place, (number, one) in enumerate(zip(wanted, of, strict=True)):
+            addresses[number] = outs[place]
+            alike = self._of.clocks.things[one.earlier].leaf
+            if alike != one.view:
+                ends = self._ends[places[place] : places[place + 1]]
+                self._kept.append(sorted_like(self._views[one.view], self._views[alike], ends))
+                addresses[number] = self._kept[-1].ctypes.data
         return addresses
-
-    def _view_of(self, leaf: int) -> View:
-        view = self._views[leaf]
-        if view is None:
-            view = self._views[leaf] = self._view(self._of.leaves.things[leaf])
-        return view
 
     def _clock(self, number: int) -> tuple[int, int, int, Array]:
         """The addresses of what bounds compare and of the starts of groups, the number of groups, and the values."""
         known = self._clocks[number]
         if known is None:
             leaf, unit, partition_by = self._of.clocks.things[number]
-            view = self._view_of(leaf)
+            view = self._views[leaf]
             values = clock_values(self._events, view, unit, partition_by)
             known = self._clocks[number] = values.ctypes.data, view.starts.ctypes.data, len(view.starts) - 1, values
         return known
 
-    def found(self, run: _Run) -> FoundAtOnce | None:
-        """The matches of a run that has begun; None where it does not come to an end."""
+    def found(self, run: _Run, *, counted: bool) -> FoundAtOnce | None:
+        """The matches of a run that has begun, or their number; None where it does not come to an end."""
         go_on()
-        layout, views = run.layout, self.views_of(run)
-        if views is None:
-            return FoundAtOnce([], partial(self._count, run, None))
-        if layout is None:  # of one variable
-            rows = views[0].rows[np.newaxis]
-            return FoundAtOnce([MatchBlock(run.clause, rows)], partial(self._count, run, None))
-        code = running_shape(layout.shape, layout.program)
-        found = code.call_at(self._words_at + 8 * run.start, self._frame, self._frame_at)
-        if self._state[run.state] != FINISHED:
+        if self._empty[run.number]:
+            return FoundAtOnce([], partial(self._count, run, None), 0 if counted else None)
+        final = run.stages[-1]
+        if final.part is None and not final.layout.asks and run.lists is None:  # all events are matches
+            rows = self._views[run.leaves[0]].rows[np.newaxis]
+        else:
+            found = self._bound(run)
+            if found is None:
+                run.resting = LEFT_OUT
+                return None
+            if run.lists is not None:
+                return self._found_lists(run, run.lists, found, counted=counted)
+            rows = self._as_rows(run, found)
+        if rows.size and run.finality is Finality.WINDOW_END:
+            rows = final_rows(run.pattern, self._events, self._owned, run.finality, rows, self._counts_of(run))
+        if counted:
+            return FoundAtOnce([], partial(self._count, run, None), rows.shape[1])
+        return self._matches(run, MatchBlock(run.clause, rows.copy()), None)
+
+    def _matches(self, run: _Run, block: Block, lists: tuple[int, int, int] | None) -> FoundAtOnce:
+        """The matches of a block that no negated structure rejects."""
+        found = unrejected_by_structures(run.pattern, run.clause, self._events, [block] if len(block) else [])
+        return FoundAtOnce(list(found), partial(self._count, run, lists))
+
+    def _bound(self, run: _Run) -> int | None:
+        """Bind all levels of a run, stage after stage; the number of matches in the last block, or None if too many."""
+        found = 0
+        for number, stage in enumerate(run.stages):
+            if stage.part is None:
+                found = len(self._views[run.leaves[0]])
+                if found > MOST_MATCHES:
+                    return None
+                self._blocks[0, 0, :found] = np.arange(found, dtype=np.int32)
+            else:
+                start, layout = stage.part.start, stage.part.layout
+                if number:
+                    if not found:
+                        return 0
+                    self._words[start + OUTER] = found
+                code = running_shape(layout.shape, layout.program)
+                found = code.call_at(self._words_at + 8 * start, self._frame, self._frame_at)
+                if self._state[stage.state] != FINISHED:
+                    return None
+            if found and stage.layout.asks:
+                block = self._blocks[number % 2]
+                kept = self._accepted(run, stage, block, found)
+                if kept is None:
+                    return None
+                if len(kept) < found:
+                    self._counts_of(run)[stage.layout.last, 1] -= found - len(kept)
+                    levels, found = stage.layout.last + 1, len(kept)
+                    block[:levels, :found] = block[:levels, kept]
+        return found
+
+    def _accepted(self, run: _Run, stage: _Stage, block: Array, found: int) -> Array | None:
+        """The places of the partial matches of a block that pass what a stage asks; None where that takes long."""
+        accepted = np.ones(found, np.bool_)
+        for conjunct in stage.layout.residual:
+            levels = ((name, run.order.index(name)) for name in conjunct.variables)
+            rows = {name: self._views[run.leaves[level]].rows[block[level, :found]] for name, level in levels}
+            accepted &= conjunct_holds(conjunct, self._events, rows)
+        for search in stage.searches:
+            if found * int(self._sizes[search.leaves[-1]]) > MOST_SEARCHED:
+                return None
+            self._words[search.start + OUTER] = found
+            code = running_shape(search.layout.shape, search.layout.program)
+            code.call_at(self._words_at + 8 * search.start, self._frame, self._frame_at)
+            accepted &= self._rejecting[:found] < 0
+        return np.flatnonzero(accepted)
+
+    def _as_rows(self, run: _Run, found: int) -> Array:
+        """The matches in the last block as rows in pattern order."""
+        final, block = run.stages[-1], self._blocks[1 - len(run.stages) % 2]
+        if final.part is not None and final.part.layout.output_rows is not None:
+            whole: Array = block[: len(run.order), :found]
+            return whole
+        assert run.layout is not None
+        rows = np.empty((len(run.order), found), np.int32)
+        for level, row in enumerate(run.layout.output_rows):
+            rows[row] = self._views[run.leaves[level]].rows[block[level, :found]]
+        return rows
+
+    def _found_lists(self, run: _Run, lists: ListsBehind, count: int, *, counted: bool) -> FoundAtOnce | None:
+        """The matches of a run with lists behind so many partial matches in the block, or their number."""
+        search, memory = run.search, self._lists
+        assert search is not None
+        candidates, layout = search.leaves[-1], search.layout
+        self._words[search.start + OUTER] = count
+        fits = count <= MOST_MATCHES + WIDTH and memory.find_candidates(
+            self._words_at + 8 * search.start,
+            search.program_at,
+            self._frame_at,
+            len(lists.singles),
+            MOST_EVENTS if counted else MOST_FOLLOWERS,
+            MOST_CANDIDATES,
+        )
+        number: int | None = None
+        block: ListBlock | None = None
+        if fits:
+            running_shape(layout.shape, layout.program).call_at(
+                self._words_at + 8 * search.start, self._frame, self._frame_at
+            )
+            if counted:
+                number = lists.number_of(memory.numbers(count))
+            else:
+                of_rows = self._rows_at[candidates], len(self._views[candidates])
+                block = memory.written(run.clause, lists, count, *of_rows)
+        if number is None and block is None:
             run.resting = LEFT_OUT
             return None
-        rows = self._block[: len(run.order), :found]
-        if found:
-            rows = final_rows(run.pattern, self._events, self._owned, run.finality, rows, self._counts_of(run))
-        blocks: list[Block] = [MatchBlock(run.clause, rows.copy())] if rows.shape[1] else []
-        return FoundAtOnce(blocks, partial(self._count, run, layout))
+        if block is None:
+            return FoundAtOnce([], partial(self._count, run, None), number)
+        among, pairs = memory.sums.tolist()
+        counts = len(block), among, pairs
+        if len(block) and self._owned != EVERYTHING:
+            of = ClauseSlice(run.pattern, run.clause, self._events, self._owned, run.finality)
+            block = block.take(of.owns(block.first_rows(), block.last_rows()))
+        return self._matches(run, block, counts)
 
-    def _count(self, run: _Run, layout: WordLayout | None, counters: Counters) -> None:
-        counters.later.append(partial(self._count_now, run, layout))
+    def _count(self, run: _Run, lists: tuple[int, int, int] | None, counters: Counters) -> None:
+        counters.later.append(partial(self._count_now, run, lists))
 
     def _counts_of(self, run: _Run) -> Array:
         return self._counts[run.counters : run.counters + 2 * len(run.order)].reshape(-1, 2)
 
-    def _count_now(self, run: _Run, layout: WordLayout | None, counters: Counters) -> None:
-        """Add the counts of a run that is over, as `KernelRun.count` does."""
-        order = run.order
+    def _count_now(self, run: _Run, lists: tuple[int, int, int] | None, counters: Counters) -> None:
+        """Add the counts of a run that is over, as runs by themselves do.
+
+        Parameters
+        ----------
+        lists
+            The numbers of lists, of their candidates, and of pairs of candidates.
+        """
+        order, empty = run.order, self._empty[run.number]
+        layout = None if empty else run.layout
         alone: Sequence[tuple[int, Callable[[], int]] | None] = [None] * len(order)
         if any(self._of.leaves.things[number].leaf.filters for number in run.leaves):
-            alone_run = KernelRun(run.pattern, run.clause, order, self._events, self._owned, finality=run.finality)
-            alone = alone_run.tests_alone()
-        counts = np.zeros((len(order), 2), np.int64)
-        if layout is not None:
-            counts = self._counts_of(run)
-        views = self.views_of(run)
-        if views is not None:
-            counts[0] = len(views[0].in_stream_order)
+            alone = self._alone(run).tests_alone()
+        counts = self._counts_of(run).copy() if layout is not None else np.zeros((len(order), 2), np.int64)
+        if not empty:
+            counts[0] += len(self._views[run.leaves[0]].in_stream_order)
         tested, decided = ((), ()) if layout is None else (layout.tested, layout.decided)
-        tally = Tally(order, counts, tested, decided, alone)
-        count_levels(run.pattern, run.clause, tally.counts(), counters)
+        found = Tally(order, counts, tested, decided, alone).counts()
+        if run.lists is not None:
+            of = ClauseSlice(run.pattern, run.clause, self._events, self._owned, run.finality)
+            found = (*found[: len(run.lists.singles)], run.lists.count(of, *(lists or (0, 0, 0))))
+        count_levels(run.pattern, run.clause, found, counters)
 
 
 def _plain_orders(pattern: Pattern, plans: Orders) -> list[tuple[Clause, tuple[str, ...]]]:
     """Each clause of a pattern with the order of its run; none where one of the runs cannot be plain."""
-    if pattern.strategy is not Strategy.SKIP_TILL_ANY_MATCH or pattern.summary is not None:
+    if pattern.strategy is not Strategy.SKIP_TILL_ANY_MATCH:
         return []
     if (
         pattern.type_attribute == EVENT_TYPE
         or max(pattern.window.time_us or 0, pattern.window.events or 0) >= CLOCK_LIMIT
     ):
         return []
+    final = {(clause.positive, finality_of(pattern, clause)) for clause in pattern.clauses}
+    if len(final) > len({positive for positive, _ in final}):  # a binding is final where it is by one of the clauses
+        return []
     found = []
     for clause, plan in zip(pattern.clauses, plans, strict=True):
         order = order_of(plan)
         if order is None or sorted(order) != sorted(variable.name for variable in clause.positive):
             return []
-        if clause.negated_structures or any(variable.kleene for variable in (*clause.positive, *clause.negated)):
+        if any(variable.kleene for variable in clause.negated):
             return []
-        if clause.negated and len(order) == 1:
+        if has_kleene(clause) and not lists_at_once(clause):
             return []
         if implied_by(clause, pattern.window, pattern.ties).contradiction:
             return []
@@ -471,15 +837,15 @@ _lock = threading.Lock()
 _known: OrderedDict[Hashable, PlainRuns] = OrderedDict()
 
 
-def _plain_runs(patterns: Sequence[Pattern], orders: Sequence[Orders], *, from_start: bool) -> PlainRuns:
+def _plain_runs(patterns: Sequence[Pattern], orders: Sequence[Orders], *, from_start: bool, counted: bool) -> PlainRuns:
     """The runs of these very patterns, put together once."""
-    key = tuple(map(id, patterns)), tuple(map(tuple, orders)), from_start
+    key = tuple(map(id, patterns)), tuple(map(tuple, orders)), from_start, counted
     with _lock:
         known = _known.get(key)  # it holds the patterns, so that no others can have their ids
         if known is not None and known.complete:
             _known.move_to_end(key)
             return known
-    made = PlainRuns(patterns, orders, from_start=from_start)
+    made = PlainRuns(patterns, orders, from_start=from_start, counted=counted)
     with _lock:
         _known[key] = made
         _known.move_to_end(key)
@@ -491,9 +857,21 @@ def _plain_runs(patterns: Sequence[Pattern], orders: Sequence[Orders], *, from_s
 
 
 def find_at_once(
-    patterns: Sequence[Pattern], orders: Sequence[Orders], events: PreparedEvents, owned: Owned, counters: Counters
+    patterns: Sequence[Pattern],
+    orders: Sequence[Orders],
+    events: PreparedEvents,
+    owned: Owned,
+    counters: Counters,
+    *,
+    counted: bool = False,
 ) -> list[FoundAtOnce | None]:
     """Find the matches of the patterns whose runs are plain and short (`mechanisms.FinderAtOnce`)."""
     if counters.wanted and shared_work_of(events) is not None:  # another pattern's node may have counted the work
         return [None] * len(patterns)
-    return _plain_runs(patterns, orders, from_start=events.rows_in(owned)[0] == 0).over(events, owned)
+    at_all = counted and not counters.wanted
+    found, from_start = None, events.rows_in(owned)[0] == 0
+    while found is None:
+        found = _plain_runs(patterns, orders, from_start=from_start, counted=at_all).over(events, owned)
+    if counted and counters.wanted:  # lists that are only counted have other counts than those that are found
+        found = [None if any(map(has_kleene, one.clauses)) else own for one, own in zip(patterns, found, strict=True)]
+    return found

@@ -22,6 +22,7 @@ from cep_pipeline.patterns.normal_form import Clause, Variable
 from cep_pipeline.patterns.pattern import Pattern
 from cep_pipeline.patterns.structure import may_share_events
 from cep_pipeline.planning.costs.conditions import in_test_order
+from cep_pipeline.slices.views import clause_cache_of
 
 _GAP = -(1 << 62)
 """Gaps are numbers that no code, slot or place is: this one and those above it."""
@@ -251,7 +252,12 @@ class ClauseConditions:
         It is `codes.EARLIER` where all events of the first variable are before those of the second one, `LATER` or
         `UNRELATED`; with `MAY_SHARE` where an event may have both types.
         """
-        variables, base = self.variables, self.pattern.base_type
+        base = self.pattern.base_type
+        found: Array = clause_cache_of(self.clause).once(("relations", base), lambda: self._find_relations(base))
+        return found
+
+    def _find_relations(self, base: str | None) -> Array:
+        variables = self.variables
         found = np.zeros((len(variables), len(variables)), np.int8)
         for one, first in enumerate(variables):
             for other, second in enumerate(variables):

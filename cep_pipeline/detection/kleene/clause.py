@@ -19,13 +19,12 @@ from cep_pipeline.detection.kleene.bindings import (
     skeleton_order,
     unrejected,
 )
-from cep_pipeline.detection.kleene.compiled_lists import CompiledLists, lists_at_once
+from cep_pipeline.detection.kleene.compiled_lists import CompiledLists, exact_sum, lists_at_once, subsets_of
 from cep_pipeline.detection.kleene.extension import CANDIDATES_AT_ONCE, Extension, ListCandidates
 from cep_pipeline.detection.mechanisms import Counters
 from cep_pipeline.errors import PlanError
 from cep_pipeline.expressions.columns import Array
 from cep_pipeline.expressions.lists import pieces, ranges
-from cep_pipeline.patterns.normal_form import Variable
 from cep_pipeline.planning.trees import Join, OrderOrTree, pruned
 from cep_pipeline.slices.blocks import ListBlock
 from cep_pipeline.slices.ownership import reading
@@ -218,13 +217,13 @@ def _compiled(extension: Extension, counted: CompiledLists) -> int:
     total = 0
     for places, found in counted.counted():
         if not counted.conditions.adjacent:
-            total += _subsets(extension.variable, found, anchored=counted.anchored)
+            total += subsets_of(extension.variable, found, anchored=counted.anchored)
             continue
         large = np.flatnonzero(found < 0)
         if len(large):
             found = np.maximum(found, 0)
             total += _behind(extension, *counted.bindings(places[:, large]))
-        total += _sum(found)
+        total += exact_sum(found)
     return total + counted.of_long_lists
 
 
@@ -232,7 +231,7 @@ def _behind(extension: Extension, bindings: Bindings, anchors: Array | None) -> 
     """The lists behind partial matches, by vectors over many of them."""
     sizes = extension.free_sizes(bindings, anchors)
     if sizes is not None:
-        return _subsets(extension.variable, sizes + (anchors is not None), anchored=anchors is not None)
+        return subsets_of(extension.variable, sizes + (anchors is not None), anchored=anchors is not None)
     return sum(
         _count(extension, part)
         for candidates in extension.candidates(bindings, anchors)
@@ -245,33 +244,7 @@ def _count(extension: Extension, candidates: ListCandidates) -> int:
     if extension.conditions.adjacent:
         return _paths(extension, candidates)
     anchored = candidates.anchors is not None
-    return _subsets(extension.variable, np.diff(candidates.offsets) + anchored, anchored=anchored)
-
-
-def _subsets(variable: Variable, sizes: Array, *, anchored: bool) -> int:
-    """All lists of so many candidates, or those that begin with the first one, if there is any."""
-    often = np.bincount(sizes)
-    first, most = variable.minimum - anchored, None if variable.maximum is None else variable.maximum - anchored
-    some = (int(size) for size in np.flatnonzero(often) if size)
-    return sum(int(often[size]) * choices_of(size - anchored, first, most) for size in some)
-
-
-def choices_of(size: int, least: int, most: int | None) -> int:
-    """Count the ways to choose at least and at most so many of some things.
-
-    Examples
-    --------
-    >>> choices_of(5, 1, None), choices_of(5, 2, 3), choices_of(5, 0, 0), choices_of(1, 2, None)
-    (31, 20, 1, 0)
-    """
-    if most is None or most >= size:
-        return 2**size - choices_of(size, 0, least - 1) if 0 < least <= size else 2**size if least <= size else 0
-    total, one = 0, 1
-    for chosen in range(most + 1):
-        if chosen >= least:
-            total += one
-        one = one * (size - chosen) // (chosen + 1)
-    return total
+    return subsets_of(extension.variable, np.diff(candidates.offsets) + anchored, anchored=anchored)
 
 
 def _with_windows(extension: Extension, candidates: ListCandidates) -> Iterator[ListCandidates]:
@@ -340,9 +313,4 @@ def _path_sum(
         ends_with[starts + step] += counted
     if dtype is object:
         return int(sum(ends_with))
-    return _sum(ends_with)
-
-
-def _sum(numbers: Array) -> int:
-    """The exact sum of int64s that are not negative."""
-    return (int((numbers >> 32).sum()) << 32) + int((numbers & (2**32 - 1)).sum())
+    return exact_sum(ends_with)

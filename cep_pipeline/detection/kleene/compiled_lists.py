@@ -9,17 +9,19 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from functools import partial
+from functools import cached_property, partial
 
 import numpy as np
 
 from cep_pipeline.compiled.native import NativeKernel
+from cep_pipeline.detection.clause_runs import ClauseSlice
 from cep_pipeline.detection.counting.choice import LANES
 from cep_pipeline.detection.counting.sweep import SortedValues, large_moduli, number_of
 from cep_pipeline.detection.fused.clause import BLOCK_ROWS, KernelRun
 from cep_pipeline.detection.fused.constraints import (
     Bound,
     LevelScope,
+    Reach,
     RemadeColumn,
     TestColumns,
     bounds_of,
@@ -29,12 +31,20 @@ from cep_pipeline.detection.fused.constraints import (
 )
 from cep_pipeline.detection.fused.generator import MOST_FOLLOWERS
 from cep_pipeline.detection.fused.kernel import count_lists, followers
-from cep_pipeline.detection.fused.levels import LaidOutLevels, LevelCount, Levels
-from cep_pipeline.detection.fused.negation import Surroundings
+from cep_pipeline.detection.fused.levels import (
+    LaidOutLevels,
+    LevelCount,
+    Levels,
+    PlannedClause,
+    WordLayout,
+    ranges_of,
+    types_of_attributes,
+)
+from cep_pipeline.detection.fused.programs import argument_places, program_of
 from cep_pipeline.detection.fused.range_search import arguments_over, searching_shape
 from cep_pipeline.detection.fused.shape import Level, RangeResult, Shape, Slot, Test, TestedConjunct
-from cep_pipeline.detection.kleene.bindings import Bindings, clause_over
-from cep_pipeline.detection.kleene.extension import ListConditions
+from cep_pipeline.detection.kleene.bindings import BindingRules, Bindings, clause_over
+from cep_pipeline.detection.kleene.extension import Extension, ListConditions
 from cep_pipeline.detection.limits import go_on
 from cep_pipeline.detection.mechanisms import EVERYTHING, Owned
 from cep_pipeline.detection.room import room_for
@@ -45,23 +55,36 @@ from cep_pipeline.patterns.normal_form import Clause, Variable
 from cep_pipeline.patterns.pattern import Pattern
 from cep_pipeline.patterns.rewriting import rewritten
 from cep_pipeline.slices.blocks import ListBlock
-from cep_pipeline.slices.keys import Key, key_of_added, keyed_leaf
-from cep_pipeline.slices.order import before_is_earlier
+from cep_pipeline.slices.keys import Key, key_of_added, keyed_leaf, shared_attributes
+from cep_pipeline.slices.order import before_is_earlier, may_be_one
 from cep_pipeline.slices.prepared import PreparedEvents
-from cep_pipeline.slices.views import View, clause_cache_of, leaf_view, without_name
+from cep_pipeline.slices.views import EventLeaf, View, clause_cache_of, the_leaf, view_of_leaf, without_name
 
 ELEMENTS_AT_ONCE = 1 << 18
 """Room for the elements of the lists of a block."""
 STATE_WORDS = 66
 """Words of the kernel's state for each of two stacks: lists of up to 64 elements, and a word more."""
-_write_lists = NativeKernel(
-    "cep_pipeline.detection.kleene.listing_kernel",
+_LISTING = "cep_pipeline.detection.kleene.listing_kernel"
+_INTERPRETER = (
+    "cep_pipeline.detection.fused.any_shape_kernel",
+    "cep_pipeline.detection.fused.programs",
+    "cep_pipeline.compiled.pointers",
+)
+write_lists = NativeKernel(
+    _LISTING,
     "write_lists",
     (
         *("int64", "int32*", "uint64*", "int64", "int64*", "int32*", "int32*", "int64", "int64*"),
         *("int64",) * 4,
         *("int32*", "int64*", "int64", "int64", "int64*", "int32*", "int32*"),
     ),
+    _INTERPRETER,
+)
+find_candidates = NativeKernel(
+    _LISTING,
+    "find_candidates",
+    ("int64", "int64*", "int64*", "int64", "int64", "int32*", "int32*", "int32*", "int64*", "int64*"),
+    _INTERPRETER,
 )
 _LONG = "cep_pipeline.detection.kleene.long_lists_kernel"
 _LANES_OF = ("cep_pipeline.detection.counting.sweep_kernel",)
@@ -199,11 +222,17 @@ class _Searches:
 
 
 @dataclass(eq=False)
-class _AskedOfLists:
-    """The tests of the elements of lists behind single variables in one order; they hold for every slice.
+class ListsBehind:
+    """The lists of the one Kleene variable of a clause behind its single variables in one order, whatever the slice.
 
     Attributes
     ----------
+    variable, conditions
+        The Kleene variable, and the conditions on it.
+    anchored
+        Whether the first element of each list is bound with the single variables, as the last level.
+    bound_clause, bound_order
+        What is bound before the lists: the single variables, and the first element where it is.
     filters
         The conditions on one event alone.
     key, tested
@@ -214,12 +243,291 @@ class _AskedOfLists:
         The searches of the last slice for which they were compiled.
     """
 
-    filters: tuple[Conjunct, ...]
-    key: Key | None
-    tested: tuple[Conjunct, ...]
-    bounds: tuple[Bound, ...]
-    overlapping: tuple[int, ...]
+    pattern: Pattern
+    clause: Clause
+    singles: tuple[str, ...]
+    reach: Reach
     made: _Searches | None = None
+
+    @classmethod
+    def of(cls, pattern: Pattern, clause: Clause, singles: tuple[str, ...], reach: Reach) -> ListsBehind:
+        """The lists behind single variables in one order, remembered with the clause."""
+        key = ("lists", singles, pattern.ties, reach)
+        return clause_cache_of(clause).once(key, lambda: cls(pattern, clause, singles, reach))
+
+    @cached_property
+    def variable(self) -> Variable:
+        (variable,) = (variable for variable in self.clause.positive if variable.kleene)
+        return variable
+
+    @cached_property
+    def conditions(self) -> ListConditions:
+        return ListConditions.of(self.clause, self.variable.name, frozenset(self.singles))
+
+    @cached_property
+    def anchored(self) -> bool:
+        """False if the candidates of one partial match are all in one window, whatever the data."""
+        if self.pattern.window.time_us is None and not before_is_earlier(self.pattern.ties):
+            return True  # of one time, events before another one may have later positions
+        before = self.clause.precedence
+        name = self.variable.name
+        return not any((single, name) in before or (name, single) in before for single in self.singles)
+
+    @property
+    def bound_order(self) -> tuple[str, ...]:
+        return (*self.singles, self.variable.name) if self.anchored else self.singles
+
+    @cached_property
+    def bound_clause(self) -> Clause:
+        name = self.variable.name
+        if not self.anchored:
+            return clause_over(self.clause, self.singles)
+        kept = clause_over(self.clause, {*self.singles, name})
+
+        def make() -> Clause:
+            own = (*self.conditions.leaf, *self.conditions.elements)
+            conjuncts = [conjunct for conjunct in kept.conjuncts if name not in conjunct.variables]
+            conjuncts += [_over_elements(conjunct, name, {Element.EACH: name}) for conjunct in own]
+            positive = tuple(replace(variable, kleene=False) for variable in kept.positive)
+            return replace(kept, positive=positive, conjuncts=tuple(conjuncts))
+
+        key = "first elements", name, self.singles
+        return clause_cache_of(self.clause).once(key, make)
+
+    @cached_property
+    def filters(self) -> tuple[Conjunct, ...]:
+        name = self.variable.name
+        filters = (_over_elements(conjunct, name, {Element.EACH: name}) for conjunct in self.conditions.leaf)
+        return tuple(without_name(conjunct, name) for conjunct in filters)
+
+    @property
+    def leaf(self) -> EventLeaf:
+        """The events that may be elements, where the first one is not bound before."""
+        return the_leaf(self.variable.event_type, self.filters)
+
+    @cached_property
+    def key(self) -> Key | None:
+        single = [conjunct for conjunct in self.clause.conjuncts if conjunct.variables.issubset(self.singles)]
+        equated = replace(self.clause, conjuncts=(*single, *self._alone.values()))
+        return key_of_added(equated, self.singles, self.variable.name, types_of_attributes(self.pattern), of_all=True)
+
+    @cached_property
+    def _alone(self) -> dict[Conjunct, Conjunct]:
+        """The conditions on single elements, over one event each."""
+        name = self.variable.name
+        return {one: _over_elements(one, name, {Element.EACH: name}) for one in self.conditions.elements}
+
+    @cached_property
+    def tested(self) -> tuple[Conjunct, ...]:
+        made_true = () if self.key is None else self.key.conjuncts
+        return tuple(conjunct for conjunct, one in self._alone.items() if one not in made_true)
+
+    @cached_property
+    def bounds(self) -> tuple[Bound, ...]:
+        """Order and window between the single variables and an element, and the window behind the first element."""
+        return tuple(self._bounds())
+
+    def _bounds(self) -> Iterator[Bound]:
+        order, reach = (*self.singles, self.variable.name), self.reach
+        if self.singles:
+            yield from bounds_of(self.clause, order, len(self.singles), self.pattern.ties, reach)
+        if self.anchored:
+            yield Bound(len(self.singles), False, reach.clock, reach.size + 1, reach.partition_by)
+
+    @cached_property
+    def overlapping(self) -> tuple[int, ...]:
+        of = self.clause.by_name
+        return tuple(
+            level
+            for level, single in enumerate(self.singles)
+            if may_be_one(self.pattern, self.clause, self.variable, of[single])
+        )
+
+    @property
+    def counts_lengths(self) -> bool:
+        """True if lists have to be counted by their lengths."""
+        return bool(self.variable.limits and self.conditions.adjacent)
+
+    @cached_property
+    def slots(self) -> Array:
+        """int64: for each variable in pattern order its place among the single ones, or -1 for the list."""
+        names = [variable.name for variable in self.clause.positive]
+        return np.array([self.singles.index(name) if name in self.singles else -1 for name in names], np.int64)
+
+    @cached_property
+    def slots_at(self) -> int:
+        """The address of the slots."""
+        return int(self.slots.ctypes.data)
+
+    @cached_property
+    def lengths(self) -> tuple[int, int, int]:
+        """The least and greatest number of elements, and 1 where longer lists come before those that they begin with.
+
+        So matches come in the page's order: what follows the list is mostly later.
+        """
+        return self.variable.minimum, self.variable.maximum or MOST_FOLLOWERS + 1, int(self.slots[-1] >= 0)
+
+    def number_of(self, counted: Array) -> int | None:
+        """The number of all lists by what was counted behind each partial match; None where it is not known."""
+        if not len(counted):
+            return 0
+        if not self.conditions.adjacent:
+            return subsets_of(self.variable, counted, anchored=self.anchored)
+        return exact_sum(counted) if not self.counts_lengths and int(counted.min()) >= 0 else None
+
+    def count(self, of: ClauseSlice, lists: int, candidates: int, pairs: int) -> LevelCount:
+        """The counts of so many lists that were found, of their candidates and of pairs of candidates."""
+        rules = BindingRules(of.pattern, of.clause, of.events)
+        bound = frozenset(self.singles)
+        evaluations = Extension(rules, self.variable, bound, of.earliest_row, of.end_row).evaluations
+        evaluations += candidates * len(self.tested) + pairs * len(self.conditions.adjacent)
+        return LevelCount((*self.singles, self.variable.name), lists, lists, evaluations)
+
+    def layout(self, levels: Sequence[tuple[str, ...] | None], *, listing: bool) -> WordLayout | None:
+        """The layout of the search that lists or counts lists, where it is known before there are events.
+
+        Parameters
+        ----------
+        levels
+            The attributes by which each level before the list is sorted.
+        """
+        made, last = self.made, len(levels)
+        own = None if self.key is None else shared_attributes(self.key)
+        sides = {(bound.earlier, bound.low) for bound in self.bounds}
+        if made is None or (self.key is not None and own is None) or len(sides) < len(self.bounds):
+            return None
+        shape = made.listing if listing else made.shape
+        places = argument_places(shape)
+        keys = (*levels, *[own] * (len(shape.levels) - last))
+        ranges = ranges_of(shape, places, [(last, bound) for bound in self.bounds])
+        others: tuple[tuple[int, RemadeColumn], ...] = ()
+        if self.anchored:
+            word = places["low"] + shape.levels[last].lows.index(last - 1)
+            others = ((word, RemadeColumn((last - 1, last), "own places", _places_if_all)),)
+        constants = made.constants
+        return WordLayout(shape, program_of(shape), places, keys, ranges, made.columns, constants, None, others=others)
+
+
+def subsets_of(variable: Variable, sizes: Array, *, anchored: bool) -> int:
+    """All lists of so many candidates, or those that begin with the first one, if there is any."""
+    often = np.bincount(sizes)
+    first, most = variable.minimum - anchored, None if variable.maximum is None else variable.maximum - anchored
+    some = (int(size) for size in np.flatnonzero(often) if size)
+    return sum(int(often[size]) * choices_of(size - anchored, first, most) for size in some)
+
+
+def choices_of(size: int, least: int, most: int | None) -> int:
+    """Count the ways to choose at least and at most so many of some things.
+
+    Examples
+    --------
+    >>> choices_of(5, 1, None), choices_of(5, 2, 3), choices_of(5, 0, 0), choices_of(1, 2, None)
+    (31, 20, 1, 0)
+    """
+    if most is None or most >= size:
+        return 2**size - choices_of(size, 0, least - 1) if 0 < least <= size else 2**size if least <= size else 0
+    total, one = 0, 1
+    for chosen in range(most + 1):
+        if chosen >= least:
+            total += one
+        one = one * (size - chosen) // (chosen + 1)
+    return total
+
+
+def exact_sum(numbers: Array) -> int:
+    """The exact sum of int64s that are not negative."""
+    return (int((numbers >> 32).sum()) << 32) + int((numbers & (2**32 - 1)).sum())
+
+
+def _places_among(events: PreparedEvents, first: View, view: View) -> Array:
+    """int32: the place of each event of one view in another one; -1 where it is not in it."""
+    places = np.full(len(events), -1, np.int32)
+    places[view.rows] = np.arange(len(view), dtype=np.int32)
+    found: Array = places[first.rows]
+    return found
+
+
+def _places_if_all(events: PreparedEvents, first: View, view: View) -> Array | None:
+    """The places in a view; None where one is not in it."""
+    found = _places_among(events, first, view)
+    return found if not len(found) or int(found.min()) >= 0 else None
+
+
+class ListMemory:
+    """Memory for the lists of one run after another, which are few.
+
+    Parameters
+    ----------
+    partials, levels, words
+        Most partial matches, variables bound by them, and words of followers.
+    lists, elements
+        Most matches, and events that they bind.
+
+    Attributes
+    ----------
+    found_at, offsets_at
+        The addresses where a search writes what it finds, and reads where to write it.
+    sums
+        The numbers of candidates of the last run, and of pairs of them.
+    """
+
+    def __init__(self, partials: int, levels: int, words: int, lists: int, elements: int) -> None:
+        self._singles = np.empty(partials * levels, np.int32)
+        self._lows, self._widths = np.empty(partials, np.int32), np.empty(partials, np.int32)
+        self._offsets, self._found = np.empty(partials, np.int64), np.empty(max(words, partials), np.int64)
+        self._state, self.sums = np.zeros(3 + 2 * STATE_WORDS, np.int64), np.zeros(2, np.int64)
+        self._ends = np.empty(lists + 1, np.int64)
+        self._rows, self._variables = np.empty(elements, np.int32), np.empty(elements, np.int32)
+        self.found_at, self.offsets_at = self._found.ctypes.data, self._offsets.ctypes.data
+        of_candidates = self._singles, self._lows, self._widths, self._offsets, self.sums
+        self._of_candidates = tuple(int(array.ctypes.data) for array in of_candidates)
+        self._written = tuple(int(array.ctypes.data) for array in (self._ends, self._rows, self._variables))
+        self._state_at, self._size, self._most = self._state.ctypes.data, 0, words
+
+    def find_candidates(self, words: int, program: int, frame: int, singles: int, widest: int, most: int) -> bool:
+        """Find the candidates behind partial matches; False where they are more than there is room for.
+
+        Parameters
+        ----------
+        words, program, frame
+            The addresses of the words of a search, of its program and of its frame.
+        singles
+            The number of variables that bind one event.
+        widest, most
+            Most candidates of one partial match, and pairs of candidates of all of them.
+        """
+        self._size = find_candidates.function(words, program, frame, widest, singles, *self._of_candidates)
+        return 0 <= self._size <= self._most and int(self.sums[1]) <= most
+
+    def numbers(self, partials: int) -> Array:
+        """What a search has counted of each partial match."""
+        return self._found[:partials]
+
+    def written(self, clause: Clause, lists: ListsBehind, partials: int, rows: int, size: int) -> ListBlock | None:
+        """The matches of the lists whose followers a search has found; None where there is no room for all.
+
+        Parameters
+        ----------
+        partials
+            The number of partial matches.
+        rows, size
+            The address of the rows of all candidates, and how many there are.
+        """
+        if lists.anchored:
+            offsets = self._offsets[:partials]
+            self._found[offsets[offsets >= 0]] = 1
+        self._state[:3] = 0
+        singles, lows, widths, offsets_at, _ = self._of_candidates
+        found = write_lists.function(
+            *(partials, singles, self.found_at, self._size, offsets_at, lows, rows, size, lists.slots_at),
+            *(len(lists.slots), *lists.lengths, widths, self._state_at, len(self._ends) - 1, len(self._rows)),
+            *self._written,
+        )
+        if self._state[0] < partials:
+            return None
+        elements = int(self._ends[found])
+        parts = self._ends[: found + 1], self._rows[:elements], self._variables[:elements]
+        return ListBlock(clause, *(part.copy() for part in parts))
 
 
 class CompiledLists:
@@ -236,10 +544,10 @@ class CompiledLists:
     ----------
     compiled
         Whether all conditions could be compiled; if not, there is nothing to be had here.
+    known
+        What holds for every slice.
     evaluations
         Tests of a conjunct on a candidate, or on a pair of them, before lists were written.
-    anchored
-        Whether the first element of each list is bound with the single variables, as the last level.
     of_long_lists
         The number of the lists that `counted` has counted by itself, since they may be more than an int64 holds.
     """
@@ -253,42 +561,17 @@ class CompiledLists:
         owned: Owned = EVERYTHING,
     ) -> None:
         self.pattern, self.clause, self.singles, self.events, self.owned = pattern, clause, order, events, owned
-        (self.variable,) = (variable for variable in clause.positive if variable.kleene)
-        self.conditions = ListConditions.of(clause, self.variable.name, frozenset(order))
-        self._tested = self.conditions.elements  # those that no key fulfils
-        self.anchored = not self._one_window()
-        self._run = KernelRun(pattern, *self._prefix(), events, owned, BLOCK_ROWS, as_places=True)
+        reach = PlannedClause(pattern, clause, order, events).reach
+        self.known = known = ListsBehind.of(pattern, clause, order, reach)
+        self.variable, self.conditions, self.anchored = known.variable, known.conditions, known.anchored
+        bound = known.bound_clause, known.bound_order
+        self._run = KernelRun(pattern, *bound, events, owned, BLOCK_ROWS, as_places=True)
         self.compiled = True
         self.evaluations = self.of_long_lists = 0
         self._compared: ComparedElements | None = None
         levels = self._run.levels
         if levels is not None:
             self._compile(levels)
-
-    def _one_window(self) -> bool:
-        """Return whether the candidates of one partial match are all in one window, whatever the data."""
-        if self.pattern.window.time_us is None and not before_is_earlier(self.pattern.ties):
-            return False  # of one time, events before another one may have later positions
-        before = self.clause.precedence
-        name = self.variable.name
-        return any((single, name) in before or (name, single) in before for single in self.singles)
-
-    def _prefix(self) -> tuple[Clause, tuple[str, ...]]:
-        """The variables that are bound before the list, in order."""
-        name = self.variable.name
-        if not self.anchored:
-            return clause_over(self.clause, self.singles), self.singles
-        kept = clause_over(self.clause, {*self.singles, name})
-
-        def make() -> Clause:
-            own = (*self.conditions.leaf, *self.conditions.elements)
-            conjuncts = [conjunct for conjunct in kept.conjuncts if name not in conjunct.variables]
-            conjuncts += [_over_elements(conjunct, name, {Element.EACH: name}) for conjunct in own]
-            positive = tuple(replace(variable, kleene=False) for variable in kept.positive)
-            return replace(kept, positive=positive, conjuncts=tuple(conjuncts))
-
-        key = "first elements", name, self.singles
-        return clause_cache_of(self.clause).once(key, make), (*self.singles, name)
 
     @property
     def counts(self) -> tuple[LevelCount, ...]:
@@ -307,7 +590,7 @@ class CompiledLists:
             go_on()
             if self._compared is not None:
                 places = self._without_long_lists(self._compared, places)
-            if self._counts_lengths:  # what is left has no candidates, or is in no partition: a list of one
+            if self.known.counts_lengths:  # what is left has no candidates, or is in no partition: a list of one
                 found = np.zeros(places.shape[1], np.int64)
                 if self.anchored and not self.singles and self.variable.minimum == 1:
                     found[self._first_places[places[-1]] < 0] = 1
@@ -319,14 +602,10 @@ class CompiledLists:
             yield places, found
 
     @property
-    def _counts_lengths(self) -> bool:
-        return bool(self.variable.limits and self.conditions.adjacent)
-
-    @property
     def counts_all(self) -> bool:
         """True if `counted` knows the numbers of elements that lists have, as far as these are limited."""
         most = self.variable.maximum or self.variable.minimum
-        return not self._counts_lengths or (self._compared is not None and most <= MOST_LENGTHS)
+        return not self.known.counts_lengths or (self._compared is not None and most <= MOST_LENGTHS)
 
     def _without_long_lists(self, compared: ComparedElements, places: Array) -> Array:
         """Count the lists behind partial matches with many candidates; the places of the others."""
@@ -346,7 +625,7 @@ class CompiledLists:
         views = self._run.levels.views
         for places in self._run.places():
             lows, widths = self._ranges(places)
-            self.evaluations += int(widths.sum()) * len(self._tested)
+            self.evaluations += int(widths.sum()) * len(self.known.tested)
             self.evaluations += int((widths * (widths - 1) // 2).sum()) * len(self.conditions.adjacent)
             if self.anchored and not self.singles:
                 alone = views[-1].rows[places[-1]][self._first_places[places[-1]] < 0]
@@ -380,15 +659,13 @@ class CompiledLists:
         singles = np.empty((max(width - 1, 1), count), np.int32)
         for level in range(width - 1):
             singles[level] = views[level].rows[places[level]]
-        names = [variable.name for variable in self.clause.positive]
-        slots = np.array([self.singles.index(name) if name in self.singles else -1 for name in names], np.int64)
         state = np.zeros(3 + 2 * STATE_WORDS, np.int64)
         while state[0] < count:
             go_on()
             out = room_for(max(ELEMENTS_AT_ONCE // width, 1) + 1, np.int64)
             most = ELEMENTS_AT_ONCE + MOST_FOLLOWERS + width
             rows, variables = room_for(most, np.int32), room_for(most, np.int32)
-            found = _write_lists(
+            found = write_lists(
                 count,
                 singles,
                 words,
@@ -397,11 +674,9 @@ class CompiledLists:
                 np.ascontiguousarray(lows, np.int32),
                 self._candidates,
                 len(self._candidates),
-                slots,
+                self.known.slots,
                 width,
-                self.variable.minimum,
-                self.variable.maximum or MOST_FOLLOWERS + 1,
-                int(slots[-1] >= 0),  # so matches come in the page's order: what follows the list is mostly later
+                *self.known.lengths,
                 np.ascontiguousarray(widths, np.int32),
                 state,
                 len(out) - 1,
@@ -424,18 +699,8 @@ class CompiledLists:
         return bindings, rows[-1] if self.anchored else None
 
     def _compile(self, levels: Levels | LaidOutLevels) -> None:
-        events, name, last = self.events, self.variable.name, len(levels.views)
-        around = levels.around
-        reach = around.reach
-        known = clause_cache_of(self.clause).once(
-            ("lists", self.singles, around.pattern.ties, reach.clock.value, reach.size, reach.partition_by),
-            lambda: self._asked(replace(around, clause=self.clause)),
-        )
-        self._tested = known.tested
-        if self.anchored:
-            leaf = levels.leaves[-1]
-        else:
-            leaf = leaf_view(events, self.variable.event_type, known.filters, *events.rows_in(self.owned))
+        events, name, last, known = self.events, self.variable.name, len(levels.views), self.known
+        leaf = levels.leaves[-1] if self.anchored else view_of_leaf(events, known.leaf, *events.rows_in(self.owned))
         leaves = {**dict(zip(self._run.order, levels.leaves, strict=True)), name: leaf}
         key = known.key
         alike = leaves if key is None else {other: keyed_leaf(events, key, other, leaves) for other in leaves}
@@ -443,7 +708,8 @@ class CompiledLists:
         of_levels = [alike[one] for one in self._run.order]
         lows, highs = ends_by_level(events, known.bounds, levels.views, of_levels, view)
         if self.anchored:
-            lows[last - 1] = self._own_places(levels.views[-1], view)
+            self._first_places = _places_among(events, levels.views[-1], view)
+            lows[last - 1] = np.maximum(self._first_places, 0)
         views = (*levels.views, view, view)
         made = known.made
         arrays = None if made is None else made.arrays_over(events, views)
@@ -459,26 +725,8 @@ class CompiledLists:
         self._candidates, self._levels_views = view.rows, levels.views
         self._arguments = arguments_over(views, last, lows, highs, arrays, made.constants)
 
-    def _asked(self, around: Surroundings) -> _AskedOfLists:
-        clause, name = self.clause, self.variable.name
-        filters = (_over_elements(conjunct, name, {Element.EACH: name}) for conjunct in self.conditions.leaf)
-        alone = {
-            conjunct: _over_elements(conjunct, name, {Element.EACH: name}) for conjunct in self.conditions.elements
-        }
-        single = [conjunct for conjunct in clause.conjuncts if conjunct.variables.issubset(self.singles)]
-        equated = replace(clause, conjuncts=(*single, *alone.values()))
-        key = key_of_added(equated, self.singles, name, around.types, of_all=True)
-        made_true = () if key is None else key.conjuncts
-        return _AskedOfLists(
-            tuple(without_name(conjunct, name) for conjunct in filters),
-            key,
-            tuple(conjunct for conjunct, one in alone.items() if one not in made_true),
-            tuple(self._bounds(around)),
-            tuple(level for level, single in enumerate(self.singles) if around.overlap(name, single)),
-        )
-
     def _searches(
-        self, known: _AskedOfLists, views: Sequence[View], last: int, ends: tuple[tuple[int, ...], tuple[int, ...]]
+        self, known: ListsBehind, views: Sequence[View], last: int, ends: tuple[tuple[int, ...], tuple[int, ...]]
     ) -> tuple[_Searches, list[Array]] | None:
         """The shapes with the columns that they read, kept for other slices; None where a conjunct is not compiled.
 
@@ -516,22 +764,6 @@ class CompiledLists:
         if len(again) == len(columns.again):
             known.made = made
         return made, columns.arrays
-
-    def _bounds(self, around: Surroundings) -> Iterator[Bound]:
-        """Order and window between the single variables and an element, and the window behind the first element."""
-        order = (*self.singles, self.variable.name)
-        if self.singles:
-            yield from bounds_of(self.clause, order, len(self.singles), around.pattern.ties, around.reach)
-        if self.anchored:
-            reach = around.reach
-            yield Bound(len(self.singles), False, reach.clock, reach.size + 1, reach.partition_by)
-
-    def _own_places(self, first: View, view: View) -> Array:
-        """int32: the place of each possible first element among the candidates; -1 where it is none of them."""
-        places = np.full(len(self.events), -1, np.int32)
-        places[view.rows] = np.arange(len(view), dtype=np.int32)
-        self._first_places: Array = places[first.rows]
-        return np.maximum(self._first_places, 0)
 
     def _compiled(
         self, conjuncts: tuple[Conjunct, ...], names: dict[Element, str], scope: LevelScope

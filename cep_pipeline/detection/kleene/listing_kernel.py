@@ -1,4 +1,4 @@
-"""Lists written out from words of followers. Imported only to be compiled; `compiled_lists.py` calls it."""
+"""Lists written out from words of followers, and their candidates found. Imported only to be compiled."""
 
 from __future__ import annotations
 
@@ -6,6 +6,10 @@ from typing import Any
 
 import numpy as np
 from numba import carray
+
+from cep_pipeline.compiled.pointers import int32_at, int64_at
+from cep_pipeline.detection.fused.any_shape_kernel import edge_of
+from cep_pipeline.detection.fused.programs import FIRST_LEVEL, LEVEL_WORDS, OUTER, PREFIX, PREFIX_PLACE, ROWS_PLACE
 
 _DE_BRUIJN = np.uint64(0x03F79D71B4CB0A89)
 _BIT_OF = np.zeros(64, np.int64)
@@ -130,3 +134,56 @@ def write_lists(
         partial += 1
     state[0], state[1], state[2] = partial, 0, 0
     return matches
+
+
+def find_candidates(
+    words_at: int,
+    program: Any,
+    index: Any,
+    most: int,
+    singles: int,
+    rows: Any,
+    lows: Any,
+    widths: Any,
+    offsets: Any,
+    sums: Any,
+) -> int:
+    """Find the candidates of the lists behind partial matches; returns how many words their followers take.
+
+    Parameters
+    ----------
+    words, program
+        The argument words of a search for lists, and its program.
+    index
+        int64, as many as there are levels, to work with.
+    most
+        Most candidates of one partial match; where one has more, -1 is returned.
+    singles, rows
+        How many variables bind one event, and int32 (singles, n) for the rows of these events.
+    lows, widths, offsets
+        For each of the n partial matches the place of the first candidate and how many there are, both int32, and where
+        the words of their followers begin, -1 without candidates, int64.
+    sums
+        int64 (2,): the numbers of all candidates, and of all pairs of them.
+    """
+    words = int64_at(words_at)
+    count, prefix = words[OUTER], program[PREFIX]
+    at = FIRST_LEVEL + LEVEL_WORDS * prefix
+    lower, upper = program[at], program[at + 1]
+    size = 0
+    sums[0], sums[1] = 0, 0
+    for partial in range(count):
+        for level in range(prefix):
+            index[level] = int32_at(words[program[PREFIX_PLACE] + level])[partial]
+            if level < singles:
+                rows[level * count + partial] = int32_at(words[program[ROWS_PLACE] + level])[index[level]]
+        low = edge_of(words, program, lower, index, False)
+        width = max(edge_of(words, program, upper, index, True) - low, 0)
+        lows[partial], widths[partial] = low, width
+        if width > most:
+            return -1
+        sums[0] += width
+        sums[1] += width * (width - 1) // 2
+        offsets[partial] = size if width else -1
+        size += width + 1 if width else 0
+    return size

@@ -50,6 +50,11 @@ def never_listed(*_: object) -> None:
     return
 
 
+def never_at_once(*_: object, **__: object) -> dict[int, object]:
+    """In place of finding the few matches of many patterns at once."""
+    return {}
+
+
 def compressed(text: str, table: pa.Table) -> pa.Table:
     [found] = cep.detect(cep.parse_patterns(text, stream_schema()), table, output="compressed").values()
     return found
@@ -62,9 +67,13 @@ def test_one_by_one_and_all_at_once(statement: Statement, stream_rows: list[Row]
     assume(listed_because(pattern) is None)
     table = events_table(stream_rows)
     listing = data.draw(st.sampled_from([outputs._listed_up_to, never_listed]))
+    at_once = (
+        data.draw(st.sampled_from([outputs.found_at_once, never_at_once])) if listing is not never_listed else None
+    )
     with (
         patch.object(compressing, "EDGES_AT_ONCE", data.draw(st.sampled_from([1 << 20, 2]))),
         patch.object(outputs, "_listed_up_to", listing),
+        patch("cep_pipeline.detection.detect.found_at_once", at_once or never_at_once),
     ):
         found = cep.detect([pattern], table, output="compressed")[pattern.name]
     with (
@@ -189,10 +198,10 @@ def test_few_matches_are_listed_and_very_many_are_not() -> None:
     ):
         patterns = cep.parse_patterns(text.format(structure, item), stream_schema())
         listed = cep.detect(patterns, events, output="compressed")["all"]
-        patterns = cep.parse_patterns(
-            text.format(structure, item), stream_schema()
-        )  # those run before are listed at once
-        with patch.object(outputs, "_listed_up_to", never_listed):
+        with (
+            patch.object(outputs, "_listed_up_to", never_listed),
+            patch("cep_pipeline.detection.detect.found_at_once", never_at_once),
+        ):
             merged = cep.detect(patterns, events, output="compressed")["all"]
         kinds = [
             {type(MatchesOfEvent.from_bytes(data).matches) for data in table.column("buffer").to_pylist()}
