@@ -75,7 +75,9 @@ from cep_pipeline.detection.fused.grouped_words import (
     EVENT_FIRST,
     EVENT_TERM_COUNT,
     EVENT_TERMS,
+    EXTREMES,
     FIRST_PLACE,
+    FIRST_ROW,
     FIXED,
     FORWARD,
     FOUND,
@@ -98,7 +100,10 @@ from cep_pipeline.detection.fused.grouped_words import (
     MOST_WORK,
     MOVES,
     NEXT,
+    NUMBERS,
     OWN_PLACE,
+    OWN_PLACES,
+    OWN_ROWS,
     PLACES,
     POSITIONS,
     PROGRAM,
@@ -183,16 +188,19 @@ def _put_in_order(words: Any, arguments: Any, program: Any, begin: int, end: int
 
     Returns the end of those that are in order.
     """
-    places, positions = int32_at(arguments[program[PREFIX_PLACE] + program[PREFIX] - 1]), int32_at(words[POSITIONS])
-    rows, own = int32_at(words[GROUPED_ROWS]), int32_at(words[GROUPED_PLACES])
-    row_at, marks = int32_at(words[AT_POSITION]), int64_at(words[MARKS])
+    own_place = program[PREFIX_PLACE] + program[PREFIX] - 1
+    places, positions = int32_at(arguments[own_place]), int32_at(words[POSITIONS])
     row, position = begin, 0
     while row < end and positions[places[row]] >= position:
         position = positions[places[row]]
-        rows[row - begin], own[row - begin] = row, places[row]
         row += 1
+    words[FIRST_ROW] = begin
     if row == end:
+        words[GROUPED_ROWS], words[GROUPED_PLACES] = words[NUMBERS], arguments[own_place] + 4 * begin
         return end
+    words[GROUPED_ROWS], words[GROUPED_PLACES] = words[OWN_ROWS], words[OWN_PLACES]
+    rows, own = int32_at(words[GROUPED_ROWS]), int32_at(words[GROUPED_PLACES])
+    row_at, marks = int32_at(words[AT_POSITION]), int64_at(words[MARKS])
     first = last = positions[places[begin]] >> 6
     row = begin
     while row < end:
@@ -212,7 +220,7 @@ def _put_in_order(words: Any, arguments: Any, program: Any, begin: int, end: int
         while bits != 0:
             own_row = row_at[(word << 6) + trailing_zeros(bits)]
             bits &= bits - 1
-            rows[count] = own_row
+            rows[count] = own_row - begin
             own[count] = places[own_row]
             count += 1
     return row
@@ -270,8 +278,9 @@ def _search_piece(words: Any, program: Any, index: Any, begin: int, end: int) ->
         _compute_for_matches(words, program, index, begin, end)
         _compute_for_events(words, program, index, events)
         if words[SWEEP] and words[WANTED] == ANY:
-            _sweep(words, begin, end - begin, events)
+            _sweep(words, begin, end, events, low, high)
             return end - begin + last - first
+        _note_ranges(words, begin, end, events)
         powers = _bound_blocks(words, events)
         witness = int64_at(words[WITNESS])
         for number in range(WITNESSES):
@@ -330,9 +339,14 @@ def _choose(words: Any, index: Any, own: int, first: int, last: int, low: int, h
                     held[block] |= together[block]
             for block in range(blocks):
                 passed[block] &= held[block]
-        for number in range(size):
-            chosen[kept] = here[number]
-            kept += passed[number >> 4] >> (number & 15) & 1
+        for block in range(blocks):
+            left_over = passed[block]
+            if block == size >> 4:
+                left_over &= (1 << (size & 15)) - 1
+            while left_over != 0:
+                chosen[kept] = here[LANES * block + trailing_zeros(left_over)]
+                left_over &= left_over - 1
+                kept += 1
     return kept
 
 
@@ -401,17 +415,10 @@ def _operate(code: int, left: Any, right: Any) -> None:
 
 @njit(error_model="numpy")
 def _compute_for_matches(words: Any, program: Any, index: Any, begin: int, end: int) -> None:
-    """Compute the ends of the range and all terms for each partial match of a piece, in order, with a padding."""
+    """Compute all terms for each partial match of a piece, in order."""
     count, stride = end - begin, words[MOST_ROWS] + LANES
     own, stack = further(int32_at(words[GROUPED_PLACES]), begin), float64_at(words[STACK])
-    lows, highs = further(int32_at(words[LOWS]), begin), further(int32_at(words[HIGHS]), begin)
-    values = float64_at(words[MATCH_VALUES])
-    firsts, ends = further(values, stride * FIRST_PLACE), further(values, stride * END_PLACE)
-    for number in range(count):
-        firsts[number], ends[number] = lows[number], highs[number]
-    fill(further(firsts, count), 0.0)  # no range is empty but these
-    fill(further(ends, count), 0.0)
-    terms = int64_at(words[MATCH_TERMS])
+    values, terms = float64_at(words[MATCH_VALUES]), int64_at(words[MATCH_TERMS])
     for term in range(END_PLACE + 1, words[MATCH_TERM_COUNT]):
         at = TERM_ENDS * (term - END_PLACE - 1)
         target = further(values, stride * term)
@@ -425,11 +432,8 @@ def _compute_for_matches(words: Any, program: Any, index: Any, begin: int, end: 
 @njit(error_model="numpy")
 def _compute_for_events(words: Any, program: Any, index: Any, count: int) -> None:
     """Compute all terms for the events that are left."""
-    places, chosen, stack = int32_at(words[PLACES]), int32_at(words[CHOSEN]), float64_at(words[STACK])
+    chosen, stack = int32_at(words[CHOSEN]), float64_at(words[STACK])
     values, stride = float64_at(words[BLOCKS]), words[BLOCKS + 2 * MOST_POWERS]
-    own = further(values, stride * OWN_PLACE)
-    for number in range(count):
-        own[number] = places[chosen[number]]
     terms = int64_at(words[EVENT_TERMS])
     for term in range(OWN_PLACE + 1, words[EVENT_TERM_COUNT]):
         at = TERM_ENDS * (term - OWN_PLACE - 1)
@@ -467,39 +471,69 @@ def _bound_blocks(words: Any, count: int) -> int:
 
 
 @njit(error_model="numpy")
-def _sweep(words: Any, begin: int, count: int, events: int) -> None:
-    """Compare partial matches, by how far their ranges reach, with the extreme of all events up to there.
+def _note_ranges(words: Any, begin: int, end: int, events: int) -> None:
+    """Note the ends of the ranges and the places of events beside the terms."""
+    count, stride = end - begin, words[MOST_ROWS] + LANES
+    values, own = float64_at(words[MATCH_VALUES]), float64_at(words[BLOCKS])
+    lows, highs = further(int32_at(words[LOWS]), begin), further(int32_at(words[HIGHS]), begin)
+    firsts, ends = further(values, stride * FIRST_PLACE), further(values, stride * END_PLACE)
+    for number in range(count):
+        firsts[number] = lows[number]
+        ends[number] = highs[number]
+    fill(further(firsts, count), 0.0)  # these are no matches
+    fill(further(ends, count), 0.0)
+    places, chosen = int32_at(words[PLACES]), int32_at(words[CHOSEN])
+    own = further(own, words[BLOCKS + 2 * MOST_POWERS] * OWN_PLACE)
+    for number in range(events):
+        own[number] = places[chosen[number]]
 
-    All ranges begin at one place, or all end at one. At most one test, by size, compares what is different.
+
+@njit(error_model="numpy")
+def _sweep(words: Any, begin: int, end: int, events: int, low: int, high: int) -> None:
+    """Compare partial matches with the extreme of all events up to where their ranges reach.
+
+    All ranges begin at one place, or all end at one; events are in the order of places. At most one test, by size,
+    compares what is different.
     """
-    stride, tests, forward = words[MOST_ROWS] + LANES, int64_at(words[TESTS]), words[SWEEP] == FORWARD
-    values, rows = float64_at(words[MATCH_VALUES]), further(int32_at(words[GROUPED_ROWS]), begin)
-    ends = further(values, stride * (END_PLACE if forward else FIRST_PLACE))
-    limits = further(values, stride * (END_PLACE + 1))
-    places, own_stride = float64_at(words[BLOCKS]), words[BLOCKS + 2 * MOST_POWERS]
-    own, compares, found = further(places, own_stride * (OWN_PLACE + 1)), tests[0] > RANGE_TESTS, uint8_at(words[FOUND])
-    comparator = tests[3] if compares else LT
+    forward, tests, chosen = words[SWEEP] == FORWARD, int64_at(words[TESTS]), int32_at(words[CHOSEN])
+    values = further(float64_at(words[BLOCKS]), words[BLOCKS + 2 * MOST_POWERS] * (OWN_PLACE + 1))
+    limits = further(float64_at(words[MATCH_VALUES]), (words[MOST_ROWS] + LANES) * (END_PLACE + 1))
+    extremes, width = float64_at(words[EXTREMES]), high - low
+    for number in range(0, width + 1, LANES):
+        fill(further(extremes, number), math.nan)
+    compares = tests[0] > RANGE_TESTS
+    comparator = tests[3] if compares else LE
     is_below = comparator in (LT, LE)
-    reached, extreme = 0, math.nan
-    for step in range(count):
-        number = step if forward else count - 1 - step
-        while reached < events:
-            event = reached if forward else events - 1 - reached
-            if places[event] >= ends[number] if forward else places[event] < ends[number]:
-                break
-            if compares:
-                value = own[event]
-                if extreme != extreme or (value < extreme if is_below else value > extreme):
-                    extreme = value
-            reached += 1
-        if not compares:
-            found[rows[number]] = reached > 0
-            continue
-        limit = limits[number]
+    after = 1 if forward else 0  # the extreme of what is before each place, or from it on
+    for event in range(events):
+        extremes[chosen[event] - low + after] = values[event] if compares else 0.0
+    step, number, left = (1, 1, width) if forward else (-1, width - 1, width)
+    while left > 0 and extremes[number] != extremes[number]:
+        number += step
+        left -= 1
+    if left == 0:
+        return
+    extreme = extremes[number]
+    if is_below:
+        for _ in range(left):
+            value = extremes[number]
+            extreme = value if value < extreme else extreme
+            extremes[number] = extreme
+            number += step
+    else:
+        for _ in range(left):
+            value = extremes[number]
+            extreme = value if value > extreme else extreme
+            extremes[number] = extreme
+            number += step
+    reaches = further(int32_at(words[HIGHS] if forward else words[LOWS]), begin)
+    rows, found = further(int32_at(words[GROUPED_ROWS]), begin), uint8_at(words[FOUND])
+    first_row, is_strict = words[FIRST_ROW], comparator in (LT, GT)
+    for match in range(end - begin):
+        extreme = extremes[min(max(reaches[match] - low, 0), width)]
+        limit = limits[match] if compares else 0.0
         passes = extreme < limit if is_below else extreme > limit
-        if comparator in (LE, GE):
-            passes |= extreme == limit
-        found[rows[number]] = passes
+        found[first_row + rows[match]] = passes | ((extreme == limit) & (not is_strict))
 
 
 @njit(error_model="numpy")
@@ -721,7 +755,7 @@ def _reject(words: Any, begin: int, group: int, event: int) -> int:
         if passed == 0:
             return 0
     place, wanted = own[own_stride * OWN_PLACE], words[WANTED]
-    rows = further(int32_at(words[GROUPED_ROWS]), begin + group)
+    rows, first_row = further(int32_at(words[GROUPED_ROWS]), begin + group), words[FIRST_ROW]
     firsts, ends = further(values, stride * FIRST_PLACE), further(values, stride * END_PLACE)
     count = 0
     while passed != 0:
@@ -729,13 +763,13 @@ def _reject(words: Any, begin: int, group: int, event: int) -> int:
         passed &= passed - 1
         count += 1
         if wanted == FIND_FIRST:
-            int32_at(words[FOUND])[rows[lane]] = int(place)
+            int32_at(words[FOUND])[first_row + rows[lane]] = int(place)
             ends[lane] = place
         elif wanted == FIND_LAST:
-            int32_at(words[FOUND])[rows[lane]] = int(place)
+            int32_at(words[FOUND])[first_row + rows[lane]] = int(place)
             firsts[lane] = place + 1.0
         else:
-            uint8_at(words[FOUND])[rows[lane]] = 1
+            uint8_at(words[FOUND])[first_row + rows[lane]] = 1
             ends[lane] = -math.inf
     return count
 

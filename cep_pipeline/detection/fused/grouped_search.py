@@ -82,7 +82,7 @@ class GroupedSearch:
         compiled = _TermWords(shape)
         fixed_words, moving_words = compiled.fixed(fixed), compiled.moving(moving)
         sweep, moves = sweep_of(shape, arguments), both_move(shape, arguments)
-        shift = int(max(width, FEWEST_IN_SEGMENT)).bit_length() + 2
+        shift = int(max(width, FEWEST_IN_SEGMENT)).bit_length() + 2 if sweep == 0 else 0
         order = _order([] if sweep else _columns_read(moving, own, arguments), np.arange(size), shift)
         positions = np.empty(others, np.int32)
         positions[self._order_of_matches(arguments, current, moving, sweep, width, shift)] = np.arange(others)
@@ -106,8 +106,10 @@ class GroupedSearch:
             (at.AT_POSITION, np.zeros(others, np.int32)),
             (at.MARKS, np.zeros((others >> 6) + 1, np.int64)),
             (at.CHOSEN, np.zeros(size + at.LANES, np.int32)),
-            (at.GROUPED_ROWS, np.zeros(spare, np.int32)),
-            (at.GROUPED_PLACES, np.zeros(spare, np.int32)),
+            (at.NUMBERS, np.arange(spare, dtype=np.int32)),
+            (at.OWN_ROWS, np.zeros(spare, np.int32)),
+            (at.OWN_PLACES, np.zeros(spare, np.int32)),
+            (at.EXTREMES, np.zeros(size + 2 * at.LANES if sweep else 0)),
             (at.LOWS, np.zeros(spare, np.int32)),
             (at.HIGHS, np.zeros(spare, np.int32)),
             (at.TERMS, np.array(compiled.words, np.int64)),

@@ -46,6 +46,11 @@ WITNESSES = 2
     CHOSEN,
     GROUPED_ROWS,
     GROUPED_PLACES,
+    FIRST_ROW,
+    NUMBERS,
+    OWN_ROWS,
+    OWN_PLACES,
+    EXTREMES,
     TERMS,
     FIXED,
     TESTS,
@@ -59,7 +64,7 @@ WITNESSES = 2
     BITS,
     WITNESS,
     BLOCKS,
-) = range(37)
+) = range(42)
 WORDS = BLOCKS + 3 * MOST_POWERS
 """Places in the words; the last is their number.
 
