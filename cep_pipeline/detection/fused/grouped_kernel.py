@@ -150,8 +150,6 @@ CHUNK = 64
 """Events for which a term is computed at once."""
 ALL = (1 << LANES) - 1
 """The bits of all lanes."""
-RANGE_TESTS = 2
-"""The tests of the range, among all that compare what is different; they are the last."""
 WIDER, AND_MORE = 2, 256
 """The range of matches that are searched for together is so much wider than that of one, at most."""
 
@@ -480,8 +478,8 @@ def _note_ranges(words: Any, begin: int, end: int, events: int) -> None:
     for number in range(count):
         firsts[number] = lows[number]
         ends[number] = highs[number]
-    fill(further(firsts, count), 0.0)  # these are no matches
-    fill(further(ends, count), 0.0)
+    fill(further(firsts, count), math.inf)  # these are no matches: each of both tests fails
+    fill(further(ends, count), -math.inf)
     places, chosen = int32_at(words[PLACES]), int32_at(words[CHOSEN])
     own = further(own, words[BLOCKS + 2 * MOST_POWERS] * OWN_PLACE)
     for number in range(events):
@@ -501,7 +499,7 @@ def _sweep(words: Any, begin: int, end: int, events: int, low: int, high: int) -
     extremes, width = float64_at(words[EXTREMES]), high - low
     for number in range(0, width + 1, LANES):
         fill(further(extremes, number), math.nan)
-    compares = tests[0] > RANGE_TESTS
+    compares = words[MATCH_TERM_COUNT] > END_PLACE + 1
     comparator = tests[3] if compares else LE
     is_below = comparator in (LT, LE)
     after = 1 if forward else 0  # the extreme of what is before each place, or from it on
@@ -770,7 +768,7 @@ def _reject(words: Any, begin: int, group: int, event: int) -> int:
             firsts[lane] = place + 1.0
         else:
             uint8_at(words[FOUND])[first_row + rows[lane]] = 1
-            ends[lane] = -math.inf
+            firsts[lane], ends[lane] = math.inf, -math.inf
     return count
 
 

@@ -80,10 +80,19 @@ class GroupedSearch:
         size, others = arguments.sizes[own], arguments.sizes[current]
         fixed, moving = _parted(shape)
         compiled = _TermWords(shape)
-        fixed_words, moving_words = compiled.fixed(fixed), compiled.moving(moving)
+        fixed_words, moving_words = compiled.fixed(fixed), compiled.moving(moving, (at.FIRST_PLACE, at.END_PLACE))
+        # An end that is the same for all partial matches of a run is no test.
+        ends = [
+            end
+            for end, sides in ((at.FIRST_PLACE, arguments.lows), (at.END_PLACE, arguments.highs))
+            if any(of == current for _, of in sides)
+        ]
+        asking_words = compiled.moving(moving, ends or [at.END_PLACE])
         sweep, moves = sweep_of(shape, arguments), both_move(shape, arguments)
         shift = int(max(width, FEWEST_IN_SEGMENT)).bit_length() + 2 if sweep == 0 else 0
         order = _order([] if sweep else _columns_read(moving, own, arguments), np.arange(size), shift)
+        if not moves and not sweep:
+            order = _by_reach(order, backward=any(of == current for _, of in arguments.lows))
         positions = np.empty(others, np.int32)
         positions[self._order_of_matches(arguments, current, moving, sweep, width, shift)] = np.arange(others)
         columns = list(arguments.columns)
@@ -124,6 +133,7 @@ class GroupedSearch:
             (at.WITNESS, np.zeros(at.WITNESSES + 1, np.int64)),
         ):
             words[place] = self._keep(values)
+        self._asking_tests = self._keep(np.array(asking_words, np.int64))
         for place, number in (
             (at.EVENT_TERM_COUNT, events),
             (at.MATCH_TERM_COUNT, matches),
@@ -191,6 +201,8 @@ class GroupedSearch:
         words, count = self._words.copy(), prefix.shape[1]
         self._arguments[self._prefix_place : self._prefix_place + len(prefix)] = [row.ctypes.data for row in prefix]
         words[at.FOUND], words[at.ROWS], words[at.WANTED] = found.ctypes.data, count, wanted
+        if wanted == at.ANY:
+            words[at.TESTS] = self._asking_tests
         while words[at.NEXT] < count:
             go_on()
             words[at.NEXT] = _search_groups(words)
@@ -232,17 +244,17 @@ class _TermWords:
                     found += [COMPARATORS[test.comparator], *self._term(test.left), *self._term(test.right)]
         return found
 
-    def moving(self, conjuncts: Sequence[TestedConjunct]) -> list[int]:
-        """All other tests, behind those of the range."""
-        in_range = {Comparator.GE: at.FIRST_PLACE, Comparator.LT: at.END_PLACE}
-        found = [len(conjuncts) + len(in_range)]
+    def moving(self, conjuncts: Sequence[TestedConjunct], ends: Sequence[int]) -> list[int]:
+        """All other tests, and then those of the range, which most events pass, by the ends that are to be tested."""
+        found = [len(conjuncts) + len(ends)]
         for conjunct in conjuncts:
             found.append(len(conjunct))
             for alternative in conjunct:
                 found.append(len(alternative))
                 for test in alternative:
                     found += self._moving(test)
-        for comparator, end in in_range.items():  # most events are in the range
+        for end in ends:
+            comparator = Comparator.GE if end == at.FIRST_PLACE else Comparator.LT
             found += [1, 1, COMPARATORS[comparator], at.OWN_PLACE, end, 0, 0]
         return found
 
@@ -349,9 +361,23 @@ def _reads(conjunct: TestedConjunct, level: int) -> bool:
 
 
 def _columns_read(conjuncts: Sequence[TestedConjunct], level: int, arguments: Arguments) -> list[Array]:
-    """The columns of a level that some conjuncts read."""
-    slots = sorted({slot.slot for conjunct in conjuncts for slot in _slots_of(conjunct) if slot.level == level})
-    return [arguments.columns[slot][: arguments.sizes[level]] for slot in slots]
+    """The columns of a level that some conjuncts read, all with the other sign if rather the greatest values pass."""
+    slots, above = set(), 0
+    for test in (test for conjunct in conjuncts for alternative in conjunct for test in alternative):
+        for comparator, side in ((test.comparator, test.left), (test.comparator.mirror, test.right)):
+            own = {slot.slot for slot in slots_of(side) if slot.level == level}
+            slots |= own
+            if own:
+                above += (comparator in (Comparator.GT, Comparator.GE)) - (comparator in (Comparator.LT, Comparator.LE))
+    columns = [arguments.columns[slot][: arguments.sizes[level]] for slot in sorted(slots)]
+    return [-values for values in columns] if above > 0 else columns
+
+
+def _by_reach(order: Array, *, backward: bool) -> Array:
+    """Put the events of each block in the order of places, or the other way round: the first is in the most ranges."""
+    whole = len(order) // at.LANES * at.LANES
+    blocks = np.sort(order[:whole].reshape(-1, at.LANES), axis=1)
+    return np.append(blocks[:, ::-1] if backward else blocks, order[whole:])
 
 
 def _order(columns: Sequence[Array], places: Array, shift: int) -> Array:
