@@ -6,7 +6,9 @@ Both lie in an order in which neighbours have similar values: 16 partial matches
 blocks a larger block. The least and the greatest values of a group and of a block say whether some event of the block
 may reject some match of the group. Rounding keeps the order of numbers, so that the same arithmetic on both ends gives
 ends of all results between; what has no such ends may be anything. Events of the blocks that are left are compared with
-all matches of the group at once. Imported only where it is compiled.
+all matches of the group at once. Where at most one test, by size, compares the last events, and their ranges begin or
+end at one place, the matches are swept over instead: each is compared with the extreme of all events up to its end.
+Imported only where it is compiled.
 """
 
 # mypy: disable-error-code="untyped-decorator,no-untyped-call"

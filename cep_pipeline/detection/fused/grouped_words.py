@@ -70,7 +70,9 @@ WORDS = BLOCKS + 3 * MOST_POWERS
 
 `PLACES` has the place of each event that is searched, in the order in which they lie, and `POSITIONS` where each last
 event of a partial match lies among its like. `SHIFT` is the logarithm of the size of the segments of places that are
-put in order each. `FIXED` are tests of terms: conjuncts, each with alternatives, each with tests. `TESTS` are so of
-numbers of terms, or of sides where both are mixed. `BLOCKS` has for each power of `LANES` where the least values of
-blocks are, the greatest, and how many of them a term has room for.
+put in order each; `MOVES` says whether both ends of a range depend on the last event. `GROUPED_ROWS` and
+`GROUPED_PLACES` are of the partial matches in order, counted from `FIRST_ROW`: either `OWN_ROWS` and `OWN_PLACES`, or
+`NUMBERS` and the places as they were given. `FIXED` are tests of terms: conjuncts, each with alternatives, each with
+tests. `TESTS` are so of numbers of terms, or of sides where both are mixed. `BLOCKS` has for each power of `LANES`
+where the least values of blocks are, the greatest, and how many of them a term has room for.
 """
