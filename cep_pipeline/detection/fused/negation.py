@@ -10,8 +10,8 @@ earliest plan level where all that bounds the range or is compared is bound, by 
 - by the least and greatest values of two blocks that make up the range, where one comparison joins the event with
   several others: the kernel tests them with all else, in the same time for any range; or by looking its value up among
   all, where that is an equality;
-- by a search of the range for each partial match, which reads up to the first event that rejects, or skips blocks of
-  events (`range_search`);
+- by a search of the range for each partial match, which reads up to the first event that rejects, or for many of them
+  at once, which skips blocks of events (`range_search`);
 - by evaluating the conditions on all pairs of a partial match and an event of its range, in vectors, where a condition
   cannot be compiled.
 """
@@ -43,7 +43,7 @@ from cep_pipeline.detection.fused.constraints import (
 )
 from cep_pipeline.detection.fused.programs import HASH_FACTOR, ShapeProgram, program_of
 from cep_pipeline.detection.fused.range_search import (
-    BlockedSearch,
+    RangeSearch,
     arguments_over,
     blocks_of,
     equality_test,
@@ -180,7 +180,7 @@ class _RejectingSearch:
 
     def over(
         self, events: PreparedEvents, views: Sequence[View], lows: Sequence[Array], highs: Sequence[Array]
-    ) -> BlockedSearch | None:
+    ) -> RangeSearch | None:
         """The search over a slice; None if a condition is not compiled.
 
         Parameters
@@ -206,7 +206,7 @@ class _RejectingSearch:
             self.made = (shape, program, known, constants) if len(known) == len(arrays) else None
         ends = dict(zip(self.lows, lows, strict=True)), dict(zip(self.highs, highs, strict=True))
         arguments = arguments_over(views, len(views) - 1, *ends, arrays, constants)
-        return BlockedSearch(shape, arguments, program)
+        return RangeSearch(shape, arguments, program)
 
     def _compiled(self, events: PreparedEvents, views: Sequence[View]) -> tuple[Shape, TestColumns] | None:
         last = len(views) - 1
@@ -444,7 +444,7 @@ class LevelNegation:
         self.level = min(max(*self.depends, 1), len(around.order) - 1)
         self.shapes: list[Shape] = []
         self._searching: _RejectingSearch | None = None
-        self._search: BlockedSearch | None = None
+        self._search: RangeSearch | None = None
 
     def _ends(self, *bounds: Bound) -> Array:
         around, level = self.around, bounds[0].earlier

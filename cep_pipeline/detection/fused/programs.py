@@ -79,7 +79,7 @@ def argument_places(shape: Shape) -> dict[str, int]:
 ) = range(13)
 
 LT, LE, GT, GE, EQ, NE = range(6)
-_COMPARATORS = {
+COMPARATORS = {
     Comparator.LT: LT,
     Comparator.LE: LE,
     Comparator.GT: GT,
@@ -91,7 +91,7 @@ _TURNED = {LT: GT, LE: GE, GT: LT, GE: LE, EQ: EQ, NE: NE}
 
 COLUMN, CONSTANT, NEGATIVE, ABSOLUTE, ROOT, PLUS, MINUS, TIMES, DIVIDE = range(9)
 """What a term's words compute, three words each: the code and up to two operands."""
-_OPERATIONS = {"negative": NEGATIVE, "abs": ABSOLUTE, "sqrt": ROOT, "+": PLUS, "-": MINUS, "*": TIMES, "/": DIVIDE}
+OPERATIONS = {"negative": NEGATIVE, "abs": ABSOLUTE, "sqrt": ROOT, "+": PLUS, "-": MINUS, "*": TIMES, "/": DIVIDE}
 TERM_WORDS, LEVEL_WORDS, SIMPLE_WORDS = 3, 4, 6
 HASH_FACTOR = 0x9E3779B97F4A7C15
 """The hash of a value: its bits as an integer times this, modulo 2^64; -0.0 has that of 0.0."""
@@ -221,7 +221,7 @@ class _Writer:
     @staticmethod
     def _simple(test: Test, level: int) -> tuple[int, Slot, Term] | None:
         """The test with a column of the level on its left and something that earlier levels decide on its right."""
-        comparator = _COMPARATORS[test.comparator]
+        comparator = COMPARATORS[test.comparator]
         for code, one, other in (
             (comparator, test.left, test.right),
             (_TURNED[comparator], test.right, test.left),
@@ -231,7 +231,7 @@ class _Writer:
         return None
 
     def _test(self, test: Test, first: int) -> list[int]:
-        return [_COMPARATORS[test.comparator], *self._term(test.left, first), *self._term(test.right, first)]
+        return [COMPARATORS[test.comparator], *self._term(test.left, first), *self._term(test.right, first)]
 
     def _rejecting(self, negation: Rejecting, first: int) -> list[int]:
         columns = (
@@ -264,5 +264,5 @@ class _Writer:
                 return 1
             case Operation(operator, operands):
                 depths = [below + self.write(operand) for below, operand in enumerate(operands)]
-                self.terms += [_OPERATIONS[operator], 0, 0]
+                self.terms += [OPERATIONS[operator], 0, 0]
                 return max(depths)

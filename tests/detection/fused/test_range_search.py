@@ -1,4 +1,4 @@
-"""Events that reject, found by keys and by blocks: the same matches as the oracle's, and as a search that reads."""
+"""Events that reject, found by keys and by groups: the same matches as the oracle's, and as a search that reads."""
 
 from __future__ import annotations
 
@@ -10,8 +10,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from cep_pipeline.detection.fused import negation, range_search
-from cep_pipeline.detection.fused.range_search import BlockedSearch
+from cep_pipeline.detection.fused import grouped_search, negation, range_search
 from tests.detection.fused.running import expected, found, pattern_of, prepare, written_orders
 from tests.streams import Row, events_table, rows, stream_schema
 from tests.thoroughness import examples
@@ -56,17 +55,21 @@ INEQUALITIES = [
     "abs(n.y - a.y) < 1 AND n.x < c.x",
     "n.y BETWEEN c.y AND c.y + a.y AND n.x > a.x",
     "n.x = a.x + c.x AND n.y > c.y",
+    "n.y * a.y > c.y AND n.x < c.x",
+    "abs(n.y - a.y - c.y) < 1",
+    "n.y / c.y > a.y OR n.x * c.x <= n.y + a.x AND n.x != a.x",
+    "sqrt(n.y) >= c.y - a.y AND n.y + c.y < n.x + a.y",
 ]
 
 
 @pytest.fixture(autouse=True)
-def blocks_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Let every search use blocks, however short its ranges are."""
-    monkeypatch.setattr(range_search, "READ_AT_ONCE", 0)
-    monkeypatch.setattr(range_search, "ASKED_AS", 0)
-    monkeypatch.setattr(range_search, "FEWEST_EVENTS", 0)
-    monkeypatch.setattr(range_search, "FEWEST_OF_A_RUN", 0)
-    monkeypatch.setattr(range_search, "SEARCHED_NS", (0.0, 0.0))
+def together_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let every search be one by groups, however short its ranges are."""
+    for fewest in ("FEWEST_EVENTS", "FEWEST_ROWS"):
+        monkeypatch.setattr(range_search, fewest, 0)
+    for time in ("RUN_NS", "EVENT_NS", "MATCH_NS", "SWEPT_NS", "ORDER_NS"):
+        monkeypatch.setattr(range_search, time, 0.0)
+    monkeypatch.setattr(grouped_search, "FEWEST_IN_SEGMENT", 1)
     monkeypatch.setattr(negation, "NUMBERS_A_CANDIDATE", 0)
 
 
@@ -84,7 +87,7 @@ def blocks_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
     rows(max_size=14),
     st.data(),
 )
-def test_what_rejects_is_found_by_keys_and_blocks_as_by_the_oracle(
+def test_what_rejects_is_found_by_keys_and_groups_as_by_the_oracle(
     structure: str, equal: list[str], unequal: list[str], ties: str, window: str, stream: list[Row], data: st.DataObject
 ) -> None:
     named = [f"({one})" if " OR " in one else one for one in (*equal, *unequal)]
@@ -94,11 +97,9 @@ def test_what_rejects_is_found_by_keys_and_blocks_as_by_the_oracle(
     table = events_table(stream)
     order = data.draw(st.permutations(written_orders(pattern)[0]))
     by_extremes = data.draw(st.sampled_from([-1, 1 << 16]))
-    sweeps, read_ns = data.draw(st.sampled_from([0, 1, 4])), data.draw(st.sampled_from([0.0, 1e15]))
+    grouped = data.draw(st.sampled_from([1, 3, 1 << 14]))
     with (
-        patch.object(range_search, "FEW_SWEEPS", sweeps),
-        patch.object(range_search, "READ_NS", read_ns),
-        patch.object(range_search, "SEARCH_NS", read_ns),
+        patch.object(grouped_search, "MOST_GROUPED", grouped),
         patch.object(negation, "FEW_NUMBERS", by_extremes),
     ):
         assert found(pattern, prepare(pattern, table), [order], block_rows=5) == expected(pattern, table)
@@ -166,32 +167,36 @@ def drawn_stream(seed: int, count: int, *, edges: bool) -> pa.Table:
         ("AND(A a, ~B n, C c)", "n.y < c.y - 1 AND n.x < a.x"),
         ("SEQ(~B n, A a, C c)", "n.y > c.y + 2.5 AND n.x > a.x AND n.id = a.id"),
         ("SEQ(A a, C c, ~B n)", "c.y - n.y < a.y OR n.y > a.y + 2 * c.y"),
+        ("SEQ(A a, ~B n, C c)", "n.y * a.y > c.y AND n.x < c.x"),
+        ("SEQ(A a, ~B n, C c)", "abs(n.y - a.y - c.y) < 0.01"),
+        ("SEQ(A a, ~B n, C c)", "n.y / c.y > a.y + 2 AND n.x / a.x < c.y"),
+        ("SEQ(A a, ~B n, C c)", "n.y * c.x - n.x * c.y > 40 + a.x"),
+        ("SEQ(A a, ~B n, C c)", "sqrt(n.y) > sqrt(c.y) + a.y AND -n.x < c.x - 20"),
+        ("SEQ(A a, ~B n, C c)", "abs(n.y * c.y) > 2 + a.y AND (n.x = c.x + 1 OR n.y > n.x * c.y)"),
+        ("AND(A a, ~B n, C c)", "n.y > a.y AND n.y < c.y AND n.x > c.x"),
+        ("SEQ(~B n, A a, C c)", "n.y * a.y > c.y + 1 AND n.x < c.x - 20"),
+        ("SEQ(A a, B d, ~B n, C c)", "n.y > d.y AND n.x * a.x < c.x AND d.y > 1 AND a.y < c.y"),
+        ("SEQ(A a, ~B n, ~A m, C c)", "n.y > a.y + 1 AND n.y > c.y AND m.y < c.y - 1 AND m.x > a.x"),
     ],
 )
 @pytest.mark.parametrize("edges", [False, True])
-def test_blocks_and_reading_find_the_same(
+def test_groups_and_reading_find_the_same(
     structure: str, condition: str, edges: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     pattern = pattern_of(f"PATTERN {structure} WHERE {condition} WITHIN 100 us")
     table = drawn_stream(7, 700, edges=edges)
     by_extremes = found(pattern, prepare(pattern, table))
     monkeypatch.setattr(negation, "FEW_NUMBERS", -1)
-    monkeypatch.setattr(range_search, "READ_NS", 1e15)
-    by_runs = found(pattern, prepare(pattern, table))
-    monkeypatch.setattr(range_search, "READ_NS", 0.0)
-    monkeypatch.setattr(range_search, "SEARCH_NS", 0.0)
-    by_blocks = found(pattern, prepare(pattern, table))
-    monkeypatch.setattr(range_search, "MOST_SWEEPS", 1)
-    few_sweeps = found(pattern, prepare(pattern, table))
-    monkeypatch.setattr(range_search, "MOST_SWEEPS", 0)
-    sorted_blocks = found(pattern, prepare(pattern, table))
-    monkeypatch.setattr(BlockedSearch, "_by_blocks", lambda *_: None)
+    by_groups = found(pattern, prepare(pattern, table))
+    monkeypatch.setattr(grouped_search, "MOST_GROUPED", 50)
+    by_small_groups = found(pattern, prepare(pattern, table), block_rows=1000)
+    monkeypatch.setattr(range_search, "FEWEST_EVENTS", 1 << 30)
     read = found(pattern, prepare(pattern, table))
-    assert by_extremes == by_runs == by_blocks == few_sweeps == sorted_blocks == read
-    assert by_runs
+    assert by_extremes == by_groups == by_small_groups == read
+    assert by_groups
 
 
-def test_ranges_are_decided_by_blocks_where_that_takes_less(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_ranges_are_searched_together_where_that_takes_less(monkeypatch: pytest.MonkeyPatch) -> None:
     """Long ranges in which nothing rejects are not read."""
     monkeypatch.undo()
     monkeypatch.setattr(negation, "FEW_NUMBERS", -1)

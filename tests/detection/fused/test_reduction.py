@@ -32,9 +32,8 @@ def always(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(reduction, "FEWEST_CANDIDATES", 0)
     monkeypatch.setattr(reduction, "CANDIDATES_AN_EVENT", 0)
     monkeypatch.setattr(reduction, "WORTH_IT", 1)
-    monkeypatch.setattr(range_search, "READ_AT_ONCE", 0)
-    monkeypatch.setattr(range_search, "SEARCHED_NS", (0.0, 0.0))
-    monkeypatch.setattr(range_search, "ASKED_AS", 0)
+    for time in ("RUN_NS", "EVENT_NS", "MATCH_NS", "SWEPT_NS", "ORDER_NS"):
+        monkeypatch.setattr(range_search, time, 0.0)
     monkeypatch.setattr(range_search, "FEWEST_EVENTS", 0)
 
 

@@ -1,0 +1,842 @@
+"""The search for events that reject partial matches, by groups of matches and blocks of events, written in Numba.
+
+Partial matches that differ in their last event alone are searched for together. What a test computes of an event and of
+the events that they share is computed once for each event, and what it computes of a partial match once for each match.
+Both lie in an order in which neighbours have similar values: 16 partial matches are a group, 16 events a block, 16
+blocks a larger block. The least and the greatest values of a group and of a block say whether some event of the block
+may reject some match of the group. Rounding keeps the order of numbers, so that the same arithmetic on both ends gives
+ends of all results between; what has no such ends may be anything. Events of the blocks that are left are compared with
+all matches of the group at once. Where at most one test, by size, compares the last events, and their ranges begin or
+end at one place, the matches are swept over instead: each is compared with the extreme of all events up to its end.
+Imported only where it is compiled.
+"""
+
+# mypy: disable-error-code="untyped-decorator,no-untyped-call"
+from __future__ import annotations
+
+import math
+from typing import Any
+
+from numba import njit
+from numba.cpython.unsafe.numbers import trailing_zeros
+
+from cep_pipeline.compiled.lanes import (
+    add,
+    at_least,
+    at_least_than,
+    at_most,
+    at_most_than,
+    bound_differences,
+    bound_differences_from,
+    bound_differences_with,
+    bound_magnitudes,
+    bound_opposites,
+    bound_products,
+    bound_products_with,
+    bound_quotients,
+    bound_quotients_by,
+    bound_quotients_of,
+    bound_roots,
+    bound_sums,
+    bound_sums_with,
+    by_one,
+    copy,
+    divide,
+    equal,
+    equal_to,
+    fill,
+    greater,
+    greater_than,
+    greatest_of,
+    least_of,
+    less,
+    less_than,
+    make_absolute,
+    minus_one,
+    multiply,
+    negate,
+    one_by,
+    one_minus,
+    one_plus,
+    one_times,
+    subtract,
+    take_root,
+    unequal,
+    unequal_to,
+)
+from cep_pipeline.compiled.pointers import float64_at, further, int32_at, int64_at, uint8_at
+from cep_pipeline.detection.fused.grouped_words import (
+    ANY,
+    ARGUMENTS,
+    AT_POSITION,
+    BITS,
+    BLOCKS,
+    BOTH_MIXED,
+    CHOSEN,
+    END_PLACE,
+    EVENT_FIRST,
+    EVENT_TERM_COUNT,
+    EVENT_TERMS,
+    EXTREMES,
+    FIRST_PLACE,
+    FIRST_ROW,
+    FIXED,
+    FORWARD,
+    FOUND,
+    FRAME,
+    GREATEST,
+    GROUPED_PLACES,
+    GROUPED_ROWS,
+    HIGHS,
+    LANES,
+    LEAST,
+    LOWS,
+    MARKS,
+    MATCH_FIRST,
+    MATCH_TERM_COUNT,
+    MATCH_TERMS,
+    MATCH_VALUES,
+    MIXED,
+    MOST_POWERS,
+    MOST_ROWS,
+    MOST_WORK,
+    MOVES,
+    NEXT,
+    NUMBERS,
+    OWN_PLACE,
+    OWN_PLACES,
+    OWN_ROWS,
+    PLACES,
+    POSITIONS,
+    PROGRAM,
+    ROWS,
+    SHIFT,
+    SIDE_WORDS,
+    SIZE,
+    STACK,
+    STACK_HALF,
+    SWEEP,
+    TERM_ENDS,
+    TERMS,
+    TEST_WORDS,
+    TESTS,
+    WANTED,
+    WITNESS,
+    WITNESSES,
+)
+from cep_pipeline.detection.fused.programs import (
+    ABSOLUTE,
+    COLUMN,
+    CONSTANT,
+    DIVIDE,
+    EQ,
+    FIND_FIRST,
+    FIND_LAST,
+    FIRST_LEVEL,
+    GE,
+    GT,
+    LE,
+    LEVEL_WORDS,
+    LT,
+    MINUS,
+    NEGATIVE,
+    PLUS,
+    PREFIX,
+    PREFIX_PLACE,
+    ROOT,
+    TERM_WORDS,
+    TIMES,
+)
+
+CHUNK = 64
+"""Events for which a term is computed at once."""
+ALL = (1 << LANES) - 1
+"""The bits of all lanes."""
+WIDER, AND_MORE = 2, 256
+"""The range of matches that are searched for together is so much wider than that of one, at most."""
+
+
+def search_groups(words: Any) -> Any:
+    """Go on with a search until enough work is done or nothing is left; the next partial match."""
+    arguments, program, index = int64_at(words[ARGUMENTS]), int64_at(words[PROGRAM]), int64_at(words[FRAME])
+    current = program[PREFIX] - 1
+    row, work = words[NEXT], 0
+    while row < words[ROWS] and work < words[MOST_WORK]:
+        end = min(words[ROWS], row + words[MOST_ROWS])
+        for level in range(current):
+            places = int32_at(arguments[program[PREFIX_PLACE] + level])
+            place, stop = places[row], end
+            end = row + 1
+            while end < stop and places[end] == place:
+                end += 1
+            index[level] = place
+        end = _put_in_order(words, arguments, program, row, end)
+        _find_ends(words, arguments, program, index, end - row, False, int32_at(words[LOWS]))
+        _find_ends(words, arguments, program, index, end - row, True, int32_at(words[HIGHS]))
+        begin, count = 0, end - row
+        while begin < count:
+            stop = _end_of_piece(words, begin, count)
+            work += _search_piece(words, program, index, begin, stop)
+            begin = stop
+        row = end
+    return row
+
+
+@njit(error_model="numpy")
+def _put_in_order(words: Any, arguments: Any, program: Any, begin: int, end: int) -> int:
+    """Put partial matches in the order in which their last events lie, up to one whose last event was there before.
+
+    Returns the end of those that are in order.
+    """
+    own_place = program[PREFIX_PLACE] + program[PREFIX] - 1
+    places, positions = int32_at(arguments[own_place]), int32_at(words[POSITIONS])
+    row, position = begin, 0
+    while row < end and positions[places[row]] >= position:
+        position = positions[places[row]]
+        row += 1
+    words[FIRST_ROW] = begin
+    if row == end:
+        words[GROUPED_ROWS], words[GROUPED_PLACES] = words[NUMBERS], arguments[own_place] + 4 * begin
+        return end
+    words[GROUPED_ROWS], words[GROUPED_PLACES] = words[OWN_ROWS], words[OWN_PLACES]
+    rows, own = int32_at(words[GROUPED_ROWS]), int32_at(words[GROUPED_PLACES])
+    row_at, marks = int32_at(words[AT_POSITION]), int64_at(words[MARKS])
+    first = last = positions[places[begin]] >> 6
+    row = begin
+    while row < end:
+        position = positions[places[row]]
+        word = position >> 6
+        bit = 1 << (position & 63)
+        if marks[word] & bit:
+            break
+        marks[word] |= bit
+        row_at[position] = row
+        first, last = min(first, word), max(last, word)
+        row += 1
+    count = 0
+    for word in range(first, last + 1):
+        bits = marks[word]
+        marks[word] = 0
+        while bits != 0:
+            own_row = row_at[(word << 6) + trailing_zeros(bits)]
+            bits &= bits - 1
+            rows[count] = own_row - begin
+            own[count] = places[own_row]
+            count += 1
+    return row
+
+
+@njit(error_model="numpy")
+def _find_ends(words: Any, arguments: Any, program: Any, index: Any, count: int, upper: bool, ends: Any) -> None:
+    """Find where the ranges of partial matches begin, or end."""
+    last, current, places = program[PREFIX], program[PREFIX] - 1, int32_at(words[GROUPED_PLACES])
+    side = program[FIRST_LEVEL + LEVEL_WORDS * last + (1 if upper else 0)]
+    for bound in range(program[side]):
+        of, level = int32_at(arguments[program[side + 1 + 2 * bound]]), program[side + 2 + 2 * bound]
+        if level != current:
+            one = of[index[level]]
+            for number in range(count):
+                known = ends[number] if bound > 0 else one
+                ends[number] = min(one, known) if upper else max(one, known)
+        else:
+            for number in range(count):
+                found = of[places[number]]
+                known = ends[number] if bound > 0 else found
+                ends[number] = min(found, known) if upper else max(found, known)
+
+
+@njit(error_model="numpy")
+def _end_of_piece(words: Any, begin: int, end: int) -> int:
+    """The end of the partial matches from `begin` on that are searched for together: their ranges are much alike."""
+    if not words[MOVES]:
+        return end
+    lows, highs = int32_at(words[LOWS]), int32_at(words[HIGHS])
+    low, high, widest = lows[begin], highs[begin], 0
+    number = begin
+    while number < end:
+        low, high = min(low, lows[number]), max(high, highs[number])
+        widest = max(widest, highs[number] - lows[number])
+        if high - low > WIDER * widest + AND_MORE:
+            break
+        number += 1
+    return max(number, begin + 1)
+
+
+@njit(error_model="numpy")
+def _search_piece(words: Any, program: Any, index: Any, begin: int, end: int) -> Any:
+    """Search for partial matches whose ranges are much alike; how much was looked at."""
+    lows, highs = int32_at(words[LOWS]), int32_at(words[HIGHS])
+    low, high = lows[begin], highs[begin]
+    for number in range(begin, end):
+        low, high = min(low, lows[number]), max(high, highs[number])
+    if low >= high:
+        return end - begin
+    shift = words[SHIFT]
+    first, last = low >> shift << shift, min(((high - 1) >> shift) + 1 << shift, words[SIZE])
+    events = _choose(words, index, program[PREFIX], first, last, low, high)
+    if events:
+        _compute_for_matches(words, program, index, begin, end)
+        _compute_for_events(words, program, index, events)
+        if words[SWEEP] and words[WANTED] == ANY:
+            _sweep(words, begin, end, events, low, high)
+            return end - begin + last - first
+        _note_ranges(words, begin, end, events)
+        powers = _bound_blocks(words, events)
+        witness = int64_at(words[WITNESS])
+        for number in range(WITNESSES):
+            witness[number] = -1
+        for group in range(0, end - begin, LANES):
+            _search_group(words, begin, group, powers)
+    return end - begin + last - first
+
+
+@njit(error_model="numpy")
+def _choose(words: Any, index: Any, own: int, first: int, last: int, low: int, high: int) -> Any:
+    """Write the positions from [first, last) of the events of a range that pass all fixed tests; how many there are."""
+    places, chosen = int32_at(words[PLACES]), int32_at(words[CHOSEN])
+    count = 0
+    if low <= first and last <= high:
+        for position in range(first, last):
+            chosen[position - first] = position
+        count = last - first
+    else:
+        for position in range(first, last):
+            chosen[count] = position
+            count += (places[position] >= low) & (places[position] < high)
+    tests = int64_at(words[FIXED])
+    if tests[0] == 0:
+        return count
+    left, bits = float64_at(words[STACK]), int64_at(words[BITS])
+    right = further(left, words[STACK_HALF])
+    passed, held, together = bits, further(bits, CHUNK), further(bits, 2 * CHUNK)
+    kept = 0
+    for begin in range(0, count, CHUNK):
+        size = min(CHUNK, count - begin)
+        blocks = (size + LANES - 1) // LANES
+        here = further(chosen, begin)
+        for block in range(blocks):
+            passed[block] = ALL
+        at = 1
+        for _ in range(tests[0]):
+            alternatives = tests[at]
+            at += 1
+            for block in range(blocks):
+                held[block] = 0
+            for _ in range(alternatives):
+                several = tests[at]
+                at += 1
+                for block in range(blocks):
+                    together[block] = ALL
+                for _ in range(several):
+                    _evaluate(words, tests[at + 1], tests[at + 2], index, own, here, size, left)
+                    _evaluate(words, tests[at + 3], tests[at + 4], index, own, here, size, right)
+                    for block in range(blocks):
+                        together[block] &= _compared(
+                            tests[at], further(left, LANES * block), further(right, LANES * block)
+                        )
+                    at += TEST_WORDS
+                for block in range(blocks):
+                    held[block] |= together[block]
+            for block in range(blocks):
+                passed[block] &= held[block]
+        for block in range(blocks):
+            left_over = passed[block]
+            if block == size >> 4:
+                left_over &= (1 << (size & 15)) - 1
+            while left_over != 0:
+                chosen[kept] = here[LANES * block + trailing_zeros(left_over)]
+                left_over &= left_over - 1
+                kept += 1
+    return kept
+
+
+@njit(error_model="numpy")
+def _compared(comparator: int, left: Any, right: Any) -> Any:
+    """Bits of 16 numbers that pass with those beside them."""
+    if comparator == LT:
+        return less(left, right)
+    if comparator == LE:
+        return at_most(left, right)
+    if comparator == GT:
+        return greater(left, right)
+    if comparator == GE:
+        return at_least(left, right)
+    if comparator == EQ:
+        return equal(left, right)
+    return unequal(left, right)
+
+
+@njit(error_model="numpy")
+def _evaluate(words: Any, at: int, end: int, index: Any, varying: int, places: Any, count: int, stack: Any) -> None:
+    """Compute the term at [at, end) for events of one level, others being bound: the first numbers of the stack."""
+    arguments, constants, terms = int64_at(words[ARGUMENTS]), float64_at(words[ARGUMENTS]), int64_at(words[TERMS])
+    top = -1
+    while at < end:
+        code = terms[at]
+        if code == COLUMN and terms[at + 2] == varying:
+            top += 1
+            column, here = float64_at(arguments[terms[at + 1]]), further(stack, top * CHUNK)
+            for number in range(count):
+                here[number] = column[places[number]]
+        elif code in (COLUMN, CONSTANT):
+            top += 1
+            if code == COLUMN:
+                value = float64_at(arguments[terms[at + 1]])[index[terms[at + 2]]]
+            else:
+                value = constants[terms[at + 1]]
+            for number in range(0, count, LANES):
+                fill(further(stack, top * CHUNK + number), value)
+        else:
+            if code >= PLUS:
+                top -= 1
+            for number in range(0, count, LANES):
+                _operate(code, further(stack, top * CHUNK + number), further(stack, (top + 1) * CHUNK + number))
+        at += TERM_WORDS
+
+
+@njit(error_model="numpy")
+def _operate(code: int, left: Any, right: Any) -> None:
+    """Apply an operation to 16 numbers, and to those beside them if it takes two; the first become the results."""
+    if code == NEGATIVE:
+        negate(left)
+    elif code == ABSOLUTE:
+        make_absolute(left)
+    elif code == ROOT:
+        take_root(left)
+    elif code == PLUS:
+        add(left, right)
+    elif code == MINUS:
+        subtract(left, right)
+    elif code == TIMES:
+        multiply(left, right)
+    else:
+        divide(left, right)
+
+
+@njit(error_model="numpy")
+def _compute_for_matches(words: Any, program: Any, index: Any, begin: int, end: int) -> None:
+    """Compute all terms for each partial match of a piece, in order."""
+    count, stride = end - begin, words[MOST_ROWS] + LANES
+    own, stack = further(int32_at(words[GROUPED_PLACES]), begin), float64_at(words[STACK])
+    values, terms = float64_at(words[MATCH_VALUES]), int64_at(words[MATCH_TERMS])
+    for term in range(END_PLACE + 1, words[MATCH_TERM_COUNT]):
+        at = TERM_ENDS * (term - END_PLACE - 1)
+        target = further(values, stride * term)
+        for first in range(0, count, CHUNK):
+            size = min(CHUNK, count - first)
+            _evaluate(words, terms[at], terms[at + 1], index, program[PREFIX] - 1, further(own, first), size, stack)
+            for number in range(0, size, LANES):
+                copy(further(target, first + number), further(stack, number))
+
+
+@njit(error_model="numpy")
+def _compute_for_events(words: Any, program: Any, index: Any, count: int) -> None:
+    """Compute all terms for the events that are left."""
+    chosen, stack = int32_at(words[CHOSEN]), float64_at(words[STACK])
+    values, stride = float64_at(words[BLOCKS]), words[BLOCKS + 2 * MOST_POWERS]
+    terms = int64_at(words[EVENT_TERMS])
+    for term in range(OWN_PLACE + 1, words[EVENT_TERM_COUNT]):
+        at = TERM_ENDS * (term - OWN_PLACE - 1)
+        target = further(values, stride * term)
+        for first in range(0, count, CHUNK):
+            size = min(CHUNK, count - first)
+            _evaluate(words, terms[at], terms[at + 1], index, program[PREFIX], further(chosen, first), size, stack)
+            for number in range(0, size, LANES):
+                copy(further(target, first + number), further(stack, number))
+
+
+@njit(error_model="numpy")
+def _bound_blocks(words: Any, count: int) -> int:
+    """Find the least and greatest values of blocks of the events that are left; the powers of blocks that there are."""
+    power = 0
+    while True:
+        least, greatest = float64_at(words[BLOCKS + power]), float64_at(words[BLOCKS + MOST_POWERS + power])
+        stride = words[BLOCKS + 2 * MOST_POWERS + power]
+        for term in range(words[EVENT_TERM_COUNT]):
+            fill(further(least, stride * term + count), math.nan)
+            fill(further(greatest, stride * term + count), math.nan)
+        if count <= LANES:
+            return power + 1
+        blocks = (count + LANES - 1) // LANES
+        power += 1
+        larger_least = float64_at(words[BLOCKS + power])
+        larger_greatest = float64_at(words[BLOCKS + MOST_POWERS + power])
+        larger_stride = words[BLOCKS + 2 * MOST_POWERS + power]
+        for term in range(words[EVENT_TERM_COUNT]):
+            for block in range(blocks):
+                at = stride * term + LANES * block
+                larger_least[larger_stride * term + block] = least_of(further(least, at), ALL)
+                larger_greatest[larger_stride * term + block] = greatest_of(further(greatest, at), ALL)
+        count = blocks
+
+
+@njit(error_model="numpy")
+def _note_ranges(words: Any, begin: int, end: int, events: int) -> None:
+    """Note the ends of the ranges and the places of events beside the terms."""
+    count, stride = end - begin, words[MOST_ROWS] + LANES
+    values, own = float64_at(words[MATCH_VALUES]), float64_at(words[BLOCKS])
+    lows, highs = further(int32_at(words[LOWS]), begin), further(int32_at(words[HIGHS]), begin)
+    firsts, ends = further(values, stride * FIRST_PLACE), further(values, stride * END_PLACE)
+    for number in range(count):
+        firsts[number] = lows[number]
+        ends[number] = highs[number]
+    fill(further(firsts, count), math.inf)  # these are no matches: each of both tests fails
+    fill(further(ends, count), -math.inf)
+    places, chosen = int32_at(words[PLACES]), int32_at(words[CHOSEN])
+    own = further(own, words[BLOCKS + 2 * MOST_POWERS] * OWN_PLACE)
+    for number in range(events):
+        own[number] = places[chosen[number]]
+
+
+@njit(error_model="numpy")
+def _sweep(words: Any, begin: int, end: int, events: int, low: int, high: int) -> None:
+    """Compare partial matches with the extreme of all events up to where their ranges reach.
+
+    All ranges begin at one place, or all end at one; events are in the order of places. At most one test, by size,
+    compares what is different.
+    """
+    forward, tests, chosen = words[SWEEP] == FORWARD, int64_at(words[TESTS]), int32_at(words[CHOSEN])
+    values = further(float64_at(words[BLOCKS]), words[BLOCKS + 2 * MOST_POWERS] * (OWN_PLACE + 1))
+    limits = further(float64_at(words[MATCH_VALUES]), (words[MOST_ROWS] + LANES) * (END_PLACE + 1))
+    extremes, width = float64_at(words[EXTREMES]), high - low
+    for number in range(0, width + 1, LANES):
+        fill(further(extremes, number), math.nan)
+    compares = words[MATCH_TERM_COUNT] > END_PLACE + 1
+    comparator = tests[3] if compares else LE
+    is_below = comparator in (LT, LE)
+    after = 1 if forward else 0  # the extreme of what is before each place, or from it on
+    for event in range(events):
+        extremes[chosen[event] - low + after] = values[event] if compares else 0.0
+    step, number, left = (1, 1, width) if forward else (-1, width - 1, width)
+    while left > 0 and extremes[number] != extremes[number]:
+        number += step
+        left -= 1
+    if left == 0:
+        return
+    extreme = extremes[number]
+    if is_below:
+        for _ in range(left):
+            value = extremes[number]
+            extreme = value if value < extreme else extreme
+            extremes[number] = extreme
+            number += step
+    else:
+        for _ in range(left):
+            value = extremes[number]
+            extreme = value if value > extreme else extreme
+            extremes[number] = extreme
+            number += step
+    reaches = further(int32_at(words[HIGHS] if forward else words[LOWS]), begin)
+    rows, found = further(int32_at(words[GROUPED_ROWS]), begin), uint8_at(words[FOUND])
+    first_row, is_strict = words[FIRST_ROW], comparator in (LT, GT)
+    for match in range(end - begin):
+        extreme = extremes[min(max(reaches[match] - low, 0), width)]
+        limit = limits[match] if compares else 0.0
+        passes = extreme < limit if is_below else extreme > limit
+        found[first_row + rows[match]] = passes | ((extreme == limit) & (not is_strict))
+
+
+@njit(error_model="numpy")
+def _search_group(words: Any, begin: int, group: int, powers: int) -> None:
+    """Search for the partial matches from `group` on: down from the largest blocks to events that may reject one."""
+    alive = _bound_group(words, group)
+    if alive == 0:
+        return
+    witness, bits = int64_at(words[WITNESS]), int64_at(words[BITS])
+    for number in range(WITNESSES):
+        event = witness[(witness[WITNESSES] - 1 - number) % WITNESSES]
+        if alive and event >= 0 and _reject(words, begin, group, event):
+            alive = _bound_group(words, group)
+    if alive == 0:
+        return
+    killed = 0
+    firsts = further(bits, MOST_POWERS)
+    top = powers - 1
+    power = top
+    firsts[top], bits[top] = 0, _may(words, top, 0)
+    while power <= top:
+        if bits[power] == 0:
+            power += 1
+            continue
+        child = firsts[power] + trailing_zeros(bits[power])
+        bits[power] &= bits[power] - 1
+        if power > 0:
+            power -= 1
+            firsts[power] = LANES * child
+            bits[power] = _may(words, power, LANES * child)
+            continue
+        found = _reject(words, begin, group, child)
+        if found == 0:
+            continue
+        oldest = witness[WITNESSES]
+        witness[oldest] = child
+        witness[WITNESSES] = (oldest + 1) % WITNESSES
+        killed += found
+        if 2 * killed >= alive:
+            alive, killed = _bound_group(words, group), 0
+            if alive == 0:
+                return
+            for larger in range(powers):
+                if bits[larger]:
+                    bits[larger] &= _may(words, larger, firsts[larger])
+
+
+@njit(error_model="numpy")
+def _bound_group(words: Any, group: int) -> Any:
+    """Find the least and greatest values of those of 16 partial matches whose ranges are not empty; how many."""
+    stride = words[MOST_ROWS] + LANES
+    values = further(float64_at(words[MATCH_VALUES]), group)
+    least, greatest = float64_at(words[LEAST]), float64_at(words[GREATEST])
+    alive = less(further(values, stride * FIRST_PLACE), further(values, stride * END_PLACE))
+    if alive == 0:
+        return 0
+    for term in range(words[MATCH_TERM_COUNT]):
+        here = further(values, stride * term)
+        least[term], greatest[term] = least_of(here, alive), greatest_of(here, alive)
+    return _number_of(alive)
+
+
+@njit(error_model="numpy")
+def _number_of(bits: int) -> int:
+    """The number of bits that are set."""
+    count = 0
+    while bits != 0:
+        bits &= bits - 1
+        count += 1
+    return count
+
+
+@njit(error_model="numpy")
+def _may(words: Any, power: int, first: int) -> Any:
+    """Bits of the 16 blocks of a power from `first` on, set of those that may hold an event which rejects a match."""
+    lows, highs = further(float64_at(words[BLOCKS + power]), first), float64_at(words[BLOCKS + MOST_POWERS + power])
+    highs, stride = further(highs, first), words[BLOCKS + 2 * MOST_POWERS + power]
+    tests = int64_at(words[TESTS])
+    passed = ALL
+    at = 1
+    for _ in range(tests[0]):
+        alternatives = tests[at]
+        at += 1
+        held = 0
+        for _ in range(alternatives):
+            several = tests[at]
+            at += 1
+            together = passed
+            for _ in range(several):
+                together &= _may_pass(words, tests, at, lows, highs, stride)
+                at += TEST_WORDS
+            held |= together
+        passed = held
+        if passed == 0:
+            return 0
+    return passed
+
+
+@njit(error_model="numpy")
+def _may_pass(words: Any, tests: Any, at: int, lows: Any, highs: Any, stride: int) -> Any:
+    """Bits of the blocks of which an event may pass a test with a match of the group."""
+    comparator, own = tests[at], tests[at + 1]
+    stack = float64_at(words[STACK])
+    if own != BOTH_MIXED:
+        low, high = float64_at(words[LEAST])[tests[at + 2]], float64_at(words[GREATEST])[tests[at + 2]]
+        if own == MIXED:
+            _bound_side(words, tests[at + 3], tests[at + 4], lows, highs, stride, stack)
+            lows, highs = stack, further(stack, LANES)
+        else:
+            lows, highs = further(lows, stride * own), further(highs, stride * own)
+        if comparator == LT:
+            return less_than(lows, high)
+        if comparator == LE:
+            return at_most_than(lows, high)
+        if comparator == GT:
+            return greater_than(highs, low)
+        if comparator == GE:
+            return at_least_than(highs, low)
+        if comparator == EQ:
+            return at_most_than(lows, high) & at_least_than(highs, low)
+        return less_than(lows, high) | greater_than(highs, low)
+    other = further(stack, words[STACK_HALF])
+    _bound_side(words, tests[at + 2], tests[at + 3], lows, highs, stride, stack)
+    _bound_side(words, tests[at + 3], tests[at + 4], lows, highs, stride, other)
+    greatest, other_greatest = further(stack, LANES), further(other, LANES)
+    if comparator == LT:
+        return less(stack, other_greatest)
+    if comparator == LE:
+        return at_most(stack, other_greatest)
+    if comparator == GT:
+        return greater(greatest, other)
+    if comparator == GE:
+        return at_least(greatest, other)
+    if comparator == EQ:
+        return at_most(stack, other_greatest) & at_least(greatest, other)
+    return less(stack, other_greatest) | greater(greatest, other)
+
+
+@njit(error_model="numpy")
+def _bound_side(words: Any, at: int, end: int, lows: Any, highs: Any, stride: int, stack: Any) -> None:
+    """Bound a mixed side for 16 blocks and the group: the first 32 numbers of the stack, low ends and high ones."""
+    terms = int64_at(words[TERMS])
+    top = -1
+    while at < end:
+        code, term = terms[at], terms[at + 1]
+        if code in (COLUMN, CONSTANT):
+            top += 1
+            here = further(stack, 2 * LANES * top)
+            if code == COLUMN:
+                copy(here, further(lows, stride * term))
+                copy(further(here, LANES), further(highs, stride * term))
+            else:
+                fill(here, float64_at(words[LEAST])[term])
+                fill(further(here, LANES), float64_at(words[GREATEST])[term])
+        elif code >= EVENT_FIRST:
+            top += 1
+            here, low, high = (
+                further(stack, 2 * LANES * top),
+                float64_at(words[LEAST])[terms[at + 2]],
+                float64_at(words[GREATEST])[terms[at + 2]],
+            )
+            own_lows, own_highs = further(lows, stride * term), further(highs, stride * term)
+            if code == EVENT_FIRST + PLUS or code == MATCH_FIRST + PLUS:
+                bound_sums_with(here, own_lows, own_highs, low, high)
+            elif code == EVENT_FIRST + MINUS:
+                bound_differences_with(here, own_lows, own_highs, low, high)
+            elif code == MATCH_FIRST + MINUS:
+                bound_differences_from(here, own_lows, own_highs, low, high)
+            elif code == EVENT_FIRST + TIMES or code == MATCH_FIRST + TIMES:
+                bound_products_with(here, own_lows, own_highs, low, high)
+            elif code == EVENT_FIRST + DIVIDE:
+                bound_quotients_by(here, own_lows, own_highs, low, high)
+            else:
+                bound_quotients_of(here, own_lows, own_highs, low, high)
+        else:
+            if code >= PLUS:
+                top -= 1
+            here = further(stack, 2 * LANES * top)
+            other = further(here, 2 * LANES)
+            if code == NEGATIVE:
+                bound_opposites(here)
+            elif code == ABSOLUTE:
+                bound_magnitudes(here)
+            elif code == ROOT:
+                bound_roots(here)
+            elif code == PLUS:
+                bound_sums(here, other)
+            elif code == MINUS:
+                bound_differences(here, other)
+            elif code == TIMES:
+                bound_products(here, other)
+            else:
+                bound_quotients(here, other)
+        at += SIDE_WORDS
+
+
+@njit(error_model="numpy")
+def _reject(words: Any, begin: int, group: int, event: int) -> int:
+    """Note which of 16 partial matches an event rejects; how many that are."""
+    stride = words[MOST_ROWS] + LANES
+    values = further(float64_at(words[MATCH_VALUES]), group)
+    own, own_stride = further(float64_at(words[BLOCKS]), event), words[BLOCKS + 2 * MOST_POWERS]
+    tests = int64_at(words[TESTS])
+    passed = ALL
+    at = 1
+    for _ in range(tests[0]):
+        alternatives = tests[at]
+        at += 1
+        held = 0
+        for _ in range(alternatives):
+            several = tests[at]
+            at += 1
+            together = passed
+            for _ in range(several):
+                together &= _passing(words, tests, at, own, own_stride, values, stride)
+                at += TEST_WORDS
+            held |= together
+        passed = held
+        if passed == 0:
+            return 0
+    place, wanted = own[own_stride * OWN_PLACE], words[WANTED]
+    rows, first_row = further(int32_at(words[GROUPED_ROWS]), begin + group), words[FIRST_ROW]
+    firsts, ends = further(values, stride * FIRST_PLACE), further(values, stride * END_PLACE)
+    count = 0
+    while passed != 0:
+        lane = trailing_zeros(passed)
+        passed &= passed - 1
+        count += 1
+        if wanted == FIND_FIRST:
+            int32_at(words[FOUND])[first_row + rows[lane]] = int(place)
+            ends[lane] = place
+        elif wanted == FIND_LAST:
+            int32_at(words[FOUND])[first_row + rows[lane]] = int(place)
+            firsts[lane] = place + 1.0
+        else:
+            uint8_at(words[FOUND])[first_row + rows[lane]] = 1
+            firsts[lane], ends[lane] = math.inf, -math.inf
+    return count
+
+
+@njit(error_model="numpy")
+def _passing(words: Any, tests: Any, at: int, own: Any, own_stride: int, values: Any, stride: int) -> Any:
+    """Bits of the 16 partial matches that pass a test with an event."""
+    comparator, term = tests[at], tests[at + 1]
+    stack = float64_at(words[STACK])
+    if term == MIXED:
+        _evaluate_side(words, tests[at + 3], tests[at + 4], own, own_stride, values, stride, stack)
+        return _compared(comparator, stack, further(values, stride * tests[at + 2]))
+    if term != BOTH_MIXED:
+        value, others = own[own_stride * term], further(values, stride * tests[at + 2])
+        if comparator == LT:
+            return greater_than(others, value)
+        if comparator == LE:
+            return at_least_than(others, value)
+        if comparator == GT:
+            return less_than(others, value)
+        if comparator == GE:
+            return at_most_than(others, value)
+        if comparator == EQ:
+            return equal_to(others, value)
+        return unequal_to(others, value)
+    right = further(stack, words[STACK_HALF])
+    _evaluate_side(words, tests[at + 2], tests[at + 3], own, own_stride, values, stride, stack)
+    _evaluate_side(words, tests[at + 3], tests[at + 4], own, own_stride, values, stride, right)
+    return _compared(comparator, stack, right)
+
+
+@njit(error_model="numpy")
+def _evaluate_side(
+    words: Any, at: int, end: int, own: Any, own_stride: int, values: Any, stride: int, stack: Any
+) -> None:
+    """Compute a mixed side of an event with each of 16 partial matches: the first numbers of the stack."""
+    terms = int64_at(words[TERMS])
+    top = -1
+    while at < end:
+        code, term = terms[at], terms[at + 1]
+        if code == COLUMN:
+            top += 1
+            fill(further(stack, LANES * top), own[own_stride * term])
+        elif code == CONSTANT:
+            top += 1
+            copy(further(stack, LANES * top), further(values, stride * term))
+        elif code >= EVENT_FIRST:
+            top += 1
+            here, value, others = (
+                further(stack, LANES * top),
+                own[own_stride * term],
+                further(values, stride * terms[at + 2]),
+            )
+            if code == EVENT_FIRST + PLUS or code == MATCH_FIRST + PLUS:
+                one_plus(here, value, others)
+            elif code == EVENT_FIRST + MINUS:
+                one_minus(here, value, others)
+            elif code == MATCH_FIRST + MINUS:
+                minus_one(here, value, others)
+            elif code == EVENT_FIRST + TIMES or code == MATCH_FIRST + TIMES:
+                one_times(here, value, others)
+            elif code == EVENT_FIRST + DIVIDE:
+                one_by(here, value, others)
+            else:
+                by_one(here, value, others)
+        else:
+            if code >= PLUS:
+                top -= 1
+            _operate(code, further(stack, LANES * top), further(stack, LANES * (top + 1)))
+        at += SIDE_WORDS

@@ -1,0 +1,164 @@
+"""Searches of many ranges together find what a plain reading of each range finds."""
+
+from __future__ import annotations
+
+from unittest.mock import patch
+
+import numpy as np
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from cep_pipeline.detection.fused import grouped_search
+from cep_pipeline.detection.fused.grouped_search import GroupedSearch
+from cep_pipeline.detection.fused.kernel import Arguments
+from cep_pipeline.detection.fused.shape import (
+    Constant,
+    Level,
+    Operation,
+    RangeResult,
+    Shape,
+    Slot,
+    Term,
+    Test,
+    TestedConjunct,
+    slots_of,
+)
+from cep_pipeline.expressions.columns import Array
+from cep_pipeline.patterns.conditions import Comparator
+from tests.thoroughness import examples
+
+NUMBERS = [-np.inf, -1e308, -2.0, -1.0, -0.0, 0.0, 5e-324, 1.0, 1.0 + 2**-52, 2.0, 3.0, 1e200, 1e308, np.inf, np.nan]
+SLOTS_A_LEVEL = 2
+CONSTANTS = (0.0, -1.5, 1e-300, np.nan)
+
+_OPERATIONS = {
+    "+": np.add,
+    "-": np.subtract,
+    "*": np.multiply,
+    "/": lambda left, right: np.where(right == 0.0, np.nan, np.divide(left, right)),
+    "negative": np.negative,
+    "abs": np.abs,
+    "sqrt": np.sqrt,
+}
+_COMPARE = {
+    Comparator.LT: np.less,
+    Comparator.LE: np.less_equal,
+    Comparator.GT: np.greater,
+    Comparator.GE: np.greater_equal,
+    Comparator.EQ: np.equal,
+    Comparator.NE: lambda left, right: np.less(left, right) | np.greater(left, right),
+}
+
+
+def terms(levels: int) -> st.SearchStrategy[Term]:
+    """Terms over the columns of some levels, mostly small ones."""
+    slots = [Slot(level, SLOTS_A_LEVEL * level + slot) for level in range(levels) for slot in range(SLOTS_A_LEVEL)]
+    leaves: st.SearchStrategy[Term] = st.one_of(
+        *[st.sampled_from(slots)] * 3, st.builds(Constant, st.integers(0, len(CONSTANTS) - 1))
+    )
+    return st.recursive(
+        leaves,
+        lambda inner: st.one_of(
+            st.builds(lambda of, one, other: Operation(of, (one, other)), st.sampled_from("+-*/"), inner, inner),
+            st.builds(lambda of, one: Operation(of, (one,)), st.sampled_from(["negative", "abs", "sqrt"]), inner),
+        ),
+        max_leaves=4,
+    )
+
+
+def conjuncts(levels: int) -> st.SearchStrategy[tuple[TestedConjunct, ...]]:
+    tests = st.builds(Test, st.sampled_from(Comparator), terms(levels), terms(levels)).filter(
+        lambda test: slots_of(test.left) | slots_of(test.right)
+    )
+    alternatives = st.lists(tests, min_size=1, max_size=2).map(tuple)
+    return st.lists(st.lists(alternatives, min_size=1, max_size=2).map(tuple), max_size=3).map(tuple)
+
+
+def computed(term: Term, columns: list[Array], places: list[Array | int]) -> Array:
+    match term:
+        case Slot(level, slot):
+            return np.asarray(columns[slot][places[level]])
+        case Constant(index):
+            return np.asarray(CONSTANTS[index])
+        case Operation(operator, operands):
+            with np.errstate(all="ignore"):
+                return np.asarray(_OPERATIONS[operator](*(computed(one, columns, places) for one in operands)))
+
+
+def places_that_pass(tests: tuple[TestedConjunct, ...], columns: list[Array], places: list[Array | int]) -> Array:
+    own = places[-1]
+    assert isinstance(own, np.ndarray)
+    passed = np.ones(len(own), np.bool_)
+    for conjunct in tests:
+        held = np.zeros(len(own), np.bool_)
+        for alternative in conjunct:
+            together = np.ones(len(own), np.bool_)
+            for test in alternative:
+                left, right = (computed(side, columns, places) for side in (test.left, test.right))
+                together &= _COMPARE[test.comparator](left, right)
+            held |= together
+        passed &= held
+    return own[passed]
+
+
+@settings(max_examples=examples(400), deadline=None)
+@given(st.data())
+def test_groups_find_what_a_plain_reading_finds(data: st.DataObject) -> None:
+    prefix = data.draw(st.integers(1, 3))
+    tests = data.draw(conjuncts(prefix + 1))
+    seed = data.draw(st.integers(0, 2**32 - 1))
+    few_values, rows = data.draw(st.booleans()), data.draw(st.integers(1, 120))
+    draw = np.random.default_rng(seed)
+    sizes = (*draw.integers(1, 30, prefix), int(data.draw(st.sampled_from([1, 15, 16, 17, 90, 300]))))
+    columns = []
+    for size in sizes:
+        for _ in range(SLOTS_A_LEVEL):
+            values = draw.choice(NUMBERS, size) if few_values else draw.normal(size=size)
+            columns.append(np.append(values, np.zeros(32)))
+    bounds = data.draw(
+        st.tuples(*[st.sets(st.integers(0, prefix - 1), min_size=1).map(sorted).map(tuple)] * 2), label="bounds"
+    )
+    ends = [
+        {(prefix, of): np.sort(draw.integers(0, sizes[-1] + 1, sizes[of])).astype(np.int32) for of in side}
+        for side in bounds
+    ]
+    if data.draw(st.booleans()):
+        for (_, of), low in ends[0].items():
+            if (prefix, of) in ends[1]:
+                ends[1][prefix, of] = np.minimum(low + draw.integers(0, 40, len(low)), sizes[-1]).astype(np.int32)
+    arguments = Arguments(
+        sizes=tuple(map(int, sizes)),
+        rows=tuple(np.arange(size, dtype=np.int32) for size in sizes),
+        lows=ends[0],
+        highs=ends[1],
+        columns=tuple(columns),
+        constants=CONSTANTS,
+    )
+    table = np.array([draw.integers(0, size, rows) for size in sizes[:-1]], np.int32)
+    if data.draw(st.booleans()):
+        table = table[:, np.lexsort(table[::-1])]
+    expected = []
+    for row in range(rows):
+        low = max(array[table[of, row]] for (_, of), array in ends[0].items())
+        high = min(array[table[of, row]] for (_, of), array in ends[1].items())
+        events = np.arange(low, max(low, high))
+        expected.append(places_that_pass(tests, columns, [*map(int, table[:, row]), events]))
+    for search in (RangeResult.FIRST, RangeResult.LAST):
+        shape = Shape(
+            levels=(*[Level()] * prefix, Level(*bounds, tests)),
+            prefix=prefix,
+            slots=len(columns),
+            constants=len(CONSTANTS),
+            owned_slot=None,
+            as_rows=False,
+            search=search,
+        )
+        with (
+            patch.object(grouped_search, "MOST_GROUPED", data.draw(st.sampled_from([1, 20, 1 << 14]))),
+            patch.object(grouped_search, "FEWEST_IN_SEGMENT", data.draw(st.sampled_from([1, 256]))),
+        ):
+            found = GroupedSearch(shape, arguments, data.draw(st.sampled_from([1.0, 20.0, 300.0])))
+        end = 0 if search is RangeResult.FIRST else -1
+        assert found.any(table).tolist() == [len(events) > 0 for events in expected]
+        assert found.places(table).tolist() == [int(events[end]) if len(events) else -1 for events in expected]
+        assert found.any(table).tolist() == [len(events) > 0 for events in expected]
