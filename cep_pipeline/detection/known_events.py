@@ -90,6 +90,11 @@ class KnownEvents:
         self.made = find()._replace(question=question)
         return self.made
 
+    def let_go(self) -> None:
+        """Forget what was derived of the table: nobody asks about it again."""
+        for one in self.prepared.values():
+            one.let_go()
+
     def has_columns_of(self, patterns: Sequence[Pattern]) -> bool:
         """Return whether the checked columns are all that patterns need, with the types that they declare."""
         schema = self.table.schema
@@ -135,11 +140,14 @@ def keep(events: pa.Table, known: KnownEvents) -> None:
     """Keep what is known of a small table until it is gone, or another one has come."""
     global _last
     if known.table.nbytes > MOST_BYTES:
+        known.let_go()
         return
     for one in known.prepared.values():
         one.attached.clear()
     with _lock:
-        _last = weakref.ref(events, _forget), known
+        before, _last = _last, (weakref.ref(events, _forget), known)
+    if before is not None and before[1] is not known:
+        before[1].let_go()
 
 
 def _taken(events: pa.Table) -> KnownEvents | None:
@@ -148,11 +156,17 @@ def _taken(events: pa.Table) -> KnownEvents | None:
         if _last is None:
             return None
         (of, known), _last = _last, None
-        return known if of() is events else None
+    if of() is events:
+        return known
+    known.let_go()
+    return None
 
 
 def _forget(gone: weakref.ref[pa.Table]) -> None:
     global _last
+    known = None
     with _lock:
         if _last is not None and _last[0] is gone:
-            _last = None
+            (_, known), _last = _last, None
+    if known is not None:
+        known.let_go()

@@ -223,6 +223,17 @@ class PreparedEvents:
             self._handles[key] = found
         return cast(T, found)
 
+    def let_go(self) -> None:
+        """Forget what was derived, when no more patterns are run over the slice.
+
+        Some of it holds the slice itself. Its memory would be given back by the next collection of cycles only, and a
+        following call would take fresh memory, whose first use costs more than reading the events does.
+        """
+        self._derived.clear()
+        self._derived_bytes = 0
+        self._handles.clear()
+        self.attached.clear()
+
     def number_of(self, key: Hashable) -> int:
         """A number that stands for a key in this slice: keys of derived arrays are made of keys, and hashed often."""
         return self._numbers.setdefault(key, len(self._numbers))

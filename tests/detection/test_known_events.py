@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import gc
+import random
+import weakref
+from typing import Any
 from unittest.mock import patch
 
 import pyarrow as pa
@@ -13,6 +16,7 @@ from hypothesis import strategies as st
 import cep_pipeline as cep
 from cep_pipeline.detection import known_events
 from cep_pipeline.errors import InputError, PlanError
+from cep_pipeline.slices.prepared import PreparedEvents
 from tests.streams import Row, events_table, rows, stream_schema
 from tests.thoroughness import examples
 
@@ -86,3 +90,54 @@ def test_a_table_is_kept_no_longer_than_its_owner_keeps_it() -> None:
     with patch.object(known_events, "MOST_BYTES", 0):
         cep.detect(PATTERNS[0], table)
     assert known_events._last is None
+
+
+@pytest.mark.parametrize("output", ["verbose", "count"])
+@pytest.mark.parametrize("large", [False, True])
+@pytest.mark.parametrize(
+    "text",
+    [
+        "SEQ(A a, B b, C c) WHERE a.x < b.x",
+        "SEQ(A a, ~B b, C c) WHERE b.y > a.y + c.y",
+        "SEQ(A a, B+ b[], C c) WHERE a.x < c.x",
+        "SEQ(A a, B b) WHERE [id]",
+    ],
+)
+def test_events_are_given_back_without_a_collection(
+    text: str, large: bool, output: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Prepared events that wait for a collection of cycles take memory that the next call could use."""
+    made: list[weakref.ref[PreparedEvents]] = []
+    begin = PreparedEvents.__init__
+
+    def noted(self: PreparedEvents, *arguments: Any, **settings: Any) -> None:
+        begin(self, *arguments, **settings)
+        made.append(weakref.ref(self))
+
+    monkeypatch.setattr(PreparedEvents, "__init__", noted)
+    if large:
+        monkeypatch.setattr(known_events, "MOST_BYTES", 0)
+    patterns = cep.parse_patterns(f"NAME p PATTERN {text} WITHIN 20 seconds", stream_schema())
+    draw = random.Random(1)
+    gc.collect()
+    gc.disable()
+    try:
+        for _ in range(3):
+            table = stream_schema().table(
+                [
+                    {
+                        "timestamp": 1_000_000 * t,
+                        "kind": draw.choice("ABC"),
+                        "x": draw.randrange(9),
+                        "y": draw.random(),
+                        "id": 1,
+                    }
+                    for t in range(3_000)
+                ]
+            )
+            cep.detect(patterns, table, output=output)
+            del table
+    finally:
+        gc.enable()
+    assert made
+    assert [one() for one in made if one() is not None] == []

@@ -543,11 +543,12 @@ class LevelNegation:
                 buckets = columns.slot(REJECTING, (self.name, "buckets"), starts.astype(np.float64))
             blocks[slot, least] = columns.slot(REJECTING, (self.name, slot, least), table)
         constants = [columns.constant(value) for value in found.constants]
+        name = self.name  # a function that calls itself is not given back at once: it must not hold the events
 
         def placed(term: Term, least: bool) -> Term:
             match term:
                 case Slot(level, slot):
-                    key = "beside", self.name, slot
+                    key = "beside", name, slot
                     if level == last:
                         return blocks[slot, least]
                     of = found.again[slot]
