@@ -48,7 +48,7 @@ MOST_GROUPED = 1 << 14
 EVENTS_A_CALL = 1 << 22
 """Partial matches and events of ranges that are looked at in one call, which cannot be interrupted."""
 FEWEST_IN_SEGMENT = 1 << 8
-"""The least size of a segment of events that is put in order."""
+"""The least size of a segment of events that is put in order; a block of events never reaches beyond one."""
 MOST_COLUMNS, MOST_BITS = 4, 16
 """Columns that decide in which order events lie, and how finely."""
 _CHUNK = 64
@@ -89,7 +89,7 @@ class GroupedSearch:
         ]
         asking_words = compiled.moving(moving, ends or [at.END_PLACE])
         sweep, moves = sweep_of(shape, arguments), both_move(shape, arguments)
-        shift = int(max(width, FEWEST_IN_SEGMENT)).bit_length() + 2 if sweep == 0 else 0
+        shift = int(max(width, FEWEST_IN_SEGMENT, at.LANES)).bit_length() + 2 if sweep == 0 else 0
         order = _order([] if sweep else _columns_read(moving, own, arguments), np.arange(size), shift)
         if not moves and not sweep:
             order = _by_reach(order, backward=any(of == current for _, of in arguments.lows))
@@ -315,7 +315,11 @@ class _TermWords:
 
 def _parted(shape: Shape) -> tuple[list[TestedConjunct], list[TestedConjunct]]:
     """The conjuncts that the last event of a match has no part in, and those that compare it."""
-    tests, current = shape.levels[shape.prefix].tests, shape.prefix - 1
+    current = shape.prefix - 1
+    tests: list[TestedConjunct] = []
+    for conjunct in shape.levels[shape.prefix].tests:
+        # Tests that must hold together are as good as conjuncts: some of them may be fixed.
+        tests += [((test,),) for test in conjunct[0]] if len(conjunct) == 1 else [conjunct]
     return (
         [conjunct for conjunct in tests if not _reads(conjunct, current)],
         [conjunct for conjunct in tests if _reads(conjunct, current)],
