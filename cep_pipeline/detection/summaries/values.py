@@ -10,6 +10,7 @@ import math
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import product
+from typing import NamedTuple
 
 import numpy as np
 
@@ -112,15 +113,14 @@ class Values:
         finite = [code for code, value in enumerate(self.values) if is_finite(value)]
         if not finite:
             return []
-        units = [whole_units(self.values[code]) for code in finite]
-        least, shift, _ = span_of(units)
+        least, shift, _ = self._span()
         some = self.has_null or len(finite) < len(self.values) - 1
         found = [(least, [self.between(finite[0], finite[-1])] if some else [])] if least else []
         bits = self.bits()
         found += [(1 << (bit + shift), [self.bit(bit)]) for bit in range(len(bits))]
         if not bits:
-            distinct = zip(finite, units, strict=True)
-            found += [(unit - least, [self.between(code, code)]) for code, unit in distinct if unit != least]
+            units = ((whole_units(self.values[code]), code) for code in finite)
+            found += [(unit - least, [self.between(code, code)]) for unit, code in units if unit != least]
         return found
 
     def bit(self, number: int) -> Signed:
@@ -153,15 +153,62 @@ class Values:
 
     def bits(self) -> list[Array]:
         """Each bit of the distinct values, above the least of them; none where there are fewer values than bits."""
-        finite = [value for value in self.values if is_finite(value)]
-        if not finite or not isinstance(self.tested, Reference):
+        finite = np.array(list(map(is_finite, self.values)))
+        if not finite.any() or not isinstance(self.tested, Reference):
             return []
-        units = [whole_units(value) for value in finite]
-        least, shift, bits = span_of(units)
-        if len(finite) <= bits:
+        least, shift, bits = self._span()
+        if np.count_nonzero(finite) <= bits:
             return []
-        own = [(whole_units(value) - least) >> shift if is_finite(value) else 0 for value in self.values]
-        return [np.array([unit >> bit & 1 for unit in own], np.int64) for bit in range(bits)]
+        own: Array = np.zeros(len(self.values), np.int64)
+        whole = self._whole()
+        if whole is not None:
+            own[finite] = (whole.numbers - whole.numbers.min()) >> (shift - whole.scale)
+            return [own >> bit & 1 for bit in range(bits)]
+        units = [whole_units(value) - least >> shift if is_finite(value) else 0 for value in self.values]
+        return [np.array([unit >> bit & 1 for unit in units], np.int64) for bit in range(bits)]
+
+    def _span(self) -> tuple[int, int, int]:
+        """What `span_of` says of the finite values, in the units of `whole_units`."""
+        whole = self._whole()
+        if whole is None:
+            return span_of([whole_units(value) for value in self.values if is_finite(value)])
+        least = int(whole.numbers.min())
+        above = whole.numbers - least
+        together = int(np.bitwise_or.reduce(above))
+        shift = (together & -together).bit_length() - 1 if together else 0
+        return least << whole.scale, shift + whole.scale, (int(above.max()) >> shift).bit_length()
+
+    def _whole(self) -> _WholeNumbers | None:
+        return _whole_numbers([value for value in self.values if is_finite(value)])
+
+
+class _WholeNumbers(NamedTuple):
+    """Numbers as int64, of which each stands for 2 ** scale of the units of `whole_units`."""
+
+    scale: int
+    numbers: Array
+
+
+def _whole_numbers(finite: Sequence[Value]) -> _WholeNumbers | None:
+    """Finite values without a step of Python for each; None where one unit does not do for all of them in int64."""
+    numbers, scale = np.array(finite), 0
+    if numbers.dtype == np.float64:
+        fractions, exponents = np.frexp(numbers)
+        numbers, shifts = np.ldexp(fractions, 53).astype(np.int64), exponents.astype(np.int64) - 53
+        zeros = np.frexp((numbers & -numbers).astype(np.float64))[1] - 1  # at the end of each
+        lowest = int((shifts + zeros)[numbers != 0].min(initial=0))
+        if int((shifts + 53 - lowest).max(initial=0)) > _BITS_OF_A_NUMBER:
+            return None
+        up = shifts - lowest
+        numbers = np.where(up >= 0, numbers << np.maximum(up, 0), numbers >> np.maximum(-up, 0))
+        scale = lowest + FRACTION_BITS
+    if numbers.dtype != np.int64 or int(numbers.max()) - int(numbers.min()) >= 1 << _BITS_OF_A_NUMBER:
+        return None
+    return _WholeNumbers(scale, numbers)
+
+
+_BITS_OF_A_NUMBER = 62
+"""So many bits of a number, and of a difference of two, fit an int64."""
 
 
 def _compared(tested: Expression, comparator: Comparator, number: int) -> Comparison:

@@ -19,8 +19,10 @@ import cep_pipeline as cep
 from cep_pipeline.detection.counting.owned import not_counted_because
 from cep_pipeline.detection.mechanisms import EVERYTHING
 from cep_pipeline.detection.summaries import numbers, unlisted
-from cep_pipeline.detection.summaries.partial import PartialSummary
+from cep_pipeline.detection.summaries.partial import PartialSummary, whole_units
+from cep_pipeline.detection.summaries.values import Values, is_finite, span_of
 from cep_pipeline.events.schema import StreamSchema
+from cep_pipeline.patterns.expressions import Element, Reference, ValueType
 from cep_pipeline.slices.prepared import PreparedEvents
 from tests.pipeline.local_days import LocalDays, events_by_day
 from tests.thoroughness import examples
@@ -480,3 +482,27 @@ def test_what_composes_others_is_counted_over_its_longer_stream(monkeypatch: pyt
     assert counted == cep.detect([composing], SCHEMA.table(rows_of(4)))["pairs"].to_pylist()
     assert made == [True]
     assert any(int(row["count(*)"]) for row in counted)
+
+
+@settings(max_examples=examples(300), deadline=None)
+@given(
+    drawn=st.one_of(
+        st.lists(st.floats(0, 1), min_size=60, max_size=90, unique=True),
+        st.lists(st.integers(-900, 90_000).map(lambda cents: cents / 100), min_size=1, max_size=90, unique=True),
+        st.lists(st.floats(allow_nan=False, width=32), min_size=1, max_size=90, unique=True),
+        st.lists(st.integers(-(2**63), 2**63 - 1), min_size=1, max_size=90, unique=True),
+        st.lists(st.integers(-1000, 1000), min_size=1, max_size=90, unique=True),
+    )
+)
+def test_values_are_the_sums_of_their_bits(drawn: list[float]) -> None:
+    of_value = Reference("a", "x", Element.ONLY, ValueType.INT64)
+    values = Values(of_value, [*sorted(set(drawn)), None])
+    finite = [whole_units(value) for value in values.values if is_finite(value)]
+    if not finite:
+        return
+    least, shift, bits = span_of(finite)
+    own = values.bits()
+    assert len(own) == (bits if len(finite) > bits else 0)
+    for code, value in enumerate(values.values if own else []):
+        unit = least + sum(int(bit[code]) << (place + shift) for place, bit in enumerate(own))
+        assert unit == (whole_units(value) if is_finite(value) else least)
