@@ -239,6 +239,12 @@ def corners(streams: Streams, folder: Path, share: float = 1.0) -> list[Corner]:
             partial(_rising_side_by_side, small, 40),
         ),
         Corner(
+            "count lists that end above their beginning, within 100 ms",
+            size(60_000),
+            "NumPy, the pairs of ends of each start",
+            partial(_above_their_beginning, size(60_000), 100_000),
+        ),
+        Corner(
             "count four that rise, within 1 second",
             size(20_000),
             "NumPy, sums behind each start",
@@ -543,6 +549,31 @@ def _triples_within(of_type: Sequence[Numbers], window_us: int) -> int:
     until, since = np.searchsorted(middle, last, "left"), np.searchsorted(middle, last - window_us, "left")
     too_early = np.searchsorted(first, last - window_us, "left")
     return int((pairs[until] - pairs[since] - too_early * (until - since)).sum())
+
+
+def _above_their_beginning(events: int, window_us: int) -> tuple[Work, Work]:
+    table = drawn_events(events)
+    pattern = _drawn_pattern(f"SEQ(A a, B+ b[], C c) WHERE b[b.LEN].x > b[1].x WITHIN {window_us} us")
+    times, values = table["timestamp"].to_numpy(), table["x"].to_numpy()
+    kinds = table["kind"].combine_chunks().indices.to_numpy()
+    starts, elements, ends = (times[kinds == code] for code in range(3))
+    of_elements = values[kinds == 1]
+    most = window_us // EVENT_US
+    place = np.arange(most)
+    between = np.where(place > place[:, np.newaxis], 2 ** np.maximum(place - place[:, np.newaxis] - 1, 0), 0)
+
+    def peer() -> int:
+        """Behind each start: the lists between two elements, by how many lie between, times what may end the match."""
+        total = 0
+        for start in starts.tolist():
+            low, high = np.searchsorted(elements, (start, start + window_us), "right")
+            own = of_elements[low:high]
+            lists = np.where(own > own[:, np.newaxis], between[: high - low, : high - low], 0).sum(axis=0)
+            behind = np.searchsorted(ends, start + window_us, "right") - np.searchsorted(ends, elements[low:high])
+            total += int((lists * behind).sum())
+        return total
+
+    return _detection([pattern], table, _plan([pattern], table), "count"), _timed(peer)
 
 
 def _rising_four(
