@@ -43,7 +43,7 @@ from cep_pipeline.detection.fused.constraints import (
 )
 from cep_pipeline.detection.fused.programs import HASH_FACTOR, ShapeProgram, program_of
 from cep_pipeline.detection.fused.range_search import (
-    RangeSearch,
+    EventSearch,
     arguments_over,
     blocks_of,
     equality_test,
@@ -180,7 +180,7 @@ class _RejectingSearch:
 
     def over(
         self, events: PreparedEvents, views: Sequence[View], lows: Sequence[Array], highs: Sequence[Array]
-    ) -> RangeSearch | None:
+    ) -> EventSearch | None:
         """The search over a slice; None if a condition is not compiled.
 
         Parameters
@@ -206,7 +206,7 @@ class _RejectingSearch:
             self.made = (shape, program, known, constants) if len(known) == len(arrays) else None
         ends = dict(zip(self.lows, lows, strict=True)), dict(zip(self.highs, highs, strict=True))
         arguments = arguments_over(views, len(views) - 1, *ends, arrays, constants)
-        return RangeSearch(shape, arguments, program)
+        return EventSearch(shape, arguments, program)
 
     def _compiled(self, events: PreparedEvents, views: Sequence[View]) -> tuple[Shape, TestColumns] | None:
         last = len(views) - 1
@@ -444,7 +444,7 @@ class LevelNegation:
         self.level = min(max(*self.depends, 1), len(around.order) - 1)
         self.shapes: list[Shape] = []
         self._searching: _RejectingSearch | None = None
-        self._search: RangeSearch | None = None
+        self._search: EventSearch | None = None
 
     def _ends(self, *bounds: Bound) -> Array:
         around, level = self.around, bounds[0].earlier

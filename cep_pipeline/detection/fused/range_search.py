@@ -91,7 +91,7 @@ def searching_shape(prefix: int, behind: Sequence[Level], columns: TestColumns, 
     )
 
 
-class RangeSearch:
+class EventSearch:
     """A search of the last level's ranges, by reading them or together, whichever takes less.
 
     Parameters

@@ -35,7 +35,7 @@ from cep_pipeline.detection.fused.constraints import (
     tightest,
 )
 from cep_pipeline.detection.fused.levels import PlannedClause
-from cep_pipeline.detection.fused.range_search import RangeSearch, arguments_over, searching_shape
+from cep_pipeline.detection.fused.range_search import EventSearch, arguments_over, searching_shape
 from cep_pipeline.detection.fused.shape import Level, RangeResult
 from cep_pipeline.detection.limits import go_on
 from cep_pipeline.expressions.columns import Array
@@ -215,7 +215,7 @@ def _fitting(
     shape = searching_shape(1, [Level((0,), (0,), tests)], columns, RangeResult.FIRST)
     arguments = arguments_over((asking, view), 1, {0: lows}, {0: highs}, columns.arrays, columns.constants)
     places = np.arange(len(asking), dtype=np.int32) if which is None else which
-    return RangeSearch(shape, arguments).any(places[np.newaxis])
+    return EventSearch(shape, arguments).any(places[np.newaxis])
 
 
 def _candidates(planned: PlannedClause, pairs: Sequence[_Pair], leaves: Sequence[View]) -> float:

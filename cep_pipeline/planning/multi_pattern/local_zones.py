@@ -213,6 +213,8 @@ def zones_anew(plan: SharedPlan, statistics: Statistics, model: CostModel) -> di
 
     Parameters
     ----------
+    plan
+        A plan without tests of order.
     statistics
         Of each member its clause's numbers.
     model
