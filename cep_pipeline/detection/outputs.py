@@ -488,7 +488,7 @@ def _summary_of(detection: Detection, blocks: list[Block]) -> pa.Table:
 
 
 def _new_summary(pattern: Pattern) -> SummaryOf:
-    """What puts all matches of a pattern together that OUTPUT and CONSUME keep."""
+    """The summary of all matches of a pattern that OUTPUT and CONSUME keep, still without any."""
     return SummaryOf(pattern, KeptMatches(pattern) if has_output_policy(pattern) else None)
 
 

@@ -9,13 +9,13 @@ MOST_POWERS = 8
 TERM_ENDS, TEST_WORDS, SIDE_WORDS = 2, 5, 3
 """Words of a term that is computed (where it begins and ends), of a test, and of each part of a mixed side."""
 EVENT_FIRST, MATCH_FIRST = 32, 64
-"""What is added to the number of an operation on the term of an event and that of a match: the first one is so."""
+"""Added to the number of an operation whose first operand is the term of an event, or that of a match."""
 OWN_PLACE, FIRST_PLACE, END_PLACE = 0, 0, 1
 """The number of the place among the terms of events, and of the ends of the range among those of partial matches."""
 MIXED, BOTH_MIXED = -1, -2
-"""What stands for the number of an event's term where one side mixes it with a match, and where both do."""
+"""Numbers in place of that of an event's term, where one side of a test mixes it with a match, and where both do."""
 ANY = 0
-"""What is wanted where it is whether an event is found, not which; else it is a number of `programs`."""
+"""The wanted result where any event will do; which one is asked for by a number of `programs`."""
 FORWARD, BACKWARD = 1, 2
 """The ways in which partial matches are swept over: all ranges begin at one place, or all end at one."""
 WITNESSES = 2

@@ -48,11 +48,11 @@ SAMPLED = 256
 SAMPLED_AGAIN = 1 << 19
 """Partial matches after which another sample is taken."""
 SEARCH_NS, READ_NS = 50.0, 0.3
-"""How long it takes to search a range besides reading it, and to read an event."""
+"""Nanoseconds of a search of one range besides reading it, and of reading an event."""
 RUN_NS, EVENT_NS, MATCH_NS, SWEPT_NS = 2_000.0, 8.0, 40.0, 12.0
-"""How long a search together takes for each run, each event of its range and each of its matches, by groups or not."""
+"""Nanoseconds of a search together: for each run, each event of its range, and each match, by groups or swept over."""
 ORDER_NS = 500.0
-"""How long it takes to put an event in order."""
+"""Nanoseconds of putting an event in order."""
 MOST_BYTES = 1 << 28
 """Largest size of what one search notes of events; above it, or where memory is short, ranges are read."""
 _SAFE = 2.0**1000

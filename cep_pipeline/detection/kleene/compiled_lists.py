@@ -500,7 +500,7 @@ class ListMemory:
         return 0 <= self._size <= self._most and int(self.sums[1]) <= most
 
     def numbers(self, partials: int) -> Array:
-        """What a search has counted of each partial match."""
+        """The number that a search has counted for each partial match."""
         return self._found[:partials]
 
     def written(self, clause: Clause, lists: ListsBehind, partials: int, rows: int, size: int) -> ListBlock | None:

@@ -168,7 +168,7 @@ class Values:
         return [np.array([unit >> bit & 1 for unit in units], np.int64) for bit in range(bits)]
 
     def _span(self) -> tuple[int, int, int]:
-        """What `span_of` says of the finite values, in the units of `whole_units`."""
+        """The span (`span_of`) of the finite values, in the units of `whole_units`."""
         whole = self._whole()
         if whole is None:
             return span_of([whole_units(value) for value in self.values if is_finite(value)])
