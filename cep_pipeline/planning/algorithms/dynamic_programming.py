@@ -45,8 +45,8 @@ UNPRUNED_VARIABLES = 12
 have both of their sides."""
 
 FAR_CHEAPER = math.exp(-LN_UNPRUNED - 100.0)
-"""A share of the limit that the pattern's own order sets. Where the cheapest order costs less, the numbers of the search
-may not reach down to its parts, and the search is done again beside a better order."""
+"""A share of the limit that the pattern's own order sets. Where the cheapest order costs less, the numbers of the
+search may not reach down to its parts, and the search is done again beside a better order."""
 
 
 def dp_left_deep_order(
