@@ -348,12 +348,16 @@ def _print_preview(
 
 
 @click.command()
-@click.argument("patterns", nargs=-1, type=PATH)
+@click.argument("files", metavar="[PATTERNS]...", nargs=-1, type=PATH)
+@click.option(
+    "--patterns", multiple=True, type=PATH, help="Pattern file, named as in `cep detect`; may be given several times."
+)
 @click.option("--schema", type=PATH, help="Stream schema of pattern files without a project.")
 @parameter_option
 @configuration_options
 @json_option
 def check(
+    files: tuple[Path, ...],
     patterns: tuple[Path, ...],
     schema: Path | None,
     parameters: tuple[str, ...],
@@ -377,8 +381,8 @@ def check(
     doubts: list[str] = []
     checked = ""
     with _collecting_warnings(doubts):
-        if schema is not None or patterns:
-            checked = _check_files(patterns, schema, parameters, errors)
+        if schema is not None or files or patterns:
+            checked = _check_files((*files, *patterns), schema, parameters, errors)
         elif parameters:
             raise InputError("--param is for pattern files; those of a project have their values in the configuration")
         else:

@@ -242,7 +242,9 @@ def test_all_errors_of_a_project_are_told_at_once(folder: Path) -> None:
         assert words in patterns
     assert "none.sase" in missing
     assert "timestamp: this setting is required" in schema and "source: this setting is required" in schema
-    done = cep("check", "patterns/wrong.sase", "--schema", "streams/cold_rooms.yaml", folder=project)
+    schema = ("--schema", "streams/cold_rooms.yaml")
+    done = cep("check", "patterns/wrong.sase", *schema, folder=project)
+    assert cep("check", "--patterns", "patterns/wrong.sase", *schema, folder=project).output == done.output
     assert done.code == 2
     assert "unknown attribute 'dor'" in done.errors and "expected WITHIN" in done.errors
     (project / "in.sase").write_text("NAME x PATTERN Event a WHERE a.room IN $rooms WITHIN 1 day")
