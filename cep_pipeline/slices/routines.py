@@ -316,6 +316,7 @@ def uninitialized(count: int, dtype: Any) -> Array:
 
 LANES = 4
 """Runs of points that are merged side by side: a step waits for the one before it in its own run only."""
+_FROM_THE_START = np.zeros((2, LANES), np.int64)
 VECTOR_BITS = 512
 FEW = 64
 """So many points are searched for one by one in less time than it takes to call a merge."""
@@ -348,27 +349,23 @@ def count_before(points: Array, point_starts: Array, values: Array, value_starts
     if whole and len(points) <= FEW:
         return np.asarray(values.searchsorted(points + points.dtype.type(delta)), np.int32)
     out: Array = uninitialized(len(points), np.int32)
-    bits = 8 * points.dtype.itemsize
-    if not whole:
-        _function(f"groups{bits}", 7)(
-            points.ctypes.data,
-            point_starts.ctypes.data,
-            values.ctypes.data,
-            value_starts.ctypes.data,
-            len(point_starts) - 1,
-            delta,
-            out.ctypes.data,
-        )
-        return out
-    starts = points[:: len(points) // LANES][:LANES]
-    first = values.searchsorted(starts + points.dtype.type(delta))
-    _function(f"merge{bits}", 7)(
+    length = len(points) // LANES if len(points) > FEW else 0
+    begins = np.zeros((2, LANES), np.int64)
+    if length:
+        firsts = np.arange(LANES) * length
+        begins[0] = groups = np.searchsorted(point_starts, firsts, "right") - 1
+        for lane, (point, group) in enumerate(zip(points[firsts], groups, strict=True)):
+            of_group = values[value_starts[group] : value_starts[group + 1]]
+            begins[1, lane] = of_group.searchsorted(point + points.dtype.type(delta))
+    _function(f"merge{8 * points.dtype.itemsize}", 9)(
         points.ctypes.data,
-        len(points),
+        point_starts.ctypes.data,
         values.ctypes.data,
-        len(values),
-        first.ctypes.data,
+        value_starts.ctypes.data,
+        len(point_starts) - 1,
         delta,
+        length,
+        begins.ctypes.data,
         out.ctypes.data,
     )
     return out
@@ -386,54 +383,59 @@ def write_counts_before(
     out
         The address of an int32 for each point.
     """
-    _function(f"groups{8 * width}", 7)(points, point_starts, values, value_starts, groups, delta, out)
+    begins = _FROM_THE_START.ctypes.data
+    _function(f"merge{8 * width}", 9)(points, point_starts, values, value_starts, groups, delta, 0, begins, out)
 
 
 def _merge_ir(bits: int) -> str:
-    """`merge<bits>`: points and values of one group, in `LANES` runs of points."""
-    lines = []
-    for lane in range(LANES):
-        if lane:
-            lines += [f"next{lane - 1}:", f"  br label %l{lane}key"]
-        lines += _step_ir(f"l{lane}", f"%j{lane}", f"%i{lane}", bits, f"next{lane}")
-    starts = []
-    for lane in range(LANES):
-        starts += [
-            f"  %j{lane} = alloca i64",
-            f"  %fp{lane} = getelementptr i64, ptr %first, i64 {lane}",
-            f"  %f{lane} = load i64, ptr %fp{lane}",
-            f"  store i64 %f{lane}, ptr %j{lane}",
-            f"  %base{lane} = mul i64 %q, {lane}",
-        ]
-    rest = _step_ir("r", f"%j{LANES - 1}", "%ir", bits, "rested")
+    """`merge<bits>`: `LANES` runs of `%q` points side by side, then the points behind them.
+
+    `%begins` has the group of each run's first point, then the place of its end behind the start of that group's
+    values. Where `%q` is 0, all points come behind the runs.
+    """
+    runs = [(f"state{lane}", f"l{lane}", f"next{lane}") for lane in range(LANES)]
     return "\n".join(
         (
-            f"define i64 @merge{bits}(ptr noalias %p, i64 %n, ptr noalias %v, i64 %je, ptr noalias %first,",
-            "                      i64 %delta, ptr noalias %out) {",
+            f"define i64 @merge{bits}(ptr noalias %p, ptr noalias %ps, ptr noalias %v, ptr noalias %vs, i64 %groups,",
+            "                      i64 %delta, i64 %q, ptr noalias %begins, ptr noalias %out) {",
             "entry:",
             f"  %d = trunc i64 %delta to i{bits}" if bits < 64 else "  %d = add i64 %delta, 0",
-            f"  %q = udiv i64 %n, {LANES}",
-            *starts,
+            "  %start = load i64, ptr %ps",
+            "  %ep = getelementptr i64, ptr %ps, i64 %groups",
+            "  %n = load i64, ptr %ep",
+            *(f"  %{name}{of} = alloca i64" for name, *_ in runs for of in ("g", "e", "j", "je")),
+            "  %some = icmp slt i64 %start, %n",
+            "  br i1 %some, label %begin, label %over",
+            "begin:",
+            *(line for lane, (state, name, _) in enumerate(runs) for line in _begin_ir(lane, state, name)),
             "  br label %head",
             "head:",
-            f"  %t = phi i64 [ 0, %entry ], [ %t2, %next{LANES - 1} ]",
+            f"  %t = phi i64 [ 0, %begin ], [ %t2, %next{LANES - 1} ]",
             "  %more = icmp slt i64 %t, %q",
             "  br i1 %more, label %body, label %tail",
             "body:",
             *(f"  %i{lane} = add i64 %base{lane}, %t" for lane in range(LANES)),
             "  br label %l0key",
-            *lines,
+            *(
+                line
+                for lane, (state, name, leave) in enumerate(runs)
+                for line in (
+                    *_step_ir(name, state, f"%i{lane}", bits, leave),
+                    *((f"{leave}:", f"  br label %l{lane + 1}key") if lane + 1 < LANES else ()),
+                )
+            ),
             f"next{LANES - 1}:",
             "  %t2 = add i64 %t, 1",
             "  br label %head",
             "tail:",
-            f"  %ir0 = mul i64 %q, {LANES}",
+            f"  %runs = mul i64 %q, {LANES}",
+            "  %ir0 = add i64 %start, %runs",
             "  br label %rhead",
             "rhead:",
             "  %ir = phi i64 [ %ir0, %tail ], [ %ir2, %rested ]",
             "  %rmore = icmp slt i64 %ir, %n",
             "  br i1 %rmore, label %rkey, label %over",
-            *rest,
+            *_step_ir("r", runs[-1][0], "%ir", bits, "rested"),
             "rested:",
             "  %ir2 = add i64 %ir, 1",
             "  br label %rhead",
@@ -444,56 +446,61 @@ def _merge_ir(bits: int) -> str:
     )
 
 
-def _groups_ir(bits: int) -> str:
-    """`groups<bits>`: group after group."""
-    return "\n".join(
-        (
-            f"define i64 @groups{bits}(ptr noalias %p, ptr noalias %ps, ptr noalias %v, ptr noalias %vs, i64 %groups,",
-            "                       i64 %delta, ptr noalias %out) {",
-            "entry:",
-            f"  %d = trunc i64 %delta to i{bits}" if bits < 64 else "  %d = add i64 %delta, 0",
-            "  %j = alloca i64",
-            "  br label %group",
-            "group:",
-            "  %g = phi i64 [ 0, %entry ], [ %g2, %head ]",
-            "  %any = icmp slt i64 %g, %groups",
-            "  br i1 %any, label %ends, label %over",
-            "ends:",
-            "  %g2 = add i64 %g, 1",
-            *(
-                f"  %{name}p{end} = getelementptr i64, ptr %{array}, i64 {place}\n"
-                f"  %{name}{end} = load i64, ptr %{name}p{end}"
-                for name, array in (("i", "ps"), ("j", "vs"))
-                for end, place in (("s", "%g"), ("e", "%g2"))
-            ),
-            "  store i64 %js, ptr %j",
-            "  br label %head",
-            "head:",
-            "  %i = phi i64 [ %is, %ends ], [ %i2, %stepped ]",
-            "  %more = icmp slt i64 %i, %ie",
-            "  br i1 %more, label %xkey, label %group",
-            *_step_ir("x", "%j", "%i", bits, "stepped"),
-            "stepped:",
-            "  %i2 = add i64 %i, 1",
-            "  br label %head",
-            "over:",
-            "  ret i64 0",
-            "}",
-        )
-    )
+def _begin_ir(lane: int, state: str, name: str) -> list[str]:
+    """The state of a run before its first point: its group, where that ends among points and values, and the place."""
+    n = f"%{name}"
+    return [
+        f"  %run{lane} = mul i64 %q, {lane}",
+        f"  %base{lane} = add i64 %start, %run{lane}",
+        f"  {n}bp = getelementptr i64, ptr %begins, i64 {lane}",
+        f"  {n}b = load i64, ptr {n}bp",
+        f"  store i64 {n}b, ptr %{state}g",
+        *_group_ir(f"{name}b", state, f"{n}b"),
+        f"  {n}fp = getelementptr i64, ptr {n}bp, i64 {LANES}",
+        f"  {n}f = load i64, ptr {n}fp",
+        f"  {n}first = add i64 {n}bjs, {n}f",
+        f"  store i64 {n}first, ptr %{state}j",
+    ]
 
 
-def _step_ir(name: str, j: str, i: str, bits: int, leave: str) -> list[str]:
-    """One point: pass the values below it, a vector at a time, and write where they end.
+def _group_ir(name: str, state: str, group: str) -> list[str]:
+    """Go to a group: where its points and values end, and the first of its values."""
+    n = f"%{name}"
+    return [
+        f"  {n}next = add i64 {group}, 1",
+        *(
+            f"  {n}{end}p = getelementptr i64, ptr %{array}, i64 {place}\n  {n}{end} = load i64, ptr {n}{end}p"
+            for end, array, place in (("ie", "ps", f"{n}next"), ("js", "vs", group), ("je", "vs", f"{n}next"))
+        ),
+        f"  store i64 {n}ie, ptr %{state}e",
+        f"  store i64 {n}je, ptr %{state}je",
+        f"  store i64 {n}js, ptr %{state}j",
+    ]
 
-    The first value that is not below ends the run of ones in the comparison. What stands behind `%je`, the end of the
-    values, may be anything: a run that goes on there is cut off by the minimum.
+
+def _step_ir(name: str, state: str, i: str, bits: int, leave: str) -> list[str]:
+    """One point: go to its group, pass the values below it, a vector at a time, and write where they end.
+
+    The first value that is not below ends the run of ones in the comparison. What stands behind the end of the group's
+    values may be anything: a run that goes on there is cut off by the minimum.
     """
+    j = f"%{state}j"
     width = VECTOR_BITS // bits
     kind, vector = f"i{bits}", f"<{width} x i{bits}>"
     n = f"%{name}"
     return [
         f"{name}key:",
+        f"  {n}e = load i64, ptr %{state}e",
+        f"  {n}here = icmp slt i64 {i}, {n}e",
+        f"  br i1 {n}here, label %{name}read, label %{name}group",
+        f"{name}group:",
+        f"  {n}g = load i64, ptr %{state}g",
+        f"  {n}gn = add i64 {n}g, 1",
+        f"  store i64 {n}gn, ptr %{state}g",
+        *_group_ir(f"{name}n", state, f"{n}gn"),
+        f"  br label %{name}key",
+        f"{name}read:",
+        f"  {n}jend = load i64, ptr %{state}je",
         f"  {n}pp = getelementptr {kind}, ptr %p, i64 {i}",
         f"  {n}pv = load {kind}, ptr {n}pp",
         f"  {n}k = add {kind} {n}pv, %d",
@@ -502,7 +509,7 @@ def _step_ir(name: str, j: str, i: str, bits: int, leave: str) -> list[str]:
         f"  {n}j0 = load i64, ptr {j}",
         f"  br label %{name}skip",
         f"{name}skip:",
-        f"  {n}js = phi i64 [ {n}j0, %{name}key ], [ {n}jn, %{name}full ]",
+        f"  {n}js = phi i64 [ {n}j0, %{name}read ], [ {n}jn, %{name}full ]",
         f"  {n}vp = getelementptr {kind}, ptr %v, i64 {n}js",
         f"  {n}w = load {vector}, ptr {n}vp, align {bits // 8}",
         f"  {n}lt = icmp slt {vector} {n}w, {n}kv",
@@ -512,13 +519,13 @@ def _step_ir(name: str, j: str, i: str, bits: int, leave: str) -> list[str]:
         f"  {n}c64 = zext i{width} {n}c to i64",
         f"  {n}jn = add i64 {n}js, {n}c64",
         f"  {n}all = icmp eq i{width} {n}m, -1",
-        f"  {n}in = icmp slt i64 {n}jn, %je",
+        f"  {n}in = icmp slt i64 {n}jn, {n}jend",
         f"  {n}go = and i1 {n}all, {n}in",
         f"  br i1 {n}go, label %{name}full, label %{name}write",
         f"{name}full:",
         f"  br label %{name}skip",
         f"{name}write:",
-        f"  {n}jw = call i64 @llvm.smin.i64(i64 {n}jn, i64 %je)",
+        f"  {n}jw = call i64 @llvm.smin.i64(i64 {n}jn, i64 {n}jend)",
         f"  store i64 {n}jw, ptr {j}",
         f"  {n}op = getelementptr i32, ptr %out, i64 {i}",
         f"  {n}j32 = trunc i64 {n}jw to i32",
@@ -538,7 +545,7 @@ def _function(name: str, arguments: int) -> Any:
             "declare i16 @llvm.cttz.i16(i16, i1)",
             "declare i64 @llvm.smin.i64(i64, i64)",
             *(_SELECT, _TALLY, _SCATTER, _GATHER),
-            *(function for bits in (32, 64) for function in (_merge_ir(bits), _groups_ir(bits))),
+            *(_merge_ir(bits) for bits in (32, 64)),
         )
     )
     return object_code.library(ir).function(name, arguments)

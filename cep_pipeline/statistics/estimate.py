@@ -113,9 +113,10 @@ def partial_statistics(
     first, last = owned_rows(prepared, start, end)
     terms = Terms.of(patterns) if terms is None else terms
     rows = rows_of_leaves(terms.leaves, prepared)
-    counts = {
-        leaf.key: int(np.searchsorted(found, last) - np.searchsorted(found, first)) for leaf, found in rows.items()
-    }
+    counts = {}
+    for leaf, found in rows.items():  # bounds of the rows' own type, else NumPy copies all rows
+        begin, end = np.searchsorted(found, np.array([first, last], found.dtype))
+        counts[leaf.key] = int(end - begin)
     conditions: dict[str, PairCount] = {}
     orders: dict[str, PairCount] = {}
     for scope, sample in sample_scopes(

@@ -136,15 +136,19 @@ class FirstSample:
             low = np.maximum(low, self._rows + distance)
         elif ordered:
             low = np.maximum(low, np.searchsorted(self._timestamps, self._times + distance, "left"))
-        begin, end = (np.searchsorted(second, bound).astype(np.int64) for bound in (low, behind))
+        begin, end = (self._places(second, bound).astype(np.int64) for bound in (low, behind))
         end = np.maximum(begin, end)
         itself = np.empty(0, np.int32)
         if not (ordered and by_rows and distance > 0):
-            own = np.searchsorted(second, self._rows)
+            own = self._places(second, self._rows)
             same = (begin <= own) & (own < end)
             same[same] = second[own[same]] == self._rows[same]
             itself = np.flatnonzero(same).astype(np.int32)
         return PairRanges(self._rows, second, np.cumsum(end - begin), end.astype(np.int32), itself, self._each)
+
+    def _places(self, second: Array, rows: Array) -> Array:
+        """The place of rows among second events; rows of the events' own type, else NumPy copies all events."""
+        return np.searchsorted(second, np.clip(rows, 0, len(self._timestamps)).astype(second.dtype))
 
     def _rows_within(self, window: Window) -> tuple[Array, Array]:
         """The first row within the window of each event, and the one behind the last."""

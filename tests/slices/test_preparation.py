@@ -71,6 +71,19 @@ def test_count_before(groups: list[tuple[list[int], list[int]]], delta: int, dty
     assert counted.tolist() == np.concatenate([np.empty(0, np.int64), *wanted]).tolist()
 
 
+@UNHURRIED
+@given(
+    st.lists(st.tuples(st.sampled_from([0, 1, 70, 500]), st.sampled_from([0, 3, 400])), min_size=1, max_size=9),
+    st.integers(-300, 300),
+    st.integers(0, 9),
+)
+def test_count_before_in_runs_that_begin_within_groups(sizes: list[tuple[int, int]], delta: int, seed: int) -> None:
+    drawn = np.random.default_rng(seed)
+    lists = [[np.sort(drawn.integers(0, 1000, size)) for size in pair] for pair in sizes]
+    groups = [(points.tolist(), values.tolist()) for points, values in lists]
+    test_count_before.hypothesis.inner_test(groups, delta, np.int64)
+
+
 def test_count_before_needs_clocks_of_one_kind() -> None:
     one = np.array([0, 1], np.int64)
     with pytest.raises(TypeError, match="int32"):

@@ -195,6 +195,8 @@ def range_ends(events: PreparedEvents, bound: Bound, view: View, keyed: View, ca
     what = (bound.clock.value, bound.partition_by, bound.delta)
 
     def merge() -> Array:
+        if keyed.identity == candidates.identity and bound.clock is BoundUnit.ROW and bound.delta in (0, 1):
+            return np.arange(bound.delta, len(keyed) + bound.delta, dtype=np.int32)  # each row is there, once
         points, values = (clock_values(events, of, bound.clock, bound.partition_by) for of in (keyed, candidates))
         return count_before(points, keyed.starts, values, candidates.starts, bound.delta)
 
@@ -378,12 +380,16 @@ class LevelScope:
         return _evaluated(self.events, self.view(variable), own)
 
 
+GATHERED_BYTES = 8
+"""Size of the values that `gather` takes by rows."""
+
+
 def _evaluated(events: PreparedEvents, view: View, own: Expression) -> Column:
     def make() -> Column:
-        if isinstance(own, Reference) and own.type is ValueType.FLOAT64:
+        if isinstance(own, Reference):
             column = events.column(own.attribute)
-            if column.type is ValueType.FLOAT64 and column.valid is None:
-                return Column(ValueType.FLOAT64, gather(column.values, view.rows))
+            if column.valid is None and column.offsets is None and column.values.dtype.itemsize == GATHERED_BYTES:
+                return Column(column.type, gather(column.values, view.rows))
         return expression_values(own, events, {ANY_EVENT: view.rows})
 
     return events.derive(("values", view.identity, _key_of(own)), make)

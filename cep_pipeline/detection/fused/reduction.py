@@ -53,6 +53,8 @@ CANDIDATES_AN_EVENT = 800
 """Candidates that the kernel tests while one event is held against the events of another variable."""
 UNEVEN = 2.0
 """Combinations of events that come unevenly, beside those of as many events that come evenly."""
+LOOKED_AT = 1 << 14
+"""Events of a variable whose ranges are looked at to estimate how many events of another one are in them."""
 SAMPLED = 1 << 13
 """Pairs of events that are looked at to estimate how many pass."""
 ASKED = 64
@@ -178,34 +180,32 @@ def _pairs_of(planned: PlannedClause) -> Iterator[_Pair]:
         yield _Pair(levels, names, key, conjuncts, (bounds[0], bounds[1]))
 
 
-def _ranges(planned: PlannedClause, pair: _Pair, leaves: Sequence[View], *, forward: bool) -> tuple[View, Array, Array]:
-    """The view in which one variable of a pair looks for events of the other, and its range for each event of its leaf.
+def _views(planned: PlannedClause, pair: _Pair, leaves: Sequence[View], *, forward: bool) -> tuple[View, View]:
+    """The views of the searched and of the asking level of a pair, by their key where they have one.
 
     Parameters
     ----------
     forward
         Whether the later level looks for events of the earlier one.
     """
-    events = planned.events
-    (searched, asking), (searched_name, asking_name) = pair.levels, pair.names
-    if not forward:
-        searched, asking, searched_name, asking_name = asking, searched, asking_name, searched_name
-    view, keyed = leaves[searched], leaves[asking]
-    if pair.key is not None:
-        views = {name: leaves[planned.order.index(name)] for name in pair.key.variables}
-        view = keyed_leaf(events, pair.key, searched_name, views)
-        keyed = keyed_leaf(events, pair.key, asking_name, views)
-    lows, highs = ends_by_level(events, pair.bounds[1 if forward else 0], [leaves[asking]], [keyed], view)
-    return view, lows[0], highs[0]
+    names, levels = (pair.names, pair.levels) if forward else (pair.names[::-1], pair.levels[::-1])
+    if pair.key is None:
+        return leaves[levels[0]], leaves[levels[1]]
+    views = {name: leaves[planned.order.index(name)] for name in pair.key.variables}
+    searched, asking = (keyed_leaf(planned.events, pair.key, name, views) for name in names)
+    return searched, asking
 
 
 def _fitting(
     planned: PlannedClause, pair: _Pair, leaves: Sequence[View], *, forward: bool, which: Array | None = None
 ) -> Array:
     """bool, for each event of the asking level, or some of them: whether an event of the other level fits it."""
-    view, lows, highs = _ranges(planned, pair, leaves, forward=forward)
     names = pair.names if forward else pair.names[::-1]
     asking = leaves[pair.levels[1 if forward else 0]]
+    view, keyed = _views(planned, pair, leaves, forward=forward)
+    [lows], [highs] = (
+        ends.values() for ends in ends_by_level(planned.events, pair.bounds[forward], [asking], [keyed], view)
+    )
     columns = TestColumns()
     scope = LevelScope(planned.events, {names[1]: 0, names[0]: 1}, (asking, view), columns)
     compiled = [compile_conjunct(conjunct, scope) for conjunct in pair.conjuncts]
@@ -224,15 +224,20 @@ def _candidates(planned: PlannedClause, pairs: Sequence[_Pair], leaves: Sequence
     passing = dict.fromkeys(range(len(leaves)), 1.0)
     for pair in pairs:
         earlier, later = pair.levels
-        view, lows, highs = _ranges(planned, pair, leaves, forward=False)
-        wide = np.maximum(highs.astype(np.int64) - lows, 0)
-        widths[later] = min(widths.get(later, np.inf), float(wide.mean()))
-        if not pair.conjuncts or not wide.any():
+        view, asking = _views(planned, pair, leaves, forward=False)
+        lows, highs = ends_by_level(planned.events, pair.bounds[0], [asking], [asking], view)
+        looked_at = slice(None, None, max(len(asking) // LOOKED_AT, 1))
+        first = lows[0][looked_at]
+        wide = np.maximum(highs[0][looked_at].astype(np.int64) - first, 0)
+        found = float(wide.sum()) / max(len(wide), 1) * len(asking) / len(leaves[earlier])
+        widths[later] = min(widths.get(later, np.inf), found)
+        if not pair.conjuncts or not found:
             continue
         drawn = np.random.default_rng(0)
         which = drawn.choice(len(wide), SAMPLED, p=wide / wide.sum())
-        places = lows[which] + (drawn.random(SAMPLED) * wide[which]).astype(np.int64)
-        rows = dict(zip(pair.names, (leaves[earlier].rows[which], view.rows[places]), strict=True))
+        places = first[which] + (drawn.random(SAMPLED) * wide[which]).astype(np.int64)
+        one = asking.rows[looked_at][which]
+        rows = dict(zip(pair.names, (one, view.rows[places]), strict=True))
         held = np.ones(SAMPLED, np.bool_)
         for conjunct in pair.conjuncts:
             held &= conjunct_holds(conjunct, planned.events, rows)
