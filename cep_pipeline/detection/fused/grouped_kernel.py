@@ -6,8 +6,8 @@ Both lie in an order in which neighbours have similar values: 16 partial matches
 blocks a larger block. The least and the greatest values of a group and of a block say whether some event of the block
 may reject some match of the group. Rounding keeps the order of numbers, so that the same arithmetic on both ends gives
 ends of all results between; what has no such ends may be anything. Events of the blocks that are left are compared with
-all matches of the group at once. Where at most one test, by size, compares the last events, and their ranges begin or
-end at one place, the matches are swept over instead: each is compared with the extreme of all events up to its end.
+all matches of the group at once. Where at most one test, by size, compares the last events, and their ranges begin at
+one place, the events are swept over instead: each match is compared with the extreme of all events up to its end.
 Imported only where it is compiled.
 """
 
@@ -59,6 +59,7 @@ from cep_pipeline.compiled.lanes import (
     one_minus,
     one_plus,
     one_times,
+    running_least,
     subtract,
     take_root,
     unequal,
@@ -66,7 +67,6 @@ from cep_pipeline.compiled.lanes import (
 )
 from cep_pipeline.compiled.pointers import float64_at, further, int32_at, int64_at, uint8_at
 from cep_pipeline.detection.fused.grouped_words import (
-    ANY,
     ARGUMENTS,
     AT_POSITION,
     BITS,
@@ -81,7 +81,6 @@ from cep_pipeline.detection.fused.grouped_words import (
     FIRST_PLACE,
     FIRST_ROW,
     FIXED,
-    FORWARD,
     FOUND,
     FRAME,
     GREATEST,
@@ -115,7 +114,6 @@ from cep_pipeline.detection.fused.grouped_words import (
     SIZE,
     STACK,
     STACK_HALF,
-    SWEEP,
     TERM_ENDS,
     TERMS,
     TEST_WORDS,
@@ -159,18 +157,9 @@ WIDER, AND_MORE = 2, 256
 def search_groups(words: Any) -> Any:
     """Go on with a search until enough work is done or nothing is left; the next partial match."""
     arguments, program, index = int64_at(words[ARGUMENTS]), int64_at(words[PROGRAM]), int64_at(words[FRAME])
-    current = program[PREFIX] - 1
     row, work = words[NEXT], 0
     while row < words[ROWS] and work < words[MOST_WORK]:
-        end = min(words[ROWS], row + words[MOST_ROWS])
-        for level in range(current):
-            places = int32_at(arguments[program[PREFIX_PLACE] + level])
-            place, stop = places[row], end
-            end = row + 1
-            while end < stop and places[end] == place:
-                end += 1
-            index[level] = place
-        end = _put_in_order(words, arguments, program, row, end)
+        end = _put_in_order(words, arguments, program, row, _end_of_run(words, arguments, program, index, row))
         _find_ends(words, arguments, program, index, end - row, False, int32_at(words[LOWS]))
         _find_ends(words, arguments, program, index, end - row, True, int32_at(words[HIGHS]))
         begin, count = 0, end - row
@@ -180,6 +169,45 @@ def search_groups(words: Any) -> Any:
             begin = stop
         row = end
     return row
+
+
+def sweep_runs(words: Any) -> Any:
+    """Go on with a search by sweeping until enough work is done or nothing is left; the next partial match.
+
+    The ranges of a run begin at one place, and at most one test, by size, reads the last event.
+    """
+    arguments, program, index = int64_at(words[ARGUMENTS]), int64_at(words[PROGRAM]), int64_at(words[FRAME])
+    own_place = program[PREFIX_PLACE] + program[PREFIX] - 1
+    lows, highs = int32_at(words[LOWS]), int32_at(words[HIGHS])
+    row, work = words[NEXT], 0
+    while row < words[ROWS] and work < words[MOST_WORK]:
+        end = _end_of_run(words, arguments, program, index, row)
+        words[GROUPED_PLACES] = arguments[own_place] + 4 * row
+        _find_ends(words, arguments, program, index, 1, False, lows)
+        _find_ends(words, arguments, program, index, end - row, True, highs)
+        low = high = lows[0]
+        for number in range(end - row):
+            high = max(high, highs[number])
+        first = _find_extremes(words, program, index, low, high)
+        if first < high:
+            _compare_with_extremes(words, program, index, row, end, low, first)
+        work += end - row + high - low
+        row = end
+    return row
+
+
+@njit(error_model="numpy")
+def _end_of_run(words: Any, arguments: Any, program: Any, index: Any, row: int) -> Any:
+    """The end of the partial matches from `row` on that differ in their last event alone; the others are bound."""
+    end = min(words[ROWS], row + words[MOST_ROWS])
+    for level in range(program[PREFIX] - 1):
+        places = int32_at(arguments[program[PREFIX_PLACE] + level])
+        place, stop = places[row], end
+        end = row + 1
+        while end < stop and places[end] == place:
+            end += 1
+        index[level] = place
+    return end
 
 
 @njit(error_model="numpy")
@@ -277,9 +305,6 @@ def _search_piece(words: Any, program: Any, index: Any, begin: int, end: int) ->
     if events:
         _compute_for_matches(words, program, index, begin, end)
         _compute_for_events(words, program, index, events)
-        if words[SWEEP] and words[WANTED] == ANY:
-            _sweep(words, begin, end, events, low, high)
-            return end - begin + last - first
         _note_ranges(words, begin, end, events)
         powers = _bound_blocks(words, events)
         witness = int64_at(words[WITNESS])
@@ -303,51 +328,54 @@ def _choose(words: Any, index: Any, own: int, first: int, last: int, low: int, h
         for position in range(first, last):
             chosen[count] = position
             count += (places[position] >= low) & (places[position] < high)
-    tests = int64_at(words[FIXED])
-    if tests[0] == 0:
+    if int64_at(words[FIXED])[0] == 0:
         return count
-    left, bits = float64_at(words[STACK]), int64_at(words[BITS])
-    right = further(left, words[STACK_HALF])
-    passed, held, together = bits, further(bits, CHUNK), further(bits, 2 * CHUNK)
-    kept = 0
+    passed, kept = int64_at(words[BITS]), 0
     for begin in range(0, count, CHUNK):
-        size = min(CHUNK, count - begin)
-        blocks = (size + LANES - 1) // LANES
         here = further(chosen, begin)
-        for block in range(blocks):
-            passed[block] = ALL
-        at = 1
-        for _ in range(tests[0]):
-            alternatives = tests[at]
-            at += 1
-            for block in range(blocks):
-                held[block] = 0
-            for _ in range(alternatives):
-                several = tests[at]
-                at += 1
-                for block in range(blocks):
-                    together[block] = ALL
-                for _ in range(several):
-                    _evaluate(words, tests[at + 1], tests[at + 2], index, own, here, size, left)
-                    _evaluate(words, tests[at + 3], tests[at + 4], index, own, here, size, right)
-                    for block in range(blocks):
-                        together[block] &= _compared(
-                            tests[at], further(left, LANES * block), further(right, LANES * block)
-                        )
-                    at += TEST_WORDS
-                for block in range(blocks):
-                    held[block] |= together[block]
-            for block in range(blocks):
-                passed[block] &= held[block]
-        for block in range(blocks):
-            left_over = passed[block]
-            if block == size >> 4:
-                left_over &= (1 << (size & 15)) - 1
+        size = min(CHUNK, count - begin)
+        _test_fixed(words, index, own, here, -1, size)
+        for number in range(0, size, LANES):
+            left_over = passed[number // LANES]
             while left_over != 0:
-                chosen[kept] = here[LANES * block + trailing_zeros(left_over)]
+                chosen[kept] = here[number + trailing_zeros(left_over)]
                 left_over &= left_over - 1
                 kept += 1
     return kept
+
+
+@njit(error_model="numpy")
+def _test_fixed(words: Any, index: Any, own: int, places: Any, first: int, size: int) -> None:
+    """Find which events of a chunk pass all fixed tests: the first words of the bits, 16 each."""
+    tests, left, bits = int64_at(words[FIXED]), float64_at(words[STACK]), int64_at(words[BITS])
+    right = further(left, words[STACK_HALF])
+    passed, held, together = bits, further(bits, CHUNK), further(bits, 2 * CHUNK)
+    blocks = (size + LANES - 1) // LANES
+    for block in range(blocks):
+        passed[block] = ALL
+    if size & (LANES - 1):
+        passed[blocks - 1] = (1 << (size & (LANES - 1))) - 1
+    at = 1
+    for _ in range(tests[0]):
+        alternatives = tests[at]
+        at += 1
+        for block in range(blocks):
+            held[block] = 0
+        for _ in range(alternatives):
+            several = tests[at]
+            at += 1
+            for block in range(blocks):
+                together[block] = passed[block]
+            for _ in range(several):
+                _evaluate(words, tests[at + 1], tests[at + 2], index, own, places, first, size, left)
+                _evaluate(words, tests[at + 3], tests[at + 4], index, own, places, first, size, right)
+                for block in range(blocks):
+                    together[block] &= _compared(tests[at], further(left, LANES * block), further(right, LANES * block))
+                at += TEST_WORDS
+            for block in range(blocks):
+                held[block] |= together[block]
+        for block in range(blocks):
+            passed[block] = held[block]
 
 
 @njit(error_model="numpy")
@@ -367,8 +395,13 @@ def _compared(comparator: int, left: Any, right: Any) -> Any:
 
 
 @njit(error_model="numpy")
-def _evaluate(words: Any, at: int, end: int, index: Any, varying: int, places: Any, count: int, stack: Any) -> None:
-    """Compute the term at [at, end) for events of one level, others being bound: the first numbers of the stack."""
+def _evaluate(
+    words: Any, at: int, end: int, index: Any, varying: int, places: Any, first: int, count: int, stack: Any
+) -> None:
+    """Compute the term at [at, end) for events of one level, others being bound: the first numbers of the stack.
+
+    The events are at these places, or, where `first` is not -1, from that place on.
+    """
     arguments, constants, terms = int64_at(words[ARGUMENTS]), float64_at(words[ARGUMENTS]), int64_at(words[TERMS])
     top = -1
     while at < end:
@@ -376,8 +409,12 @@ def _evaluate(words: Any, at: int, end: int, index: Any, varying: int, places: A
         if code == COLUMN and terms[at + 2] == varying:
             top += 1
             column, here = float64_at(arguments[terms[at + 1]]), further(stack, top * CHUNK)
-            for number in range(count):
-                here[number] = column[places[number]]
+            if first >= 0:
+                for number in range(count):
+                    here[number] = column[first + number]
+            else:
+                for number in range(count):
+                    here[number] = column[places[number]]
         elif code in (COLUMN, CONSTANT):
             top += 1
             if code == COLUMN:
@@ -424,7 +461,7 @@ def _compute_for_matches(words: Any, program: Any, index: Any, begin: int, end: 
         target = further(values, stride * term)
         for first in range(0, count, CHUNK):
             size = min(CHUNK, count - first)
-            _evaluate(words, terms[at], terms[at + 1], index, program[PREFIX] - 1, further(own, first), size, stack)
+            _evaluate(words, terms[at], terms[at + 1], index, program[PREFIX] - 1, further(own, first), -1, size, stack)
             for number in range(0, size, LANES):
                 copy(further(target, first + number), further(stack, number))
 
@@ -440,7 +477,7 @@ def _compute_for_events(words: Any, program: Any, index: Any, count: int) -> Non
         target = further(values, stride * term)
         for first in range(0, count, CHUNK):
             size = min(CHUNK, count - first)
-            _evaluate(words, terms[at], terms[at + 1], index, program[PREFIX], further(chosen, first), size, stack)
+            _evaluate(words, terms[at], terms[at + 1], index, program[PREFIX], further(chosen, first), -1, size, stack)
             for number in range(0, size, LANES):
                 copy(further(target, first + number), further(stack, number))
 
@@ -489,51 +526,61 @@ def _note_ranges(words: Any, begin: int, end: int, events: int) -> None:
 
 
 @njit(error_model="numpy")
-def _sweep(words: Any, begin: int, end: int, events: int, low: int, high: int) -> None:
-    """Compare partial matches with the extreme of all events up to where their ranges reach.
+def _find_extremes(words: Any, program: Any, index: Any, low: int, high: int) -> int:
+    """Find the least value of the events from `low` up to each place: those that pass the fixed tests; the first place.
 
-    All ranges begin at one place, or all end at one; events are in the order of places. At most one test, by size,
-    compares what is different.
+    Where a value has to be above that of a match, both count with the other sign.
     """
-    forward, tests, chosen = words[SWEEP] == FORWARD, int64_at(words[TESTS]), int32_at(words[CHOSEN])
-    values = further(float64_at(words[BLOCKS]), words[BLOCKS + 2 * MOST_POWERS] * (OWN_PLACE + 1))
-    limits = further(float64_at(words[MATCH_VALUES]), (words[MOST_ROWS] + LANES) * (END_PLACE + 1))
-    extremes, width = float64_at(words[EXTREMES]), high - low
-    for number in range(0, width + 1, LANES):
-        fill(further(extremes, number), math.nan)
+    tests, terms, passed = int64_at(words[TESTS]), int64_at(words[EVENT_TERMS]), int64_at(words[BITS])
+    places, stack, extremes = int32_at(words[PLACES]), float64_at(words[STACK]), float64_at(words[EXTREMES])
+    compares, least, found = words[EVENT_TERM_COUNT] > OWN_PLACE + 1, math.inf, high
+    extremes[0] = least
+    for first in range(low, high, CHUNK):
+        size = min(CHUNK, high - first)
+        _test_fixed(words, index, program[PREFIX], places, first, size)
+        if compares:
+            _evaluate(words, terms[0], terms[1], index, program[PREFIX], places, first, size, stack)
+        for number in range(0, size, LANES):
+            here = further(stack, number)
+            if not compares:
+                fill(here, 0.0)
+            elif tests[3] in (GT, GE):
+                negate(here)
+            known = passed[number // LANES] & equal(here, here)
+            if known and found == high:
+                found = first + number + trailing_zeros(known)
+            least = running_least(further(extremes, first - low + number + 1), here, known, least)
+    return found
+
+
+@njit(error_model="numpy")
+def _compare_with_extremes(words: Any, program: Any, index: Any, row: int, end: int, low: int, first: int) -> None:
+    """Compare partial matches of a run with the extreme of the events up to where their ranges end.
+
+    Parameters
+    ----------
+    low, first
+        Where the ranges begin, and the first event that has a value.
+    """
+    tests, terms, found = int64_at(words[TESTS]), int64_at(words[MATCH_TERMS]), uint8_at(words[FOUND])
+    own, highs = int32_at(words[GROUPED_PLACES]), int32_at(words[HIGHS])
+    limits, extremes = float64_at(words[STACK]), float64_at(words[EXTREMES])
     compares = words[MATCH_TERM_COUNT] > END_PLACE + 1
-    comparator = tests[3] if compares else LE
-    is_below = comparator in (LT, LE)
-    after = 1 if forward else 0  # the extreme of what is before each place, or from it on
-    for event in range(events):
-        extremes[chosen[event] - low + after] = values[event] if compares else 0.0
-    step, number, left = (1, 1, width) if forward else (-1, width - 1, width)
-    while left > 0 and extremes[number] != extremes[number]:
-        number += step
-        left -= 1
-    if left == 0:
-        return
-    extreme = extremes[number]
-    if is_below:
-        for _ in range(left):
-            value = extremes[number]
-            extreme = value if value < extreme else extreme
-            extremes[number] = extreme
-            number += step
-    else:
-        for _ in range(left):
-            value = extremes[number]
-            extreme = value if value > extreme else extreme
-            extremes[number] = extreme
-            number += step
-    reaches = further(int32_at(words[HIGHS] if forward else words[LOWS]), begin)
-    rows, found = further(int32_at(words[GROUPED_ROWS]), begin), uint8_at(words[FOUND])
-    first_row, is_strict = words[FIRST_ROW], comparator in (LT, GT)
-    for match in range(end - begin):
-        extreme = extremes[min(max(reaches[match] - low, 0), width)]
-        limit = limits[match] if compares else 0.0
-        passes = extreme < limit if is_below else extreme > limit
-        found[first_row + rows[match]] = passes | ((extreme == limit) & (not is_strict))
+    is_above, is_strict = compares and tests[3] in (GT, GE), compares and tests[3] in (LT, GT)
+    for begin in range(0, end - row, CHUNK):
+        size = min(CHUNK, end - row - begin)
+        if compares:
+            _evaluate(words, terms[0], terms[1], index, program[PREFIX] - 1, further(own, begin), -1, size, limits)
+        for number in range(0, size, LANES):
+            if not compares:
+                fill(further(limits, number), 0.0)
+            elif is_above:
+                negate(further(limits, number))
+        reaches, rejected = further(highs, begin), further(found, row + begin)
+        for number in range(size):
+            extreme, limit = extremes[max(reaches[number] - low, 0)], limits[number]
+            passes = (extreme < limit) | ((extreme == limit) & (not is_strict))
+            rejected[number] = passes & (reaches[number] > first)
 
 
 @njit(error_model="numpy")

@@ -67,7 +67,7 @@ def together_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
     """Let every search be one by groups, however short its ranges are."""
     for fewest in ("FEWEST_EVENTS", "FEWEST_ROWS"):
         monkeypatch.setattr(range_search, fewest, 0)
-    for time in ("RUN_NS", "EVENT_NS", "MATCH_NS", "SWEPT_NS", "ORDER_NS"):
+    for time in ("RUN_NS", "EVENT_NS", "MATCH_NS", "SWEPT_EVENT_NS", "SWEPT_MATCH_NS", "ORDER_NS"):
         monkeypatch.setattr(range_search, time, 0.0)
     monkeypatch.setattr(grouped_search, "FEWEST_IN_SEGMENT", 1)
     monkeypatch.setattr(negation, "NUMBERS_A_CANDIDATE", 0)
