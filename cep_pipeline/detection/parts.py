@@ -88,6 +88,42 @@ def many_in_parts(
             yield every
 
 
+def count_listed(
+    patterns: Sequence[Pattern],
+    mechanism: Mechanism,
+    orders: Sequence[Orders],
+    events: PreparedEvents,
+    owned: Owned,
+    counters: Counters,
+    most: Sequence[int | None],
+) -> list[int]:
+    """The number of owned matches of each pattern, which are listed for it and then let go of.
+
+    Parameters
+    ----------
+    patterns, mechanism, orders, events, owned, counters, most
+        As `many_in_parts` takes them.
+
+    Raises
+    ------
+    TooManyMatches
+        A pattern has more than may be listed.
+    """
+    counts = [0] * len(patterns)
+    if any(len(pattern.clauses) > 1 for pattern in patterns):  # one match may come from several of them
+        for parts in many_in_parts(patterns, mechanism, orders, events, owned, counters, most=most):
+            for number, blocks in enumerate(parts):
+                counts[number] += count_blocks(blocks, events)
+        return counts
+    listed, counted = _Listed(patterns, most, events), Counters()
+    run = _Run(patterns, mechanism, orders, events, owned, counted, MATCHES_AT_ONCE, listed)
+    for number, block in run.find(owned, counted):
+        listed.add(number, block)
+        counts[number] += len(block)
+    counters.take_over(counted)
+    return counts
+
+
 @dataclass(frozen=True, eq=False)
 class _Run:
     """Patterns that are run together over a slice; `many_in_parts` says what its parameters are."""
