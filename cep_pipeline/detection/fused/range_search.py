@@ -39,7 +39,7 @@ from cep_pipeline.expressions.columns import Array
 from cep_pipeline.patterns.conditions import Comparator
 from cep_pipeline.slices.views import View
 
-FEWEST_EVENTS = 1 << 11
+FEWEST_EVENTS = 1 << 9
 """Among so many events ranges are read."""
 FEWEST_ROWS = 8
 """Partial matches that differ in their last event alone, for a search of them together to pay."""
@@ -47,14 +47,14 @@ SAMPLED = 256
 """Partial matches that are searched by reading to see how far that reads."""
 SAMPLED_AGAIN = 1 << 19
 """Partial matches after which another sample is taken."""
-SEARCH_NS, READ_NS = 50.0, 0.3
-"""Nanoseconds of a search of one range besides reading it, and of reading an event."""
-RUN_NS, EVENT_NS, MATCH_NS = 2_000.0, 8.0, 40.0
+READ_NS, READ_EVENT_NS = 10.0, 0.06
+"""Nanoseconds of a search by reading: for each range, and each event that is read."""
+RUN_NS, EVENT_NS, MATCH_NS = 800.0, 1.5, 12.0
 """Nanoseconds of a search by groups: for each run, each event of its range, and each match."""
-SWEPT_EVENT_NS, SWEPT_MATCH_NS = 4.0, 4.0
-"""Nanoseconds of a search by sweeping, for each event and each match."""
-ORDER_NS = 500.0
-"""Nanoseconds of putting an event in order."""
+SWEPT_RUN_NS, SWEPT_EVENT_NS, SWEPT_MATCH_NS = 100.0, 1.5, 2.0
+"""Nanoseconds of a search by sweeping: for the same."""
+PREPARED_NS, ORDER_NS = 400_000.0, 100.0
+"""Nanoseconds of preparing a search by groups, and of putting one event in order for it."""
 MOST_BYTES = 1 << 28
 """Largest size of what one search notes of events; above it, or where memory is short, ranges are read."""
 _SAFE = 2.0**1000
@@ -145,18 +145,20 @@ class EventSearch:
         if self._sample is None or self._asked > SAMPLED_AGAIN:
             self._asked, self._sample = 0, self._read_sample(prefix)
         reading_ns, width = self._sample
-        reading_ns *= count
-        looked_at = min(width * count / runs, 2.0 * size) if self._moves else width
-        event_ns, match_ns = (SWEPT_EVENT_NS, SWEPT_MATCH_NS) if sweeps else (EVENT_NS, MATCH_NS)
-        if reading_ns < runs * (RUN_NS + event_ns * looked_at) + match_ns * count:
+        others = self.arguments.sizes[self.shape.prefix - 1]
+        run_ns, event_ns, match_ns = (
+            (SWEPT_RUN_NS, SWEPT_EVENT_NS, SWEPT_MATCH_NS) if sweeps else (RUN_NS, EVENT_NS, MATCH_NS)
+        )
+        in_run = count / runs
+        looked_at = min(width * in_run, width + size * in_run / others) if self._moves else width
+        if reading_ns * in_run < run_ns + event_ns * looked_at + match_ns * in_run:
             return False
         if sweeps or self._grouped is not None:
             return True
-        self._to_read_ns += reading_ns
-        others = self.arguments.sizes[self.shape.prefix - 1]
-        return self._to_read_ns >= ORDER_NS * (size + others) and has_room(
-            2 * (slots_in(self.shape) + 2) * (size + others)
-        )
+        self._to_read_ns += reading_ns * count
+        if self._to_read_ns < PREPARED_NS + ORDER_NS * (size + others):
+            return False
+        return has_room(2 * (slots_in(self.shape) + 2) * (size + others))
 
     def _grouped_search(self) -> GroupedSearch:
         if self._grouped is None:
@@ -185,7 +187,7 @@ class EventSearch:
         widths = np.maximum(highs - lows, 0)
         begin = lows if self.shape.search is RangeResult.FIRST else highs - 1
         read = np.where(places < 0, widths, np.abs(places - begin) + 1)
-        return SEARCH_NS + READ_NS * float(read.mean()), float(widths.mean())
+        return READ_NS + READ_EVENT_NS * float(read.mean()), float(widths.mean())
 
     def _ranges(self, prefix: Array) -> tuple[Array, Array]:
         """int64: where the ranges begin and end."""
