@@ -150,6 +150,8 @@ CHUNK = 64
 """Events for which a term is computed at once."""
 ALL = (1 << LANES) - 1
 """The bits of all lanes."""
+BATCH, BATCH_PLACE = CHUNK // LANES, 2 * MOST_POWERS
+"""Events that are compared with a group at once, at most, and where they are noted among the bits."""
 WIDER, AND_MORE = 2, 256
 """The range of matches that are searched for together is so much wider than that of one, at most."""
 
@@ -590,13 +592,14 @@ def _search_group(words: Any, begin: int, group: int, powers: int) -> None:
     if alive == 0:
         return
     witness, bits = int64_at(words[WITNESS]), int64_at(words[BITS])
+    batch = further(bits, BATCH_PLACE)
     for number in range(WITNESSES):
-        event = witness[(witness[WITNESSES] - 1 - number) % WITNESSES]
-        if alive and event >= 0 and _reject(words, begin, group, event):
+        batch[0] = witness[(witness[WITNESSES] - 1 - number) % WITNESSES]
+        if alive and batch[0] >= 0 and _reject(words, begin, group, 1):
             alive = _bound_group(words, group)
     if alive == 0:
         return
-    killed = 0
+    killed, most = 0, 1
     firsts = further(bits, MOST_POWERS)
     top = powers - 1
     power = top
@@ -605,19 +608,22 @@ def _search_group(words: Any, begin: int, group: int, powers: int) -> None:
         if bits[power] == 0:
             power += 1
             continue
-        child = firsts[power] + trailing_zeros(bits[power])
-        bits[power] &= bits[power] - 1
         if power > 0:
+            child = firsts[power] + trailing_zeros(bits[power])
+            bits[power] &= bits[power] - 1
             power -= 1
             firsts[power] = LANES * child
             bits[power] = _may(words, power, LANES * child)
             continue
-        found = _reject(words, begin, group, child)
+        size = 0
+        while bits[0] and size < most:
+            batch[size] = firsts[0] + trailing_zeros(bits[0])
+            bits[0] &= bits[0] - 1
+            size += 1
+        found = _reject(words, begin, group, size)
         if found == 0:
+            most = BATCH
             continue
-        oldest = witness[WITNESSES]
-        witness[oldest] = child
-        witness[WITNESSES] = (oldest + 1) % WITNESSES
         killed += found
         if 2 * killed >= alive:
             alive, killed = _bound_group(words, group), 0
@@ -778,13 +784,12 @@ def _bound_side(words: Any, at: int, end: int, lows: Any, highs: Any, stride: in
 
 
 @njit(error_model="numpy")
-def _reject(words: Any, begin: int, group: int, event: int) -> int:
-    """Note which of 16 partial matches an event rejects; how many that are."""
+def _reject(words: Any, begin: int, group: int, size: int) -> int:
+    """Note which of 16 partial matches the events of a batch reject; how many."""
     stride = words[MOST_ROWS] + LANES
     values = further(float64_at(words[MATCH_VALUES]), group)
-    own, own_stride = further(float64_at(words[BLOCKS]), event), words[BLOCKS + 2 * MOST_POWERS]
-    tests = int64_at(words[TESTS])
-    passed = ALL
+    tests, batch = int64_at(words[TESTS]), further(int64_at(words[BITS]), BATCH_PLACE)
+    passed = -1 if size == BATCH else (1 << LANES * size) - 1  # 16 bits for each event
     at = 1
     for _ in range(tests[0]):
         alternatives = tests[at]
@@ -795,16 +800,34 @@ def _reject(words: Any, begin: int, group: int, event: int) -> int:
             at += 1
             together = passed
             for _ in range(several):
-                together &= _passing(words, tests, at, own, own_stride, values, stride)
+                together &= _passing(words, tests, at, values, stride, size)
                 at += TEST_WORDS
             held |= together
         passed = held
         if passed == 0:
             return 0
-    place, wanted = own[own_stride * OWN_PLACE], words[WANTED]
+    count = 0
+    for event in range(size):
+        own = passed >> LANES * event & ALL
+        if own:
+            count += _note(words, begin, group, batch[event], own)
+    return count
+
+
+@njit(error_model="numpy")
+def _note(words: Any, begin: int, group: int, event: int, passed: int) -> int:
+    """Note that an event rejects those of 16 partial matches in whose ranges it still is; how many."""
+    stride, wanted = words[MOST_ROWS] + LANES, words[WANTED]
+    values = further(float64_at(words[MATCH_VALUES]), group)
+    place = float64_at(words[BLOCKS])[words[BLOCKS + 2 * MOST_POWERS] * OWN_PLACE + event]
     rows, first_row = further(int32_at(words[GROUPED_ROWS]), begin + group), words[FIRST_ROW]
     firsts, ends = further(values, stride * FIRST_PLACE), further(values, stride * END_PLACE)
-    count = 0
+    passed &= at_most_than(firsts, place) & greater_than(ends, place)
+    witness, count = int64_at(words[WITNESS]), 0
+    oldest = witness[WITNESSES]
+    if passed and witness[(oldest - 1) % WITNESSES] != event:
+        witness[oldest] = event
+        witness[WITNESSES] = (oldest + 1) % WITNESSES
     while passed != 0:
         lane = trailing_zeros(passed)
         passed &= passed - 1
@@ -822,68 +845,89 @@ def _reject(words: Any, begin: int, group: int, event: int) -> int:
 
 
 @njit(error_model="numpy")
-def _passing(words: Any, tests: Any, at: int, own: Any, own_stride: int, values: Any, stride: int) -> Any:
-    """Bits of the 16 partial matches that pass a test with an event."""
+def _passing(words: Any, tests: Any, at: int, values: Any, stride: int, size: int) -> Any:
+    """Bits of the 16 partial matches that pass a test with each event of a batch, side by side."""
     comparator, term = tests[at], tests[at + 1]
-    stack = float64_at(words[STACK])
+    own, own_stride = float64_at(words[BLOCKS]), words[BLOCKS + 2 * MOST_POWERS]
+    left = float64_at(words[STACK])
+    right, passed = further(left, words[STACK_HALF]), 0
+    if term == BOTH_MIXED:
+        _evaluate_side(words, tests[at + 2], tests[at + 3], own, own_stride, values, stride, left, size)
+        _evaluate_side(words, tests[at + 3], tests[at + 4], own, own_stride, values, stride, right, size)
+        for event in range(size):
+            found = _compared(comparator, further(left, LANES * event), further(right, LANES * event))
+            passed |= found << LANES * event
+        return passed
+    others = further(values, stride * tests[at + 2])
     if term == MIXED:
-        _evaluate_side(words, tests[at + 3], tests[at + 4], own, own_stride, values, stride, stack)
-        return _compared(comparator, stack, further(values, stride * tests[at + 2]))
-    if term != BOTH_MIXED:
-        value, others = own[own_stride * term], further(values, stride * tests[at + 2])
-        if comparator == LT:
-            return greater_than(others, value)
-        if comparator == LE:
-            return at_least_than(others, value)
-        if comparator == GT:
-            return less_than(others, value)
-        if comparator == GE:
-            return at_most_than(others, value)
-        if comparator == EQ:
-            return equal_to(others, value)
-        return unequal_to(others, value)
-    right = further(stack, words[STACK_HALF])
-    _evaluate_side(words, tests[at + 2], tests[at + 3], own, own_stride, values, stride, stack)
-    _evaluate_side(words, tests[at + 3], tests[at + 4], own, own_stride, values, stride, right)
-    return _compared(comparator, stack, right)
+        _evaluate_side(words, tests[at + 3], tests[at + 4], own, own_stride, values, stride, left, size)
+        for event in range(size):
+            passed |= _compared(comparator, further(left, LANES * event), others) << LANES * event
+        return passed
+    batch = further(int64_at(words[BITS]), BATCH_PLACE)
+    for event in range(size):
+        value = own[own_stride * term + batch[event]]
+        passed |= _compared_with(comparator, others, value) << LANES * event
+    return passed
+
+
+@njit(error_model="numpy")
+def _compared_with(comparator: int, others: Any, value: float) -> Any:
+    """Bits of 16 numbers with which a value passes."""
+    if comparator == LT:
+        return greater_than(others, value)
+    if comparator == LE:
+        return at_least_than(others, value)
+    if comparator == GT:
+        return less_than(others, value)
+    if comparator == GE:
+        return at_most_than(others, value)
+    if comparator == EQ:
+        return equal_to(others, value)
+    return unequal_to(others, value)
 
 
 @njit(error_model="numpy")
 def _evaluate_side(
-    words: Any, at: int, end: int, own: Any, own_stride: int, values: Any, stride: int, stack: Any
+    words: Any, at: int, end: int, own: Any, own_stride: int, values: Any, stride: int, stack: Any, size: int
 ) -> None:
-    """Compute a mixed side of an event with each of 16 partial matches: the first numbers of the stack."""
-    terms = int64_at(words[TERMS])
+    """Compute a mixed side of each event of a batch with each of 16 partial matches: the first numbers of the stack."""
+    terms, batch = int64_at(words[TERMS]), further(int64_at(words[BITS]), BATCH_PLACE)
     top = -1
     while at < end:
         code, term = terms[at], terms[at + 1]
-        if code == COLUMN:
+        if code >= EVENT_FIRST or code in (COLUMN, CONSTANT):
             top += 1
-            fill(further(stack, LANES * top), own[own_stride * term])
-        elif code == CONSTANT:
-            top += 1
-            copy(further(stack, LANES * top), further(values, stride * term))
-        elif code >= EVENT_FIRST:
-            top += 1
-            here, value, others = (
-                further(stack, LANES * top),
-                own[own_stride * term],
-                further(values, stride * terms[at + 2]),
-            )
-            if code == EVENT_FIRST + PLUS or code == MATCH_FIRST + PLUS:
-                one_plus(here, value, others)
-            elif code == EVENT_FIRST + MINUS:
-                one_minus(here, value, others)
-            elif code == MATCH_FIRST + MINUS:
-                minus_one(here, value, others)
-            elif code == EVENT_FIRST + TIMES or code == MATCH_FIRST + TIMES:
-                one_times(here, value, others)
-            elif code == EVENT_FIRST + DIVIDE:
-                one_by(here, value, others)
-            else:
-                by_one(here, value, others)
+            others = further(values, stride * (terms[at + 2] if code >= EVENT_FIRST else term))
+            for event in range(size):
+                here = further(stack, CHUNK * top + LANES * event)
+                if code == CONSTANT:
+                    copy(here, others)
+                else:
+                    _combine(code, here, own[own_stride * term + batch[event]], others)
         else:
             if code >= PLUS:
                 top -= 1
-            _operate(code, further(stack, LANES * top), further(stack, LANES * (top + 1)))
+            for event in range(size):
+                here = further(stack, CHUNK * top + LANES * event)
+                _operate(code, here, further(here, CHUNK))
         at += SIDE_WORDS
+
+
+@njit(error_model="numpy")
+def _combine(code: int, here: Any, value: float, others: Any) -> None:
+    """Write a value 16 times, or the results of an operation on it and 16 others."""
+    if code == COLUMN:
+        fill(here, value)
+    elif code == EVENT_FIRST + PLUS or code == MATCH_FIRST + PLUS:
+        one_plus(here, value, others)
+    elif code == EVENT_FIRST + MINUS:
+        one_minus(here, value, others)
+    elif code == MATCH_FIRST + MINUS:
+        minus_one(here, value, others)
+    elif code == EVENT_FIRST + TIMES or code == MATCH_FIRST + TIMES:
+        one_times(here, value, others)
+    elif code == EVENT_FIRST + DIVIDE:
+        one_by(here, value, others)
+    else:
+        by_one(here, value, others)
