@@ -332,52 +332,66 @@ def _choose(words: Any, index: Any, own: int, first: int, last: int, low: int, h
             count += (places[position] >= low) & (places[position] < high)
     if int64_at(words[FIXED])[0] == 0:
         return count
-    passed, kept = int64_at(words[BITS]), 0
+    kept = 0
     for begin in range(0, count, CHUNK):
         here = further(chosen, begin)
-        size = min(CHUNK, count - begin)
-        _test_fixed(words, index, own, here, -1, size)
-        for number in range(0, size, LANES):
-            left_over = passed[number // LANES]
-            while left_over != 0:
-                chosen[kept] = here[number + trailing_zeros(left_over)]
-                left_over &= left_over - 1
-                kept += 1
+        passed = _test(words, FIXED, here, -1, min(CHUNK, count - begin))
+        while passed != 0:
+            chosen[kept] = here[trailing_zeros(passed)]
+            passed &= passed - 1
+            kept += 1
     return kept
 
 
 @njit(error_model="numpy")
-def _test_fixed(words: Any, index: Any, own: int, places: Any, first: int, size: int) -> None:
-    """Find which events of a chunk pass all fixed tests: the first words of the bits, 16 each."""
-    tests, left, bits = int64_at(words[FIXED]), float64_at(words[STACK]), int64_at(words[BITS])
-    right = further(left, words[STACK_HALF])
-    passed, held, together = bits, further(bits, CHUNK), further(bits, 2 * CHUNK)
-    blocks = (size + LANES - 1) // LANES
-    for block in range(blocks):
-        passed[block] = ALL
-    if size & (LANES - 1):
-        passed[blocks - 1] = (1 << (size & (LANES - 1))) - 1
+def _test(words: Any, which: int, places: Any, first: int, size: int) -> Any:
+    """Bits of what passes all of some tests, side by side.
+
+    Parameters
+    ----------
+    which
+        `FIXED`: `size` events, at these places or from `first` on, as `_evaluate` takes them; `TESTS`: the group of
+        partial matches from `first` on, 16 bits for each of `size` events of the batch; `BLOCKS` and a power: 16 blocks
+        of it from `first` on, of which some event may pass.
+    """
+    tests = int64_at(words[FIXED if which == FIXED else TESTS])
+    bits = LANES if which >= BLOCKS else size if which == FIXED else LANES * size
+    passed = -1 if bits == CHUNK else (1 << bits) - 1
     at = 1
     for _ in range(tests[0]):
         alternatives = tests[at]
         at += 1
-        for block in range(blocks):
-            held[block] = 0
+        held = 0
         for _ in range(alternatives):
             several = tests[at]
             at += 1
-            for block in range(blocks):
-                together[block] = passed[block]
+            together = passed
             for _ in range(several):
-                _evaluate(words, tests[at + 1], tests[at + 2], index, own, places, first, size, left)
-                _evaluate(words, tests[at + 3], tests[at + 4], index, own, places, first, size, right)
-                for block in range(blocks):
-                    together[block] &= _compared(tests[at], further(left, LANES * block), further(right, LANES * block))
+                if which == FIXED:
+                    together &= _passing_fixed(words, tests, at, places, first, size)
+                elif which == TESTS:
+                    together &= _passing(words, tests, at, first, size)
+                else:
+                    together &= _may_pass(words, tests, at, which - BLOCKS, first)
                 at += TEST_WORDS
-            for block in range(blocks):
-                held[block] |= together[block]
-        for block in range(blocks):
-            passed[block] = held[block]
+            held |= together
+        passed = held
+        if passed == 0:
+            return 0
+    return passed
+
+
+@njit(error_model="numpy")
+def _passing_fixed(words: Any, tests: Any, at: int, places: Any, first: int, size: int) -> Any:
+    """Bits of the events of a chunk that pass a test which no last event has a part in."""
+    index, own = int64_at(words[FRAME]), int64_at(words[PROGRAM])[PREFIX]
+    left, passed = float64_at(words[STACK]), 0
+    right = further(left, words[STACK_HALF])
+    _evaluate(words, tests[at + 1], tests[at + 2], index, own, places, first, size, left)
+    _evaluate(words, tests[at + 3], tests[at + 4], index, own, places, first, size, right)
+    for number in range(0, size, LANES):
+        passed |= _compared(tests[at], further(left, number), further(right, number)) << number
+    return passed
 
 
 @njit(error_model="numpy")
@@ -533,13 +547,13 @@ def _find_extremes(words: Any, program: Any, index: Any, low: int, high: int) ->
 
     Where a value has to be above that of a match, both count with the other sign.
     """
-    tests, terms, passed = int64_at(words[TESTS]), int64_at(words[EVENT_TERMS]), int64_at(words[BITS])
+    tests, terms = int64_at(words[TESTS]), int64_at(words[EVENT_TERMS])
     places, stack, extremes = int32_at(words[PLACES]), float64_at(words[STACK]), float64_at(words[EXTREMES])
     compares, least, found = words[EVENT_TERM_COUNT] > OWN_PLACE + 1, math.inf, high
     extremes[0] = least
     for first in range(low, high, CHUNK):
         size = min(CHUNK, high - first)
-        _test_fixed(words, index, program[PREFIX], places, first, size)
+        passed = _test(words, FIXED, places, first, size)
         if compares:
             _evaluate(words, terms[0], terms[1], index, program[PREFIX], places, first, size, stack)
         for number in range(0, size, LANES):
@@ -548,7 +562,7 @@ def _find_extremes(words: Any, program: Any, index: Any, low: int, high: int) ->
                 fill(here, 0.0)
             elif tests[3] in (GT, GE):
                 negate(here)
-            known = passed[number // LANES] & equal(here, here)
+            known = passed >> number & equal(here, here)
             if known and found == high:
                 found = first + number + trailing_zeros(known)
             least = running_least(further(extremes, first - low + number + 1), here, known, least)
@@ -603,7 +617,7 @@ def _search_group(words: Any, begin: int, group: int, powers: int) -> None:
     firsts = further(bits, MOST_POWERS)
     top = powers - 1
     power = top
-    firsts[top], bits[top] = 0, _may(words, top, 0)
+    firsts[top], bits[top] = 0, _test(words, BLOCKS + top, batch, 0, 0)
     while power <= top:
         if bits[power] == 0:
             power += 1
@@ -613,7 +627,7 @@ def _search_group(words: Any, begin: int, group: int, powers: int) -> None:
             bits[power] &= bits[power] - 1
             power -= 1
             firsts[power] = LANES * child
-            bits[power] = _may(words, power, LANES * child)
+            bits[power] = _test(words, BLOCKS + power, batch, LANES * child, 0)
             continue
         size = 0
         while bits[0] and size < most:
@@ -631,7 +645,7 @@ def _search_group(words: Any, begin: int, group: int, powers: int) -> None:
                 return
             for larger in range(powers):
                 if bits[larger]:
-                    bits[larger] &= _may(words, larger, firsts[larger])
+                    bits[larger] &= _test(words, BLOCKS + larger, batch, firsts[larger], 0)
 
 
 @njit(error_model="numpy")
@@ -660,34 +674,11 @@ def _number_of(bits: int) -> int:
 
 
 @njit(error_model="numpy")
-def _may(words: Any, power: int, first: int) -> Any:
-    """Bits of the 16 blocks of a power from `first` on, set of those that may hold an event which rejects a match."""
-    lows, highs = further(float64_at(words[BLOCKS + power]), first), float64_at(words[BLOCKS + MOST_POWERS + power])
-    highs, stride = further(highs, first), words[BLOCKS + 2 * MOST_POWERS + power]
-    tests = int64_at(words[TESTS])
-    passed = ALL
-    at = 1
-    for _ in range(tests[0]):
-        alternatives = tests[at]
-        at += 1
-        held = 0
-        for _ in range(alternatives):
-            several = tests[at]
-            at += 1
-            together = passed
-            for _ in range(several):
-                together &= _may_pass(words, tests, at, lows, highs, stride)
-                at += TEST_WORDS
-            held |= together
-        passed = held
-        if passed == 0:
-            return 0
-    return passed
-
-
-@njit(error_model="numpy")
-def _may_pass(words: Any, tests: Any, at: int, lows: Any, highs: Any, stride: int) -> Any:
+def _may_pass(words: Any, tests: Any, at: int, power: int, first: int) -> Any:
     """Bits of the blocks of which an event may pass a test with a match of the group."""
+    lows, highs = float64_at(words[BLOCKS + power]), float64_at(words[BLOCKS + MOST_POWERS + power])
+    lows, highs = further(lows, first), further(highs, first)
+    stride = words[BLOCKS + 2 * MOST_POWERS + power]
     comparator, own = tests[at], tests[at + 1]
     stack = float64_at(words[STACK])
     if own != BOTH_MIXED:
@@ -786,31 +777,12 @@ def _bound_side(words: Any, at: int, end: int, lows: Any, highs: Any, stride: in
 @njit(error_model="numpy")
 def _reject(words: Any, begin: int, group: int, size: int) -> int:
     """Note which of 16 partial matches the events of a batch reject; how many."""
-    stride = words[MOST_ROWS] + LANES
-    values = further(float64_at(words[MATCH_VALUES]), group)
-    tests, batch = int64_at(words[TESTS]), further(int64_at(words[BITS]), BATCH_PLACE)
-    passed = -1 if size == BATCH else (1 << LANES * size) - 1  # 16 bits for each event
-    at = 1
-    for _ in range(tests[0]):
-        alternatives = tests[at]
-        at += 1
-        held = 0
-        for _ in range(alternatives):
-            several = tests[at]
-            at += 1
-            together = passed
-            for _ in range(several):
-                together &= _passing(words, tests, at, values, stride, size)
-                at += TEST_WORDS
-            held |= together
-        passed = held
-        if passed == 0:
-            return 0
-    count = 0
+    batch = further(int64_at(words[BITS]), BATCH_PLACE)
+    passed, count = _test(words, TESTS, batch, group, size), 0
     for event in range(size):
-        own = passed >> LANES * event & ALL
-        if own:
-            count += _note(words, begin, group, batch[event], own)
+        rejected = passed >> LANES * event & ALL
+        if rejected:
+            count += _note(words, begin, group, batch[event], rejected)
     return count
 
 
@@ -845,8 +817,10 @@ def _note(words: Any, begin: int, group: int, event: int, passed: int) -> int:
 
 
 @njit(error_model="numpy")
-def _passing(words: Any, tests: Any, at: int, values: Any, stride: int, size: int) -> Any:
-    """Bits of the 16 partial matches that pass a test with each event of a batch, side by side."""
+def _passing(words: Any, tests: Any, at: int, group: int, size: int) -> Any:
+    """Bits of the 16 partial matches that pass a test with each event of a batch."""
+    stride = words[MOST_ROWS] + LANES
+    values = further(float64_at(words[MATCH_VALUES]), group)
     comparator, term = tests[at], tests[at + 1]
     own, own_stride = float64_at(words[BLOCKS]), words[BLOCKS + 2 * MOST_POWERS]
     left = float64_at(words[STACK])

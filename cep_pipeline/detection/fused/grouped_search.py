@@ -98,7 +98,7 @@ class _RunsSearch:
                 at.FIXED: np.array(fixed_words, np.int64),
                 at.EVENT_TERMS: np.array([*compiled.events.values()], np.int64).reshape(-1),
                 at.MATCH_TERMS: np.array([*compiled.matches.values()], np.int64).reshape(-1),
-                at.BITS: np.zeros(3 * _CHUNK, np.int64),
+                at.BITS: np.zeros(3 * at.MOST_POWERS, np.int64),
             },
             {
                 at.EVENT_TERM_COUNT: len(compiled.events) + at.OWN_PLACE + 1,
