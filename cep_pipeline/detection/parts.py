@@ -3,7 +3,8 @@
 The order of matches is that of their last events, so a slice may be cut between any two events: the parts, each in
 order, follow each other in order. Mechanisms that go event by event are run once, and what they have found is let go of
 on the way (`ArrivingMatches`). Of others it is known only when a part has been run how many matches it has; one with
-too many is given up and cut: a kernel gets that far in less time than it takes to write the matches.
+too many is given up and cut: a kernel gets that far in less time than it takes to write the matches. Matches that are
+only to be counted are let go of at once, in one run.
 """
 
 from __future__ import annotations

@@ -1,9 +1,10 @@
-"""Searches of ranges for many partial matches at once, by groups of matches and blocks of events.
+"""Searches of ranges for many partial matches at once: by groups of matches and blocks of events, or by sweeping.
 
-It serves any condition that is compiled, in time that grows with the number of partial matches, and little with their
-ranges. `grouped_kernel` says how; what is prepared here are the orders in which neighbours have similar values, and the
-terms of the tests: what they compute of an event that is searched and of what all matches of a run share, what they
-compute of a match alone, and what mixes these.
+`GroupedSearch` serves any condition that is compiled, in time that grows with the number of partial matches, and little
+with their ranges. `SweptSearch` takes less, but serves only conditions of which at most one comparison by size reads
+the last event of a match, as in `b.x > a.x AND b.y < c.y`. `grouped_kernel` says how; what is prepared here are the
+orders in which neighbours have similar values, and the terms of the tests: what they compute of an event that is
+searched and of what all matches of a run share, what they compute of a match alone, and what mixes these.
 """
 
 from __future__ import annotations

@@ -2,8 +2,8 @@
 
 The compiled search of a range reads it up to the first event that passes. That is the fastest way to search short
 ranges, and those where many events pass. Where few pass, it reads everything, and the work grows with the window. Then
-the ranges of many partial matches are searched together (`grouped_search`). Which of the two takes less is told by a
-sample of the partial matches.
+the ranges of many partial matches are searched together, by sweeping over the events or by groups (`grouped_search`).
+Whether that takes less is told by a sample of the partial matches.
 
 Here is also which test the least and the greatest value of a range decide: one in whose side the event stands once, in
 sums, differences, products and quotients. Rounding keeps the order of numbers, so that the extremes decide the test for
