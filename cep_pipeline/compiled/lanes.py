@@ -199,6 +199,26 @@ def _extreme(comparator: str, if_none: float) -> Any:
     return extreme
 
 
+@intrinsic
+def running_least(typing_context: Any, target: Any, numbers: Any, bits: Any, least: Any) -> Any:
+    """The least so far of one value and the numbers up to each whose bit is set become the target; the last of them."""
+
+    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        target, numbers, bits, least = arguments
+        wanted = builder.bitcast(builder.trunc(bits, ir.IntType(LANES)), ir.VectorType(_bit, LANES))
+        values = builder.select(wanted, _load(builder, numbers), _constant(math.inf))
+        step = 1
+        while step < LANES:
+            places = ir.Constant(ir.VectorType(ir.IntType(32), LANES), list(range(LANES - step, 2 * LANES - step)))
+            values = _smaller(builder, values, builder.shuffle_vector(_constant(math.inf), values, places))
+            step *= 2
+        values = _smaller(builder, values, _splat(builder, least))
+        _store(builder, values, target)
+        return builder.extract_element(values, ir.Constant(ir.IntType(32), LANES - 1))
+
+    return types.float64(_numbers, _numbers, types.int64, types.float64), generate
+
+
 least_of = _extreme("<", math.inf)
 greatest_of = _extreme(">", -math.inf)
 

@@ -28,7 +28,7 @@ from cep_pipeline.detection.matches import (
 from cep_pipeline.detection.mechanisms import EVERYTHING, Counters, FoundAtOnce, Mechanism, Orders, Owned
 from cep_pipeline.detection.ordering import order_matches
 from cep_pipeline.detection.output_policy import Candidates, KeptMatches, has_output_policy
-from cep_pipeline.detection.parts import count_blocks, many_in_parts
+from cep_pipeline.detection.parts import count_listed, many_in_parts
 from cep_pipeline.detection.room import SMALL, available_bytes
 from cep_pipeline.detection.summaries.partial import PartialSummary
 from cep_pipeline.errors import NoRoom, TooManyMatches
@@ -186,16 +186,16 @@ def listed_in_parts(detections: Sequence[Detection]) -> Iterator[list[list[Block
     TooManyMatches
         A pattern has more than its limit.
     """
-    first = detections[0]
-    yield from many_in_parts(
-        [detection.pattern for detection in detections],
-        first.mechanism,
-        [detection.orders for detection in detections],
-        first.events,
-        EVERYTHING,
-        first.counters,
-        most=[detection.most for detection in detections],
-    )
+    yield from many_in_parts(*_together(detections), most=[detection.most for detection in detections])
+
+
+def _together(
+    detections: Sequence[Detection],
+) -> tuple[list[Pattern], Mechanism, list[Orders], PreparedEvents, Owned, Counters]:
+    """What is run of patterns of one mechanism over the same events, with one place to count."""
+    first, orders = detections[0], [detection.orders for detection in detections]
+    patterns = [detection.pattern for detection in detections]
+    return patterns, first.mechanism, orders, first.events, EVERYTHING, first.counters
 
 
 FoundFew = list[tuple[Detection, list[Block]]]
@@ -226,13 +226,9 @@ def count_together(detections: Sequence[Detection]) -> list[int]:
         They must be listed to be counted, and are more than the limit.
     """
     counts = [detection.counted_at_once() for detection in detections]
-    listed = [number for number, count in enumerate(counts) if count is None]
-    found = dict.fromkeys(listed, 0)
-    if listed:
-        for parts in listed_in_parts([detections[number].to_count() for number in listed]):
-            for number, blocks in zip(listed, parts, strict=True):
-                found[number] += count_blocks(blocks, detections[number].events)
-    return [found[number] if count is None else count for number, count in enumerate(counts)]
+    listed = [detection.to_count() for detection, count in zip(detections, counts, strict=True) if count is None]
+    found = iter(count_listed(*_together(listed), [detection.most for detection in listed]) if listed else ())
+    return [next(found) if count is None else count for count in counts]
 
 
 def compressed_together(detections: Sequence[Detection], few: FoundFew | None = None) -> list[pa.Table]:

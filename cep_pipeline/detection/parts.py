@@ -3,7 +3,8 @@
 The order of matches is that of their last events, so a slice may be cut between any two events: the parts, each in
 order, follow each other in order. Mechanisms that go event by event are run once, and what they have found is let go of
 on the way (`ArrivingMatches`). Of others it is known only when a part has been run how many matches it has; one with
-too many is given up and cut: a kernel gets that far in less time than it takes to write the matches.
+too many is given up and cut: a kernel gets that far in less time than it takes to write the matches. Matches that are
+only to be counted are let go of at once, in one run.
 """
 
 from __future__ import annotations
@@ -86,6 +87,42 @@ def many_in_parts(
             for number, blocks_of_one in zip(chosen, own, strict=True):
                 every[number] = blocks_of_one
             yield every
+
+
+def count_listed(
+    patterns: Sequence[Pattern],
+    mechanism: Mechanism,
+    orders: Sequence[Orders],
+    events: PreparedEvents,
+    owned: Owned,
+    counters: Counters,
+    most: Sequence[int | None],
+) -> list[int]:
+    """The number of owned matches of each pattern, which are listed for it and then let go of.
+
+    Parameters
+    ----------
+    patterns, mechanism, orders, events, owned, counters, most
+        As `many_in_parts` takes them.
+
+    Raises
+    ------
+    TooManyMatches
+        A pattern has more than may be listed.
+    """
+    counts = [0] * len(patterns)
+    if any(len(pattern.clauses) > 1 for pattern in patterns):  # one match may come from several of them
+        for parts in many_in_parts(patterns, mechanism, orders, events, owned, counters, most=most):
+            for number, blocks in enumerate(parts):
+                counts[number] += count_blocks(blocks, events)
+        return counts
+    listed, counted = _Listed(patterns, most, events), Counters()
+    run = _Run(patterns, mechanism, orders, events, owned, counted, MATCHES_AT_ONCE, listed)
+    for number, block in run.find(owned, counted):
+        listed.add(number, block)
+        counts[number] += len(block)
+    counters.take_over(counted)
+    return counts
 
 
 @dataclass(frozen=True, eq=False)

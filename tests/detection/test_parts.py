@@ -14,7 +14,7 @@ import cep_pipeline as cep
 from cep_pipeline.detection import MECHANISMS, parts
 from cep_pipeline.detection.detect import detect_slice
 from cep_pipeline.detection.mechanisms import EVERYTHING, Counters, Mechanism
-from cep_pipeline.detection.parts import ArrivingMatches, many_in_parts
+from cep_pipeline.detection.parts import ArrivingMatches, count_blocks, count_listed, many_in_parts
 from cep_pipeline.errors import CepError, TooManyMatches
 from cep_pipeline.patterns.pattern import Pattern
 from cep_pipeline.slices.blocks import Block, ListBlock, MatchBlock
@@ -133,6 +133,24 @@ def test_patterns_that_are_run_together_have_their_parts_in_order(mechanism: str
         assert [match for part in parts_of for match in bound(part[number])] == bound(whole[number])
     with pytest.raises(TooManyMatches):
         list(many_in_parts(*of_all, Counters(), limit, [None, 30]))  # type: ignore[arg-type]
+    counts, counters = [len(bound(own)) for own in whole], Counters()
+    assert count_listed(*of_all, counters, [None, None]) == counts  # type: ignore[arg-type]
+    listing = Counters()
+    list(many_in_parts(*of_all, listing))  # type: ignore[arg-type]
+    assert counters.metrics({}) == listing.metrics({})
+    with pytest.raises(TooManyMatches):
+        count_listed(*of_all, Counters(), [None, 30])  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("text", ["SEQ(A a, B b)", "SEQ(A a, ~A n, B b)", "OR(SEQ(A a, B b), SEQ(A c, A d))"])
+def test_matches_are_counted_as_they_are_listed(text: str) -> None:
+    (pattern,) = patterns_of(f"PATTERN {text} WITHIN 90 us")
+    events = PreparedEvents(events_table(ROWS), type_attribute="kind", base_type="Ev")
+    orders = [[one.name for one in clause.positive] for clause in pattern.clauses]
+    of_one = [pattern], MECHANISMS["fused"], [orders], events, EVERYTHING
+    listed = sum(count_blocks(blocks, events) for [blocks] in many_in_parts(*of_one, Counters(), 5))
+    assert count_listed(*of_one, Counters(), [None]) == [listed]
+    assert listed
 
 
 def test_matches_that_come_out_of_order_are_no_answer() -> None:

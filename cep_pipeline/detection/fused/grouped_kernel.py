@@ -6,8 +6,8 @@ Both lie in an order in which neighbours have similar values: 16 partial matches
 blocks a larger block. The least and the greatest values of a group and of a block say whether some event of the block
 may reject some match of the group. Rounding keeps the order of numbers, so that the same arithmetic on both ends gives
 ends of all results between; what has no such ends may be anything. Events of the blocks that are left are compared with
-all matches of the group at once. Where at most one test, by size, compares the last events, and their ranges begin or
-end at one place, the matches are swept over instead: each is compared with the extreme of all events up to its end.
+all matches of the group at once. Where at most one test, by size, compares the last events, and their ranges begin at
+one place, the events are swept over instead: each match is compared with the extreme of all events up to its end.
 Imported only where it is compiled.
 """
 
@@ -59,6 +59,7 @@ from cep_pipeline.compiled.lanes import (
     one_minus,
     one_plus,
     one_times,
+    running_least,
     subtract,
     take_root,
     unequal,
@@ -66,7 +67,6 @@ from cep_pipeline.compiled.lanes import (
 )
 from cep_pipeline.compiled.pointers import float64_at, further, int32_at, int64_at, uint8_at
 from cep_pipeline.detection.fused.grouped_words import (
-    ANY,
     ARGUMENTS,
     AT_POSITION,
     BITS,
@@ -81,7 +81,6 @@ from cep_pipeline.detection.fused.grouped_words import (
     FIRST_PLACE,
     FIRST_ROW,
     FIXED,
-    FORWARD,
     FOUND,
     FRAME,
     GREATEST,
@@ -115,7 +114,6 @@ from cep_pipeline.detection.fused.grouped_words import (
     SIZE,
     STACK,
     STACK_HALF,
-    SWEEP,
     TERM_ENDS,
     TERMS,
     TEST_WORDS,
@@ -152,6 +150,8 @@ CHUNK = 64
 """Events for which a term is computed at once."""
 ALL = (1 << LANES) - 1
 """The bits of all lanes."""
+BATCH, BATCH_PLACE = CHUNK // LANES, 2 * MOST_POWERS
+"""Events that are compared with a group at once, at most, and where they are noted among the bits."""
 WIDER, AND_MORE = 2, 256
 """The range of matches that are searched for together is so much wider than that of one, at most."""
 
@@ -159,18 +159,9 @@ WIDER, AND_MORE = 2, 256
 def search_groups(words: Any) -> Any:
     """Go on with a search until enough work is done or nothing is left; the next partial match."""
     arguments, program, index = int64_at(words[ARGUMENTS]), int64_at(words[PROGRAM]), int64_at(words[FRAME])
-    current = program[PREFIX] - 1
     row, work = words[NEXT], 0
     while row < words[ROWS] and work < words[MOST_WORK]:
-        end = min(words[ROWS], row + words[MOST_ROWS])
-        for level in range(current):
-            places = int32_at(arguments[program[PREFIX_PLACE] + level])
-            place, stop = places[row], end
-            end = row + 1
-            while end < stop and places[end] == place:
-                end += 1
-            index[level] = place
-        end = _put_in_order(words, arguments, program, row, end)
+        end = _put_in_order(words, arguments, program, row, _end_of_run(words, arguments, program, index, row))
         _find_ends(words, arguments, program, index, end - row, False, int32_at(words[LOWS]))
         _find_ends(words, arguments, program, index, end - row, True, int32_at(words[HIGHS]))
         begin, count = 0, end - row
@@ -180,6 +171,45 @@ def search_groups(words: Any) -> Any:
             begin = stop
         row = end
     return row
+
+
+def sweep_runs(words: Any) -> Any:
+    """Go on with a search by sweeping until enough work is done or nothing is left; the next partial match.
+
+    The ranges of a run begin at one place, and at most one test, by size, reads the last event.
+    """
+    arguments, program, index = int64_at(words[ARGUMENTS]), int64_at(words[PROGRAM]), int64_at(words[FRAME])
+    own_place = program[PREFIX_PLACE] + program[PREFIX] - 1
+    lows, highs = int32_at(words[LOWS]), int32_at(words[HIGHS])
+    row, work = words[NEXT], 0
+    while row < words[ROWS] and work < words[MOST_WORK]:
+        end = _end_of_run(words, arguments, program, index, row)
+        words[GROUPED_PLACES] = arguments[own_place] + 4 * row
+        _find_ends(words, arguments, program, index, 1, False, lows)
+        _find_ends(words, arguments, program, index, end - row, True, highs)
+        low = high = lows[0]
+        for number in range(end - row):
+            high = max(high, highs[number])
+        first = _find_extremes(words, program, index, low, high)
+        if first < high:
+            _compare_with_extremes(words, program, index, row, end, low, first)
+        work += end - row + high - low
+        row = end
+    return row
+
+
+@njit(error_model="numpy")
+def _end_of_run(words: Any, arguments: Any, program: Any, index: Any, row: int) -> Any:
+    """The end of the partial matches from `row` on that differ in their last event alone; the others are bound."""
+    end = min(words[ROWS], row + words[MOST_ROWS])
+    for level in range(program[PREFIX] - 1):
+        places = int32_at(arguments[program[PREFIX_PLACE] + level])
+        place, stop = places[row], end
+        end = row + 1
+        while end < stop and places[end] == place:
+            end += 1
+        index[level] = place
+    return end
 
 
 @njit(error_model="numpy")
@@ -277,9 +307,6 @@ def _search_piece(words: Any, program: Any, index: Any, begin: int, end: int) ->
     if events:
         _compute_for_matches(words, program, index, begin, end)
         _compute_for_events(words, program, index, events)
-        if words[SWEEP] and words[WANTED] == ANY:
-            _sweep(words, begin, end, events, low, high)
-            return end - begin + last - first
         _note_ranges(words, begin, end, events)
         powers = _bound_blocks(words, events)
         witness = int64_at(words[WITNESS])
@@ -303,51 +330,68 @@ def _choose(words: Any, index: Any, own: int, first: int, last: int, low: int, h
         for position in range(first, last):
             chosen[count] = position
             count += (places[position] >= low) & (places[position] < high)
-    tests = int64_at(words[FIXED])
-    if tests[0] == 0:
+    if int64_at(words[FIXED])[0] == 0:
         return count
-    left, bits = float64_at(words[STACK]), int64_at(words[BITS])
-    right = further(left, words[STACK_HALF])
-    passed, held, together = bits, further(bits, CHUNK), further(bits, 2 * CHUNK)
     kept = 0
     for begin in range(0, count, CHUNK):
-        size = min(CHUNK, count - begin)
-        blocks = (size + LANES - 1) // LANES
         here = further(chosen, begin)
-        for block in range(blocks):
-            passed[block] = ALL
-        at = 1
-        for _ in range(tests[0]):
-            alternatives = tests[at]
-            at += 1
-            for block in range(blocks):
-                held[block] = 0
-            for _ in range(alternatives):
-                several = tests[at]
-                at += 1
-                for block in range(blocks):
-                    together[block] = ALL
-                for _ in range(several):
-                    _evaluate(words, tests[at + 1], tests[at + 2], index, own, here, size, left)
-                    _evaluate(words, tests[at + 3], tests[at + 4], index, own, here, size, right)
-                    for block in range(blocks):
-                        together[block] &= _compared(
-                            tests[at], further(left, LANES * block), further(right, LANES * block)
-                        )
-                    at += TEST_WORDS
-                for block in range(blocks):
-                    held[block] |= together[block]
-            for block in range(blocks):
-                passed[block] &= held[block]
-        for block in range(blocks):
-            left_over = passed[block]
-            if block == size >> 4:
-                left_over &= (1 << (size & 15)) - 1
-            while left_over != 0:
-                chosen[kept] = here[LANES * block + trailing_zeros(left_over)]
-                left_over &= left_over - 1
-                kept += 1
+        passed = _test(words, FIXED, here, -1, min(CHUNK, count - begin))
+        while passed != 0:
+            chosen[kept] = here[trailing_zeros(passed)]
+            passed &= passed - 1
+            kept += 1
     return kept
+
+
+@njit(error_model="numpy")
+def _test(words: Any, which: int, places: Any, first: int, size: int) -> Any:
+    """Bits of what passes all of some tests, side by side.
+
+    Parameters
+    ----------
+    which
+        `FIXED`: `size` events, at these places or from `first` on, as `_evaluate` takes them; `TESTS`: the group of
+        partial matches from `first` on, 16 bits for each of `size` events of the batch; `BLOCKS` and a power: 16 blocks
+        of it from `first` on, of which some event may pass.
+    """
+    tests = int64_at(words[FIXED if which == FIXED else TESTS])
+    bits = LANES if which >= BLOCKS else size if which == FIXED else LANES * size
+    passed = -1 if bits == CHUNK else (1 << bits) - 1
+    at = 1
+    for _ in range(tests[0]):
+        alternatives = tests[at]
+        at += 1
+        held = 0
+        for _ in range(alternatives):
+            several = tests[at]
+            at += 1
+            together = passed
+            for _ in range(several):
+                if which == FIXED:
+                    together &= _passing_fixed(words, tests, at, places, first, size)
+                elif which == TESTS:
+                    together &= _passing(words, tests, at, first, size)
+                else:
+                    together &= _may_pass(words, tests, at, which - BLOCKS, first)
+                at += TEST_WORDS
+            held |= together
+        passed = held
+        if passed == 0:
+            return 0
+    return passed
+
+
+@njit(error_model="numpy")
+def _passing_fixed(words: Any, tests: Any, at: int, places: Any, first: int, size: int) -> Any:
+    """Bits of the events of a chunk that pass a test which no last event has a part in."""
+    index, own = int64_at(words[FRAME]), int64_at(words[PROGRAM])[PREFIX]
+    left, passed = float64_at(words[STACK]), 0
+    right = further(left, words[STACK_HALF])
+    _evaluate(words, tests[at + 1], tests[at + 2], index, own, places, first, size, left)
+    _evaluate(words, tests[at + 3], tests[at + 4], index, own, places, first, size, right)
+    for number in range(0, size, LANES):
+        passed |= _compared(tests[at], further(left, number), further(right, number)) << number
+    return passed
 
 
 @njit(error_model="numpy")
@@ -367,8 +411,13 @@ def _compared(comparator: int, left: Any, right: Any) -> Any:
 
 
 @njit(error_model="numpy")
-def _evaluate(words: Any, at: int, end: int, index: Any, varying: int, places: Any, count: int, stack: Any) -> None:
-    """Compute the term at [at, end) for events of one level, others being bound: the first numbers of the stack."""
+def _evaluate(
+    words: Any, at: int, end: int, index: Any, varying: int, places: Any, first: int, count: int, stack: Any
+) -> None:
+    """Compute the term at [at, end) for events of one level, others being bound: the first numbers of the stack.
+
+    The events are at these places, or, where `first` is not -1, from that place on.
+    """
     arguments, constants, terms = int64_at(words[ARGUMENTS]), float64_at(words[ARGUMENTS]), int64_at(words[TERMS])
     top = -1
     while at < end:
@@ -376,8 +425,12 @@ def _evaluate(words: Any, at: int, end: int, index: Any, varying: int, places: A
         if code == COLUMN and terms[at + 2] == varying:
             top += 1
             column, here = float64_at(arguments[terms[at + 1]]), further(stack, top * CHUNK)
-            for number in range(count):
-                here[number] = column[places[number]]
+            if first >= 0:
+                for number in range(count):
+                    here[number] = column[first + number]
+            else:
+                for number in range(count):
+                    here[number] = column[places[number]]
         elif code in (COLUMN, CONSTANT):
             top += 1
             if code == COLUMN:
@@ -424,7 +477,7 @@ def _compute_for_matches(words: Any, program: Any, index: Any, begin: int, end: 
         target = further(values, stride * term)
         for first in range(0, count, CHUNK):
             size = min(CHUNK, count - first)
-            _evaluate(words, terms[at], terms[at + 1], index, program[PREFIX] - 1, further(own, first), size, stack)
+            _evaluate(words, terms[at], terms[at + 1], index, program[PREFIX] - 1, further(own, first), -1, size, stack)
             for number in range(0, size, LANES):
                 copy(further(target, first + number), further(stack, number))
 
@@ -440,7 +493,7 @@ def _compute_for_events(words: Any, program: Any, index: Any, count: int) -> Non
         target = further(values, stride * term)
         for first in range(0, count, CHUNK):
             size = min(CHUNK, count - first)
-            _evaluate(words, terms[at], terms[at + 1], index, program[PREFIX], further(chosen, first), size, stack)
+            _evaluate(words, terms[at], terms[at + 1], index, program[PREFIX], further(chosen, first), -1, size, stack)
             for number in range(0, size, LANES):
                 copy(further(target, first + number), further(stack, number))
 
@@ -489,51 +542,61 @@ def _note_ranges(words: Any, begin: int, end: int, events: int) -> None:
 
 
 @njit(error_model="numpy")
-def _sweep(words: Any, begin: int, end: int, events: int, low: int, high: int) -> None:
-    """Compare partial matches with the extreme of all events up to where their ranges reach.
+def _find_extremes(words: Any, program: Any, index: Any, low: int, high: int) -> int:
+    """Find the least value of the events from `low` up to each place: those that pass the fixed tests; the first place.
 
-    All ranges begin at one place, or all end at one; events are in the order of places. At most one test, by size,
-    compares what is different.
+    Where a value has to be above that of a match, both count with the other sign.
     """
-    forward, tests, chosen = words[SWEEP] == FORWARD, int64_at(words[TESTS]), int32_at(words[CHOSEN])
-    values = further(float64_at(words[BLOCKS]), words[BLOCKS + 2 * MOST_POWERS] * (OWN_PLACE + 1))
-    limits = further(float64_at(words[MATCH_VALUES]), (words[MOST_ROWS] + LANES) * (END_PLACE + 1))
-    extremes, width = float64_at(words[EXTREMES]), high - low
-    for number in range(0, width + 1, LANES):
-        fill(further(extremes, number), math.nan)
+    tests, terms = int64_at(words[TESTS]), int64_at(words[EVENT_TERMS])
+    places, stack, extremes = int32_at(words[PLACES]), float64_at(words[STACK]), float64_at(words[EXTREMES])
+    compares, least, found = words[EVENT_TERM_COUNT] > OWN_PLACE + 1, math.inf, high
+    extremes[0] = least
+    for first in range(low, high, CHUNK):
+        size = min(CHUNK, high - first)
+        passed = _test(words, FIXED, places, first, size)
+        if compares:
+            _evaluate(words, terms[0], terms[1], index, program[PREFIX], places, first, size, stack)
+        for number in range(0, size, LANES):
+            here = further(stack, number)
+            if not compares:
+                fill(here, 0.0)
+            elif tests[3] in (GT, GE):
+                negate(here)
+            known = passed >> number & equal(here, here)
+            if known and found == high:
+                found = first + number + trailing_zeros(known)
+            least = running_least(further(extremes, first - low + number + 1), here, known, least)
+    return found
+
+
+@njit(error_model="numpy")
+def _compare_with_extremes(words: Any, program: Any, index: Any, row: int, end: int, low: int, first: int) -> None:
+    """Compare partial matches of a run with the extreme of the events up to where their ranges end.
+
+    Parameters
+    ----------
+    low, first
+        Where the ranges begin, and the first event that has a value.
+    """
+    tests, terms, found = int64_at(words[TESTS]), int64_at(words[MATCH_TERMS]), uint8_at(words[FOUND])
+    own, highs = int32_at(words[GROUPED_PLACES]), int32_at(words[HIGHS])
+    limits, extremes = float64_at(words[STACK]), float64_at(words[EXTREMES])
     compares = words[MATCH_TERM_COUNT] > END_PLACE + 1
-    comparator = tests[3] if compares else LE
-    is_below = comparator in (LT, LE)
-    after = 1 if forward else 0  # the extreme of what is before each place, or from it on
-    for event in range(events):
-        extremes[chosen[event] - low + after] = values[event] if compares else 0.0
-    step, number, left = (1, 1, width) if forward else (-1, width - 1, width)
-    while left > 0 and extremes[number] != extremes[number]:
-        number += step
-        left -= 1
-    if left == 0:
-        return
-    extreme = extremes[number]
-    if is_below:
-        for _ in range(left):
-            value = extremes[number]
-            extreme = value if value < extreme else extreme
-            extremes[number] = extreme
-            number += step
-    else:
-        for _ in range(left):
-            value = extremes[number]
-            extreme = value if value > extreme else extreme
-            extremes[number] = extreme
-            number += step
-    reaches = further(int32_at(words[HIGHS] if forward else words[LOWS]), begin)
-    rows, found = further(int32_at(words[GROUPED_ROWS]), begin), uint8_at(words[FOUND])
-    first_row, is_strict = words[FIRST_ROW], comparator in (LT, GT)
-    for match in range(end - begin):
-        extreme = extremes[min(max(reaches[match] - low, 0), width)]
-        limit = limits[match] if compares else 0.0
-        passes = extreme < limit if is_below else extreme > limit
-        found[first_row + rows[match]] = passes | ((extreme == limit) & (not is_strict))
+    is_above, is_strict = compares and tests[3] in (GT, GE), compares and tests[3] in (LT, GT)
+    for begin in range(0, end - row, CHUNK):
+        size = min(CHUNK, end - row - begin)
+        if compares:
+            _evaluate(words, terms[0], terms[1], index, program[PREFIX] - 1, further(own, begin), -1, size, limits)
+        for number in range(0, size, LANES):
+            if not compares:
+                fill(further(limits, number), 0.0)
+            elif is_above:
+                negate(further(limits, number))
+        reaches, rejected = further(highs, begin), further(found, row + begin)
+        for number in range(size):
+            extreme, limit = extremes[max(reaches[number] - low, 0)], limits[number]
+            passes = (extreme < limit) | ((extreme == limit) & (not is_strict))
+            rejected[number] = passes & (reaches[number] > first)
 
 
 @njit(error_model="numpy")
@@ -543,34 +606,38 @@ def _search_group(words: Any, begin: int, group: int, powers: int) -> None:
     if alive == 0:
         return
     witness, bits = int64_at(words[WITNESS]), int64_at(words[BITS])
+    batch = further(bits, BATCH_PLACE)
     for number in range(WITNESSES):
-        event = witness[(witness[WITNESSES] - 1 - number) % WITNESSES]
-        if alive and event >= 0 and _reject(words, begin, group, event):
+        batch[0] = witness[(witness[WITNESSES] - 1 - number) % WITNESSES]
+        if alive and batch[0] >= 0 and _reject(words, begin, group, 1):
             alive = _bound_group(words, group)
     if alive == 0:
         return
-    killed = 0
+    killed, most = 0, 1
     firsts = further(bits, MOST_POWERS)
     top = powers - 1
     power = top
-    firsts[top], bits[top] = 0, _may(words, top, 0)
+    firsts[top], bits[top] = 0, _test(words, BLOCKS + top, batch, 0, 0)
     while power <= top:
         if bits[power] == 0:
             power += 1
             continue
-        child = firsts[power] + trailing_zeros(bits[power])
-        bits[power] &= bits[power] - 1
         if power > 0:
+            child = firsts[power] + trailing_zeros(bits[power])
+            bits[power] &= bits[power] - 1
             power -= 1
             firsts[power] = LANES * child
-            bits[power] = _may(words, power, LANES * child)
+            bits[power] = _test(words, BLOCKS + power, batch, LANES * child, 0)
             continue
-        found = _reject(words, begin, group, child)
+        size = 0
+        while bits[0] and size < most:
+            batch[size] = firsts[0] + trailing_zeros(bits[0])
+            bits[0] &= bits[0] - 1
+            size += 1
+        found = _reject(words, begin, group, size)
         if found == 0:
+            most = BATCH
             continue
-        oldest = witness[WITNESSES]
-        witness[oldest] = child
-        witness[WITNESSES] = (oldest + 1) % WITNESSES
         killed += found
         if 2 * killed >= alive:
             alive, killed = _bound_group(words, group), 0
@@ -578,7 +645,7 @@ def _search_group(words: Any, begin: int, group: int, powers: int) -> None:
                 return
             for larger in range(powers):
                 if bits[larger]:
-                    bits[larger] &= _may(words, larger, firsts[larger])
+                    bits[larger] &= _test(words, BLOCKS + larger, batch, firsts[larger], 0)
 
 
 @njit(error_model="numpy")
@@ -607,34 +674,11 @@ def _number_of(bits: int) -> int:
 
 
 @njit(error_model="numpy")
-def _may(words: Any, power: int, first: int) -> Any:
-    """Bits of the 16 blocks of a power from `first` on, set of those that may hold an event which rejects a match."""
-    lows, highs = further(float64_at(words[BLOCKS + power]), first), float64_at(words[BLOCKS + MOST_POWERS + power])
-    highs, stride = further(highs, first), words[BLOCKS + 2 * MOST_POWERS + power]
-    tests = int64_at(words[TESTS])
-    passed = ALL
-    at = 1
-    for _ in range(tests[0]):
-        alternatives = tests[at]
-        at += 1
-        held = 0
-        for _ in range(alternatives):
-            several = tests[at]
-            at += 1
-            together = passed
-            for _ in range(several):
-                together &= _may_pass(words, tests, at, lows, highs, stride)
-                at += TEST_WORDS
-            held |= together
-        passed = held
-        if passed == 0:
-            return 0
-    return passed
-
-
-@njit(error_model="numpy")
-def _may_pass(words: Any, tests: Any, at: int, lows: Any, highs: Any, stride: int) -> Any:
+def _may_pass(words: Any, tests: Any, at: int, power: int, first: int) -> Any:
     """Bits of the blocks of which an event may pass a test with a match of the group."""
+    lows, highs = float64_at(words[BLOCKS + power]), float64_at(words[BLOCKS + MOST_POWERS + power])
+    lows, highs = further(lows, first), further(highs, first)
+    stride = words[BLOCKS + 2 * MOST_POWERS + power]
     comparator, own = tests[at], tests[at + 1]
     stack = float64_at(words[STACK])
     if own != BOTH_MIXED:
@@ -731,33 +775,31 @@ def _bound_side(words: Any, at: int, end: int, lows: Any, highs: Any, stride: in
 
 
 @njit(error_model="numpy")
-def _reject(words: Any, begin: int, group: int, event: int) -> int:
-    """Note which of 16 partial matches an event rejects; how many that are."""
-    stride = words[MOST_ROWS] + LANES
+def _reject(words: Any, begin: int, group: int, size: int) -> int:
+    """Note which of 16 partial matches the events of a batch reject; how many."""
+    batch = further(int64_at(words[BITS]), BATCH_PLACE)
+    passed, count = _test(words, TESTS, batch, group, size), 0
+    for event in range(size):
+        rejected = passed >> LANES * event & ALL
+        if rejected:
+            count += _note(words, begin, group, batch[event], rejected)
+    return count
+
+
+@njit(error_model="numpy")
+def _note(words: Any, begin: int, group: int, event: int, passed: int) -> int:
+    """Note that an event rejects those of 16 partial matches in whose ranges it still is; how many."""
+    stride, wanted = words[MOST_ROWS] + LANES, words[WANTED]
     values = further(float64_at(words[MATCH_VALUES]), group)
-    own, own_stride = further(float64_at(words[BLOCKS]), event), words[BLOCKS + 2 * MOST_POWERS]
-    tests = int64_at(words[TESTS])
-    passed = ALL
-    at = 1
-    for _ in range(tests[0]):
-        alternatives = tests[at]
-        at += 1
-        held = 0
-        for _ in range(alternatives):
-            several = tests[at]
-            at += 1
-            together = passed
-            for _ in range(several):
-                together &= _passing(words, tests, at, own, own_stride, values, stride)
-                at += TEST_WORDS
-            held |= together
-        passed = held
-        if passed == 0:
-            return 0
-    place, wanted = own[own_stride * OWN_PLACE], words[WANTED]
+    place = float64_at(words[BLOCKS])[words[BLOCKS + 2 * MOST_POWERS] * OWN_PLACE + event]
     rows, first_row = further(int32_at(words[GROUPED_ROWS]), begin + group), words[FIRST_ROW]
     firsts, ends = further(values, stride * FIRST_PLACE), further(values, stride * END_PLACE)
-    count = 0
+    passed &= at_most_than(firsts, place) & greater_than(ends, place)
+    witness, count = int64_at(words[WITNESS]), 0
+    oldest = witness[WITNESSES]
+    if passed and witness[(oldest - 1) % WITNESSES] != event:
+        witness[oldest] = event
+        witness[WITNESSES] = (oldest + 1) % WITNESSES
     while passed != 0:
         lane = trailing_zeros(passed)
         passed &= passed - 1
@@ -775,68 +817,91 @@ def _reject(words: Any, begin: int, group: int, event: int) -> int:
 
 
 @njit(error_model="numpy")
-def _passing(words: Any, tests: Any, at: int, own: Any, own_stride: int, values: Any, stride: int) -> Any:
-    """Bits of the 16 partial matches that pass a test with an event."""
+def _passing(words: Any, tests: Any, at: int, group: int, size: int) -> Any:
+    """Bits of the 16 partial matches that pass a test with each event of a batch."""
+    stride = words[MOST_ROWS] + LANES
+    values = further(float64_at(words[MATCH_VALUES]), group)
     comparator, term = tests[at], tests[at + 1]
-    stack = float64_at(words[STACK])
+    own, own_stride = float64_at(words[BLOCKS]), words[BLOCKS + 2 * MOST_POWERS]
+    left = float64_at(words[STACK])
+    right, passed = further(left, words[STACK_HALF]), 0
+    if term == BOTH_MIXED:
+        _evaluate_side(words, tests[at + 2], tests[at + 3], own, own_stride, values, stride, left, size)
+        _evaluate_side(words, tests[at + 3], tests[at + 4], own, own_stride, values, stride, right, size)
+        for event in range(size):
+            found = _compared(comparator, further(left, LANES * event), further(right, LANES * event))
+            passed |= found << LANES * event
+        return passed
+    others = further(values, stride * tests[at + 2])
     if term == MIXED:
-        _evaluate_side(words, tests[at + 3], tests[at + 4], own, own_stride, values, stride, stack)
-        return _compared(comparator, stack, further(values, stride * tests[at + 2]))
-    if term != BOTH_MIXED:
-        value, others = own[own_stride * term], further(values, stride * tests[at + 2])
-        if comparator == LT:
-            return greater_than(others, value)
-        if comparator == LE:
-            return at_least_than(others, value)
-        if comparator == GT:
-            return less_than(others, value)
-        if comparator == GE:
-            return at_most_than(others, value)
-        if comparator == EQ:
-            return equal_to(others, value)
-        return unequal_to(others, value)
-    right = further(stack, words[STACK_HALF])
-    _evaluate_side(words, tests[at + 2], tests[at + 3], own, own_stride, values, stride, stack)
-    _evaluate_side(words, tests[at + 3], tests[at + 4], own, own_stride, values, stride, right)
-    return _compared(comparator, stack, right)
+        _evaluate_side(words, tests[at + 3], tests[at + 4], own, own_stride, values, stride, left, size)
+        for event in range(size):
+            passed |= _compared(comparator, further(left, LANES * event), others) << LANES * event
+        return passed
+    batch = further(int64_at(words[BITS]), BATCH_PLACE)
+    for event in range(size):
+        value = own[own_stride * term + batch[event]]
+        passed |= _compared_with(comparator, others, value) << LANES * event
+    return passed
+
+
+@njit(error_model="numpy")
+def _compared_with(comparator: int, others: Any, value: float) -> Any:
+    """Bits of 16 numbers with which a value passes."""
+    if comparator == LT:
+        return greater_than(others, value)
+    if comparator == LE:
+        return at_least_than(others, value)
+    if comparator == GT:
+        return less_than(others, value)
+    if comparator == GE:
+        return at_most_than(others, value)
+    if comparator == EQ:
+        return equal_to(others, value)
+    return unequal_to(others, value)
 
 
 @njit(error_model="numpy")
 def _evaluate_side(
-    words: Any, at: int, end: int, own: Any, own_stride: int, values: Any, stride: int, stack: Any
+    words: Any, at: int, end: int, own: Any, own_stride: int, values: Any, stride: int, stack: Any, size: int
 ) -> None:
-    """Compute a mixed side of an event with each of 16 partial matches: the first numbers of the stack."""
-    terms = int64_at(words[TERMS])
+    """Compute a mixed side of each event of a batch with each of 16 partial matches: the first numbers of the stack."""
+    terms, batch = int64_at(words[TERMS]), further(int64_at(words[BITS]), BATCH_PLACE)
     top = -1
     while at < end:
         code, term = terms[at], terms[at + 1]
-        if code == COLUMN:
+        if code >= EVENT_FIRST or code in (COLUMN, CONSTANT):
             top += 1
-            fill(further(stack, LANES * top), own[own_stride * term])
-        elif code == CONSTANT:
-            top += 1
-            copy(further(stack, LANES * top), further(values, stride * term))
-        elif code >= EVENT_FIRST:
-            top += 1
-            here, value, others = (
-                further(stack, LANES * top),
-                own[own_stride * term],
-                further(values, stride * terms[at + 2]),
-            )
-            if code == EVENT_FIRST + PLUS or code == MATCH_FIRST + PLUS:
-                one_plus(here, value, others)
-            elif code == EVENT_FIRST + MINUS:
-                one_minus(here, value, others)
-            elif code == MATCH_FIRST + MINUS:
-                minus_one(here, value, others)
-            elif code == EVENT_FIRST + TIMES or code == MATCH_FIRST + TIMES:
-                one_times(here, value, others)
-            elif code == EVENT_FIRST + DIVIDE:
-                one_by(here, value, others)
-            else:
-                by_one(here, value, others)
+            others = further(values, stride * (terms[at + 2] if code >= EVENT_FIRST else term))
+            for event in range(size):
+                here = further(stack, CHUNK * top + LANES * event)
+                if code == CONSTANT:
+                    copy(here, others)
+                else:
+                    _combine(code, here, own[own_stride * term + batch[event]], others)
         else:
             if code >= PLUS:
                 top -= 1
-            _operate(code, further(stack, LANES * top), further(stack, LANES * (top + 1)))
+            for event in range(size):
+                here = further(stack, CHUNK * top + LANES * event)
+                _operate(code, here, further(here, CHUNK))
         at += SIDE_WORDS
+
+
+@njit(error_model="numpy")
+def _combine(code: int, here: Any, value: float, others: Any) -> None:
+    """Write a value 16 times, or the results of an operation on it and 16 others."""
+    if code == COLUMN:
+        fill(here, value)
+    elif code == EVENT_FIRST + PLUS or code == MATCH_FIRST + PLUS:
+        one_plus(here, value, others)
+    elif code == EVENT_FIRST + MINUS:
+        one_minus(here, value, others)
+    elif code == MATCH_FIRST + MINUS:
+        minus_one(here, value, others)
+    elif code == EVENT_FIRST + TIMES or code == MATCH_FIRST + TIMES:
+        one_times(here, value, others)
+    elif code == EVENT_FIRST + DIVIDE:
+        one_by(here, value, others)
+    else:
+        by_one(here, value, others)

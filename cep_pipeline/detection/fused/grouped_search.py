@@ -1,14 +1,15 @@
-"""Searches of ranges for many partial matches at once, by groups of matches and blocks of events.
+"""Searches of ranges for many partial matches at once: by groups of matches and blocks of events, or by sweeping.
 
-It serves any condition that is compiled, in time that grows with the number of partial matches, and little with their
-ranges. `grouped_kernel` says how; what is prepared here are the orders in which neighbours have similar values, and the
-terms of the tests: what they compute of an event that is searched and of what all matches of a run share, what they
-compute of a match alone, and what mixes these.
+`GroupedSearch` serves any condition that is compiled, in time that grows with the number of partial matches, and little
+with their ranges. `SweptSearch` takes less, but serves only conditions of which at most one comparison by size reads
+the last event of a match, as in `b.x > a.x AND b.y < c.y`. `grouped_kernel` says how; what is prepared here are the
+orders in which neighbours have similar values, and the terms of the tests: what they compute of an event that is
+searched and of what all matches of a run share, what they compute of a match alone, and what mixes these.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 import numpy as np
@@ -53,21 +54,114 @@ MOST_COLUMNS, MOST_BITS = 4, 16
 """Columns that decide in which order events lie, and how finely."""
 _CHUNK = 64
 _FOLDER = "cep_pipeline.detection.fused"
-_search_groups = NativeKernel(
-    f"{_FOLDER}.grouped_kernel",
-    "search_groups",
-    ("int64*",),
-    (
-        f"{_FOLDER}.programs",
-        f"{_FOLDER}.grouped_words",
-        "cep_pipeline.compiled.lanes",
-        "cep_pipeline.compiled.pointers",
-    ),
+_search_groups, _sweep_runs = (
+    NativeKernel(
+        f"{_FOLDER}.grouped_kernel",
+        name,
+        ("int64*",),
+        (
+            f"{_FOLDER}.programs",
+            f"{_FOLDER}.grouped_words",
+            "cep_pipeline.compiled.lanes",
+            "cep_pipeline.compiled.pointers",
+        ),
+    )
+    for name in ("search_groups", "sweep_runs")
 )
 
 
-class GroupedSearch:
+class _RunsSearch:
     """A search for events of the last level that pass the tests, behind a prefix of all other levels.
+
+    Partial matches that differ in their last event alone, and follow one another, are searched for together.
+    """
+
+    _kernel: NativeKernel
+
+    def __init__(
+        self, shape: Shape, arguments: Arguments, compiled: _TermWords, fixed: Sequence[TestedConjunct]
+    ) -> None:
+        self._kept: list[object] = [arguments]
+        self._prefix_place = argument_places(shape)["prefix"]
+        program, self._arguments = program_of(shape), data_words(shape, arguments)
+        fixed_words = compiled.fixed(fixed)
+        self._words = np.zeros(at.WORDS, np.int64)
+        spare, half = MOST_GROUPED + at.LANES, (compiled.deepest + 1) * _CHUNK
+        self._put(
+            {
+                at.ARGUMENTS: self._arguments,
+                at.PROGRAM: program.words,
+                at.FRAME: np.zeros(program.frame_size, np.int64),
+                at.STACK: np.zeros(2 * half),
+                at.LOWS: np.zeros(spare, np.int32),
+                at.HIGHS: np.zeros(spare, np.int32),
+                at.TERMS: np.array(compiled.words, np.int64),
+                at.FIXED: np.array(fixed_words, np.int64),
+                at.EVENT_TERMS: np.array([*compiled.events.values()], np.int64).reshape(-1),
+                at.MATCH_TERMS: np.array([*compiled.matches.values()], np.int64).reshape(-1),
+                at.BITS: np.zeros(3 * at.MOST_POWERS, np.int64),
+            },
+            {
+                at.EVENT_TERM_COUNT: len(compiled.events) + at.OWN_PLACE + 1,
+                at.MATCH_TERM_COUNT: len(compiled.matches) + at.END_PLACE + 1,
+                at.MOST_ROWS: MOST_GROUPED,
+                at.MOST_WORK: EVENTS_A_CALL,
+                at.STACK_HALF: half,
+            },
+        )
+
+    def _put(self, arrays: Mapping[int, Array], numbers: Mapping[int, int]) -> None:
+        """Write words: where arrays are, and numbers."""
+        for place, array in arrays.items():
+            self._words[place] = self._keep(array)
+        for place, number in numbers.items():
+            self._words[place] = number
+
+    def _keep(self, array: Array) -> int:
+        self._kept.append(array)
+        return int(array.ctypes.data)
+
+    def any(self, prefix: Array) -> Array:
+        """bool, shape (n,): whether an event of the range passes the tests, for each row of the prefix."""
+        return self._search(prefix, np.zeros(prefix.shape[1], np.bool_), {at.WANTED: at.ANY})
+
+    def _search(self, prefix: Array, found: Array, changed: Mapping[int, int]) -> Array:
+        prefix = np.ascontiguousarray(prefix, np.int32)
+        words, count = self._words.copy(), prefix.shape[1]
+        self._arguments[self._prefix_place : self._prefix_place + len(prefix)] = [row.ctypes.data for row in prefix]
+        words[at.FOUND], words[at.ROWS] = found.ctypes.data, count
+        for place, number in changed.items():
+            words[place] = number
+        while words[at.NEXT] < count:
+            go_on()
+            words[at.NEXT] = self._kernel(words)
+        return found
+
+
+class SweptSearch(_RunsSearch):
+    """A search by the extremes of all events up to each place, which are found once for each run of partial matches.
+
+    Parameters
+    ----------
+    shape
+        One for which `is_swept` holds.
+    """
+
+    _kernel = _sweep_runs
+
+    def __init__(self, shape: Shape, arguments: Arguments) -> None:
+        size = arguments.sizes[shape.prefix]
+        if any(of == shape.prefix - 1 for _, of in arguments.lows):
+            shape, arguments = _turned(shape, arguments)
+        fixed, moving = _parted(shape)
+        compiled = _TermWords(shape)
+        moving_words = compiled.moving(moving, ())
+        super().__init__(shape, arguments, compiled, fixed)
+        self._put({at.TESTS: np.array(moving_words, np.int64), at.EXTREMES: np.zeros(size + 2 * at.LANES)}, {})
+
+
+class GroupedSearch(_RunsSearch):
+    """A search by groups of partial matches and blocks of events.
 
     Parameters
     ----------
@@ -75,12 +169,21 @@ class GroupedSearch:
         How wide ranges are, about.
     """
 
+    _kernel = _search_groups
+
     def __init__(self, shape: Shape, arguments: Arguments, width: float) -> None:
         own, current = shape.prefix, shape.prefix - 1
         size, others = arguments.sizes[own], arguments.sizes[current]
         fixed, moving = _parted(shape)
+        moves = both_move(shape, arguments)
+        shift = int(max(width, FEWEST_IN_SEGMENT, at.LANES)).bit_length() + 2
+        order = _order(_columns_read(moving, own, arguments), np.arange(size), shift)
+        if not moves:
+            order = _by_reach(order, backward=any(of == current for _, of in arguments.lows))
+        positions = np.empty(others, np.int32)
+        positions[self._order_of_matches(arguments, current, moving, width, shift)] = np.arange(others)
         compiled = _TermWords(shape)
-        fixed_words, moving_words = compiled.fixed(fixed), compiled.moving(moving, (at.FIRST_PLACE, at.END_PLACE))
+        moving_words = compiled.moving(moving, (at.FIRST_PLACE, at.END_PLACE))
         # An end that is the same for all partial matches of a run is no test.
         ends = [
             end
@@ -88,80 +191,43 @@ class GroupedSearch:
             if any(of == current for _, of in sides)
         ]
         asking_words = compiled.moving(moving, ends or [at.END_PLACE])
-        sweep, moves = sweep_of(shape, arguments), both_move(shape, arguments)
-        shift = int(max(width, FEWEST_IN_SEGMENT, at.LANES)).bit_length() + 2 if sweep == 0 else 0
-        order = _order([] if sweep else _columns_read(moving, own, arguments), np.arange(size), shift)
-        if not moves and not sweep:
-            order = _by_reach(order, backward=any(of == current for _, of in arguments.lows))
-        positions = np.empty(others, np.int32)
-        positions[self._order_of_matches(arguments, current, moving, sweep, width, shift)] = np.arange(others)
-        columns = list(arguments.columns)
-        for slot in {slot.slot for test in shape.levels[own].tests for slot in _slots_of(test) if slot.level == own}:
-            columns[slot] = padded_copy(columns[slot][:size][order])
-        reordered = replace(arguments, columns=tuple(columns))
-        self._kept: list[object] = [reordered]
-        self._prefix_place = argument_places(shape)["prefix"]
-        program, self._arguments = program_of(shape), data_words(shape, reordered)
-        spare, half = MOST_GROUPED + at.LANES, (compiled.deepest + 1) * _CHUNK
-        events, matches = len(compiled.events) + at.OWN_PLACE + 1, len(compiled.matches) + at.END_PLACE + 1
-        self._words = words = np.zeros(at.WORDS, np.int64)
-        for place, values in (
-            (at.ARGUMENTS, self._arguments),
-            (at.PROGRAM, program.words),
-            (at.FRAME, np.zeros(program.frame_size, np.int64)),
-            (at.STACK, np.zeros(2 * half)),
-            (at.PLACES, order.astype(np.int32)),
-            (at.POSITIONS, positions),
-            (at.AT_POSITION, np.zeros(others, np.int32)),
-            (at.MARKS, np.zeros((others >> 6) + 1, np.int64)),
-            (at.CHOSEN, np.zeros(size + at.LANES, np.int32)),
-            (at.NUMBERS, np.arange(spare, dtype=np.int32)),
-            (at.OWN_ROWS, np.zeros(spare, np.int32)),
-            (at.OWN_PLACES, np.zeros(spare, np.int32)),
-            (at.EXTREMES, np.zeros(size + 2 * at.LANES if sweep else 0)),
-            (at.LOWS, np.zeros(spare, np.int32)),
-            (at.HIGHS, np.zeros(spare, np.int32)),
-            (at.TERMS, np.array(compiled.words, np.int64)),
-            (at.FIXED, np.array(fixed_words, np.int64)),
-            (at.TESTS, np.array(moving_words, np.int64)),
-            (at.EVENT_TERMS, np.array([*compiled.events.values()], np.int64).reshape(-1)),
-            (at.MATCH_TERMS, np.array([*compiled.matches.values()], np.int64).reshape(-1)),
-            (at.MATCH_VALUES, np.zeros(matches * spare)),
-            (at.LEAST, np.zeros(matches)),
-            (at.GREATEST, np.zeros(matches)),
-            (at.BITS, np.zeros(3 * _CHUNK, np.int64)),
-            (at.WITNESS, np.zeros(at.WITNESSES + 1, np.int64)),
-        ):
-            words[place] = self._keep(values)
-        self._asking_tests = self._keep(np.array(asking_words, np.int64))
-        for place, number in (
-            (at.EVENT_TERM_COUNT, events),
-            (at.MATCH_TERM_COUNT, matches),
-            (at.SIZE, size),
-            (at.SHIFT, shift),
-            (at.MOST_ROWS, MOST_GROUPED),
-            (at.MOST_WORK, EVENTS_A_CALL),
-            (at.STACK_HALF, half),
-            (at.MOVES, int(moves)),
-            (at.SWEEP, sweep),
-            (at.WANTED, FIND_LAST if shape.search is RangeResult.LAST else FIND_FIRST),
-        ):
-            words[place] = number
+        super().__init__(shape, _reordered(shape, arguments, order), compiled, fixed)
+        events, matches = int(self._words[at.EVENT_TERM_COUNT]), int(self._words[at.MATCH_TERM_COUNT])
+        spare = MOST_GROUPED + at.LANES
+        self._put(
+            {
+                at.PLACES: order.astype(np.int32),
+                at.POSITIONS: positions,
+                at.AT_POSITION: np.zeros(others, np.int32),
+                at.MARKS: np.zeros((others >> 6) + 1, np.int64),
+                at.CHOSEN: np.zeros(size + at.LANES, np.int32),
+                at.NUMBERS: np.arange(spare, dtype=np.int32),
+                at.OWN_ROWS: np.zeros(spare, np.int32),
+                at.OWN_PLACES: np.zeros(spare, np.int32),
+                at.TESTS: np.array(moving_words, np.int64),
+                at.MATCH_VALUES: np.zeros(matches * spare),
+                at.LEAST: np.zeros(matches),
+                at.GREATEST: np.zeros(matches),
+                at.WITNESS: np.zeros(at.WITNESSES + 1, np.int64),
+            },
+            {
+                at.SIZE: size,
+                at.SHIFT: shift,
+                at.MOVES: int(moves),
+                at.WANTED: FIND_LAST if shape.search is RangeResult.LAST else FIND_FIRST,
+            },
+        )
         for power in range(at.MOST_POWERS):
             room = -(-size // at.LANES**power) + at.LANES
-            least = self._keep(np.zeros(events * room))
-            words[at.BLOCKS + power] = least
-            words[at.BLOCKS + at.MOST_POWERS + power] = self._keep(np.zeros(events * room)) if power else least
-            words[at.BLOCKS + 2 * at.MOST_POWERS + power] = room
+            least = np.zeros(events * room)
+            greatest = np.zeros(events * room) if power else least
+            places = at.BLOCKS + power, at.BLOCKS + at.MOST_POWERS + power
+            self._put(dict(zip(places, (least, greatest), strict=True)), {at.BLOCKS + 2 * at.MOST_POWERS + power: room})
+        self._asking_tests = self._keep(np.array(asking_words, np.int64))
 
     @staticmethod
     def _order_of_matches(
-        arguments: Arguments,
-        current: int,
-        moving: Sequence[TestedConjunct],
-        sweep: int,
-        width: float,
-        shift: int,
+        arguments: Arguments, current: int, moving: Sequence[TestedConjunct], width: float, shift: int
     ) -> Array:
         """The order of the last events of partial matches: neighbours have ranges that are alike, and similar values.
 
@@ -174,39 +240,37 @@ class GroupedSearch:
             for (_, of), array in sides.items()
             if of == current
         ]
-        if not ends:
-            ends = [np.zeros(size, np.int32)]
-        if sweep:
-            return _order([], ends[0], 0)
         return _order(
             _columns_read(moving, current, arguments),
-            ends[0],
+            ends[0] if ends else np.zeros(size, np.int32),
             max(int(width).bit_length() - 2, 0) if len(ends) > 1 else shift,
         )
 
-    def _keep(self, array: Array) -> int:
-        self._kept.append(array)
-        return int(array.ctypes.data)
-
     def any(self, prefix: Array) -> Array:
-        """bool, shape (n,): whether an event of the range passes the tests, for each row of the prefix."""
-        return self._search(prefix, np.zeros(prefix.shape[1], np.bool_), at.ANY)
+        found = np.zeros(prefix.shape[1], np.bool_)
+        return self._search(prefix, found, {at.WANTED: at.ANY, at.TESTS: self._asking_tests})
 
     def places(self, prefix: Array) -> Array:
         """int32, shape (n,): the first or last place that passes the tests for each row of the prefix, or -1."""
-        return self._search(prefix, np.full(prefix.shape[1], -1, np.int32), int(self._words[at.WANTED]))
+        return self._search(prefix, np.full(prefix.shape[1], -1, np.int32), {})
 
-    def _search(self, prefix: Array, found: Array, wanted: int) -> Array:
-        prefix = np.ascontiguousarray(prefix, np.int32)
-        words, count = self._words.copy(), prefix.shape[1]
-        self._arguments[self._prefix_place : self._prefix_place + len(prefix)] = [row.ctypes.data for row in prefix]
-        words[at.FOUND], words[at.ROWS], words[at.WANTED] = found.ctypes.data, count, wanted
-        if wanted == at.ANY:
-            words[at.TESTS] = self._asking_tests
-        while words[at.NEXT] < count:
-            go_on()
-            words[at.NEXT] = _search_groups(words)
-        return found
+
+def _reordered(shape: Shape, arguments: Arguments, order: Array) -> Arguments:
+    """The arguments with the columns of the last level in another order."""
+    own, columns = shape.prefix, list(arguments.columns)
+    for slot in {slot.slot for test in shape.levels[own].tests for slot in _slots_of(test) if slot.level == own}:
+        columns[slot] = padded_copy(columns[slot][: arguments.sizes[own]][order])
+    return replace(arguments, columns=tuple(columns))
+
+
+def _turned(shape: Shape, arguments: Arguments) -> tuple[Shape, Arguments]:
+    """The same search with the events of the last level the other way round: ends of ranges become beginnings."""
+    own, level = shape.prefix, shape.levels[shape.prefix]
+    size = arguments.sizes[own]
+    reordered = _reordered(shape, arguments, np.arange(size)[::-1])
+    lows, highs = ({key: size - ends for key, ends in sides.items()} for sides in (arguments.highs, arguments.lows))
+    turned = replace(level, lows=level.highs, highs=level.lows)
+    return replace(shape, levels=(*shape.levels[:own], turned)), replace(reordered, lows=lows, highs=highs)
 
 
 @dataclass
@@ -332,21 +396,21 @@ def both_move(shape: Shape, arguments: Arguments) -> bool:
     return all(any(of == current for _, of in sides) for sides in (arguments.lows, arguments.highs))
 
 
-def sweep_of(shape: Shape, arguments: Arguments) -> int:
-    """The way in which partial matches are swept over: at most one test, by size, compares their last events; or 0."""
+def is_swept(shape: Shape, arguments: Arguments) -> bool:
+    """Return whether partial matches can be swept over: at most one test, by size, compares their last events."""
     current, moving = shape.prefix - 1, _parted(shape)[1]
     if both_move(shape, arguments) or shape.prefix == 1 or len(moving) > 1:
-        return 0
+        return False
     for conjunct in moving:
         match conjunct:
             case ((Test(comparator, left, right),),) if comparator not in (Comparator.EQ, Comparator.NE):
                 levels = [{slot.level for slot in slots_of(side)} for side in (left, right)]
                 own = [shape.prefix in side for side in levels]
                 if sum(own) != 1 or current in levels[own.index(True)]:
-                    return 0
+                    return False
             case _:
-                return 0
-    return at.BACKWARD if any(of == current for _, of in arguments.lows) else at.FORWARD
+                return False
+    return True
 
 
 def slots_in(shape: Shape) -> int:

@@ -16,8 +16,6 @@ MIXED, BOTH_MIXED = -1, -2
 """Numbers in place of that of an event's term, where one side of a test mixes it with a match, and where both do."""
 ANY = 0
 """The wanted result where any event will do; which one is asked for by a number of `programs`."""
-FORWARD, BACKWARD = 1, 2
-"""The ways in which partial matches are swept over: all ranges begin at one place, or all end at one."""
 WITNESSES = 2
 """Events that rejected last, which are tried first."""
 
@@ -38,7 +36,6 @@ WITNESSES = 2
     SIZE,
     SHIFT,
     MOVES,
-    SWEEP,
     PLACES,
     POSITIONS,
     AT_POSITION,
@@ -64,7 +61,7 @@ WITNESSES = 2
     BITS,
     WITNESS,
     BLOCKS,
-) = range(42)
+) = range(41)
 WORDS = BLOCKS + 3 * MOST_POWERS
 """Places in the words; the last is their number.
 

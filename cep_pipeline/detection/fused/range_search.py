@@ -2,8 +2,8 @@
 
 The compiled search of a range reads it up to the first event that passes. That is the fastest way to search short
 ranges, and those where many events pass. Where few pass, it reads everything, and the work grows with the window. Then
-the ranges of many partial matches are searched together (`grouped_search`). Which of the two takes less is told by a
-sample of the partial matches.
+the ranges of many partial matches are searched together, by sweeping over the events or by groups (`grouped_search`).
+Whether that takes less is told by a sample of the partial matches.
 
 Here is also which test the least and the greatest value of a range decide: one in whose side the event stands once, in
 sums, differences, products and quotients. Rounding keeps the order of numbers, so that the extremes decide the test for
@@ -19,7 +19,7 @@ from functools import cached_property, reduce
 import numpy as np
 
 from cep_pipeline.detection.fused.constraints import TestColumns
-from cep_pipeline.detection.fused.grouped_search import GroupedSearch, both_move, slots_in, sweep_of
+from cep_pipeline.detection.fused.grouped_search import GroupedSearch, SweptSearch, both_move, is_swept, slots_in
 from cep_pipeline.detection.fused.kernel import Arguments, search_places
 from cep_pipeline.detection.fused.programs import ShapeProgram
 from cep_pipeline.detection.fused.shape import (
@@ -39,7 +39,7 @@ from cep_pipeline.expressions.columns import Array
 from cep_pipeline.patterns.conditions import Comparator
 from cep_pipeline.slices.views import View
 
-FEWEST_EVENTS = 1 << 11
+FEWEST_EVENTS = 1 << 9
 """Among so many events ranges are read."""
 FEWEST_ROWS = 8
 """Partial matches that differ in their last event alone, for a search of them together to pay."""
@@ -47,12 +47,14 @@ SAMPLED = 256
 """Partial matches that are searched by reading to see how far that reads."""
 SAMPLED_AGAIN = 1 << 19
 """Partial matches after which another sample is taken."""
-SEARCH_NS, READ_NS = 50.0, 0.3
-"""Nanoseconds of a search of one range besides reading it, and of reading an event."""
-RUN_NS, EVENT_NS, MATCH_NS, SWEPT_NS = 2_000.0, 8.0, 40.0, 12.0
-"""Nanoseconds of a search together: for each run, each event of its range, and each match, by groups or swept over."""
-ORDER_NS = 500.0
-"""Nanoseconds of putting an event in order."""
+READ_NS, READ_EVENT_NS = 10.0, 0.06
+"""Nanoseconds of a search by reading: for each range, and each event that is read."""
+RUN_NS, EVENT_NS, MATCH_NS = 800.0, 1.5, 12.0
+"""Nanoseconds of a search by groups: for each run, each event of its range, and each match."""
+SWEPT_RUN_NS, SWEPT_EVENT_NS, SWEPT_MATCH_NS = 100.0, 1.5, 2.0
+"""Nanoseconds of a search by sweeping: for the same."""
+PREPARED_NS, ORDER_NS = 400_000.0, 100.0
+"""Nanoseconds of preparing a search by groups, and of putting one event in order for it."""
 MOST_BYTES = 1 << 28
 """Largest size of what one search notes of events; above it, or where memory is short, ranges are read."""
 _SAFE = 2.0**1000
@@ -91,6 +93,12 @@ def searching_shape(prefix: int, behind: Sequence[Level], columns: TestColumns, 
     )
 
 
+def _number_of_changes(prefix: Array) -> int:
+    """How many columns of a table differ from the one before them."""
+    differ = prefix[:, 1:] != prefix[:, :-1]
+    return int(np.count_nonzero(differ[0] if len(differ) == 1 else differ.any(axis=0)))
+
+
 class EventSearch:
     """A search of the last level's ranges, by reading them or together, whichever takes less.
 
@@ -108,49 +116,64 @@ class EventSearch:
         self._sample: tuple[float, float] | None = None
         self._to_read_ns = 0.0
         self._grouped: GroupedSearch | None = None
+        self._swept: SweptSearch | None = None
 
     def any(self, prefix: Array) -> Array:
         """bool, shape (n,): whether an event of the range passes the tests, for each row of the prefix."""
-        grouped = self._together(prefix)
-        return self._read(prefix) >= 0 if grouped is None else grouped.any(prefix)
+        if not self._are_together(prefix, sweeps=self._is_swept):
+            return self._read(prefix) >= 0
+        return self._swept_search().any(prefix) if self._is_swept else self._grouped_search().any(prefix)
 
     def places(self, prefix: Array) -> Array:
         """int32, shape (n,): the first or last place that passes the tests for each row of the prefix, or -1."""
-        grouped = self._together(prefix)
-        return self._read(prefix) if grouped is None else grouped.places(prefix)
+        if not self._are_together(prefix, sweeps=False):
+            return self._read(prefix)
+        return self._grouped_search().places(prefix)
 
     def _read(self, prefix: Array) -> Array:
         return search_places(self.shape, self.arguments, prefix, self._program)
 
-    def _together(self, prefix: Array) -> GroupedSearch | None:
-        """The search of all ranges together; None where they are to be read."""
+    def _are_together(self, prefix: Array, *, sweeps: bool) -> bool:
+        """Return whether all ranges are to be searched together, or else read."""
         count, size = prefix.shape[1], self.arguments.sizes[-1]
         if size <= FEWEST_EVENTS or not count:
-            return None
-        runs = 1 + int((prefix[:-1, 1:] != prefix[:-1, :-1]).any(axis=0).sum())
+            return False
+        runs = 1 + _number_of_changes(prefix[:-1])
         if count < FEWEST_ROWS * runs:
-            return None
+            return False
         self._asked += count
         if self._sample is None or self._asked > SAMPLED_AGAIN:
             self._asked, self._sample = 0, self._read_sample(prefix)
         reading_ns, width = self._sample
-        reading_ns *= count
-        match_ns = SWEPT_NS if self._sweeps else MATCH_NS
-        looked_at = min(width * count / runs, 2.0 * size) if self._moves else width
-        if reading_ns < runs * (RUN_NS + EVENT_NS * looked_at) + match_ns * count:
-            return None
-        self._to_read_ns += reading_ns
+        others = self.arguments.sizes[self.shape.prefix - 1]
+        run_ns, event_ns, match_ns = (
+            (SWEPT_RUN_NS, SWEPT_EVENT_NS, SWEPT_MATCH_NS) if sweeps else (RUN_NS, EVENT_NS, MATCH_NS)
+        )
+        in_run = count / runs
+        looked_at = min(width * in_run, width + size * in_run / others) if self._moves else width
+        if reading_ns * in_run < run_ns + event_ns * looked_at + match_ns * in_run:
+            return False
+        if sweeps or self._grouped is not None:
+            return True
+        self._to_read_ns += reading_ns * count
+        if self._to_read_ns < PREPARED_NS + ORDER_NS * (size + others):
+            return False
+        return has_room(2 * (slots_in(self.shape) + 2) * (size + others))
+
+    def _grouped_search(self) -> GroupedSearch:
         if self._grouped is None:
-            others = self.arguments.sizes[self.shape.prefix - 1]
-            numbers = 2 * (slots_in(self.shape) + 2) * (size + others)
-            if self._to_read_ns < ORDER_NS * (size + others) or not has_room(numbers):
-                return None
-            self._grouped = GroupedSearch(self.shape, self.arguments, width)
+            assert self._sample is not None
+            self._grouped = GroupedSearch(self.shape, self.arguments, self._sample[1])
         return self._grouped
 
+    def _swept_search(self) -> SweptSearch:
+        if self._swept is None:
+            self._swept = SweptSearch(self.shape, self.arguments)
+        return self._swept
+
     @cached_property
-    def _sweeps(self) -> bool:
-        return sweep_of(self.shape, self.arguments) != 0
+    def _is_swept(self) -> bool:
+        return is_swept(self.shape, self.arguments)
 
     @cached_property
     def _moves(self) -> bool:
@@ -164,7 +187,7 @@ class EventSearch:
         widths = np.maximum(highs - lows, 0)
         begin = lows if self.shape.search is RangeResult.FIRST else highs - 1
         read = np.where(places < 0, widths, np.abs(places - begin) + 1)
-        return SEARCH_NS + READ_NS * float(read.mean()), float(widths.mean())
+        return READ_NS + READ_EVENT_NS * float(read.mean()), float(widths.mean())
 
     def _ranges(self, prefix: Array) -> tuple[Array, Array]:
         """int64: where the ranges begin and end."""
