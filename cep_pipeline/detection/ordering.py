@@ -376,6 +376,11 @@ class OrderedTogether:
     of: Array
     lists: OrderedLists
 
+    def where(self, keep: Array) -> OrderedTogether:
+        """The matches at which `keep` (bool, shape (n,)) is true."""
+        of = self.of[keep]
+        return OrderedTogether(np.bincount(of, minlength=len(self.counts)).tolist(), of, self.lists.where(keep))
+
 
 def order_together(found: Sequence[Sequence[Block]], seqs: Array) -> OrderedTogether:
     """Bring the matches of each pattern into the page's order, equal bindings once, at a cost a match, not a pattern.

@@ -454,9 +454,9 @@ def tables_of_few(
     found: Sequence[tuple[Detection, list[Block]]], write: Callable[[Few, PreparedEvents], list[W]]
 ) -> list[W]:
     """The output of patterns that have some matches, but few; many patterns are written at a time."""
-    groups: dict[int, list[int]] = {}
+    groups: dict[Hashable, list[int]] = {}
     for place, (one, _) in enumerate(found):
-        groups.setdefault(id(one.events), []).append(place)
+        groups.setdefault((id(one.events), one.pattern.output, one.pattern.consume), []).append(place)
     made: dict[int, W] = {}
     for places in groups.values():
         held = 0
