@@ -49,6 +49,7 @@ from cep_pipeline.detection.limits import go_on
 from cep_pipeline.detection.mechanisms import EVERYTHING, Owned
 from cep_pipeline.detection.room import room_for
 from cep_pipeline.expressions.columns import Array
+from cep_pipeline.expressions.lists import Lists, holds_over_lists
 from cep_pipeline.patterns.conditions import Comparator, Conjunct
 from cep_pipeline.patterns.expressions import Element, Expression, Reference
 from cep_pipeline.patterns.normal_form import Clause, Variable
@@ -186,14 +187,22 @@ class ComparedElements:
         return number_of(remainder, large_moduli(), float(bits) + 0.1)
 
 
+def has_one_list(clause: Clause) -> bool:
+    """Return whether the clause has one Kleene variable, and no negated ones."""
+    return not clause.negated and sum(variable.kleene for variable in clause.positive) == 1
+
+
 def lists_at_once(clause: Clause) -> bool:
     """Return whether the clause has one Kleene variable, with conditions on elements and adjacent elements only."""
+    return has_one_list(clause) and not conditions_on_lists(clause)
+
+
+def conditions_on_lists(clause: Clause) -> tuple[Conjunct, ...]:
+    """The conditions on the one Kleene variable of a clause that look at more than two adjacent elements."""
     singles = frozenset(variable.name for variable in clause.positive if not variable.kleene)
-    if clause.negated or len(singles) != len(clause.positive) - 1:
-        return False
     (name,) = (variable.name for variable in clause.positive if variable.kleene)
     conditions = ListConditions.of(clause, name, singles)
-    return not conditions.growing and not conditions.whole
+    return *conditions.growing, *conditions.whole
 
 
 @dataclass(frozen=True, eq=False)
@@ -241,6 +250,8 @@ class ListsBehind:
         The bounds of candidates, and the levels that may bind the same event.
     made
         The searches of the last slice for which they were compiled.
+    looked
+        Whether they were compiled for a slice, or could not be.
     """
 
     pattern: Pattern
@@ -248,6 +259,7 @@ class ListsBehind:
     singles: tuple[str, ...]
     reach: Reach
     made: _Searches | None = None
+    looked: bool = False
 
     @classmethod
     def of(cls, pattern: Pattern, clause: Clause, singles: tuple[str, ...], reach: Reach) -> ListsBehind:
@@ -342,6 +354,27 @@ class ListsBehind:
             for level, single in enumerate(self.singles)
             if may_be_one(self.pattern, self.clause, self.variable, of[single])
         )
+
+    @cached_property
+    def on_lists(self) -> tuple[Conjunct, ...]:
+        """The conditions that are asked of lists when they have been made."""
+        return conditions_on_lists(self.clause)
+
+    def that_hold(self, block: ListBlock, events: PreparedEvents) -> ListBlock:
+        """The matches whose lists fulfil these conditions."""
+        if not self.on_lists or not len(block):
+            return block
+        width, own = len(self.slots), int(np.flatnonzero(self.slots < 0)[0])
+        begins, ends = block.offsets[:-1], block.offsets[1:]
+        bound: dict[str, Array | Lists] = {
+            variable.name: block.rows[begins + place if place < own else ends - (width - place)]
+            for place, variable in enumerate(self.clause.positive)
+        }
+        bound[self.variable.name] = Lists(begins + own, ends - begins - (width - 1), block.rows)
+        keep = np.ones(len(block), np.bool_)
+        for conjunct in self.on_lists:
+            keep &= holds_over_lists(conjunct, events, bound, len(block))
+        return block if keep.all() else block.take(keep)
 
     @property
     def counts_lengths(self) -> bool:
@@ -571,6 +604,7 @@ class CompiledLists:
         self._compared: ComparedElements | None = None
         levels = self._run.levels
         if levels is not None:
+            known.looked = True
             self._compile(levels)
 
     @property
