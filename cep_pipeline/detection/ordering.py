@@ -325,6 +325,14 @@ class OrderedLists:
         return np.maximum.reduceat(self.bound_rows, self.offsets[:-1]) if len(self) else self.bound_rows[:0]
 
 
+def as_found(block: Block) -> OrderedMatches | OrderedLists:
+    """The matches of one block in the order in which they were found, where nobody asks for theirs."""
+    if isinstance(block, ListBlock):
+        names = tuple(variable.name for variable in block.clause.positive)
+        return OrderedLists(names, block.offsets, block.rows, block.variables)
+    return OrderedMatches((block.clause.positive,), None, block.rows)
+
+
 def order_lists(blocks: Sequence[Block], seqs: Array) -> OrderedLists:
     """Bring all matches of a pattern over one slice into the page's order, equal bindings once.
 

@@ -13,7 +13,6 @@ from dataclasses import dataclass, replace
 from itertools import chain
 from typing import TypeVar
 
-import numpy as np
 import pyarrow as pa
 
 from cep_pipeline.detection.limits import LimitReached, at_most_seconds
@@ -26,7 +25,7 @@ from cep_pipeline.detection.matches import (
     return_arrays,
 )
 from cep_pipeline.detection.mechanisms import EVERYTHING, Counters, FoundAtOnce, Mechanism, Orders, Owned
-from cep_pipeline.detection.ordering import order_matches
+from cep_pipeline.detection.ordering import as_found, order_matches
 from cep_pipeline.detection.output_policy import Candidates, KeptMatches, has_output_policy
 from cep_pipeline.detection.parts import count_blocks, many_in_parts
 from cep_pipeline.detection.room import SMALL, available_bytes
@@ -372,14 +371,15 @@ class SummaryOf:
         found = [block for block in blocks if len(block)]
         if not found:
             return 0
-        ordered = order_matches(found, events.seqs)
+        # Their order decides which are kept, and shows which are there twice: those of one block differ.
+        alone = self._kept is None and len(found) == 1
+        ordered = as_found(found[0]) if alone else order_matches(found, events.seqs)
         for start in range(0, len(ordered), BATCH_ROWS):
             part = ordered.between(start, min(start + BATCH_ROWS, len(ordered)))
             if self._kept is not None:
                 part = part.where(self._kept.keep(Candidates.of(self._pattern, part, events)))
             if len(part):
-                offsets, rows, _ = part.elements()
-                ends_us = events.timestamps[np.maximum.reduceat(rows, offsets[:-1])]
+                ends_us = events.timestamps[part.last_rows()]
                 self.summary.add_matches(ends_us, return_arrays(self._pattern, part, events))
         return len(ordered)
 

@@ -23,7 +23,7 @@ from cep_pipeline.detection.decimal_text import from_text, to_text
 from cep_pipeline.detection.matches import RETURN_TYPES, UTC_MICROSECONDS, json_objects
 from cep_pipeline.expressions.columns import Array
 from cep_pipeline.patterns.expressions import ValueType
-from cep_pipeline.patterns.pattern import Pattern, Summary, SummaryAggregate, SummaryGroup
+from cep_pipeline.patterns.pattern import Pattern, Summary, SummaryAggregate, SummaryGroup, once_a_pattern
 from cep_pipeline.storage import canonical_json
 
 Value = int | float | str | bool | None
@@ -41,6 +41,7 @@ _FIVES = 5**FRACTION_BITS
 _NAN = float("nan")
 
 
+@once_a_pattern
 def summary_schema(pattern: Pattern) -> pa.Schema:
     """Columns of the rows of a statement with SUMMARIZE: `pattern`, the groups, the aggregates."""
     summary = _summary_of(pattern)
@@ -325,9 +326,11 @@ def bucket_starts(ends_us: Array, bucket_us: int, zone: str) -> pa.Array:
 
 def group_codes(columns: Sequence[pa.Array], rows: int) -> tuple[Array, list[tuple[Value, ...]]]:
     """The number of each row's group, and the values of each group that occurs, once."""
-    codes, keys = np.zeros(rows, np.int64), [()]
-    found: list[tuple[Value, ...]] = list(keys)
-    for column in columns:
+    if not columns:
+        return np.zeros(rows, np.int64), [()]
+    codes, firsts = _codes(columns[0])
+    found: list[tuple[Value, ...]] = [(value,) for value in firsts]
+    for column in columns[1:]:
         own, values = _codes(column)
         pairs, codes = np.unique(codes * len(values) + own, return_inverse=True)
         codes = codes.reshape(-1)
@@ -337,15 +340,20 @@ def group_codes(columns: Sequence[pa.Array], rows: int) -> tuple[Array, list[tup
 
 def _codes(column: pa.Array) -> tuple[Array, list[Value]]:
     """The number of each value of a column, and the distinct values; NaN is one of them, and so is null."""
-    if pa.types.is_floating(column.type):
+    is_float = pa.types.is_floating(column.type)
+    if is_float:
         column = pc.add(column, 0.0)  # -0.0 is 0.0
     coded = column.dictionary_encode()
-    values: list[Value] = [_NAN if is_nan(value) else value for value in coded.dictionary.to_pylist()]
-    codes = coded.indices.fill_null(len(values)).to_numpy().astype(np.int64)
+    values: list[Value] = coded.dictionary.to_pylist()
+    indices = coded.indices
+    if indices.null_count:
+        indices = indices.fill_null(len(values))
+        values.append(None)
+    codes = indices.to_numpy().astype(np.int64)
+    if not is_float:
+        return codes, values
     places: dict[Value, int] = {}
-    for value in (*values, None):
-        places.setdefault(value, len(places))
-    same = np.array([places[value] for value in (*values, None)])
+    same = np.array([places.setdefault(_NAN if is_nan(one) else one, len(places)) for one in values], np.int64)
     return same[codes], list(places)
 
 
