@@ -60,7 +60,7 @@ from cep_pipeline.detection.kleene.compiled_lists import (
     CompiledLists,
     ListMemory,
     ListsBehind,
-    conditions_on_lists,
+    asks_lists,
     has_one_list,
 )
 from cep_pipeline.detection.limits import go_on
@@ -295,7 +295,7 @@ class _Run:
     def is_to_be_learnt(self) -> bool:
         """True if the next slice may tell its layout, or that of its lists where nobody else looks for that."""
         lists = self.lists
-        return not self.known.looked or (lists is not None and bool(lists.on_lists) and not lists.looked)
+        return not self.known.looked or (lists is not None and lists.asks and not lists.looked)
 
     @property
     def is_current(self) -> bool:
@@ -336,7 +336,7 @@ class PlainRuns:
         self.runs: list[list[_Run]] = []  # those of the clauses of each pattern; none where one of them is not plain
         self.counted: list[bool] = []
         for pattern, plans in zip(patterns, orders, strict=True):
-            # A binding of several clauses is one match, and negated structures and conditions on lists reject matches.
+            # A binding of several clauses is one match, and what negated structures and whole lists reject is listed.
             ordered = _plain_orders(pattern, plans)
             listed = len({one.positive for one in pattern.clauses}) < len(pattern.clauses)
             listed = listed or any(one.negated_structures or _asks_lists(one) for one, _ in ordered)
@@ -550,7 +550,7 @@ class _Slice:
             if levels is not None:
                 run.known.learn(levels)
             learnt = run.known.layout is not None
-        if run.lists is not None and run.lists.on_lists and not run.lists.looked:
+        if run.lists is not None and run.lists.asks and not run.lists.looked:
             owned = reading(run.pattern, self._events, self._owned)
             CompiledLists(run.pattern, run.clause, run.lists.singles, self._events, owned)
             learnt |= run.lists.looked
@@ -826,7 +826,7 @@ class _Slice:
 
 def _asks_lists(clause: Clause) -> bool:
     """True if conditions are asked of lists when they have been made."""
-    return has_one_list(clause) and bool(conditions_on_lists(clause))
+    return has_one_list(clause) and asks_lists(clause)
 
 
 def _plain_orders(pattern: Pattern, plans: Orders) -> list[tuple[Clause, tuple[str, ...]]]:

@@ -43,7 +43,7 @@ from cep_pipeline.detection.fused.levels import (
 from cep_pipeline.detection.fused.programs import argument_places, program_of
 from cep_pipeline.detection.fused.range_search import arguments_over, searching_shape
 from cep_pipeline.detection.fused.shape import Level, RangeResult, Shape, Slot, Test, TestedConjunct
-from cep_pipeline.detection.kleene.bindings import BindingRules, Bindings, clause_over
+from cep_pipeline.detection.kleene.bindings import BindingRules, Bindings, clause_over, unrejected
 from cep_pipeline.detection.kleene.extension import Extension, ListConditions
 from cep_pipeline.detection.limits import go_on
 from cep_pipeline.detection.mechanisms import EVERYTHING, Owned
@@ -188,13 +188,19 @@ class ComparedElements:
 
 
 def has_one_list(clause: Clause) -> bool:
-    """Return whether the clause has one Kleene variable, and no negated ones."""
-    return not clause.negated and sum(variable.kleene for variable in clause.positive) == 1
+    """Return whether the clause has one Kleene variable, and no negated ones that bind lists."""
+    lists = sum(variable.kleene for variable in clause.positive)
+    return lists == 1 and not any(variable.kleene for variable in clause.negated)
 
 
 def lists_at_once(clause: Clause) -> bool:
     """Return whether the clause has one Kleene variable, with conditions on elements and adjacent elements only."""
-    return has_one_list(clause) and not conditions_on_lists(clause)
+    return has_one_list(clause) and not asks_lists(clause)
+
+
+def asks_lists(clause: Clause) -> bool:
+    """Return whether something is asked of the lists of a clause with one Kleene variable when they have been made."""
+    return bool(clause.negated) or bool(conditions_on_lists(clause))
 
 
 def conditions_on_lists(clause: Clause) -> tuple[Conjunct, ...]:
@@ -356,13 +362,13 @@ class ListsBehind:
         )
 
     @cached_property
-    def on_lists(self) -> tuple[Conjunct, ...]:
-        """The conditions that are asked of lists when they have been made."""
-        return conditions_on_lists(self.clause)
+    def asks(self) -> bool:
+        """True if something is asked of lists when they have been made."""
+        return asks_lists(self.clause)
 
     def that_hold(self, block: ListBlock, events: PreparedEvents) -> ListBlock:
-        """The matches whose lists fulfil these conditions."""
-        if not self.on_lists or not len(block):
+        """The matches whose lists fulfil the conditions on lists, and that no event of a negated variable rejects."""
+        if not self.asks or not len(block):
             return block
         width, own = len(self.slots), int(np.flatnonzero(self.slots < 0)[0])
         begins, ends = block.offsets[:-1], block.offsets[1:]
@@ -372,9 +378,12 @@ class ListsBehind:
         }
         bound[self.variable.name] = Lists(begins + own, ends - begins - (width - 1), block.rows)
         keep = np.ones(len(block), np.bool_)
-        for conjunct in self.on_lists:
+        for conjunct in conditions_on_lists(self.clause):
             keep &= holds_over_lists(conjunct, events, bound, len(block))
-        return block if keep.all() else block.take(keep)
+        if not self.clause.negated:
+            return block if keep.all() else block.take(keep)
+        found = Bindings(bound, block.first_rows(), block.last_rows()).take(np.flatnonzero(keep))
+        return unrejected(BindingRules(self.pattern, self.clause, events), found).block(self.clause)
 
     @property
     def counts_lengths(self) -> bool:

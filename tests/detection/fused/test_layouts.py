@@ -203,13 +203,15 @@ ASKED_LISTS = (
     "PATTERN SEQ(A a, B{1,3} b[]) WHERE b.LEN = 2 AND avg(b[].x) < a.x WITHIN 9 us",
     "PATTERN SEQ(B+ b[], A a, C c) WHERE max(b[].y) < c.y AND b[i].x >= b[i-1].x WITHIN 9 us",
     "PATTERN AND(A a, B+ b[]) WHERE count(b[].id) > 1 OR a.x = 2 WITHIN 4 us",
+    "PATTERN SEQ(A a, B+ b[], ~A n, C c) WITHIN 9 us",
+    "PATTERN SEQ(A a, B+ b[], C c, ~C n) WHERE n.x > a.x AND n.y < c.y WITHIN 7 us",
+    "PATTERN SEQ(~C n, B+ b[], A a) WHERE n.x < b[].x AND sum(b[].x) > a.x WITHIN 6 us TIES ANY",
     "PATTERN A+ a[] WHERE a[i].x > avg(a[..i-1].x) WITHIN 8 us RETURN sum(a[].x) AS s",
     "PATTERN A+ a[] WHERE sum(a[].x) < 6 AND min(a[].s) = 'p' WITHIN 6 events PARTITION BY x",
     "PATTERN SEQ(A a, B* b[], ~SEQ(C n, C m), C c) WHERE sum(b[].x) > a.x WITHIN 6 us",
     "PATTERN OR(SEQ(A a, B+ b[]), SEQ(B c, C d)) WHERE median(b[].x) < a.x OR c.y < d.y WITHIN 4 us",
 )
 OTHER_LISTS = (
-    "PATTERN SEQ(A a, B+ b[], ~A n, C c) WITHIN 9 us",
     "PATTERN SEQ(A a, B+ b[], C+ c[]) WITHIN 5 us",
     "PATTERN A+ a[] WHERE [id] WITHIN 6 us",
 )
