@@ -227,9 +227,10 @@ def _as_of_one(pattern: Pattern, blocks: Sequence[Block], part: OrderedLists) ->
     if len(forms) == 1 and all(isinstance(block, MatchBlock) for block in blocks):
         [form] = forms
         return OrderedMatches((form,), None, np.ascontiguousarray(part.bound_rows.reshape(-1, len(form)).T))
-    bound, variables = np.unique(part.variables, return_inverse=True)
-    names = tuple(pattern.operands[position].variable for position in bound.tolist())
-    return OrderedLists(names, part.offsets, part.bound_rows, variables.astype(np.int32))
+    bound = np.bincount(part.variables, minlength=len(pattern.operands)) > 0
+    names = tuple(pattern.operands[position].variable for position in np.flatnonzero(bound).tolist())
+    numbers = np.cumsum(bound, dtype=np.int32) - np.int32(1)
+    return OrderedLists(names, part.offsets, part.bound_rows, numbers[part.variables])
 
 
 _FIXED = pa.schema(FIXED_FIELDS)

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 
@@ -308,10 +309,15 @@ class OrderedLists:
         """All bindings one after another: offsets, rows and variables, as the attributes describe them."""
         return self.offsets, self.bound_rows, self.variables
 
+    @cached_property
+    def _owners(self) -> Array:
+        """int64, shape (elements,): the match of each element."""
+        return np.repeat(np.arange(len(self), dtype=np.int64), np.diff(self.offsets))
+
     def spans_of(self, variable: str) -> tuple[Array, Array]:
         """The spans of a variable's lists: their starts in `bound_rows`, int64, and their lengths, 0 if not bound."""
         number = self.names.index(variable)
-        owner = np.repeat(np.arange(len(self), dtype=np.int64), np.diff(self.offsets))
+        owner = self._owners
         lengths = np.bincount(owner[self.variables == number], minlength=len(self))
         ahead = np.bincount(owner[self.variables < number], minlength=len(self))
         return self.offsets[:-1] + ahead, lengths.astype(np.int64)
