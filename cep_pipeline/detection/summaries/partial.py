@@ -35,6 +35,8 @@ FRACTION_BITS = 1074
 """Every float64 is a whole multiple of 2 to the minus this."""
 _AT_ONCE = 1 << 20
 """So many halves of int64 numbers have a sum that float64 holds exactly."""
+_SUMS_A_NUMBER, _FEW_SUMS = 2, 64
+"""So many sums, by group and exponent, are made for each number whether any has that exponent or not."""
 _FIRST_US, _LAST_US = -62_135_596_800_000_000 + 86_400_000_000, 253_402_300_799_999_999 - 86_400_000_000
 """The times from 0001-01-02 to 9999-12-30, which have a local date in each zone."""
 _FIVES = 5**FRACTION_BITS
@@ -188,11 +190,11 @@ class PartialSummary:
         groups: Sequence[SummaryRow],
         times: Sequence[int],
     ) -> None:
-        valid = array.is_valid().to_numpy(zero_copy_only=False)
-        codes = codes[valid]
+        known = array
+        if array.null_count:
+            codes, known = codes[array.is_valid().to_numpy(zero_copy_only=False)], array.drop_null()
         if not len(codes):
             return
-        known = array.drop_null()
         states: list[State] = []
         if aggregate.function in ("sum", "avg"):
             states += totals(codes, known.to_numpy(zero_copy_only=False), len(groups))
@@ -392,12 +394,21 @@ def _fraction_sums(codes: Array, numbers: Array, groups: int) -> list[int]:
     mantissas = np.ldexp(fractions, 53).astype(np.int64)
     shifts = exponents.astype(np.int64) - 53 + FRACTION_BITS
     # Where the number is subnormal its lowest bits are zero.
-    small = shifts < 0
-    mantissas[small] >>= -shifts[small]
-    shifts[small] = 0
-    pairs, where = np.unique(shifts * groups + codes, return_inverse=True)
-    for pair, total in zip(pairs.tolist(), _whole_sums(where.reshape(-1), mantissas, len(pairs)), strict=True):
-        sums[pair % groups] += total << (pair // groups)
+    least, most = int(shifts.min()), int(shifts.max())
+    if least < 0:
+        small = shifts < 0
+        mantissas[small] >>= -shifts[small]
+        shifts[small] = 0
+        least, most = 0, max(most, 0)
+    pairs, where = (shifts - least) * groups + codes, None
+    size = (most - least + 1) * groups
+    if size > _SUMS_A_NUMBER * len(numbers) + _FEW_SUMS:
+        pairs, where = np.unique(pairs, return_inverse=True)
+        size = len(pairs)
+    of_pairs = _whole_sums(pairs if where is None else where.reshape(-1), mantissas, size)
+    for pair, total in zip(range(size) if where is None else pairs.tolist(), of_pairs, strict=True):
+        if total:
+            sums[pair % groups] += total << (least + pair // groups)
     return sums
 
 
