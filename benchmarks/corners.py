@@ -336,7 +336,7 @@ def corners(streams: Streams, folder: Path, share: float = 1.0) -> list[Corner]:
                 f"one of {SMALL_PATTERNS} patterns{one.kind}, in a call over new events: {one.work}",
                 size(SMALL_EVENTS),
                 one.peer,
-                partial(_small_calls, size(SMALL_EVENTS), one),
+                partial(_small_calls, size(SMALL_EVENTS), max(int(SMALL_CALLS * share), 1), one),
             )
             for one in SMALL
         ),
@@ -929,7 +929,7 @@ SMALL = (
 )
 
 
-def _small_calls(events: int, small: _Small) -> tuple[Work, Work] | None:
+def _small_calls(events: int, calls: int, small: _Small) -> tuple[Work, Work] | None:
     """The time of one pattern in one call, of many patterns that are run over new events again and again."""
     try:
         import duckdb
@@ -938,7 +938,7 @@ def _small_calls(events: int, small: _Small) -> tuple[Work, Work] | None:
     draw = random.Random(5)
     types = [draw.sample(SMALL_TYPES, 3) for _ in range(SMALL_PATTERNS)]
     patterns = [replace(_drawn_pattern(small.text(own)), name=f"small_{number}") for number, own in enumerate(types)]
-    tables = [drawn_events(events, keys=SMALL_KEYS, types=SMALL_TYPES, seed=seed) for seed in range(SMALL_CALLS)]
+    tables = [drawn_events(events, keys=SMALL_KEYS, types=SMALL_TYPES, seed=seed) for seed in range(calls)]
     plan = _plan(patterns, tables[0])
     connection = duckdb.connect()
     connection.execute("SET threads = 1")
@@ -957,7 +957,7 @@ def _small_calls(events: int, small: _Small) -> tuple[Work, Work] | None:
 
     def peer() -> int:
         total = 0
-        for number in range(SMALL_CALLS):
+        for number in range(calls):
             for a, b, c in types:
                 names = {"a": f"{a}{number}", "b": f"{b}{number}", "c": f"{c}{number}"}
                 query = small.query.format(**names, window=1000 * SMALL_WINDOW_MS)
@@ -968,7 +968,7 @@ def _small_calls(events: int, small: _Small) -> tuple[Work, Work] | None:
                     total += found[0][0].as_py() if small.output == "count" else found.num_rows
         return total
 
-    return _timed(ours, SMALL_CALLS * SMALL_PATTERNS), _timed(peer, SMALL_CALLS * SMALL_PATTERNS)
+    return _timed(ours, calls * SMALL_PATTERNS), _timed(peer, calls * SMALL_PATTERNS)
 
 
 def _without_used_events(matches: pa.Table) -> int:
