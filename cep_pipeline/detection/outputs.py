@@ -208,12 +208,18 @@ def _listed_but_few(detections: Sequence[Detection], few: FoundFew | None) -> It
         yield from parts
         return
     first = next(parts, [])
-    own = [number for number, blocks in enumerate(first) if blocks and are_few(detections[number].pattern, blocks)]
+    own = [number for number, blocks in enumerate(first) if blocks and _is_set_aside(detections[number], blocks)]
     second = next(parts, None) if own else None
     if second is None:
         few += [(detections[number], first[number]) for number in own]
         first = [[] if number in own else blocks for number, blocks in enumerate(first)]
     yield from chain([first] if first else [], [] if second is None else [second], parts)
+
+
+def _is_set_aside(detection: Detection, blocks: Sequence[Block]) -> bool:
+    """True if the matches are few, and it is not a limit of those that are kept that decides about them."""
+    limits_kept = detection.limit is not None and has_output_policy(detection.pattern)
+    return are_few(detection.pattern, blocks) and not limits_kept
 
 
 def count_together(detections: Sequence[Detection]) -> list[int]:
