@@ -72,7 +72,7 @@ EVENT_US = 1_000
 COLD_EVENTS = 5_000
 RISING_EVENTS, RISING_WINDOW = 1_500, 950
 SMALL_EVENTS, SMALL_PATTERNS, SMALL_CALLS = 1_000, 100, 10
-SMALL_TYPES, SMALL_WINDOW_MS = "ABCDEFGHIJ", 20
+SMALL_TYPES, SMALL_KEYS, SMALL_WINDOW_MS = "ABCDEFGHIJ", 3, 20
 _SCHEMA = """\
 name: drawn
 base_type: Event
@@ -335,8 +335,8 @@ def corners(streams: Streams, folder: Path, share: float = 1.0) -> list[Corner]:
             Corner(
                 f"one of {SMALL_PATTERNS} patterns{one.kind}, in a call over new events: {one.work}",
                 size(SMALL_EVENTS),
-                "DuckDB, a query for each pattern",
-                partial(_small_calls, size(SMALL_EVENTS), one),
+                one.peer,
+                partial(_small_calls, size(SMALL_EVENTS), max(int(SMALL_CALLS * share), 1), one),
             )
             for one in SMALL
         ),
@@ -834,16 +834,44 @@ def _shared_plan(events: int, streams: Streams) -> tuple[Work, Work]:
 
 @dataclass(frozen=True)
 class _Small:
-    """Patterns over three types, written with their names, and a query for the number of matches over their tables."""
+    """Patterns over three types, written with their names, and a query for their output over the tables of these.
+
+    Attributes
+    ----------
+    clauses
+        What is written behind the window.
+    consumes
+        Whether the query gives all matches in the page's order, of which a loop chooses those without a used event.
+    """
 
     kind: str
     output: str
     pattern: str
     query: str
+    clauses: str = ""
+    consumes: bool = False
 
     @property
     def work(self) -> str:
+        if "SUMMARIZE" in self.clauses:
+            return "all rows"
         return "count" if self.output == "count" else "list all matches"
+
+    @property
+    def peer(self) -> str:
+        of_each = "DuckDB, a query for each pattern"
+        return f"{of_each}, and a loop in Python" if self.consumes else of_each
+
+    def text(self, types: Sequence[str]) -> str:
+        """The text of the pattern over three types."""
+        structure = self.pattern.format(**dict(zip("abc", types, strict=True)))
+        return f"{structure} WITHIN {SMALL_WINDOW_MS} ms {self.clauses}"
+
+
+_RISING = (
+    "FROM {a} a JOIN {b} b ON b.ts > a.ts AND a.x < b.x JOIN {c} c ON c.ts > b.ts AND b.x < c.x "
+    "AND c.ts <= a.ts + {window}"
+)
 
 
 SMALL = (
@@ -851,8 +879,7 @@ SMALL = (
         "",
         "verbose",
         "SEQ({a} a, {b} b, {c} c) WHERE a.x < b.x AND b.x < c.x",
-        "SELECT a.seq, b.seq, c.seq FROM {a} a JOIN {b} b ON b.ts > a.ts AND a.x < b.x JOIN {c} c ON c.ts > b.ts "
-        "AND b.x < c.x AND c.ts <= a.ts + {window}",
+        f"SELECT a.seq, b.seq, c.seq {_RISING}",
     ),
     _Small(
         " with a negation",
@@ -869,10 +896,40 @@ SMALL = (
         "c.ts > a.ts AND c.ts <= a.ts + {window} AND a.x < c.x JOIN {b} b ON b.ts > a.ts AND b.ts < c.ts "
         "GROUP BY a.seq, c.seq)",
     ),
+    _Small(
+        " with a condition on a whole list",
+        "count",
+        "SEQ({a} a, {b}+ b[], {c} c) WHERE b[b.LEN].x > b[1].x",
+        "WITH b AS (SELECT *, row_number() OVER (ORDER BY ts) AS place FROM {b}) SELECT CAST(coalesce(sum(1 << "
+        "(e.place - b.place - 1)), 0) AS BIGINT) FROM {a} a JOIN {c} c ON c.ts > a.ts AND c.ts <= a.ts + {window} "
+        "JOIN b ON b.ts > a.ts JOIN b e ON e.ts > b.ts AND e.ts < c.ts AND e.x > b.x",
+    ),
+    _Small(
+        " with a negated sequence",
+        "verbose",
+        "SEQ({a} a, ~SEQ({b} b, {c} e), {c} c) WHERE b.x < e.x",
+        "SELECT a.seq, c.seq FROM {a} a JOIN {c} c ON c.ts > a.ts AND c.ts <= a.ts + {window} WHERE NOT EXISTS "
+        "(SELECT 1 FROM {b} b JOIN {c} e ON e.ts > b.ts AND e.x > b.x WHERE b.ts > a.ts AND e.ts < c.ts)",
+    ),
+    _Small(
+        " with CONSUME MATCHED",
+        "verbose",
+        "SEQ({a} a, {b} b, {c} c) WHERE a.x < b.x AND b.x < c.x",
+        f"SELECT a.seq, b.seq, c.seq {_RISING} ORDER BY c.seq, a.seq, b.seq",
+        "CONSUME MATCHED",
+        consumes=True,
+    ),
+    _Small(
+        " with SUMMARIZE",
+        "verbose",
+        "SEQ({a} a, {b} b, {c} c) WHERE a.x < b.x AND b.x < c.x",
+        f"SELECT a.k, count(*) AS n, avg(c.x) AS x {_RISING} GROUP BY a.k",
+        "SUMMARIZE count(*) AS n, avg(c.x) AS x GROUP BY a.k",
+    ),
 )
 
 
-def _small_calls(events: int, small: _Small) -> tuple[Work, Work] | None:
+def _small_calls(events: int, calls: int, small: _Small) -> tuple[Work, Work] | None:
     """The time of one pattern in one call, of many patterns that are run over new events again and again."""
     try:
         import duckdb
@@ -880,14 +937,8 @@ def _small_calls(events: int, small: _Small) -> tuple[Work, Work] | None:
         return None
     draw = random.Random(5)
     types = [draw.sample(SMALL_TYPES, 3) for _ in range(SMALL_PATTERNS)]
-    patterns = [
-        replace(
-            _drawn_pattern(f"{small.pattern.format(a=a, b=b, c=c)} WITHIN {SMALL_WINDOW_MS} ms"),
-            name=f"small_{number}",
-        )
-        for number, (a, b, c) in enumerate(types)
-    ]
-    tables = [drawn_events(events, types=SMALL_TYPES, seed=seed) for seed in range(SMALL_CALLS)]
+    patterns = [replace(_drawn_pattern(small.text(own)), name=f"small_{number}") for number, own in enumerate(types)]
+    tables = [drawn_events(events, keys=SMALL_KEYS, types=SMALL_TYPES, seed=seed) for seed in range(calls)]
     plan = _plan(patterns, tables[0])
     connection = duckdb.connect()
     connection.execute("SET threads = 1")
@@ -895,7 +946,7 @@ def _small_calls(events: int, small: _Small) -> tuple[Work, Work] | None:
         connection.register(f"drawn_{number}", table)
         for kind in SMALL_TYPES:
             connection.execute(
-                f'CREATE TABLE {kind}{number} AS SELECT "timestamp" AS ts, seq, x FROM drawn_{number} '
+                f'CREATE TABLE {kind}{number} AS SELECT "timestamp" AS ts, seq, k, x FROM drawn_{number} '
                 f"WHERE kind = '{kind}'"
             )
 
@@ -906,15 +957,29 @@ def _small_calls(events: int, small: _Small) -> tuple[Work, Work] | None:
 
     def peer() -> int:
         total = 0
-        for number in range(SMALL_CALLS):
+        for number in range(calls):
             for a, b, c in types:
                 names = {"a": f"{a}{number}", "b": f"{b}{number}", "c": f"{c}{number}"}
                 query = small.query.format(**names, window=1000 * SMALL_WINDOW_MS)
                 found = connection.sql(query).to_arrow_table()
-                total += found[0][0].as_py() if small.output == "count" else found.num_rows
+                if small.consumes:
+                    total += _without_used_events(found)
+                else:
+                    total += found[0][0].as_py() if small.output == "count" else found.num_rows
         return total
 
-    return _timed(ours, SMALL_CALLS * SMALL_PATTERNS), _timed(peer, SMALL_CALLS * SMALL_PATTERNS)
+    return _timed(ours, calls * SMALL_PATTERNS), _timed(peer, calls * SMALL_PATTERNS)
+
+
+def _without_used_events(matches: pa.Table) -> int:
+    """The number of matches, one after another, none of whose events is in one of them before."""
+    kept = 0
+    used: set[int] = set()
+    for match in zip(*(column.to_pylist() for column in matches.columns), strict=True):
+        if used.isdisjoint(match):
+            used.update(match)
+            kept += 1
+    return kept
 
 
 def _consume(events: int) -> tuple[Work, Work]:

@@ -702,6 +702,8 @@ class _SliceRun:
                 continue
             if one.pattern.name in self.candidates | self.counted or one.pattern.summary is not None:
                 continue
+            if has_output_policy(one.pattern):  # a slice does not decide what is kept
+                continue
             if most is None or sum(map(len, known.blocks)) <= most:
                 few.append((one, known.blocks))
         made = tables_of_few(few, batches_of_few)

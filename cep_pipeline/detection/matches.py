@@ -13,7 +13,7 @@ import pyarrow.compute as pc
 from cep_pipeline.compiled.native import NativeKernel
 from cep_pipeline.detection.match_ids import MatchIdentity, MatchRows, ids_array, rows_of_many
 from cep_pipeline.detection.ordering import OrderedLists, OrderedMatches, order_matches, order_together
-from cep_pipeline.detection.output_policy import Candidates, KeptMatches, has_output_policy
+from cep_pipeline.detection.output_policy import Candidates, KeptMatches, kept_together
 from cep_pipeline.detection.room import room_for
 from cep_pipeline.expressions.columns import Array, Column
 from cep_pipeline.expressions.evaluate import expression_values
@@ -172,7 +172,7 @@ FEW_MATCHES, FEW_ELEMENTS = 1 << 10, 1 << 12
 def are_few(pattern: Pattern, blocks: Sequence[Block]) -> bool:
     """Return whether the matches are so few, and of such a pattern, that they are written with those of others."""
     few = sum(map(len, blocks)) <= FEW_MATCHES and sum(block.rows.size for block in blocks) <= FEW_ELEMENTS
-    return few and not pattern.composes and not has_output_policy(pattern)
+    return few and not pattern.composes
 
 
 def batches_of_few(
@@ -183,11 +183,13 @@ def batches_of_few(
     Parameters
     ----------
     found
-        Patterns and all matches of each, at least one and not more than `are_few` allows.
+        Patterns with the same OUTPUT and CONSUME, and all matches of each, at least one and not more than `are_few`
+        allows.
     typed
         As in `write_matches`.
     """
     together = order_together([blocks for _, blocks in found], events.seqs)
+    together = kept_together([pattern for pattern, _ in found], together, events)
     identities = [MatchIdentity.of(pattern) for pattern, _ in found]
     written = rows_of_many(identities, together, events.timestamps, events.seqs)
     names = pa.array([pattern.name for pattern, _ in found], pa.string()).take(pa.array(together.of))
@@ -225,9 +227,10 @@ def _as_of_one(pattern: Pattern, blocks: Sequence[Block], part: OrderedLists) ->
     if len(forms) == 1 and all(isinstance(block, MatchBlock) for block in blocks):
         [form] = forms
         return OrderedMatches((form,), None, np.ascontiguousarray(part.bound_rows.reshape(-1, len(form)).T))
-    bound, variables = np.unique(part.variables, return_inverse=True)
-    names = tuple(pattern.operands[position].variable for position in bound.tolist())
-    return OrderedLists(names, part.offsets, part.bound_rows, variables.astype(np.int32))
+    bound = np.bincount(part.variables, minlength=len(pattern.operands)) > 0
+    names = tuple(pattern.operands[position].variable for position in np.flatnonzero(bound).tolist())
+    numbers = np.cumsum(bound, dtype=np.int32) - np.int32(1)
+    return OrderedLists(names, part.offsets, part.bound_rows, numbers[part.variables])
 
 
 _FIXED = pa.schema(FIXED_FIELDS)

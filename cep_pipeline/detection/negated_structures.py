@@ -2,8 +2,8 @@
 
 Mechanisms find matches as if a clause had no negated structure, and what they find comes through here before anything
 is done with it. A match is rejected where a binding of all variables of the structure exists; the search ends with the
-first one. Matches that ask the same question, such as all that begin with one event, ask it once: the binding that ends
-first rejects all of them that go on beyond its end.
+first one. Matches that ask the same question, such as all that begin with one event, ask it once where they are many:
+the binding that ends first rejects all of them that go on beyond its end.
 
 A variable's candidates lie in stream order, or key after key where events of a match agree on something or an equality
 joins them with an event that is bound before. So those between two events are found by a binary search.
@@ -13,16 +13,18 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property, partial, reduce
+from functools import partial, reduce
 
 import numpy as np
 
 from cep_pipeline.compiled.native import NativeKernel
 from cep_pipeline.detection import negation_words as at
 from cep_pipeline.detection.instances import KERNEL_SOURCES, CellRing, Moment, compile_program
+from cep_pipeline.detection.instances.cell_ring import RING_WORDS
 from cep_pipeline.detection.instances.codes import EARLIER, LATER, MAY_SHARE
-from cep_pipeline.detection.instances.condition_groups import filters_of
+from cep_pipeline.detection.instances.condition_groups import ClauseConditions, ConditionGroups, filters_of
 from cep_pipeline.detection.instances.event_columns import comparable_columns, of_any_event
+from cep_pipeline.detection.instances.program import CODE_WORDS, Program
 from cep_pipeline.detection.kleene.extension import course_among, limit_in, possible_course
 from cep_pipeline.detection.limits import go_on
 from cep_pipeline.expressions.columns import Array
@@ -36,12 +38,14 @@ from cep_pipeline.slices.keys import agreement_codes, dense_codes
 from cep_pipeline.slices.order import StreamOrder, before_is_earlier, instants_of, order_rows
 from cep_pipeline.slices.prepared import PreparedEvents
 from cep_pipeline.slices.routines import group_rows
-from cep_pipeline.slices.views import View, clause_cache_of, clock_of, leaf_view
+from cep_pipeline.slices.views import clause_cache_of, clock_of, leaf_view
 
 EVENTS_A_CALL = 1 << 24
 """Candidates that are looked at before a call returns, so that a search can be interrupted."""
 RUNS_ALIKE = 4
 """Matches that ask alike are not looked for elsewhere where so many of them come one after another."""
+FEW_ROWS = 1 << 12
+"""So few rows between events of matches are searched for each match, which is soon done."""
 DENSE_KEYS = 4
 """Keys up to so many times their number are looked up in a table."""
 MOST_SUMMED = 2.0**62
@@ -50,6 +54,8 @@ NO_LIMIT = 1 << 62
 """The most events of a list that has no most."""
 FIRST_STACK, FIRST_CELLS = 1 << 8, 1 << 8
 """Events that a search may have bound at a time, and elements of lists, that there is room for at first."""
+_NO_CELLS: Array = np.zeros(2, np.int64)
+"""The ends of a ring of cells where nothing binds a list."""
 
 _search_negated = NativeKernel(
     "cep_pipeline.detection.negation_kernel",
@@ -209,6 +215,168 @@ class _Matches:
         return _Matches(self.width, singles=self._singles[:, places])
 
 
+class _JoinedClause:
+    """A clause of a negated structure beside the clause that it stands in, as far as no event says anything about it.
+
+    Attributes
+    ----------
+    clause
+        The clause with the variables of both; the negated structure's own come behind.
+    groups, slots, relations
+        As in `instances.condition_groups`, with all groups that a search tests.
+    needed
+        uint8: the positive variables whose events a search looks at.
+    after, before
+        The places of the positive variables that the structure comes behind, and before.
+    begins_alone
+        Whether a binding's first variable has its first event, and no event of the match says what is a binding. Then
+        an event begins the same bindings for all matches that it lies in.
+    leaves, joining
+        For each variable of the structure the conditions on one event, the slot that says which of its events it can
+        be joined with, and the equalities of both.
+    levels, words
+        The words of each level and of a search, but for the addresses of what is made of events.
+    """
+
+    def __init__(
+        self,
+        pattern: Pattern,
+        clause: Clause,
+        structure: NegatedStructure,
+        negated: Clause,
+        limits: Mapping[str, tuple[Conjunct, ...]],
+    ) -> None:
+        joined = joined_clause(clause, structure, negated)
+        implied = (limit for own in limits.values() for limit in own)
+        self.clause = replace(joined, conjuncts=tuple(dict.fromkeys((*joined.conjuncts, *implied))))
+        conditions = ClauseConditions(pattern, self.clause)
+        self.groups, self.slots, self.relations = ConditionGroups(conditions), conditions.slots, conditions.relations
+        self._ties, self._positive, self._negated = pattern.ties, clause.positive, negated.positive
+        self.has_lists = any(variable.kleene for variable in self.clause.positive)
+        self.needed = self._needed_slots()
+        self.after, self.before = (
+            [clause.positive.index(variable) for variable in side]
+            for side in (clause.predecessors(structure.name), clause.successors(structure.name))
+        )
+        first, *others = (self.slots[variable.name] for variable in negated.positive)
+        self.begins_alone = (
+            before_is_earlier(pattern.ties)
+            and not self.needed.any()
+            and all(self.relations[first, other] & EARLIER for other in others)
+            and bool(self.after or self.before)
+        )
+        self.leaves = [filters_of(self.clause, variable.name) for variable in negated.positive]
+        bound = [variable.name for variable in clause.positive]
+        self.joining = []
+        for variable in negated.positive:
+            self.joining.append(self._joining(variable, frozenset(bound)))
+            bound.append(variable.name)
+        self.levels, shares = self._levels(limits)
+        self._kept = [
+            np.array([*shares, 0], np.int64),
+            np.ascontiguousarray(conditions.kleene),
+            np.ascontiguousarray(conditions.relations),
+        ]
+        self.words = np.zeros(at.PROGRAM + CODE_WORDS + RING_WORDS, np.int64)
+        places = at.SHARES, at.KLEENE, at.RELATIONS, at.NEEDED
+        for place, array in zip(places, (*self._kept, self.needed), strict=True):
+            self.words[place] = array.ctypes.data
+        self.words[at.LEVELS] = len(negated.positive)
+        self.words[at.POSITIVE], self.words[at.ALL_SLOTS] = len(clause.positive), len(self.clause.positive)
+        self.words[at.PROGRAM + CODE_WORDS] = _NO_CELLS.ctypes.data
+
+    @classmethod
+    def of(
+        cls,
+        pattern: Pattern,
+        clause: Clause,
+        structure: NegatedStructure,
+        negated: Clause,
+        limits: Mapping[str, tuple[Conjunct, ...]],
+    ) -> _JoinedClause:
+        """The clause with these limits of its lists, remembered with the clause that the structure stands in."""
+        place = clause.negated_structures.index(structure), structure.clauses.index(negated)
+        key = "joined", *place, pattern.ties, pattern.base_type, pattern.window, tuple(limits.items())
+        return clause_cache_of(clause).once(key, lambda: cls(pattern, clause, structure, negated, limits))
+
+    def _needed_slots(self) -> Array:
+        mentioned = frozenset(name for conjunct in self.clause.conjuncts for name in conjunct.variables)
+        needed = np.zeros(len(self.clause.positive), np.uint8)
+        for slot, variable in enumerate(self._positive):
+            shares = any(self.may_be_one(slot, self.slots[one.name]) for one in self._negated)
+            needed[slot] = variable.name in mentioned or shares
+        return needed
+
+    def may_be_one(self, one: int, other: int) -> bool:
+        """True if the variables of two slots may have the same event."""
+        relation = int(self.relations[one, other])
+        ordered = bool(relation & (EARLIER | LATER)) and before_is_earlier(self._ties)
+        return bool(relation & MAY_SHARE) and not ordered
+
+    def _joining(
+        self, variable: Variable, bound: frozenset[str]
+    ) -> tuple[int, tuple[tuple[Expression, Expression], ...]]:
+        joining: dict[str, list[tuple[Expression, Expression]]] = {}
+        for conjunct in self.clause.conjuncts:
+            equal = _equality_with(conjunct, variable)
+            if equal is not None and equal[0] in bound and not self.clause.by_name[equal[0]].kleene:
+                joining.setdefault(equal[0], []).append(equal[1:])
+        if not joining:
+            return len(self.clause.positive), ()
+        asker = max(joining, key=lambda name: len(joining[name]))
+        return self.slots[asker], tuple(joining[asker])
+
+    def _levels(self, limits: Mapping[str, tuple[Conjunct, ...]]) -> tuple[Array, list[int]]:
+        """The words of each variable of the structure, in its order, and the slots whose events it may not take."""
+        groups, bound = self.groups, frozenset(variable.name for variable in self._positive)
+        before = Moment(bound, bound)
+        levels: list[list[int]] = []
+        shares: list[int] = []
+        for place, variable in enumerate(self._negated):
+            name, slot = variable.name, self.slots[variable.name]
+            begin = len(shares)
+            earlier = [*range(len(self._positive)), *(self.slots[one.name] for one in self._negated[:place])]
+            shares += [other for other in earlier if self.may_be_one(other, slot)]
+            own = [groups.first_group(name, before), -1, -1, -1]
+            complete = Moment(before.bound | {name}, before.complete | {name})
+            if variable.kleene:
+                growing = Moment(complete.bound, before.complete)
+                own[1:] = [
+                    groups.element_group(name, growing),
+                    groups.left_group(growing, (name,)),
+                    groups.group_of(limits[name]),
+                ]
+            levels.append(
+                [
+                    *(slot, int(variable.kleene), variable.minimum, variable.maximum or NO_LIMIT),
+                    *(-1 if group < 0 or groups.is_empty(group) else group for group in own),
+                    *(0, 0, 0, self.joining[place][0], begin, len(shares), int(self._once(place))),
+                ]
+            )
+            before = complete
+        return np.array(levels, np.int64), shares
+
+    def _once(self, place: int) -> bool:
+        """True if the first event that fits a variable leaves as much to the variables behind it as any later one.
+
+        Of a list: all events that fit, up to one, as any list that ends with that one; if it grows true, besides.
+        """
+        variable, behind = self._negated[place], self._negated[place + 1 :]
+        names = {one.name for one in behind}
+        if any(not names.isdisjoint(one.variables) for one in self.conjuncts_on(variable)):
+            return False
+        slot = self.slots[variable.name]
+        for one in behind:
+            other = self.slots[one.name]
+            if self.relations[slot, other] & LATER or self.may_be_one(slot, other):
+                return False
+        return True
+
+    def conjuncts_on(self, variable: Variable) -> list[Conjunct]:
+        """The conjuncts that mention a variable."""
+        return [conjunct for conjunct in self.clause.conjuncts if variable.name in conjunct.variables]
+
+
 class StructureCheck:
     """One clause of a negated structure, which rejects matches of the clause that the structure stands in."""
 
@@ -217,26 +385,24 @@ class StructureCheck:
     ) -> None:
         self.pattern, self.clause, self.structure, self.negated = pattern, clause, structure, negated
         self.events = events
-        place = "joined", clause.negated_structures.index(structure), structure.clauses.index(negated)
-        self.joined = clause_cache_of(clause).once(place, lambda: joined_clause(clause, structure, negated))
-        self._views = {variable.name: self._view(variable) for variable in negated.positive}
-        self._limits = {variable.name: self._limits_of(variable) for variable in negated.positive if variable.kleene}
-        implied = (limit for limits in self._limits.values() for limit in limits)
-        conjuncts = tuple(dict.fromkeys((*self.joined.conjuncts, *implied)))
-        if conjuncts != self.joined.conjuncts:
-            self.joined = replace(self.joined, conjuncts=conjuncts)
-        self.program = compile_program(pattern, self.joined, events)
-        self._slots = self.program.slots
-        self._relations = self.program.groups.conditions.relations
+        lists = [variable for variable in negated.positive if variable.kleene]
+        self._joined = known = _JoinedClause.of(pattern, clause, structure, negated, {one.name: () for one in lists})
+        self._views = {
+            variable.name: leaf_view(events, variable.event_type, filters, 0, len(events))
+            for variable, filters in zip(negated.positive, known.leaves, strict=True)
+        }
+        if lists:
+            limits = {variable.name: self._limits_of(variable) for variable in lists}
+            self._joined = _JoinedClause.of(pattern, clause, structure, negated, limits)
         self._order = StreamOrder(clock_of(events), pattern.ties)
         self._window = instants_of(pattern, events)
         self._codes = agreement_codes(events, clause.agree_on) if clause.agree_on else None
-        self._needed = self._needed_slots()
         self._kept: list[Array] = []
         self._asked = 0
         self._ends: KnownEnds | None = None
         self._words: Array | None = None
-        self._ring = CellRing(self.program, FIRST_CELLS)
+        self._program: Program | None = None
+        self._ring: CellRing | None = None
         self._stack: Array = np.zeros(FIRST_STACK * at.ENTRY_WORDS, np.int64)
 
     @property
@@ -249,9 +415,11 @@ class StructureCheck:
         if not self.may_reject or not len(matches):
             return np.zeros(len(matches), np.bool_)
         low, high = self._between(matches)
+        if self._ends is None and int(np.maximum(high - low, 0).sum()) <= FEW_ROWS:
+            return np.asarray(self._first_ends(matches, low, high, high) < high)
         if (known := self._known_ends(low, high)) is not None:
             return known.reject(low, high, None if self._codes is None else self._codes[0][matches.first_of(0)])
-        if any(self._needed[self._slots[variable.name]] for variable in self.clause.positive if variable.kleene):
+        if any(self._joined.needed[self._joined.slots[one.name]] for one in self.clause.positive if one.kleene):
             return np.asarray(self._first_ends(matches, low, high, high) < high)
         matches = matches.of_first_events()
         rejected = np.zeros(len(matches), np.bool_)
@@ -295,17 +463,16 @@ class StructureCheck:
         low, high = self._between(match)
         if not self.may_reject or self._first_ends(match, low, high, high)[0] >= high[0]:
             return None
-        values = {variable: int(self._values[self._slots[variable.name]]) for variable in self.negated.positive}
-        return {one.name: self._ring.rows(value) if one.kleene else [value] for one, value in values.items()}
+        values = {one: int(self._values[self._joined.slots[one.name]]) for one in self.negated.positive}
+        ring = self._ring
+        return {one.name: ring.rows(cell) if ring and one.kleene else [cell] for one, cell in values.items()}
 
     # --- which matches ask for what ---------------------------------------------------------------------------------
 
     def _between(self, matches: _Matches) -> tuple[Array, Array]:
         """The rows from which, and before which, the events of a binding lie."""
-        clause, name = self.clause, self.structure.name
-        places = {variable.name: place for place, variable in enumerate(clause.positive)}
-        after = [self._order.rows_after(matches.last_of(places[v.name])) for v in clause.predecessors(name)]
-        before = [self._order.rows_ahead(matches.first_of(places[v.name])) for v in clause.successors(name)]
+        after = [self._order.rows_after(matches.last_of(place)) for place in self._joined.after]
+        before = [self._order.rows_ahead(matches.first_of(place)) for place in self._joined.before]
         low = reduce(np.maximum, after) if after else self._window.first_row_within(matches.last())
         high = reduce(np.minimum, before) if before else self._window.end_row_within(matches.first())
         return low, high
@@ -313,11 +480,11 @@ class StructureCheck:
     def _questions(self, matches: _Matches, low: Array) -> Array:
         """int64: equal for matches whose searches are the same but for their ends."""
         size = len(self.events) + 1
-        columns = [matches.first_of(slot) for slot in np.flatnonzero(self._needed).tolist()]
+        columns = [matches.first_of(slot) for slot in np.flatnonzero(self._joined.needed).tolist()]
         if self._codes is not None:
             columns.append(self._codes[0][matches.first_of(0)] + 1)
-        before = [self._slots[variable.name] for variable in self.clause.predecessors(self.structure.name)]
-        if not before or not self._needed[before].all():  # otherwise the events say where the search begins
+        after = self._joined.after
+        if not after or not self._joined.needed[after].all():  # otherwise the events say where the search begins
             columns.append(low)
         key, *others = columns
         key = key.astype(np.int64)
@@ -329,29 +496,15 @@ class StructureCheck:
 
     def _known_ends(self, low: Array, high: Array) -> KnownEnds | None:
         """The row at which a binding ends for each event that may begin one, once they are worth to be known."""
-        if self._ends is None and self._begins_alone:
+        if self._ends is None and self._joined.begins_alone:
             first = self._views[self.negated.positive[0].name].rows
             self._asked += int((np.searchsorted(first, high) - np.searchsorted(first, low)).clip(0).sum())
             if self._asked >= len(first):
                 self._ends = self._ends_of_all()
         return self._ends
 
-    @cached_property
-    def _begins_alone(self) -> bool:
-        """True if a binding's first variable has its first event, and no event of the match says what is a binding.
-
-        Then an event begins the same bindings for all matches that it lies in.
-        """
-        first, *others = (self._slots[variable.name] for variable in self.negated.positive)
-        return (
-            before_is_earlier(self.pattern.ties)
-            and not self._needed.any()
-            and all(self._relations[first, other] & EARLIER for other in others)
-            and bool(self.clause.predecessors(self.structure.name) or self.clause.successors(self.structure.name))
-        )
-
     def _ends_of_all(self) -> KnownEnds:
-        rows, starts, *_ = self._candidates(self.negated.positive[0], frozenset())
+        rows, starts, _ = self._candidates(0)
         asking = _Matches(1, np.arange(len(rows) + 1, dtype=np.int64), rows)
         limits = self._window.end_row_within(rows)  # bindings between events of one match lie in one window
         words = self._search_words()
@@ -360,26 +513,7 @@ class StructureCheck:
         words[at.ANCHORED], words[at.POSITIVE] = 0, len(self.clause.positive)
         return KnownEnds.of(rows, starts, ends, len(self.events), keyed=self._codes is not None)
 
-    def _needed_slots(self) -> Array:
-        """uint8: the positive variables whose events a search looks at."""
-        mentioned = frozenset(name for conjunct in self.joined.conjuncts for name in conjunct.variables)
-        needed = np.zeros(len(self.program.variables), np.uint8)
-        for slot, variable in enumerate(self.clause.positive):
-            shares = any(self._may_be_one(slot, self._slots[one.name]) for one in self.negated.positive)
-            needed[slot] = variable.name in mentioned or shares
-        return needed
-
-    def _may_be_one(self, one: int, other: int) -> bool:
-        relation = int(self._relations[one, other])
-        ordered = bool(relation & (EARLIER | LATER)) and before_is_earlier(self.pattern.ties)
-        return bool(relation & MAY_SHARE) and not ordered
-
     # --- searching --------------------------------------------------------------------------------------------------
-
-    def _view(self, variable: Variable) -> View:
-        """The candidates of a variable in stream order."""
-        filters = filters_of(self.joined, variable.name)
-        return leaf_view(self.events, variable.event_type, filters, 0, len(self.events))
 
     def _first_ends(self, matches: _Matches, low: Array, high: Array, enough: Array) -> Array:
         """The row at which the first binding of each match ends, between the rows; the number of events where none is.
@@ -390,111 +524,59 @@ class StructureCheck:
             A binding that ends before this row need not be the first one.
         """
         words = self._search_words()
-        lows, highs, ends = low.astype(np.int32), high.astype(np.int32), enough.astype(np.int32)
-        found = np.full(len(lows), len(self.events), np.int32)
-        arrays = {at.LOWS: lows, at.HIGHS: highs, at.ENOUGH: ends, at.FOUND: found, at.ROWS: matches.rows}
-        arrays[at.BEGINS] = matches.begins
-        for place, array in arrays.items():
-            words[place] = array.ctypes.data
-        words[at.QUERIES], words[at.QUERY], words[at.DEPTH] = len(lows), 0, at.NOT_BEGUN
+        asked = np.empty((4, len(low)), np.int32)
+        asked[0], asked[1], asked[2], asked[3] = low, high, enough, len(self.events)
+        address, size = asked.ctypes.data, asked.strides[0]
+        words[at.LOWS], words[at.HIGHS], words[at.ENOUGH] = address, address + size, address + 2 * size
+        words[at.FOUND] = address + 3 * size
+        begins, rows = matches.begins, matches.rows
+        words[at.BEGINS], words[at.ROWS] = begins.ctypes.data, rows.ctypes.data
+        words[at.QUERIES], words[at.QUERY], words[at.DEPTH] = len(low), 0, at.NOT_BEGUN
         result = at.GO_ON
         while result != at.FINISHED:
             go_on()
             words[at.BUDGET] = EVENTS_A_CALL
             words[at.STACK], words[at.STACK_ROOM] = self._stack.ctypes.data, len(self._stack) // at.ENTRY_WORDS
-            words[-len(self._ring.kernel_words()) :] = self._ring.kernel_words()
+            if self._ring is not None:
+                words[-RING_WORDS:] = self._ring.kernel_words()
             result = _search_negated(words)
             if result == at.RING_FULL:
+                assert self._ring is not None
                 self._ring.grow()
             elif result == at.STACK_FULL:
                 self._stack = np.concatenate((self._stack, np.zeros_like(self._stack)))
+        found: Array = asked[3]
         return found
 
     def _search_words(self) -> Array:
         """The words of a search, but for what it is asked."""
         if self._words is not None:
             return self._words
-        conditions, joined = self.program.groups.conditions, self.joined
-        levels, shares = self._levels()
-        onset_of = order_rows(self.events, self.pattern.ties)
-        self._values = np.zeros(len(self.program.variables) + 1, np.int32)
-        reach, onset = map(np.ascontiguousarray, onset_of)
-        arrays = {
-            at.LEVEL_TABLE: np.array(levels, np.int64),
-            at.SHARES: np.array([*shares, 0], np.int64),
-            at.NEEDED: self._needed,
-            at.KLEENE: np.ascontiguousarray(conditions.kleene),
-            at.SLOTS: self._values,
-            at.ONSET: onset,
-            at.REACH: reach,
-            at.RELATIONS: np.ascontiguousarray(conditions.relations),
-        }
-        words = np.zeros(at.PROGRAM, np.int64)
+        known, levels = self._joined, self._joined.levels.copy()
+        for place, variable in enumerate(self.negated.positive):
+            rows, starts, codes = self._candidates(place)
+            self._kept += [rows, starts, codes]
+            levels[place, at.LEVEL_ROWS], levels[place, at.GROUP_STARTS] = rows.ctypes.data, starts.ctypes.data
+            levels[place, at.CODES] = codes.ctypes.data if len(codes) else 0
+            if variable.kleene:
+                levels[place, at.ONCE] &= self._grows_true(variable, known.conjuncts_on(variable))
+        self._values = np.zeros(len(known.slots) + 1, np.int32)
+        reach, onset = map(np.ascontiguousarray, order_rows(self.events, self.pattern.ties))
+        words = known.words.copy()
+        arrays = {at.LEVEL_TABLE: levels, at.SLOTS: self._values, at.ONSET: onset, at.REACH: reach}
         for place, array in arrays.items():
             self._kept.append(array)
             words[place] = array.ctypes.data
-        words[at.LEVELS] = len(self.negated.positive)
-        words[at.POSITIVE], words[at.ALL_SLOTS] = len(self.clause.positive), len(joined.positive)
-        tail = [*self.program.kernel_words(), *self._ring.kernel_words()]
-        self._words = np.concatenate((words, np.array(tail, np.int64)))
-        return self._words
-
-    def _levels(self) -> tuple[list[list[int]], list[int]]:
-        """The words of each variable of the structure, in its order, and the slots whose events it may not take."""
-        groups, bound = self.program.groups, frozenset(variable.name for variable in self.clause.positive)
-        before = Moment(bound, bound)
-        levels: list[list[int]] = []
-        shares: list[int] = []
-        for place, variable in enumerate(self.negated.positive):
-            name, slot = variable.name, self._slots[variable.name]
-            begin = len(shares)
-            earlier = [*range(len(self.clause.positive)), *(self._slots[v.name] for v in self.negated.positive[:place])]
-            shares += [other for other in earlier if self._may_be_one(other, slot)]
-            own = [groups.first_group(name, before), -1, -1, -1]
-            complete = Moment(before.bound | {name}, before.complete | {name})
-            if variable.kleene:
-                growing = Moment(complete.bound, before.complete)
-                own[1:] = [
-                    groups.element_group(name, growing),
-                    groups.left_group(growing, (name,)),
-                    groups.group_of(self._limits[name]),
-                ]
-            rows, starts, codes, key_slot = self._candidates(variable, before.bound)
-            self._kept += [rows, starts, codes]
-            levels.append(
-                [
-                    *(slot, int(variable.kleene), variable.minimum, variable.maximum or NO_LIMIT),
-                    *(-1 if group < 0 or groups.is_empty(group) else group for group in own),
-                    *(int(rows.ctypes.data), int(starts.ctypes.data), int(codes.ctypes.data) if len(codes) else 0),
-                    *(key_slot, begin, len(shares), int(self._once(place))),
-                ]
-            )
-            before = complete
-        return levels, shares
-
-    def _once(self, place: int) -> bool:
-        """True if the first event that fits a variable leaves as much to the variables behind it as any later one.
-
-        Of a list: all events that fit, up to one, as any list that ends with that one.
-        """
-        variable, behind = self.negated.positive[place], self.negated.positive[place + 1 :]
-        names = {one.name for one in behind}
-        own = [conjunct for conjunct in self.joined.conjuncts if variable.name in conjunct.variables]
-        if any(not names.isdisjoint(conjunct.variables) for conjunct in own):
-            return False
-        if variable.kleene and not self._grows_true(variable, own):
-            return False
-        slot = self._slots[variable.name]
-        for one in behind:
-            other = self._slots[one.name]
-            if self._relations[slot, other] & LATER or self._may_be_one(slot, other):
-                return False
-        return True
+        if known.has_lists or known.groups.places:
+            program = self._program = compile_program(self.pattern, known.clause, self.events, groups=known.groups)
+            words[at.PROGRAM : at.PROGRAM + CODE_WORDS] = program.kernel_words()
+            self._ring = CellRing(program, FIRST_CELLS) if known.has_lists else None
+        self._words = words
+        return words
 
     def _limits_of(self, variable: Variable) -> tuple[Conjunct, ...]:
         """The conditions on a list that a longer list cannot make true again."""
-        bound = frozenset(self.joined.by_name)
-        own = [one for one in self.joined.conjuncts if variable.name in one.variables]
+        bound, own = frozenset(self._joined.slots), self._joined.conjuncts_on(variable)
         lists = {one.name for one in self.negated.positive if one.kleene} - {variable.name}
         single = (one for one in own if lists.isdisjoint(one.variables) and one.variables <= bound)
         rows = self._views[variable.name].rows
@@ -533,45 +615,35 @@ class StructureCheck:
             )
         return False
 
-    def _candidates(self, variable: Variable, bound: frozenset[str]) -> tuple[Array, Array, Array, int]:
-        """The candidates of a variable key after key, where each key begins, and the key that each event asks for.
+    def _candidates(self, place: int) -> tuple[Array, Array, Array]:
+        """The candidates of a variable of the structure, key after key, and the key that each event asks for.
 
         Returns
         -------
         rows, starts : Array
-            int32 and int64.
+            int32 and int64: the candidates, and where each key begins.
         codes : Array
             int32, for each event of the slice the key of those that it can be joined with, or -1; empty: there is one
             key.
-        slot : int
-            The slot with the event that says the key.
         """
-        view = self._views[variable.name]
-        rows = np.ascontiguousarray(view.rows)
-        asking, own, groups, slot = self._keys(variable, bound)
+        rows = np.ascontiguousarray(self._views[self.negated.positive[place].name].rows)
+        asking, own, groups = self._keys(self._joined.joining[place][1])
         if not len(asking):
-            return rows, np.array([0, len(rows)], np.int64), asking, slot
+            return rows, np.array([0, len(rows)], np.int64), asking
         keyed = own[rows]
         present = np.flatnonzero(keyed >= 0)
         order, starts = group_rows(keyed[present], groups)
-        return np.ascontiguousarray(rows[present[order]]), np.ascontiguousarray(starts), asking, slot
+        return np.ascontiguousarray(rows[present[order]]), np.ascontiguousarray(starts), asking
 
-    def _keys(self, variable: Variable, bound: frozenset[str]) -> tuple[Array, Array, int, int]:
-        """The keys that events ask for, the keys of a variable's events, their number, and the slot that asks."""
-        joining: dict[str, list[tuple[Expression, Expression]]] = {}
-        for conjunct in self.joined.conjuncts:
-            equal = _equality_with(conjunct, variable)
-            if equal is not None and equal[0] in bound and not self.joined.by_name[equal[0]].kleene:
-                joining.setdefault(equal[0], []).append(equal[1:])
-        asker = max(joining, key=lambda name: len(joining[name]), default=None)
-        slot = len(self.program.variables) if asker is None else self._slots[asker]
-        parts = [] if asker is None else [self._equal_codes(one, other) for one, other in joining[asker]]
+    def _keys(self, joining: Sequence[tuple[Expression, Expression]]) -> tuple[Array, Array, int]:
+        """The keys that events ask for, the keys of the events that are asked, and their number."""
+        parts = [self._equal_codes(one, other) for one, other in joining]
         if self._codes is not None:
             codes, groups = self._codes
             parts.insert(0, (codes, codes, groups))
         if not parts:
             none = np.empty(0, np.int32)
-            return none, none, 0, slot
+            return none, none, 0
         asking, own, groups = parts[0]
         for more, more_own, size in parts[1:]:
             pairs = [
@@ -581,7 +653,7 @@ class StructureCheck:
             together = np.concatenate(pairs)
             codes, groups = dense_codes(together, together < 0)
             asking, own = codes[: len(asking)], codes[len(asking) :]
-        return np.ascontiguousarray(asking, np.int32), np.ascontiguousarray(own, np.int32), groups, slot
+        return np.ascontiguousarray(asking, np.int32), np.ascontiguousarray(own, np.int32), groups
 
     def _equal_codes(self, asking: Expression, own: Expression) -> tuple[Array, Array, int]:
         """Codes of two expressions over one event each, for all events: equal where they are, -1 where unknown."""

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 
@@ -308,10 +309,15 @@ class OrderedLists:
         """All bindings one after another: offsets, rows and variables, as the attributes describe them."""
         return self.offsets, self.bound_rows, self.variables
 
+    @cached_property
+    def _owners(self) -> Array:
+        """int64, shape (elements,): the match of each element."""
+        return np.repeat(np.arange(len(self), dtype=np.int64), np.diff(self.offsets))
+
     def spans_of(self, variable: str) -> tuple[Array, Array]:
         """The spans of a variable's lists: their starts in `bound_rows`, int64, and their lengths, 0 if not bound."""
         number = self.names.index(variable)
-        owner = np.repeat(np.arange(len(self), dtype=np.int64), np.diff(self.offsets))
+        owner = self._owners
         lengths = np.bincount(owner[self.variables == number], minlength=len(self))
         ahead = np.bincount(owner[self.variables < number], minlength=len(self))
         return self.offsets[:-1] + ahead, lengths.astype(np.int64)
@@ -323,6 +329,14 @@ class OrderedLists:
     def last_rows(self) -> Array:
         """Each match's last event in the stream."""
         return np.maximum.reduceat(self.bound_rows, self.offsets[:-1]) if len(self) else self.bound_rows[:0]
+
+
+def as_found(block: Block) -> OrderedMatches | OrderedLists:
+    """The matches of one block in the order in which they were found, where nobody asks for theirs."""
+    if isinstance(block, ListBlock):
+        names = tuple(variable.name for variable in block.clause.positive)
+        return OrderedLists(names, block.offsets, block.rows, block.variables)
+    return OrderedMatches((block.clause.positive,), None, block.rows)
 
 
 def order_lists(blocks: Sequence[Block], seqs: Array) -> OrderedLists:
@@ -375,6 +389,11 @@ class OrderedTogether:
     counts: list[int]
     of: Array
     lists: OrderedLists
+
+    def where(self, keep: Array) -> OrderedTogether:
+        """The matches at which `keep` (bool, shape (n,)) is true."""
+        of = self.of[keep]
+        return OrderedTogether(np.bincount(of, minlength=len(self.counts)).tolist(), of, self.lists.where(keep))
 
 
 def order_together(found: Sequence[Sequence[Block]], seqs: Array) -> OrderedTogether:

@@ -13,7 +13,6 @@ from dataclasses import dataclass, replace
 from itertools import chain
 from typing import TypeVar
 
-import numpy as np
 import pyarrow as pa
 
 from cep_pipeline.detection.limits import LimitReached, at_most_seconds
@@ -26,7 +25,7 @@ from cep_pipeline.detection.matches import (
     return_arrays,
 )
 from cep_pipeline.detection.mechanisms import EVERYTHING, Counters, FoundAtOnce, Mechanism, Orders, Owned
-from cep_pipeline.detection.ordering import order_matches
+from cep_pipeline.detection.ordering import as_found, order_matches
 from cep_pipeline.detection.output_policy import Candidates, KeptMatches, has_output_policy
 from cep_pipeline.detection.parts import count_listed, many_in_parts
 from cep_pipeline.detection.room import SMALL, available_bytes
@@ -209,12 +208,18 @@ def _listed_but_few(detections: Sequence[Detection], few: FoundFew | None) -> It
         yield from parts
         return
     first = next(parts, [])
-    own = [number for number, blocks in enumerate(first) if blocks and are_few(detections[number].pattern, blocks)]
+    own = [number for number, blocks in enumerate(first) if blocks and _is_set_aside(detections[number], blocks)]
     second = next(parts, None) if own else None
     if second is None:
         few += [(detections[number], first[number]) for number in own]
         first = [[] if number in own else blocks for number, blocks in enumerate(first)]
     yield from chain([first] if first else [], [] if second is None else [second], parts)
+
+
+def _is_set_aside(detection: Detection, blocks: Sequence[Block]) -> bool:
+    """True if the matches are few, and it is not a limit of those that are kept that decides about them."""
+    limits_kept = detection.limit is not None and has_output_policy(detection.pattern)
+    return are_few(detection.pattern, blocks) and not limits_kept
 
 
 def count_together(detections: Sequence[Detection]) -> list[int]:
@@ -368,14 +373,15 @@ class SummaryOf:
         found = [block for block in blocks if len(block)]
         if not found:
             return 0
-        ordered = order_matches(found, events.seqs)
+        # Their order decides which are kept, and shows which are there twice: those of one block differ.
+        alone = self._kept is None and len(found) == 1
+        ordered = as_found(found[0]) if alone else order_matches(found, events.seqs)
         for start in range(0, len(ordered), BATCH_ROWS):
             part = ordered.between(start, min(start + BATCH_ROWS, len(ordered)))
             if self._kept is not None:
                 part = part.where(self._kept.keep(Candidates.of(self._pattern, part, events)))
             if len(part):
-                offsets, rows, _ = part.elements()
-                ends_us = events.timestamps[np.maximum.reduceat(rows, offsets[:-1])]
+                ends_us = events.timestamps[part.last_rows()]
                 self.summary.add_matches(ends_us, return_arrays(self._pattern, part, events))
         return len(ordered)
 
@@ -450,9 +456,9 @@ def tables_of_few(
     found: Sequence[tuple[Detection, list[Block]]], write: Callable[[Few, PreparedEvents], list[W]]
 ) -> list[W]:
     """The output of patterns that have some matches, but few; many patterns are written at a time."""
-    groups: dict[int, list[int]] = {}
+    groups: dict[Hashable, list[int]] = {}
     for place, (one, _) in enumerate(found):
-        groups.setdefault(id(one.events), []).append(place)
+        groups.setdefault((id(one.events), one.pattern.output, one.pattern.consume), []).append(place)
     made: dict[int, W] = {}
     for places in groups.values():
         held = 0

@@ -162,8 +162,8 @@ def holds_over_lists(conjunct: Conjunct, events: ColumnSource, bound: Bound, cou
             choices *= _lists(bound, name).lengths - less
     holds = np.ones(count, dtype=bool)
     for start, stop in pieces(choices, CHOICES_AT_ONCE):
-        part = np.arange(start, stop)
-        scope = _choices(uses, events, take(bound, part), stop - start)
+        part = bound if stop - start == count else take(bound, np.arange(start, stop))
+        scope = _choices(uses, events, part, stop - start)
         if len(scope.binding) == 0:
             continue
         truth = conjunct_holds(resolved(conjunct, scope), scope, scope.rows)
@@ -372,7 +372,10 @@ def running(node: Aggregate, column: Column, rows: Array, offsets: Array) -> Col
         int64, shape (n + 1,): list m has the elements from `offsets[m]` to `offsets[m + 1]`, at least one.
     """
     valid = np.ones(len(rows), dtype=bool) if column.valid is None else column.valid[rows]
-    counts = _counts(valid, offsets)
+    if column.valid is None:
+        counts = np.arange(1, len(rows) + 1) - np.repeat(offsets[:-1], np.diff(offsets))
+    else:
+        counts = _counts(valid, offsets)
     if node.function == "count":
         return Column(ValueType.INT64, counts)
     some = counts > 0
@@ -523,7 +526,7 @@ def _middles(low: Array, high: Array, one: Array) -> Array:
 def _by_steps(values: Array, valid: Array, offsets: Array, add: Callable[[Array, Array], Array]) -> Array:
     """Fold each list from the left over its elements that are no null: all second elements, all third ones, ..."""
     result = values.copy()
-    some = valid.copy()
+    some = None if valid.all() else valid.copy()
     lengths = np.diff(offsets)
     starts = offsets[:-1]
     step = 1
@@ -534,7 +537,10 @@ def _by_steps(values: Array, valid: Array, offsets: Array, add: Callable[[Array,
         starts, lengths = starts[longer], lengths[longer]
         here = starts + step
         held, new = result[here - 1], values[here]
+        step += 1
+        if some is None:
+            result[here] = add(held, new)
+            continue
         has, gets = some[here - 1], valid[here]
         result[here] = np.where(gets, np.where(has, add(held, new), new), held)
         some[here] = has | gets
-        step += 1

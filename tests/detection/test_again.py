@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import cep_pipeline as cep
-from cep_pipeline.detection import matches, outputs
+from cep_pipeline.detection import matches, output_policy, outputs
 from cep_pipeline.detection.choice import own_order_plan
 from cep_pipeline.detection.detect import detect, detect_slice
 from cep_pipeline.patterns.pattern import Pattern
@@ -38,6 +38,19 @@ KINDS = (
     "PATTERN SEQ(A a, B* b[], C c) WITHIN 4 seconds RETURN count(b[].x) AS n",
     "PATTERN SEQ(A a, B+ b[], C c) WHERE sum(b[].x) < c.x WITHIN 4 seconds RETURN sum(b[].y) AS y",
 )
+
+
+KEPT = (
+    "PATTERN SEQ(A a, B b, A c) WHERE a.x < b.x WITHIN 4 seconds OUTPUT NON_OVERLAP RETURN a.x AS x",
+    "PATTERN SEQ(A a, B b) WITHIN 4 seconds PARTITION BY y OUTPUT NON_OVERLAP",
+    "PATTERN A a WITHIN 4 seconds PARTITION BY x, s OUTPUT NON_OVERLAP",
+    "PATTERN OR(SEQ(A a, B b), AND(B c, C d)) WITHIN 4 seconds CONSUME MATCHED",
+    "PATTERN SEQ(A a, B+ b[], C c) WITHIN 4 seconds CONSUME MATCHED RETURN count(b[].x) AS n",
+    "PATTERN SEQ(A a, B b) WITHIN 4 seconds PARTITION BY s CONSUME MATCHED",
+    "PATTERN SEQ(A a, B* b[], C c) WITHIN 4 seconds PARTITION BY s OUTPUT NON_OVERLAP CONSUME MATCHED",
+    "PATTERN AND(A a, B b) WITHIN 4 seconds OUTPUT NON_OVERLAP CONSUME MATCHED",
+)
+"""Patterns whose matches are not all kept."""
 
 
 LANGUAGE = replace(ANY_MATCH_LANGUAGE, output=False, consume=False)
@@ -77,6 +90,16 @@ def test_patterns_that_were_run_over_other_tables(output: str, streams: list[lis
     patterns = patterns_of(KINDS)
     for one in streams:
         check(patterns, patterns_of(KINDS), events_table(one), output)
+
+
+@settings(max_examples=examples(10), deadline=None)
+@given(streams=st.lists(rows(), min_size=1, max_size=3), few=st.booleans())
+def test_matches_of_many_patterns_are_kept_as_those_of_each(streams: list[list[Row]], few: bool) -> None:
+    patterns = patterns_of(KEPT + KINDS[:2])
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(output_policy, "MOST_NUMBERS", output_policy.MOST_NUMBERS if few else 0)
+        for one in streams:
+            check(patterns, patterns_of(KEPT + KINDS[:2]), events_table(one), "verbose")
 
 
 @settings(max_examples=examples(25), deadline=None)

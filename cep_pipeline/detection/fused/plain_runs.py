@@ -7,7 +7,7 @@ addresses are written in one step, and the kernel is called for one pattern afte
 
 A run has stages. Each binds some levels, and asks the partial matches what its tests do not decide: whether an event of
 a negated variable rejects them, which is searched for, or a conjunct that is not compiled. Behind the last stage lists
-are found or counted (`kleene.compiled_lists`).
+are found or counted (`kleene.compiled_lists`), and asked what only whole lists decide.
 
 Only runs that are soon over are finished here. Those that have many candidates or matches, or whose leaves are large,
 are left to `clause.KernelRun`, which can stop and go on, and beside which the cost of a call is small.
@@ -56,7 +56,13 @@ from cep_pipeline.detection.fused.programs import (
 )
 from cep_pipeline.detection.fused.shared_work import shared_work_of
 from cep_pipeline.detection.kleene.bindings import has_kleene, skeleton_order
-from cep_pipeline.detection.kleene.compiled_lists import ListMemory, ListsBehind, lists_at_once
+from cep_pipeline.detection.kleene.compiled_lists import (
+    CompiledLists,
+    ListMemory,
+    ListsBehind,
+    asks_lists,
+    has_one_list,
+)
 from cep_pipeline.detection.limits import go_on
 from cep_pipeline.detection.mechanisms import EVERYTHING, Counters, FoundAtOnce, Orders, Owned
 from cep_pipeline.detection.negated_structures import unrejected_by_structures
@@ -286,6 +292,12 @@ class _Run:
         return bool(self.stages) and (self.lists is None or self.search is not None)
 
     @property
+    def is_to_be_learnt(self) -> bool:
+        """True if the next slice may tell its layout, or that of its lists where nobody else looks for that."""
+        lists = self.lists
+        return not self.known.looked or (lists is not None and lists.asks and not lists.looked)
+
+    @property
     def is_current(self) -> bool:
         """False if something has been learnt since this was made."""
         return self.layout is self.known.layout and (self.lists is None or self.made is self.lists.made)
@@ -324,11 +336,11 @@ class PlainRuns:
         self.runs: list[list[_Run]] = []  # those of the clauses of each pattern; none where one of them is not plain
         self.counted: list[bool] = []
         for pattern, plans in zip(patterns, orders, strict=True):
-            # A binding of several clauses is one match, and negated structures reject matches: these are listed.
-            listed = len({one.positive for one in pattern.clauses}) < len(pattern.clauses)
-            listed = listed or any(clause.negated_structures for clause in pattern.clauses)
-            self.counted.append(counted and not listed)
+            # A binding of several clauses is one match, and what negated structures and whole lists reject is listed.
             ordered = _plain_orders(pattern, plans)
+            listed = len({one.positive for one in pattern.clauses}) < len(pattern.clauses)
+            listed = listed or any(one.negated_structures or _asks_lists(one) for one, _ in ordered)
+            self.counted.append(counted and not listed)
             self.runs.append([self._run(pattern, *one, listing=not self.counted[-1]) for one in ordered])
         every = list(chain.from_iterable(self.runs))
         for number, run in enumerate(every):
@@ -482,7 +494,7 @@ class PlainRuns:
         if first_row >= end_row or not times_are_plain(events):
             return found
         of_slice = _Slice(self, events, owned)
-        learnt = [of_slice.learn(run) for run in chain.from_iterable(self.runs) if not run.known.looked]
+        learnt = [of_slice.learn(run) for run in chain.from_iterable(self.runs) if run.is_to_be_learnt]
         if any(learnt):
             return None
         begun = [place for place, runs in enumerate(self.runs) if runs and all(map(of_slice.begin, runs))]
@@ -530,12 +542,19 @@ class _Slice:
 
     def learn(self, run: _Run) -> bool:
         """Find the layout of a run; False where the slice does not tell it."""
-        if self._empty[run.number] or not self._fits[run.number] or run.known.looked:
+        if self._empty[run.number] or not self._fits[run.number] or not run.is_to_be_learnt:
             return False
-        levels = self._alone(run).searching_levels()
-        if levels is not None:
-            run.known.learn(levels)
-        return run.known.layout is not None
+        learnt = False
+        if not run.known.looked:
+            levels = self._alone(run).searching_levels()
+            if levels is not None:
+                run.known.learn(levels)
+            learnt = run.known.layout is not None
+        if run.lists is not None and run.lists.asks and not run.lists.looked:
+            owned = reading(run.pattern, self._events, self._owned)
+            CompiledLists(run.pattern, run.clause, run.lists.singles, self._events, owned)
+            learnt |= run.lists.looked
+        return learnt
 
     def _alone(self, run: _Run) -> KernelRun:
         """The run by itself, without lists."""
@@ -769,6 +788,7 @@ class _Slice:
             return FoundAtOnce([], partial(self._count, run, None), number)
         among, pairs = memory.sums.tolist()
         counts = len(block), among, pairs
+        block = lists.that_hold(block, self._events)
         if len(block) and self._owned != EVERYTHING:
             of = ClauseSlice(run.pattern, run.clause, self._events, self._owned, run.finality)
             block = block.take(of.owns(block.first_rows(), block.last_rows()))
@@ -804,6 +824,11 @@ class _Slice:
         count_levels(run.pattern, run.clause, found, counters)
 
 
+def _asks_lists(clause: Clause) -> bool:
+    """True if conditions are asked of lists when they have been made."""
+    return has_one_list(clause) and asks_lists(clause)
+
+
 def _plain_orders(pattern: Pattern, plans: Orders) -> list[tuple[Clause, tuple[str, ...]]]:
     """Each clause of a pattern with the order of its run; none where one of the runs cannot be plain."""
     if pattern.strategy is not Strategy.SKIP_TILL_ANY_MATCH:
@@ -823,7 +848,7 @@ def _plain_orders(pattern: Pattern, plans: Orders) -> list[tuple[Clause, tuple[s
             return []
         if any(variable.kleene for variable in clause.negated):
             return []
-        if has_kleene(clause) and not lists_at_once(clause):
+        if has_kleene(clause) and not has_one_list(clause):
             return []
         if implied_by(clause, pattern.window, pattern.ties).contradiction:
             return []
@@ -872,6 +897,7 @@ def find_at_once(
     found, from_start = None, events.rows_in(owned)[0] == 0
     while found is None:
         found = _plain_runs(patterns, orders, from_start=from_start, counted=at_all).over(events, owned)
-    if counted and counters.wanted:  # lists that are only counted have other counts than those that are found
-        found = [None if any(map(has_kleene, one.clauses)) else own for one, own in zip(patterns, found, strict=True)]
+    if counters.wanted:  # lists that are only counted, or are asked when they have been made, have other counts here
+        others = has_kleene if counted else _asks_lists
+        found = [None if any(map(others, one.clauses)) else own for one, own in zip(patterns, found, strict=True)]
     return found

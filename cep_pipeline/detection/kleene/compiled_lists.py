@@ -43,12 +43,13 @@ from cep_pipeline.detection.fused.levels import (
 from cep_pipeline.detection.fused.programs import argument_places, program_of
 from cep_pipeline.detection.fused.range_search import arguments_over, searching_shape
 from cep_pipeline.detection.fused.shape import Level, RangeResult, Shape, Slot, Test, TestedConjunct
-from cep_pipeline.detection.kleene.bindings import BindingRules, Bindings, clause_over
+from cep_pipeline.detection.kleene.bindings import BindingRules, Bindings, clause_over, unrejected
 from cep_pipeline.detection.kleene.extension import Extension, ListConditions
 from cep_pipeline.detection.limits import go_on
 from cep_pipeline.detection.mechanisms import EVERYTHING, Owned
 from cep_pipeline.detection.room import room_for
 from cep_pipeline.expressions.columns import Array
+from cep_pipeline.expressions.lists import Lists, holds_over_lists
 from cep_pipeline.patterns.conditions import Comparator, Conjunct
 from cep_pipeline.patterns.expressions import Element, Expression, Reference
 from cep_pipeline.patterns.normal_form import Clause, Variable
@@ -186,14 +187,28 @@ class ComparedElements:
         return number_of(remainder, large_moduli(), float(bits) + 0.1)
 
 
+def has_one_list(clause: Clause) -> bool:
+    """Return whether the clause has one Kleene variable, and no negated ones that bind lists."""
+    lists = sum(variable.kleene for variable in clause.positive)
+    return lists == 1 and not any(variable.kleene for variable in clause.negated)
+
+
 def lists_at_once(clause: Clause) -> bool:
     """Return whether the clause has one Kleene variable, with conditions on elements and adjacent elements only."""
+    return has_one_list(clause) and not asks_lists(clause)
+
+
+def asks_lists(clause: Clause) -> bool:
+    """Return whether something is asked of the lists of a clause with one Kleene variable when they have been made."""
+    return bool(clause.negated) or bool(conditions_on_lists(clause))
+
+
+def conditions_on_lists(clause: Clause) -> tuple[Conjunct, ...]:
+    """The conditions on the one Kleene variable of a clause that look at more than two adjacent elements."""
     singles = frozenset(variable.name for variable in clause.positive if not variable.kleene)
-    if clause.negated or len(singles) != len(clause.positive) - 1:
-        return False
     (name,) = (variable.name for variable in clause.positive if variable.kleene)
     conditions = ListConditions.of(clause, name, singles)
-    return not conditions.growing and not conditions.whole
+    return *conditions.growing, *conditions.whole
 
 
 @dataclass(frozen=True, eq=False)
@@ -241,6 +256,8 @@ class ListsBehind:
         The bounds of candidates, and the levels that may bind the same event.
     made
         The searches of the last slice for which they were compiled.
+    looked
+        Whether they were compiled for a slice, or could not be.
     """
 
     pattern: Pattern
@@ -248,6 +265,7 @@ class ListsBehind:
     singles: tuple[str, ...]
     reach: Reach
     made: _Searches | None = None
+    looked: bool = False
 
     @classmethod
     def of(cls, pattern: Pattern, clause: Clause, singles: tuple[str, ...], reach: Reach) -> ListsBehind:
@@ -342,6 +360,30 @@ class ListsBehind:
             for level, single in enumerate(self.singles)
             if may_be_one(self.pattern, self.clause, self.variable, of[single])
         )
+
+    @cached_property
+    def asks(self) -> bool:
+        """True if something is asked of lists when they have been made."""
+        return asks_lists(self.clause)
+
+    def that_hold(self, block: ListBlock, events: PreparedEvents) -> ListBlock:
+        """The matches whose lists fulfil the conditions on lists, and that no event of a negated variable rejects."""
+        if not self.asks or not len(block):
+            return block
+        width, own = len(self.slots), int(np.flatnonzero(self.slots < 0)[0])
+        begins, ends = block.offsets[:-1], block.offsets[1:]
+        bound: dict[str, Array | Lists] = {
+            variable.name: block.rows[begins + place if place < own else ends - (width - place)]
+            for place, variable in enumerate(self.clause.positive)
+        }
+        bound[self.variable.name] = Lists(begins + own, ends - begins - (width - 1), block.rows)
+        keep = np.ones(len(block), np.bool_)
+        for conjunct in conditions_on_lists(self.clause):
+            keep &= holds_over_lists(conjunct, events, bound, len(block))
+        if not self.clause.negated:
+            return block if keep.all() else block.take(keep)
+        found = Bindings(bound, block.first_rows(), block.last_rows()).take(np.flatnonzero(keep))
+        return unrejected(BindingRules(self.pattern, self.clause, events), found).block(self.clause)
 
     @property
     def counts_lengths(self) -> bool:
@@ -571,6 +613,7 @@ class CompiledLists:
         self._compared: ComparedElements | None = None
         levels = self._run.levels
         if levels is not None:
+            known.looked = True
             self._compile(levels)
 
     @property

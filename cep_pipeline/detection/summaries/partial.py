@@ -23,7 +23,7 @@ from cep_pipeline.detection.decimal_text import from_text, to_text
 from cep_pipeline.detection.matches import RETURN_TYPES, UTC_MICROSECONDS, json_objects
 from cep_pipeline.expressions.columns import Array
 from cep_pipeline.patterns.expressions import ValueType
-from cep_pipeline.patterns.pattern import Pattern, Summary, SummaryAggregate, SummaryGroup
+from cep_pipeline.patterns.pattern import Pattern, Summary, SummaryAggregate, SummaryGroup, once_a_pattern
 from cep_pipeline.storage import canonical_json
 
 Value = int | float | str | bool | None
@@ -35,12 +35,15 @@ FRACTION_BITS = 1074
 """Every float64 is a whole multiple of 2 to the minus this."""
 _AT_ONCE = 1 << 20
 """So many halves of int64 numbers have a sum that float64 holds exactly."""
+_SUMS_A_NUMBER, _FEW_SUMS = 2, 64
+"""So many sums, by group and exponent, are made for each number whether any has that exponent or not."""
 _FIRST_US, _LAST_US = -62_135_596_800_000_000 + 86_400_000_000, 253_402_300_799_999_999 - 86_400_000_000
 """The times from 0001-01-02 to 9999-12-30, which have a local date in each zone."""
 _FIVES = 5**FRACTION_BITS
 _NAN = float("nan")
 
 
+@once_a_pattern
 def summary_schema(pattern: Pattern) -> pa.Schema:
     """Columns of the rows of a statement with SUMMARIZE: `pattern`, the groups, the aggregates."""
     summary = _summary_of(pattern)
@@ -187,11 +190,11 @@ class PartialSummary:
         groups: Sequence[SummaryRow],
         times: Sequence[int],
     ) -> None:
-        valid = array.is_valid().to_numpy(zero_copy_only=False)
-        codes = codes[valid]
+        known = array
+        if array.null_count:
+            codes, known = codes[array.is_valid().to_numpy(zero_copy_only=False)], array.drop_null()
         if not len(codes):
             return
-        known = array.drop_null()
         states: list[State] = []
         if aggregate.function in ("sum", "avg"):
             states += totals(codes, known.to_numpy(zero_copy_only=False), len(groups))
@@ -325,9 +328,11 @@ def bucket_starts(ends_us: Array, bucket_us: int, zone: str) -> pa.Array:
 
 def group_codes(columns: Sequence[pa.Array], rows: int) -> tuple[Array, list[tuple[Value, ...]]]:
     """The number of each row's group, and the values of each group that occurs, once."""
-    codes, keys = np.zeros(rows, np.int64), [()]
-    found: list[tuple[Value, ...]] = list(keys)
-    for column in columns:
+    if not columns:
+        return np.zeros(rows, np.int64), [()]
+    codes, firsts = _codes(columns[0])
+    found: list[tuple[Value, ...]] = [(value,) for value in firsts]
+    for column in columns[1:]:
         own, values = _codes(column)
         pairs, codes = np.unique(codes * len(values) + own, return_inverse=True)
         codes = codes.reshape(-1)
@@ -337,15 +342,20 @@ def group_codes(columns: Sequence[pa.Array], rows: int) -> tuple[Array, list[tup
 
 def _codes(column: pa.Array) -> tuple[Array, list[Value]]:
     """The number of each value of a column, and the distinct values; NaN is one of them, and so is null."""
-    if pa.types.is_floating(column.type):
+    is_float = pa.types.is_floating(column.type)
+    if is_float:
         column = pc.add(column, 0.0)  # -0.0 is 0.0
     coded = column.dictionary_encode()
-    values: list[Value] = [_NAN if is_nan(value) else value for value in coded.dictionary.to_pylist()]
-    codes = coded.indices.fill_null(len(values)).to_numpy().astype(np.int64)
+    values: list[Value] = coded.dictionary.to_pylist()
+    indices = coded.indices
+    if indices.null_count:
+        indices = indices.fill_null(len(values))
+        values.append(None)
+    codes = indices.to_numpy().astype(np.int64)
+    if not is_float:
+        return codes, values
     places: dict[Value, int] = {}
-    for value in (*values, None):
-        places.setdefault(value, len(places))
-    same = np.array([places[value] for value in (*values, None)])
+    same = np.array([places.setdefault(_NAN if is_nan(one) else one, len(places)) for one in values], np.int64)
     return same[codes], list(places)
 
 
@@ -384,12 +394,21 @@ def _fraction_sums(codes: Array, numbers: Array, groups: int) -> list[int]:
     mantissas = np.ldexp(fractions, 53).astype(np.int64)
     shifts = exponents.astype(np.int64) - 53 + FRACTION_BITS
     # Where the number is subnormal its lowest bits are zero.
-    small = shifts < 0
-    mantissas[small] >>= -shifts[small]
-    shifts[small] = 0
-    pairs, where = np.unique(shifts * groups + codes, return_inverse=True)
-    for pair, total in zip(pairs.tolist(), _whole_sums(where.reshape(-1), mantissas, len(pairs)), strict=True):
-        sums[pair % groups] += total << (pair // groups)
+    least, most = int(shifts.min()), int(shifts.max())
+    if least < 0:
+        small = shifts < 0
+        mantissas[small] >>= -shifts[small]
+        shifts[small] = 0
+        least, most = 0, max(most, 0)
+    pairs, where = (shifts - least) * groups + codes, None
+    size = (most - least + 1) * groups
+    if size > _SUMS_A_NUMBER * len(numbers) + _FEW_SUMS:
+        pairs, where = np.unique(pairs, return_inverse=True)
+        size = len(pairs)
+    of_pairs = _whole_sums(pairs if where is None else where.reshape(-1), mantissas, size)
+    for pair, total in zip(range(size) if where is None else pairs.tolist(), of_pairs, strict=True):
+        if total:
+            sums[pair % groups] += total << (least + pair // groups)
     return sums
 
 
