@@ -60,7 +60,7 @@ from cep_pipeline.expressions.evaluate import constants_hold, expression_values
 from cep_pipeline.patterns.conditions import Comparator, Conjunct
 from cep_pipeline.patterns.expressions import Element, Expression, Reference
 from cep_pipeline.patterns.normal_form import Clause, Variable
-from cep_pipeline.patterns.pattern import Pattern, Ties
+from cep_pipeline.patterns.pattern import Ties
 from cep_pipeline.patterns.rewriting import rewritten
 from cep_pipeline.slices.keys import Key, agreement_codes, comparable, keyed_leaf, shared_attributes
 from cep_pipeline.slices.order import instants_of
@@ -99,7 +99,9 @@ _count_states = NativeKernel(
         "int64",
         "int64*",
         "int64",
-        *("uint64*",) * 3,
+        *("uint64*",) * 2,
+        "int64",
+        *("uint64*",) * 2,
     ),
 )
 _count_joined = NativeKernel(
@@ -116,7 +118,9 @@ _count_joined = NativeKernel(
         "int32*",
         "int32*",
         "int64",
-        *("uint64*",) * 6,
+        *("uint64*",) * 5,
+        "int64",
+        *("uint64*",) * 2,
     ),
 )
 _count_around_center = NativeKernel(
@@ -162,7 +166,8 @@ MOST_TREE_BYTES = 1 << 28
 """Largest size of trees over the values in a window."""
 FEW_LANES = 8
 """So many lanes have trees of their width, which are smaller."""
-_MERSENNE = 2**61 - 1
+_MERSENNE_BITS = 61
+_MERSENNE = 2**_MERSENNE_BITS - 1
 
 
 def count_swept(
@@ -170,6 +175,7 @@ def count_swept(
     *,
     always: bool = False,
     pair: frozenset[str] | None = None,
+    ends: str | None = None,
     take: Callable[[Pairs], None] | None = None,
 ) -> int | None:
     """The number of matches of a clause that a slice owns; None where no sweep counts them, or none pays.
@@ -180,11 +186,13 @@ def count_swept(
         Whether one need not pay.
     pair, take
         Variables, at most two: `take` gets the numbers of matches for pairs of their events.
+    ends, take
+        The variable at one end of a sequence: `take` gets the number of matches with each of its events. None where
+        these cannot be told apart, or a number may exceed a word.
     """
-    pattern, clause, events, owned, finality = of
-    kind = ("sweep", pattern.strategy, pair)
-    sweep = clause_cache_of(clause).once(kind, lambda: sweep_of(pattern, clause, pair))
-    if sweep is None or (finality is not Finality.LAST_EVENT and owned != EVERYTHING):
+    _, clause, events, owned, _ = of
+    sweep = _sweep_over(of, pair, ends)
+    if sweep is None:
         return None
     constants = [conjunct for conjunct in clause.conjuncts if not conjunct.variables]
     if constants and not constants_hold(constants, events):
@@ -209,8 +217,10 @@ def count_swept(
     bits = sum(float(most[one.name]) if one.kleene else math.log2(most[one.name]) + 1e-9 for one in clause.positive)
     if bits > MOST_BITS:
         return None
+    if ends is not None:
+        return _count_by_end(clause, sweep, steps, events, bits, ends, take)
     if not sweep.joining and pair is None:
-        return _count_of_states(pattern, clause, sweep, steps, bits)
+        return _count_of_states(clause, sweep, steps, bits)
     steps = steps.with_negated(clause)
     if pair is not None:
         return _count_all_behind(clause, sweep.joining, steps, events, bits, pair, take)
@@ -225,6 +235,48 @@ def count_swept(
             return None
         return _count_all_behind(clause, sweep.joining, steps, events, bits)
     return sum(_count_around(order, clause, sweep.joining, steps, events) for order in orders_of(clause))
+
+
+def _sweep_over(of: ClauseSlice, pair: frozenset[str] | None, ends: str | None) -> Sweep | None:
+    """The sweep that counts the matches of a clause of a slice as `count_swept` is asked; None where none does."""
+    pattern, clause, _, owned, finality = of
+    kind = ("sweep", pattern.strategy, pair)
+    sweep = clause_cache_of(clause).once(kind, lambda: sweep_of(pattern, clause, pair))
+    if sweep is None or (finality is not Finality.LAST_EVENT and owned != EVERYTHING):
+        return None
+    if ends is None:
+        return sweep
+    orders = orders_of(clause)
+    if len(orders) != 1 or len(sweep.joining) > 1 or clause.negated or clause.by_name[ends].kleene:
+        return None
+    [order] = orders
+    if order[-1].name == ends:
+        return replace(sweep, backwards=False)
+    return replace(sweep, backwards=True) if order[0].name == ends and owned == EVERYTHING else None
+
+
+def _count_by_end(
+    clause: Clause,
+    sweep: Sweep,
+    steps: Steps,
+    events: PreparedEvents,
+    bits: float,
+    ends: str,
+    take: Callable[[Pairs], None] | None,
+) -> int | None:
+    """The number of matches of a sequence, by the events of the variable that a sweep binds last."""
+    if bits >= _MERSENNE_BITS or steps.weights is not None:
+        return None
+    ended = np.zeros(len(steps.rows), np.uint64)
+    if sweep.joining:
+        order = orders_of(clause)[0][:: -1 if sweep.backwards else 1]
+        total = _count_chain(order, clause, sweep.joining[0], steps, events, bits, ended)
+    else:
+        total = _count_of_states(clause, sweep, steps, bits, ended)
+    some = np.flatnonzero(ended)
+    if take is not None:
+        take(Pairs({ends: steps.rows[some]}, ended[some]))
+    return total
 
 
 def _count_all_behind(
@@ -463,7 +515,7 @@ def _in_windows(
     )
 
 
-def _count_of_states(pattern: Pattern, clause: Clause, sweep: Sweep, steps: Steps, bits: float) -> int:
+def _count_of_states(clause: Clause, sweep: Sweep, steps: Steps, bits: float, ended: Array | None = None) -> int:
     space = states_of(clause, backwards=sweep.backwards)
     assert space is not None, "`sweep_of` has looked"
     kinds = np.flatnonzero(np.bincount(steps.fits, minlength=1))
@@ -499,6 +551,8 @@ def _count_of_states(pattern: Pattern, clause: Clause, sweep: Sweep, steps: Step
             modulus,
             front,
             matrices,
+            int(ended is not None),
+            total if ended is None else ended,
             total,
         )
         return (int(total[1]) << 64) + int(total[0])
@@ -558,9 +612,21 @@ def _operations(space: StateSpace, kinds: list[int]) -> tuple[Array, tuple[Array
 
 
 def _count_chain(
-    order: Sequence[Variable], clause: Clause, joining: Joining, steps: Steps, events: PreparedEvents, bits: float
+    order: Sequence[Variable],
+    clause: Clause,
+    joining: Joining,
+    steps: Steps,
+    events: PreparedEvents,
+    bits: float,
+    ended: Array | None = None,
 ) -> int:
-    """The number of matches whose events come in an order, by a sweep that tests one comparison."""
+    """The number of matches whose events come in an order, by a sweep that tests one comparison.
+
+    Parameters
+    ----------
+    ended
+        Gets the number of matches that end with each step, where they need less than `_MERSENNE_BITS`.
+    """
     fits: Array = np.zeros(len(steps.fits), np.int32)
     for place, variable in enumerate(order):
         fits |= (steps.fits >> clause.positive.index(variable) & 1) << place
@@ -611,11 +677,13 @@ def _count_chain(
             kept,
             matrices,
             vectors,
+            int(ended is not None),
+            total if ended is None else ended,
             total,
         )
         return (int(total[1]) << 64) + int(total[0])
 
-    if bits < min(MOST_BITS_OF_A_WORD, 61):
+    if bits < _MERSENNE_BITS:
         return run(_MERSENNE)
     return number_of(lambda modulus: run(modulus) % modulus, _moduli(), bits + math.log2(len(fits)))
 
@@ -854,8 +922,11 @@ def _count_behind(
                 here[joint] = np.where(here[joint] < 0, -1, np.searchsorted(known, here[joint]))
                 may_follow[joint] = np.searchsorted(known, may_follow[joint])
                 size = max(size, len(known))
+            batches, most_kept = np.arange(begin, end, width), 0
             if take is not None:
-                kept = np.zeros((-(-(end - begin) // width), max(last - first, 0), width), np.uint64)
+                furthest = np.maximum.reduceat(lanes.stops[begin:end], batches - begin)
+                most_kept = max(int((furthest - lanes.starts[batches] - 1).max()), 1)
+                kept = np.zeros((len(batches), most_kept, width), np.uint64)
             _count_chain_behind(
                 max(last - first, 0),
                 width,
@@ -876,16 +947,19 @@ def _count_behind(
                 np.empty((joints, size + 1, width), np.uint64),
                 np.empty((joints, size + 1), np.int64),
                 room,
-                int(take is not None),
+                most_kept,
                 kept,
                 found,
             )
             total += (int(found[1]) << 64) + int(found[0])
             if take is not None:
-                batch, step, lane = np.nonzero(kept)
-                ends = anchors[begin + batch * width + lane], first + step
+                flat = kept.reshape(-1)
+                some = np.flatnonzero(flat)
+                place, lane = np.divmod(some, width)
+                batch, step = np.divmod(place, most_kept)
+                ends = anchors[begin + batch * width + lane], lanes.starts[batches[batch]] + 1 + step
                 rows = {one.name: steps.rows[at] for one, at in zip((way.order[0], way.order[-1]), ends, strict=True)}
-                take(Pairs(rows, kept[batch, step, lane]))
+                take(Pairs(rows, flat[some]))
             begin = end
         return total
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
 from itertools import islice
@@ -14,11 +15,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import cep_pipeline as cep
+from cep_pipeline.detection.clause_runs import ClauseSlice
 from cep_pipeline.detection.counting import sweep
 from cep_pipeline.detection.detect import count_slice
 from cep_pipeline.detection.fused import mechanism as fused
-from cep_pipeline.detection.mechanisms import Owned
+from cep_pipeline.detection.mechanisms import EVERYTHING, Owned
 from cep_pipeline.patterns.pattern import Pattern
+from cep_pipeline.slices.prepared import PreparedEvents
 from tests.oracle import evaluate
 from tests.streams import Row, events_table, rows, stream_schema
 from tests.thoroughness import examples
@@ -132,6 +135,42 @@ def test_large_moduli_count_what_words_count(text: str, stream_rows: list[Row]) 
     table, pattern = events_table(stream_rows), parsed(text)
     with sweeping(), patch.object(sweep, "MOST_BITS_OF_A_WORD", -1.0):
         assert counted(text, table) == len(evaluate([pattern], table))
+
+
+@settings(max_examples=examples(60), deadline=None)
+@given(data=st.data(), stream_rows=rows(max_size=9))
+def test_matches_are_told_by_the_events_at_one_end(data: st.DataObject, stream_rows: list[Row]) -> None:
+    structure, ends = data.draw(
+        st.sampled_from(
+            [
+                ("SEQ(A a, B b)", "ab"),
+                ("SEQ(A a, B b, A c)", "ac"),
+                ("SEQ(Ev a, Ev b, A c, Ev d)", "ad"),
+                ("SEQ(A a, Ev+ v[], B b)", "ab"),
+                ("SEQ(Ev+ v[], B b)", "b"),
+            ]
+        )
+    )
+    usable = [one for one in CONDITIONS if set(re.findall(r"\b([a-dnv])\.", one)) <= variables_in(structure)]
+    condition = data.draw(st.sampled_from(["TRUE", *usable]))
+    ties = data.draw(st.sampled_from(["ARRIVAL", "ARRIVAL", "STRICT"]))
+    text = f"PATTERN {structure} WHERE {condition} WITHIN {data.draw(st.sampled_from(['2 seconds', '6 EVENTS']))}"
+    pattern, table = parsed(f"{text} TIES {ties}"), events_table(stream_rows)
+    [clause] = pattern.clauses
+    events = PreparedEvents(table, type_attribute=pattern.type_attribute)
+    expected = evaluate([pattern], table)
+    for name in data.draw(st.permutations(ends)):
+        found: dict[int, int] = {}
+
+        def take(pairs: sweep.Pairs, name: str = name, found: dict[int, int] = found) -> None:
+            found.update(zip(events.seqs[pairs.rows[name]].tolist(), pairs.numbers.tolist(), strict=True))
+
+        total = sweep.count_swept(ClauseSlice(pattern, clause, events, EVERYTHING), always=True, ends=name, take=take)
+        if total is None:
+            assert condition != "TRUE" or ties == "STRICT"
+            continue
+        assert total == len(expected)
+        assert found == Counter(dict(match.bindings)[name][0] for match in expected)
 
 
 @settings(max_examples=examples(100), deadline=None)
