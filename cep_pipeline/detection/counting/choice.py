@@ -193,8 +193,11 @@ def _together_joined(joining: Sequence[Joining]) -> tuple[Joining, ...]:
 
 
 def counted_behind(clause: Clause, joining: Sequence[Joining], pair: frozenset[str] | None = None) -> bool:
-    """Return whether conditions join single variables with the one before or the first, or mirrored, in all orders."""
-    if len(clause.positive) < 3 or any(variable.kleene for variable in clause.positive):
+    """Return whether conditions join single variables with the one before or the first, or mirrored, in all orders.
+
+    A list may stand between the first and the last variable.
+    """
+    if len(clause.positive) < 3 or (pair is not None and any(variable.kleene for variable in clause.positive)):
         return False
     return all(any(True for _ in ways_behind(order, joining, pair)) for order in orders_of(clause))
 
@@ -328,8 +331,10 @@ def pays(of: ClauseSlice, sweep: Sweep, views: dict[str, View], *, behind: bool 
         if joins_neighbours(order, sweep.joining):
             share = min(share, 1 - share)  # windows that reach the last event end alike
         anchors = min(sizes[order[0].name], sizes[order[-1].name]) * share / (groups or 1)
-        event_ns = BEHIND_NS * orders * (1 + anchors / LANES)
-        finding_ns *= orders / math.factorial(len(sizes) - 1) / (CLEARLY if len(sizes) == 3 else 1.0)
+        elements = sum(len(views[one.name]) for one in order if one.kleene) * _share_of_window(of) / (groups or 1)
+        event_ns = BEHIND_NS * orders * (1 + anchors / LANES) * (1 + elements / 64)  # a word more for 64 elements
+        is_close = len(sizes) == len(order) == 3
+        finding_ns *= orders / math.factorial(len(sizes) - 1) / (CLEARLY if is_close else 1.0)
     sweeping_ns = FIXED_NS + event_ns * sum(map(len, views.values()))
     if behind and finding_ns > sweeping_ns:
         passing = sorted(_share_passing(of, joining, views) for joining in sweep.joining)
@@ -502,6 +507,8 @@ def ways_behind(
 ) -> Iterator[WayBehind]:
     """The ways that the conditions on a sequence allow; with `pair`, those in which these are bound first and last."""
     for from_last in (False, True):
+        if order[0].kleene or order[-1].kleene:
+            return
         anchor, *others = tuple(order)[::-1] if from_last else order
         neighbours = [frozenset((one.name, other.name)) for one, other in pairwise(others)]
         between = [frozenset(each.variables) for each in joining if anchor.name not in each.variables]

@@ -12,8 +12,9 @@ its events. So a count takes some steps an event; 10^12 matches cost what 10^6 c
 | of neighbours, or with the first or last one | trees of sums behind each first event (`count_chain`) | N W log W |
 
 W are the events of a window. All take equalities that all variables share. The first two take lists whose elements are
-chosen one by one, and the first one any order of the variables, and negations. Where values are compared, each order in
-which the variables of an AND may come is swept by itself.
+chosen one by one, the last one such lists between the first and the last variable, and the first one any order of the
+variables, and negations. Where values are compared, each order in which the variables of an AND may come is swept by
+itself.
 
 The states are the sets of variables that the order allows to be bound: n + 1 of a sequence of n, 2^n of an AND. A list
 has a loop: each further event doubles the ways. A negated event ends the ways that it rejects. Nothing but sums and
@@ -145,7 +146,7 @@ _count_chain_behind = NativeKernel(
     (
         *("int64",) * 3,
         *("int64*",) * 3,
-        "int64",
+        *("int64",) * 2,
         "int32*",
         "int64",
         "int64*",
@@ -935,6 +936,7 @@ def _count_behind(
                 np.pad(lanes.untils[begin:end] - first, (0, idle)),
                 np.pad(lanes.stops[begin:end] - first, (0, idle)),
                 len(way.order) + before,
+                sum(1 << place for place, one in enumerate(way.order, start=before) if one.kleene),
                 fits[own],
                 len(joined.tested),
                 np.array([*joined.tested, 0], np.int64),

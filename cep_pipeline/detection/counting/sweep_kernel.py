@@ -598,6 +598,7 @@ def count_chain(
     untils_at: Any,
     stops_at: Any,
     variables: int,
+    lists: int,
     fits_at: Any,
     test_count: int,
     test_variables_at: Any,
@@ -619,7 +620,8 @@ def count_chain(
     There are as many anchors as fill the lanes, `width` at a time; one whose window is empty stands for none. An event
     of the second variable begins a chain in the lanes where it lies between `starts` and `untils`; an event of a later
     one goes on with the chains that end with an event of the variable before whose value lies in a range, which a tree
-    over these values sums, and the last one comes before `stops`. Tests compare an event with the anchor of each lane.
+    over these values sums, and the last one comes before `stops`. One of a list, other than the last variable, goes on
+    with the chains that end with an event of the list, too. Tests compare an event with the anchor of each lane.
 
     With `most_kept`, the numbers of chains behind each anchor are kept for each event that is bound last: so many
     events, at most, behind the first anchor of those that are counted together.
@@ -661,12 +663,16 @@ def count_chain(
                 joint = variable - 1
                 if variable < last and places[joint, step] < 0:
                     continue
+                looped = (lists >> variable) & 1
                 if variable == 1:
-                    ways[:] = _1
+                    for lane in range(width):
+                        ways[lane] = _1 if starts[batch + lane] < step < untils[batch + lane] else _0
                 else:
                     first, stop = ranges[joint - 1, step, 0], ranges[joint - 1, step, 1]
                     if first >= stop:
-                        continue
+                        if not looped:
+                            continue
+                        stop = first
                     ways[:] = _0
                     node = used[joint - 1, stop]
                     while node > 0:
@@ -676,10 +682,11 @@ def count_chain(
                     while node > 0:
                         take_lanes(ways, trees[joint - 1, node], modulus)
                         node -= node & -node
-                if variable == 1:
-                    for lane in range(width):
-                        if not starts[batch + lane] < step < untils[batch + lane]:
-                            ways[lane] = _0
+                if looped:
+                    node = used[joint, size]
+                    while node > 0:
+                        add_lanes(ways, trees[joint, node], modulus)
+                        node -= node & -node
                 if variable == last:
                     for lane in range(width):
                         if step >= stops[batch + lane]:

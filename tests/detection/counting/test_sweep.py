@@ -52,6 +52,8 @@ STRUCTURES = [
     "SEQ(Ev+ v[], B b)",
     "SEQ(A a, Ev+ v[])",
     "SEQ(A a, B+ v[], Ev+ w[])",
+    "SEQ(A a, Ev b, Ev+ v[], Ev c, B d)",
+    "SEQ(Ev a, B+ v[], Ev b, Ev+ w[], Ev c)",
     "AND(A a, B+ v[])",
     "SEQ(A a, Ev+ v[], ~B n)",
     "SEQ(Ev+ v[], ~A n, Ev b)",
@@ -66,6 +68,7 @@ CONDITIONS = [
     "a.x + 1 > c.y",
     "a.x <= d.x",
     "a.x < b.x AND b.y >= c.x",
+    "a.x < b.x AND c.y <= d.x",
     "a.x <= b.x AND b.x < c.x AND c.x < d.y",
     "a.y != 3 AND a.x < b.y AND b.x <= c.x AND a.x > c.y",
     "b.x > a.y AND c.x = b.x",
@@ -154,7 +157,8 @@ def test_matches_are_told_by_the_events_at_one_end(data: st.DataObject, stream_r
     usable = [one for one in CONDITIONS if set(re.findall(r"\b([a-dnv])\.", one)) <= variables_in(structure)]
     condition = data.draw(st.sampled_from(["TRUE", *usable]))
     ties = data.draw(st.sampled_from(["ARRIVAL", "ARRIVAL", "STRICT"]))
-    text = f"PATTERN {structure} WHERE {condition} WITHIN {data.draw(st.sampled_from(['3 seconds', '1 day', '6 EVENTS']))}"
+    window = data.draw(st.sampled_from(["3 seconds", "1 day", "6 EVENTS"]))
+    text = f"PATTERN {structure} WHERE {condition} WITHIN {window}"
     pattern, table = parsed(f"{text} TIES {ties}"), events_table(stream_rows)
     [clause] = pattern.clauses
     events = PreparedEvents(table, type_attribute=pattern.type_attribute, base_type=pattern.base_type)
