@@ -118,7 +118,7 @@ def _parts_of(
     pattern: Pattern, clause: Clause, plan: OrderOrTree, events: PreparedEvents, counters: Counters
 ) -> Iterator[tuple[Clause, OrderOrTree]]:
     """The clauses that are counted in place of one, each with its plan."""
-    parts = None if counters.wanted else parts_of_lists(clause, pattern.ties, events)
+    parts = None if counters.wanted else parts_of_lists(pattern, clause, events)
     if parts is None:
         yield clause, plan
         return

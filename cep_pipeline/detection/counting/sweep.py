@@ -47,6 +47,7 @@ from cep_pipeline.detection.counting.choice import (
     center_of,
     counted_behind,
     joins_neighbours,
+    of_elements,
     orders_of,
     pays,
     states_of,
@@ -152,7 +153,7 @@ _count_chain_behind = NativeKernel(
         "int64*",
         *("int32*",) * 2,
         "int64",
-        *("int32*",) * 2,
+        *("int32*",) * 3,
         "int64",
         "uint64*",
         "int64*",
@@ -225,7 +226,7 @@ def count_swept(
     steps = steps.with_negated(clause)
     if pair is not None:
         return _count_all_behind(clause, sweep.joining, steps, events, bits, pair, take)
-    if len(sweep.joining) == 1:
+    if len(sweep.joining) == 1 and not sweep.joining[0].neighbours:
         return sum(_count_chain(order, clause, sweep.joining[0], steps, events, bits) for order in orders_of(clause))
     center = center_of(clause, sweep.joining)
     behind = any(order[-1].name == center for order in orders_of(clause))
@@ -248,7 +249,13 @@ def _sweep_over(of: ClauseSlice, pair: frozenset[str] | None, ends: str | None) 
     if ends is None:
         return sweep
     orders = orders_of(clause)
-    if len(orders) != 1 or len(sweep.joining) > 1 or clause.negated or clause.by_name[ends].kleene:
+    if (
+        len(orders) != 1
+        or len(sweep.joining) > 1
+        or any(one.neighbours for one in sweep.joining)
+        or clause.negated
+        or clause.by_name[ends].kleene
+    ):
         return None
     [order] = orders
     if order[-1].name == ends:
@@ -307,7 +314,7 @@ def _filters(clause: Clause, variable: Variable) -> tuple[Conjunct, ...]:
         return node
 
     def make() -> tuple[Conjunct, ...]:
-        own = (conjunct for conjunct in clause.conjuncts if conjunct.variables == {variable.name})
+        own = (one for one in clause.conjuncts if one.variables == {variable.name} and of_elements(clause, one))
         return tuple(without_name(rewritten(conjunct, single), variable.name) for conjunct in own)
 
     return clause_cache_of(clause).once(("filters of elements", variable.name), make)
@@ -902,6 +909,7 @@ def _count_behind(
     width = len(anchors) if len(anchors) <= FEW_LANES else LANES
     if joints * 16 * width * span > MOST_TREE_BYTES:
         return None
+    lists = sum(1 << place for place, one in enumerate(way.order, start=before) if one.kleene)
     room, found = np.empty((2, width), np.uint64), np.zeros(2, np.uint64)
     kept = np.zeros((1, 1, width), np.uint64)
 
@@ -915,13 +923,15 @@ def _count_behind(
                 end = min(end, begin + width * max(MOST_TREE_BYTES // (32 * width * span), 1))
             first, last = int(lanes.starts[begin]) + 1, int(lanes.stops[begin:end].max())
             own, idle = slice(first, max(last, first)), -(end - begin) % width
-            here, may_follow = joined.places[:, own].copy(), joined.ranges[:, own].copy()
+            here, may_follow, own_follow = (one[:, own].copy() for one in (joined.places, joined.ranges, joined.lists))
             size = 1
             for joint in range(joints):
                 known = np.unique(here[joint])
                 known = known[known >= 0]
                 here[joint] = np.where(here[joint] < 0, -1, np.searchsorted(known, here[joint]))
                 may_follow[joint] = np.searchsorted(known, may_follow[joint])
+                if lists:
+                    own_follow[joint] = np.searchsorted(known, own_follow[joint])
                 size = max(size, len(known))
             batches, most_kept = np.arange(begin, end, width), 0
             if take is not None:
@@ -936,7 +946,7 @@ def _count_behind(
                 np.pad(lanes.untils[begin:end] - first, (0, idle)),
                 np.pad(lanes.stops[begin:end] - first, (0, idle)),
                 len(way.order) + before,
-                sum(1 << place for place, one in enumerate(way.order, start=before) if one.kleene),
+                lists,
                 fits[own],
                 len(joined.tested),
                 np.array([*joined.tested, 0], np.int64),
@@ -945,6 +955,7 @@ def _count_behind(
                 size,
                 here,
                 may_follow,
+                own_follow,
                 modulus % 2**64,
                 np.empty((joints, size + 1, width), np.uint64),
                 np.empty((joints, size + 1), np.int64),
@@ -981,6 +992,8 @@ class _JoinedBehind:
     places, ranges
         For each two neighbours behind the first variable, and each event: where its value stands among those of the
         earlier one, and which of these it may follow. Where nothing joins them, all have the same value.
+    lists
+        For each variable behind the first one, and each event of it in a list: which values of elements it may follow.
     tested, anchors, passing
         The variable of each comparison with the first one; for each event where its value stands among those of the
         first one, and which of these pass. There is a row at least.
@@ -988,6 +1001,7 @@ class _JoinedBehind:
 
     places: Array
     ranges: Array
+    lists: Array
     tested: tuple[int, ...]
     anchors: Array
     passing: Array
@@ -1000,11 +1014,19 @@ def _joined_behind(
     members = [np.flatnonzero(fits >> place & 1) for place in range(len(names))]
     joints, steps_of_all = len(names) - 2, len(fits)
     places = np.full((joints, steps_of_all), -1, np.int32)
-    ranges = np.zeros((joints, steps_of_all, 2), np.int32)
+    ranges, lists = np.zeros((2, joints, steps_of_all, 2), np.int32)
+    lists[:, :, 1] = steps_of_all
     for joint in range(joints):
         places[joint, members[joint + 1]], ranges[joint, members[joint + 2], 1] = 0, 1
     tests: list[tuple[int, Array, Array]] = []
     for each in joining:
+        if each.is_of_list:
+            place = names.index(each.variables[0])
+            turned = each.turned() if lanes.way.backwards else each
+            both = (each.variables, [members[place]] * 2)
+            first, second, comparator = _compared(turned, *both, clause, lanes.steps, events)
+            lists[place - 1, members[place]] = second.ranges_in(first.known, comparator)
+            continue
         one, later = sorted(names.index(name) for name in each.variables)
         own = [members[one], members[later]]
         first, second, comparator = _compared(each, (names[one], names[later]), own, clause, lanes.steps, events)
@@ -1019,6 +1041,7 @@ def _joined_behind(
     return _JoinedBehind(
         places,
         ranges,
+        lists,
         tuple(later for later, _, _ in tests),
         np.stack([standing for _, standing, _ in tests]) if tests else nothing[0],
         np.stack([passing for _, _, passing in tests]) if tests else nothing[1],

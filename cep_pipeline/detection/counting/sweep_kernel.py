@@ -607,6 +607,7 @@ def count_chain(
     size: int,
     places_at: Any,
     ranges_at: Any,
+    own_ranges_at: Any,
     modulus_number: int,
     trees_at: Any,
     used_at: Any,
@@ -627,7 +628,8 @@ def count_chain(
     events, at most, behind the first anchor of those that are counted together.
 
     Of each event, `places` says where its value stands among those of its variable, and `ranges` which values of the
-    variable before it may follow; `test_ranges` which anchors, by their `anchor_places`.
+    variable before it may follow; `own_ranges` which of its own list, `test_ranges` which anchors, by their
+    `anchor_places`.
     """
     starts = carray(starts_at, anchors)
     untils = carray(untils_at, anchors)
@@ -639,6 +641,7 @@ def count_chain(
     joints = variables - 2
     places = carray(places_at, (joints, steps))
     ranges = carray(ranges_at, (joints, steps, 2))
+    own_ranges = carray(own_ranges_at, (joints if lists else 1, steps if lists else 1, 2))
     trees = carray(trees_at, (joints, size + 1, width))
     used = carray(used_at, (joints, size + 1))
     lanes = carray(lanes_at, (2, width))
@@ -683,10 +686,16 @@ def count_chain(
                         take_lanes(ways, trees[joint - 1, node], modulus)
                         node -= node & -node
                 if looped:
-                    node = used[joint, size]
-                    while node > 0:
-                        add_lanes(ways, trees[joint, node], modulus)
-                        node -= node & -node
+                    first, stop = own_ranges[joint, step, 0], own_ranges[joint, step, 1]
+                    if first < stop:
+                        node = used[joint, stop]
+                        while node > 0:
+                            add_lanes(ways, trees[joint, node], modulus)
+                            node -= node & -node
+                        node = used[joint, first]
+                        while node > 0:
+                            take_lanes(ways, trees[joint, node], modulus)
+                            node -= node & -node
                 if variable == last:
                     for lane in range(width):
                         if step >= stops[batch + lane]:
