@@ -19,9 +19,19 @@ from cep_pipeline.expressions.comparison import compare
 from cep_pipeline.expressions.evaluate import expression_values
 from cep_pipeline.expressions.lists import Uses
 from cep_pipeline.patterns.conditions import Comparator, Comparison, Conjunct
-from cep_pipeline.patterns.expressions import Element, Expression, ValueType, variables_of
+from cep_pipeline.patterns.expressions import (
+    Aggregate,
+    Element,
+    Expression,
+    Length,
+    Reference,
+    ValueType,
+    variables_of,
+    walk,
+)
 from cep_pipeline.patterns.normal_form import Clause, Variable
 from cep_pipeline.patterns.pattern import Pattern, Strategy, once_a_pattern
+from cep_pipeline.patterns.rewriting import rewritten
 from cep_pipeline.slices.keys import Key, agreement_codes, keyed_leaf, keys_of, shared_attributes
 from cep_pipeline.slices.prepared import PreparedEvents
 from cep_pipeline.slices.views import ANY_EVENT, View, without_name
@@ -89,6 +99,9 @@ class Joining:
     negated
         The negated variables, by their place, of which no event may lie between the two; or ahead of both, or behind
         both, where they are the first and the last one.
+    neighbours
+        The two variables in the order of the stream, if one of them is a list whose element next to the other one is
+        compared, or if they are one list whose adjacent elements are.
     """
 
     comparator: Comparator
@@ -96,6 +109,24 @@ class Joining:
     sides: Sides | None
     equal: tuple[Sides, ...] = ()
     negated: tuple[int, ...] = ()
+    neighbours: tuple[str, str] | None = None
+
+    @property
+    def is_of_list(self) -> bool:
+        """True where it joins the adjacent elements of one list, the sides of the earlier one first."""
+        return self.variables[0] == self.variables[1]
+
+    def turned(self) -> Joining:
+        """The same condition with the other side first."""
+        sides = None if self.sides is None else self.sides[::-1]
+        equal = tuple(own[::-1] for own in self.equal)
+        return replace(
+            self, comparator=self.comparator.mirror, variables=self.variables[::-1], sides=sides, equal=equal
+        )
+
+    def all_of(self, place: int) -> list[Expression]:
+        """What is compared of the first or the second variable."""
+        return [own[place] for own in (*self.equal, *([self.sides] if self.sides is not None else []))]
 
     @property
     def is_plain(self) -> bool:
@@ -132,9 +163,8 @@ def sweep_of(pattern: Pattern, clause: Clause, pair: frozenset[str] | None = Non
     lists = {variable.name for variable in positive if variable.kleene}
     if any(conjunct.variables & lists for conjunct in made_true):
         return None
-    if any(not _of_elements(clause, conjunct) for conjunct in clause.conjuncts if len(conjunct.variables) == 1):
-        return None
     joining = [one for one in clause.conjuncts if len(one.variables) > 1 and one not in made_true]
+    joining += [one for one in clause.conjuncts if len(one.variables) == 1 and not of_elements(clause, one)]
     if clause.negated and key is not None and shared_attributes(key) != clause.agree_on:
         return None  # what only positive events agree on leaves the negated ones of all keys
     backwards = any(not clause.successors(one.name) for one in clause.negated)
@@ -149,6 +179,8 @@ def sweep_of(pattern: Pattern, clause: Clause, pair: frozenset[str] | None = Non
     known = _together_joined([*found, *apart])
     if pair is not None:
         return Sweep(key, known, False) if counted_behind(clause, known, pair) else None
+    if any(one.neighbours for one in known):
+        return Sweep(key, known, False) if counted_behind(clause, known) else None
     if len(known) == 1 or center_of(clause, known) is not None or counted_behind(clause, known):
         return Sweep(key, known, False)
     return None
@@ -193,10 +225,16 @@ def _together_joined(joining: Sequence[Joining]) -> tuple[Joining, ...]:
 
 
 def counted_behind(clause: Clause, joining: Sequence[Joining], pair: frozenset[str] | None = None) -> bool:
-    """Return whether conditions join single variables with the one before or the first, or mirrored, in all orders."""
-    if len(clause.positive) < 3 or any(variable.kleene for variable in clause.positive):
+    """Return whether conditions join single variables with the one before or the first, or mirrored, in all orders.
+
+    A list may stand between the first and the last variable.
+    """
+    if len(clause.positive) < 3 or (pair is not None and any(variable.kleene for variable in clause.positive)):
         return False
-    return all(any(True for _ in ways_behind(order, joining, pair)) for order in orders_of(clause))
+    return all(
+        _follow_each_other(order, joining) and any(True for _ in ways_behind(order, joining, pair))
+        for order in orders_of(clause)
+    )
 
 
 def joins_neighbours(order: Sequence[Variable], joining: Sequence[Joining]) -> bool:
@@ -267,7 +305,7 @@ def _negating_all(clauses: Sequence[Clause]) -> Clause:
     )
 
 
-def _of_elements(clause: Clause, conjunct: Conjunct) -> bool:
+def of_elements(clause: Clause, conjunct: Conjunct) -> bool:
     """Return whether a conjunct over one variable is decided by one event."""
     [name] = conjunct.variables
     return not clause.by_name[name].kleene or Uses.of(conjunct).kinds[name] == {Element.EACH}
@@ -280,12 +318,67 @@ def _joining(clause: Clause, conjunct: Conjunct) -> Joining | None:
             if len(owners[0]) != 1 or len(owners[1]) != 1:
                 return None
             (one,), (other,) = owners
-            if one == other or any(
-                clause.by_name[name].kleene or clause.by_name[name].negated for name in (one, other)
-            ):
+            if clause.by_name[one].negated or clause.by_name[other].negated:
                 return None
-            return Joining(comparator, (one, other), (left, right))
+            if not clause.by_name[one].kleene and not clause.by_name[other].kleene:
+                return None if one == other else Joining(comparator, (one, other), (left, right))
+            return _joining_lists(clause, Joining(comparator, (one, other), (left, right)))
     return None
+
+
+_ENDS_OF_LISTS = (
+    (Element.LAST, Element.FIRST),
+    (Element.LAST, Element.ONLY),
+    (Element.ONLY, Element.FIRST),
+)
+"""The elements of two variables that are next to each other, of the earlier one and of the later one."""
+
+
+def _joining_lists(clause: Clause, found: Joining) -> Joining | None:
+    """The condition on two adjacent elements, of which at least one is of a list; None where it is no such."""
+    assert found.sides is not None
+    kinds = [{one.element for one in walk(side) if isinstance(one, Reference)} for side in found.sides]
+    if any(isinstance(node, Length | Aggregate) for side in found.sides for node in walk(side)):
+        return None
+    if len(kinds[0]) != 1 or len(kinds[1]) != 1:
+        return None
+    adjacent = ((Element.PREVIOUS, Element.CURRENT),) if found.is_of_list else _ENDS_OF_LISTS
+    elements = (*kinds[0], *kinds[1])
+    if elements[::-1] in adjacent:
+        found, elements = found.turned(), elements[::-1]
+    if elements not in adjacent or found.sides is None:
+        return None
+    left, right = (rewritten(side, _only) for side in found.sides)
+    return replace(found, sides=(left, right), neighbours=found.variables)
+
+
+def _only(node: Expression) -> Expression:
+    return replace(node, element=Element.ONLY) if isinstance(node, Reference) else node
+
+
+def _follow_each_other(order: Sequence[Variable], joining: Sequence[Joining]) -> bool:
+    """Return whether the variables of conditions on adjacent elements are so in an order.
+
+    A list with a condition on its adjacent elements has the same one with the variables around it.
+    """
+    names = [one.name for one in order]
+    apart = {(one, other) for one, other in pairwise(names)}
+    lists = [one for one in joining if one.neighbours]
+    by_pair = {one.neighbours: one for one in lists}
+    for one in lists:
+        if not one.is_of_list:
+            if one.neighbours not in apart:
+                return False
+            continue
+        place = names.index(one.variables[0])
+        before, behind = (
+            by_pair.get((names[at], names[at + 1])) for at in (place - 1, place) if 0 <= at < len(names) - 1
+        )
+        if before is None or behind is None:
+            return False
+        if before.all_of(1) != one.all_of(1) or behind.all_of(0) != one.all_of(0):
+            return False
+    return True
 
 
 def orders_of(clause: Clause) -> list[tuple[Variable, ...]]:
@@ -318,7 +411,9 @@ def pays(of: ClauseSlice, sweep: Sweep, views: dict[str, View], *, behind: bool 
     finding_ns = candidates_of(of, groups, sizes) * (REJECTED_NS if clause.negated else CANDIDATE_NS)
     if finding_ns <= FIXED_NS:
         return False
-    behind = behind or (several and center_of(clause, sweep.joining) is None)
+    behind = (
+        behind or any(one.neighbours for one in sweep.joining) or (several and center_of(clause, sweep.joining) is None)
+    )
     if not sweep.joining:
         event_ns = STEP_NS + STATE_NS * (len(clause.positive) + 1) ** 2
     elif not behind:
@@ -328,8 +423,10 @@ def pays(of: ClauseSlice, sweep: Sweep, views: dict[str, View], *, behind: bool 
         if joins_neighbours(order, sweep.joining):
             share = min(share, 1 - share)  # windows that reach the last event end alike
         anchors = min(sizes[order[0].name], sizes[order[-1].name]) * share / (groups or 1)
-        event_ns = BEHIND_NS * orders * (1 + anchors / LANES)
-        finding_ns *= orders / math.factorial(len(sizes) - 1) / (CLEARLY if len(sizes) == 3 else 1.0)
+        elements = sum(len(views[one.name]) for one in order if one.kleene) * _share_of_window(of) / (groups or 1)
+        event_ns = BEHIND_NS * orders * (1 + anchors / LANES) * (1 + elements / 64)  # a word more for 64 elements
+        is_close = len(sizes) == len(order) == 3
+        finding_ns *= orders / math.factorial(len(sizes) - 1) / (CLEARLY if is_close else 1.0)
     sweeping_ns = FIXED_NS + event_ns * sum(map(len, views.values()))
     if behind and finding_ns > sweeping_ns:
         passing = sorted(_share_passing(of, joining, views) for joining in sweep.joining)
@@ -502,9 +599,14 @@ def ways_behind(
 ) -> Iterator[WayBehind]:
     """The ways that the conditions on a sequence allow; with `pair`, those in which these are bound first and last."""
     for from_last in (False, True):
+        if order[0].kleene or order[-1].kleene:
+            return
         anchor, *others = tuple(order)[::-1] if from_last else order
         neighbours = [frozenset((one.name, other.name)) for one, other in pairwise(others)]
-        between = [frozenset(each.variables) for each in joining if anchor.name not in each.variables]
+        if any(each.neighbours is not None and anchor.name in each.variables for each in joining):
+            continue
+        among = [each for each in joining if not each.is_of_list]
+        between = [frozenset(each.variables) for each in among if anchor.name not in each.variables]
         if len(set(between)) == len(between) and all(each in neighbours for each in between):
             for inwards in (False, True) if pair is not None else (False,):
                 behind = others[::-1] if inwards else others

@@ -11,7 +11,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import partial
+from itertools import pairwise
 
+from cep_pipeline.detection.counting.choice import sweep_of
 from cep_pipeline.detection.output_policy import has_output_policy
 from cep_pipeline.expressions.lists import Uses
 from cep_pipeline.patterns.conditions import Comparator, Comparison, Conjunct
@@ -31,18 +33,20 @@ from cep_pipeline.slices.prepared import PreparedEvents
 from cep_pipeline.slices.views import clause_cache_of
 
 FIRST, LAST = "first", "last"
+_ADJACENT = frozenset({Element.CURRENT, Element.PREVIOUS})
 _NAMED = frozenset({Element.EACH, Element.FIRST, Element.CURRENT, Element.LAST})
 """The elements by which conditions of a list that is counted by parts may name it."""
 
 
-def parts_of_lists(clause: Clause, ties: Ties, events: PreparedEvents | None = None) -> tuple[Clause, ...] | None:
+def parts_of_lists(pattern: Pattern, clause: Clause, events: PreparedEvents | None = None) -> tuple[Clause, ...] | None:
     """The clauses whose matches together are as many as those of a clause with one list.
 
-    None where a condition asks for two adjacent elements or for the whole list, where no condition asks for one
-    element, and where the order of the stream is not that of events. The greatest value of a list is below a limit
-    where each is, if none is null among these events; without events nothing is known of that.
+    None where a condition asks for the whole list, where no condition asks for one element, and where the order of the
+    stream is not that of events; where conditions ask for adjacent elements, too, unless sweeps count all parts with a
+    list. The greatest value of a list is below a limit where each is, if none is null among these events; without
+    events nothing is known of that.
     """
-    if ties is not Ties.ARRIVAL or clause.negations:
+    if pattern.ties is not Ties.ARRIVAL or clause.negations:
         return None
     lists = [variable for variable in clause.positive if variable.kleene]
     if len(lists) != 1:
@@ -51,7 +55,7 @@ def parts_of_lists(clause: Clause, ties: Ties, events: PreparedEvents | None = N
     cache = clause_cache_of(clause)
     bounded = cache.once("bounded lists", lambda: [found for c in clause.conjuncts if (found := _bounded(c, variable))])
     known = frozenset(one.attribute for one in bounded if events is not None and _has_all(events, variable, one))
-    return cache.once(("parts of lists", known), lambda: _parts(clause, variable, known))
+    return cache.once(("parts of lists", known, pattern.strategy), lambda: _parts(pattern, clause, variable, known))
 
 
 def _bounded(conjunct: Conjunct, variable: Variable) -> Aggregate | None:
@@ -87,7 +91,7 @@ def counted_by_parts(pattern: Pattern, events: PreparedEvents | None = None) -> 
     if len({clause.positive for clause in pattern.clauses}) < len(pattern.clauses):
         return False
     return all(
-        parts_of_lists(clause, pattern.ties, events) is not None
+        parts_of_lists(pattern, clause, events) is not None
         for clause in pattern.clauses
         if clause.negations or any(variable.kleene for variable in clause.positive)
     )
@@ -101,7 +105,7 @@ class _Ends:
     last: bool
 
 
-def _parts(clause: Clause, variable: Variable, known: frozenset[str]) -> tuple[Clause, ...] | None:
+def _parts(pattern: Pattern, clause: Clause, variable: Variable, known: frozenset[str]) -> tuple[Clause, ...] | None:
     own, others, lengths = [], [], [(variable.minimum, variable.maximum)]
     bounded = False
     for conjunct in clause.conjuncts:
@@ -123,16 +127,22 @@ def _parts(clause: Clause, variable: Variable, known: frozenset[str]) -> tuple[C
     most = min((high for _, high in lengths if high is not None), default=None)
     if Element.PREVIOUS in named and named <= {Element.EACH, Element.CURRENT, Element.PREVIOUS}:
         named = frozenset()  # adjacent elements are counted as they are; only the lengths may be told
-    if not named <= _NAMED or any({Element.CURRENT, Element.EACH} <= kind for kind in kinds):
+    adjacent = Element.PREVIOUS in named
+    if any(Element.PREVIOUS in kind and kind != _ADJACENT for kind in kinds):
+        return None
+    if not named - {Element.PREVIOUS} <= _NAMED or any({Element.CURRENT, Element.EACH} <= kind for kind in kinds):
         return None
     if most is not None and most < max(least, 1):
         return ()
-    ends = _Ends(bool(named & {Element.FIRST, Element.CURRENT}), Element.LAST in named)
+    ends = _Ends(adjacent or bool(named & {Element.FIRST, Element.CURRENT}), adjacent or Element.LAST in named)
     if not (ends.first or ends.last):
         return (
             None if len(lengths) == 1 and not bounded else (_limited(clause, variable, (*others, *own), least, most),)
         )
-    return tuple(_parts_with_ends(clause, variable, own, others, ends, least, most))
+    parts = tuple(_parts_with_ends(clause, variable, own, others, ends, least, most))
+    if adjacent and any(sweep_of(pattern, one) is None for one in parts if any(each.kleene for each in one.positive)):
+        return None
+    return parts
 
 
 def _limits_in(conjunct: Conjunct) -> tuple[int, int | None] | None:
@@ -214,6 +224,12 @@ def _part(
     conjuncts = dict.fromkeys(others)
     for conjunct in own:
         kinds = Uses.of(conjunct).kinds[name]
+        if kinds == _ADJACENT:
+            for pair in pairwise(bound):
+                conjuncts[rewritten(conjunct, partial(_next_to, variable=name, pair=pair))] = None
+            if any(one.kleene for one in bound):
+                conjuncts[conjunct] = None
+            continue
         ends: dict[Element, Variable] = {Element.FIRST: roles.first, Element.LAST: roles.last}
         each = roles.behind if Element.CURRENT in kinds else bound if Element.EACH in kinds else (None,)
         for one in each:
@@ -227,3 +243,12 @@ def _chosen(node: Expression, variable: str, elements: Mapping[Element, Variable
         return node
     one = elements[node.element]
     return replace(node, variable=one.name, element=Element.EACH if one.kleene else Element.ONLY)
+
+
+def _next_to(node: Expression, variable: str, pair: tuple[Variable, Variable]) -> Expression:
+    """What is read of two adjacent elements, where each is that of a variable, or the nearest one of the list."""
+    if not isinstance(node, Reference) or node.variable != variable:
+        return node
+    is_later = node.element is Element.CURRENT
+    one, nearest = pair[is_later], Element.FIRST if is_later else Element.LAST
+    return replace(node, variable=one.name, element=nearest if one.kleene else Element.ONLY)

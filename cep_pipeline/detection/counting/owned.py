@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 from cep_pipeline.detection.clause_runs import ClauseSlice
 from cep_pipeline.detection.counting.choice import signed_clauses, sweeps_over
 from cep_pipeline.detection.counting.last_variable import count_without_last
 from cep_pipeline.detection.counting.list_parts import counted_by_parts, parts_of_lists
 from cep_pipeline.detection.counting.sweep import count_swept
-from cep_pipeline.detection.fused.clause import run_clause
+from cep_pipeline.detection.fused.levels import order_of
 from cep_pipeline.detection.kleene.bindings import has_kleene
 from cep_pipeline.detection.kleene.clause import KleeneRun, count_matches, counts_at_once
-from cep_pipeline.detection.mechanisms import EVERYTHING, Counters, Owned
+from cep_pipeline.detection.mechanisms import EVERYTHING, Counters, Orders, Owned
+from cep_pipeline.patterns.normal_form import Clause
 from cep_pipeline.patterns.pattern import Pattern
+from cep_pipeline.planning.trees import Join, OrderOrTree
 from cep_pipeline.slices.ownership import Finality, finality_of
 from cep_pipeline.slices.prepared import PreparedEvents
 
@@ -67,35 +71,67 @@ def _count_unswept(pattern: Pattern, events: PreparedEvents) -> int | None:
     """The number of matches over all events, by parts of lists where all clauses have such, else by merged runs."""
     from cep_pipeline.detection.compressed.compressing import count_merged
 
-    counted = _count_by_parts(pattern, events) if counted_by_parts(pattern, events) else None
+    counted = None
+    if counted_by_parts(pattern, events):
+        orders = tuple(tuple(one.name for one in clause.positive) for clause in pattern.clauses)
+        counted = count_by_clause(pattern, orders, events, Counters(), finding=True)
     return count_merged(pattern, events, Counters()) if counted is None else counted
 
 
-def _count_by_parts(pattern: Pattern, events: PreparedEvents) -> int | None:
-    total = 0
-    for clause in pattern.clauses:
-        parts = parts_of_lists(clause, pattern.ties, events)
-        for part in (clause,) if parts is None else parts:
-            of = ClauseSlice(pattern, part, events, EVERYTHING, finality_of(pattern, clause))
-            count = _count_of_part(of)
-            if count is None:
-                return None
-            total += count
+def count_by_clause(
+    pattern: Pattern, plans: Orders, events: PreparedEvents, counters: Counters, *, finding: bool = False
+) -> int | None:
+    """The number of matches over all events, clause after clause, or part after part of a clause with a list.
+
+    None where a list has to be listed, and where all matches of single variables have to be found.
+
+    Parameters
+    ----------
+    plans
+        The order or the tree of each clause.
+    counters
+        What gets the counts of nodes. Where these are wanted, matches are counted by the runs that find them.
+    finding
+        Whether the matches of single variables are counted here even if all of them have to be found.
+    """
+    from cep_pipeline.detection.fused.mechanism import start
+
+    clauses = [
+        (ClauseSlice(pattern, part, events, EVERYTHING, finality_of(pattern, clause)), order)
+        for clause, plan in zip(pattern.clauses, plans, strict=True)
+        for part, order in _parts_of(pattern, clause, plan, events, counters)
+    ]
+    counts = [None if counters.wanted else _count_unfound(of, plan) for of, plan in clauses]
+    if not finding and all(count is None for count in counts) and not any(map(has_kleene, pattern.clauses)):
+        return None
+    runs = [start(of, plan) for (of, plan), count in zip(clauses, counts, strict=True) if count is None]
+    if not all(counts_at_once(run) for run in runs if isinstance(run, KleeneRun)):
+        return None
+    total = sum(count for count in counts if count is not None)
+    for run in runs:
+        total += count_matches(run) if isinstance(run, KleeneRun) else sum(map(len, run))
+        run.count(counters)
     return total
 
 
-def _count_of_part(of: ClauseSlice) -> int | None:
-    swept = count_swept(of)
-    if swept is not None:
-        return swept
-    order = tuple(variable.name for variable in of.clause.positive)
-    if has_kleene(of.clause):
-        run = KleeneRun(of, order)
-        return count_matches(run) if counts_at_once(run) else None
-    unfound = count_without_last(of, order)
-    if unfound is not None:
-        return unfound
-    return sum(map(len, run_clause(of.pattern, of.clause, order, of.events, of.owned, finality=of.finality)))
+def _parts_of(
+    pattern: Pattern, clause: Clause, plan: OrderOrTree, events: PreparedEvents, counters: Counters
+) -> Iterator[tuple[Clause, OrderOrTree]]:
+    """The clauses that are counted in place of one, each with its plan."""
+    parts = None if counters.wanted else parts_of_lists(pattern, clause, events)
+    if parts is None:
+        yield clause, plan
+        return
+    known = [name for name in (plan.leaves if isinstance(plan, Join) else plan) if not clause.by_name[name].kleene]
+    for part in parts:
+        yield part, (*known, *(variable.name for variable in part.positive if variable.name not in known))
+
+
+def _count_unfound(of: ClauseSlice, plan: OrderOrTree) -> int | None:
+    """The number of matches of a clause, where they need not be found and that pays."""
+    count = count_swept(of)
+    order = None if count is not None or has_kleene(of.clause) else order_of(plan)
+    return count if order is None else count_without_last(of, order)
 
 
 def _binds_lists(pattern: Pattern) -> bool:

@@ -12,8 +12,9 @@ its events. So a count takes some steps an event; 10^12 matches cost what 10^6 c
 | of neighbours, or with the first or last one | trees of sums behind each first event (`count_chain`) | N W log W |
 
 W are the events of a window. All take equalities that all variables share. The first two take lists whose elements are
-chosen one by one, and the first one any order of the variables, and negations. Where values are compared, each order in
-which the variables of an AND may come is swept by itself.
+chosen one by one, the last one such lists between the first and the last variable, and the first one any order of the
+variables, and negations. Where values are compared, each order in which the variables of an AND may come is swept by
+itself.
 
 The states are the sets of variables that the order allows to be bound: n + 1 of a sequence of n, 2^n of an AND. A list
 has a loop: each further event doubles the ways. A negated event ends the ways that it rejects. Nothing but sums and
@@ -46,6 +47,7 @@ from cep_pipeline.detection.counting.choice import (
     center_of,
     counted_behind,
     joins_neighbours,
+    of_elements,
     orders_of,
     pays,
     states_of,
@@ -60,7 +62,7 @@ from cep_pipeline.expressions.evaluate import constants_hold, expression_values
 from cep_pipeline.patterns.conditions import Comparator, Conjunct
 from cep_pipeline.patterns.expressions import Element, Expression, Reference
 from cep_pipeline.patterns.normal_form import Clause, Variable
-from cep_pipeline.patterns.pattern import Pattern, Ties
+from cep_pipeline.patterns.pattern import Ties
 from cep_pipeline.patterns.rewriting import rewritten
 from cep_pipeline.slices.keys import Key, agreement_codes, comparable, keyed_leaf, shared_attributes
 from cep_pipeline.slices.order import instants_of
@@ -99,7 +101,9 @@ _count_states = NativeKernel(
         "int64",
         "int64*",
         "int64",
-        *("uint64*",) * 3,
+        *("uint64*",) * 2,
+        "int64",
+        *("uint64*",) * 2,
     ),
 )
 _count_joined = NativeKernel(
@@ -116,7 +120,9 @@ _count_joined = NativeKernel(
         "int32*",
         "int32*",
         "int64",
-        *("uint64*",) * 6,
+        *("uint64*",) * 5,
+        "int64",
+        *("uint64*",) * 2,
     ),
 )
 _count_around_center = NativeKernel(
@@ -141,13 +147,13 @@ _count_chain_behind = NativeKernel(
     (
         *("int64",) * 3,
         *("int64*",) * 3,
-        "int64",
+        *("int64",) * 2,
         "int32*",
         "int64",
         "int64*",
         *("int32*",) * 2,
         "int64",
-        *("int32*",) * 2,
+        *("int32*",) * 3,
         "int64",
         "uint64*",
         "int64*",
@@ -162,7 +168,8 @@ MOST_TREE_BYTES = 1 << 28
 """Largest size of trees over the values in a window."""
 FEW_LANES = 8
 """So many lanes have trees of their width, which are smaller."""
-_MERSENNE = 2**61 - 1
+_MERSENNE_BITS = 61
+_MERSENNE = 2**_MERSENNE_BITS - 1
 
 
 def count_swept(
@@ -170,6 +177,7 @@ def count_swept(
     *,
     always: bool = False,
     pair: frozenset[str] | None = None,
+    ends: str | None = None,
     take: Callable[[Pairs], None] | None = None,
 ) -> int | None:
     """The number of matches of a clause that a slice owns; None where no sweep counts them, or none pays.
@@ -180,11 +188,13 @@ def count_swept(
         Whether one need not pay.
     pair, take
         Variables, at most two: `take` gets the numbers of matches for pairs of their events.
+    ends, take
+        The variable at one end of a sequence: `take` gets the number of matches with each of its events. None where
+        these cannot be told apart, or a number may exceed a word.
     """
-    pattern, clause, events, owned, finality = of
-    kind = ("sweep", pattern.strategy, pair)
-    sweep = clause_cache_of(clause).once(kind, lambda: sweep_of(pattern, clause, pair))
-    if sweep is None or (finality is not Finality.LAST_EVENT and owned != EVERYTHING):
+    _, clause, events, owned, _ = of
+    sweep = _sweep_over(of, pair, ends)
+    if sweep is None:
         return None
     constants = [conjunct for conjunct in clause.conjuncts if not conjunct.variables]
     if constants and not constants_hold(constants, events):
@@ -209,12 +219,14 @@ def count_swept(
     bits = sum(float(most[one.name]) if one.kleene else math.log2(most[one.name]) + 1e-9 for one in clause.positive)
     if bits > MOST_BITS:
         return None
+    if ends is not None:
+        return _count_by_end(clause, sweep, steps, events, bits, ends, take)
     if not sweep.joining and pair is None:
-        return _count_of_states(pattern, clause, sweep, steps, bits)
+        return _count_of_states(clause, sweep, steps, bits)
     steps = steps.with_negated(clause)
     if pair is not None:
         return _count_all_behind(clause, sweep.joining, steps, events, bits, pair, take)
-    if len(sweep.joining) == 1:
+    if len(sweep.joining) == 1 and not sweep.joining[0].neighbours:
         return sum(_count_chain(order, clause, sweep.joining[0], steps, events, bits) for order in orders_of(clause))
     center = center_of(clause, sweep.joining)
     behind = any(order[-1].name == center for order in orders_of(clause))
@@ -225,6 +237,54 @@ def count_swept(
             return None
         return _count_all_behind(clause, sweep.joining, steps, events, bits)
     return sum(_count_around(order, clause, sweep.joining, steps, events) for order in orders_of(clause))
+
+
+def _sweep_over(of: ClauseSlice, pair: frozenset[str] | None, ends: str | None) -> Sweep | None:
+    """The sweep that counts the matches of a clause of a slice as `count_swept` is asked; None where none does."""
+    pattern, clause, _, owned, finality = of
+    kind = ("sweep", pattern.strategy, pair)
+    sweep = clause_cache_of(clause).once(kind, lambda: sweep_of(pattern, clause, pair))
+    if sweep is None or (finality is not Finality.LAST_EVENT and owned != EVERYTHING):
+        return None
+    if ends is None:
+        return sweep
+    orders = orders_of(clause)
+    if (
+        len(orders) != 1
+        or len(sweep.joining) > 1
+        or any(one.neighbours for one in sweep.joining)
+        or clause.negated
+        or clause.by_name[ends].kleene
+    ):
+        return None
+    [order] = orders
+    if order[-1].name == ends:
+        return replace(sweep, backwards=False)
+    return replace(sweep, backwards=True) if order[0].name == ends and owned == EVERYTHING else None
+
+
+def _count_by_end(
+    clause: Clause,
+    sweep: Sweep,
+    steps: Steps,
+    events: PreparedEvents,
+    bits: float,
+    ends: str,
+    take: Callable[[Pairs], None] | None,
+) -> int | None:
+    """The number of matches of a sequence, by the events of the variable that a sweep binds last."""
+    if bits >= _MERSENNE_BITS or steps.weights is not None:
+        return None
+    ended = np.zeros(len(steps.rows), np.uint64)
+    if sweep.joining:
+        order = orders_of(clause)[0][:: -1 if sweep.backwards else 1]
+        total = _count_chain(order, clause, sweep.joining[0], steps, events, bits, ended)
+    else:
+        total = _count_of_states(clause, sweep, steps, bits, ended)
+    some = np.flatnonzero(ended)
+    if take is not None:
+        take(Pairs({ends: steps.rows[some]}, ended[some]))
+    return total
 
 
 def _count_all_behind(
@@ -254,7 +314,7 @@ def _filters(clause: Clause, variable: Variable) -> tuple[Conjunct, ...]:
         return node
 
     def make() -> tuple[Conjunct, ...]:
-        own = (conjunct for conjunct in clause.conjuncts if conjunct.variables == {variable.name})
+        own = (one for one in clause.conjuncts if one.variables == {variable.name} and of_elements(clause, one))
         return tuple(without_name(rewritten(conjunct, single), variable.name) for conjunct in own)
 
     return clause_cache_of(clause).once(("filters of elements", variable.name), make)
@@ -463,7 +523,7 @@ def _in_windows(
     )
 
 
-def _count_of_states(pattern: Pattern, clause: Clause, sweep: Sweep, steps: Steps, bits: float) -> int:
+def _count_of_states(clause: Clause, sweep: Sweep, steps: Steps, bits: float, ended: Array | None = None) -> int:
     space = states_of(clause, backwards=sweep.backwards)
     assert space is not None, "`sweep_of` has looked"
     kinds = np.flatnonzero(np.bincount(steps.fits, minlength=1))
@@ -499,6 +559,8 @@ def _count_of_states(pattern: Pattern, clause: Clause, sweep: Sweep, steps: Step
             modulus,
             front,
             matrices,
+            int(ended is not None),
+            total if ended is None else ended,
             total,
         )
         return (int(total[1]) << 64) + int(total[0])
@@ -558,9 +620,21 @@ def _operations(space: StateSpace, kinds: list[int]) -> tuple[Array, tuple[Array
 
 
 def _count_chain(
-    order: Sequence[Variable], clause: Clause, joining: Joining, steps: Steps, events: PreparedEvents, bits: float
+    order: Sequence[Variable],
+    clause: Clause,
+    joining: Joining,
+    steps: Steps,
+    events: PreparedEvents,
+    bits: float,
+    ended: Array | None = None,
 ) -> int:
-    """The number of matches whose events come in an order, by a sweep that tests one comparison."""
+    """The number of matches whose events come in an order, by a sweep that tests one comparison.
+
+    Parameters
+    ----------
+    ended
+        Gets the number of matches that end with each step, where they need less than `_MERSENNE_BITS`.
+    """
     fits: Array = np.zeros(len(steps.fits), np.int32)
     for place, variable in enumerate(order):
         fits |= (steps.fits >> clause.positive.index(variable) & 1) << place
@@ -611,11 +685,13 @@ def _count_chain(
             kept,
             matrices,
             vectors,
+            int(ended is not None),
+            total if ended is None else ended,
             total,
         )
         return (int(total[1]) << 64) + int(total[0])
 
-    if bits < min(MOST_BITS_OF_A_WORD, 61):
+    if bits < _MERSENNE_BITS:
         return run(_MERSENNE)
     return number_of(lambda modulus: run(modulus) % modulus, _moduli(), bits + math.log2(len(fits)))
 
@@ -833,6 +909,7 @@ def _count_behind(
     width = len(anchors) if len(anchors) <= FEW_LANES else LANES
     if joints * 16 * width * span > MOST_TREE_BYTES:
         return None
+    lists = sum(1 << place for place, one in enumerate(way.order, start=before) if one.kleene)
     room, found = np.empty((2, width), np.uint64), np.zeros(2, np.uint64)
     kept = np.zeros((1, 1, width), np.uint64)
 
@@ -846,16 +923,21 @@ def _count_behind(
                 end = min(end, begin + width * max(MOST_TREE_BYTES // (32 * width * span), 1))
             first, last = int(lanes.starts[begin]) + 1, int(lanes.stops[begin:end].max())
             own, idle = slice(first, max(last, first)), -(end - begin) % width
-            here, may_follow = joined.places[:, own].copy(), joined.ranges[:, own].copy()
+            here, may_follow, own_follow = (one[:, own].copy() for one in (joined.places, joined.ranges, joined.lists))
             size = 1
             for joint in range(joints):
                 known = np.unique(here[joint])
                 known = known[known >= 0]
                 here[joint] = np.where(here[joint] < 0, -1, np.searchsorted(known, here[joint]))
                 may_follow[joint] = np.searchsorted(known, may_follow[joint])
+                if lists:
+                    own_follow[joint] = np.searchsorted(known, own_follow[joint])
                 size = max(size, len(known))
+            batches, most_kept = np.arange(begin, end, width), 0
             if take is not None:
-                kept = np.zeros((-(-(end - begin) // width), max(last - first, 0), width), np.uint64)
+                furthest = np.maximum.reduceat(lanes.stops[begin:end], batches - begin)
+                most_kept = max(int((furthest - lanes.starts[batches] - 1).max()), 1)
+                kept = np.zeros((len(batches), most_kept, width), np.uint64)
             _count_chain_behind(
                 max(last - first, 0),
                 width,
@@ -864,6 +946,7 @@ def _count_behind(
                 np.pad(lanes.untils[begin:end] - first, (0, idle)),
                 np.pad(lanes.stops[begin:end] - first, (0, idle)),
                 len(way.order) + before,
+                lists,
                 fits[own],
                 len(joined.tested),
                 np.array([*joined.tested, 0], np.int64),
@@ -872,20 +955,24 @@ def _count_behind(
                 size,
                 here,
                 may_follow,
+                own_follow,
                 modulus % 2**64,
                 np.empty((joints, size + 1, width), np.uint64),
                 np.empty((joints, size + 1), np.int64),
                 room,
-                int(take is not None),
+                most_kept,
                 kept,
                 found,
             )
             total += (int(found[1]) << 64) + int(found[0])
             if take is not None:
-                batch, step, lane = np.nonzero(kept)
-                ends = anchors[begin + batch * width + lane], first + step
+                flat = kept.reshape(-1)
+                some = np.flatnonzero(flat)
+                place, lane = np.divmod(some, width)
+                batch, step = np.divmod(place, most_kept)
+                ends = anchors[begin + batch * width + lane], lanes.starts[batches[batch]] + 1 + step
                 rows = {one.name: steps.rows[at] for one, at in zip((way.order[0], way.order[-1]), ends, strict=True)}
-                take(Pairs(rows, kept[batch, step, lane]))
+                take(Pairs(rows, flat[some]))
             begin = end
         return total
 
@@ -905,6 +992,8 @@ class _JoinedBehind:
     places, ranges
         For each two neighbours behind the first variable, and each event: where its value stands among those of the
         earlier one, and which of these it may follow. Where nothing joins them, all have the same value.
+    lists
+        For each variable behind the first one, and each event of it in a list: which values of elements it may follow.
     tested, anchors, passing
         The variable of each comparison with the first one; for each event where its value stands among those of the
         first one, and which of these pass. There is a row at least.
@@ -912,6 +1001,7 @@ class _JoinedBehind:
 
     places: Array
     ranges: Array
+    lists: Array
     tested: tuple[int, ...]
     anchors: Array
     passing: Array
@@ -924,11 +1014,19 @@ def _joined_behind(
     members = [np.flatnonzero(fits >> place & 1) for place in range(len(names))]
     joints, steps_of_all = len(names) - 2, len(fits)
     places = np.full((joints, steps_of_all), -1, np.int32)
-    ranges = np.zeros((joints, steps_of_all, 2), np.int32)
+    ranges, lists = np.zeros((2, joints, steps_of_all, 2), np.int32)
+    lists[:, :, 1] = steps_of_all
     for joint in range(joints):
         places[joint, members[joint + 1]], ranges[joint, members[joint + 2], 1] = 0, 1
     tests: list[tuple[int, Array, Array]] = []
     for each in joining:
+        if each.is_of_list:
+            place = names.index(each.variables[0])
+            turned = each.turned() if lanes.way.backwards else each
+            both = (each.variables, [members[place]] * 2)
+            first, second, comparator = _compared(turned, *both, clause, lanes.steps, events)
+            lists[place - 1, members[place]] = second.ranges_in(first.known, comparator)
+            continue
         one, later = sorted(names.index(name) for name in each.variables)
         own = [members[one], members[later]]
         first, second, comparator = _compared(each, (names[one], names[later]), own, clause, lanes.steps, events)
@@ -943,6 +1041,7 @@ def _joined_behind(
     return _JoinedBehind(
         places,
         ranges,
+        lists,
         tuple(later for later, _, _ in tests),
         np.stack([standing for _, standing, _ in tests]) if tests else nothing[0],
         np.stack([passing for _, _, passing in tests]) if tests else nothing[1],

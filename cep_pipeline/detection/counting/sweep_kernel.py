@@ -83,6 +83,8 @@ def count_states(
     modulus_number: int,
     front_at: Any,
     matrices_at: Any,
+    keep: int,
+    ended_at: Any,
     total_at: Any,
 ) -> int:
     """Count the ways through a set of states within a sliding window.
@@ -91,8 +93,10 @@ def count_states(
 
     A window is a queue of two stacks: of the events before a point, and of those from it on. Of each suffix of the
     first stack the ways from the start are kept, and of the whole second one the ways from each state to each. So an
-    event costs some operations on states, whatever the window holds, and nothing is ever subtracted.
+    event costs some operations on states, whatever the window holds, and nothing is ever subtracted. With `keep` the
+    numbers of matches that end with each event are kept, too.
     """
+    ended = carray(ended_at, steps if keep else 1)
     group_starts = carray(group_starts_at, groups + 1)
     lefts = carray(lefts_at, steps)
     kinds = carray(kinds_at, steps)
@@ -157,6 +161,8 @@ def count_states(
                             ways = plus(ways, more, modulus)
                     if weighted:
                         ways = times(ways, np.uint64(weights[step, operations[place, 0]]), modulus)
+                    if keep:
+                        ended[step] = plus(ended[step], ways, modulus)
                     if modulus != _0:
                         low = plus(low, ways, modulus)
                     else:
@@ -260,13 +266,17 @@ def count_joined(
     kept_at: Any,
     matrices_at: Any,
     vectors_at: Any,
+    keep: int,
+    ended_at: Any,
     total_at: Any,
 ) -> int:
     """Count the matches of a sequence in which a condition joins two variables; `sweep.count_chain` says how.
 
     The number of ways from an event to a later one is the product of two factors, one for each: the inverse of the ways
-    up to the one, times the ways up to the other. So pairs are summed by trees over the values that are compared.
+    up to the one, times the ways up to the other. So pairs are summed by trees over the values that are compared. With
+    `keep` the numbers of matches that end with each event are kept, too.
     """
+    ended = carray(ended_at, steps if keep else 1)
     group_starts = carray(group_starts_at, groups + 1)
     lefts = carray(lefts_at, steps)
     fits = carray(fits_at, steps)
@@ -357,6 +367,8 @@ def count_joined(
                         for source in range(before):
                             reached = plus(reached, times(gone[0, source], pairs[source, state], modulus), modulus)
                         found = plus(found, times(reached, behind, modulus), modulus)
+                if keep:
+                    ended[step] = found
                 low += found
                 if low < found:
                     high += _1
@@ -586,6 +598,7 @@ def count_chain(
     untils_at: Any,
     stops_at: Any,
     variables: int,
+    lists: int,
     fits_at: Any,
     test_count: int,
     test_variables_at: Any,
@@ -594,11 +607,12 @@ def count_chain(
     size: int,
     places_at: Any,
     ranges_at: Any,
+    own_ranges_at: Any,
     modulus_number: int,
     trees_at: Any,
     used_at: Any,
     lanes_at: Any,
-    keep: int,
+    most_kept: int,
     kept_at: Any,
     total_at: Any,
 ) -> int:
@@ -607,12 +621,15 @@ def count_chain(
     There are as many anchors as fill the lanes, `width` at a time; one whose window is empty stands for none. An event
     of the second variable begins a chain in the lanes where it lies between `starts` and `untils`; an event of a later
     one goes on with the chains that end with an event of the variable before whose value lies in a range, which a tree
-    over these values sums, and the last one comes before `stops`. Tests compare an event with the anchor of each lane.
+    over these values sums, and the last one comes before `stops`. One of a list, other than the last variable, goes on
+    with the chains that end with an event of the list, too. Tests compare an event with the anchor of each lane.
 
-    With `keep`, the numbers of chains behind each anchor are kept for each event that is bound last.
+    With `most_kept`, the numbers of chains behind each anchor are kept for each event that is bound last: so many
+    events, at most, behind the first anchor of those that are counted together.
 
     Of each event, `places` says where its value stands among those of its variable, and `ranges` which values of the
-    variable before it may follow; `test_ranges` which anchors, by their `anchor_places`.
+    variable before it may follow; `own_ranges` which of its own list, `test_ranges` which anchors, by their
+    `anchor_places`.
     """
     starts = carray(starts_at, anchors)
     untils = carray(untils_at, anchors)
@@ -624,10 +641,11 @@ def count_chain(
     joints = variables - 2
     places = carray(places_at, (joints, steps))
     ranges = carray(ranges_at, (joints, steps, 2))
+    own_ranges = carray(own_ranges_at, (joints if lists else 1, steps if lists else 1, 2))
     trees = carray(trees_at, (joints, size + 1, width))
     used = carray(used_at, (joints, size + 1))
     lanes = carray(lanes_at, (2, width))
-    kept = carray(kept_at, (anchors // width if keep else 1, steps if keep else 1, width))
+    kept = carray(kept_at, (anchors // width if most_kept else 1, max(most_kept, 1), width))
     total = carray(total_at, 2)
     modulus = np.uint64(modulus_number)
     totals, ways = lanes[0], lanes[1]
@@ -648,12 +666,16 @@ def count_chain(
                 joint = variable - 1
                 if variable < last and places[joint, step] < 0:
                     continue
+                looped = (lists >> variable) & 1
                 if variable == 1:
-                    ways[:] = _1
+                    for lane in range(width):
+                        ways[lane] = _1 if starts[batch + lane] < step < untils[batch + lane] else _0
                 else:
                     first, stop = ranges[joint - 1, step, 0], ranges[joint - 1, step, 1]
                     if first >= stop:
-                        continue
+                        if not looped:
+                            continue
+                        stop = first
                     ways[:] = _0
                     node = used[joint - 1, stop]
                     while node > 0:
@@ -663,10 +685,17 @@ def count_chain(
                     while node > 0:
                         take_lanes(ways, trees[joint - 1, node], modulus)
                         node -= node & -node
-                if variable == 1:
-                    for lane in range(width):
-                        if not starts[batch + lane] < step < untils[batch + lane]:
-                            ways[lane] = _0
+                if looped:
+                    first, stop = own_ranges[joint, step, 0], own_ranges[joint, step, 1]
+                    if first < stop:
+                        node = used[joint, stop]
+                        while node > 0:
+                            add_lanes(ways, trees[joint, node], modulus)
+                            node -= node & -node
+                        node = used[joint, first]
+                        while node > 0:
+                            take_lanes(ways, trees[joint, node], modulus)
+                            node -= node & -node
                 if variable == last:
                     for lane in range(width):
                         if step >= stops[batch + lane]:
@@ -679,8 +708,8 @@ def count_chain(
                                 ways[lane] = _0
                 if variable == last:
                     add_lanes(totals, ways, modulus)
-                    if keep:
-                        kept[batch // width, step] = ways
+                    if most_kept:
+                        kept[batch // width, step - begin] = ways
                 else:
                     node = used[joint, places[joint, step]] + 1
                     while node <= used[joint, size]:

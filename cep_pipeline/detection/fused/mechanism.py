@@ -7,10 +7,7 @@ from collections.abc import Iterator
 import numpy as np
 
 from cep_pipeline.detection.clause_runs import ClauseSlice, find_by_clause
-from cep_pipeline.detection.counting.last_variable import count_without_last
-from cep_pipeline.detection.counting.list_parts import parts_of_lists
-from cep_pipeline.detection.counting.owned import count_owned
-from cep_pipeline.detection.counting.sweep import count_swept
+from cep_pipeline.detection.counting.owned import count_by_clause, count_owned
 from cep_pipeline.detection.fused.clause import KernelRun, run_clause, shapes_of
 from cep_pipeline.detection.fused.levels import LevelCount, count_levels, order_of
 from cep_pipeline.detection.fused.plain_runs import find_at_once
@@ -25,14 +22,14 @@ from cep_pipeline.detection.kleene.bindings import (
     skeleton_of,
     unrejected,
 )
-from cep_pipeline.detection.kleene.clause import KleeneRun, count_matches, counts_at_once
+from cep_pipeline.detection.kleene.clause import KleeneRun
 from cep_pipeline.detection.mechanisms import EVERYTHING, Counters, Mechanism, Orders, Owned
 from cep_pipeline.errors import PlanError
 from cep_pipeline.patterns.normal_form import Clause
 from cep_pipeline.patterns.pattern import Pattern
 from cep_pipeline.planning.trees import Join, OrderOrTree, pruned
 from cep_pipeline.slices.blocks import Block, MatchBlock
-from cep_pipeline.slices.ownership import finality_of, reading
+from cep_pipeline.slices.ownership import reading
 from cep_pipeline.slices.prepared import PreparedEvents
 
 
@@ -130,50 +127,15 @@ def find_matches(
 def count_pattern(pattern: Pattern, orders: Orders, events: PreparedEvents, counters: Counters) -> int | None:
     """Count the matches, if none has to be listed; otherwise None.
 
-    Matches that a negated composite or list may reject are listed.
-    Where nobody wants the counts of nodes, a clause is counted by a sweep over the events, or without binding its last
-    variable, if that pays.
+    Matches that a negated composite or list may reject are listed, and so are those of single variables that all have
+    to be found: blocks of fixed width are counted as fast. Where nobody wants the counts of nodes, a clause is counted
+    by a sweep over the events, or without binding its last variable, if that pays.
     """
     if len({clause.positive for clause in pattern.clauses}) < len(pattern.clauses):
         return None if counters.wanted else count_owned(pattern, events, EVERYTHING)
     if any(clause.negated_structures for clause in pattern.clauses):
         return None
-    clauses = [
-        (ClauseSlice(pattern, part, events, EVERYTHING, finality_of(pattern, clause)), order)
-        for clause, plan in zip(pattern.clauses, orders, strict=True)
-        for part, order in _parts_of(pattern, clause, plan, events, counters)
-    ]
-    counts = [None if counters.wanted else _count_unfound(of, plan) for of, plan in clauses]
-    if all(count is None for count in counts) and not any(map(has_kleene, pattern.clauses)):
-        return None  # blocks of fixed width are counted as fast
-    runs = [start(of, plan) for (of, plan), count in zip(clauses, counts, strict=True) if count is None]
-    if not all(counts_at_once(run) for run in runs if isinstance(run, KleeneRun)):
-        return None
-    total = sum(count for count in counts if count is not None)
-    for run in runs:
-        total += count_matches(run) if isinstance(run, KleeneRun) else sum(map(len, run))
-        run.count(counters)
-    return total
-
-
-def _parts_of(
-    pattern: Pattern, clause: Clause, plan: OrderOrTree, events: PreparedEvents, counters: Counters
-) -> Iterator[tuple[Clause, OrderOrTree]]:
-    """The clauses that are counted in place of one, each with its plan."""
-    parts = None if counters.wanted else parts_of_lists(clause, pattern.ties, events)
-    if parts is None:
-        yield clause, plan
-        return
-    known = [name for name in (plan.leaves if isinstance(plan, Join) else plan) if not clause.by_name[name].kleene]
-    for part in parts:
-        yield part, (*known, *(variable.name for variable in part.positive if variable.name not in known))
-
-
-def _count_unfound(of: ClauseSlice, plan: OrderOrTree) -> int | None:
-    """The number of matches of a clause, where they need not be found and that pays."""
-    count = count_swept(of)
-    order = None if count is not None or has_kleene(of.clause) else order_of(plan)
-    return count if order is None else count_without_last(of, order)
+    return count_by_clause(pattern, orders, events, counters)
 
 
 MECHANISM = Mechanism(

@@ -19,7 +19,9 @@ from typing import NamedTuple
 import numpy as np
 import pyarrow as pa
 
+from cep_pipeline.detection.clause_runs import ClauseSlice
 from cep_pipeline.detection.counting.owned import NOT_COUNTED, count_owned, not_counted_because
+from cep_pipeline.detection.counting.sweep import Pairs, count_swept
 from cep_pipeline.detection.matches import column_to_arrow
 from cep_pipeline.detection.mechanisms import Owned
 from cep_pipeline.detection.summaries.partial import (
@@ -31,6 +33,9 @@ from cep_pipeline.detection.summaries.partial import (
     bucket_starts,
     group_codes,
     is_nan,
+    numbers_by_code,
+    totals,
+    weights_of,
     whole_units,
 )
 from cep_pipeline.detection.summaries.values import (
@@ -78,6 +83,11 @@ MOST_COUNTS = 1 << 12
 LISTED_NS, LEAST_S = 200.0, 0.1
 """How long it takes to list a match; what takes longer than to list them all, and this long, is not counted."""
 _INTERVAL, _LENGTH = "\0interval", "\0length"
+_COMPARED: dict[Comparator, Callable[[Array, int], Array]] = {
+    Comparator.EQ: np.equal,
+    Comparator.GE: np.greater_equal,
+    Comparator.LE: np.less_equal,
+}
 _SOONER, _TOO_MANY = "the matches are listed sooner", f"more than {MOST_COUNTS:,} counts are needed"
 
 
@@ -129,7 +139,8 @@ class RowsOfNumbers:
         self._counts, self._begun_s = 0, process_time()
         self._groups: list[Values] = []
         self._aggregates: list[tuple[SummaryAggregate, Values | SumOfTerms | _OfTwo]] = []
-        self._events = events
+        self._events, self._has_bits = events, False
+        self._by_event: dict[tuple[str, Owned, tuple[Condition, ...]], Array | None] = {}
 
     def run(self) -> None:
         """Count what the rows need."""
@@ -162,7 +173,7 @@ class RowsOfNumbers:
         for part in self._begin(atoms, lambda: 1.0):
             choose(part, (), self._total_number if part.owned == [self._owned] and not part.asked else None)
         items = read.items(np.array(found, np.int64).reshape(len(found), len(atoms)))
-        self._summary.add_matches(np.array(ends, np.int64), items, np.arange(len(found)), numbers)
+        self._summary.add_matches(np.array(ends, np.int64), items, numbers)
 
     def _begin(self, chosen: Sequence[Values], counts_of_a_row: Callable[[], float]) -> list[_Part]:
         """The parts that rows are made of; refused where so many counts take longer than to list."""
@@ -194,12 +205,14 @@ class RowsOfNumbers:
             elif isinstance(values, SumOfTerms):
                 total += sum(math.prod(map(self._counts_of, factors)) for _, _, factors in values.terms)
             else:
-                halving = aggregate.function in ("min", "max")
+                halving = aggregate.function in ("min", "max") and self._numbers_of(values, [self._owned], []) is None
                 total += math.log2(len(values.values)) if halving else self._counts_of(values)
         return total
 
     def _counts_of(self, values: Values) -> int:
         """About how many numbers a sum is made of: of a list some for each number of elements before one."""
+        if self._numbers_of(values, [self._owned], []) is not None:
+            return 1
         own = [len(one.values) // 2 for one in self._groups if isinstance(one.tested, Length) and values.apart]
         return len(values.parts()) * max([*own, 4 if values.apart else 1])
 
@@ -271,8 +284,10 @@ class RowsOfNumbers:
         if not number:
             return
         if left:
+            numbers = self._numbers_of(left[0], owned, asked)
             for code in range(len(left[0].values)):
-                self._rows_of(part, [*chosen, (left[0], code)], None, left[1:])
+                known = None if numbers is None else numbers[code]
+                self._rows_of(part, [*chosen, (left[0], code)], known, left[1:])
             return
         found, ends = iter(chosen), iter(part.buckets)
         key = tuple(
@@ -316,16 +331,64 @@ class RowsOfNumbers:
             conditions = tuple(chain.from_iterable(one for _, one in signed))
             counted = self._with(conditions, (*self._columns, *(more or ())))
             for part, own in product(owned, [counted] if apart is None else _with_element_apart(counted, apart)):
-                self._counts += 1
-                if self._counts > MOST_COUNTS:
-                    raise NotCounted(_TOO_MANY)
-                if process_time() - self._begun_s > 2 * self._most_s:
-                    raise NotCounted(_SOONER)
+                self._count_once_more()
                 number = count_owned(own, events, part, always=True)
                 if number is None:
                     raise NotCounted(NOT_COUNTED)
                 found += math.prod(sign for sign, _ in signed) * number
         return found
+
+    def _numbers_of(self, values: Values, owned: Sequence[Owned], asked: Sequence[Signed]) -> list[int] | None:
+        """The number of matches with each of some values, by one sweep that tells the matches of each event.
+
+        None where the values are not those of the first or the last event of a sequence, or no such sweep is known.
+        """
+        tested = values.tested
+        if not isinstance(tested, Reference) or tested.element is not Element.ONLY or values.apart or len(owned) != 1:
+            return None
+        if tested.variable not in self._clause.by_name or any(len(signed) > 1 for signed in asked):
+            return None
+        conditions = list(chain.from_iterable(tests for signed in asked for _, tests in signed))
+        own = [(one, passed) for one in conditions if (passed := self._passing(one, tested.variable)) is not None]
+        others = tuple(one for one in conditions if all(one is not other for other, _ in own))
+        key = tested.variable, owned[0], others
+        if key not in self._by_event:
+            self._by_event[key] = self._number_by_event(*key)
+        number = self._by_event[key]
+        if number is None:
+            return None
+        for _, passed in own:
+            number = np.where(passed, number, 0)
+        return numbers_by_code(values.codes, len(values.values), number[values.rows])
+
+    def _passing(self, condition: Condition, variable: str) -> Array | None:
+        """The events that fulfil a condition which compares the number of a value of theirs; None: it is none such."""
+        match condition:
+            case Comparison(comparator, Reference(name, column, Element.ONLY), Literal(int() as number)):
+                compared = _COMPARED.get(comparator)
+                known = self._columns.get(column)
+                return None if name != variable or compared is None or known is None else compared(known, number)
+        return None
+
+    def _number_by_event(self, variable: str, owned: Owned, conditions: tuple[Condition, ...]) -> Array | None:
+        """uint64: of each event the number of matches whose variable it is; None where no sweep tells that."""
+        self._count_once_more()
+        pattern = self._with(conditions, tuple(self._columns))
+        number = np.zeros(len(self._events), np.uint64)
+
+        def take(found: Pairs) -> None:
+            number[found.rows[variable]] = found.numbers
+
+        [clause] = pattern.clauses
+        of = ClauseSlice(pattern, clause, self._events, owned, finality_of(pattern, clause))
+        return None if count_swept(of, always=True, ends=variable, take=take) is None else number
+
+    def _count_once_more(self) -> None:
+        self._counts += 1
+        if self._counts > MOST_COUNTS:
+            raise NotCounted(_TOO_MANY)
+        if process_time() - self._begun_s > 2 * self._most_s:
+            raise NotCounted(_SOONER)
 
     def _with(self, conditions: Sequence[Condition], columns: Sequence[str]) -> Pattern:
         """The pattern with further conditions, which read these columns."""
@@ -360,6 +423,11 @@ class RowsOfNumbers:
     def _total_of_values(self, values: Values, owned: Sequence[Owned], asked: Sequence[Signed], number: int) -> Total:
         self._shorten(values)
         last = len(values.values) - 1
+        numbers = self._numbers_of(values, owned, asked)
+        if numbers is not None:
+            present = [code for code in range(last) if numbers[code]]
+            known, times = np.array([values.values[code] for code in present]), [numbers[code] for code in present]
+            return totals(np.zeros(len(present), np.int64), known, 1, weights_of(times))[0] if present else Total()
         found = Total(number)
         if values.has_null:
             none = values.null_elements(values.apart) if values.apart else values.between(last, last)
@@ -370,11 +438,27 @@ class RowsOfNumbers:
         found.exact = self._sum_of_products([values], owned, asked, number)
         return found
 
+    def _note_bits(self) -> None:
+        """Make the columns of the bits of all values that are added up."""
+        if self._has_bits:
+            return
+        self._has_bits = True
+        for _, values in self._aggregates:
+            for one in (
+                chain.from_iterable(factors for *_, factors in values.terms)
+                if isinstance(values, SumOfTerms)
+                else [values]
+            ):
+                if isinstance(one, Values):
+                    one.note(self._columns, self._plain, with_bits=True)
+        self._events = with_columns(self._plain, self._columns)
+
     def _sum_of_products(
         self, factors: Sequence[Values], owned: Sequence[Owned], asked: Sequence[Signed], number: int
     ) -> int:
         """The sum over so many matches of products of finite values; one of them is that of one element of a list."""
         apart = next((one.apart for one in factors if one.apart), None)
+        self._note_bits()
         total = 0
         for parts in product(*(one.parts() for one in factors)):
             signed = list(chain.from_iterable(own for _, own in parts))
@@ -401,6 +485,12 @@ class RowsOfNumbers:
             return Extreme(None if found is None else of_two.results.result(found))
         ordered = values.values[:-1]
         last = len(ordered) - 1
+        numbers = self._numbers_of(values, owned, asked)
+        if numbers is not None:
+            present = [code for code, value in enumerate(ordered) if numbers[code] and not is_nan(value)]
+            if ordered and is_nan(ordered[-1]) and numbers[last]:
+                return Extreme(ordered[-1])
+            return Extreme(ordered[present[-greatest]] if present else None)
 
         def some(low: int, high: int) -> bool:
             return self._number(owned, [*asked, values.between(low, high)]) > 0
@@ -458,11 +548,11 @@ class RowsOfNumbers:
                 return self._elements_apart(expression)
             except NotCounted:
                 pass
-        return self._values_of(expression, with_bits=True)
+        return self._values_of(expression)
 
-    def _values_of(self, expression: Expression, *, with_bits: bool = False) -> Values:
+    def _values_of(self, expression: Expression) -> Values:
         found = values_of(expression, self._clause, self._plain, f"\0{len(self._columns)}")
-        found.note(self._columns, self._plain, with_bits=with_bits)
+        found.note(self._columns, self._plain)
         return found
 
     def _elements_apart(self, expression: Length | Aggregate) -> Values:
@@ -484,7 +574,7 @@ class RowsOfNumbers:
                 raise NotCounted("the sum of a list is rounded")
         elif values.widest >= 2**63:
             raise NotCounted("the sum of a list may exceed int64")
-        values.note(self._columns, self._plain, with_bits=True)
+        values.note(self._columns, self._plain)
         return values
 
     def _of_two(self, expression: Expression, moving: Reference) -> _OfTwo:

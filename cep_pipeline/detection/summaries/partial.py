@@ -37,6 +37,10 @@ _AT_ONCE = 1 << 20
 """So many halves of int64 numbers have a sum that float64 holds exactly."""
 _SUMS_A_NUMBER, _FEW_SUMS = 2, 64
 """So many sums, by group and exponent, are made for each number whether any has that exponent or not."""
+_WORD = 31
+"""Bits of a weight that are multiplied at once: the product with half an int64 number is an int64 number."""
+_FEW = 4
+"""Numbers up to a limit are sorted where the limit is so many times as large as their number."""
 _FIRST_US, _LAST_US = -62_135_596_800_000_000 + 86_400_000_000, 253_402_300_799_999_999 - 86_400_000_000
 """The times from 0001-01-02 to 9999-12-30, which have a local date in each zone."""
 _FIVES = 5**FRACTION_BITS
@@ -147,7 +151,11 @@ class PartialSummary:
         return found
 
     def add_matches(
-        self, ends_us: Array, items: Sequence[pa.Array], kinds: Array | None = None, numbers: Sequence[int] = (1,)
+        self,
+        ends_us: Array,
+        items: Sequence[pa.Array],
+        numbers: Array | Sequence[int] | None = None,
+        kinds: Array | None = None,
     ) -> None:
         """Take some matches.
 
@@ -157,9 +165,9 @@ class PartialSummary:
             int64: the timestamp of the last event of each match.
         items
             The values of `Pattern.items`: an array for each.
-        kinds, numbers
-            Where each of them stands for several matches with the same values: the kind of each, and the number of
-            matches, at least 1, that one of a kind stands for.
+        numbers, kinds
+            Where each of them stands for several matches with the same values: the number of these, at least 1, as
+            uint64 or whole numbers of any size. With `kinds` there is a number for each kind, and the kind of each.
         """
         if not len(ends_us):
             return
@@ -170,16 +178,13 @@ class PartialSummary:
             else next(values)
             for group in self._summary.groups
         ]
-        codes, keys = group_codes(columns if kinds is None else [pa.array(kinds), *columns], len(ends_us))
-        times = [1] * len(keys)
-        if kinds is not None:
-            times = [numbers[kind] for kind, *_ in keys]  # type: ignore[index]
-            keys = [key for _, *key in keys]  # type: ignore[misc]
-        found = [self.group(tuple(key)) for key in keys]
-        for group, count, of_each in zip(found, np.bincount(codes, minlength=len(keys)).tolist(), times, strict=True):
-            group.matches += count * of_each
+        weights = None if numbers is None else weights_of(numbers, kinds)
+        codes, keys = group_codes(columns, len(ends_us))
+        found = [self.group(key) for key in keys]
+        for group, number in zip(found, _numbers(codes, len(keys), weights), strict=True):
+            group.matches += number
         for place, (aggregate, array) in enumerate(zip(self._aggregates, values, strict=True)):
-            self._add_values(place, aggregate, codes, array, found, times)
+            self._add_values(place, aggregate, codes, array, found, weights)
 
     def _add_values(
         self,
@@ -188,20 +193,21 @@ class PartialSummary:
         codes: Array,
         array: pa.Array,
         groups: Sequence[SummaryRow],
-        times: Sequence[int],
+        weights: Weights | None,
     ) -> None:
-        known = array
         if array.null_count:
-            codes, known = codes[array.is_valid().to_numpy(zero_copy_only=False)], array.drop_null()
+            valid = array.is_valid().to_numpy(zero_copy_only=False)
+            codes, array = codes[valid], array.drop_null()
+            weights = None if weights is None else [own[valid] for own in weights]
         if not len(codes):
             return
         states: list[State] = []
         if aggregate.function in ("sum", "avg"):
-            states += totals(codes, known.to_numpy(zero_copy_only=False), len(groups))
+            states += totals(codes, array.to_numpy(zero_copy_only=False), len(groups), weights)
         else:
-            states += _extremes(codes, known, len(groups), greatest=aggregate.function == "max")
-        for group, state, of_each in zip(groups, states, times, strict=True):
-            self._add_state(aggregate, group.states[place], state, of_each)
+            states += _extremes(codes, array, len(groups), greatest=aggregate.function == "max")
+        for group, state in zip(groups, states, strict=True):
+            self._add_state(aggregate, group.states[place], state)
 
     def _add_state(self, aggregate: SummaryAggregate, own: State, other: State, times: int = 1) -> None:
         if isinstance(own, Total):
@@ -334,10 +340,19 @@ def group_codes(columns: Sequence[pa.Array], rows: int) -> tuple[Array, list[tup
     found: list[tuple[Value, ...]] = [(value,) for value in firsts]
     for column in columns[1:]:
         own, values = _codes(column)
-        pairs, codes = np.unique(codes * len(values) + own, return_inverse=True)
-        codes = codes.reshape(-1)
+        pairs, codes = _distinct(codes * len(values) + own, len(found) * len(values))
         found = [(*found[pair // len(values)], values[pair % len(values)]) for pair in pairs.tolist()]
     return codes, found
+
+
+def _distinct(numbers: Array, limit: int) -> tuple[Array, Array]:
+    """The distinct ones of some numbers from 0 to a limit, and the place of each among them."""
+    if limit > _FEW * len(numbers):
+        distinct, places = np.unique(numbers, return_inverse=True)
+        return distinct, places.reshape(-1)
+    present = np.zeros(limit, bool)
+    present[numbers] = True
+    return np.flatnonzero(present), (np.cumsum(present) - 1)[numbers]
 
 
 def _codes(column: pa.Array) -> tuple[Array, list[Value]]:
@@ -359,19 +374,59 @@ def _codes(column: pa.Array) -> tuple[Array, list[Value]]:
     return same[codes], list(places)
 
 
-def totals(codes: Array, numbers: Array, groups: int) -> list[Total]:
-    """The totals of the numbers of each group; exact, in whatever order they come."""
-    counts = np.bincount(codes, minlength=groups).tolist()
+Weights = list[Array]
+"""The numbers of matches that some values stand for: `_WORD` bits after `_WORD` bits of each, from the lowest on."""
+
+
+def weights_of(numbers: Array | Sequence[int], kinds: Array | None = None) -> Weights:
+    """The weights of values that stand for so many matches each; with `kinds`, for as many as the kind of each says."""
+    whole = numbers if isinstance(numbers, np.ndarray) else np.array(numbers, object)
+    words = range(0, max(int(whole.max()).bit_length(), 1), _WORD)
+    weights = [(whole >> type(whole[0])(at) & type(whole[0])((1 << _WORD) - 1)).astype(np.int64) for at in words]
+    return weights if kinds is None else [own[kinds] for own in weights]
+
+
+def numbers_by_code(codes: Array, groups: int, numbers: Array) -> list[int]:
+    """The sum of some numbers, uint64, of each group; exact at any size."""
+    return _numbers(codes, groups, weights_of(numbers)) if len(numbers) else [0] * groups
+
+
+def _numbers(codes: Array, groups: int, weights: Weights | None) -> list[int]:
+    """How many matches each group has."""
+    if weights is None:
+        return list(np.bincount(codes, minlength=groups).tolist())
+    return _sums(codes, np.ones(len(codes), np.int64), groups, weights)
+
+
+def totals(codes: Array, numbers: Array, groups: int, weights: Weights | None = None) -> list[Total]:
+    """The totals of the numbers of each group, each as often as its weight says; exact, in whatever order they come."""
+    counts = _numbers(codes, groups, weights)
     if numbers.dtype != np.float64:
-        sums = _whole_sums(codes, numbers.astype(np.int64), groups)
+        sums = _sums(codes, numbers.astype(np.int64), groups, weights)
         return [Total(count, total) for count, total in zip(counts, sums, strict=True)]
     finite = np.isfinite(numbers)
-    exact = _fraction_sums(codes[finite], numbers[finite], groups)
+    exact = _fraction_sums(
+        codes[finite], numbers[finite], groups, None if weights is None else [own[finite] for own in weights]
+    )
     special = np.zeros(groups)
     if not finite.all():
         with np.errstate(invalid="ignore"):
             np.add.at(special, codes[~finite], numbers[~finite])
     return [Total(*one) for one in zip(counts, exact, special.tolist(), strict=True)]
+
+
+def _sums(codes: Array, numbers: Array, groups: int, weights: Weights | None) -> list[int]:
+    """The exact sum of int64 numbers of each group, each as often as its weight says."""
+    if weights is None:
+        return _whole_sums(codes, numbers, groups)
+    is_short = int(numbers.min(initial=0)) >= -(1 << 32) and int(numbers.max(initial=0)) < 1 << 32
+    parts = [(0, numbers)] if is_short else [(0, numbers & 0xFFFFFFFF), (32, numbers >> 32)]
+    sums = [0] * groups
+    for word, weight in enumerate(weights):
+        for shift, part in parts:
+            own = _whole_sums(codes, part * weight, groups)
+            sums = [total + (one << shift + _WORD * word) for total, one in zip(sums, own, strict=True)]
+    return sums
 
 
 def _whole_sums(codes: Array, numbers: Array, groups: int) -> list[int]:
@@ -385,7 +440,7 @@ def _whole_sums(codes: Array, numbers: Array, groups: int) -> list[int]:
     return sums
 
 
-def _fraction_sums(codes: Array, numbers: Array, groups: int) -> list[int]:
+def _fraction_sums(codes: Array, numbers: Array, groups: int, weights: Weights | None) -> list[int]:
     """The exact sum of finite float64 numbers of each group, in units of 2 ** -1074."""
     sums = [0] * groups
     if not len(numbers):
@@ -405,7 +460,7 @@ def _fraction_sums(codes: Array, numbers: Array, groups: int) -> list[int]:
     if size > _SUMS_A_NUMBER * len(numbers) + _FEW_SUMS:
         pairs, where = np.unique(pairs, return_inverse=True)
         size = len(pairs)
-    of_pairs = _whole_sums(pairs if where is None else where.reshape(-1), mantissas, size)
+    of_pairs = _sums(pairs if where is None else where.reshape(-1), mantissas, size, weights)
     for pair, total in zip(range(size) if where is None else pairs.tolist(), of_pairs, strict=True):
         if total:
             sums[pair % groups] += total << (least + pair // groups)
@@ -413,6 +468,15 @@ def _fraction_sums(codes: Array, numbers: Array, groups: int) -> list[int]:
 
 
 def _extremes(codes: Array, known: pa.Array, groups: int, *, greatest: bool) -> list[Extreme]:
+    numbers = known.to_numpy(zero_copy_only=False)
+    if numbers.dtype.kind in "if":
+        is_float = numbers.dtype.kind == "f"
+        limits = (-np.inf, np.inf) if is_float else (np.iinfo(np.int64).min, np.iinfo(np.int64).max)
+        ends = np.full(groups, limits[not greatest], numbers.dtype)
+        with np.errstate(invalid="ignore"):
+            (np.maximum if greatest else np.minimum).at(ends, codes, numbers + 0.0 if is_float else numbers)
+        present = np.bincount(codes, minlength=groups) > 0
+        return [Extreme(value if some else None) for value, some in zip(ends.tolist(), present.tolist(), strict=True)]
     found = [Extreme() for _ in range(groups)]
     pairs, where = group_codes([known], len(codes))
     values = [value for (value,) in where]

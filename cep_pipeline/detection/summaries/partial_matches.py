@@ -98,8 +98,7 @@ def add_swept_pairs(
     def take(found: Pairs) -> None:
         ends_us = events.timestamps[np.maximum.reduce(list(found.rows.values()))]
         items = [column_to_arrow(expression_values(one.expression, events, found.rows)) for one in pattern.items]
-        numbers, kinds = np.unique(found.numbers, return_inverse=True)
-        summary.add_matches(ends_us, items, kinds.reshape(-1), numbers.tolist())
+        summary.add_matches(ends_us, items, found.numbers)
 
     of = ClauseSlice(pattern, clause, events, owned, finality_of(pattern, clause))
     return count_swept(of, always=True, pair=pair, take=take) is not None
@@ -162,7 +161,7 @@ def add_partial_matches(
         rows = {name: levels.views[level].rows[places[level, possible]] for level, name in enumerate(bound)}
         ends_us = events.timestamps[np.maximum.reduce(list(rows.values()))]
         items = [column_to_arrow(expression_values(one.expression, events, rows)) for one in pattern.items]
-        summary.add_matches(ends_us, items, kinds[possible], ways)
+        summary.add_matches(ends_us, items, ways, kinds[possible])
 
 
 def _ways(variable: Variable, candidates: int) -> int:

@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+from contextlib import nullcontext
+from dataclasses import replace
+from unittest.mock import patch
+
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import cep_pipeline as cep
+from cep_pipeline.detection.counting import sweep
 from cep_pipeline.detection.counting.list_parts import parts_of_lists
 from cep_pipeline.patterns.pattern import Ties
 from tests.oracle import evaluate
@@ -42,12 +47,17 @@ CONDITIONS = (
     "v.LEN = 3",
     "v.LEN > 4 AND v.LEN < 3",
     "v[i].x > v[i-1].x",
+    "v[i].x > v[i-1].x AND v[1].y < 3.5",
+    "v[i].y <= v[i-1].x AND v[v.LEN].x > 1",
+    "v[i].s = v[i-1].s AND v[i-1].x < v[i].x AND v[1].x < 9",
     "max(v[].x) < 5",
     "min(v[].y) >= 1",
     "2 <= min(v[].x)",
     "max(v[].y) > 4",
 )
 BEHIND_A = (
+    "v[i].x != v[i-1].x AND v[1].x > a.x",
+    "v[i].x >= v[i-1].y AND v[1].x > a.x",
     "v[i].x > a.x",
     "v[1].x > a.x",
     "v[v.LEN].x != a.x",
@@ -75,7 +85,55 @@ def test_counts_are_those_of_the_oracle(data: st.DataObject, stream_rows: list[R
     text = f"NAME p PATTERN {structure} WHERE {' AND '.join(conditions)} WITHIN {window}{ties}"
     patterns = cep.parse_patterns(text, stream_schema())
     table = events_table(stream_rows)
-    [counted] = cep.detect(patterns, table, output="count")["p"]["count"].to_pylist()
+    with patch.object(sweep, "pays", return_value=True) if data.draw(st.booleans()) else nullcontext():
+        [counted] = cep.detect(patterns, table, output="count")["p"]["count"].to_pylist()
+    assert int(counted) == len(evaluate(patterns, table))
+
+
+@settings(max_examples=examples(200), deadline=None)
+@given(
+    data=st.data(),
+    stream_rows=st.booleans().flatmap(lambda edges: rows(min_size=7, max_size=10, edges=edges, types=("B", "B", "A"))),
+)
+def test_adjacent_elements_and_ends_are_swept(data: st.DataObject, stream_rows: list[Row]) -> None:
+    """Conditions on adjacent elements beside those on the ends of the list are swept in every part with a list."""
+    structure = data.draw(
+        st.sampled_from(("SEQ(A a, B+ v[], C c)", "SEQ(Ev a, Ev+ v[], Ev c)", "SEQ(A a, B+ v[], Ev c)"))
+    )
+    adjacent = st.sampled_from(
+        (
+            "v[i].x >= v[i-1].x",
+            "v[i-1].y < v[i].x + 1",
+            "v[i].s = v[i-1].s",
+            "v[i].id = v[i-1].id AND v[i].x > v[i-1].y",
+            "v[i].x <= v[i-1].x AND v[i].s = v[i-1].s",
+        )
+    )
+    ends = data.draw(
+        st.lists(
+            st.sampled_from(
+                (
+                    "v[1].x > a.x",
+                    "v[1].x >= c.y",
+                    "v[v.LEN].x <= c.x",
+                    "v[v.LEN].y != 2",
+                    "v[i].x < 6",
+                    "v[1].id = a.id AND v[1].x > 0",
+                    "a.x <= c.x AND v[1].x < 9",
+                )
+            ),
+            min_size=1,
+            max_size=2,
+            unique=True,
+        )
+    )
+    window = data.draw(st.sampled_from(("3 seconds", "1 day", "7 EVENTS")))
+    text = f"NAME p PATTERN {structure} WHERE {' AND '.join((data.draw(adjacent), *ends))} WITHIN {window}"
+    stream_rows[0]["kind"], stream_rows[-1]["kind"] = "A", "C"
+    patterns, table = cep.parse_patterns(text, stream_schema()), events_table(stream_rows)
+    bits = data.draw(st.sampled_from((64.0, -1.0)))  # numbers in a word, or put together of primes
+    with patch.object(sweep, "pays", return_value=True), patch.object(sweep, "MOST_BITS_OF_A_WORD", bits):
+        [counted] = cep.detect(patterns, table, output="count")["p"]["count"].to_pylist()
     assert int(counted) == len(evaluate(patterns, table))
 
 
@@ -92,6 +150,8 @@ def test_counts_are_those_of_the_oracle(data: st.DataObject, stream_rows: list[R
         ("v.LEN < 1", []),
         ("v[].x > a.x", None),
         ("v[i].x > v[i-1].x", None),
+        ("v[i].x > v[i-1].x AND v[1].x > a.x", ["a v[first] c", "a v[first] v[last] c", "a v[first] v+ v[last] c"]),
+        ("v[i].x - v[i-1].x > 1 AND v[1].x > a.x", None),
         ("sum(v[].x) > 3 AND v[1].x > 1", None),
         ("v[].x > v[i].x", None),
         ("max(v[].x) < a.x", None),
@@ -101,11 +161,11 @@ def test_what_parts_bind(condition: str, parts: list[str] | None) -> None:
     text = f"PATTERN SEQ(A a, B+ v[], C c) WHERE {condition} WITHIN 1 second"
     [pattern] = cep.parse_patterns(text, stream_schema())
     [clause] = pattern.clauses
-    found = parts_of_lists(clause, Ties.ARRIVAL)
+    found = parts_of_lists(pattern, clause)
     assert parts == (
         None if found is None else [" ".join(one.name + "+" * one.kleene for one in part.positive) for part in found]
     )
-    assert parts_of_lists(clause, Ties.STRICT) is None
+    assert parts_of_lists(replace(pattern, ties=Ties.STRICT), clause) is None
 
 
 def test_more_lists_than_could_be_made() -> None:

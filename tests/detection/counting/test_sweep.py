@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
 from itertools import islice
@@ -14,11 +15,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import cep_pipeline as cep
+from cep_pipeline.detection.clause_runs import ClauseSlice
 from cep_pipeline.detection.counting import sweep
 from cep_pipeline.detection.detect import count_slice
 from cep_pipeline.detection.fused import mechanism as fused
-from cep_pipeline.detection.mechanisms import Owned
+from cep_pipeline.detection.mechanisms import EVERYTHING, Owned
 from cep_pipeline.patterns.pattern import Pattern
+from cep_pipeline.slices.prepared import PreparedEvents
 from tests.oracle import evaluate
 from tests.streams import Row, events_table, rows, stream_schema
 from tests.thoroughness import examples
@@ -49,6 +52,8 @@ STRUCTURES = [
     "SEQ(Ev+ v[], B b)",
     "SEQ(A a, Ev+ v[])",
     "SEQ(A a, B+ v[], Ev+ w[])",
+    "SEQ(A a, Ev b, Ev+ v[], Ev c, B d)",
+    "SEQ(Ev a, B+ v[], Ev b, Ev+ w[], Ev c)",
     "AND(A a, B+ v[])",
     "SEQ(A a, Ev+ v[], ~B n)",
     "SEQ(Ev+ v[], ~A n, Ev b)",
@@ -63,6 +68,7 @@ CONDITIONS = [
     "a.x + 1 > c.y",
     "a.x <= d.x",
     "a.x < b.x AND b.y >= c.x",
+    "a.x < b.x AND c.y <= d.x",
     "a.x <= b.x AND b.x < c.x AND c.x < d.y",
     "a.y != 3 AND a.x < b.y AND b.x <= c.x AND a.x > c.y",
     "b.x > a.y AND c.x = b.x",
@@ -132,6 +138,43 @@ def test_large_moduli_count_what_words_count(text: str, stream_rows: list[Row]) 
     table, pattern = events_table(stream_rows), parsed(text)
     with sweeping(), patch.object(sweep, "MOST_BITS_OF_A_WORD", -1.0):
         assert counted(text, table) == len(evaluate([pattern], table))
+
+
+@settings(max_examples=examples(250), deadline=None)
+@given(data=st.data(), stream_rows=rows(min_size=5, max_size=12, types=("A", "B")))
+def test_matches_are_told_by_the_events_at_one_end(data: st.DataObject, stream_rows: list[Row]) -> None:
+    structure, ends = data.draw(
+        st.sampled_from(
+            [
+                ("SEQ(A a, B b)", "ab"),
+                ("SEQ(A a, B b, A c)", "ac"),
+                ("SEQ(Ev a, Ev b, A c, Ev d)", "ad"),
+                ("SEQ(A a, Ev+ v[], B b)", "ab"),
+                ("SEQ(Ev+ v[], B b)", "b"),
+            ]
+        )
+    )
+    usable = [one for one in CONDITIONS if set(re.findall(r"\b([a-dnv])\.", one)) <= variables_in(structure)]
+    condition = data.draw(st.sampled_from(["TRUE", *usable]))
+    ties = data.draw(st.sampled_from(["ARRIVAL", "ARRIVAL", "STRICT"]))
+    window = data.draw(st.sampled_from(["3 seconds", "1 day", "6 EVENTS"]))
+    text = f"PATTERN {structure} WHERE {condition} WITHIN {window}"
+    pattern, table = parsed(f"{text} TIES {ties}"), events_table(stream_rows)
+    [clause] = pattern.clauses
+    events = PreparedEvents(table, type_attribute=pattern.type_attribute, base_type=pattern.base_type)
+    expected = evaluate([pattern], table)
+    for name in data.draw(st.permutations(ends)):
+        found: dict[int, int] = {}
+
+        def take(pairs: sweep.Pairs, name: str = name, found: dict[int, int] = found) -> None:
+            found.update(zip(events.seqs[pairs.rows[name]].tolist(), pairs.numbers.tolist(), strict=True))
+
+        total = sweep.count_swept(ClauseSlice(pattern, clause, events, EVERYTHING), always=True, ends=name, take=take)
+        if total is None:
+            assert condition != "TRUE" or ties == "STRICT"
+            continue
+        assert total == len(expected)
+        assert found == Counter(dict(match.bindings)[name] for match in expected)
 
 
 @settings(max_examples=examples(100), deadline=None)
