@@ -116,7 +116,7 @@ def write_matches(
     found = [block for block in blocks if len(block)]
     if not found:
         return 0
-    ordered = order_matches(found, events.seqs)
+    ordered = order_matches(found, events.seqs, growing=events.seqs_grow)
     del found
     written = 0
     for batch in match_batches(pattern, ordered, events, kept, typed=typed, candidates=candidates):
@@ -137,7 +137,7 @@ def match_batches(
     """Ordered matches as batches of rows; the other parameters are those of `write_matches`."""
     identity = MatchIdentity.of(pattern)
     schema = matches_schema(pattern) if typed else CANDIDATES if candidates else MANY_PATTERNS
-    bindings = _Bindings()
+    bindings = events.handle(_Bindings, _Bindings)
     for start in range(0, len(ordered), BATCH_ROWS):
         part = ordered.between(start, min(start + BATCH_ROWS, len(ordered)))
         if kept is not None:
@@ -253,24 +253,26 @@ def _instants(microseconds: Array) -> pa.Array:
 
 
 class _Bindings:
-    """Makes the bindings of a pattern's matches, part after part.
+    """Makes the bindings of matches, part after part.
 
-    Where all matches bind the same variables, these and the offsets are written once and shared by all parts.
+    Where all matches bind the same variables, these and the offsets are written once and shared by all parts, and by
+    patterns that name their variables alike.
     """
 
     def __init__(self) -> None:
-        self._shared: tuple[pa.Array, pa.Array] | None = None
+        self._shared: tuple[tuple[str, ...], pa.Array, pa.Array] | None = None
 
     def of(self, names: tuple[str, ...], rows: MatchRows) -> pa.Array:
         """The bindings of a part."""
         count, size = len(rows.ids), len(rows.seqs)
         if rows.variables is not None:
             offsets, variables = _spelled(names, rows.offsets, rows.variables)
-        elif self._shared is None or len(self._shared[0]) <= count:
-            of_elements = np.tile(np.arange(len(names), dtype=np.int32), count)
-            offsets, variables = self._shared = _spelled(names, rows.offsets, of_elements)
         else:
-            offsets, variables = self._shared[0].slice(0, count + 1), self._shared[1].slice(0, size)
+            shared = self._shared
+            if shared is None or shared[0] != names or len(shared[1]) <= count:
+                of_elements = np.tile(np.arange(len(names), dtype=np.int32), count)
+                shared = self._shared = names, *_spelled(names, rows.offsets, of_elements)
+            offsets, variables = shared[1].slice(0, count + 1), shared[2].slice(0, size)
         elements = pa.StructArray.from_arrays([variables, pa.array(rows.seqs)], fields=list(BINDINGS.value_type))
         return pa.ListArray.from_arrays(offsets, elements)
 

@@ -144,7 +144,9 @@ def _place(form: Sequence[Variable], name: str) -> int:
     return next((place for place, variable in enumerate(form) if variable.name == name), -1)
 
 
-def order_matches(blocks: Iterable[Block], seqs: Array) -> OrderedMatches | OrderedLists:
+def order_matches(
+    blocks: Iterable[Block], seqs: Array, *, growing: bool | None = None
+) -> OrderedMatches | OrderedLists:
     """Bring all matches of a pattern over one slice into the page's order, equal bindings once.
 
     Parameters
@@ -154,6 +156,8 @@ def order_matches(blocks: Iterable[Block], seqs: Array) -> OrderedMatches | Orde
         is too.
     seqs
         The seq of each event, int64, in stream order.
+    growing
+        Whether seqs grow with time; None: they are looked at.
 
     Notes
     -----
@@ -164,7 +168,7 @@ def order_matches(blocks: Iterable[Block], seqs: Array) -> OrderedMatches | Orde
     if len(fixed) < len(blocks):
         return order_lists(blocks, seqs)
     forms, form, rows = _joined(fixed)
-    if (seqs[1:] > seqs[:-1]).all():
+    if (seqs[1:] > seqs[:-1]).all() if growing is None else growing:
         place = rows
     else:  # seqs that do not grow with time: lists compare by seq all the same
         rank = np.empty(len(seqs) + 1, np.int32)

@@ -145,7 +145,7 @@ class RowsOf:
         found = [block for block in blocks if len(block)]
         if not found:
             return
-        ordered = order_matches(found, detection.events.seqs)
+        ordered = order_matches(found, detection.events.seqs, growing=detection.events.seqs_grow)
         for batch in match_batches(detection.pattern, ordered, detection.events, self._kept, typed=True):
             self._rows += batch.num_rows
             if detection.limit is not None and self._rows > detection.limit:
@@ -375,7 +375,7 @@ class SummaryOf:
             return 0
         # Their order decides which are kept, and shows which are there twice: those of one block differ.
         alone = self._kept is None and len(found) == 1
-        ordered = as_found(found[0]) if alone else order_matches(found, events.seqs)
+        ordered = as_found(found[0]) if alone else order_matches(found, events.seqs, growing=events.seqs_grow)
         for start in range(0, len(ordered), BATCH_ROWS):
             part = ordered.between(start, min(start + BATCH_ROWS, len(ordered)))
             if self._kept is not None:

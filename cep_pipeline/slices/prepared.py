@@ -93,6 +93,11 @@ class PreparedEvents:
         return self._columns.column("seq").values
 
     @cached_property
+    def seqs_grow(self) -> bool:
+        """True if each event has a larger seq than the one before it."""
+        return bool((self.seqs[1:] > self.seqs[:-1]).all())
+
+    @cached_property
     def span_us(self) -> int:
         """The time between the first and the last event; 0 if there are none."""
         stamps = self.timestamps

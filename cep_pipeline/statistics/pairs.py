@@ -127,6 +127,7 @@ class FirstSample:
         self._rows = first[np.minimum(places, len(first) - 1)].astype(np.int64)
         self._times = timestamps[self._rows]
         self._within: dict[Window, tuple[Array, Array]] = {}
+        self._after: dict[int, Array] = {}
 
     def ranges(self, second: Array, *, window: Window, ordered: bool, ties: Ties) -> PairRanges:
         """The pairs of the sample, as `pair_ranges` has those of all first events of a stream."""
@@ -135,7 +136,9 @@ class FirstSample:
         if ordered and by_rows:
             low = np.maximum(low, self._rows + distance)
         elif ordered:
-            low = np.maximum(low, np.searchsorted(self._timestamps, self._times + distance, "left"))
+            if distance not in self._after:
+                self._after[distance] = np.searchsorted(self._timestamps, self._times + distance, "left")
+            low = np.maximum(low, self._after[distance])
         begin, end = (self._places(second, bound).astype(np.int64) for bound in (low, behind))
         end = np.maximum(begin, end)
         itself = np.empty(0, np.int32)

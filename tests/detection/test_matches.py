@@ -242,3 +242,21 @@ def test_written_to_parquet_and_read_back(tmp_path: Any) -> None:
     assert [[b["seq"] for b in match] for match in table.column("bindings").to_pylist()] == [
         [ROWS[a]["seq"], ROWS[b]["seq"]] for a, b in IN_ORDER
     ]
+
+
+@settings(max_examples=examples(60), deadline=None)
+@given(
+    st.lists(
+        st.tuples(st.sampled_from(["A a, B b", "A b, B a", "A left, B right", "A a, B b, B c"]), st.integers(1, 4)),
+        min_size=2,
+        max_size=5,
+    )
+)
+def test_patterns_over_the_same_events_have_the_rows_that_each_has_alone(drawn: list[tuple[str, int]]) -> None:
+    """Patterns whose variables are named alike share what is written of them, whichever has more matches."""
+    together = prepared()
+    for operands, count in drawn:
+        pattern = pattern_of(f"PATTERN SEQ({operands})")
+        rows = MATCHES if len(pattern.operands) == 2 else [[1, 2, 3], [0, 2, 3]]
+        blocks = [block_of(pattern.clauses[0], rows[:count])]
+        assert matches_table(pattern, blocks, together) == matches_table(pattern, blocks, prepared())

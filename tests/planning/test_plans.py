@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import math
 from dataclasses import replace
+from itertools import product
 from typing import Any
 
 import pytest
@@ -13,6 +14,7 @@ from cep_pipeline.errors import InputError, PlanError
 from cep_pipeline.events.schema import StreamSchema
 from cep_pipeline.language.parser import parse_patterns
 from cep_pipeline.planning import PLANNERS, Plan, plan, plan_by_strategy, validate
+from cep_pipeline.planning.make_plan import MANY
 from cep_pipeline.planning.numbers.logarithms import from_ln, ln_sum
 from cep_pipeline.statistics import estimate_statistics
 from cep_pipeline.statistics.output_profile import OrderProfile
@@ -197,6 +199,33 @@ def test_the_runner_up_is_the_cheapest_other_order() -> None:
     assert clause.runner_up.ln_cost == min(o.ln_cost for o in clause.alternatives if o.order != clause.order)
     (single,) = made("PATTERN A a WITHIN 1 second").patterns[0].clauses
     assert single.runner_up is None
+
+
+def test_patterns_among_many_are_planned_as_each_alone() -> None:
+    structures = (
+        "SEQ(A a, B b, C c)",
+        "AND(C a, A b, B c)",
+        "SEQ(B a, AND(A b, C c), A d)",
+        "OR(SEQ(A a, C b), AND(B c, A d))",
+    )
+    wheres = "a.diff < b.diff", "a.diff < b.diff AND [sector]"
+    patterns = parse(
+        ";".join(
+            f"NAME p{number} PATTERN {structure} WHERE {where} WITHIN {seconds} seconds"
+            for number, (structure, where, seconds) in enumerate(product(structures, wheres, (1, 3)))
+        )
+    )
+    snapshot = estimate_statistics(patterns, market(400))
+    many = plan(patterns, snapshot, compare=False)
+    assert len(many.patterns) >= MANY
+    for pattern, planned in zip(patterns, many.patterns, strict=True):
+        [alone] = plan([pattern], snapshot, compare=False).patterns
+        for one, other in zip(planned.clauses, alone.clauses, strict=True):
+            assert one.order == other.order
+            assert [step.conditions for step in one.steps] == [step.conditions for step in other.steps]
+            assert one.ln_cost == pytest.approx(other.ln_cost, rel=1e-9, abs=1e-9)
+            told = [[(found.step, found.chosen, found.rejected) for found in own.comparisons] for own in (one, other)]
+            assert told[0] == told[1]
 
 
 def test_patterns_of_other_strategies_are_planned_in_their_own_order() -> None:

@@ -144,9 +144,10 @@ class ClauseQuestions:
 
     def asked(self, snapshot: StatisticsSnapshot) -> ClauseAnswers:
         """The answers of the snapshot; PlanError where it does not know one of the leaves."""
-        if self._latest is None or self._latest.snapshot is not snapshot:
-            self._latest = self._ask(snapshot)
-        return self._latest
+        latest = self._latest
+        if latest is None or latest.snapshot is not snapshot:
+            latest = self._latest = self._ask(snapshot)
+        return latest
 
     def _ask(self, snapshot: StatisticsSnapshot) -> ClauseAnswers:
         # In one piece: between decisions other work takes the caches, and then each function that is called costs more

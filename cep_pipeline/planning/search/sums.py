@@ -9,6 +9,7 @@ down once. Then the numbers of a snapshot give the costs of all sets within micr
 from __future__ import annotations
 
 import math
+import threading
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from itertools import combinations
@@ -34,6 +35,8 @@ Array = np.ndarray[Any, Any]
 
 MOST_VARIABLES = 8
 """The costs of all sets are tabulated for clauses of up to this many variables: there are 2^n sets."""
+_summing = threading.RLock()
+"""Clauses of one shape share the arrays of their sums: these are read before another thread adds up others."""
 MOST_BITS = 62
 """The largest clause whose sets fit into an int64."""
 _measure = NativeKernel(
@@ -463,8 +466,9 @@ def set_arrays(cost: CostModel, statistics: ClauseStatistics) -> list[Array | No
     sums = None if statistics.shape is None else sums_of_all(statistics.shape, cost)
     if sums is None:
         return None
-    sums(statistics.numbers)
-    return [None if array is None else array.copy() for array in sums.by_term()]
+    with _summing:
+        sums(statistics.numbers)
+        return [None if array is None else array.copy() for array in sums.by_term()]
 
 
 def log_tables(cost: CostModel, statistics: ClauseStatistics) -> LogTables | None:
@@ -475,12 +479,14 @@ def log_tables(cost: CostModel, statistics: ClauseStatistics) -> LogTables | Non
 
 
 def _tables(cost: CostModel, statistics: ClauseStatistics) -> LogTables | None:
-    arrays = set_arrays(cost, statistics)
-    if arrays is None:
-        return None
+    assert statistics.shape is not None
+    with _summing:
+        arrays = set_arrays(cost, statistics)
+        if arrays is None:
+            return None
+        sums = sums_of_all(statistics.shape, cost)
+        late = None if sums is None else sums.late()
+        lists = None if late is None else tuple(array.tolist() for array in late)
     node, pair, product, held, delay = (None if array is None else array.tolist() for array in arrays)
-    assert node is not None and statistics.shape is not None
-    sums = sums_of_all(statistics.shape, cost)
-    late = None if sums is None else sums.late()
-    lists = None if late is None else tuple(array.tolist() for array in late)
+    assert node is not None
     return LogTables(node, pair, product, held, delay, statistics.last_variable, lists)
