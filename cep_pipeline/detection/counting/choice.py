@@ -371,13 +371,11 @@ def _follow_each_other(order: Sequence[Variable], joining: Sequence[Joining]) ->
                 return False
             continue
         place = names.index(one.variables[0])
-        before, behind = (
-            by_pair.get((names[at], names[at + 1])) for at in (place - 1, place) if 0 <= at < len(names) - 1
-        )
-        if before is None or behind is None:
-            return False
-        if before.all_of(1) != one.all_of(1) or behind.all_of(0) != one.all_of(0):
-            return False
+        for at, side in ((place - 1, 1), (place, 0)):
+            if 0 <= at < len(names) - 1:
+                other = by_pair.get((names[at], names[at + 1]))
+                if other is None or other.all_of(side) != one.all_of(side):
+                    return False
     return True
 
 

@@ -1063,7 +1063,7 @@ class SortedValues:
 
     def places(self) -> Array:
         """int32: for each event the place of the first value that equals its own; -1 where it has none."""
-        begins = np.append(True, self.known[1:] != self.known[:-1])
+        begins = np.append(True, self.known[1:] != self.known[:-1])[: len(self.known)]
         return self._spread(np.maximum.accumulate(np.where(begins, np.arange(len(begins)), 0)), -1)
 
     def ranges_in(self, known: Array, comparator: Comparator) -> Array:

@@ -10,6 +10,7 @@ from itertools import islice
 from math import comb, isqrt
 from unittest.mock import patch
 
+import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -255,3 +256,10 @@ def test_primes_are_primes() -> None:
             found
             == [number for number in odd if all(number % divisor for divisor in range(3, isqrt(number) + 1, 2))][:10]
         )
+
+
+@pytest.mark.parametrize("values", [[], [np.nan], [np.nan, np.nan], [2.0, np.nan, 1.0, 2.0]])
+def test_events_without_a_value_have_no_place(values: list[float]) -> None:
+    known = sorted(value for value in values if value == value)
+    expected = [known.index(value) if value == value else -1 for value in values]
+    assert sweep.SortedValues(np.array(values, np.float64)).places().tolist() == expected
