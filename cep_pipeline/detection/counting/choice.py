@@ -423,10 +423,10 @@ def pays(of: ClauseSlice, sweep: Sweep, views: dict[str, View], *, behind: bool 
         anchors = min(sizes[order[0].name], sizes[order[-1].name]) * share / (groups or 1)
         elements = sum(len(views[one.name]) for one in order if one.kleene) * _share_of_window(of) / (groups or 1)
         event_ns = BEHIND_NS * orders * (1 + anchors / LANES) * (1 + elements / 64)  # a word more for 64 elements
-        is_close = len(sizes) == len(order) == 3
-        finding_ns *= orders / math.factorial(len(sizes) - 1) / (CLEARLY if is_close else 1.0)
+        if len(order) == len(sizes):  # elements of lists are not left out early
+            finding_ns *= orders / math.factorial(len(sizes) - 1) / (CLEARLY if len(sizes) == 3 else 1.0)
     sweeping_ns = FIXED_NS + event_ns * sum(map(len, views.values()))
-    if behind and finding_ns > sweeping_ns:
+    if behind and finding_ns > sweeping_ns and len(sizes) == len(clause.positive):
         passing = sorted(_share_passing(of, joining, views) for joining in sweep.joining)
         finding_ns *= math.prod(passing[:-1])
     return finding_ns > sweeping_ns
