@@ -491,7 +491,7 @@ def parts_to_read(
     by_time = np.searchsorted(lasts, instants.first - look_back.time_us)
     before = np.searchsorted(lasts, instants.first)
     by_positions = np.searchsorted(rows, rows[before] - look_back.positions, "right") - 1
-    if look_back.positions:  # events of one time are read together
+    if look_back.positions and row_groups:  # events of one time are read together
         by_positions = np.searchsorted(lasts, firsts[np.clip(by_positions, 0, len(firsts) - 1)])
     from_group = np.maximum(np.minimum(by_time, by_positions), 0)
     to_group = np.searchsorted(firsts, instants.last, "right")

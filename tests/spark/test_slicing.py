@@ -18,10 +18,20 @@ import cep_pipeline as cep
 from cep_pipeline.detection.detect import detect_slice
 from cep_pipeline.events.schema import StreamSchema
 from cep_pipeline.patterns.pattern import Pattern
+from cep_pipeline.slices.candidates import Spans
 from cep_pipeline.slices.events_input import columns_needed
 from cep_pipeline.slices.ownership import LookBack, look_back
 from cep_pipeline.spark.detection import WorkEstimate
-from cep_pipeline.spark.slicing import Pieces, RowGroup, Slice, cut, instant_before, read_row_groups, slices_between
+from cep_pipeline.spark.slicing import (
+    Pieces,
+    RowGroup,
+    Slice,
+    cut,
+    instant_before,
+    parts_to_read,
+    read_row_groups,
+    slices_between,
+)
 from tests.thoroughness import examples
 
 SCHEMA = StreamSchema.from_dict(
@@ -295,6 +305,13 @@ def test_work_of_events_at_one_instant_is_finite() -> None:
     plan = cep.plan(patterns, cep.estimate_statistics(patterns, SCHEMA.table([])))
     work, again, stored = WorkEstimate(patterns, plan)(pieces)
     assert (work > 0).all() and all(np.isfinite(found).all() for found in (work, again, stored))
+
+
+def test_a_day_without_events_has_nothing_to_read() -> None:
+    start, end = (0, 0), (86_400_000_000, 0)
+    instants = Spans.of([5], [10])
+    for look_back in (LookBack(time_us=0, positions=0), LookBack(time_us=0, positions=1)):
+        assert all(not part.row_groups for part in parts_to_read((), start, end, look_back, instants))
 
 
 def test_a_count_window_looks_back_over_events() -> None:

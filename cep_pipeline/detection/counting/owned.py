@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from typing import Protocol
 
 from cep_pipeline.detection.clause_runs import ClauseSlice
 from cep_pipeline.detection.counting.choice import signed_clauses, sweeps_over
 from cep_pipeline.detection.counting.last_variable import count_without_last
 from cep_pipeline.detection.counting.list_parts import counted_by_parts, parts_of_lists
 from cep_pipeline.detection.counting.sweep import count_swept
+from cep_pipeline.detection.fused.clause import run_clause
 from cep_pipeline.detection.fused.levels import order_of
 from cep_pipeline.detection.kleene.bindings import has_kleene
 from cep_pipeline.detection.kleene.clause import KleeneRun, count_matches, counts_at_once
@@ -16,10 +18,20 @@ from cep_pipeline.detection.mechanisms import EVERYTHING, Counters, Orders, Owne
 from cep_pipeline.patterns.normal_form import Clause
 from cep_pipeline.patterns.pattern import Pattern
 from cep_pipeline.planning.trees import Join, OrderOrTree
+from cep_pipeline.slices.blocks import Block
 from cep_pipeline.slices.ownership import Finality, finality_of
 from cep_pipeline.slices.prepared import PreparedEvents
 
 NOT_COUNTED = "matches are not counted without being found"
+
+
+class CountedRun(Protocol):
+    """A run of one clause: it gives blocks of matches, and then the counts of its nodes."""
+
+    def count(self, counters: Counters) -> None:
+        """Add the counts of the finished run."""
+
+    def __iter__(self) -> Iterator[Block]: ...
 
 
 def count_owned(pattern: Pattern, events: PreparedEvents, owned: Owned, *, always: bool = False) -> int | None:
@@ -74,12 +86,25 @@ def _count_unswept(pattern: Pattern, events: PreparedEvents) -> int | None:
     counted = None
     if counted_by_parts(pattern, events):
         orders = tuple(tuple(one.name for one in clause.positive) for clause in pattern.clauses)
-        counted = count_by_clause(pattern, orders, events, Counters(), finding=True)
+        counted = count_by_clause(pattern, orders, events, Counters(), _start_in_order, finding=True)
     return count_merged(pattern, events, Counters()) if counted is None else counted
 
 
+def _start_in_order(of: ClauseSlice, plan: OrderOrTree) -> CountedRun:
+    assert not isinstance(plan, Join), "the parts of lists have orders"
+    if has_kleene(of.clause):
+        return KleeneRun(of, plan)
+    return run_clause(of.pattern, of.clause, plan, of.events, of.owned, finality=of.finality)
+
+
 def count_by_clause(
-    pattern: Pattern, plans: Orders, events: PreparedEvents, counters: Counters, *, finding: bool = False
+    pattern: Pattern,
+    plans: Orders,
+    events: PreparedEvents,
+    counters: Counters,
+    start: Callable[[ClauseSlice, OrderOrTree], CountedRun],
+    *,
+    finding: bool = False,
 ) -> int | None:
     """The number of matches over all events, clause after clause, or part after part of a clause with a list.
 
@@ -91,11 +116,11 @@ def count_by_clause(
         The order or the tree of each clause.
     counters
         What gets the counts of nodes. Where these are wanted, matches are counted by the runs that find them.
+    start
+        Starts the run of a clause by its plan.
     finding
         Whether the matches of single variables are counted here even if all of them have to be found.
     """
-    from cep_pipeline.detection.fused.mechanism import start
-
     clauses = [
         (ClauseSlice(pattern, part, events, EVERYTHING, finality_of(pattern, clause)), order)
         for clause, plan in zip(pattern.clauses, plans, strict=True)

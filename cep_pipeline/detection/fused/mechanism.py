@@ -135,7 +135,7 @@ def count_pattern(pattern: Pattern, orders: Orders, events: PreparedEvents, coun
         return None if counters.wanted else count_owned(pattern, events, EVERYTHING)
     if any(clause.negated_structures for clause in pattern.clauses):
         return None
-    return count_by_clause(pattern, orders, events, counters)
+    return count_by_clause(pattern, orders, events, counters, start)
 
 
 MECHANISM = Mechanism(
