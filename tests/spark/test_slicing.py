@@ -310,8 +310,8 @@ def test_work_of_events_at_one_instant_is_finite() -> None:
 def test_a_day_without_events_has_nothing_to_read() -> None:
     start, end = (0, 0), (86_400_000_000, 0)
     instants = Spans.of([5], [10])
-    for look_back in (LookBack(time_us=0, positions=0), LookBack(time_us=0, positions=1)):
-        assert all(not part.row_groups for part in parts_to_read((), start, end, look_back, instants))
+    for window in (LookBack(time_us=0, positions=0), LookBack(time_us=0, positions=1)):
+        assert all(not part.row_groups for part in parts_to_read((), start, end, window, instants))
 
 
 def test_a_count_window_looks_back_over_events() -> None:
