@@ -191,7 +191,7 @@ def listed_in_parts(detections: Sequence[Detection]) -> Iterator[list[list[Block
 def _together(
     detections: Sequence[Detection],
 ) -> tuple[list[Pattern], Mechanism, list[Orders], PreparedEvents, Owned, Counters]:
-    """What is run of patterns of one mechanism over the same events, with one place to count."""
+    """Put together what runs patterns of one mechanism over the same events, with one place to count."""
     first, orders = detections[0], [detection.orders for detection in detections]
     patterns = [detection.pattern for detection in detections]
     return patterns, first.mechanism, orders, first.events, EVERYTHING, first.counters

@@ -1,4 +1,4 @@
-"""What the conditions of a clause imply together, beyond what each of them says.
+"""The facts that the conditions of a clause imply together, beyond what each of them says.
 
 - A *span* says how far apart in time two events may be: `b.timestamp - a.timestamp <= 10000000`. With the window and
   the order they bound the time between any two variables.

@@ -125,7 +125,7 @@ class Joining:
         )
 
     def all_of(self, place: int) -> list[Expression]:
-        """What is compared of the first or the second variable."""
+        """The expressions of the first or the second variable that are compared."""
         return [own[place] for own in (*self.equal, *([self.sides] if self.sides is not None else []))]
 
     @property

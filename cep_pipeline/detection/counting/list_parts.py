@@ -246,7 +246,7 @@ def _chosen(node: Expression, variable: str, elements: Mapping[Element, Variable
 
 
 def _next_to(node: Expression, variable: str, pair: tuple[Variable, Variable]) -> Expression:
-    """What is read of two adjacent elements, where each is that of a variable, or the nearest one of the list."""
+    """An expression of two adjacent elements, with each as that of a variable, or as the nearest one of the list."""
     if not isinstance(node, Reference) or node.variable != variable:
         return node
     is_later = node.element is Element.CURRENT

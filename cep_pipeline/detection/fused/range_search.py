@@ -94,7 +94,7 @@ def searching_shape(prefix: int, behind: Sequence[Level], columns: TestColumns, 
 
 
 def _number_of_changes(prefix: Array) -> int:
-    """How many columns of a table differ from the one before them."""
+    """The number of columns of a table that differ from the one before them."""
     differ = prefix[:, 1:] != prefix[:, :-1]
     return int(np.count_nonzero(differ[0] if len(differ) == 1 else differ.any(axis=0)))
 

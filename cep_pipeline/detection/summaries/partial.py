@@ -392,7 +392,7 @@ def numbers_by_code(codes: Array, groups: int, numbers: Array) -> list[int]:
 
 
 def _numbers(codes: Array, groups: int, weights: Weights | None) -> list[int]:
-    """How many matches each group has."""
+    """The number of matches of each group."""
     if weights is None:
         return list(np.bincount(codes, minlength=groups).tolist())
     return _sums(codes, np.ones(len(codes), np.int64), groups, weights)
