@@ -349,10 +349,11 @@ def count_before(points: Array, point_starts: Array, values: Array, value_starts
     if whole and len(points) <= FEW:
         return np.asarray(values.searchsorted(points + points.dtype.type(delta)), np.int32)
     out: Array = uninitialized(len(points), np.int32)
-    length = len(points) // LANES if len(points) > FEW else 0
+    grouped = int(point_starts[-1] - point_starts[0])
+    length = grouped // LANES if grouped > FEW else 0
     begins = np.zeros((2, LANES), np.int64)
     if length:
-        firsts = np.arange(LANES) * length
+        firsts = point_starts[0] + np.arange(LANES) * length
         begins[0] = groups = np.searchsorted(point_starts, firsts, "right") - 1
         for lane, (point, group) in enumerate(zip(points[firsts], groups, strict=True)):
             of_group = values[value_starts[group] : value_starts[group + 1]]
