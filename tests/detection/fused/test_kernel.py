@@ -154,7 +154,8 @@ def test_memory_does_not_grow_with_the_number_of_matches() -> None:
     few, small = peak(2)
     many, large = peak(60)
     assert many > 500 * few
-    assert large < small + 200_000
+    # A few blocks of 4096 rows and three places are alive at a time, and never the 17 million rows of all matches.
+    assert large < small + 8 * (4096 * 3 * 8)
 
 
 def test_slices_of_a_longer_stream_read_their_look_back_only() -> None:
