@@ -1,4 +1,4 @@
-"""Every conformance case on every mechanism, and with every planner.
+"""Every conformance case on every mechanism, with every planner, as chosen, counted, and on reduced runs.
 
 `make test` runs each case that was written by hand, and a part of the drawn ones, on every mechanism and with every
 planner. `make test-all` runs each case on every mechanism, with every planner, and with every planner on every
@@ -31,6 +31,7 @@ from tests.contracts.mechanisms import (
     planned,
     takes_pattern_order,
 )
+from tests.detection.fused.running import reduce_every_run
 from tests.thoroughness import check_each, part_of
 
 ANSWERED, BY_HAND, DRAWN = (
@@ -70,6 +71,35 @@ def check_on_mechanism(mechanism: str, case: Case) -> None:
         )
         found = [*from_tables(run, tables, composed), *summaries_from_tables(run, tables)]
         assert comparable(found) == comparable(sorted(expected, key=lambda row: isinstance(row, SummaryRow)))
+
+
+def test_cases_as_chosen() -> None:
+    """Neither a plan nor a mechanism is named: statement by statement, and all statements of a case together."""
+    check_each(check_as_chosen, [*BY_HAND, *part_of(DRAWN, len(MECHANISMS))])
+
+
+def check_as_chosen(case: Case) -> None:
+    for statement, pattern in enumerate(case.patterns):
+        assert comparable(answer(None, pattern, case.events)) == comparable(expected_of(case, statement))
+    if len(case.patterns) > 1:
+        tables = cep.detect(case.patterns, case.events)
+        composed = cep.detect(
+            list({one.name: one for pattern in case.patterns for one in pattern.composes}.values()), case.events
+        )
+        found = [*from_tables(case.patterns, tables, composed), *summaries_from_tables(case.patterns, tables)]
+        assert comparable(found) == comparable([*(case.matches or ()), *case.summary])
+
+
+def test_cases_on_reduced_runs(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Events in no match are removed from every run, however small it is."""
+    reduce_every_run(monkeypatch)
+    check_each(check_reduced, [*BY_HAND, *part_of(DRAWN, len(MECHANISMS) + 1)])
+
+
+def check_reduced(case: Case) -> None:
+    for statement, pattern in enumerate(case.patterns):
+        found = answer_or_refusal("fused", pattern, case.events)
+        assert found is None or comparable(found) == comparable(expected_of(case, statement))
 
 
 @pytest.mark.parametrize("without_last", [False, True])

@@ -6,7 +6,9 @@ from collections.abc import Sequence
 from itertools import permutations
 
 import pyarrow as pa
+import pytest
 
+from cep_pipeline.detection.fused import range_search, reduction
 from cep_pipeline.detection.fused.clause import run_clause
 from cep_pipeline.language.parser import parse_patterns
 from cep_pipeline.patterns.normal_form import Clause
@@ -30,6 +32,17 @@ def pattern_of(text: str) -> Pattern:
 
 def prepare(pattern: Pattern, table: pa.Table) -> PreparedEvents:
     return PreparedEvents(table, type_attribute=pattern.type_attribute, base_type=pattern.base_type)
+
+
+def reduce_every_run(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let every run be reduced, and every search use blocks."""
+    monkeypatch.setattr(reduction, "FEWEST_COMBINATIONS", 0)
+    monkeypatch.setattr(reduction, "FEWEST_CANDIDATES", 0)
+    monkeypatch.setattr(reduction, "CANDIDATES_AN_EVENT", 0)
+    monkeypatch.setattr(reduction, "WORTH_IT", 1)
+    for time in (name for name in vars(range_search) if name.endswith("_NS") and not name.startswith("READ")):
+        monkeypatch.setattr(range_search, time, 0.0)
+    monkeypatch.setattr(range_search, "FEWEST_EVENTS", 0)
 
 
 def found(

@@ -11,11 +11,19 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from cep_pipeline.detection import MECHANISMS
-from cep_pipeline.detection.fused import range_search, reduction
+from cep_pipeline.detection.fused import reduction
 from cep_pipeline.detection.fused.clause import run_clause
 from cep_pipeline.detection.mechanisms import Counters
 from cep_pipeline.patterns.pattern import Pattern
-from tests.detection.fused.running import boundaries_of, expected, found, pattern_of, prepare, written_orders
+from tests.detection.fused.running import (
+    boundaries_of,
+    expected,
+    found,
+    pattern_of,
+    prepare,
+    reduce_every_run,
+    written_orders,
+)
 from tests.pattern_strategies import FIRST_SLICE, Statement, statements
 from tests.streams import Row, events_table, rows, stream_schema
 from tests.thoroughness import examples
@@ -27,14 +35,7 @@ FEATURES = replace(
 
 @pytest.fixture(autouse=True)
 def always(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Let every run be reduced, and every search use blocks."""
-    monkeypatch.setattr(reduction, "FEWEST_COMBINATIONS", 0)
-    monkeypatch.setattr(reduction, "FEWEST_CANDIDATES", 0)
-    monkeypatch.setattr(reduction, "CANDIDATES_AN_EVENT", 0)
-    monkeypatch.setattr(reduction, "WORTH_IT", 1)
-    for time in (name for name in vars(range_search) if name.endswith("_NS") and not name.startswith("READ")):
-        monkeypatch.setattr(range_search, time, 0.0)
-    monkeypatch.setattr(range_search, "FEWEST_EVENTS", 0)
+    reduce_every_run(monkeypatch)
 
 
 @settings(max_examples=examples(200), deadline=None, suppress_health_check=list(HealthCheck))
