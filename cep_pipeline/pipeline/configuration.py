@@ -122,7 +122,7 @@ class AdaptationSettings(Document):
     )
     threshold: float = setting(
         "For `constant_threshold`: the share by which a number must have moved. For `invariant`: the same, for "
-        "patterns whose planners have no invariants or that are planned together.",
+        "patterns whose plans have no invariants.",
         0.5,
         example=0.25,
         gt=0,
