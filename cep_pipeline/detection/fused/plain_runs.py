@@ -7,7 +7,8 @@ addresses are written in one step, and the kernel is called for one pattern afte
 
 A run has stages. Each binds some levels, and asks the partial matches what its tests do not decide: whether an event of
 a negated variable rejects them, which is searched for, or a conjunct that is not compiled. Behind the last stage lists
-are found or counted (`kleene.compiled_lists`), and asked what only whole lists decide.
+are found or counted (`kleene.compiled_lists`). What only whole matches decide, those of all patterns are asked together
+(`questions`).
 
 Only runs that are soon over are finished here. Those that have many candidates or matches, or whose leaves are large,
 are left to `clause.KernelRun`, which can stop and go on, and beside which the cost of a call is small.
@@ -17,7 +18,7 @@ from __future__ import annotations
 
 import threading
 from collections import OrderedDict
-from collections.abc import Callable, Hashable, Iterator, Sequence
+from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property, partial
 from itertools import chain
@@ -54,6 +55,7 @@ from cep_pipeline.detection.fused.programs import (
     SCRATCH_STRIDE,
     STATE,
 )
+from cep_pipeline.detection.fused.questions import Questions, that_hold
 from cep_pipeline.detection.fused.shared_work import shared_work_of
 from cep_pipeline.detection.kleene.bindings import has_kleene, skeleton_order
 from cep_pipeline.detection.kleene.compiled_lists import (
@@ -61,17 +63,17 @@ from cep_pipeline.detection.kleene.compiled_lists import (
     ListMemory,
     ListsBehind,
     asks_lists,
+    conditions_on_lists,
     has_one_list,
 )
 from cep_pipeline.detection.limits import go_on
 from cep_pipeline.detection.mechanisms import EVERYTHING, Counters, FoundAtOnce, Orders, Owned
-from cep_pipeline.detection.negated_structures import unrejected_by_structures
 from cep_pipeline.expressions.columns import Array
 from cep_pipeline.expressions.evaluate import conjunct_holds
 from cep_pipeline.patterns.composing import EVENT_TYPE
 from cep_pipeline.patterns.normal_form import Clause
 from cep_pipeline.patterns.pattern import Pattern, Strategy, Ties, Window
-from cep_pipeline.slices.blocks import Block, ListBlock, MatchBlock
+from cep_pipeline.slices.blocks import ListBlock, MatchBlock
 from cep_pipeline.slices.keys import leaf_by
 from cep_pipeline.slices.ownership import Finality, finality_of, reading
 from cep_pipeline.slices.prepared import PreparedEvents
@@ -258,6 +260,8 @@ class _Run:
         The numbers of the leaves by level, and of those of the negated variables.
     known, lists
         The layout of the runs of the clause in this order, and the lists behind it, if it has some.
+    questions
+        What its matches are asked; None: nothing.
     layout, stages, search
         That layout and its stages, and the search for lists; none as long as nothing is known.
     number
@@ -278,6 +282,7 @@ class _Run:
     negated: tuple[int, ...]
     known: KnownLayout
     lists: ListsBehind | None
+    questions: Questions | None
     layout: RunLayout | None = None
     stages: tuple[_Stage, ...] = ()
     search: _Part | None = None
@@ -295,7 +300,7 @@ class _Run:
     def is_to_be_learnt(self) -> bool:
         """True if the next slice may tell its layout, or that of its lists where nobody else looks for that."""
         lists = self.lists
-        return not self.known.looked or (lists is not None and lists.asks and not lists.looked)
+        return not self.known.looked or (lists is not None and self.questions is not None and not lists.looked)
 
     @property
     def is_current(self) -> bool:
@@ -345,6 +350,11 @@ class PlainRuns:
         every = list(chain.from_iterable(self.runs))
         for number, run in enumerate(every):
             run.number = number
+        alike: dict[Hashable, list[_Run]] = {}
+        for run in every:
+            if run.questions is not None:
+                alike.setdefault(run.questions.key, []).append(run)
+        self.asked_together = list(alike.values())
         self.of_levels = _Groups([run.leaves for run in every])
         self.of_all = _Groups(
             [(*run.leaves, *run.negated, *(leaf for part in run.parts for leaf in part.leaves)) for run in every]
@@ -376,7 +386,8 @@ class PlainRuns:
             for name, key in zip(order, keys, strict=True)
         )
         negated = tuple(number_of(leaf_of(bound, variable.name), 2) for variable in bound.negated)
-        run = _Run(pattern, clause, bound, order, finality, reach, leaves, negated, known, lists)
+        questions = _questions(pattern, clause)
+        run = _Run(pattern, clause, bound, order, finality, reach, leaves, negated, known, lists, questions)
         if layout is None:
             return run
         run.layout, run.stages = layout, tuple(self._stage(run, stage) for stage in layout.stages)
@@ -502,12 +513,28 @@ class PlainRuns:
         if lacking:
             begun = [place for place in begun if lacking.isdisjoint(map(id, self.runs[place]))]
         of_slice.write_words([run for place in begun for run in self.runs[place]])
+        ended: dict[int, list[FoundAtOnce]] = {}
         for place in begun:
             of_clauses = [of_slice.found(run, counted=self.counted[place]) for run in self.runs[place]]
             known = [one for one in of_clauses if one is not None]
             if len(known) == len(of_clauses):
-                found[place] = known[0] if len(known) == 1 else _of_clauses(known)
+                ended[place] = known
+        of_runs = {
+            run.number: one for place, known in ended.items() for run, one in zip(self.runs[place], known, strict=True)
+        }
+        self._ask(of_runs, events)
+        for place, known in ended.items():
+            found[place] = known[0] if len(known) == 1 else _of_clauses(known)
         return found
+
+    def _ask(self, found: Mapping[int, FoundAtOnce], events: PreparedEvents) -> None:
+        """Take out of what was found, by the number of its run, the matches that do not pass what the run asks."""
+        for runs in self.asked_together:
+            asked = [(run.questions, found[run.number]) for run in runs if run.number in found]
+            some = [(questions, one) for questions, one in asked if questions is not None and one.blocks]
+            kept = that_hold([questions for questions, _ in some], [one.blocks[0] for _, one in some], events)
+            for (_, one), block in zip(some, kept, strict=True):
+                one.blocks[:] = [block] if len(block) else []
 
 
 def _of_clauses(found: Sequence[FoundAtOnce]) -> FoundAtOnce:
@@ -550,7 +577,7 @@ class _Slice:
             if levels is not None:
                 run.known.learn(levels)
             learnt = run.known.layout is not None
-        if run.lists is not None and run.lists.asks and not run.lists.looked:
+        if run.lists is not None and run.questions is not None and not run.lists.looked:
             owned = reading(run.pattern, self._events, self._owned)
             CompiledLists(run.pattern, run.clause, run.lists.singles, self._events, owned)
             learnt |= run.lists.looked
@@ -672,7 +699,10 @@ class _Slice:
         return known
 
     def found(self, run: _Run, *, counted: bool) -> FoundAtOnce | None:
-        """The matches of a run that has begun, or their number; None where it does not come to an end."""
+        """The matches of a run that has begun, or their number; None where it does not come to an end.
+
+        They are still to be asked what the run asks of whole matches.
+        """
         go_on()
         if self._empty[run.number]:
             return FoundAtOnce([], partial(self._count, run, None), 0 if counted else None)
@@ -691,12 +721,8 @@ class _Slice:
             rows = final_rows(run.pattern, self._events, self._owned, run.finality, rows, self._counts_of(run))
         if counted:
             return FoundAtOnce([], partial(self._count, run, None), rows.shape[1])
-        return self._matches(run, MatchBlock(run.clause, rows.copy()), None)
-
-    def _matches(self, run: _Run, block: Block, lists: tuple[int, int, int] | None) -> FoundAtOnce:
-        """The matches of a block that no negated structure rejects."""
-        found = unrejected_by_structures(run.pattern, run.clause, self._events, [block] if len(block) else [])
-        return FoundAtOnce(list(found), partial(self._count, run, lists))
+        block = MatchBlock(run.clause, rows.copy())
+        return FoundAtOnce([block] if len(block) else [], partial(self._count, run, None))
 
     def _bound(self, run: _Run) -> int | None:
         """Bind all levels of a run, stage after stage; the number of matches in the last block, or None if too many."""
@@ -788,11 +814,10 @@ class _Slice:
             return FoundAtOnce([], partial(self._count, run, None), number)
         among, pairs = memory.sums.tolist()
         counts = len(block), among, pairs
-        block = lists.that_hold(block, self._events)
         if len(block) and self._owned != EVERYTHING:
             of = ClauseSlice(run.pattern, run.clause, self._events, self._owned, run.finality)
             block = block.take(of.owns(block.first_rows(), block.last_rows()))
-        return self._matches(run, block, counts)
+        return FoundAtOnce([block] if len(block) else [], partial(self._count, run, counts))
 
     def _count(self, run: _Run, lists: tuple[int, int, int] | None, counters: Counters) -> None:
         counters.later.append(partial(self._count_now, run, lists))
@@ -822,6 +847,13 @@ class _Slice:
             of = ClauseSlice(run.pattern, run.clause, self._events, self._owned, run.finality)
             found = (*found[: len(run.lists.singles)], run.lists.count(of, *(lists or (0, 0, 0))))
         count_levels(run.pattern, run.clause, found, counters)
+
+
+def _questions(pattern: Pattern, clause: Clause) -> Questions | None:
+    """What whole matches of a clause are asked; None: nothing."""
+    conditions = conditions_on_lists(clause) if has_kleene(clause) else ()
+    questions = Questions(pattern, clause, conditions)
+    return questions if conditions or questions.asks_of_events or clause.negated_structures else None
 
 
 def _asks_lists(clause: Clause) -> bool:

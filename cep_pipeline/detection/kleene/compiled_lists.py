@@ -43,13 +43,12 @@ from cep_pipeline.detection.fused.levels import (
 from cep_pipeline.detection.fused.programs import argument_places, program_of
 from cep_pipeline.detection.fused.range_search import arguments_over, searching_shape
 from cep_pipeline.detection.fused.shape import Level, RangeResult, Shape, Slot, Test, TestedConjunct
-from cep_pipeline.detection.kleene.bindings import BindingRules, Bindings, clause_over, unrejected
+from cep_pipeline.detection.kleene.bindings import BindingRules, Bindings, clause_over
 from cep_pipeline.detection.kleene.extension import Extension, ListConditions
 from cep_pipeline.detection.limits import go_on
 from cep_pipeline.detection.mechanisms import EVERYTHING, Owned
 from cep_pipeline.detection.room import room_for
 from cep_pipeline.expressions.columns import Array
-from cep_pipeline.expressions.lists import Lists, holds_over_lists
 from cep_pipeline.patterns.conditions import Comparator, Conjunct
 from cep_pipeline.patterns.expressions import Element, Expression, Reference
 from cep_pipeline.patterns.normal_form import Clause, Variable
@@ -360,30 +359,6 @@ class ListsBehind:
             for level, single in enumerate(self.singles)
             if may_be_one(self.pattern, self.clause, self.variable, of[single])
         )
-
-    @cached_property
-    def asks(self) -> bool:
-        """True if something is asked of lists when they have been made."""
-        return asks_lists(self.clause)
-
-    def that_hold(self, block: ListBlock, events: PreparedEvents) -> ListBlock:
-        """The matches whose lists fulfil the conditions on lists, and that no event of a negated variable rejects."""
-        if not self.asks or not len(block):
-            return block
-        width, own = len(self.slots), int(np.flatnonzero(self.slots < 0)[0])
-        begins, ends = block.offsets[:-1], block.offsets[1:]
-        bound: dict[str, Array | Lists] = {
-            variable.name: block.rows[begins + place if place < own else ends - (width - place)]
-            for place, variable in enumerate(self.clause.positive)
-        }
-        bound[self.variable.name] = Lists(begins + own, ends - begins - (width - 1), block.rows)
-        keep = np.ones(len(block), np.bool_)
-        for conjunct in conditions_on_lists(self.clause):
-            keep &= holds_over_lists(conjunct, events, bound, len(block))
-        if not self.clause.negated:
-            return block if keep.all() else block.take(keep)
-        found = Bindings(bound, block.first_rows(), block.last_rows()).take(np.flatnonzero(keep))
-        return unrejected(BindingRules(self.pattern, self.clause, events), found).block(self.clause)
 
     @property
     def counts_lengths(self) -> bool:
