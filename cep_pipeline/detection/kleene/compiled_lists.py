@@ -62,26 +62,27 @@ from cep_pipeline.slices.views import EventLeaf, View, clause_cache_of, the_leaf
 
 ELEMENTS_AT_ONCE = 1 << 18
 """Room for the elements of the lists of a block."""
-STATE_WORDS = 66
-"""Words of the kernel's state for each of two stacks: lists of up to 64 elements, and a word more."""
-_LISTING = "cep_pipeline.detection.kleene.listing_kernel"
+STATE_WORDS = 3 + 3 * 66
+"""Words of the kernel's state: three, and each of three stacks of lists of up to 64 elements, and a word more."""
+LISTING = "cep_pipeline.detection.kleene.listing_kernel"
+"""The module of the kernels that write lists."""
 _INTERPRETER = (
     "cep_pipeline.detection.fused.any_shape_kernel",
     "cep_pipeline.detection.fused.programs",
     "cep_pipeline.compiled.pointers",
 )
 write_lists = NativeKernel(
-    _LISTING,
+    LISTING,
     "write_lists",
     (
         *("int64", "int32*", "uint64*", "int64", "int64*", "int32*", "int32*", "int64", "int64*"),
         *("int64",) * 4,
-        *("int32*", "int64*", "int64", "int64", "int64*", "int32*", "int32*"),
+        *("int32*", "int64*", "int64", "int64", "int64*", "int32*", "int32*", "int64"),
     ),
     _INTERPRETER,
 )
 find_candidates = NativeKernel(
-    _LISTING,
+    LISTING,
     "find_candidates",
     ("int64", "int64*", "int64*", "int64", "int64", "int32*", "int32*", "int32*", "int64*", "int64*"),
     _INTERPRETER,
@@ -470,83 +471,6 @@ def _places_if_all(events: PreparedEvents, first: View, view: View) -> Array | N
     return found if not len(found) or int(found.min()) >= 0 else None
 
 
-class ListMemory:
-    """Memory for the lists of one run after another, which are few.
-
-    Parameters
-    ----------
-    partials, levels, words
-        Most partial matches, variables bound by them, and words of followers.
-    lists, elements
-        Most matches, and events that they bind.
-
-    Attributes
-    ----------
-    found_at, offsets_at
-        The addresses where a search writes what it finds, and reads where to write it.
-    sums
-        The numbers of candidates of the last run, and of pairs of them.
-    """
-
-    def __init__(self, partials: int, levels: int, words: int, lists: int, elements: int) -> None:
-        self._singles = np.empty(partials * levels, np.int32)
-        self._lows, self._widths = np.empty(partials, np.int32), np.empty(partials, np.int32)
-        self._offsets, self._found = np.empty(partials, np.int64), np.empty(max(words, partials), np.int64)
-        self._state, self.sums = np.zeros(3 + 2 * STATE_WORDS, np.int64), np.zeros(2, np.int64)
-        self._ends = np.empty(lists + 1, np.int64)
-        self._rows, self._variables = np.empty(elements, np.int32), np.empty(elements, np.int32)
-        self.found_at, self.offsets_at = self._found.ctypes.data, self._offsets.ctypes.data
-        of_candidates = self._singles, self._lows, self._widths, self._offsets, self.sums
-        self._of_candidates = tuple(int(array.ctypes.data) for array in of_candidates)
-        self._written = tuple(int(array.ctypes.data) for array in (self._ends, self._rows, self._variables))
-        self._state_at, self._size, self._most = self._state.ctypes.data, 0, words
-
-    def find_candidates(self, words: int, program: int, frame: int, singles: int, widest: int, most: int) -> bool:
-        """Find the candidates behind partial matches; False where they are more than there is room for.
-
-        Parameters
-        ----------
-        words, program, frame
-            The addresses of the words of a search, of its program and of its frame.
-        singles
-            The number of variables that bind one event.
-        widest, most
-            Most candidates of one partial match, and pairs of candidates of all of them.
-        """
-        self._size = find_candidates.function(words, program, frame, widest, singles, *self._of_candidates)
-        return 0 <= self._size <= self._most and int(self.sums[1]) <= most
-
-    def numbers(self, partials: int) -> Array:
-        """The number that a search has counted for each partial match."""
-        return self._found[:partials]
-
-    def written(self, clause: Clause, lists: ListsBehind, partials: int, rows: int, size: int) -> ListBlock | None:
-        """The matches of the lists whose followers a search has found; None where there is no room for all.
-
-        Parameters
-        ----------
-        partials
-            The number of partial matches.
-        rows, size
-            The address of the rows of all candidates, and how many there are.
-        """
-        if lists.anchored:
-            offsets = self._offsets[:partials]
-            self._found[offsets[offsets >= 0]] = 1
-        self._state[:3] = 0
-        singles, lows, widths, offsets_at, _ = self._of_candidates
-        found = write_lists.function(
-            *(partials, singles, self.found_at, self._size, offsets_at, lows, rows, size, lists.slots_at),
-            *(len(lists.slots), *lists.lengths, widths, self._state_at, len(self._ends) - 1, len(self._rows)),
-            *self._written,
-        )
-        if self._state[0] < partials:
-            return None
-        elements = int(self._ends[found])
-        parts = self._ends[: found + 1], self._rows[:elements], self._variables[:elements]
-        return ListBlock(clause, *(part.copy() for part in parts))
-
-
 class CompiledLists:
     """The lists of the one Kleene variable of a clause, whose conditions are on elements and adjacent elements.
 
@@ -677,7 +601,7 @@ class CompiledLists:
         singles = np.empty((max(width - 1, 1), count), np.int32)
         for level in range(width - 1):
             singles[level] = views[level].rows[places[level]]
-        state = np.zeros(3 + 2 * STATE_WORDS, np.int64)
+        state = np.zeros(STATE_WORDS, np.int64)
         while state[0] < count:
             go_on()
             out = room_for(max(ELEMENTS_AT_ONCE // width, 1) + 1, np.int64)
@@ -702,6 +626,7 @@ class CompiledLists:
                 out,
                 rows,
                 variables,
+                0,
             )
             if found:
                 elements = int(out[found])
