@@ -208,7 +208,13 @@ def batches_of_few(
         all_rows = pa.RecordBatch.from_arrays(columns, schema=_FIXED)
     else:
         all_rows = pa.RecordBatch.from_arrays([*columns, pa.nulls(len(names), pa.string())], schema=MANY_PATTERNS)
-    returned = _returned(found, together, events, typed=typed)
+    returned: dict[int, list[pa.Array]] = {}
+    for numbers, _, arrays in read_together(found, together, events):
+        items, begin = found[numbers[0]][0].items, 0
+        arrays = arrays if typed else [json_objects([item.name for item in items], arrays)]
+        for number in numbers:
+            returned[number] = [array.slice(begin, together.counts[number]) for array in arrays]
+            begin += together.counts[number]
     batches, begin = [], 0
     for number, ((pattern, _), count) in enumerate(zip(found, together.counts, strict=True)):
         batch = all_rows.slice(begin, count)
@@ -220,37 +226,41 @@ def batches_of_few(
     return batches
 
 
-def _returned(
-    found: Sequence[tuple[Pattern, Sequence[Block]]], together: OrderedTogether, events: PreparedEvents, *, typed: bool
-) -> dict[int, list[pa.Array]]:
-    """The RETURN columns of each pattern that has some, by its number; those that return the same are read at once."""
+def read_together(
+    found: Sequence[tuple[Pattern, Sequence[Block]]], together: OrderedTogether, events: PreparedEvents
+) -> Iterator[tuple[list[int], OrderedLists, list[pa.Array]]]:
+    """The values of `Pattern.items` of many patterns, read at once of those that read the same.
+
+    Parameters
+    ----------
+    found, together
+        Patterns with their matches, and these matches in order.
+
+    Yields
+    ------
+    (list of int, OrderedLists, list of pa.Array)
+        The numbers of some patterns, ascending; their matches, those of one after those of another; and an array for
+        each item. Patterns without any come together, too, unless they have nothing but RETURN.
+    """
     alike: dict[Hashable, list[int]] = {}
     for number, (pattern, _) in enumerate(found):
-        if pattern.items:
-            alike.setdefault(_returns_of(pattern), []).append(number)
-    made: dict[int, list[pa.Array]] = {}
+        if pattern.items or pattern.summary is not None:
+            alike.setdefault(_read_of(pattern), []).append(number)
     for numbers in alike.values():
-        first, counts = found[numbers[0]][0], [together.counts[number] for number in numbers]
-        part = together.lists
+        first, part = found[numbers[0]][0], together.lists
         if len(numbers) < len(found):
             chosen = np.zeros(len(found), np.bool_)
             chosen[numbers] = True
             part = part.where(chosen[together.of])
         blocks = [block for number in numbers for block in found[number][1]]
-        returned = return_arrays(first, _as_of_one(first, blocks, part), events)
-        returned = returned if typed else [json_objects([item.name for item in first.items], returned)]
-        begin = 0
-        for number, count in zip(numbers, counts, strict=True):
-            made[number] = [array.slice(begin, count) for array in returned]
-            begin += count
-    return made
+        yield numbers, part, return_arrays(first, _as_of_one(first, blocks, part), events)
 
 
 @once_a_pattern
-def _returns_of(pattern: Pattern) -> object:
-    """The same object for patterns that return the same of variables of the same names."""
-    variables = ((operand.variable, operand.kleene, operand.optional) for operand in pattern.operands)
-    return _alike((pattern.items, tuple(variables), len(pattern.clauses) > 1))
+def _read_of(pattern: Pattern) -> object:
+    """The same object for patterns that read the same of variables of the same names, and put it together alike."""
+    variables = tuple((operand.variable, operand.kleene, operand.optional) for operand in pattern.operands)
+    return _alike((pattern.items, pattern.summary, pattern.timezone, variables, len(pattern.clauses) > 1))
 
 
 @lru_cache(MOST_PATTERNS)
