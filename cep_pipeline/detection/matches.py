@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
+from functools import lru_cache
 
 import numpy as np
 import pyarrow as pa
@@ -12,7 +13,7 @@ import pyarrow.compute as pc
 
 from cep_pipeline.compiled.native import NativeKernel
 from cep_pipeline.detection.match_ids import MatchIdentity, MatchRows, ids_array, rows_of_many
-from cep_pipeline.detection.ordering import OrderedLists, OrderedMatches, order_matches, order_together
+from cep_pipeline.detection.ordering import OrderedLists, OrderedMatches, OrderedTogether, order_matches, order_together
 from cep_pipeline.detection.output_policy import Candidates, KeptMatches, kept_together
 from cep_pipeline.detection.room import room_for
 from cep_pipeline.expressions.columns import Array, Column
@@ -29,7 +30,7 @@ from cep_pipeline.patterns.expressions import (
     variables_of,
     walk,
 )
-from cep_pipeline.patterns.pattern import Pattern, once_a_pattern
+from cep_pipeline.patterns.pattern import MOST_PATTERNS, Pattern, once_a_pattern
 from cep_pipeline.patterns.rewriting import rewritten
 from cep_pipeline.slices.blocks import Block, MatchBlock
 from cep_pipeline.slices.prepared import PreparedEvents
@@ -207,22 +208,69 @@ def batches_of_few(
         all_rows = pa.RecordBatch.from_arrays(columns, schema=_FIXED)
     else:
         all_rows = pa.RecordBatch.from_arrays([*columns, pa.nulls(len(names), pa.string())], schema=MANY_PATTERNS)
+    returned: dict[int, list[pa.Array]] = {}
+    for numbers, _, arrays in read_together(found, together, events):
+        items, begin = found[numbers[0]][0].items, 0
+        arrays = arrays if typed else [json_objects([item.name for item in items], arrays)]
+        for number in numbers:
+            returned[number] = [array.slice(begin, together.counts[number]) for array in arrays]
+            begin += together.counts[number]
     batches, begin = [], 0
-    for (pattern, blocks), count in zip(found, together.counts, strict=True):
-        batch, end = all_rows.slice(begin, count), begin + count
-        if pattern.items:
-            part = together.lists.between(begin, end)
-            returned = return_arrays(pattern, _as_of_one(pattern, blocks, part), events)
+    for number, ((pattern, _), count) in enumerate(zip(found, together.counts, strict=True)):
+        batch = all_rows.slice(begin, count)
+        if number in returned:
             schema = matches_schema(pattern) if typed else MANY_PATTERNS
-            returned = returned if typed else [json_objects([item.name for item in pattern.items], returned)]
-            batch = pa.RecordBatch.from_arrays([*batch.columns[: len(FIXED_FIELDS)], *returned], schema=schema)
+            batch = pa.RecordBatch.from_arrays([*batch.columns[: len(FIXED_FIELDS)], *returned[number]], schema=schema)
         batches.append(batch)
-        begin = end
+        begin += count
     return batches
 
 
+def read_together(
+    found: Sequence[tuple[Pattern, Sequence[Block]]], together: OrderedTogether, events: PreparedEvents
+) -> Iterator[tuple[list[int], OrderedLists, list[pa.Array]]]:
+    """The values of `Pattern.items` of many patterns, read at once of those that read the same.
+
+    Parameters
+    ----------
+    found, together
+        Patterns with their matches, and these matches in order.
+
+    Yields
+    ------
+    (list of int, OrderedLists, list of pa.Array)
+        The numbers of some patterns, ascending; their matches, those of one after those of another; and an array for
+        each item. Patterns without any come together, too, unless they have nothing but RETURN.
+    """
+    alike: dict[Hashable, list[int]] = {}
+    for number, (pattern, _) in enumerate(found):
+        if pattern.items or pattern.summary is not None:
+            alike.setdefault(_read_of(pattern), []).append(number)
+    for numbers in alike.values():
+        first, part = found[numbers[0]][0], together.lists
+        if len(numbers) < len(found):
+            chosen = np.zeros(len(found), np.bool_)
+            chosen[numbers] = True
+            part = part.where(chosen[together.of])
+        blocks = [block for number in numbers for block in found[number][1]]
+        yield numbers, part, return_arrays(first, _as_of_one(first, blocks, part), events)
+
+
+@once_a_pattern
+def _read_of(pattern: Pattern) -> object:
+    """The same object for patterns that read the same of variables of the same names, and put it together alike."""
+    variables = tuple((operand.variable, operand.kleene, operand.optional) for operand in pattern.operands)
+    return _alike((pattern.items, pattern.summary, pattern.timezone, variables, len(pattern.clauses) > 1))
+
+
+@lru_cache(MOST_PATTERNS)
+def _alike(things: Hashable) -> object:
+    """An object for equal things: to hash expressions takes longer than to look one up."""
+    return object()
+
+
 def _as_of_one(pattern: Pattern, blocks: Sequence[Block], part: OrderedLists) -> OrderedMatches | OrderedLists:
-    """The ordered matches of one pattern, whose variables are positions, with their names."""
+    """The ordered matches of one pattern, or of several alike, whose variables are positions, with their names."""
     forms = {block.clause.positive for block in blocks}
     if len(forms) == 1 and all(isinstance(block, MatchBlock) for block in blocks):
         [form] = forms

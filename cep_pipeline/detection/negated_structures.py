@@ -86,11 +86,19 @@ def _unrejected(pattern: Pattern, clause: Clause, events: PreparedEvents, found:
     checks: list[StructureCheck] = []
     for block in found:
         checks = checks or structure_checks(pattern, clause, events)
-        for check in checks:
-            if len(block):
-                block = block.take(~check.rejected(_Matches.of(block)))
-        if len(block):
-            yield block
+        kept = block.take(~rejected_by_structures(checks, block))
+        if len(kept):
+            yield kept
+
+
+def rejected_by_structures(checks: Sequence[StructureCheck], block: Block) -> Array:
+    """bool, shape (n,): the matches of a clause that a binding of one of its negated structures rejects."""
+    rejected = np.zeros(len(block), np.bool_)
+    for check in checks:
+        left = np.flatnonzero(~rejected)
+        if len(left):
+            rejected[left] = check.rejected(_Matches.of(block.take(~rejected)))
+    return rejected
 
 
 def structure_checks(pattern: Pattern, clause: Clause, events: PreparedEvents) -> list[StructureCheck]:

@@ -13,6 +13,7 @@ from dataclasses import dataclass, replace
 from itertools import chain
 from typing import TypeVar
 
+import numpy as np
 import pyarrow as pa
 
 from cep_pipeline.detection.limits import LimitReached, at_most_seconds
@@ -22,11 +23,12 @@ from cep_pipeline.detection.matches import (
     batches_of_few,
     match_batches,
     matches_schema,
+    read_together,
     return_arrays,
 )
 from cep_pipeline.detection.mechanisms import EVERYTHING, Counters, FoundAtOnce, Mechanism, Orders, Owned
-from cep_pipeline.detection.ordering import as_found, order_matches
-from cep_pipeline.detection.output_policy import Candidates, KeptMatches, has_output_policy
+from cep_pipeline.detection.ordering import as_found, order_matches, order_together
+from cep_pipeline.detection.output_policy import Candidates, KeptMatches, has_output_policy, kept_together
 from cep_pipeline.detection.parts import count_listed, many_in_parts
 from cep_pipeline.detection.room import SMALL, available_bytes
 from cep_pipeline.detection.summaries.partial import PartialSummary
@@ -436,14 +438,25 @@ def found_at_once(
 
 def tables_at_once(found: Sequence[tuple[Detection, list[Block]]], output: str) -> list[pa.Table]:
     """All matches of patterns that have few, as rows or as buffers; of SUMMARIZE its rows."""
-    nothing = _no_rows if output == "verbose" else _no_buffers
-    tables = {place: _summary_of(*own) for place, own in enumerate(found) if own[0].pattern.summary is not None}
-    rest = [(place, *own) for place, own in enumerate(found) if place not in tables]
-    tables |= {place: nothing(one.pattern) for place, one, blocks in rest if not blocks}
-    few = [place for place, one, blocks in rest if blocks and are_few(one.pattern, blocks)]
-    write = _rows_of_few if output == "verbose" else _buffers_of_few
-    tables.update(zip(few, tables_of_few([found[place] for place in few], write), strict=True))
+    tables: dict[int, pa.Table] = {}
+    few: dict[bool, list[int]] = {True: [], False: []}
+    for place, (detection, blocks) in enumerate(found):
+        pattern = detection.pattern
+        if not blocks:
+            tables[place] = _nothing(pattern, output)
+        elif are_few(pattern, blocks):
+            few[pattern.summary is not None].append(place)
+    for summarized, places in few.items():
+        write = _summaries_of_few if summarized else _rows_of_few if output == "verbose" else _buffers_of_few
+        tables.update(zip(places, tables_of_few([found[place] for place in places], write), strict=True))
     return [tables[place] if place in tables else _table_of(*one, output) for place, one in enumerate(found)]
+
+
+def _nothing(pattern: Pattern, output: str) -> pa.Table:
+    """The output of a pattern without matches."""
+    if pattern.summary is not None:
+        return _no_matches(pattern)
+    return _no_rows(pattern) if output == "verbose" else _no_buffers(pattern)
 
 
 W = TypeVar("W")
@@ -477,16 +490,22 @@ def _rows_of_few(found: Few, events: PreparedEvents) -> list[pa.Table]:
     return [pa.Table.from_batches([rows]) for rows in batches_of_few(found, events, typed=True)]
 
 
+def _summaries_of_few(found: Few, events: PreparedEvents) -> list[pa.Table]:
+    patterns = [pattern for pattern, _ in found]
+    together = kept_together(patterns, order_together([blocks for _, blocks in found], events.seqs), events)
+    tables: dict[int, pa.Table] = {}
+    for numbers, matches, items in read_together(found, together, events):
+        of = np.repeat(np.arange(len(numbers)), [together.counts[number] for number in numbers])
+        ends_us = events.timestamps[matches.last_rows()]
+        made = PartialSummary.tables([patterns[number] for number in numbers], of, ends_us, items)
+        tables.update(zip(numbers, made, strict=True))
+    return [tables[number] for number in range(len(found))]
+
+
 def _buffers_of_few(found: Few, events: PreparedEvents) -> list[pa.Table]:
     from cep_pipeline.detection.compressed.compressing import buffers_of_few
 
     return buffers_of_few(found, events)
-
-
-def _summary_of(detection: Detection, blocks: list[Block]) -> pa.Table:
-    made = _new_summary(detection.pattern)
-    made.add(blocks, detection.events)
-    return made.summary.table()
 
 
 def _new_summary(pattern: Pattern) -> SummaryOf:
@@ -495,6 +514,10 @@ def _new_summary(pattern: Pattern) -> SummaryOf:
 
 
 def _table_of(detection: Detection, blocks: list[Block], output: str) -> pa.Table:
+    if detection.pattern.summary is not None:
+        made = _new_summary(detection.pattern)
+        made.add(blocks, detection.events)
+        return made.summary.table()
     if output == "verbose":
         return pa.Table.from_batches(RowsOf(detection).of_part(blocks), matches_schema(detection.pattern))
     from cep_pipeline.detection.compressed.compressing import ListedBuffers
@@ -507,6 +530,11 @@ def _table_of(detection: Detection, blocks: list[Block], output: str) -> pa.Tabl
 @once_a_pattern
 def _no_rows(pattern: Pattern) -> pa.Table:
     return matches_schema(pattern).empty_table()
+
+
+@once_a_pattern
+def _no_matches(pattern: Pattern) -> pa.Table:
+    return PartialSummary(pattern).table()
 
 
 def _no_buffers(pattern: Pattern) -> pa.Table:

@@ -7,7 +7,8 @@ addresses are written in one step, and the kernel is called for one pattern afte
 
 A run has stages. Each binds some levels, and asks the partial matches what its tests do not decide: whether an event of
 a negated variable rejects them, which is searched for, or a conjunct that is not compiled. Behind the last stage lists
-are found or counted (`kleene.compiled_lists`), and asked what only whole lists decide.
+are found or counted (`kleene.compiled_lists`). What only whole matches decide, those of all patterns are asked together
+(`questions`).
 
 Only runs that are soon over are finished here. Those that have many candidates or matches, or whose leaves are large,
 are left to `clause.KernelRun`, which can stop and go on, and beside which the cost of a call is small.
@@ -17,10 +18,11 @@ from __future__ import annotations
 
 import threading
 from collections import OrderedDict
-from collections.abc import Callable, Hashable, Iterator, Sequence
+from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property, partial
 from itertools import chain
+from operator import is_
 from typing import Generic, NamedTuple, TypeVar
 
 import numpy as np
@@ -54,24 +56,24 @@ from cep_pipeline.detection.fused.programs import (
     SCRATCH_STRIDE,
     STATE,
 )
+from cep_pipeline.detection.fused.questions import Questions, that_hold
 from cep_pipeline.detection.fused.shared_work import shared_work_of
-from cep_pipeline.detection.kleene.bindings import has_kleene, skeleton_order
+from cep_pipeline.detection.kleene.bindings import has_kleene
 from cep_pipeline.detection.kleene.compiled_lists import (
     CompiledLists,
-    ListMemory,
     ListsBehind,
     asks_lists,
     has_one_list,
 )
+from cep_pipeline.detection.kleene.several_lists import ListMemory, ListStep, conditions_left, lists_in_turn
 from cep_pipeline.detection.limits import go_on
 from cep_pipeline.detection.mechanisms import EVERYTHING, Counters, FoundAtOnce, Orders, Owned
-from cep_pipeline.detection.negated_structures import unrejected_by_structures
 from cep_pipeline.expressions.columns import Array
 from cep_pipeline.expressions.evaluate import conjunct_holds
 from cep_pipeline.patterns.composing import EVENT_TYPE
 from cep_pipeline.patterns.normal_form import Clause
 from cep_pipeline.patterns.pattern import Pattern, Strategy, Ties, Window
-from cep_pipeline.slices.blocks import Block, ListBlock, MatchBlock
+from cep_pipeline.slices.blocks import MatchBlock
 from cep_pipeline.slices.keys import leaf_by
 from cep_pipeline.slices.ownership import Finality, finality_of, reading
 from cep_pipeline.slices.prepared import PreparedEvents
@@ -91,6 +93,9 @@ MOST_RUNS = 1 << 13
 
 MOST_LIST_EVENTS, MOST_WORDS = 1 << 15, 1 << 16
 """Events of the lists of a run, and words of the followers of their candidates, up to which lists are written here."""
+
+ENDS = 2
+"""The block of partial matches with the ends of lists, behind the two of the stages in turn."""
 
 T = TypeVar("T", bound=Hashable)
 
@@ -258,8 +263,10 @@ class _Run:
         The numbers of the leaves by level, and of those of the negated variables.
     known, lists
         The layout of the runs of the clause in this order, and the lists behind it, if it has some.
-    layout, stages, search
-        That layout and its stages, and the search for lists; none as long as nothing is known.
+    questions
+        What its matches are asked; None: nothing.
+    layout, stages, searches
+        That layout and its stages, and the searches for lists; none as long as nothing is known.
     number
         Its place among all runs.
     counters
@@ -277,11 +284,12 @@ class _Run:
     leaves: tuple[int, ...]
     negated: tuple[int, ...]
     known: KnownLayout
-    lists: ListsBehind | None
+    lists: tuple[ListStep, ...]
+    questions: Questions | None
     layout: RunLayout | None = None
     stages: tuple[_Stage, ...] = ()
-    search: _Part | None = None
-    made: object = None
+    searches: tuple[_Part, ...] = ()
+    made: tuple[object, ...] = ()
     number: int = 0
     counters: int = 0
     resting: int = 0
@@ -289,24 +297,33 @@ class _Run:
     @property
     def is_known(self) -> bool:
         """True if nothing of it is still to be learnt."""
-        return bool(self.stages) and (self.lists is None or self.search is not None)
+        return bool(self.stages) and len(self.searches) == len(self.lists)
 
     @property
     def is_to_be_learnt(self) -> bool:
         """True if the next slice may tell its layout, or that of its lists where nobody else looks for that."""
-        lists = self.lists
-        return not self.known.looked or (lists is not None and lists.asks and not lists.looked)
+        return not self.known.looked or (self.learns_lists and not all(one.behind.looked for one in self.lists))
+
+    @property
+    def learns_lists(self) -> bool:
+        """True if runs by themselves do not look for the layout of its lists."""
+        return len(self.lists) > 1 or (bool(self.lists) and self.questions is not None)
 
     @property
     def is_current(self) -> bool:
         """False if something has been learnt since this was made."""
-        return self.layout is self.known.layout and (self.lists is None or self.made is self.lists.made)
+        return self.layout is self.known.layout and all(map(is_, self.made, _made(self.lists)))
 
     @cached_property
     def parts(self) -> list[_Part]:
         """All shapes."""
         of_stages = (part for one in self.stages for part in (one.part, *one.searches))
-        return [part for part in (*of_stages, self.search) if part is not None]
+        return [part for part in (*of_stages, *self.searches) if part is not None]
+
+
+def _made(lists: Sequence[ListStep]) -> tuple[object, ...]:
+    """All that is known of the searches for lists."""
+    return tuple(one.behind.made for one in lists)
 
 
 class PlainRuns:
@@ -339,12 +356,17 @@ class PlainRuns:
             # A binding of several clauses is one match, and what negated structures and whole lists reject is listed.
             ordered = _plain_orders(pattern, plans)
             listed = len({one.positive for one in pattern.clauses}) < len(pattern.clauses)
-            listed = listed or any(one.negated_structures or _asks_lists(one) for one, _ in ordered)
+            listed = listed or any(one.negated_structures or _lists_are_made(one) for one, _ in ordered)
             self.counted.append(counted and not listed)
             self.runs.append([self._run(pattern, *one, listing=not self.counted[-1]) for one in ordered])
         every = list(chain.from_iterable(self.runs))
         for number, run in enumerate(every):
             run.number = number
+        alike: dict[Hashable, list[_Run]] = {}
+        for run in every:
+            if run.questions is not None:
+                alike.setdefault(run.questions.key, []).append(run)
+        self.asked_together = list(alike.values())
         self.of_levels = _Groups([run.leaves for run in every])
         self.of_all = _Groups(
             [(*run.leaves, *run.negated, *(leaf for part in run.parts for leaf in part.leaves)) for run in every]
@@ -352,19 +374,19 @@ class PlainRuns:
         self._lay_out([run for run in every if run.is_known])
 
     def _run(self, pattern: Pattern, clause: Clause, order: tuple[str, ...], *, listing: bool) -> _Run:
-        finality, lists, bound = finality_of(pattern, clause), None, clause
-        if has_kleene(clause):
-            lists = ListsBehind.of(pattern, clause, skeleton_order(clause, order), reach_of(pattern.window, clause))
-            bound, order = lists.bound_clause, lists.bound_order
+        finality, lists, bound = finality_of(pattern, clause), _lists_of(pattern, clause, order), clause
+        questions = _questions(pattern, clause, order, lists)
+        if lists:
+            bound, order = lists[0].behind.bound_clause, lists[0].behind.bound_order
         # Events behind which lists are looked for may all come before the slice.
-        last, decides = last_variable(pattern, bound), Finality.LAST_EVENT if lists is not None else finality
+        last, decides = last_variable(pattern, bound), Finality.LAST_EVENT if lists else finality
         at_end = decides is Finality.WINDOW_END
         by_view = self.from_start or at_end or last is not None
-        known = known_layout(pattern, bound, order, (by_view, lists is not None))
+        known = known_layout(pattern, bound, order, (by_view, bool(lists)))
         layout = known.layout
         keys = layout.keys if layout is not None else (None,) * len(order)
         window = pattern.window, pattern.ties, pattern.partition_by, bool(clause.partition_by)
-        reach = self.reaches.number_of(_Reach(decides, lists is not None, *window))
+        reach = self.reaches.number_of(_Reach(decides, bool(lists), *window))
         if reach == len(self.reaching):
             self.reaching.append(pattern)
 
@@ -376,17 +398,30 @@ class PlainRuns:
             for name, key in zip(order, keys, strict=True)
         )
         negated = tuple(number_of(leaf_of(bound, variable.name), 2) for variable in bound.negated)
-        run = _Run(pattern, clause, bound, order, finality, reach, leaves, negated, known, lists)
+        run = _Run(pattern, clause, bound, order, finality, reach, leaves, negated, known, lists, questions)
         if layout is None:
             return run
         run.layout, run.stages = layout, tuple(self._stage(run, stage) for stage in layout.stages)
-        if lists is not None:
-            run.made, search = lists.made, lists.layout(keys, listing=listing)
-            if search is not None:
-                first = self.leaves.things[leaves[-1]] if lists.anchored else _Leaf(lists.leaf, reach, 0, None)
-                own = self.leaves.number_of(first._replace(key=search.keys[-1]))
-                run.search = _Part(search, (*leaves, *[own] * (len(search.keys) - len(leaves))))
+        run.made, run.searches = _made(lists), tuple(self._searches(run, listing=listing))
         return run
+
+    def _searches(self, run: _Run, *, listing: bool) -> Iterator[_Part]:
+        """The searches for lists, up to the first one that is not known."""
+        levels: list[tuple[int, tuple[str, ...] | None]] = []  # the leaf and the key of each
+        for place, step in enumerate(run.lists):
+            lists, layout = step.behind, run.layout
+            assert layout is not None
+            if not place:
+                levels = list(zip(run.leaves, layout.keys, strict=True))
+            search = lists.layout([key for _, key in levels], listing=listing)
+            if search is None:
+                return
+            first = self.leaves.things[levels[-1][0]] if lists.anchored else _Leaf(lists.leaf, run.reach, 0, None)
+            key = search.keys[-1]
+            own = self.leaves.number_of(first._replace(key=key))
+            leaves = [leaf for leaf, _ in levels]
+            yield _Part(search, (*leaves, *[own] * (len(search.keys) - len(leaves))))
+            levels = [*levels[: len(lists.singles)], *[(own, key)] * 2]
 
     def _stage(self, run: _Run, stage: StageLayout) -> _Stage:
         leaves = *run.leaves, *run.negated
@@ -428,9 +463,10 @@ class PlainRuns:
                     rejecting.append(search)
                     prefix = search.start + search.layout.places["prefix"]
                     rows += [(prefix + place, block, level) for place, level in enumerate(one.depends)]
-            if run.search is not None:
-                prefix, block = run.search.start + run.search.layout.places["prefix"], 1 - len(run.stages) % 2
-                rows += [(prefix + level, block, level) for level in range(len(run.order))]
+            for number, search in enumerate(run.searches):
+                prefix = search.start + search.layout.places["prefix"]
+                block = ENDS if number else 1 - len(run.stages) % 2
+                rows += [(prefix + level, block, level) for level in range(search.layout.shape.prefix)]
         firsts = np.cumsum([0, len(self.leaves.things), len(self.ends.things)])
         places, kinds, numbers = np.array(words, np.int64).reshape(-1, 3).T
         self.addressed, self.address_of = places, firsts[kinds] + numbers
@@ -441,12 +477,12 @@ class PlainRuns:
         self.outermost = np.array([run.leaves[0] for run, *_ in stages], np.int64)
         self.reach_of_stage = np.array([run.reach for run, *_ in stages], np.int64)
         self.rejecting = np.array([part.start + part.layout.places["out"] for part in rejecting], np.int64)
-        lists = [run.search for run in runs if run.search is not None]
+        lists = [search for run in runs for search in run.searches]
         self.lists = np.array([part.start + part.layout.places["out"] for part in lists], np.int64)
         parts = [part for run in runs for part in run.parts]
         self.every_start = np.array([part.start for part in parts], np.int64)
         self.numbers = states[-1], counters
-        self.most_levels = max((len(run.order) for run in runs), default=0)
+        self.most_levels = max((max(len(run.order), _levels_of(run)) for run in runs), default=0)
         self.frame_size = max((part.layout.program.frame_size for part in parts), default=0)
         self.words = np.concatenate([np.zeros(0, np.int64), *(part.layout.first_words() for part in parts)])
         self.words[self.every_start + CAPACITY] = MOST_LISTS
@@ -502,12 +538,28 @@ class PlainRuns:
         if lacking:
             begun = [place for place in begun if lacking.isdisjoint(map(id, self.runs[place]))]
         of_slice.write_words([run for place in begun for run in self.runs[place]])
+        ended: dict[int, list[FoundAtOnce]] = {}
         for place in begun:
             of_clauses = [of_slice.found(run, counted=self.counted[place]) for run in self.runs[place]]
             known = [one for one in of_clauses if one is not None]
             if len(known) == len(of_clauses):
-                found[place] = known[0] if len(known) == 1 else _of_clauses(known)
+                ended[place] = known
+        of_runs = {
+            run.number: one for place, known in ended.items() for run, one in zip(self.runs[place], known, strict=True)
+        }
+        self._ask(of_runs, events)
+        for place, known in ended.items():
+            found[place] = known[0] if len(known) == 1 else _of_clauses(known)
         return found
+
+    def _ask(self, found: Mapping[int, FoundAtOnce], events: PreparedEvents) -> None:
+        """Take out of what was found, by the number of its run, the matches that do not pass what the run asks."""
+        for runs in self.asked_together:
+            asked = [(run.questions, found[run.number]) for run in runs if run.number in found]
+            some = [(questions, one) for questions, one in asked if questions is not None and one.blocks]
+            kept = that_hold([questions for questions, _ in some], [one.blocks[0] for _, one in some], events)
+            for (_, one), block in zip(some, kept, strict=True):
+                one.blocks[:] = [block] if len(block) else []
 
 
 def _of_clauses(found: Sequence[FoundAtOnce]) -> FoundAtOnce:
@@ -550,10 +602,10 @@ class _Slice:
             if levels is not None:
                 run.known.learn(levels)
             learnt = run.known.layout is not None
-        if run.lists is not None and run.lists.asks and not run.lists.looked:
-            owned = reading(run.pattern, self._events, self._owned)
-            CompiledLists(run.pattern, run.clause, run.lists.singles, self._events, owned)
-            learnt |= run.lists.looked
+        owned = reading(run.pattern, self._events, self._owned)
+        for lists in (step.behind for step in run.lists if run.learns_lists and not step.behind.looked):
+            CompiledLists(run.pattern, lists.clause, lists.singles, self._events, owned)
+            learnt |= lists.looked
         return learnt
 
     def _alone(self, run: _Run) -> KernelRun:
@@ -618,7 +670,7 @@ class _Slice:
         columns = (0 if column is None else column[1] for column in self._columns)
         addresses = np.array([*self._rows_at, *ends, *columns], np.int64)
         stride = min(int(self._sizes.max()), MOST_EVENTS) + 2 * WIDTH
-        self._blocks = np.empty((2, of.most_levels, MOST_MATCHES + WIDTH + OUTPUT_PADDING), np.int32)
+        self._blocks = np.empty((ENDS + 1, of.most_levels, MOST_MATCHES + WIDTH + OUTPUT_PADDING), np.int32)
         self._scratch = np.empty(stride * max(of.most_levels, 2), np.int32)
         self._frame = np.empty(of.frame_size, np.int64)
         words, starts = of.words.copy(), of.starts
@@ -672,31 +724,30 @@ class _Slice:
         return known
 
     def found(self, run: _Run, *, counted: bool) -> FoundAtOnce | None:
-        """The matches of a run that has begun, or their number; None where it does not come to an end."""
+        """The matches of a run that has begun, or their number; None where it does not come to an end.
+
+        They are still to be asked what the run asks of whole matches.
+        """
         go_on()
         if self._empty[run.number]:
             return FoundAtOnce([], partial(self._count, run, None), 0 if counted else None)
         final = run.stages[-1]
-        if final.part is None and not final.layout.asks and run.lists is None:  # all events are matches
+        if final.part is None and not final.layout.asks and not run.lists:  # all events are matches
             rows = self._views[run.leaves[0]].rows[np.newaxis]
         else:
             found = self._bound(run)
             if found is None:
                 run.resting = LEFT_OUT
                 return None
-            if run.lists is not None:
-                return self._found_lists(run, run.lists, found, counted=counted)
+            if run.lists:
+                return self._found_lists(run, found, counted=counted)
             rows = self._as_rows(run, found)
         if rows.size and run.finality is Finality.WINDOW_END:
             rows = final_rows(run.pattern, self._events, self._owned, run.finality, rows, self._counts_of(run))
         if counted:
             return FoundAtOnce([], partial(self._count, run, None), rows.shape[1])
-        return self._matches(run, MatchBlock(run.clause, rows.copy()), None)
-
-    def _matches(self, run: _Run, block: Block, lists: tuple[int, int, int] | None) -> FoundAtOnce:
-        """The matches of a block that no negated structure rejects."""
-        found = unrejected_by_structures(run.pattern, run.clause, self._events, [block] if len(block) else [])
-        return FoundAtOnce(list(found), partial(self._count, run, lists))
+        block = MatchBlock(run.clause, rows.copy())
+        return FoundAtOnce([block] if len(block) else [], partial(self._count, run, None))
 
     def _bound(self, run: _Run) -> int | None:
         """Bind all levels of a run, stage after stage; the number of matches in the last block, or None if too many."""
@@ -756,43 +807,57 @@ class _Slice:
             rows[row] = self._views[run.leaves[level]].rows[block[level, :found]]
         return rows
 
-    def _found_lists(self, run: _Run, lists: ListsBehind, count: int, *, counted: bool) -> FoundAtOnce | None:
+    def _found_lists(self, run: _Run, count: int, *, counted: bool) -> FoundAtOnce | None:
         """The matches of a run with lists behind so many partial matches in the block, or their number."""
-        search, memory = run.search, self._lists
-        assert search is not None
-        candidates, layout = search.leaves[-1], search.layout
-        self._words[search.start + OUTER] = count
-        fits = count <= MOST_MATCHES + WIDTH and memory.find_candidates(
-            self._words_at + 8 * search.start,
-            search.program_at,
-            self._frame_at,
-            len(lists.singles),
-            MOST_EVENTS if counted else MOST_FOLLOWERS,
-            MOST_CANDIDATES,
-        )
-        number: int | None = None
-        block: ListBlock | None = None
-        if fits:
-            running_shape(layout.shape, layout.program).call_at(
-                self._words_at + 8 * search.start, self._frame, self._frame_at
-            )
+        memory = self._lists
+        for place, (step, search) in enumerate(zip(run.lists, run.searches, strict=True)):
+            if place:
+                self._bind_ends(run, place, count)
+            if not self._followers(step.behind, search, count, MOST_EVENTS if counted else MOST_FOLLOWERS):
+                run.resting = LEFT_OUT
+                return None
             if counted:
-                number = lists.number_of(memory.numbers(count))
-            else:
-                of_rows = self._rows_at[candidates], len(self._views[candidates])
-                block = memory.written(run.clause, lists, count, *of_rows)
-        if number is None and block is None:
-            run.resting = LEFT_OUT
-            return None
-        if block is None:
-            return FoundAtOnce([], partial(self._count, run, None), number)
+                number = step.behind.number_of(memory.numbers(count))
+                if number is None:
+                    run.resting = LEFT_OUT
+                    return None
+                return FoundAtOnce([], partial(self._count, run, None), number)
+            candidates = search.leaves[-1]
+            of_rows = self._rows_at[candidates], len(self._views[candidates])
+            written = memory.write(step, count, *of_rows, first=not place)
+            if written is None:
+                run.resting = LEFT_OUT
+                return None
+            count = written
+            if not count:
+                break
         among, pairs = memory.sums.tolist()
-        counts = len(block), among, pairs
-        block = lists.that_hold(block, self._events)
-        if len(block) and self._owned != EVERYTHING:
+        counts = count, among, pairs
+        block = memory.block(run.clause, count) if count else None
+        if block is not None and self._owned != EVERYTHING:
             of = ClauseSlice(run.pattern, run.clause, self._events, self._owned, run.finality)
             block = block.take(of.owns(block.first_rows(), block.last_rows()))
-        return self._matches(run, block, counts)
+        return FoundAtOnce([block] if block is not None and len(block) else [], partial(self._count, run, counts))
+
+    def _followers(self, lists: ListsBehind, search: _Part, count: int, widest: int) -> bool:
+        """Search for lists behind so many partial matches; False where there are too many candidates."""
+        self._words[search.start + OUTER] = count
+        words_at = self._words_at + 8 * search.start
+        fits = count <= MOST_MATCHES + WIDTH and self._lists.find_candidates(
+            words_at, search.program_at, self._frame_at, len(lists.singles), widest, MOST_CANDIDATES
+        )
+        if fits:
+            layout = search.layout
+            running_shape(layout.shape, layout.program).call_at(words_at, self._frame, self._frame_at)
+        return fits
+
+    def _bind_ends(self, run: _Run, place: int, count: int) -> None:
+        """Bind the ends of the lists that have been written to levels of their own, for the list at a place."""
+        before = len(run.lists[place - 1].behind.singles)
+        block = self._blocks[ENDS if place > 1 else 1 - len(run.stages) % 2]
+        ends, spans = self._blocks[ENDS], self._lists.spans[:, :count]
+        ends[:before, :count] = block[:before, spans[0]]
+        ends[before : before + 2, :count] = spans[1:]
 
     def _count(self, run: _Run, lists: tuple[int, int, int] | None, counters: Counters) -> None:
         counters.later.append(partial(self._count_now, run, lists))
@@ -818,15 +883,34 @@ class _Slice:
             counts[0] += len(self._views[run.leaves[0]].in_stream_order)
         tested, decided = ((), ()) if layout is None else (layout.tested, layout.decided)
         found = Tally(order, counts, tested, decided, alone).counts()
-        if run.lists is not None:
+        for behind in (step.behind for step in run.lists):  # of several lists nobody counts them here
             of = ClauseSlice(run.pattern, run.clause, self._events, self._owned, run.finality)
-            found = (*found[: len(run.lists.singles)], run.lists.count(of, *(lists or (0, 0, 0))))
+            found = (*found[: len(behind.singles)], behind.count(of, *(lists or (0, 0, 0))))
         count_levels(run.pattern, run.clause, found, counters)
 
 
-def _asks_lists(clause: Clause) -> bool:
-    """True if conditions are asked of lists when they have been made."""
-    return has_one_list(clause) and asks_lists(clause)
+def _levels_of(run: _Run) -> int:
+    """The most levels that a search for lists of a run stands behind."""
+    return max((search.layout.shape.prefix for search in run.searches), default=0)
+
+
+def _lists_of(pattern: Pattern, clause: Clause, order: tuple[str, ...]) -> tuple[ListStep, ...]:
+    """The lists of a clause; none where it has none, or they are not found in turn."""
+    return lists_in_turn(pattern, clause, order, reach_of(pattern.window, clause)) if has_kleene(clause) else ()
+
+
+def _questions(
+    pattern: Pattern, clause: Clause, order: tuple[str, ...], lists: tuple[ListStep, ...]
+) -> Questions | None:
+    """The questions that whole matches of a clause are asked; None: there are none."""
+    questions = Questions(pattern, clause, conditions_left(clause, order, lists) if lists else ())
+    asks = questions.conditions or questions.asks_of_events or clause.negated_structures
+    return questions if asks else None
+
+
+def _lists_are_made(clause: Clause) -> bool:
+    """True if lists are made to be asked or to be continued, so that other work is counted than in runs alone."""
+    return has_kleene(clause) and (not has_one_list(clause) or asks_lists(clause))
 
 
 def _plain_orders(pattern: Pattern, plans: Orders) -> list[tuple[Clause, tuple[str, ...]]]:
@@ -848,7 +932,7 @@ def _plain_orders(pattern: Pattern, plans: Orders) -> list[tuple[Clause, tuple[s
             return []
         if any(variable.kleene for variable in clause.negated):
             return []
-        if has_kleene(clause) and not has_one_list(clause):
+        if has_kleene(clause) and not _lists_of(pattern, clause, order):
             return []
         if implied_by(clause, pattern.window, pattern.ties).contradiction:
             return []
@@ -898,6 +982,6 @@ def find_at_once(
     while found is None:
         found = _plain_runs(patterns, orders, from_start=from_start, counted=at_all).over(events, owned)
     if counters.wanted:  # lists that are only counted, or are asked when they have been made, have other counts here
-        others = has_kleene if counted else _asks_lists
+        others = has_kleene if counted else _lists_are_made
         found = [None if any(map(others, one.clauses)) else own for one, own in zip(patterns, found, strict=True)]
     return found

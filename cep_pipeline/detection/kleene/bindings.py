@@ -238,11 +238,17 @@ EVENTS_AT_ONCE = 1 << 18
 
 def unrejected(rules: BindingRules, bindings: Bindings) -> Bindings:
     """The complete matches that no event of a negated variable rejects."""
+    rejected = rejected_by_events(rules, bindings)
+    return bindings.take(np.flatnonzero(~rejected)) if rejected.any() else bindings
+
+
+def rejected_by_events(rules: BindingRules, bindings: Bindings) -> Array:
+    """bool, shape (n,): the complete matches that an event of a negated variable rejects."""
+    rejected = np.zeros(len(bindings), dtype=bool)
     for variable in rules.clause.negated:
-        rejected = _rejected(rules, bindings, variable)
-        if rejected.any():
-            bindings = bindings.take(np.flatnonzero(~rejected))
-    return bindings
+        left = np.flatnonzero(~rejected)
+        rejected[left] = _rejected(rules, bindings.take(left) if len(left) < len(bindings) else bindings, variable)
+    return rejected
 
 
 def _rejected(rules: BindingRules, bindings: Bindings, variable: Variable) -> Array:

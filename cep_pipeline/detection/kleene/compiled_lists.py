@@ -43,13 +43,12 @@ from cep_pipeline.detection.fused.levels import (
 from cep_pipeline.detection.fused.programs import argument_places, program_of
 from cep_pipeline.detection.fused.range_search import arguments_over, searching_shape
 from cep_pipeline.detection.fused.shape import Level, RangeResult, Shape, Slot, Test, TestedConjunct
-from cep_pipeline.detection.kleene.bindings import BindingRules, Bindings, clause_over, unrejected
+from cep_pipeline.detection.kleene.bindings import BindingRules, Bindings, clause_over
 from cep_pipeline.detection.kleene.extension import Extension, ListConditions
 from cep_pipeline.detection.limits import go_on
 from cep_pipeline.detection.mechanisms import EVERYTHING, Owned
 from cep_pipeline.detection.room import room_for
 from cep_pipeline.expressions.columns import Array
-from cep_pipeline.expressions.lists import Lists, holds_over_lists
 from cep_pipeline.patterns.conditions import Comparator, Conjunct
 from cep_pipeline.patterns.expressions import Element, Expression, Reference
 from cep_pipeline.patterns.normal_form import Clause, Variable
@@ -63,26 +62,27 @@ from cep_pipeline.slices.views import EventLeaf, View, clause_cache_of, the_leaf
 
 ELEMENTS_AT_ONCE = 1 << 18
 """Room for the elements of the lists of a block."""
-STATE_WORDS = 66
-"""Words of the kernel's state for each of two stacks: lists of up to 64 elements, and a word more."""
-_LISTING = "cep_pipeline.detection.kleene.listing_kernel"
+STATE_WORDS = 3 + 3 * 66
+"""Words of the kernel's state: three, and each of three stacks of lists of up to 64 elements, and a word more."""
+LISTING = "cep_pipeline.detection.kleene.listing_kernel"
+"""The module of the kernels that write lists."""
 _INTERPRETER = (
     "cep_pipeline.detection.fused.any_shape_kernel",
     "cep_pipeline.detection.fused.programs",
     "cep_pipeline.compiled.pointers",
 )
 write_lists = NativeKernel(
-    _LISTING,
+    LISTING,
     "write_lists",
     (
         *("int64", "int32*", "uint64*", "int64", "int64*", "int32*", "int32*", "int64", "int64*"),
         *("int64",) * 4,
-        *("int32*", "int64*", "int64", "int64", "int64*", "int32*", "int32*"),
+        *("int32*", "int64*", "int64", "int64", "int64*", "int32*", "int32*", "int64"),
     ),
     _INTERPRETER,
 )
 find_candidates = NativeKernel(
-    _LISTING,
+    LISTING,
     "find_candidates",
     ("int64", "int64*", "int64*", "int64", "int64", "int32*", "int32*", "int32*", "int64*", "int64*"),
     _INTERPRETER,
@@ -361,30 +361,6 @@ class ListsBehind:
             if may_be_one(self.pattern, self.clause, self.variable, of[single])
         )
 
-    @cached_property
-    def asks(self) -> bool:
-        """True if something is asked of lists when they have been made."""
-        return asks_lists(self.clause)
-
-    def that_hold(self, block: ListBlock, events: PreparedEvents) -> ListBlock:
-        """The matches whose lists fulfil the conditions on lists, and that no event of a negated variable rejects."""
-        if not self.asks or not len(block):
-            return block
-        width, own = len(self.slots), int(np.flatnonzero(self.slots < 0)[0])
-        begins, ends = block.offsets[:-1], block.offsets[1:]
-        bound: dict[str, Array | Lists] = {
-            variable.name: block.rows[begins + place if place < own else ends - (width - place)]
-            for place, variable in enumerate(self.clause.positive)
-        }
-        bound[self.variable.name] = Lists(begins + own, ends - begins - (width - 1), block.rows)
-        keep = np.ones(len(block), np.bool_)
-        for conjunct in conditions_on_lists(self.clause):
-            keep &= holds_over_lists(conjunct, events, bound, len(block))
-        if not self.clause.negated:
-            return block if keep.all() else block.take(keep)
-        found = Bindings(bound, block.first_rows(), block.last_rows()).take(np.flatnonzero(keep))
-        return unrejected(BindingRules(self.pattern, self.clause, events), found).block(self.clause)
-
     @property
     def counts_lengths(self) -> bool:
         """True if lists have to be counted by their lengths."""
@@ -493,83 +469,6 @@ def _places_if_all(events: PreparedEvents, first: View, view: View) -> Array | N
     """The places in a view; None where one is not in it."""
     found = _places_among(events, first, view)
     return found if not len(found) or int(found.min()) >= 0 else None
-
-
-class ListMemory:
-    """Memory for the lists of one run after another, which are few.
-
-    Parameters
-    ----------
-    partials, levels, words
-        Most partial matches, variables bound by them, and words of followers.
-    lists, elements
-        Most matches, and events that they bind.
-
-    Attributes
-    ----------
-    found_at, offsets_at
-        The addresses where a search writes what it finds, and reads where to write it.
-    sums
-        The numbers of candidates of the last run, and of pairs of them.
-    """
-
-    def __init__(self, partials: int, levels: int, words: int, lists: int, elements: int) -> None:
-        self._singles = np.empty(partials * levels, np.int32)
-        self._lows, self._widths = np.empty(partials, np.int32), np.empty(partials, np.int32)
-        self._offsets, self._found = np.empty(partials, np.int64), np.empty(max(words, partials), np.int64)
-        self._state, self.sums = np.zeros(3 + 2 * STATE_WORDS, np.int64), np.zeros(2, np.int64)
-        self._ends = np.empty(lists + 1, np.int64)
-        self._rows, self._variables = np.empty(elements, np.int32), np.empty(elements, np.int32)
-        self.found_at, self.offsets_at = self._found.ctypes.data, self._offsets.ctypes.data
-        of_candidates = self._singles, self._lows, self._widths, self._offsets, self.sums
-        self._of_candidates = tuple(int(array.ctypes.data) for array in of_candidates)
-        self._written = tuple(int(array.ctypes.data) for array in (self._ends, self._rows, self._variables))
-        self._state_at, self._size, self._most = self._state.ctypes.data, 0, words
-
-    def find_candidates(self, words: int, program: int, frame: int, singles: int, widest: int, most: int) -> bool:
-        """Find the candidates behind partial matches; False where they are more than there is room for.
-
-        Parameters
-        ----------
-        words, program, frame
-            The addresses of the words of a search, of its program and of its frame.
-        singles
-            The number of variables that bind one event.
-        widest, most
-            Most candidates of one partial match, and pairs of candidates of all of them.
-        """
-        self._size = find_candidates.function(words, program, frame, widest, singles, *self._of_candidates)
-        return 0 <= self._size <= self._most and int(self.sums[1]) <= most
-
-    def numbers(self, partials: int) -> Array:
-        """The number that a search has counted for each partial match."""
-        return self._found[:partials]
-
-    def written(self, clause: Clause, lists: ListsBehind, partials: int, rows: int, size: int) -> ListBlock | None:
-        """The matches of the lists whose followers a search has found; None where there is no room for all.
-
-        Parameters
-        ----------
-        partials
-            The number of partial matches.
-        rows, size
-            The address of the rows of all candidates, and how many there are.
-        """
-        if lists.anchored:
-            offsets = self._offsets[:partials]
-            self._found[offsets[offsets >= 0]] = 1
-        self._state[:3] = 0
-        singles, lows, widths, offsets_at, _ = self._of_candidates
-        found = write_lists.function(
-            *(partials, singles, self.found_at, self._size, offsets_at, lows, rows, size, lists.slots_at),
-            *(len(lists.slots), *lists.lengths, widths, self._state_at, len(self._ends) - 1, len(self._rows)),
-            *self._written,
-        )
-        if self._state[0] < partials:
-            return None
-        elements = int(self._ends[found])
-        parts = self._ends[: found + 1], self._rows[:elements], self._variables[:elements]
-        return ListBlock(clause, *(part.copy() for part in parts))
 
 
 class CompiledLists:
@@ -702,7 +601,7 @@ class CompiledLists:
         singles = np.empty((max(width - 1, 1), count), np.int32)
         for level in range(width - 1):
             singles[level] = views[level].rows[places[level]]
-        state = np.zeros(3 + 2 * STATE_WORDS, np.int64)
+        state = np.zeros(STATE_WORDS, np.int64)
         while state[0] < count:
             go_on()
             out = room_for(max(ELEMENTS_AT_ONCE // width, 1) + 1, np.int64)
@@ -727,6 +626,7 @@ class CompiledLists:
                 out,
                 rows,
                 variables,
+                0,
             )
             if found:
                 elements = int(out[found])

@@ -39,6 +39,7 @@ def write_lists(
     out_offsets_at: Any,
     out_rows_at: Any,
     out_variables_at: Any,
+    out_spans_at: int,
 ) -> int:
     """Write the matches of all lists behind partial matches, as many as there is room for; returns how many.
 
@@ -60,10 +61,14 @@ def write_lists(
     sizes
         int32 (n,): each partial match's number of candidates.
     state
-        int64 (3 + 2 * 66,), all 0 at first: the partial match, 1 where a list of it is being extended, how long it
-        is, its elements, the candidates left at each length. The first one is n when all is written.
+        int64 (3 + 3 * 66,), all 0 at first: the partial match, 1 where a list of it is being extended, how long it
+        is, its elements, the candidates left at each length, the places of the elements among the candidates. The first
+        one is n when all is written.
     most_matches, most_elements
         Room in the output: int64 (most_matches + 1,) offsets, int32 (most_elements,) rows and variables.
+    out_spans
+        Address of int32 (3, most_matches): of each match the partial match, and the places in `rows` of the first and
+        the last element of the list. 0: they are not wanted.
     """
     offsets = carray(offsets_at, (count,))
     starts = carray(starts_at, (count,))
@@ -72,13 +77,15 @@ def write_lists(
     slots = carray(slots_at, (width,))
     sizes = carray(sizes_at, (count,))
     singles = carray(singles_at, (max(width - 1, 1), count))
-    state = carray(state_at, (3 + 2 * 66,))
+    state = carray(state_at, (3 + 3 * 66,))
     out_offsets = carray(out_offsets_at, (most_matches + 1,))
     out_rows = carray(out_rows_at, (most_elements,))
     out_variables = carray(out_variables_at, (most_elements,))
     partial, extending, depth = state[0], state[1], state[2]
     chain = state[3 : 3 + 66]
-    left = state[3 + 66 :]
+    left = state[3 + 66 : 3 + 2 * 66]
+    chosen = state[3 + 2 * 66 :]
+    spans = int32_at(out_spans_at)
     matches = 0
     elements = 0
     out_offsets[0] = 0
@@ -111,6 +118,7 @@ def write_lists(
             if candidates != np.uint64(0):
                 left[depth] = np.int64(candidates ^ lowest)
                 chain[depth] = rows[starts[partial] + bit]
+                chosen[depth] = bit
                 depth += 1
                 left[depth] = np.int64(words[base + 1 + bit]) if depth < maximum else 0
             else:
@@ -128,6 +136,10 @@ def write_lists(
                         out_rows[elements] = chain[element]
                         out_variables[elements] = variable
                         elements += 1
+            if out_spans_at != 0:
+                spans[matches] = partial
+                spans[most_matches + matches] = starts[partial] + chosen[0]
+                spans[2 * most_matches + matches] = starts[partial] + chosen[length - 1]
             matches += 1
             out_offsets[matches] = elements
         extending = 0
@@ -187,3 +199,60 @@ def find_candidates(
         offsets[partial] = size if width else -1
         size += width + 1 if width else 0
     return size
+
+
+def join_lists(
+    count: int,
+    owners_at: Any,
+    offsets_at: Any,
+    rows_at: Any,
+    variables_at: Any,
+    numbers_at: Any,
+    own: int,
+    list_offsets_at: Any,
+    list_rows_at: Any,
+    most_elements: int,
+    out_offsets_at: Any,
+    out_rows_at: Any,
+    out_variables_at: Any,
+) -> int:
+    """Write partial matches with one more list each; returns how many events they bind, or -1.
+
+    Parameters
+    ----------
+    count, owners
+        Number n of lists, and int32 (n,): the partial match that each belongs to.
+    offsets, rows, variables
+        int64, int32, int32: the elements of partial matches, variable after variable.
+    numbers, own
+        int32: the new number of each variable, and that of the new one.
+    list_offsets, list_rows
+        int64 (n + 1,) and int32: the elements of the lists.
+    most_elements
+        So many events there is room for; where they are more, -1 is returned.
+    out_offsets, out_rows, out_variables
+        The same of the longer partial matches: int64 (n + 1,), int32, int32.
+    """
+    elements = 0
+    out_offsets_at[0] = 0
+    for match in range(count):
+        owner = owners_at[match]
+        element, end = offsets_at[owner], offsets_at[owner + 1]
+        if elements + end - element + list_offsets_at[match + 1] - list_offsets_at[match] > most_elements:
+            return -1
+        while element < end and numbers_at[variables_at[element]] < own:
+            out_rows_at[elements] = rows_at[element]
+            out_variables_at[elements] = numbers_at[variables_at[element]]
+            elements += 1
+            element += 1
+        for new in range(list_offsets_at[match], list_offsets_at[match + 1]):
+            out_rows_at[elements] = list_rows_at[new]
+            out_variables_at[elements] = own
+            elements += 1
+        while element < end:
+            out_rows_at[elements] = rows_at[element]
+            out_variables_at[elements] = numbers_at[variables_at[element]]
+            elements += 1
+            element += 1
+        out_offsets_at[match + 1] = elements
+    return elements

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from decimal import MAX_EMAX, MAX_PREC, MIN_EMIN, Decimal, localcontext
 from fractions import Fraction
@@ -95,14 +95,6 @@ class Total:
         self.exact += other.exact * times
         self.special += other.special if times > 0 else 0.0
 
-    def sum(self, *, is_float: bool) -> Fraction | float | None:
-        """The sum, exact where it is finite; None without a value."""
-        if not self.values:
-            return None
-        if self.special != 0.0:
-            return self.special
-        return Fraction(self.exact, 1 << FRACTION_BITS if is_float else 1)
-
 
 @dataclass
 class Extreme:
@@ -156,6 +148,8 @@ class PartialSummary:
         items: Sequence[pa.Array],
         numbers: Array | Sequence[int] | None = None,
         kinds: Array | None = None,
+        *,
+        of: Array | None = None,
     ) -> None:
         """Take some matches.
 
@@ -168,6 +162,8 @@ class PartialSummary:
         numbers, kinds
             Where each of them stands for several matches with the same values: the number of these, at least 1, as
             uint64 or whole numbers of any size. With `kinds` there is a number for each kind, and the kind of each.
+        of
+            int64: a number of each match that is one more value of its group, before the others.
         """
         if not len(ends_us):
             return
@@ -179,7 +175,7 @@ class PartialSummary:
             for group in self._summary.groups
         ]
         weights = None if numbers is None else weights_of(numbers, kinds)
-        codes, keys = group_codes(columns, len(ends_us))
+        codes, keys = group_codes([*([] if of is None else [pa.array(of)]), *columns], len(ends_us))
         found = [self.group(key) for key in keys]
         for group, number in zip(found, _numbers(codes, len(keys), weights), strict=True):
             group.matches += number
@@ -228,14 +224,45 @@ class PartialSummary:
 
     def table(self) -> pa.Table:
         """The rows, in the order of their groups."""
-        rows, schema = list(self._rows()), summary_schema(self._pattern)
-        columns = zip(*rows, strict=True) if rows else [()] * (len(schema) - 1)
-        arrays = [_array(column, field.type) for column, field in zip(columns, list(schema)[1:], strict=True)]
-        return pa.Table.from_arrays([pa.repeat(self._pattern.name, len(rows)), *arrays], schema=schema)
+        keys = self._ordered()
+        arrays = self._columns(keys, [self.groups[key] for key in keys])
+        return pa.Table.from_arrays([pa.repeat(self.name, len(keys)), *arrays], schema=summary_schema(self._pattern))
 
-    def _rows(self) -> Iterator[list[Value]]:
-        for key in self._ordered():
-            yield [*key, *self._aggregated(self.groups[key])]
+    @classmethod
+    def tables(
+        cls, patterns: Sequence[Pattern], of: Array, ends_us: Array, items: Sequence[pa.Array]
+    ) -> list[pa.Table]:
+        """The rows of many patterns that put together the same, from all their matches.
+
+        Parameters
+        ----------
+        of
+            int64: the number of the pattern of each match.
+        ends_us, items
+            As in `add_matches`.
+        """
+        made = cls(patterns[0])
+        made.groups.clear()
+        made.add_matches(ends_us, items, of=of)
+        if not made._summary.groups:
+            for number in range(len(patterns)):
+                made.group((number,))
+        keys = made._ordered()
+        owners = np.array([key[0] for key in keys], np.int64)
+        names = pa.array([pattern.name for pattern in patterns], pa.string()).take(pa.array(owners))
+        columns = [names, *made._columns([key[1:] for key in keys], [made.groups[key] for key in keys])]
+        stops = np.searchsorted(owners, np.arange(len(patterns)), "right").tolist()
+        return [
+            pa.Table.from_arrays([one.slice(start, stop - start) for one in columns], schema=summary_schema(pattern))
+            for pattern, start, stop in zip(patterns, [0, *stops[:-1]], stops, strict=True)
+        ]
+
+    def _columns(self, keys: Sequence[tuple[Value, ...]], rows: Sequence[SummaryRow]) -> list[pa.Array]:
+        """The columns behind the name, of groups with these values."""
+        values = [[*key, *self._aggregated(row)] for key, row in zip(keys, rows, strict=True)]
+        fields = list(summary_schema(self._pattern))[1:]
+        columns = zip(*values, strict=True) if values else [()] * len(fields)
+        return [_array(column, field.type) for column, field in zip(columns, fields, strict=True)]
 
     def _ordered(self) -> list[tuple[Value, ...]]:
         return sorted(self.groups, key=lambda key: [rank(value) for value in key])
@@ -488,20 +515,20 @@ def _extremes(codes: Array, known: pa.Array, groups: int, *, greatest: bool) -> 
 def _value_of(aggregate: SummaryAggregate, state: State) -> Value:
     if isinstance(state, Extreme):
         return state.value
-    is_float = _is_float(aggregate)
-    total = state.sum(is_float=is_float)
-    if total is None:
+    if not state.values:
         return None
-    if isinstance(total, float):  # NaN or an infinity
-        return total
+    if state.special != 0.0:
+        return state.special
+    units = FRACTION_BITS if _is_float(aggregate) else 0
     if aggregate.function == "avg":
-        return _nearest(total / state.values)
-    return _nearest(total) if is_float else to_text(total.numerator)
+        return _quotient(state.exact, state.values << units)
+    return _quotient(state.exact, 1 << units) if units else to_text(state.exact)
 
 
-def _nearest(number: Fraction) -> float:
+def _quotient(number: int, divisor: int) -> float:
+    """The float64 next to a quotient: Python divides whole numbers exactly, and rounds once."""
     try:
-        return float(number)
+        return number / divisor
     except OverflowError:
         return math.inf if number > 0 else -math.inf
 

@@ -211,11 +211,32 @@ ASKED_LISTS = (
     "PATTERN SEQ(A a, B* b[], ~SEQ(C n, C m), C c) WHERE sum(b[].x) > a.x WITHIN 6 us",
     "PATTERN OR(SEQ(A a, B+ b[]), SEQ(B c, C d)) WHERE median(b[].x) < a.x OR c.y < d.y WITHIN 4 us",
 )
-OTHER_LISTS = (
+LISTS_IN_TURN = (
     "PATTERN SEQ(A a, B+ b[], C+ c[]) WITHIN 5 us",
+    "PATTERN SEQ(A a, B+ b[], C+ c[]) WHERE c[].x > b[b.LEN].x AND b[i].y > b[i-1].y WITHIN 9 us",
+    "PATTERN SEQ(B+ b[], A a, C+ c[]) WHERE [x] AND sum(b[].y) < sum(c[].y) WITHIN 12 us RETURN c.LEN AS n",
+    "PATTERN SEQ(B+ b[], C+ c[]) WHERE b[1].x < c[1].x AND b[].x = c[].x WITHIN 6 events",
+    "PATTERN SEQ(A a, B{1,2} b[], ~A n, C{1,2} c[]) WHERE n.x > a.x WITHIN 6 us TIES STRICT",
+    "PATTERN SEQ(A a, B+ b[], C+ c[], A+ d[]) WHERE b[].x = a.x AND c[].x = a.x AND d[i].y > d[i-1].y WITHIN 9 us",
+    "PATTERN OR(SEQ(A a, B+ b[], C+ c[]), SEQ(B d, C e)) WHERE c[c.LEN].y > b[1].y OR e.x < 3 WITHIN 4 us",
+)
+ALIKE = (
+    *(ASKED_LISTS[0].replace("4", number) for number in ("1", "2.5", "6")),
+    *(LISTS_IN_TURN[1].replace("c[].x >", f"c[].x > {number} +") for number in range(2)),
+    "PATTERN SEQ(A a, ~SEQ(C c, C d), B b) WHERE a.x > 2 WITHIN 9 us",
+    "PATTERN SEQ(A a, ~SEQ(C c, C d), B b) WHERE a.x < 4 AND b.x > a.x WITHIN 9 us",
+    "PATTERN SEQ(A a, ~OR(C c, A d), B b) WHERE a.x < b.x AND c.x > d.x WITHIN 9 us",
+    "PATTERN SEQ(A a, B b) WHERE a.x + 1 < b.x WITHIN 9 us RETURN a.x AS x, b.y",
+    "PATTERN SEQ(A a, C b) WHERE a.x + 1 < b.x WITHIN 9 us RETURN a.x AS x, b.y",
+)
+OTHER_LISTS = (
+    "PATTERN AND(B+ b[], C+ c[]) WITHIN 3 us",
     "PATTERN A+ a[] WHERE [id] WITHIN 6 us",
 )
-MANY = (*PLAIN, *OTHERS, *STAGED, *LISTS, *ASKED_LISTS, *OTHER_LISTS, ONE_EVENT, RETURNED, NONE, EITHER, SAME, NO_KEY)
+MADE_LISTS = (*ASKED_LISTS, *LISTS_IN_TURN)
+"""Lists that are made to be asked or continued."""
+SINGLE = (ONE_EVENT, RETURNED, NONE, EITHER, SAME, NO_KEY)
+MANY = (*PLAIN, *OTHERS, *STAGED, *LISTS, *MADE_LISTS, *ALIKE, *OTHER_LISTS, *SINGLE)
 
 
 def many(texts: Sequence[str] = MANY) -> list[Pattern]:
@@ -281,7 +302,7 @@ def test_many_patterns_at_once_have_the_output_and_the_counts_of_each_by_itself(
     plain = {*range(len(PLAIN)), *(MANY.index(text) for text in (*STAGED, *LISTS, ONE_EVENT, RETURNED, NONE, EITHER))}
     missing = {MANY[place] for made in at_once for place in plain if made[place] is None}
     assert not missing
-    for text in ASKED_LISTS:  # those whose costs are counted are run by themselves
+    for text in (*MADE_LISTS, *ALIKE):  # those whose costs are counted are run by themselves
         assert any(made[MANY.index(text)] is not None for made in at_once)
     assert sum(len(block) for made in at_once for one in made if one is not None for block in one.blocks) > 100
     one_by_one(monkeypatch)
@@ -420,3 +441,33 @@ def test_runs_with_too_many_lists_are_left_to_runs_by_themselves(
                 for form, wanted in expected_.items():
                     assert tables(patterns, form) == wanted
             assert any(one is None for one in at_once[-3])
+
+
+SUMMARIZED = (
+    "PATTERN SEQ(A a, B b) WHERE a.x < b.x + {0} WITHIN 9 us SUMMARIZE count(*) AS n, avg(a.y) AS y GROUP BY a.s AS s",
+    "PATTERN SEQ(A a, B b) WHERE a.x = {0} AND b.y > a.y WITHIN 9 us "
+    "SUMMARIZE sum(b.x) AS x, max(b.y) AS y, min(a.s) AS s",
+    "PATTERN SEQ(A a, B+ b[], C c) WHERE sum(b[].x) > {0} WITHIN 6 us "
+    "SUMMARIZE count(*) AS n GROUP BY c.x AS x, b.LEN AS k",
+    "PATTERN SEQ(A a, C c) WHERE c.x > {0} WITHIN 9 us OUTPUT NON_OVERLAP "
+    "SUMMARIZE count(*) AS n GROUP BY bucket(1 second)",
+    "PATTERN OR(A a, SEQ(B b, C c)) WHERE a.x = {0} WITHIN 5 us SUMMARIZE avg(c.x) AS x GROUP BY a.id AS i, b.y AS y",
+)
+
+
+def test_rows_of_summarize_of_many_patterns_are_those_of_each_by_itself(
+    at_once: list[list[FoundAtOnce | None]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    patterns = many([text.format(number) for number in (1, 3, 2, 40) for text in SUMMARIZED])
+    large = [row | {"y": row["y"] * 1e308 - 2e308} for row in stream(3)]
+    streams_ = [events_table(rows_) for rows_ in (stream(1), stream(2), large, [])]
+
+    def tables(table: pa.Table) -> list[Any]:
+        found_ = detect(patterns, pa.table(table), own_order_plan(patterns))
+        return [(name, own.schema, repr(own.to_pylist())) for name, own in found_.items()]
+
+    together = [tables(table) for table in streams_ for _ in range(2)]
+    made = [one for one in at_once[-3] if one is not None]
+    assert len(made) == len(patterns) and sum(bool(one.blocks) for one in made) > 10
+    one_by_one(monkeypatch)
+    assert together == [tables(table) for table in streams_ for _ in range(2)]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from itertools import pairwise
 from unittest.mock import patch
 
@@ -103,6 +104,59 @@ def test_answer_is_the_oracles(text: str, stream_rows: list[Row], at_once: int) 
     ):
         found = from_tables(patterns, cep.detect(patterns, table, mechanism="fused"))
     assert comparable(found) == comparable(evaluate(patterns, table))
+
+
+LISTS_IN_TURN = [
+    "SEQ(A a, B+ v[], C+ w[])",
+    "SEQ(B+ v[], C+ w[])",
+    "SEQ(B+ v[], A a, C+ w[], ~A n)",
+    "SEQ(B{1,2} v[], A a, B{2,3} w[])",
+    "SEQ(B+ v[], C+ w[], B+ u[])",
+    "OR(SEQ(A a, C+ w[], B+ v[]), SEQ(B b, C+ u[]))",
+    "SEQ(A a, ~SEQ(C c, B d), B+ v[])",
+    "SEQ(Ev+ v[], A a, Ev+ w[])",
+]
+ASKED = [
+    "sum(v[].x) > {0}",
+    "avg(v[].y) * {0} < v.LEN + {1}",
+    "v.x < w.x + {0}",
+    "w[1].x >= v[v.LEN].x - {1}",
+    "w.y > v[1].y + {0}",
+    "v[i].x > v[i-1].x - {1}",
+    "v[].x = w[].x",
+    "v[].s = a.s AND w[].s = a.s",
+    "d.x + {0} > c.x",
+    "n.x > sum(w[].x) - {1}",
+    "min(v[].s) = 'p'",
+    "first(u[].x) != last(w[].x) + {0}",
+]
+
+
+@settings(max_examples=examples(300), deadline=None)
+@given(data=st.data(), streams=st.lists(rows(max_size=12), min_size=1, max_size=2))
+def test_patterns_that_differ_in_numbers_are_asked_together(data: st.DataObject, streams: list[list[Row]]) -> None:
+    """Lists found in turn, and whole matches that are asked, as if each pattern were alone."""
+    structure = data.draw(st.sampled_from(LISTS_IN_TURN))
+    usable = [one for one in ASKED if all(f" {name}" in structure for name in re.findall(r"\b([acdnuvw])[.\[]", one))]
+    conditions = data.draw(st.lists(st.sampled_from(usable), max_size=2, unique=True))
+    numbers = st.sampled_from(["0", "1", "-2", "0.5", "9223372036854775807"])
+    rest = data.draw(
+        st.sampled_from(["2 seconds", "4 seconds", "4 EVENTS", "6 EVENTS PARTITION BY s", "3 seconds TIES ANY"])
+    )
+    written = [
+        " AND ".join(one.format(data.draw(numbers), data.draw(numbers)) for one in conditions)
+        for _ in range(data.draw(st.integers(1, 3)))
+    ]
+    returns = st.sampled_from(["", " RETURN sum(v[].x), avg(v[].y), v.LEN", " RETURN max(v[].s), v[1].x"])
+    text = ";".join(
+        f"NAME p{place} PATTERN {structure} {'WHERE ' + where if where else ''} WITHIN {rest}{data.draw(returns)}"
+        for place, where in enumerate(written)
+    )
+    patterns = cep.parse_patterns(text, stream_schema())
+    for stream_rows in streams:
+        table = events_table(stream_rows)
+        found = from_tables(patterns, cep.detect(patterns, table, mechanism="fused"))
+        assert comparable(found) == comparable(evaluate(patterns, table))
 
 
 LIMITS = [

@@ -1,0 +1,216 @@
+"""Questions that whole matches are asked: the matches of many patterns at once.
+
+Most rules of a clause are decided while its events are bound. What is left is asked of whole matches: conditions on
+whole lists, events of negated variables beside lists, and negated composites. A question takes some tens of vector
+operations, however few matches there are. So patterns whose clauses differ in nothing that is asked, or in numbers that
+conditions compare with alone, are asked together.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+
+import numpy as np
+
+from cep_pipeline.detection.kleene.bindings import BindingRules, Bindings, rejected_by_events
+from cep_pipeline.detection.limits import go_on
+from cep_pipeline.detection.negated_structures import rejected_by_structures, structure_checks
+from cep_pipeline.expressions.arithmetic import INT64_MAX, INT64_MIN
+from cep_pipeline.expressions.columns import Array, Column, ColumnSource
+from cep_pipeline.expressions.lists import Lists, holds_over_lists, pieces
+from cep_pipeline.patterns.conditions import Conjunct
+from cep_pipeline.patterns.expressions import Element, Expression, Literal, Reference, ValueType
+from cep_pipeline.patterns.normal_form import Clause
+from cep_pipeline.patterns.pattern import Pattern
+from cep_pipeline.patterns.rewriting import rewritten
+from cep_pipeline.slices.blocks import Block, ListBlock, MatchBlock
+from cep_pipeline.slices.prepared import PreparedEvents
+
+EVENTS_AT_ONCE = 1 << 18
+"""Events of matches that are asked together, unless those of one pattern are more."""
+_NUMBERS = "\0numbers"
+"""The variable that binds the number of each match's pattern, in whose row stand the numbers that are compared."""
+
+
+@dataclass(frozen=True, eq=False)
+class Questions:
+    """What the whole matches of a clause are asked.
+
+    Attributes
+    ----------
+    pattern, clause
+        The clause of a pattern.
+    conditions
+        The conditions on whole lists.
+    """
+
+    pattern: Pattern
+    clause: Clause
+    conditions: tuple[Conjunct, ...]
+
+    @cached_property
+    def key(self) -> Hashable:
+        """Equal for questions that are asked together."""
+        clause, pattern = self.clause, self.pattern
+        bound = tuple((variable.name, variable.kleene) for variable in clause.positive)
+        about = bound, self._lifted[0], tuple(one.type for one in self.numbers)
+        if not (self.asks_of_events or clause.negated_structures):
+            return about
+        rules = clause.positive, clause.negated, clause.precedence, clause.agree_on, clause.negated_structures
+        of_pattern = pattern.window, pattern.ties, pattern.partition_by, pattern.type_attribute, pattern.base_type
+        negated = {variable.name for variable in clause.negated}
+        return about, rules, of_pattern, tuple(c for c in clause.conjuncts if not negated.isdisjoint(c.variables))
+
+    @property
+    def asks_of_events(self) -> bool:
+        """True if an event of a negated variable may reject a match: where all bind single events, none is left."""
+        return bool(self.clause.negated) and any(variable.kleene for variable in self.clause.positive)
+
+    @property
+    def lifted(self) -> tuple[Conjunct, ...]:
+        """The conditions with references to the numbers in their place."""
+        return self._lifted[0]
+
+    @property
+    def numbers(self) -> tuple[Literal, ...]:
+        """The numbers in the conditions."""
+        return self._lifted[1]
+
+    @cached_property
+    def _lifted(self) -> tuple[tuple[Conjunct, ...], tuple[Literal, ...]]:
+        numbers: list[Literal] = []
+
+        def lift(leaf: Expression) -> Expression:
+            if not isinstance(leaf, Literal) or not leaf.type.is_number:
+                return leaf
+            numbers.append(leaf)
+            return Reference(_NUMBERS, _name_of(len(numbers) - 1), Element.ONLY, leaf.type)
+
+        return tuple(rewritten(conjunct, lift) for conjunct in self.conditions), tuple(numbers)
+
+
+def _name_of(number: int) -> str:
+    return f"{_NUMBERS} {number}"
+
+
+class _WithNumbers:
+    """The columns of events, and those of the numbers in conditions, a row for each pattern."""
+
+    def __init__(self, events: PreparedEvents, asked: Sequence[Questions]) -> None:
+        self._events = events
+        of_places = enumerate(zip(*(one.numbers for one in asked), strict=True))
+        self._numbers = {_name_of(place): _column_of(literals) for place, literals in of_places}
+
+    def column(self, name: str) -> Column:
+        return self._numbers.get(name) or self._events.column(name)
+
+
+def _column_of(literals: Sequence[Literal]) -> Column:
+    """The values of literals of one type; null where an integer is none of int64."""
+    kind = literals[0].type
+    if kind is ValueType.FLOAT64:
+        return Column(kind, np.array([one.value for one in literals], np.float64))
+    valid = np.array([INT64_MIN <= int(one.value) <= INT64_MAX for one in literals])
+    values = np.array([int(one.value) if fits else 0 for one, fits in zip(literals, valid, strict=True)], np.int64)
+    return Column(kind, values, None if valid.all() else valid)
+
+
+def that_hold(asked: Sequence[Questions], blocks: Sequence[Block], events: PreparedEvents) -> list[Block]:
+    """The matches that pass.
+
+    Parameters
+    ----------
+    asked
+        Questions with one key.
+    blocks
+        Matches, one block for each of them, all of fixed width or all of variable width.
+    """
+    found = list(blocks)
+    some = [place for place, block in enumerate(blocks) if len(block)]
+    for start, stop in pieces(np.array([blocks[place].rows.size for place in some], np.int64), EVENTS_AT_ONCE):
+        go_on()
+        part = some[start:stop]
+        kept = _that_hold([asked[place] for place in part], [blocks[place] for place in part], events)
+        for place, block in zip(part, kept, strict=True):
+            found[place] = block
+    return found
+
+
+def _that_hold(asked: Sequence[Questions], blocks: Sequence[Block], events: PreparedEvents) -> Sequence[Block]:
+    of = np.repeat(np.arange(len(blocks)), [len(block) for block in blocks])
+    together = _joined(blocks)
+    keep = _passes(asked, together, of, events)
+    if keep.all():
+        return blocks
+    counts = np.bincount(of[keep], minlength=len(blocks))
+    return _parted(together.take(keep), counts, [block.clause for block in blocks])
+
+
+def _passes(asked: Sequence[Questions], block: Block, of: Array, events: PreparedEvents) -> Array:
+    """bool: the matches that pass; `of` is the number of each match's questions."""
+    first, keep = asked[0], np.ones(len(block), np.bool_)
+    bound = events_of(block) if first.conditions or first.asks_of_events else {}
+    if first.conditions:
+        source: ColumnSource = _WithNumbers(events, asked) if first.numbers else events
+        for conjunct in first.lifted:
+            keep &= holds_over_lists(conjunct, source, {**bound, _NUMBERS: of}, len(block))
+    if first.asks_of_events and keep.any():
+        places = np.flatnonzero(keep)
+        found = Bindings(bound, block.first_rows(), block.last_rows()).take(places)
+        keep[places] = ~rejected_by_events(BindingRules(first.pattern, first.clause, events), found)
+    if first.clause.negated_structures and keep.any():
+        checks = structure_checks(first.pattern, first.clause, events)
+        keep[np.flatnonzero(keep)] = ~rejected_by_structures(checks, block.take(keep))
+    return keep
+
+
+def events_of(block: Block) -> dict[str, Array | Lists]:
+    """The event, or the list of events, that each variable binds in each match."""
+    positive = block.clause.positive
+    if isinstance(block, MatchBlock):
+        return {variable.name: rows for variable, rows in zip(positive, block.rows, strict=True)}
+    width, count = len(positive), len(block)
+    owners = np.repeat(np.arange(0, count * width, width), np.diff(block.offsets))
+    sizes = np.bincount(owners + block.variables, minlength=count * width).reshape(count, width)
+    starts = block.offsets[:-1, np.newaxis] + np.cumsum(sizes, axis=1) - sizes
+    return {
+        variable.name: Lists(starts[:, place], sizes[:, place], block.rows)
+        if variable.kleene
+        else block.rows[starts[:, place]]
+        for place, variable in enumerate(positive)
+    }
+
+
+def _joined(blocks: Sequence[Block]) -> Block:
+    """The matches of blocks of one kind, one after another, as those of the first one's clause."""
+    if len(blocks) == 1:
+        return blocks[0]
+    singles = [block for block in blocks if isinstance(block, MatchBlock)]
+    if singles:
+        return MatchBlock(singles[0].clause, np.concatenate([block.rows for block in singles], axis=1))
+    lists = [block for block in blocks if isinstance(block, ListBlock)]
+    before = np.cumsum([0, *(len(block.rows) for block in lists)])
+    ends = [block.offsets[1:] + begin for block, begin in zip(lists, before, strict=False)]
+    offsets = np.concatenate((np.zeros(1, np.int64), *ends))
+    rows, variables = ([getattr(block, name) for block in lists] for name in ("rows", "variables"))
+    return ListBlock(lists[0].clause, offsets, np.concatenate(rows), np.concatenate(variables))
+
+
+def _parted(block: Block, counts: Array, clauses: Sequence[Clause]) -> list[Block]:
+    """The first matches as those of one clause, the next ones as those of the next clause, and so on."""
+    stops = np.cumsum(counts).tolist()
+    spans = zip([0, *stops[:-1]], stops, clauses, strict=True)
+    if isinstance(block, MatchBlock):
+        return [MatchBlock(clause, block.rows[:, start:stop]) for start, stop, clause in spans]
+    found: list[Block] = []
+    for start, stop, clause in spans:
+        first, end = int(block.offsets[start]), int(block.offsets[stop])
+        offsets = block.offsets[start : stop + 1] - first
+        found.append(
+            replace(
+                block, clause=clause, offsets=offsets, rows=block.rows[first:end], variables=block.variables[first:end]
+            )
+        )
+    return found
