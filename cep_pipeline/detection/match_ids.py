@@ -35,10 +35,10 @@ import pyarrow.compute as pc
 
 from cep_pipeline.compiled.native import NativeKernel
 from cep_pipeline.detection.ordering import OrderedLists, OrderedMatches, OrderedTogether
-from cep_pipeline.detection.room import room_for
 from cep_pipeline.expressions.columns import Array
 from cep_pipeline.patterns.conditions import Value
 from cep_pipeline.patterns.pattern import Pattern, once_a_pattern
+from cep_pipeline.slices.routines import room_for
 from cep_pipeline.version import IDS_VERSION
 
 _FACTORS = (0x9E3779B97F4A7C15, 0xBB67AE8584CAA73B)

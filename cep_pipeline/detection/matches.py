@@ -14,7 +14,6 @@ from cep_pipeline.compiled.native import NativeKernel
 from cep_pipeline.detection.match_ids import MatchIdentity, MatchRows, ids_array, rows_of_many
 from cep_pipeline.detection.ordering import OrderedLists, OrderedMatches, order_matches, order_together
 from cep_pipeline.detection.output_policy import Candidates, KeptMatches, kept_together
-from cep_pipeline.detection.room import room_for
 from cep_pipeline.expressions.columns import Array, Column
 from cep_pipeline.expressions.evaluate import expression_values
 from cep_pipeline.expressions.lists import Bound, Lists, values_over_lists
@@ -33,6 +32,7 @@ from cep_pipeline.patterns.pattern import Pattern, once_a_pattern
 from cep_pipeline.patterns.rewriting import rewritten
 from cep_pipeline.slices.blocks import Block, MatchBlock
 from cep_pipeline.slices.prepared import PreparedEvents
+from cep_pipeline.slices.routines import room_for
 
 UTC_MICROSECONDS = pa.timestamp("us", tz="UTC")
 BINDINGS = pa.list_(pa.struct([("variable", pa.string()), ("seq", pa.int64())]))

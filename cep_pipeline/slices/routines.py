@@ -3,8 +3,8 @@
 The loops are written in LLVM IR by hand and kept like the generated code, so that a worker that only runs kernels loads
 them in milliseconds and imports no compiler front end.
 
-Arrays lie in memory that a thread keeps for the next slice. Memory that the system gives anew costs more to write than
-a preparation step costs to compute.
+Arrays lie in memory that a thread keeps for the next slice, or in that of Arrow's pool. Memory that the system gives
+anew costs more to write than a preparation step costs to compute.
 """
 
 from __future__ import annotations
@@ -16,6 +16,8 @@ from functools import cache
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
 
 from cep_pipeline.compiled import object_code
 from cep_pipeline.compiled.ir_text import WIDTH, offsets_table
@@ -27,6 +29,16 @@ COUNTED_AT_ONCE = 1 << 16
 """Codes that are counted in one go."""
 SPLIT_AT_ONCE = 8
 """With more types than this, a counting sort of all events is faster than comparing with each type."""
+
+
+def room_for(size: int, kind: npt.DTypeLike) -> Array:
+    """An array of so many values, not set yet, in memory of Arrow's pool: what is freed there is at hand for the next.
+
+    NumPy takes large arrays from the system each time, and the system clears them, which takes longer than to fill
+    them.
+    """
+    dtype = np.dtype(kind)
+    return np.frombuffer(pa.allocate_buffer(size * dtype.itemsize), dtype)
 
 
 def padded(count: int, dtype: Any) -> Array:
@@ -300,7 +312,7 @@ class _Workspace(threading.local):
         for place in range(len(self._chunks)):
             if sys.getrefcount(self._chunks[place]) == _UNUSED:
                 return self._chunks.pop(place)
-        return np.empty(CHUNK_BYTES, np.uint8)
+        return room_for(CHUNK_BYTES, np.uint8)
 
 
 _workspace = _Workspace()
@@ -310,7 +322,7 @@ def uninitialized(count: int, dtype: Any) -> Array:
     """An array of `count` elements of any content."""
     size = count * np.dtype(dtype).itemsize
     if size > CHUNK_BYTES // 4:
-        return np.empty(count, dtype)
+        return room_for(count, dtype)
     return _workspace.take(size)[:size].view(dtype)
 
 
