@@ -51,7 +51,7 @@ _KERNELS = "cep_pipeline.detection.match_rows_kernel"
 _OF_EVENTS = ("int64", "int64*", "int64*", "int64*")
 _WRITTEN = ("uint64*", "uint64*", "uint64*", "int64*", "int64*", "int64*")
 _describe_single_events = NativeKernel(
-    _KERNELS, "describe_single_events", ("int64", "int64", "int64", "int32*", *_OF_EVENTS, *_WRITTEN)
+    _KERNELS, "describe_single_events", ("int64", "int64", "int64", "int32*", "int64", *_OF_EVENTS, *_WRITTEN)
 )
 _describe_lists = NativeKernel(
     _KERNELS, "describe_lists", ("int64", "int64*", "int32*", "int32*", *_OF_EVENTS, "int64", *_WRITTEN)
@@ -128,13 +128,17 @@ class MatchIdentity:
         _, _, *bits = _CONSTANTS
         return uuid.UUID(bytes=struct.pack("<2Q", a & bits[0] | bits[1], b & bits[2] | bits[3]))
 
-    def rows_of(self, matches: OrderedMatches | OrderedLists, timestamps: Array, seqs: Array) -> MatchRows:
+    def rows_of(
+        self, matches: OrderedMatches | OrderedLists, timestamps: Array, seqs: Array, *, growing: bool = False
+    ) -> MatchRows:
         """The fixed columns of matches.
 
         Parameters
         ----------
         timestamps, seqs
             int64: those of the events that the matches' rows are of.
+        growing
+            Whether seqs are known to grow with time.
         """
         count = len(matches)
         ids, starts, ends = room_for(2 * count, np.uint64), room_for(count, np.int64), room_for(count, np.int64)
@@ -149,8 +153,10 @@ class MatchIdentity:
             offsets, bound = np.arange(0, width * count + 1, width), room_for(width * count, np.int64)
             arrays = (*of_events, *written, bound, starts, ends)
             addresses = (one if isinstance(one, int) else one.ctypes.data for one in arrays)
+            consecutive = growing and count > 0 and int(seqs[-1]) - int(seqs[0]) == len(seqs) - 1
             # A part of the matches is a slice of the rows of all, which is not contiguous.
-            _describe_single_events.function(count, width, stride, matches.rows.ctypes.data, *addresses)
+            rows_at = matches.rows.ctypes.data
+            _describe_single_events.function(count, width, stride, rows_at, int(consecutive), *addresses)
         else:
             offsets, rows, variables = matches.elements()
             bound = room_for(len(rows), np.int64)

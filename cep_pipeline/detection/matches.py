@@ -144,7 +144,7 @@ def match_batches(
             part = part.where(kept.keep(Candidates.of(pattern, part, events)))
             if not len(part):
                 continue
-        rows = identity.rows_of(part, events.timestamps, events.seqs)
+        rows = identity.rows_of(part, events.timestamps, events.seqs, growing=events.seqs_grow)
         returned = return_arrays(pattern, part, events)
         if not typed:
             names = [item.name for item in pattern.items]
