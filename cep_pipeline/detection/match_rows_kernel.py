@@ -69,22 +69,26 @@ def bind_events(
             row = rows[variable * stride + match]
             first, last = min(first, row), max(last, row)
             bound[match * width + variable] = seqs[word(row)] if shift is None else row + shift
-        starts[match] = timestamps[word(first)]
-        ends[match] = timestamps[word(last)]
+        starts[match], ends[match] = first, last
+    for match in range(begin, end):  # alone, so that a processor waits for many of them at a time
+        starts[match] = timestamps[word(starts[match])]
+        ends[match] = timestamps[word(ends[match])]
 
 
 @njit
-def identify(width: int, stride: int, rows: Any, shift: Any, seqs: Any, identity: Any, ids: Any) -> None:
-    """Write the ids of matches, for all of them one variable after another; the shift is that of `bind_events`."""
+def identify(width: int, stride: int, rows: Any, shift: Any, bound: Any, identity: Any, ids: Any) -> None:
+    """Write the ids of matches, for all of them one variable after another, where `bind_events` has written the seqs.
+
+    Of rows and a shift these are made again, which is done for several matches at a time.
+    """
     positions, key, factors, bits = identity
     for match in range(len(ids)):
         ids[match, 0], ids[match, 1] = key[0], key[1]
     for variable in range(width):
         position = word(positions[variable])
-        bound = rows[variable * stride :]
+        of_variable = rows[variable * stride :]
         for match in range(len(ids)):
-            row = bound[match]
-            seq = seqs[word(row)] if shift is None else row + shift
+            seq = bound[match * width + variable] if shift is None else of_variable[match] + shift
             a, b = stirred(ids[match, 0] ^ word(seq), ids[match, 1] ^ position, factors)
             ids[match, 0], ids[match, 1] = a, b
     for match in range(len(ids)):
@@ -140,10 +144,10 @@ def describe_single_events(
         end = min(begin + TOGETHER, matches)
         if consecutive:
             bind_events(begin, end, width, stride, rows, seqs[0], seqs, timestamps, (bound, starts, ends))
-            identify(width, stride, rows[begin:], seqs[0], seqs, identity, ids[begin:end])
+            identify(width, stride, rows[begin:], seqs[0], bound[begin * width :], identity, ids[begin:end])
         else:
             bind_events(begin, end, width, stride, rows, None, seqs, timestamps, (bound, starts, ends))
-            identify(width, stride, rows[begin:], None, seqs, identity, ids[begin:end])
+            identify(width, stride, rows[begin:], None, bound[begin * width :], identity, ids[begin:end])
     return matches
 
 
