@@ -25,8 +25,6 @@ from cep_pipeline.expressions.columns import Array
 
 PADDING = WIDTH
 """Readable elements behind the end of every array that a kernel or a routine reads."""
-COUNTED_AT_ONCE = 1 << 16
-"""Codes that are counted in one go."""
 SPLIT_AT_ONCE = 8
 """With more types than this, a counting sort of all events is faster than comparing with each type."""
 
@@ -115,8 +113,7 @@ def group_rows(codes: Array, groups: int) -> tuple[Array, Array]:
     """
     codes = np.ascontiguousarray(codes, np.int32)
     starts = np.zeros(groups + 1, np.int64)
-    for first in range(0, len(codes), max(COUNTED_AT_ONCE, groups)):  # NumPy converts what it counts
-        starts[1:] += np.bincount(codes[first : first + max(COUNTED_AT_ONCE, groups)], minlength=groups)
+    _function("count", 3)(codes.ctypes.data, len(codes), starts[1:].ctypes.data)
     np.cumsum(starts, out=starts)
     cursors = starts[:-1].copy()
     order = padded(len(codes), np.int32)
@@ -252,6 +249,18 @@ done:
 }}
 """
 
+
+_COUNT = _loop_ir(
+    "count(ptr noalias %codes, i64 %n, ptr noalias %counts)",
+    """
+  %cp = getelementptr i32, ptr %codes, i64 %i
+  %c = load i32, ptr %cp
+  %c64 = sext i32 %c to i64
+  %up = getelementptr i64, ptr %counts, i64 %c64
+  %u = load i64, ptr %up
+  %u2 = add i64 %u, 1
+  store i64 %u2, ptr %up""",
+)
 
 _SCATTER = _loop_ir(
     "scatter(ptr noalias %codes, i64 %n, ptr noalias %cursors, ptr noalias %order)",
@@ -557,7 +566,7 @@ def _function(name: str, arguments: int) -> Any:
             "declare i8 @llvm.cttz.i8(i8, i1)",
             "declare i16 @llvm.cttz.i16(i16, i1)",
             "declare i64 @llvm.smin.i64(i64, i64)",
-            *(_SELECT, _TALLY, _SCATTER, _GATHER),
+            *(_SELECT, _TALLY, _COUNT, _SCATTER, _GATHER),
             *(_merge_ir(bits) for bits in (32, 64)),
         )
     )
