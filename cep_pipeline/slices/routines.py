@@ -277,9 +277,19 @@ _SCATTER = _loop_ir(
   store i32 %i32, ptr %op""",
 )
 
+FETCHED_AHEAD = 128
+"""Places between the value that is gathered and the one that is asked for from memory meanwhile."""
 _GATHER = _loop_ir(
     "gather(ptr noalias %values, ptr noalias %rows, i64 %n, ptr noalias %out)",
-    """
+    f"""
+  %ahead = add i64 %i, {FETCHED_AHEAD}
+  %last = sub i64 %n, 1
+  %place = call i64 @llvm.smin.i64(i64 %ahead, i64 %last)
+  %ap = getelementptr i32, ptr %rows, i64 %place
+  %ar = load i32, ptr %ap
+  %ar64 = sext i32 %ar to i64
+  %avp = getelementptr i64, ptr %values, i64 %ar64
+  call void @llvm.prefetch.p0(ptr %avp, i32 0, i32 2, i32 1)
   %rp = getelementptr i32, ptr %rows, i64 %i
   %r = load i32, ptr %rp
   %r64 = sext i32 %r to i64
@@ -335,7 +345,7 @@ def uninitialized(count: int, dtype: Any) -> Array:
     return _workspace.take(size)[:size].view(dtype)
 
 
-LANES = 4
+LANES = 6
 """Runs of points that are merged side by side: a step waits for the one before it in its own run only."""
 _FROM_THE_START = np.zeros((2, LANES), np.int64)
 VECTOR_BITS = 512
@@ -374,11 +384,15 @@ def count_before(points: Array, point_starts: Array, values: Array, value_starts
     length = grouped // LANES if grouped > FEW else 0
     begins = np.zeros((2, LANES), np.int64)
     if length:
-        firsts = point_starts[0] + np.arange(LANES) * length
-        begins[0] = groups = np.searchsorted(point_starts, firsts, "right") - 1
-        for lane, (point, group) in enumerate(zip(points[firsts], groups, strict=True)):
-            of_group = values[value_starts[group] : value_starts[group + 1]]
-            begins[1, lane] = of_group.searchsorted(point + points.dtype.type(delta))
+        start = int(point_starts[0])
+        firsts = points[start : start + LANES * length : length] + points.dtype.type(delta)
+        if whole:
+            begins[1] = values[value_starts[0] : value_starts[1]].searchsorted(firsts)
+        else:
+            groups = point_starts.searchsorted(start + np.arange(LANES) * length, "right") - 1
+            begins[0] = groups
+            for lane, (first, group) in enumerate(zip(firsts, groups, strict=True)):
+                begins[1, lane] = values[value_starts[group] : value_starts[group + 1]].searchsorted(first)
     _function(f"merge{8 * points.dtype.itemsize}", 9)(
         points.ctypes.data,
         point_starts.ctypes.data,
@@ -566,6 +580,7 @@ def _function(name: str, arguments: int) -> Any:
             "declare i8 @llvm.cttz.i8(i8, i1)",
             "declare i16 @llvm.cttz.i16(i16, i1)",
             "declare i64 @llvm.smin.i64(i64, i64)",
+            "declare void @llvm.prefetch.p0(ptr, i32, i32, i32)",
             *(_SELECT, _TALLY, _COUNT, _SCATTER, _GATHER),
             *(_merge_ir(bits) for bits in (32, 64)),
         )
