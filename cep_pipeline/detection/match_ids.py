@@ -35,10 +35,10 @@ import pyarrow.compute as pc
 
 from cep_pipeline.compiled.native import NativeKernel
 from cep_pipeline.detection.ordering import OrderedLists, OrderedMatches, OrderedTogether
-from cep_pipeline.detection.room import room_for
 from cep_pipeline.expressions.columns import Array
 from cep_pipeline.patterns.conditions import Value
 from cep_pipeline.patterns.pattern import Pattern, once_a_pattern
+from cep_pipeline.slices.routines import room_for
 from cep_pipeline.version import IDS_VERSION
 
 _FACTORS = (0x9E3779B97F4A7C15, 0xBB67AE8584CAA73B)
@@ -51,7 +51,7 @@ _KERNELS = "cep_pipeline.detection.match_rows_kernel"
 _OF_EVENTS = ("int64", "int64*", "int64*", "int64*")
 _WRITTEN = ("uint64*", "uint64*", "uint64*", "int64*", "int64*", "int64*")
 _describe_single_events = NativeKernel(
-    _KERNELS, "describe_single_events", ("int64", "int64", "int64", "int32*", *_OF_EVENTS, *_WRITTEN)
+    _KERNELS, "describe_single_events", ("int64", "int64", "int64", "int32*", "int64", *_OF_EVENTS, *_WRITTEN)
 )
 _describe_lists = NativeKernel(
     _KERNELS, "describe_lists", ("int64", "int64*", "int32*", "int32*", *_OF_EVENTS, "int64", *_WRITTEN)
@@ -68,21 +68,28 @@ class MatchRows:
         uint64, shape (n, 2): the bytes of the ids.
     starts, ends
         int64, shape (n,): the times of the first and of the last event in microseconds.
-    offsets
-        int64, shape (n + 1,): match m binds the elements from `offsets[m]` to `offsets[m + 1]`.
     seqs
         int64, shape (elements,): each element's seq.
     variables
         int32, shape (elements,): each element's variable as an index into the names; None where each match binds all
         of them, in their order.
+    given_offsets
+        The `offsets`, where matches bind different variables.
     """
 
     ids: Array
     starts: Array
     ends: Array
-    offsets: Array
     seqs: Array
-    variables: Array | None
+    variables: Array | None = None
+    given_offsets: Array | None = None
+
+    @cached_property
+    def offsets(self) -> Array:
+        """int64, shape (n + 1,): match m binds the elements from `offsets[m]` to `offsets[m + 1]`."""
+        if self.given_offsets is not None:
+            return self.given_offsets
+        return np.arange(len(self.ids) + 1) * (len(self.seqs) // max(len(self.ids), 1))
 
 
 @dataclass(frozen=True)
@@ -128,13 +135,17 @@ class MatchIdentity:
         _, _, *bits = _CONSTANTS
         return uuid.UUID(bytes=struct.pack("<2Q", a & bits[0] | bits[1], b & bits[2] | bits[3]))
 
-    def rows_of(self, matches: OrderedMatches | OrderedLists, timestamps: Array, seqs: Array) -> MatchRows:
+    def rows_of(
+        self, matches: OrderedMatches | OrderedLists, timestamps: Array, seqs: Array, *, growing: bool = False
+    ) -> MatchRows:
         """The fixed columns of matches.
 
         Parameters
         ----------
         timestamps, seqs
             int64: those of the events that the matches' rows are of.
+        growing
+            Whether seqs are known to grow with time.
         """
         count = len(matches)
         ids, starts, ends = room_for(2 * count, np.uint64), room_for(count, np.int64), room_for(count, np.int64)
@@ -143,20 +154,21 @@ class MatchIdentity:
         timestamps, seqs = np.ascontiguousarray(timestamps), np.ascontiguousarray(seqs)
         of_events = (len(seqs), seqs, timestamps, positions)
         written = (self._key, _CONSTANT_WORDS, ids)
-        variables: Array | None = None
         if isinstance(matches, OrderedMatches) and matches.form is None and matches.rows.strides[1] == 4:
             width, stride = len(matches.rows), matches.rows.strides[0] // 4
-            offsets, bound = np.arange(0, width * count + 1, width), room_for(width * count, np.int64)
+            bound = room_for(width * count, np.int64)
             arrays = (*of_events, *written, bound, starts, ends)
             addresses = (one if isinstance(one, int) else one.ctypes.data for one in arrays)
+            consecutive = growing and count > 0 and int(seqs[-1]) - int(seqs[0]) == len(seqs) - 1
             # A part of the matches is a slice of the rows of all, which is not contiguous.
-            _describe_single_events.function(count, width, stride, matches.rows.ctypes.data, *addresses)
-        else:
-            offsets, rows, variables = matches.elements()
-            bound = room_for(len(rows), np.int64)
-            elements = (np.ascontiguousarray(offsets), np.ascontiguousarray(rows), np.ascontiguousarray(variables))
-            _describe_lists(count, *elements, *of_events, len(positions), *written, bound, starts, ends)
-        return MatchRows(ids, starts, ends, offsets, bound, variables)
+            rows_at = matches.rows.ctypes.data
+            _describe_single_events.function(count, width, stride, rows_at, int(consecutive), *addresses)
+            return MatchRows(ids, starts, ends, bound)
+        offsets, rows, variables = matches.elements()
+        bound = room_for(len(rows), np.int64)
+        elements = (np.ascontiguousarray(offsets), np.ascontiguousarray(rows), np.ascontiguousarray(variables))
+        _describe_lists(count, *elements, *of_events, len(positions), *written, bound, starts, ends)
+        return MatchRows(ids, starts, ends, bound, variables, offsets)
 
     def ids_of(self, offsets: Array, variables: pa.Array, seqs: Array, composed: pa.Array) -> Array:
         """The ids of matches of which some bind composed events, as `id_of` defines them.
@@ -250,7 +262,7 @@ def rows_of_many(
         key = identity.key_address, constants
         describe(own, begin, *of_elements, *of_events, *key, own_ids, bound_at, *instants)
         at = [address + own * size for address, size in zip(at, sizes, strict=True)]
-    return MatchRows(ids, starts, ends, offsets, bound, variables)
+    return MatchRows(ids, starts, ends, bound, variables, offsets)
 
 
 @once_a_pattern

@@ -53,11 +53,54 @@ def inputs(
     )
 
 
+TOGETHER = 256
+"""So many matches are described together: their ids are computed side by side, and stay near the processor."""
+
+
+@njit
+def bind_events(
+    begin: int, end: int, width: int, stride: int, rows: Any, shift: Any, seqs: Any, timestamps: Any, outputs: Any
+) -> None:
+    """Write the seqs and the times of matches; where there is a shift, an event's seq is its row and the shift."""
+    bound, starts, ends = outputs
+    for match in range(begin, end):
+        first = last = rows[match]
+        for variable in range(width):
+            row = rows[variable * stride + match]
+            first, last = min(first, row), max(last, row)
+            bound[match * width + variable] = seqs[word(row)] if shift is None else row + shift
+        starts[match], ends[match] = first, last
+    for match in range(begin, end):  # alone, so that a processor waits for many of them at a time
+        starts[match] = timestamps[word(starts[match])]
+        ends[match] = timestamps[word(ends[match])]
+
+
+@njit
+def identify(width: int, stride: int, rows: Any, shift: Any, bound: Any, identity: Any, ids: Any) -> None:
+    """Write the ids of matches, for all of them one variable after another, where `bind_events` has written the seqs.
+
+    Of rows and a shift these are made again, which is done for several matches at a time.
+    """
+    positions, key, factors, bits = identity
+    for match in range(len(ids)):
+        ids[match, 0], ids[match, 1] = key[0], key[1]
+    for variable in range(width):
+        position = word(positions[variable])
+        of_variable = rows[variable * stride :]
+        for match in range(len(ids)):
+            seq = bound[match * width + variable] if shift is None else of_variable[match] + shift
+            a, b = stirred(ids[match, 0] ^ word(seq), ids[match, 1] ^ position, factors)
+            ids[match, 0], ids[match, 1] = a, b
+    for match in range(len(ids)):
+        write_id(ids[match, 0], ids[match, 1], width, key, factors, bits, ids, match)
+
+
 def describe_single_events(
     matches: int,
     width: int,
     stride: int,
     rows_at: Any,
+    consecutive: int,
     events: int,
     seqs_at: Any,
     timestamps_at: Any,
@@ -77,6 +120,8 @@ def describe_single_events(
         Variable v of match m binds the event `rows[v * stride + m]`, v below `width`.
     rows
         int32.
+    consecutive
+        1 where the seq of each event is one above that of the event before: then seqs need not be looked up.
     events, seqs, timestamps
         The number of events, and of each its seq and its time.
     positions
@@ -93,21 +138,16 @@ def describe_single_events(
         events, seqs_at, timestamps_at, positions_at, width, key_at, constants_at
     )
     ids = carray(ids_at, (matches, 2))
-    bound = carray(bound_at, (matches * width,))
-    starts = carray(starts_at, (matches,))
-    ends = carray(ends_at, (matches,))
-    for match in range(matches):
-        a, b = key[0], key[1]
-        first = last = rows[match]
-        for variable in range(width):
-            row = rows[variable * stride + match]
-            first, last = min(first, row), max(last, row)
-            seq = seqs[row]
-            bound[match * width + variable] = seq
-            a, b = stirred(a ^ word(seq), b ^ word(positions[variable]), factors)
-        write_id(a, b, width, key, factors, bits, ids, match)
-        starts[match] = timestamps[first]
-        ends[match] = timestamps[last]
+    bound, starts, ends = carray(bound_at, (matches * width,)), carray(starts_at, (matches,)), carray(ends_at, (matches,))
+    identity = positions, key, factors, bits
+    for begin in range(0, matches, TOGETHER):
+        end = min(begin + TOGETHER, matches)
+        if consecutive:
+            bind_events(begin, end, width, stride, rows, seqs[0], seqs, timestamps, (bound, starts, ends))
+            identify(width, stride, rows[begin:], seqs[0], bound[begin * width :], identity, ids[begin:end])
+        else:
+            bind_events(begin, end, width, stride, rows, None, seqs, timestamps, (bound, starts, ends))
+            identify(width, stride, rows[begin:], None, bound[begin * width :], identity, ids[begin:end])
     return matches
 
 

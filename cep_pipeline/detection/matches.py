@@ -15,7 +15,6 @@ from cep_pipeline.compiled.native import NativeKernel
 from cep_pipeline.detection.match_ids import MatchIdentity, MatchRows, ids_array, rows_of_many
 from cep_pipeline.detection.ordering import OrderedLists, OrderedMatches, OrderedTogether, order_matches, order_together
 from cep_pipeline.detection.output_policy import Candidates, KeptMatches, kept_together
-from cep_pipeline.detection.room import room_for
 from cep_pipeline.expressions.columns import Array, Column
 from cep_pipeline.expressions.evaluate import expression_values
 from cep_pipeline.expressions.lists import Bound, Lists, values_over_lists
@@ -34,6 +33,7 @@ from cep_pipeline.patterns.pattern import MOST_PATTERNS, Pattern, once_a_pattern
 from cep_pipeline.patterns.rewriting import rewritten
 from cep_pipeline.slices.blocks import Block, MatchBlock
 from cep_pipeline.slices.prepared import PreparedEvents
+from cep_pipeline.slices.routines import room_for
 
 UTC_MICROSECONDS = pa.timestamp("us", tz="UTC")
 BINDINGS = pa.list_(pa.struct([("variable", pa.string()), ("seq", pa.int64())]))
@@ -145,7 +145,7 @@ def match_batches(
             part = part.where(kept.keep(Candidates.of(pattern, part, events)))
             if not len(part):
                 continue
-        rows = identity.rows_of(part, events.timestamps, events.seqs)
+        rows = identity.rows_of(part, events.timestamps, events.seqs, growing=events.seqs_grow)
         returned = return_arrays(pattern, part, events)
         if not typed:
             names = [item.name for item in pattern.items]
@@ -318,8 +318,9 @@ class _Bindings:
         else:
             shared = self._shared
             if shared is None or shared[0] != names or len(shared[1]) <= count:
-                of_elements = np.tile(np.arange(len(names), dtype=np.int32), count)
-                shared = self._shared = names, *_spelled(names, rows.offsets, of_elements)
+                most = count if shared is None or shared[0] != names else max(count, min(2 * len(shared[1]), BATCH_ROWS))
+                of_elements = np.tile(np.arange(len(names), dtype=np.int32), most)
+                shared = self._shared = names, *_spelled(names, np.arange(most + 1) * len(names), of_elements)
             offsets, variables = shared[1].slice(0, count + 1), shared[2].slice(0, size)
         elements = pa.StructArray.from_arrays([variables, pa.array(rows.seqs)], fields=list(BINDINGS.value_type))
         return pa.ListArray.from_arrays(offsets, elements)

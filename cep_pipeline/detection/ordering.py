@@ -15,10 +15,10 @@ from functools import cached_property
 import numpy as np
 
 from cep_pipeline.compiled.native import NativeKernel
-from cep_pipeline.detection.room import room_for
 from cep_pipeline.expressions.columns import Array
 from cep_pipeline.patterns.normal_form import Variable
 from cep_pipeline.slices.blocks import Block, ListBlock, MatchBlock
+from cep_pipeline.slices.routines import room_for
 
 MOST_NUMBERS = 1 << 18
 """So many numbers of events may be counted to order matches of several patterns; others are sorted first."""

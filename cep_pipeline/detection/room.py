@@ -13,12 +13,7 @@ from contextlib import contextmanager
 from contextvars import ContextVar
 from pathlib import Path
 
-import numpy as np
-import numpy.typing as npt
-import pyarrow as pa
-
 from cep_pipeline.errors import NoRoom
-from cep_pipeline.expressions.columns import Array
 
 SMALL = 1 << 26
 """Bytes that are given without looking at how much memory there is."""
@@ -145,13 +140,3 @@ def _used_bytes(folder: Path, used: str, kept: tuple[str, ...]) -> int:
     """The bytes that a container uses, without cached files, which are given up on demand."""
     kinds = dict(line.split() for line in (folder / "memory.stat").read_text().splitlines())
     return int((folder / used).read_text()) - sum(int(kinds.get(kind, 0)) for kind in kept)
-
-
-def room_for(size: int, kind: npt.DTypeLike) -> Array:
-    """An array of so many values, not set yet, in memory of Arrow's pool: what is freed there is at hand for the next.
-
-    NumPy takes large arrays from the system each time, and the system clears them, which takes longer than to fill
-    them.
-    """
-    dtype = np.dtype(kind)
-    return np.frombuffer(pa.allocate_buffer(size * dtype.itemsize), dtype)

@@ -35,14 +35,20 @@ QUARANTINE_SCHEMA = pa.schema(
 
 
 _CHECKED_AT_ONCE = 1 << 16
-"""Events whose order is checked in one go, while a processor's cache holds them."""
+"""Values whose order is checked in one go, while a processor's cache holds them."""
 
 
 def in_step(timestamps: Array, seqs: Array) -> bool:
     """True if timestamps ascend and each seq is above the one before it; events may be in order without that."""
-    for first in range(0, len(timestamps), _CHECKED_AT_ONCE):
-        stamps, numbers = (clock[first : first + _CHECKED_AT_ONCE + 1] for clock in (timestamps, seqs))
-        if (stamps[1:] < stamps[:-1]).any() or (numbers[1:] <= numbers[:-1]).any():
+    return ascend(seqs, strictly=True) and ascend(timestamps)
+
+
+def ascend(values: Array, *, strictly: bool = False) -> bool:
+    """True if each value is not below the one before it, or above it."""
+    fails = np.less_equal if strictly else np.less
+    for first in range(0, len(values), _CHECKED_AT_ONCE):
+        part = values[first : first + _CHECKED_AT_ONCE + 1]
+        if fails(part[1:], part[:-1]).any():
             return False
     return True
 

@@ -18,10 +18,11 @@ import numpy as np
 import pyarrow as pa
 
 from cep_pipeline.errors import DataError, InputError
+from cep_pipeline.events.columns import ascend
 from cep_pipeline.expressions.columns import Array, Column, TableColumns
 from cep_pipeline.patterns.composing import COMPOSED_MATCH
 from cep_pipeline.patterns.structure import EventType, types_of
-from cep_pipeline.slices.routines import SPLIT_AT_ONCE, group_rows, padded, padded_copy, select_codes
+from cep_pipeline.slices.routines import PADDING, SPLIT_AT_ONCE, group_rows, padded, padded_copy, select_codes
 
 Boundary = tuple[int, int]
 """A point `(timestamp in microseconds, seq)` of the stream's order."""
@@ -30,6 +31,9 @@ MAX_ROWS = 2**31 - 64
 
 KEPT_BYTES, KEPT_SLICES = 1 << 28, 4
 """Derived arrays are kept up to this size, or up to so many times the size of the slice."""
+
+NUMBERED_AT_ONCE = 1 << 15
+"""Rows that are numbered in one go, while a processor's cache holds their numbers."""
 
 T = TypeVar("T")
 
@@ -95,7 +99,7 @@ class PreparedEvents:
     @cached_property
     def seqs_grow(self) -> bool:
         """True if each event has a larger seq than the one before it."""
-        return bool((self.seqs[1:] > self.seqs[:-1]).all())
+        return ascend(self.seqs, strictly=True)
 
     @cached_property
     def span_us(self) -> int:
@@ -106,9 +110,20 @@ class PreparedEvents:
     @cached_property
     def every_row(self) -> Array:
         """int32, with readable elements behind the end: all rows in order."""
-        rows = padded(len(self), np.int32)
-        rows[:] = np.arange(len(self), dtype=np.int32)
-        return rows
+        return self.numbers(0, len(self))
+
+    def numbers(self, first: int, end: int) -> Array:
+        """int32, with readable elements behind the end: the numbers from `first` up to `end`, below `len(self) + 2`."""
+        return self._numbered[first:end]
+
+    @cached_property
+    def _numbered(self) -> Array:
+        counted = padded(len(self) + 1 + PADDING, np.int32)
+        few = np.arange(NUMBERED_AT_ONCE, dtype=np.int32)
+        for first in range(0, len(counted), NUMBERED_AT_ONCE):
+            part = counted[first : first + NUMBERED_AT_ONCE]
+            np.add(few[: len(part)], np.int32(first), out=part)
+        return counted
 
     @cached_property
     def of_stream(self) -> Array | None:

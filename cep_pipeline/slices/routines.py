@@ -3,8 +3,8 @@
 The loops are written in LLVM IR by hand and kept like the generated code, so that a worker that only runs kernels loads
 them in milliseconds and imports no compiler front end.
 
-Arrays lie in memory that a thread keeps for the next slice. Memory that the system gives anew costs more to write than
-a preparation step costs to compute.
+Arrays lie in memory that a thread keeps for the next slice, or in that of Arrow's pool. Memory that the system gives
+anew costs more to write than a preparation step costs to compute.
 """
 
 from __future__ import annotations
@@ -16,6 +16,8 @@ from functools import cache
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
 
 from cep_pipeline.compiled import object_code
 from cep_pipeline.compiled.ir_text import WIDTH, offsets_table
@@ -23,10 +25,18 @@ from cep_pipeline.expressions.columns import Array
 
 PADDING = WIDTH
 """Readable elements behind the end of every array that a kernel or a routine reads."""
-COUNTED_AT_ONCE = 1 << 16
-"""Codes that are counted in one go."""
 SPLIT_AT_ONCE = 8
 """With more types than this, a counting sort of all events is faster than comparing with each type."""
+
+
+def room_for(size: int, kind: npt.DTypeLike) -> Array:
+    """An array of so many values, not set yet, in memory of Arrow's pool: what is freed there is at hand for the next.
+
+    NumPy takes large arrays from the system each time, and the system clears them, which takes longer than to fill
+    them.
+    """
+    dtype = np.dtype(kind)
+    return np.frombuffer(pa.allocate_buffer(size * dtype.itemsize), dtype)
 
 
 def padded(count: int, dtype: Any) -> Array:
@@ -103,8 +113,7 @@ def group_rows(codes: Array, groups: int) -> tuple[Array, Array]:
     """
     codes = np.ascontiguousarray(codes, np.int32)
     starts = np.zeros(groups + 1, np.int64)
-    for first in range(0, len(codes), max(COUNTED_AT_ONCE, groups)):  # NumPy converts what it counts
-        starts[1:] += np.bincount(codes[first : first + max(COUNTED_AT_ONCE, groups)], minlength=groups)
+    _function("count", 3)(codes.ctypes.data, len(codes), starts[1:].ctypes.data)
     np.cumsum(starts, out=starts)
     cursors = starts[:-1].copy()
     order = padded(len(codes), np.int32)
@@ -241,6 +250,18 @@ done:
 """
 
 
+_COUNT = _loop_ir(
+    "count(ptr noalias %codes, i64 %n, ptr noalias %counts)",
+    """
+  %cp = getelementptr i32, ptr %codes, i64 %i
+  %c = load i32, ptr %cp
+  %c64 = sext i32 %c to i64
+  %up = getelementptr i64, ptr %counts, i64 %c64
+  %u = load i64, ptr %up
+  %u2 = add i64 %u, 1
+  store i64 %u2, ptr %up""",
+)
+
 _SCATTER = _loop_ir(
     "scatter(ptr noalias %codes, i64 %n, ptr noalias %cursors, ptr noalias %order)",
     """
@@ -256,9 +277,19 @@ _SCATTER = _loop_ir(
   store i32 %i32, ptr %op""",
 )
 
+FETCHED_AHEAD = 128
+"""Places between the value that is gathered and the one that is asked for from memory meanwhile."""
 _GATHER = _loop_ir(
     "gather(ptr noalias %values, ptr noalias %rows, i64 %n, ptr noalias %out)",
-    """
+    f"""
+  %ahead = add i64 %i, {FETCHED_AHEAD}
+  %last = sub i64 %n, 1
+  %place = call i64 @llvm.smin.i64(i64 %ahead, i64 %last)
+  %ap = getelementptr i32, ptr %rows, i64 %place
+  %ar = load i32, ptr %ap
+  %ar64 = sext i32 %ar to i64
+  %avp = getelementptr i64, ptr %values, i64 %ar64
+  call void @llvm.prefetch.p0(ptr %avp, i32 0, i32 2, i32 1)
   %rp = getelementptr i32, ptr %rows, i64 %i
   %r = load i32, ptr %rp
   %r64 = sext i32 %r to i64
@@ -300,7 +331,7 @@ class _Workspace(threading.local):
         for place in range(len(self._chunks)):
             if sys.getrefcount(self._chunks[place]) == _UNUSED:
                 return self._chunks.pop(place)
-        return np.empty(CHUNK_BYTES, np.uint8)
+        return room_for(CHUNK_BYTES, np.uint8)
 
 
 _workspace = _Workspace()
@@ -310,11 +341,11 @@ def uninitialized(count: int, dtype: Any) -> Array:
     """An array of `count` elements of any content."""
     size = count * np.dtype(dtype).itemsize
     if size > CHUNK_BYTES // 4:
-        return np.empty(count, dtype)
+        return room_for(count, dtype)
     return _workspace.take(size)[:size].view(dtype)
 
 
-LANES = 4
+LANES = 6
 """Runs of points that are merged side by side: a step waits for the one before it in its own run only."""
 _FROM_THE_START = np.zeros((2, LANES), np.int64)
 VECTOR_BITS = 512
@@ -353,11 +384,15 @@ def count_before(points: Array, point_starts: Array, values: Array, value_starts
     length = grouped // LANES if grouped > FEW else 0
     begins = np.zeros((2, LANES), np.int64)
     if length:
-        firsts = point_starts[0] + np.arange(LANES) * length
-        begins[0] = groups = np.searchsorted(point_starts, firsts, "right") - 1
-        for lane, (point, group) in enumerate(zip(points[firsts], groups, strict=True)):
-            of_group = values[value_starts[group] : value_starts[group + 1]]
-            begins[1, lane] = of_group.searchsorted(point + points.dtype.type(delta))
+        start = int(point_starts[0])
+        firsts = points[start : start + LANES * length : length] + points.dtype.type(delta)
+        if whole:
+            begins[1] = values[value_starts[0] : value_starts[1]].searchsorted(firsts)
+        else:
+            groups = point_starts.searchsorted(start + np.arange(LANES) * length, "right") - 1
+            begins[0] = groups
+            for lane, (first, group) in enumerate(zip(firsts, groups, strict=True)):
+                begins[1, lane] = values[value_starts[group] : value_starts[group + 1]].searchsorted(first)
     _function(f"merge{8 * points.dtype.itemsize}", 9)(
         points.ctypes.data,
         point_starts.ctypes.data,
@@ -545,7 +580,8 @@ def _function(name: str, arguments: int) -> Any:
             "declare i8 @llvm.cttz.i8(i8, i1)",
             "declare i16 @llvm.cttz.i16(i16, i1)",
             "declare i64 @llvm.smin.i64(i64, i64)",
-            *(_SELECT, _TALLY, _SCATTER, _GATHER),
+            "declare void @llvm.prefetch.p0(ptr, i32, i32, i32)",
+            *(_SELECT, _TALLY, _COUNT, _SCATTER, _GATHER),
             *(_merge_ir(bits) for bits in (32, 64)),
         )
     )

@@ -73,6 +73,37 @@ def test_single_events_equal_the_definition(width: int, seqs: list[int], seed: i
     assert described.ends.tolist() == stamps[rows[:, skipped:].max(axis=0)].tolist()
 
 
+@settings(max_examples=examples(100), deadline=None)
+@given(
+    st.integers(1, 5),
+    st.integers(1, 40),
+    st.sampled_from([-(2**63), -7, 0, 2**31, 2**63 - 41]),
+    st.sampled_from([1, 255, 256, 257, 600]),
+    st.booleans(),
+    st.integers(0, 2**32 - 1),
+)
+def test_seqs_that_grow_equal_the_definition(
+    width: int, events: int, first: int, count: int, gap: bool, seed: int
+) -> None:
+    """Where each is one above the one before, they are not looked up; with a gap among them they are."""
+    rng = np.random.default_rng(seed)
+    pattern = pattern_of(f"PATTERN SEQ({', '.join(f'A v{place}' for place in range(width))}) WITHIN 1 hour")
+    seqs = [first + place for place in range(events)]
+    if gap and first < 2**62:
+        seqs[-1] += 1
+    rows = rng.integers(0, events, (width, count)).astype(np.int32)
+    matches = OrderedMatches((pattern.clauses[0].positive,), None, rows)
+    identity = MatchIdentity.of(pattern)
+    stamps = np.sort(rng.integers(0, 1000, events))
+    described = identity.rows_of(matches, stamps, np.array(seqs, np.int64), growing=True)
+    bound = [[(f"v{place}", seqs[row]) for place, row in enumerate(match)] for match in rows.T.tolist()]
+    assert ids_array(described.ids).to_pylist() == list(map(identity.id_of, bound))
+    assert described.seqs.tolist() == [seq for match in bound for _, seq in match]
+    assert described.starts.tolist() == stamps[rows.min(axis=0)].tolist()
+    assert described.ends.tolist() == stamps[rows.max(axis=0)].tolist()
+    assert described.offsets.tolist() == list(range(0, width * count + 1, width))
+
+
 def test_branches_without_some_variables_equal_the_definition() -> None:
     pattern = pattern_of("PATTERN OR(SEQ(A a, B b), C c) WITHIN 1 hour")
     pair, single = (clause.positive for clause in pattern.clauses)

@@ -196,7 +196,7 @@ def range_ends(events: PreparedEvents, bound: Bound, view: View, keyed: View, ca
 
     def merge() -> Array:
         if keyed.identity == candidates.identity and bound.clock is BoundUnit.ROW and bound.delta in (0, 1):
-            return np.arange(bound.delta, len(keyed) + bound.delta, dtype=np.int32)  # each row is there, once
+            return events.numbers(bound.delta, len(keyed) + bound.delta)  # each row is there, once
         points, values = (clock_values(events, of, bound.clock, bound.partition_by) for of in (keyed, candidates))
         return count_before(points, keyed.starts, values, candidates.starts, bound.delta)
 

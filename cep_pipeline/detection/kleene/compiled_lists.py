@@ -47,7 +47,6 @@ from cep_pipeline.detection.kleene.bindings import BindingRules, Bindings, claus
 from cep_pipeline.detection.kleene.extension import Extension, ListConditions
 from cep_pipeline.detection.limits import go_on
 from cep_pipeline.detection.mechanisms import EVERYTHING, Owned
-from cep_pipeline.detection.room import room_for
 from cep_pipeline.expressions.columns import Array
 from cep_pipeline.patterns.conditions import Comparator, Conjunct
 from cep_pipeline.patterns.expressions import Element, Expression, Reference
@@ -58,6 +57,7 @@ from cep_pipeline.slices.blocks import ListBlock
 from cep_pipeline.slices.keys import Key, key_of_added, keyed_leaf, shared_attributes
 from cep_pipeline.slices.order import before_is_earlier, may_be_one
 from cep_pipeline.slices.prepared import PreparedEvents
+from cep_pipeline.slices.routines import room_for
 from cep_pipeline.slices.views import EventLeaf, View, clause_cache_of, the_leaf, view_of_leaf, without_name
 
 ELEMENTS_AT_ONCE = 1 << 18
