@@ -15,6 +15,7 @@ from itertools import chain, combinations, pairwise, permutations
 import numpy as np
 
 from cep_pipeline.detection.clause_runs import ClauseSlice
+from cep_pipeline.detection.counting.mixed import MixedComparison
 from cep_pipeline.expressions.comparison import compare
 from cep_pipeline.expressions.evaluate import expression_values
 from cep_pipeline.expressions.lists import Uses
@@ -102,6 +103,8 @@ class Joining:
     neighbours
         The two variables in the order of the stream, if one of them is a list whose element next to the other one is
         compared, or if they are one list whose adjacent elements are.
+    mixed
+        The comparison, if one of its sides mixes the two events; then `sides` are the terms of each.
     """
 
     comparator: Comparator
@@ -110,6 +113,7 @@ class Joining:
     equal: tuple[Sides, ...] = ()
     negated: tuple[int, ...] = ()
     neighbours: tuple[str, str] | None = None
+    mixed: MixedComparison | None = None
 
     @property
     def is_of_list(self) -> bool:
@@ -120,8 +124,14 @@ class Joining:
         """The same condition with the other side first."""
         sides = None if self.sides is None else self.sides[::-1]
         equal = tuple(own[::-1] for own in self.equal)
+        mixed = None if self.mixed is None else self.mixed.turned()
         return replace(
-            self, comparator=self.comparator.mirror, variables=self.variables[::-1], sides=sides, equal=equal
+            self,
+            comparator=self.comparator.mirror,
+            variables=self.variables[::-1],
+            sides=sides,
+            equal=equal,
+            mixed=mixed,
         )
 
     def all_of(self, place: int) -> list[Expression]:
@@ -131,7 +141,7 @@ class Joining:
     @property
     def is_plain(self) -> bool:
         """True where the condition is a single comparison."""
-        return self.sides is not None and not self.equal and not self.negated
+        return self.sides is not None and not self.equal and not self.negated and self.mixed is None
 
     def sides_of(self, variables: tuple[str, str]) -> Sides | None:
         """The sides for its variables in this order."""
@@ -263,7 +273,7 @@ def sweeps_over(pattern: Pattern) -> bool:
     >>> import cep_pipeline as cep
     >>> schema = cep.StreamSchema.from_dict({"type_attribute": "kind", "attributes": {"kind": "string", "x": "int64"}})
     >>> free, joined = cep.parse_patterns(
-    ...     "PATTERN SEQ(A a, B b) WITHIN 1 day; PATTERN SEQ(A a, B b) WHERE a.x + b.x > 3 WITHIN 1 day", schema
+    ...     "PATTERN SEQ(A a, B b) WITHIN 1 day; PATTERN SEQ(A a, B b) WHERE a.x * b.x > 3 WITHIN 1 day", schema
     ... )
     >>> sweeps_over(free), sweeps_over(joined)
     (True, False)
@@ -313,17 +323,39 @@ def of_elements(clause: Clause, conjunct: Conjunct) -> bool:
 
 def _joining(clause: Clause, conjunct: Conjunct) -> Joining | None:
     match conjunct.atoms:
-        case (Comparison(comparator, left, right),) if comparator is not Comparator.NE:
-            owners = variables_of(left), variables_of(right)
-            if len(owners[0]) != 1 or len(owners[1]) != 1:
+        case (Comparison(comparator) as comparison,) if comparator is not Comparator.NE:
+            found = _of_two(comparison)
+            if found is None:
                 return None
-            (one,), (other,) = owners
-            if clause.by_name[one].negated or clause.by_name[other].negated:
+            one, other = (clause.by_name[name] for name in found.variables)
+            if one.negated or other.negated:
                 return None
-            if not clause.by_name[one].kleene and not clause.by_name[other].kleene:
-                return None if one == other else Joining(comparator, (one, other), (left, right))
-            return _joining_lists(clause, Joining(comparator, (one, other), (left, right)))
+            if not one.kleene and not other.kleene:
+                return None if one is other or _is_range_of_times(clause, found) else found
+            return _joining_lists(clause, found)
     return None
+
+
+def _is_range_of_times(clause: Clause, found: Joining) -> bool:
+    """Return whether two times are apart so far, which bounds candidates where matches are found, and is not tested."""
+    if found.mixed is None or any(variable.kleene for variable in clause.positive):
+        return False
+    nodes = (node for term in found.mixed.terms for node in walk(term))
+    return all(node.attribute == "timestamp" for node in nodes if isinstance(node, Reference))
+
+
+def _of_two(comparison: Comparison) -> Joining | None:
+    """The comparison of two events, or of elements of two variables or one; None where others take part."""
+    comparator, sides = comparison.comparator, (comparison.left, comparison.right)
+    owners = [variables_of(side) for side in sides]
+    if all(len(names) == 1 for names in owners):
+        (one,), (other,) = owners
+        return Joining(comparator, (one, other), sides)
+    mixed = MixedComparison.of(comparison)
+    if mixed is None:
+        return None
+    (one, _), (other, _) = mixed.events
+    return Joining(comparator, (one, other), mixed.terms, mixed=mixed)
 
 
 _ENDS_OF_LISTS = (
@@ -441,7 +473,11 @@ def _share_passing(of: ClauseSlice, joining: Joining, views: dict[str, View]) ->
     rows = one[some], other[np.clip(near, 0, len(other) - 1)]
     passed = np.ones(SAMPLED, bool)
     compared = [(Comparator.EQ, sides) for sides in joining.equal]
-    for comparator, sides in [*compared, *([(joining.comparator, joining.sides)] if joining.sides is not None else [])]:
+    if joining.mixed is not None:
+        passed &= joining.mixed.holds(of.events, rows)
+    elif joining.sides is not None:
+        compared.append((joining.comparator, joining.sides))
+    for comparator, sides in compared:
         left, right = (
             expression_values(without_name(side, name), of.events, {ANY_EVENT: own})
             for side, name, own in zip(sides, joining.variables, rows, strict=True)

@@ -206,7 +206,7 @@ def count_swept(
     }
     if not all(len(views[variable.name]) for variable in clause.positive):
         return 0
-    if not always and not pays(of, sweep, views):
+    if not (always or pays(of, sweep, views)) or not _are_known(sweep, views, events):
         return None
     steps = _steps(of, sweep, views)
     if steps is None:
@@ -237,6 +237,14 @@ def count_swept(
             return None
         return _count_all_behind(clause, sweep.joining, steps, events, bits)
     return sum(_count_around(order, clause, sweep.joining, steps, events) for order in orders_of(clause))
+
+
+def _are_known(sweep: Sweep, views: dict[str, View], events: PreparedEvents) -> bool:
+    """Return whether the comparisons that mix two events are true or false for all events that may be compared."""
+    return all(
+        one.mixed is None or one.mixed.is_known(events, (views[one.variables[0]].rows, views[one.variables[1]].rows))
+        for one in sweep.joining
+    )
 
 
 def _sweep_over(of: ClauseSlice, pair: frozenset[str] | None, ends: str | None) -> Sweep | None:
@@ -730,9 +738,13 @@ def _compared(
     for number in joining.negated:
         ends = steps.around[number] if (names[0], names[1]) in clause.precedence else steps.around[number][::-1]
         compared.append([end[rows].astype(np.float64) for end, rows in zip(ends, members, strict=True)])
-    if joining.sides is not None:
-        compared.append(columns(joining.sides))
     comparator = joining.comparator.mirror if turned else joining.comparator
+    if joining.mixed is not None:
+        mixed = joining.mixed.turned() if turned else joining.mixed
+        comparator, ranked = mixed.ranked(events, (steps.rows[members[0]], steps.rows[members[1]]))
+        compared.append(ranked)
+    elif joining.sides is not None:
+        compared.append(columns(joining.sides))
     if len(compared) == 1:
         return SortedValues(compared[0][0]), SortedValues(compared[0][1]), comparator
     codes: Array = np.zeros(sum(map(len, members)))

@@ -50,6 +50,11 @@ CONDITIONS = (
     "v[i].x > v[i-1].x AND v[1].y < 3.5",
     "v[i].y <= v[i-1].x AND v[v.LEN].x > 1",
     "v[i].s = v[i-1].s AND v[i-1].x < v[i].x AND v[1].x < 9",
+    "v[i].x - v[i-1].x > 1",
+    "v[i].timestamp - v[i-1].timestamp < 2 seconds",
+    "v[i].y * 0.5 - v[i-1].y <= v[i].x",
+    "2 - v[i].y > v[i-1].y + 1 AND v[1].x >= 0",
+    "v[v.LEN].y - v[1].y >= 0.5",
     "max(v[].x) < 5",
     "min(v[].y) >= 1",
     "2 <= min(v[].x)",
@@ -65,6 +70,8 @@ BEHIND_A = (
     "max(v[].x) <= a.x",
     "min(v[].y) > a.y",
     "v[i].x + a.x > v[1].x",
+    "v[1].y - a.x < 3",
+    "1.5 < a.y + v[v.LEN].y AND v[i].x - v[i-1].x <= 2",
 )
 BEFORE_C = ("v[v.LEN].x < c.x", "v[1].x < c.x", "v[i].y <= c.y")
 
@@ -107,6 +114,9 @@ def test_adjacent_elements_and_ends_are_swept(data: st.DataObject, stream_rows: 
             "v[i].s = v[i-1].s",
             "v[i].id = v[i-1].id AND v[i].x > v[i-1].y",
             "v[i].x <= v[i-1].x AND v[i].s = v[i-1].s",
+            "v[i].x - v[i-1].x >= 1",
+            "v[i-1].y - v[i].y < 0.3",
+            "v[i].timestamp - v[i-1].timestamp <= 2 seconds AND v[i].id = v[i-1].id",
         )
     )
     ends = data.draw(
@@ -120,6 +130,8 @@ def test_adjacent_elements_and_ends_are_swept(data: st.DataObject, stream_rows: 
                     "v[i].x < 6",
                     "v[1].id = a.id AND v[1].x > 0",
                     "a.x <= c.x AND v[1].x < 9",
+                    "v[1].y - a.y * 3 > -20",
+                    "c.x + v[v.LEN].x >= 3",
                 )
             ),
             min_size=1,
@@ -151,7 +163,8 @@ def test_adjacent_elements_and_ends_are_swept(data: st.DataObject, stream_rows: 
         ("v[].x > a.x", None),
         ("v[i].x > v[i-1].x", None),
         ("v[i].x > v[i-1].x AND v[1].x > a.x", ["a v[first] c", "a v[first] v[last] c", "a v[first] v+ v[last] c"]),
-        ("v[i].x - v[i-1].x > 1 AND v[1].x > a.x", None),
+        ("v[i].x - v[i-1].x > 1 AND v[1].x > a.x", ["a v[first] c", "a v[first] v[last] c", "a v[first] v+ v[last] c"]),
+        ("v[i].x * v[i-1].x > 1 AND v[1].x > a.x", None),
         ("sum(v[].x) > 3 AND v[1].x > 1", None),
         ("v[].x > v[i].x", None),
         ("max(v[].x) < a.x", None),
