@@ -126,7 +126,12 @@ def count_by_clause(
         for clause, plan in zip(pattern.clauses, plans, strict=True)
         for part, order in _parts_of(pattern, clause, plan, events, counters)
     ]
-    counts = [None if counters.wanted else _count_unfound(of, plan) for of, plan in clauses]
+    # Nothing else counts the parts of several lists.
+    several = any(sum(variable.kleene for variable in clause.positive) > 1 for clause in pattern.clauses)
+    counts = [
+        None if counters.wanted else _count_unfound(of, plan, always=several and has_kleene(of.clause))
+        for of, plan in clauses
+    ]
     if not finding and all(count is None for count in counts) and not any(map(has_kleene, pattern.clauses)):
         return None
     runs = [start(of, plan) for (of, plan), count in zip(clauses, counts, strict=True) if count is None]
@@ -152,9 +157,9 @@ def _parts_of(
         yield part, (*known, *(variable.name for variable in part.positive if variable.name not in known))
 
 
-def _count_unfound(of: ClauseSlice, plan: OrderOrTree) -> int | None:
-    """The number of matches of a clause, where they need not be found and that pays."""
-    count = count_swept(of)
+def _count_unfound(of: ClauseSlice, plan: OrderOrTree, *, always: bool) -> int | None:
+    """The number of matches of a clause, where they need not be found and that pays, or is done `always`."""
+    count = count_swept(of, always=always)
     order = None if count is not None or has_kleene(of.clause) else order_of(plan)
     return count if order is None else count_without_last(of, order)
 
