@@ -173,12 +173,15 @@ def sweep_of(pattern: Pattern, clause: Clause, pair: frozenset[str] | None = Non
     lists = {variable.name for variable in positive if variable.kleene}
     if any(conjunct.variables & lists for conjunct in made_true):
         return None
+    may_be_empty = any(variable.minimum == 0 for variable in positive)
     joining = [one for one in clause.conjuncts if len(one.variables) > 1 and one not in made_true]
     joining += [one for one in clause.conjuncts if len(one.variables) == 1 and not of_elements(clause, one)]
     if clause.negated and key is not None and shared_attributes(key) != clause.agree_on:
         return None  # what only positive events agree on leaves the negated ones of all keys
     backwards = any(not clause.successors(one.name) for one in clause.negated)
     if backwards and any(not clause.predecessors(one.name) for one in clause.negated):
+        return None
+    if not joining and may_be_empty:
         return None
     if not joining and pair is None:
         return Sweep(key, (), backwards) if states_of(clause, backwards=backwards) is not None else None
@@ -189,7 +192,7 @@ def sweep_of(pattern: Pattern, clause: Clause, pair: frozenset[str] | None = Non
     known = _together_joined([*found, *apart])
     if pair is not None:
         return Sweep(key, known, False) if counted_behind(clause, known, pair) else None
-    if any(one.neighbours for one in known):
+    if may_be_empty or any(one.neighbours for one in known):
         return Sweep(key, known, False) if counted_behind(clause, known) else None
     if len(known) == 1 or center_of(clause, known) is not None or counted_behind(clause, known):
         return Sweep(key, known, False)
@@ -599,6 +602,22 @@ def states_of(clause: Clause, *, backwards: bool = False) -> StateSpace | None:
 
 
 @dataclass(frozen=True)
+class Skipped:
+    """Variables between two others that the earlier one of them stands for, since only its value is asked for again.
+
+    Attributes
+    ----------
+    grows
+        A list, possibly empty, that no condition joins with others; it comes first.
+    passed
+        A single variable that nothing but the anchor is compared with.
+    """
+
+    grows: Variable | None = None
+    passed: Variable | None = None
+
+
+@dataclass(frozen=True)
 class WayBehind:
     """A way to count a sequence behind, or ahead of, each event of its first or last variable, the anchors.
 
@@ -611,11 +630,14 @@ class WayBehind:
         Whether the anchors are the last events.
     inwards
         Whether the others are bound from the far end of the anchor's window on.
+    skipped
+        The variables that come directly behind each of the others but the last one, and are not in `order`.
     """
 
     order: tuple[Variable, ...]
     from_last: bool
     inwards: bool
+    skipped: tuple[Skipped, ...]
 
     @property
     def backwards(self) -> bool:
@@ -627,6 +649,11 @@ class WayBehind:
         """The place of the variable whose events come last."""
         return 0 if self.from_last else 1 if self.inwards else len(self.order) - 1
 
+    @property
+    def skips(self) -> bool:
+        """True where a variable is not in `order`."""
+        return any(one != Skipped() for one in self.skipped)
+
 
 def ways_behind(
     order: Sequence[Variable], joining: Sequence[Joining], pair: frozenset[str] | None = None
@@ -636,13 +663,56 @@ def ways_behind(
         if order[0].kleene or order[-1].kleene:
             return
         anchor, *others = tuple(order)[::-1] if from_last else order
-        neighbours = [frozenset((one.name, other.name)) for one, other in pairwise(others)]
         if any(each.neighbours is not None and anchor.name in each.variables for each in joining):
             continue
         among = [each for each in joining if not each.is_of_list]
         between = [frozenset(each.variables) for each in among if anchor.name not in each.variables]
-        if len(set(between)) == len(between) and all(each in neighbours for each in between):
-            for inwards in (False, True) if pair is not None else (False,):
-                behind = others[::-1] if inwards else others
-                if pair is None or pair <= {anchor.name, behind[-1].name}:
-                    yield WayBehind((anchor, *behind), from_last, inwards)
+        joined = {name for each in joining if anchor.name not in each.variables for name in each.variables}
+        if len(set(between)) < len(between):
+            continue
+        for inwards in (False, True) if pair is not None else (False,):
+            behind = others[::-1] if inwards else others
+            kept = _kept(behind, set(between), joined)
+            if kept is None or (pair is not None and not pair <= {anchor.name, behind[-1].name}):
+                continue
+            bound, skipped = kept
+            way = WayBehind((anchor, *bound), from_last, inwards, skipped)
+            if pair is None or not way.skips:
+                yield way
+
+
+def _kept(
+    others: Sequence[Variable], pairs: set[frozenset[str]], joined: set[str]
+) -> tuple[tuple[Variable, ...], tuple[Skipped, ...]] | None:
+    """The variables behind an anchor that are bound, with those that are skipped; None if that does not do.
+
+    Parameters
+    ----------
+    pairs, joined
+        The pairs of these variables that conditions join, and all variables that one joins with another than the
+        anchor.
+    """
+    kept, skipped, found, place = [others[0]], [], 0, 0
+    while place + 1 < len(others):
+        grows = others[place + 1] if others[place + 1].minimum == 0 else None
+        following = place + 1 + (grows is not None)
+        name = others[place].name
+        further = [at for at in (following, following + 1) if at < len(others) and {name, others[at].name} in pairs]
+        if following >= len(others) or len(further) > 1:
+            return None
+        passed = None
+        if further == [following + 1]:
+            passed = others[following]
+            following += 1
+        found += len(further)
+        one = Skipped(grows, passed)
+        if one != Skipped() and others[place].kleene:
+            return None
+        if passed is not None and (passed.kleene or passed.name in joined):
+            return None
+        kept.append(others[following])
+        skipped.append(one)
+        place = following
+    if found < len(pairs) or any(one.minimum == 0 for one in kept):
+        return None
+    return tuple(kept), tuple(skipped)

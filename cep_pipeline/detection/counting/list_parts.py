@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 from itertools import pairwise
 
-from cep_pipeline.detection.counting.choice import sweep_of
+from cep_pipeline.detection.counting.choice import of_elements, sweep_of
 from cep_pipeline.detection.output_policy import has_output_policy
 from cep_pipeline.expressions.lists import Uses
 from cep_pipeline.patterns.conditions import Comparator, Comparison, Conjunct
@@ -65,9 +65,7 @@ def parts_of_lists(pattern: Pattern, clause: Clause, events: PreparedEvents | No
         for variable, side in bounded
         if events is not None and _has_all(events, variable, side)
     )
-    return cache.once(
-        ("parts of lists", known, pattern.strategy), lambda: _parts_of_all(pattern, clause, lists, known)
-    )
+    return cache.once(("parts of lists", known, pattern.strategy), lambda: _parts_of_all(pattern, clause, lists, known))
 
 
 def _bounded(conjunct: Conjunct, variable: Variable) -> Aggregate | None:
@@ -128,17 +126,49 @@ def _parts_of_all(
     What is counted behind events of the first or the last variable has single variables there: a list at an end is
     taken apart there even if no condition names its element.
     """
-    chosen: list[dict[str, _Ends]] = [{}]
-    if len(lists) > 1:
-        begin, end = clause.positive[0].name, clause.positive[-1].name
-        chosen.append({begin: _Ends(first=True, last=False), end: _Ends(first=False, last=True)})
-    for ends in chosen:
+    begin, end = clause.positive[0].name, clause.positive[-1].name
+    outermost = {begin: _Ends(first=True, last=False), end: _Ends(first=False, last=True)}
+    tried = []
+    for ends in [{}, outermost] if len(lists) > 1 else [{}]:
         parts = _split(clause, lists, known, ends)
         if parts is None or parts == (clause,) or len(parts) > MOST_PARTS:
             return None
-        if all(sweep_of(pattern, part) is not None for part in parts if _has_to_be_swept(clause, lists, part)):
-            return parts
-    return None
+        tried.append(parts)
+        for joined in dict.fromkeys((parts, _joined(parts))):
+            if all(sweep_of(pattern, part) is not None for part in joined if _has_list(part)):
+                return joined
+    parts = tried[0]
+    return None if any(_has_to_be_swept(clause, lists, part) for part in parts) else parts
+
+
+def _has_list(part: Clause) -> bool:
+    return any(variable.kleene for variable in part.positive)
+
+
+def _joined(parts: Sequence[Clause]) -> tuple[Clause, ...]:
+    """The parts, with a list that may be empty in place of two parts, with and without a list that nothing joins."""
+    for part in parts:
+        for variable in part.positive:
+            without = _without(part, variable) if variable.kleene and variable.minimum == 1 else None
+            if without is not None and without in parts:
+                empty = replace(variable, minimum=0)
+                positive = tuple(empty if one is variable else one for one in part.positive)
+                joined = replace(part, positive=positive)
+                return _joined([joined if one is part else one for one in parts if one != without])
+    return tuple(parts)
+
+
+def _without(part: Clause, variable: Variable) -> Clause | None:
+    """The part without a list, of which nothing is asked but conditions on each of its events alone."""
+    own = [conjunct for conjunct in part.conjuncts if variable.name in conjunct.variables]
+    if variable.maximum is not None or not all(len(one.variables) == 1 and of_elements(part, one) for one in own):
+        return None
+    return replace(
+        part,
+        positive=tuple(one for one in part.positive if one is not variable),
+        precedence=frozenset(pair for pair in part.precedence if variable.name not in pair),
+        conjuncts=tuple(one for one in part.conjuncts if one not in own),
+    )
 
 
 def _has_to_be_swept(clause: Clause, lists: Sequence[Variable], part: Clause) -> bool:

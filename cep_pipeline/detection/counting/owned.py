@@ -126,12 +126,14 @@ def count_by_clause(
         for clause, plan in zip(pattern.clauses, plans, strict=True)
         for part, order in _parts_of(pattern, clause, plan, events, counters)
     ]
-    # Nothing else counts the parts of several lists.
     several = any(sum(variable.kleene for variable in clause.positive) > 1 for clause in pattern.clauses)
-    counts = [
-        None if counters.wanted else _count_unfound(of, plan, always=several and has_kleene(of.clause))
-        for of, plan in clauses
-    ]
+    counts: list[int | None] = []
+    for of, plan in clauses:
+        may_be_empty = any(variable.minimum == 0 for variable in of.clause.positive)
+        always = may_be_empty or (several and has_kleene(of.clause))  # nothing else counts these parts
+        counts.append(None if counters.wanted else _count_unfound(of, plan, always=always))
+        if may_be_empty and counts[-1] is None:
+            return None
     if not finding and all(count is None for count in counts) and not any(map(has_kleene, pattern.clauses)):
         return None
     runs = [start(of, plan) for (of, plan), count in zip(clauses, counts, strict=True) if count is None]

@@ -66,6 +66,7 @@ BEHIND_A = (
     "v[i].x > a.x",
     "v[1].x > a.x",
     "v[v.LEN].x != a.x",
+    "v[v.LEN].x > a.x",
     "v[].y > a.y",
     "max(v[].x) <= a.x",
     "min(v[].y) > a.y",
@@ -188,6 +189,37 @@ def test_several_lists_are_counted_by_parts(data: st.DataObject, stream_rows: li
     assert int(counted) == len(evaluate(patterns, table))
 
 
+@settings(max_examples=examples(300), deadline=None)
+@given(
+    data=st.data(),
+    stream_rows=st.booleans().flatmap(lambda edges: rows(min_size=5, max_size=9, edges=edges, types=("A", "B", "B"))),
+)
+def test_crossed_conditions_are_swept(data: st.DataObject, stream_rows: list[Row]) -> None:
+    """Events between two that are compared are compared with the first or the last one only, or with none."""
+    structures = ("SEQ(A a, B+ v[], Ev c)", "SEQ(Ev a, Ev+ v[], B c)", "SEQ(Ev a, B v, Ev w, Ev c)")
+    structure = data.draw(st.sampled_from((*structures, "SEQ(Ev a, B v, Ev w, B z, Ev c)")))
+    conditions = {
+        True: (
+            "v[1].x < c.x",
+            "v[v.LEN].x >= a.x",
+            "v[1].x <= v[v.LEN].x",
+            "a.x - v[1].x < 2",
+            "v[].y < 8",
+            "a.y <= c.y",
+        ),
+        False: ("v.x < c.x", "w.x >= a.x", "v.x = c.x", "a.x <= v.x", "w.y > c.y", "a.y - c.y < 4", "v.y <= w.y"),
+    }
+    usual = conditions["v[]" in structure] + (("z.x > a.x", "v.x < z.x") if " z," in structure else ())
+    chosen = data.draw(st.lists(st.sampled_from(usual), min_size=2, max_size=3, unique=True))
+    chosen += data.draw(st.sampled_from(([], [], ["[id]"])))
+    window = data.draw(st.sampled_from(("4 seconds", "1 day", "6 EVENTS")))
+    text = f"NAME p PATTERN {structure} WHERE {' AND '.join(chosen)} WITHIN {window}"
+    patterns, table = cep.parse_patterns(text, stream_schema()), events_table(stream_rows)
+    with patch.object(sweep, "pays", return_value=True):
+        [counted] = cep.detect(patterns, table, output="count")["p"]["count"].to_pylist()
+    assert int(counted) == len(evaluate(patterns, table))
+
+
 @pytest.mark.parametrize(
     ("condition", "parts"),
     [
@@ -198,7 +230,7 @@ def test_several_lists_are_counted_by_parts(data: st.DataObject, stream_rows: li
         ("v[i].x > v[i-1].x", None),
         ("v[].x < w[].x", None),
         ("v[].x < w[1].x", None),
-        ("v[1].x < w[w.LEN].x AND v[v.LEN].x > a.x", None),
+        ("v[1].x < w[w.LEN].x AND v[v.LEN].x > a.x", 4),
         ("sum(v[].x) < w[1].x", None),
     ],
 )
@@ -241,6 +273,7 @@ def test_many_lists_beside_each_other() -> None:
         ("v[i].x > v[i-1].x", None),
         ("v[i].x > v[i-1].x AND v[1].x > a.x", ["a v[first] c", "a v[first] v[last] c", "a v[first] v+ v[last] c"]),
         ("v[i].x - v[i-1].x > 1 AND v[1].x > a.x", ["a v[first] c", "a v[first] v[last] c", "a v[first] v+ v[last] c"]),
+        ("v[1].x < c.x AND v[v.LEN].x > a.x", ["a v[first] c", "a v[first] v* v[last] c"]),
         ("v[i].x * v[i-1].x > 1 AND v[1].x > a.x", None),
         ("sum(v[].x) > 3 AND v[1].x > 1", None),
         ("v[].x > v[i].x", None),
@@ -253,7 +286,11 @@ def test_what_parts_bind(condition: str, parts: list[str] | None) -> None:
     [clause] = pattern.clauses
     found = parts_of_lists(pattern, clause)
     assert parts == (
-        None if found is None else [" ".join(one.name + "+" * one.kleene for one in part.positive) for part in found]
+        None
+        if found is None
+        else [
+            " ".join(one.name + ("+" if one.minimum else "*") * one.kleene for one in part.positive) for part in found
+        ]
     )
     assert parts_of_lists(replace(pattern, ties=Ties.STRICT), clause) is None
 
