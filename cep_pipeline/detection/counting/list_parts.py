@@ -158,6 +158,16 @@ def _joined(parts: Sequence[Clause]) -> tuple[Clause, ...]:
     return tuple(parts)
 
 
+def apart(part: Clause) -> tuple[Clause, ...]:
+    """The parts that one with a list that may be empty stands for: with the list and without it."""
+    for variable in part.positive:
+        without = _without(part, variable) if variable.minimum == 0 else None
+        if without is not None:
+            full = replace(variable, minimum=1)
+            return replace(part, positive=tuple(full if one is variable else one for one in part.positive)), without
+    return (part,)
+
+
 def _without(part: Clause, variable: Variable) -> Clause | None:
     """The part without a list, of which nothing is asked but conditions on each of its events alone."""
     own = [conjunct for conjunct in part.conjuncts if variable.name in conjunct.variables]
