@@ -57,6 +57,8 @@ leaves a much smaller part of the combinations than a sample of pairs tells.
 """
 CANDIDATE_NS, REJECTED_NS, FIXED_NS = 1.5, 0.4, 500_000.0
 """How long it takes to find matches for each candidate, or where negation rejects most of them; and a sweep at all."""
+ELEMENT_NS = 3.5
+"""How long it takes to count lists of compared neighbours for each element between two single events."""
 STEP_NS, STATE_NS, JOINING_NS, AROUND_NS, BEHIND_NS = 60.0, 4.0, 350.0, 1200.0, 600.0
 """How long a sweep takes for each event: without a comparison, and for each pair of its states; with one; with two; and
 behind 64 first events.
@@ -394,7 +396,7 @@ def _only(node: Expression) -> Expression:
 def _follow_each_other(order: Sequence[Variable], joining: Sequence[Joining]) -> bool:
     """Return whether the variables of conditions on adjacent elements are so in an order.
 
-    A list with a condition on its adjacent elements has the same one with the variables around it.
+    What is compared of an element is the same for the next element of its list and for the variable behind the list.
     """
     names = [one.name for one in order]
     apart = {(one, other) for one, other in pairwise(names)}
@@ -406,11 +408,12 @@ def _follow_each_other(order: Sequence[Variable], joining: Sequence[Joining]) ->
                 return False
             continue
         place = names.index(one.variables[0])
-        for at, side in ((place - 1, 1), (place, 0)):
-            if 0 <= at < len(names) - 1:
-                other = by_pair.get((names[at], names[at + 1]))
-                if other is None or other.all_of(side) != one.all_of(side):
-                    return False
+        for ahead, earlier, at in ((place, place + 1, 0), (place - 1, place, 1)):
+            if ahead < 0 or earlier == len(names):
+                continue
+            other = by_pair.get((names[ahead], names[earlier]))
+            if other is not None and other.all_of(at) != one.all_of(at):
+                return False
     return True
 
 
@@ -458,6 +461,8 @@ def pays(of: ClauseSlice, sweep: Sweep, views: dict[str, View], *, behind: bool 
         anchors = min(sizes[order[0].name], sizes[order[-1].name]) * share / (groups or 1)
         elements = sum(len(views[one.name]) for one in order if one.kleene) * _share_of_window(of) / (groups or 1)
         event_ns = BEHIND_NS * orders * (1 + anchors / LANES) * (1 + elements / 64)  # a word more for 64 elements
+        if any(one.is_of_list for one in sweep.joining):
+            finding_ns *= 1 + ELEMENT_NS / CANDIDATE_NS * elements / 2
         if len(order) == len(sizes):  # elements of lists are not left out early
             finding_ns *= orders / math.factorial(len(sizes) - 1) / (CLEARLY if len(sizes) == 3 else 1.0)
     sweeping_ns = FIXED_NS + event_ns * sum(map(len, views.values()))

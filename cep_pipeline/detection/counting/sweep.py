@@ -1102,6 +1102,7 @@ def _joined_behind(
     for joint in range(joints):
         places[joint, members[joint + 1]], ranges[joint, members[joint + 2], 1] = 0, 1
     tests: list[tuple[int, Array, Array]] = []
+    pairs = {frozenset(each.variables) for each in joining}
     for each in joining:
         if each.is_of_list:
             place = names.index(each.variables[0])
@@ -1109,6 +1110,12 @@ def _joined_behind(
             both = (each.variables, [members[place]] * 2)
             first, second, comparator = _compared(turned, *both, clause, lanes.steps, events)
             lists[place - 1, members[place]] = second.ranges_in(first.known, comparator)
+            if frozenset(names[place : place + 2]) not in pairs:
+                # Any element ends the list, one that cannot be compared, too.
+                standing = first.places()
+                standing[standing < 0] = len(first.known)
+                places[place - 1, members[place]] = standing
+                ranges[place - 1, members[place + 1], 1] = len(first.known) + 1
             continue
         one, later = sorted(names.index(name) for name in each.variables)
         own = [members[one], members[later]]

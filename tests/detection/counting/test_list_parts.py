@@ -133,9 +133,9 @@ def test_adjacent_elements_and_ends_are_swept(data: st.DataObject, stream_rows: 
                     "a.x <= c.x AND v[1].x < 9",
                     "v[1].y - a.y * 3 > -20",
                     "c.x + v[v.LEN].x >= 3",
+                    "a.x <= c.x",
                 )
             ),
-            min_size=1,
             max_size=2,
             unique=True,
         )
