@@ -245,6 +245,31 @@ def corners(streams: Streams, folder: Path, share: float = 1.0) -> list[Corner]:
             partial(_above_their_beginning, size(60_000), 100_000),
         ),
         Corner(
+            "count two lists whose first elements are compared, within 300 ms",
+            size(20_000),
+            "NumPy, the pairs of first elements of each start",
+            partial(_of_windows, size(20_000), "SEQ(A a, B+ b[], C+ c[]) WHERE b[1].x < c[1].x", _two_lists),
+        ),
+        Corner(
+            "count lists without a gap of 30 ms, within 300 ms",
+            size(20_000),
+            "a loop in Python",
+            partial(
+                _of_windows,
+                size(20_000),
+                "SEQ(A a, B+ b[], C c) WHERE b[i].timestamp - b[i-1].timestamp < 30 ms",
+                _without_gaps,
+            ),
+        ),
+        Corner(
+            "count lists with crossed conditions on their ends, within 300 ms",
+            size(20_000),
+            "NumPy, the pairs of ends of each start",
+            partial(
+                _of_windows, size(20_000), "SEQ(A a, B+ b[], C c) WHERE b[1].x < c.x AND b[b.LEN].x > a.x", _crossed
+            ),
+        ),
+        Corner(
             "count four that rise, within 1 second",
             size(20_000),
             "NumPy, sums behind each start",
@@ -574,6 +599,75 @@ def _above_their_beginning(events: int, window_us: int) -> tuple[Work, Work]:
         return total
 
     return _detection([pattern], table, _plan([pattern], table), "count"), _timed(peer)
+
+
+@dataclass(frozen=True)
+class _Window:
+    """The value of a first event, and the instants and values of the elements and the last events in its window."""
+
+    value: float
+    elements: Numbers
+    of_elements: npt.NDArray[np.float64]
+    ends: Numbers
+    of_ends: npt.NDArray[np.float64]
+
+
+def _of_windows(events: int, text: str, count: Callable[[_Window], int], window_us: int = 300_000) -> tuple[Work, Work]:
+    """Lists between A and C, beside a function that counts those of each A."""
+    table, pattern = drawn_events(events), _drawn_pattern(f"{text} WITHIN {window_us} us")
+    times, values = table["timestamp"].to_numpy(), table["x"].to_numpy()
+    kinds = table["kind"].combine_chunks().indices.to_numpy()
+    (starts, elements, ends), of_kind = ([own[kinds == code] for code in range(3)] for own in (times, values))
+
+    def peer() -> int:
+        total = 0
+        for start, value in zip(starts.tolist(), of_kind[0].tolist(), strict=True):
+            here, there = (
+                slice(*np.searchsorted(own, (start, start + window_us), "right").tolist()) for own in (elements, ends)
+            )
+            total += count(_Window(value, elements[here], of_kind[1][here], ends[there], of_kind[2][there]))
+        return total
+
+    return _detection([pattern], table, _plan([pattern], table), "count"), _timed(peer)
+
+
+def _sum_of_powers(exponents: Numbers, weights: Numbers) -> int:
+    """The sum of powers of two, each as often as its weight says."""
+    often = np.bincount(exponents.ravel(), weights.ravel())
+    return sum(int(often[exponent]) << int(exponent) for exponent in np.flatnonzero(often))
+
+
+def _two_lists(window: _Window) -> int:
+    """Between two first elements, and behind the later one, any elements may be chosen."""
+    behind = np.searchsorted(window.elements, window.ends)  # elements before each end
+    place = np.arange(len(window.elements))[:, np.newaxis]
+    passes = (window.of_elements[:, np.newaxis] < window.of_ends) & (place < behind)
+    free = np.maximum(behind - place - 1, 0) + np.arange(len(window.ends))[::-1]
+    return _sum_of_powers(free, passes.astype(np.int64))
+
+
+def _without_gaps(window: _Window) -> int:
+    total, first, sums = 0, 0, [0]
+    ends = (len(window.ends) - np.searchsorted(window.ends, window.elements)).tolist()
+    times = window.elements.tolist()
+    for place, (at, behind) in enumerate(zip(times, ends, strict=True)):
+        while at - times[first] >= 30_000:
+            first += 1
+        lists = 1 + sums[place] - sums[first]
+        sums.append(sums[-1] + lists)
+        total += lists * behind
+    return total
+
+
+def _crossed(window: _Window) -> int:
+    size = len(window.elements)
+    above = window.of_elements[:, np.newaxis] < window.of_ends
+    last = np.searchsorted(window.ends, window.elements)
+    behind = np.cumsum(above[:, ::-1], axis=1)[:, ::-1]
+    behind = np.concatenate((behind, np.zeros((size, 1), np.int64)), axis=1)[:, last]  # ends behind each last element
+    apart = np.arange(size) - np.arange(size)[:, np.newaxis]
+    passes = (apart >= 0) & (window.of_elements > window.value)
+    return _sum_of_powers(np.maximum(apart - 1, 0), np.where(passes, behind, 0))
 
 
 def _rising_four(

@@ -326,11 +326,28 @@ def _rounded(seconds: float) -> str:
     return f"{seconds:.2g} s" if seconds < 100 else f"{seconds:,.0f} s"
 
 
+def _kept_apart(pattern: Pattern, columnar: bool) -> str:
+    """Say which conditions join lists so that no sweep counts them, but runs for each value that is compared."""
+    from cep_pipeline.detection.counting.choice import sweeps_over
+
+    if columnar and (sweeps_over(pattern) or counted_by_parts(pattern)):
+        return ""
+    joined = [
+        format_conjunct(conjunct)
+        for clause in pattern.clauses
+        for conjunct in clause.conjuncts
+        if sum(clause.by_name[name].kleene for name in conjunct.variables) > 1
+    ]
+    if not joined:
+        return ""
+    return f"; for {joined[0]}, which joins two lists, runs are kept apart by each value that may still be compared"
+
+
 def _on_lists(pattern: Pattern, columnar: bool) -> str:
     """Say of a pattern with Kleene variables whether its matches are counted and compressed without being listed."""
     reason = listed_because(pattern)
     if reason is None:
-        return "; matches are counted and compressed without being listed"
+        return f"; matches are counted and compressed without being listed{_kept_apart(pattern, columnar)}"
     if columnar and counted_by_parts(pattern):
         return f"; matches are counted without being listed; they are listed to be compressed, because of {reason}"
     tried = [

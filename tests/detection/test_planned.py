@@ -163,3 +163,19 @@ def test_lists_that_are_counted_by_parts_are_explained() -> None:
     listed = "they are listed to be compressed, because of "
     assert f"; matches are counted without being listed; {listed}" in explained_choice(patterns)["pattern_1"]
     assert "counted without being listed" not in explained_choice(patterns, "lazy_chain_nfa")["pattern_1"]
+
+
+@pytest.mark.parametrize(
+    ("condition", "mechanism", "apart"),
+    [
+        ("b[1].x < c[1].x", "fused", False),
+        ("b[1].x < c[1].x", "lazy_chain_nfa", True),
+        ("b[].x < c[].x", "fused", True),
+        ("b[1].x < 3 AND c[1].x > 3", "lazy_chain_nfa", False),
+    ],
+)
+def test_lists_that_keep_runs_apart_are_explained(condition: str, mechanism: str, apart: bool) -> None:
+    schema = cep.StreamSchema.from_dict({"type_attribute": "kind", "attributes": {"kind": "string", "x": "int64"}})
+    patterns = cep.parse_patterns(f"PATTERN SEQ(A a, B+ b[], C+ c[]) WHERE {condition} WITHIN 1 hour", schema)
+    said = f"counted and compressed without being listed; for {condition}, which joins two lists, runs are kept apart"
+    assert (said in explained_choice(patterns, mechanism)["pattern_1"]) is apart

@@ -15,6 +15,7 @@ from itertools import chain, combinations, pairwise, permutations
 import numpy as np
 
 from cep_pipeline.detection.clause_runs import ClauseSlice
+from cep_pipeline.detection.counting.mixed import MixedComparison
 from cep_pipeline.expressions.comparison import compare
 from cep_pipeline.expressions.evaluate import expression_values
 from cep_pipeline.expressions.lists import Uses
@@ -56,6 +57,8 @@ leaves a much smaller part of the combinations than a sample of pairs tells.
 """
 CANDIDATE_NS, REJECTED_NS, FIXED_NS = 1.5, 0.4, 500_000.0
 """How long it takes to find matches for each candidate, or where negation rejects most of them; and a sweep at all."""
+ELEMENT_NS = 3.5
+"""How long it takes to count lists of compared neighbours for each element between two single events."""
 STEP_NS, STATE_NS, JOINING_NS, AROUND_NS, BEHIND_NS = 60.0, 4.0, 350.0, 1200.0, 600.0
 """How long a sweep takes for each event: without a comparison, and for each pair of its states; with one; with two; and
 behind 64 first events.
@@ -102,6 +105,8 @@ class Joining:
     neighbours
         The two variables in the order of the stream, if one of them is a list whose element next to the other one is
         compared, or if they are one list whose adjacent elements are.
+    mixed
+        The comparison, if one of its sides mixes the two events; then `sides` are the terms of each.
     """
 
     comparator: Comparator
@@ -110,6 +115,7 @@ class Joining:
     equal: tuple[Sides, ...] = ()
     negated: tuple[int, ...] = ()
     neighbours: tuple[str, str] | None = None
+    mixed: MixedComparison | None = None
 
     @property
     def is_of_list(self) -> bool:
@@ -120,8 +126,14 @@ class Joining:
         """The same condition with the other side first."""
         sides = None if self.sides is None else self.sides[::-1]
         equal = tuple(own[::-1] for own in self.equal)
+        mixed = None if self.mixed is None else self.mixed.turned()
         return replace(
-            self, comparator=self.comparator.mirror, variables=self.variables[::-1], sides=sides, equal=equal
+            self,
+            comparator=self.comparator.mirror,
+            variables=self.variables[::-1],
+            sides=sides,
+            equal=equal,
+            mixed=mixed,
         )
 
     def all_of(self, place: int) -> list[Expression]:
@@ -131,7 +143,7 @@ class Joining:
     @property
     def is_plain(self) -> bool:
         """True where the condition is a single comparison."""
-        return self.sides is not None and not self.equal and not self.negated
+        return self.sides is not None and not self.equal and not self.negated and self.mixed is None
 
     def sides_of(self, variables: tuple[str, str]) -> Sides | None:
         """The sides for its variables in this order."""
@@ -163,12 +175,15 @@ def sweep_of(pattern: Pattern, clause: Clause, pair: frozenset[str] | None = Non
     lists = {variable.name for variable in positive if variable.kleene}
     if any(conjunct.variables & lists for conjunct in made_true):
         return None
+    may_be_empty = any(variable.minimum == 0 for variable in positive)
     joining = [one for one in clause.conjuncts if len(one.variables) > 1 and one not in made_true]
     joining += [one for one in clause.conjuncts if len(one.variables) == 1 and not of_elements(clause, one)]
     if clause.negated and key is not None and shared_attributes(key) != clause.agree_on:
         return None  # what only positive events agree on leaves the negated ones of all keys
     backwards = any(not clause.successors(one.name) for one in clause.negated)
     if backwards and any(not clause.predecessors(one.name) for one in clause.negated):
+        return None
+    if not joining and may_be_empty:
         return None
     if not joining and pair is None:
         return Sweep(key, (), backwards) if states_of(clause, backwards=backwards) is not None else None
@@ -179,7 +194,7 @@ def sweep_of(pattern: Pattern, clause: Clause, pair: frozenset[str] | None = Non
     known = _together_joined([*found, *apart])
     if pair is not None:
         return Sweep(key, known, False) if counted_behind(clause, known, pair) else None
-    if any(one.neighbours for one in known):
+    if may_be_empty or any(one.neighbours for one in known):
         return Sweep(key, known, False) if counted_behind(clause, known) else None
     if len(known) == 1 or center_of(clause, known) is not None or counted_behind(clause, known):
         return Sweep(key, known, False)
@@ -263,7 +278,7 @@ def sweeps_over(pattern: Pattern) -> bool:
     >>> import cep_pipeline as cep
     >>> schema = cep.StreamSchema.from_dict({"type_attribute": "kind", "attributes": {"kind": "string", "x": "int64"}})
     >>> free, joined = cep.parse_patterns(
-    ...     "PATTERN SEQ(A a, B b) WITHIN 1 day; PATTERN SEQ(A a, B b) WHERE a.x + b.x > 3 WITHIN 1 day", schema
+    ...     "PATTERN SEQ(A a, B b) WITHIN 1 day; PATTERN SEQ(A a, B b) WHERE a.x * b.x > 3 WITHIN 1 day", schema
     ... )
     >>> sweeps_over(free), sweeps_over(joined)
     (True, False)
@@ -313,17 +328,39 @@ def of_elements(clause: Clause, conjunct: Conjunct) -> bool:
 
 def _joining(clause: Clause, conjunct: Conjunct) -> Joining | None:
     match conjunct.atoms:
-        case (Comparison(comparator, left, right),) if comparator is not Comparator.NE:
-            owners = variables_of(left), variables_of(right)
-            if len(owners[0]) != 1 or len(owners[1]) != 1:
+        case (Comparison(comparator) as comparison,) if comparator is not Comparator.NE:
+            found = _of_two(comparison)
+            if found is None:
                 return None
-            (one,), (other,) = owners
-            if clause.by_name[one].negated or clause.by_name[other].negated:
+            one, other = (clause.by_name[name] for name in found.variables)
+            if one.negated or other.negated:
                 return None
-            if not clause.by_name[one].kleene and not clause.by_name[other].kleene:
-                return None if one == other else Joining(comparator, (one, other), (left, right))
-            return _joining_lists(clause, Joining(comparator, (one, other), (left, right)))
+            if not one.kleene and not other.kleene:
+                return None if one is other or _is_range_of_times(clause, found) else found
+            return _joining_lists(clause, found)
     return None
+
+
+def _is_range_of_times(clause: Clause, found: Joining) -> bool:
+    """Return whether two times are apart so far, which bounds candidates where matches are found, and is not tested."""
+    if found.mixed is None or any(variable.kleene for variable in clause.positive):
+        return False
+    nodes = (node for term in found.mixed.terms for node in walk(term))
+    return all(node.attribute == "timestamp" for node in nodes if isinstance(node, Reference))
+
+
+def _of_two(comparison: Comparison) -> Joining | None:
+    """The comparison of two events, or of elements of two variables or one; None where others take part."""
+    comparator, sides = comparison.comparator, (comparison.left, comparison.right)
+    owners = [variables_of(side) for side in sides]
+    if all(len(names) == 1 for names in owners):
+        (one,), (other,) = owners
+        return Joining(comparator, (one, other), sides)
+    mixed = MixedComparison.of(comparison)
+    if mixed is None:
+        return None
+    (one, _), (other, _) = mixed.events
+    return Joining(comparator, (one, other), mixed.terms, mixed=mixed)
 
 
 _ENDS_OF_LISTS = (
@@ -359,7 +396,7 @@ def _only(node: Expression) -> Expression:
 def _follow_each_other(order: Sequence[Variable], joining: Sequence[Joining]) -> bool:
     """Return whether the variables of conditions on adjacent elements are so in an order.
 
-    A list with a condition on its adjacent elements has the same one with the variables around it.
+    What is compared of an element is the same for the next element of its list and for the variable behind the list.
     """
     names = [one.name for one in order]
     apart = {(one, other) for one, other in pairwise(names)}
@@ -371,11 +408,12 @@ def _follow_each_other(order: Sequence[Variable], joining: Sequence[Joining]) ->
                 return False
             continue
         place = names.index(one.variables[0])
-        for at, side in ((place - 1, 1), (place, 0)):
-            if 0 <= at < len(names) - 1:
-                other = by_pair.get((names[at], names[at + 1]))
-                if other is None or other.all_of(side) != one.all_of(side):
-                    return False
+        for ahead, earlier, at in ((place, place + 1, 0), (place - 1, place, 1)):
+            if ahead < 0 or earlier == len(names):
+                continue
+            other = by_pair.get((names[ahead], names[earlier]))
+            if other is not None and other.all_of(at) != one.all_of(at):
+                return False
     return True
 
 
@@ -423,6 +461,8 @@ def pays(of: ClauseSlice, sweep: Sweep, views: dict[str, View], *, behind: bool 
         anchors = min(sizes[order[0].name], sizes[order[-1].name]) * share / (groups or 1)
         elements = sum(len(views[one.name]) for one in order if one.kleene) * _share_of_window(of) / (groups or 1)
         event_ns = BEHIND_NS * orders * (1 + anchors / LANES) * (1 + elements / 64)  # a word more for 64 elements
+        if any(one.is_of_list for one in sweep.joining):
+            finding_ns *= 1 + ELEMENT_NS / CANDIDATE_NS * elements / 2
         if len(order) == len(sizes):  # elements of lists are not left out early
             finding_ns *= orders / math.factorial(len(sizes) - 1) / (CLEARLY if len(sizes) == 3 else 1.0)
     sweeping_ns = FIXED_NS + event_ns * sum(map(len, views.values()))
@@ -441,7 +481,11 @@ def _share_passing(of: ClauseSlice, joining: Joining, views: dict[str, View]) ->
     rows = one[some], other[np.clip(near, 0, len(other) - 1)]
     passed = np.ones(SAMPLED, bool)
     compared = [(Comparator.EQ, sides) for sides in joining.equal]
-    for comparator, sides in [*compared, *([(joining.comparator, joining.sides)] if joining.sides is not None else [])]:
+    if joining.mixed is not None:
+        passed &= joining.mixed.holds(of.events, rows)
+    elif joining.sides is not None:
+        compared.append((joining.comparator, joining.sides))
+    for comparator, sides in compared:
         left, right = (
             expression_values(without_name(side, name), of.events, {ANY_EVENT: own})
             for side, name, own in zip(sides, joining.variables, rows, strict=True)
@@ -563,6 +607,22 @@ def states_of(clause: Clause, *, backwards: bool = False) -> StateSpace | None:
 
 
 @dataclass(frozen=True)
+class Skipped:
+    """Variables between two others that the earlier one of them stands for, since only its value is asked for again.
+
+    Attributes
+    ----------
+    grows
+        A list, possibly empty, that no condition joins with others; it comes first.
+    passed
+        A single variable that nothing but the anchor is compared with.
+    """
+
+    grows: Variable | None = None
+    passed: Variable | None = None
+
+
+@dataclass(frozen=True)
 class WayBehind:
     """A way to count a sequence behind, or ahead of, each event of its first or last variable, the anchors.
 
@@ -575,11 +635,14 @@ class WayBehind:
         Whether the anchors are the last events.
     inwards
         Whether the others are bound from the far end of the anchor's window on.
+    skipped
+        The variables that come directly behind each of the others but the last one, and are not in `order`.
     """
 
     order: tuple[Variable, ...]
     from_last: bool
     inwards: bool
+    skipped: tuple[Skipped, ...]
 
     @property
     def backwards(self) -> bool:
@@ -591,6 +654,11 @@ class WayBehind:
         """The place of the variable whose events come last."""
         return 0 if self.from_last else 1 if self.inwards else len(self.order) - 1
 
+    @property
+    def skips(self) -> bool:
+        """True where a variable is not in `order`."""
+        return any(one != Skipped() for one in self.skipped)
+
 
 def ways_behind(
     order: Sequence[Variable], joining: Sequence[Joining], pair: frozenset[str] | None = None
@@ -600,13 +668,56 @@ def ways_behind(
         if order[0].kleene or order[-1].kleene:
             return
         anchor, *others = tuple(order)[::-1] if from_last else order
-        neighbours = [frozenset((one.name, other.name)) for one, other in pairwise(others)]
         if any(each.neighbours is not None and anchor.name in each.variables for each in joining):
             continue
         among = [each for each in joining if not each.is_of_list]
         between = [frozenset(each.variables) for each in among if anchor.name not in each.variables]
-        if len(set(between)) == len(between) and all(each in neighbours for each in between):
-            for inwards in (False, True) if pair is not None else (False,):
-                behind = others[::-1] if inwards else others
-                if pair is None or pair <= {anchor.name, behind[-1].name}:
-                    yield WayBehind((anchor, *behind), from_last, inwards)
+        joined = {name for each in joining if anchor.name not in each.variables for name in each.variables}
+        if len(set(between)) < len(between):
+            continue
+        for inwards in (False, True) if pair is not None else (False,):
+            behind = others[::-1] if inwards else others
+            kept = _kept(behind, set(between), joined)
+            if kept is None or (pair is not None and not pair <= {anchor.name, behind[-1].name}):
+                continue
+            bound, skipped = kept
+            way = WayBehind((anchor, *bound), from_last, inwards, skipped)
+            if pair is None or not way.skips:
+                yield way
+
+
+def _kept(
+    others: Sequence[Variable], pairs: set[frozenset[str]], joined: set[str]
+) -> tuple[tuple[Variable, ...], tuple[Skipped, ...]] | None:
+    """The variables behind an anchor that are bound, with those that are skipped; None if that does not do.
+
+    Parameters
+    ----------
+    pairs, joined
+        The pairs of these variables that conditions join, and all variables that one joins with another than the
+        anchor.
+    """
+    kept, skipped, found, place = [others[0]], [], 0, 0
+    while place + 1 < len(others):
+        grows = others[place + 1] if others[place + 1].minimum == 0 else None
+        following = place + 1 + (grows is not None)
+        name = others[place].name
+        further = [at for at in (following, following + 1) if at < len(others) and {name, others[at].name} in pairs]
+        if following >= len(others) or len(further) > 1:
+            return None
+        passed = None
+        if further == [following + 1]:
+            passed = others[following]
+            following += 1
+        found += len(further)
+        one = Skipped(grows, passed)
+        if one != Skipped() and others[place].kleene:
+            return None
+        if passed is not None and (passed.kleene or passed.name in joined):
+            return None
+        kept.append(others[following])
+        skipped.append(one)
+        place = following
+    if found < len(pairs) or any(one.minimum == 0 for one in kept):
+        return None
+    return tuple(kept), tuple(skipped)

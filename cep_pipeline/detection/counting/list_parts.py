@@ -8,12 +8,12 @@ part. A part is counted only; the names of what it binds mean nothing to a user.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from itertools import pairwise
 
-from cep_pipeline.detection.counting.choice import sweep_of
+from cep_pipeline.detection.counting.choice import of_elements, sweep_of
 from cep_pipeline.detection.output_policy import has_output_policy
 from cep_pipeline.expressions.lists import Uses
 from cep_pipeline.patterns.conditions import Comparator, Comparison, Conjunct
@@ -38,24 +38,34 @@ _NAMED = frozenset({Element.EACH, Element.FIRST, Element.CURRENT, Element.LAST})
 """The elements by which conditions of a list that is counted by parts may name it."""
 
 
+MOST_PARTS = 27
+"""Parts of a clause: those of three lists whose first and last elements are named."""
+
+
 def parts_of_lists(pattern: Pattern, clause: Clause, events: PreparedEvents | None = None) -> tuple[Clause, ...] | None:
-    """The clauses whose matches together are as many as those of a clause with one list.
+    """The clauses whose matches together are as many as those of a clause with lists.
 
     None where a condition asks for the whole list, where no condition asks for one element, and where the order of the
-    stream is not that of events; where conditions ask for adjacent elements, too, unless sweeps count all parts with a
-    list. The greatest value of a list is below a limit where each is, if none is null among these events; without
-    events nothing is known of that.
+    stream is not that of events; where conditions ask for adjacent elements, or there are several lists, too, unless
+    sweeps count all parts with a list. The greatest value of a list is below a limit where each is, if none is null
+    among these events; without events nothing is known of that.
     """
     if pattern.ties is not Ties.ARRIVAL or clause.negations:
         return None
     lists = [variable for variable in clause.positive if variable.kleene]
-    if len(lists) != 1:
+    if not lists:
         return None
-    [variable] = lists
     cache = clause_cache_of(clause)
-    bounded = cache.once("bounded lists", lambda: [found for c in clause.conjuncts if (found := _bounded(c, variable))])
-    known = frozenset(one.attribute for one in bounded if events is not None and _has_all(events, variable, one))
-    return cache.once(("parts of lists", known, pattern.strategy), lambda: _parts(pattern, clause, variable, known))
+    bounded = cache.once(
+        "bounded lists",
+        lambda: [(one, found) for one in lists for c in clause.conjuncts if (found := _bounded(c, one))],
+    )
+    known = frozenset(
+        (variable.name, side.attribute)
+        for variable, side in bounded
+        if events is not None and _has_all(events, variable, side)
+    )
+    return cache.once(("parts of lists", known, pattern.strategy), lambda: _parts_of_all(pattern, clause, lists, known))
 
 
 def _bounded(conjunct: Conjunct, variable: Variable) -> Aggregate | None:
@@ -105,7 +115,97 @@ class _Ends:
     last: bool
 
 
-def _parts(pattern: Pattern, clause: Clause, variable: Variable, known: frozenset[str]) -> tuple[Clause, ...] | None:
+_WITHIN = _Ends(first=False, last=False)
+
+
+def _parts_of_all(
+    pattern: Pattern, clause: Clause, lists: Sequence[Variable], known: frozenset[tuple[str, str]]
+) -> tuple[Clause, ...] | None:
+    """The parts of one list after another; None where that changes nothing, and where several are not swept.
+
+    What is counted behind events of the first or the last variable has single variables there: a list at an end is
+    taken apart there even if no condition names its element.
+    """
+    begin, end = clause.positive[0].name, clause.positive[-1].name
+    outermost = {begin: _Ends(first=True, last=False), end: _Ends(first=False, last=True)}
+    tried = []
+    for ends in [{}, outermost] if len(lists) > 1 else [{}]:
+        parts = _split(clause, lists, known, ends)
+        if parts is None or parts == (clause,) or len(parts) > MOST_PARTS:
+            return None
+        tried.append(parts)
+        for joined in dict.fromkeys((parts, _joined(parts))):
+            if all(sweep_of(pattern, part) is not None for part in joined if _has_list(part)):
+                return joined
+    parts = tried[0]
+    return None if any(_has_to_be_swept(clause, lists, part) for part in parts) else parts
+
+
+def _has_list(part: Clause) -> bool:
+    return any(variable.kleene for variable in part.positive)
+
+
+def _joined(parts: Sequence[Clause]) -> tuple[Clause, ...]:
+    """The parts, with a list that may be empty in place of two parts, with and without a list that nothing joins."""
+    for part in parts:
+        for variable in part.positive:
+            without = _without(part, variable) if variable.kleene and variable.minimum == 1 else None
+            if without is not None and without in parts:
+                empty = replace(variable, minimum=0)
+                positive = tuple(empty if one is variable else one for one in part.positive)
+                joined = replace(part, positive=positive)
+                return _joined([joined if one is part else one for one in parts if one != without])
+    return tuple(parts)
+
+
+def apart(part: Clause) -> tuple[Clause, ...]:
+    """The parts that one with a list that may be empty stands for: with the list and without it."""
+    for variable in part.positive:
+        without = _without(part, variable) if variable.minimum == 0 else None
+        if without is not None:
+            full = replace(variable, minimum=1)
+            return replace(part, positive=tuple(full if one is variable else one for one in part.positive)), without
+    return (part,)
+
+
+def _without(part: Clause, variable: Variable) -> Clause | None:
+    """The part without a list, of which nothing is asked but conditions on each of its events alone."""
+    own = [conjunct for conjunct in part.conjuncts if variable.name in conjunct.variables]
+    if variable.maximum is not None or not all(len(one.variables) == 1 and of_elements(part, one) for one in own):
+        return None
+    return replace(
+        part,
+        positive=tuple(one for one in part.positive if one is not variable),
+        precedence=frozenset(pair for pair in part.precedence if variable.name not in pair),
+        conjuncts=tuple(one for one in part.conjuncts if one not in own),
+    )
+
+
+def _has_to_be_swept(clause: Clause, lists: Sequence[Variable], part: Clause) -> bool:
+    """Return whether nothing but a sweep counts a part: several lists, or one whose neighbours are compared."""
+    if not any(variable.kleene for variable in part.positive):
+        return False
+    if len(lists) > 1:
+        return True
+    compared = any(Uses.of(one).kinds.get(lists[0].name) == _ADJACENT for one in clause.conjuncts)
+    return compared and len(part.positive) > len(clause.positive)
+
+
+def _split(
+    clause: Clause, lists: Sequence[Variable], known: frozenset[tuple[str, str]], ends: Mapping[str, _Ends]
+) -> tuple[Clause, ...] | None:
+    parts: tuple[Clause, ...] = (clause,)
+    for variable in lists:
+        attributes = frozenset(attribute for name, attribute in known if name == variable.name)
+        found = [_parts(part, variable, attributes, ends.get(variable.name, _WITHIN)) for part in parts]
+        if any(own is None for own in found):
+            return None
+        parts = tuple(part for own in found for part in own or ())
+    return parts
+
+
+def _parts(clause: Clause, variable: Variable, known: frozenset[str], apart: _Ends) -> tuple[Clause, ...] | None:
+    """The parts of a clause by one of its lists, the ends that are to stand `apart` in any case among them."""
     own, others, lengths = [], [], [(variable.minimum, variable.maximum)]
     bounded = False
     for conjunct in clause.conjuncts:
@@ -134,15 +234,13 @@ def _parts(pattern: Pattern, clause: Clause, variable: Variable, known: frozense
         return None
     if most is not None and most < max(least, 1):
         return ()
-    ends = _Ends(adjacent or bool(named & {Element.FIRST, Element.CURRENT}), adjacent or Element.LAST in named)
-    if not (ends.first or ends.last):
-        return (
-            None if len(lengths) == 1 and not bounded else (_limited(clause, variable, (*others, *own), least, most),)
-        )
-    parts = tuple(_parts_with_ends(clause, variable, own, others, ends, least, most))
-    if adjacent and any(sweep_of(pattern, one) is None for one in parts if any(each.kleene for each in one.positive)):
-        return None
-    return parts
+    first = adjacent or apart.first or bool(named & {Element.FIRST, Element.CURRENT})
+    ends = _Ends(first, adjacent or apart.last or Element.LAST in named)
+    if ends.first or ends.last:
+        return tuple(_parts_with_ends(clause, variable, own, others, ends, least, most))
+    if len(lengths) == 1 and not bounded:
+        return (clause,)
+    return (_limited(clause, variable, (*others, *own), least, most),)
 
 
 def _limits_in(conjunct: Conjunct) -> tuple[int, int | None] | None:

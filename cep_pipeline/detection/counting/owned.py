@@ -8,7 +8,7 @@ from typing import Protocol
 from cep_pipeline.detection.clause_runs import ClauseSlice
 from cep_pipeline.detection.counting.choice import signed_clauses, sweeps_over
 from cep_pipeline.detection.counting.last_variable import count_without_last
-from cep_pipeline.detection.counting.list_parts import counted_by_parts, parts_of_lists
+from cep_pipeline.detection.counting.list_parts import apart, counted_by_parts, parts_of_lists
 from cep_pipeline.detection.counting.sweep import count_swept
 from cep_pipeline.detection.fused.clause import run_clause
 from cep_pipeline.detection.fused.levels import order_of
@@ -126,13 +126,24 @@ def count_by_clause(
         for clause, plan in zip(pattern.clauses, plans, strict=True)
         for part, order in _parts_of(pattern, clause, plan, events, counters)
     ]
-    counts = [None if counters.wanted else _count_unfound(of, plan) for of, plan in clauses]
-    if not finding and all(count is None for count in counts) and not any(map(has_kleene, pattern.clauses)):
+    several = any(sum(variable.kleene for variable in clause.positive) > 1 for clause in pattern.clauses)
+    total, left = None, []
+    while clauses:
+        of, plan = clauses.pop(0)
+        # Nothing else counts the parts of several lists.
+        count = None if counters.wanted else _count_unfound(of, plan, always=several and has_kleene(of.clause))
+        if count is not None:
+            total = count + (total or 0)
+        elif len(parts := apart(of.clause)) == 1:
+            left.append((of, plan))
+        else:
+            clauses += [(of._replace(clause=part), _order_of_part(plan, part)) for part in parts]
+    if not finding and total is None and not any(map(has_kleene, pattern.clauses)):
         return None
-    runs = [start(of, plan) for (of, plan), count in zip(clauses, counts, strict=True) if count is None]
+    runs = [start(of, plan) for of, plan in left]
     if not all(counts_at_once(run) for run in runs if isinstance(run, KleeneRun)):
         return None
-    total = sum(count for count in counts if count is not None)
+    total = total or 0
     for run in runs:
         total += count_matches(run) if isinstance(run, KleeneRun) else sum(map(len, run))
         run.count(counters)
@@ -147,14 +158,20 @@ def _parts_of(
     if parts is None:
         yield clause, plan
         return
-    known = [name for name in (plan.leaves if isinstance(plan, Join) else plan) if not clause.by_name[name].kleene]
     for part in parts:
-        yield part, (*known, *(variable.name for variable in part.positive if variable.name not in known))
+        yield part, _order_of_part(plan, part)
 
 
-def _count_unfound(of: ClauseSlice, plan: OrderOrTree) -> int | None:
-    """The number of matches of a clause, where they need not be found and that pays."""
-    count = count_swept(of)
+def _order_of_part(plan: OrderOrTree, part: Clause) -> tuple[str, ...]:
+    """The variables of a part: those that are single in the plan as it orders them, then the others."""
+    names = plan.leaves if isinstance(plan, Join) else plan
+    known = [name for name in names if name in part.by_name and not part.by_name[name].kleene]
+    return (*known, *(variable.name for variable in part.positive if variable.name not in known))
+
+
+def _count_unfound(of: ClauseSlice, plan: OrderOrTree, *, always: bool) -> int | None:
+    """The number of matches of a clause, where they need not be found and that pays, or is done `always`."""
+    count = count_swept(of, always=always)
     order = None if count is not None or has_kleene(of.clause) else order_of(plan)
     return count if order is None else count_without_last(of, order)
 

@@ -30,7 +30,7 @@ import math
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cache
-from itertools import chain
+from itertools import accumulate, chain, repeat
 from typing import NamedTuple
 
 import numpy as np
@@ -154,6 +154,9 @@ _count_chain_behind = NativeKernel(
         *("int32*",) * 2,
         "int64",
         *("int32*",) * 3,
+        *("int64",) * 2,
+        "int32*",
+        *("uint64*",) * 2,
         "int64",
         "uint64*",
         "int64*",
@@ -204,9 +207,9 @@ def count_swept(
         variable.name: leaf_view(events, variable.event_type, _filters(clause, variable), of.earliest_row, of.end_row)
         for variable in (*clause.positive, *clause.negated)
     }
-    if not all(len(views[variable.name]) for variable in clause.positive):
+    if not all(len(views[variable.name]) or not variable.minimum for variable in clause.positive):
         return 0
-    if not always and not pays(of, sweep, views):
+    if not (always or pays(of, sweep, views)) or not _are_known(sweep, views, events):
         return None
     steps = _steps(of, sweep, views)
     if steps is None:
@@ -214,7 +217,7 @@ def count_swept(
     if sweep.backwards:
         steps = steps.mirrored()
     most = steps.most(clause)
-    if not all(most.values()):
+    if not all(most[one.name] or not one.minimum for one in clause.positive):
         return 0
     bits = sum(float(most[one.name]) if one.kleene else math.log2(most[one.name]) + 1e-9 for one in clause.positive)
     if bits > MOST_BITS:
@@ -226,7 +229,8 @@ def count_swept(
     steps = steps.with_negated(clause)
     if pair is not None:
         return _count_all_behind(clause, sweep.joining, steps, events, bits, pair, take)
-    if len(sweep.joining) == 1 and not sweep.joining[0].neighbours:
+    may_be_empty = any(variable.minimum == 0 for variable in clause.positive)
+    if len(sweep.joining) == 1 and not sweep.joining[0].neighbours and not may_be_empty:
         return sum(_count_chain(order, clause, sweep.joining[0], steps, events, bits) for order in orders_of(clause))
     center = center_of(clause, sweep.joining)
     behind = any(order[-1].name == center for order in orders_of(clause))
@@ -237,6 +241,14 @@ def count_swept(
             return None
         return _count_all_behind(clause, sweep.joining, steps, events, bits)
     return sum(_count_around(order, clause, sweep.joining, steps, events) for order in orders_of(clause))
+
+
+def _are_known(sweep: Sweep, views: dict[str, View], events: PreparedEvents) -> bool:
+    """Return whether the comparisons that mix two events are true or false for all events that may be compared."""
+    return all(
+        one.mixed is None or one.mixed.is_known(events, (views[one.variables[0]].rows, views[one.variables[1]].rows))
+        for one in sweep.joining
+    )
 
 
 def _sweep_over(of: ClauseSlice, pair: frozenset[str] | None, ends: str | None) -> Sweep | None:
@@ -730,9 +742,13 @@ def _compared(
     for number in joining.negated:
         ends = steps.around[number] if (names[0], names[1]) in clause.precedence else steps.around[number][::-1]
         compared.append([end[rows].astype(np.float64) for end, rows in zip(ends, members, strict=True)])
-    if joining.sides is not None:
-        compared.append(columns(joining.sides))
     comparator = joining.comparator.mirror if turned else joining.comparator
+    if joining.mixed is not None:
+        mixed = joining.mixed.turned() if turned else joining.mixed
+        comparator, ranked = mixed.ranked(events, (steps.rows[members[0]], steps.rows[members[1]]))
+        compared.append(ranked)
+    elif joining.sides is not None:
+        compared.append(columns(joining.sides))
     if len(compared) == 1:
         return SortedValues(compared[0][0]), SortedValues(compared[0][1]), comparator
     codes: Array = np.zeros(sum(map(len, members)))
@@ -845,7 +861,7 @@ class _Lanes:
             size, anchors, stops = len(steps.fits), anchors[::-1], stops[::-1]
             inner = size - 1 - anchors
             return cls(way, steps.mirrored(), False, inner, size - 1 - stops, inner, inner)
-        if len(anchors) and not apart and joins_neighbours(way.order, joining):
+        if len(anchors) and not apart and not way.skips and joins_neighbours(way.order, joining):
             lasts = np.concatenate((np.zeros(1, np.int64), np.cumsum(steps.number(last))))[stops]
             groups = np.searchsorted(steps.starts, anchors, "right")
             ends = (lasts[1:] != lasts[:-1]) | (groups[1:] != groups[:-1])
@@ -903,11 +919,13 @@ def _count_behind(
         fits |= (steps.fits >> clause.positive.index(variable) & 1) << place
     if way.last_in_time:
         fits &= ~((1 - steps.counted.astype(np.int32)) << way.last_in_time + before)
-    joined = _joined_behind(lanes, fits, joining, clause, events)
+    skipped = _SkippedSteps.of(way, clause, steps)
+    joined = _joined_behind(lanes, fits, skipped, joining, clause, events)
     joints = len(joined.places)
+    trees = 2 * joints if skipped.passed else joints
     span = max(int((lanes.stops - lanes.starts).max(initial=0)), ANCHORED_AT_ONCE)
     width = len(anchors) if len(anchors) <= FEW_LANES else LANES
-    if joints * 16 * width * span > MOST_TREE_BYTES:
+    if trees * 16 * width * span > MOST_TREE_BYTES:
         return None
     lists = sum(1 << place for place, one in enumerate(way.order, start=before) if one.kleene)
     room, found = np.empty((2, width), np.uint64), np.zeros(2, np.uint64)
@@ -916,6 +934,7 @@ def _count_behind(
     def run(modulus: int) -> int:
         nonlocal kept
         begin, total = 0, 0
+        scales = skipped.scales(modulus)
         while begin < len(anchors):
             go_on()
             end = int(np.searchsorted(lanes.starts, lanes.starts[begin] + span))
@@ -956,8 +975,13 @@ def _count_behind(
                 here,
                 may_follow,
                 own_follow,
+                skipped.scaled,
+                skipped.passed,
+                np.ascontiguousarray(skipped.passing[own]),
+                np.ascontiguousarray(scales[:, own]),
+                np.empty((joints + 1, width), np.uint64),
                 modulus % 2**64,
-                np.empty((joints, size + 1, width), np.uint64),
+                np.empty((trees, size + 1, width), np.uint64),
                 np.empty((joints, size + 1), np.int64),
                 room,
                 most_kept,
@@ -976,11 +1000,63 @@ def _count_behind(
             begin = end
         return total
 
+    if way.skips:
+        return number_of(lambda modulus: run(modulus) % modulus, _moduli(), bits + math.log2(len(fits)))
     if bits < MOST_BITS_OF_A_WORD:  # all matches of an anchor lie in one window
         return run(0)
     if take is not None:
         return None
     return number_of(lambda modulus: run(modulus) % modulus, large_moduli(), bits + math.log2(len(fits)))
+
+
+@dataclass(frozen=True, eq=False)
+class _SkippedSteps:
+    """The steps of the variables that a way skips.
+
+    Attributes
+    ----------
+    names
+        For each variable behind the anchor but the last one, the one that is passed behind it; "" for none.
+    passing
+        int32: behind which of these variables the event of each step may be passed, as bits.
+    scaled, passed
+        Behind which of them a list may grow, and one is passed, as bits.
+    numbers
+        int64, shape (variables, steps + 1): how many events of the list behind each come before a step.
+    """
+
+    names: tuple[str, ...]
+    passing: Array
+    scaled: int
+    passed: int
+    numbers: Array
+
+    @classmethod
+    def of(cls, way: WayBehind, clause: Clause, steps: Steps) -> _SkippedSteps:
+        """The steps of the variables that a way over some steps skips."""
+        size = len(steps.fits)
+        scaled, passed, passing = 0, 0, np.zeros(size, np.int32)
+        numbers = np.zeros((len(way.skipped), size + 1), np.int64)
+        for joint, one in enumerate(way.skipped):
+            if one.grows is not None:
+                scaled |= 1 << joint
+                np.cumsum(steps.fits >> clause.positive.index(one.grows) & 1, out=numbers[joint, 1:])
+            if one.passed is not None:
+                passed |= 1 << joint
+                passing |= (steps.fits >> clause.positive.index(one.passed) & 1) << joint
+        names = tuple("" if one.passed is None else one.passed.name for one in way.skipped)
+        return cls(names, passing, scaled, passed, numbers)
+
+    def scales(self, modulus: int) -> Array:
+        """uint64, shape (variables, steps, 2): the factors of each step, for reading ways and for adding some."""
+        if not self.scaled:
+            return np.ones((1, self.numbers.shape[1] - 1, 2), np.uint64)
+        most = int(self.numbers.max())
+        powers = [
+            np.array(list(accumulate(repeat(base, most), lambda one, by: one * by % modulus, initial=1)), np.uint64)
+            for base in (2, pow(2, -1, modulus))
+        ]
+        return np.stack((powers[0][self.numbers[:, :-1]], powers[1][self.numbers[:, 1:]]), axis=2)
 
 
 @dataclass(frozen=True)
@@ -1008,17 +1084,25 @@ class _JoinedBehind:
 
 
 def _joined_behind(
-    lanes: _Lanes, fits: Array, joining: Sequence[Joining], clause: Clause, events: PreparedEvents
+    lanes: _Lanes,
+    fits: Array,
+    skipped: _SkippedSteps,
+    joining: Sequence[Joining],
+    clause: Clause,
+    events: PreparedEvents,
 ) -> _JoinedBehind:
     names = [*[""][: int(lanes.shared)], *(variable.name for variable in lanes.way.order)]
     members = [np.flatnonzero(fits >> place & 1) for place in range(len(names))]
     joints, steps_of_all = len(names) - 2, len(fits)
+    names += skipped.names
+    members += [np.flatnonzero(skipped.passing >> joint & 1) for joint in range(len(skipped.names))]
     places = np.full((joints, steps_of_all), -1, np.int32)
     ranges, lists = np.zeros((2, joints, steps_of_all, 2), np.int32)
     lists[:, :, 1] = steps_of_all
     for joint in range(joints):
         places[joint, members[joint + 1]], ranges[joint, members[joint + 2], 1] = 0, 1
     tests: list[tuple[int, Array, Array]] = []
+    pairs = {frozenset(each.variables) for each in joining}
     for each in joining:
         if each.is_of_list:
             place = names.index(each.variables[0])
@@ -1026,6 +1110,12 @@ def _joined_behind(
             both = (each.variables, [members[place]] * 2)
             first, second, comparator = _compared(turned, *both, clause, lanes.steps, events)
             lists[place - 1, members[place]] = second.ranges_in(first.known, comparator)
+            if frozenset(names[place : place + 2]) not in pairs:
+                # Any element ends the list, one that cannot be compared, too.
+                standing = first.places()
+                standing[standing < 0] = len(first.known)
+                places[place - 1, members[place]] = standing
+                ranges[place - 1, members[place + 1], 1] = len(first.known) + 1
             continue
         one, later = sorted(names.index(name) for name in each.variables)
         own = [members[one], members[later]]

@@ -608,6 +608,11 @@ def count_chain(
     places_at: Any,
     ranges_at: Any,
     own_ranges_at: Any,
+    scaled: int,
+    passed: int,
+    passing_at: Any,
+    scales_at: Any,
+    sums_at: Any,
     modulus_number: int,
     trees_at: Any,
     used_at: Any,
@@ -642,7 +647,10 @@ def count_chain(
     places = carray(places_at, (joints, steps))
     ranges = carray(ranges_at, (joints, steps, 2))
     own_ranges = carray(own_ranges_at, (joints if lists else 1, steps if lists else 1, 2))
-    trees = carray(trees_at, (joints, size + 1, width))
+    trees = carray(trees_at, (2 * joints if passed else joints, size + 1, width))
+    passing = carray(passing_at, steps if passed else 1)
+    scales = carray(scales_at, (joints if scaled else 1, steps if scaled else 1, 2))
+    sums = carray(sums_at, (joints + 1, width))
     used = carray(used_at, (joints, size + 1))
     lanes = carray(lanes_at, (2, width))
     kept = carray(kept_at, (anchors // width if most_kept else 1, max(most_kept, 1), width))
@@ -656,14 +664,28 @@ def count_chain(
         for lane in range(batch, batch + width):
             end = max(end, stops[lane])
         for joint in range(joints):
-            trees[joint, : ranked(used[joint], places[joint], begin, end) + 1] = _0
+            known = ranked(used[joint], places[joint], begin, end) + 1
+            trees[joint, :known] = _0
+            if (passed >> joint) & 1:
+                trees[joints + joint, :known] = _0
+                sums[joint] = _0
         totals[:] = _0
         for step in range(begin, end):
             event = fits[step]
             for variable in range(last, 0, -1):
+                joint = variable - 1
+                if (passed >> joint) & 1 and (passing[step] >> joint) & 1:
+                    factor = scales[joint, step, 0] if (scaled >> joint) & 1 else _1
+                    ways[:] = factor
+                    for test in range(test_count):
+                        if test_variables[test] == variables + joint:
+                            first, stop = test_ranges[test, step, 0], test_ranges[test, step, 1]
+                            for lane in range(width):
+                                if not first <= anchor_places[test, batch + lane] < stop:
+                                    ways[lane] = _0
+                    add_lanes(sums[joint], ways, modulus)
                 if not (event >> variable) & 1:
                     continue
-                joint = variable - 1
                 if variable < last and places[joint, step] < 0:
                     continue
                 looped = (lists >> variable) & 1
@@ -685,6 +707,24 @@ def count_chain(
                     while node > 0:
                         take_lanes(ways, trees[joint - 1, node], modulus)
                         node -= node & -node
+                    if (passed >> (joint - 1)) & 1:
+                        before = sums[joints]
+                        before[:] = _0
+                        node = used[joint - 1, stop]
+                        while node > 0:
+                            add_lanes(before, trees[joints + joint - 1, node], modulus)
+                            node -= node & -node
+                        node = used[joint - 1, first]
+                        while node > 0:
+                            take_lanes(before, trees[joints + joint - 1, node], modulus)
+                            node -= node & -node
+                        for lane in range(width):
+                            grown = times(ways[lane], sums[joint - 1, lane], modulus)
+                            ways[lane] = minus(grown, before[lane], modulus)
+                    elif (scaled >> (joint - 1)) & 1:
+                        factor = scales[joint - 1, step, 0]
+                        for lane in range(width):
+                            ways[lane] = times(ways[lane], factor, modulus)
                 if looped:
                     first, stop = own_ranges[joint, step, 0], own_ranges[joint, step, 1]
                     if first < stop:
@@ -711,10 +751,21 @@ def count_chain(
                     if most_kept:
                         kept[batch // width, step - begin] = ways
                 else:
+                    if (scaled >> joint) & 1:
+                        factor = scales[joint, step, 1]
+                        for lane in range(width):
+                            ways[lane] = times(ways[lane], factor, modulus)
                     node = used[joint, places[joint, step]] + 1
                     while node <= used[joint, size]:
                         add_lanes(trees[joint, node], ways, modulus)
                         node += node & -node
+                    if (passed >> joint) & 1:
+                        for lane in range(width):
+                            ways[lane] = times(ways[lane], sums[joint, lane], modulus)
+                        node = used[joint, places[joint, step]] + 1
+                        while node <= used[joint, size]:
+                            add_lanes(trees[joints + joint, node], ways, modulus)
+                            node += node & -node
         for lane in range(width):
             low += totals[lane]
             if modulus and low >= modulus:

@@ -16,6 +16,7 @@ import numpy as np
 from cep_pipeline.compiled.native import NativeKernel
 from cep_pipeline.detection.clause_runs import ClauseSlice
 from cep_pipeline.detection.counting.choice import LANES
+from cep_pipeline.detection.counting.mixed import MixedComparison
 from cep_pipeline.detection.counting.sweep import SortedValues, large_moduli, number_of
 from cep_pipeline.detection.fused.clause import BLOCK_ROWS, KernelRun
 from cep_pipeline.detection.fused.constraints import (
@@ -48,7 +49,8 @@ from cep_pipeline.detection.kleene.extension import Extension, ListConditions
 from cep_pipeline.detection.limits import go_on
 from cep_pipeline.detection.mechanisms import EVERYTHING, Owned
 from cep_pipeline.expressions.columns import Array
-from cep_pipeline.patterns.conditions import Comparator, Conjunct
+from cep_pipeline.expressions.lists import Lists, holds_over_lists
+from cep_pipeline.patterns.conditions import Comparator, Comparison, Conjunct
 from cep_pipeline.patterns.expressions import Element, Expression, Reference
 from cep_pipeline.patterns.normal_form import Clause, Variable
 from cep_pipeline.patterns.pattern import Pattern
@@ -134,6 +136,14 @@ class ComparedElements:
         if comparator in (Comparator.GT, Comparator.GE):
             comparator, before, values = comparator.mirror, -before, -values
         return cls(before, values, comparator) if comparator in (Comparator.LT, Comparator.LE) else None
+
+    @classmethod
+    def of_mixed(cls, mixed: MixedComparison, events: PreparedEvents, rows: tuple[Array, Array]) -> ComparedElements:
+        """A comparison whose first event is the element before, over the rows of the candidates as either."""
+        comparator, (before, values) = mixed.ranked(events, rows)
+        if comparator is Comparator.GE:
+            return cls(-before, -values, Comparator.LE)
+        return cls(before, values, comparator)
 
     def count(self, variable: Variable, lows: Array, widths: Array, *, anchored: bool) -> int:
         """The number of lists of candidates `lows[m]` to `lows[m] + widths[m]`, of all m together.
@@ -663,10 +673,24 @@ class CompiledLists:
                 return
             made, arrays = compiled
         if made.compared is not None:
-            self._compared = ComparedElements.of(made.compared, last, arrays)
+            self._compared = ComparedElements.of(made.compared, last, arrays) or self._compared_mixed(view)
         self._shape, self._listing = made.shape, made.listing
         self._candidates, self._levels_views = view.rows, levels.views
         self._arguments = arguments_over(views, last, lows, highs, arrays, made.constants)
+
+    def _compared_mixed(self, view: View) -> ComparedElements | None:
+        """The one comparison of adjacent elements that mixes both on one side, of many candidates; None for others."""
+        if len(view) <= LONG_LISTS and not self.variable.limits:
+            return None
+        (conjunct,) = self.conditions.adjacent
+        (atom,) = conjunct.atoms
+        mixed = MixedComparison.of(atom) if isinstance(atom, Comparison) else None
+        if mixed is None:
+            return None
+        if mixed.events[0] != (self.variable.name, Element.PREVIOUS):
+            mixed = mixed.turned()
+        rows = np.asarray(view.rows), np.asarray(view.rows)
+        return ComparedElements.of_mixed(mixed, self.events, rows) if mixed.is_known(self.events, rows) else None
 
     def _searches(
         self, known: ListsBehind, views: Sequence[View], last: int, ends: tuple[tuple[int, ...], tuple[int, ...]]
