@@ -322,7 +322,7 @@ def _joining(clause: Clause, conjunct: Conjunct) -> Joining | None:
                 return None
             if not clause.by_name[one].kleene and not clause.by_name[other].kleene:
                 return None if one == other else Joining(comparator, (one, other), (left, right))
-            return _joining_lists(clause, Joining(comparator, (one, other), (left, right)))
+            return _joining_lists(Joining(comparator, (one, other), (left, right)))
     return None
 
 
@@ -334,7 +334,7 @@ _ENDS_OF_LISTS = (
 """The elements of two variables that are next to each other, of the earlier one and of the later one."""
 
 
-def _joining_lists(clause: Clause, found: Joining) -> Joining | None:
+def _joining_lists(found: Joining) -> Joining | None:
     """The condition on two adjacent elements, of which at least one is of a list; None where it is no such."""
     assert found.sides is not None
     kinds = [{one.element for one in walk(side) if isinstance(one, Reference)} for side in found.sides]
