@@ -33,7 +33,7 @@ from cep_pipeline.detection.mechanisms import EVERYTHING, Counters, Mechanism, O
 from cep_pipeline.detection.ordering import order_matches
 from cep_pipeline.detection.output_policy import Candidates, KeptMatches, has_output_policy
 from cep_pipeline.detection.outputs import Detection, SummaryOf, binds_lists, listed_because
-from cep_pipeline.detection.parts import count_blocks, many_in_parts
+from cep_pipeline.detection.parts import JointRun, count_blocks
 from cep_pipeline.detection.summaries.partial import summary_schema
 from cep_pipeline.errors import TooManyMatches
 from cep_pipeline.patterns.pattern import Pattern
@@ -338,7 +338,7 @@ def work_over(outputs: Sequence[LoopOutput], stretch: Stretch) -> int:
         if stretch.shares and first.mechanism.share is not None and len(patterns) > 1:
             first.mechanism.share(patterns, orders, events)
         most = [MOST_SAMPLED] * len(patterns)
-        for _ in many_in_parts(patterns, first.mechanism, orders, events, EVERYTHING, counters, most=most):
+        for _ in JointRun(patterns, first.mechanism, orders, events, EVERYTHING, counters, most).parts():
             pass
     return sum(node.candidates + node.created for node in counters.nodes.values())
 

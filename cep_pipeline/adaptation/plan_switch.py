@@ -21,7 +21,7 @@ import pyarrow.compute as pc
 
 from cep_pipeline.adaptation.event_stream import EventStream
 from cep_pipeline.detection.mechanisms import EVERYTHING, Counters, Mechanism, Orders
-from cep_pipeline.detection.parts import many_in_parts
+from cep_pipeline.detection.parts import JointRun
 from cep_pipeline.patterns.pattern import Pattern, Strategy
 from cep_pipeline.patterns.structure import types_of
 from cep_pipeline.slices.blocks import Block, MatchBlock
@@ -314,7 +314,7 @@ def matches_of_stretch(
     Yields
     ------
     list of list of Block
-        For each pattern all its matches of one part, as `detection.parts.many_in_parts` yields them.
+        For each pattern all its matches of one part, as `detection.parts.JointRun.parts` yields them.
 
     Raises
     ------
@@ -341,7 +341,8 @@ def matches_of_stretch(
     owning = replace(
         mechanism, find=lambda *asked: map(own, mechanism.find(*asked)), find_many=_owning(mechanism.find_many, own)
     )
-    for parts in many_in_parts(patterns, owning, orders, events, EVERYTHING, counters, most=most):
+    most = [None] * len(patterns) if most is None else most
+    for parts in JointRun(patterns, owning, orders, events, EVERYTHING, counters, most).parts():
         yield [[_renumbered(block, rows, slices.first) for block in blocks] for blocks in parts]
 
 

@@ -88,7 +88,7 @@ def status(
         if as_json:
             say_json({"run": run_id, "days": found})
         else:
-            _print_run(console, run_id, found)
+            _print_run(console, found)
         return
     for name in names:
         loaded = configuration.stream(name, data=data)
@@ -321,7 +321,7 @@ def _days_of_run(run_id: str, runs: Sequence[RunRecord]) -> list[RunRecord]:
     return found
 
 
-def _print_run(console: Terminal, run_id: str, found: Sequence[RunRecord]) -> None:
+def _print_run(console: Terminal, found: Sequence[RunRecord]) -> None:
     """Print all that is recorded of one run, day by day."""
     for run in found:
         shown = Table("step", "seconds", "counts", title=f"run {run.run_id}, {run.day}: {run.status}")

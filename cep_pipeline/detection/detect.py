@@ -52,7 +52,7 @@ from cep_pipeline.detection.outputs import (
     tables_of_few,
     tables_together,
 )
-from cep_pipeline.detection.parts import count_blocks, many_in_parts
+from cep_pipeline.detection.parts import JointRun, count_blocks
 from cep_pipeline.detection.results import Matches, draw_among
 from cep_pipeline.detection.room import explained
 from cep_pipeline.detection.summaries.partial import PartialSummary
@@ -750,7 +750,7 @@ class _SliceRun:
         found: Iterable[list[list[Block]]]
         known = self.at_once.get(members[0].name)
         if known is None:
-            found = many_in_parts(members, together[0].mechanism, orders, events, self.owned, counters, most=most)
+            found = JointRun(members, together[0].mechanism, orders, events, self.owned, counters, most).parts()
         else:
             known.count(counters)
             found = [[known.blocks]]
@@ -840,9 +840,9 @@ def count_slice(
             unlisted = count_owned(pattern, detection.events, owned)
             if unlisted is not None:
                 return unlisted, True
-            orders, run = [detection.orders], detection.mechanism
-            for [blocks] in many_in_parts([pattern], run, orders, detection.events, owned, Counters()):
-                found += count_blocks(blocks, detection.events)
+            orders, events = [detection.orders], detection.events
+            for [blocks] in JointRun([pattern], detection.mechanism, orders, events, owned, Counters(), [None]).parts():
+                found += count_blocks(blocks, events)
             return found, True
     except (LimitReached, NoRoom, MemoryError):
         return found, False

@@ -29,7 +29,7 @@ from cep_pipeline.detection.matches import (
 from cep_pipeline.detection.mechanisms import EVERYTHING, Counters, FoundAtOnce, Mechanism, Orders, Owned
 from cep_pipeline.detection.ordering import as_found, order_matches, order_together
 from cep_pipeline.detection.output_policy import Candidates, KeptMatches, has_output_policy, kept_together
-from cep_pipeline.detection.parts import count_listed, many_in_parts
+from cep_pipeline.detection.parts import JointRun
 from cep_pipeline.detection.room import SMALL, available_bytes
 from cep_pipeline.detection.summaries.partial import PartialSummary
 from cep_pipeline.errors import NoRoom, TooManyMatches
@@ -187,16 +187,14 @@ def listed_in_parts(detections: Sequence[Detection]) -> Iterator[list[list[Block
     TooManyMatches
         A pattern has more than its limit.
     """
-    yield from many_in_parts(*_together(detections), most=[detection.most for detection in detections])
+    yield from _together(detections).parts()
 
 
-def _together(
-    detections: Sequence[Detection],
-) -> tuple[list[Pattern], Mechanism, list[Orders], PreparedEvents, Owned, Counters]:
-    """Put together what runs patterns of one mechanism over the same events, with one place to count."""
+def _together(detections: Sequence[Detection]) -> JointRun:
+    """One run for patterns of one mechanism over the same events, with one place to count."""
     first, orders = detections[0], [detection.orders for detection in detections]
-    patterns = [detection.pattern for detection in detections]
-    return patterns, first.mechanism, orders, first.events, EVERYTHING, first.counters
+    patterns, most = [detection.pattern for detection in detections], [detection.most for detection in detections]
+    return JointRun(patterns, first.mechanism, orders, first.events, EVERYTHING, first.counters, most)
 
 
 FoundFew = list[tuple[Detection, list[Block]]]
@@ -234,7 +232,7 @@ def count_together(detections: Sequence[Detection]) -> list[int]:
     """
     counts = [detection.counted_at_once() for detection in detections]
     listed = [detection.to_count() for detection, count in zip(detections, counts, strict=True) if count is None]
-    found = iter(count_listed(*_together(listed), [detection.most for detection in listed]) if listed else ())
+    found = iter(_together(listed).count() if listed else ())
     return [next(found) if count is None else count for count in counts]
 
 

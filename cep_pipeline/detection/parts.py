@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import nullcontext
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -29,105 +29,17 @@ MATCHES_AT_ONCE = 1 << 22
 """Most matches held and sorted at once, unless more end with one event."""
 
 
-def many_in_parts(
-    patterns: Sequence[Pattern],
-    mechanism: Mechanism,
-    orders: Sequence[Orders],
-    events: PreparedEvents,
-    owned: Owned,
-    counters: Counters,
-    limit: int | None = None,
-    most: Sequence[int | None] | None = None,
-) -> Iterator[list[list[Block]]]:
-    """The owned matches of patterns that are run together, part after part of the slice.
+@dataclass(frozen=True, eq=False)
+class JointRun:
+    """A run of a mechanism over a slice for patterns together.
 
     Parameters
     ----------
     patterns, mechanism, orders, events, owned, counters
         As `Mechanism.find_many` takes them; a mechanism without it runs one pattern after another.
-    limit
-        Most matches of a part of more than one event, of all patterns; `MATCHES_AT_ONCE` where none is given.
     most
         For each pattern, the most matches that may be listed of it; None: no limit.
-
-    Yields
-    ------
-    list of list of Block
-        For each pattern all its matches of one part. Every match of a later part comes after every match of an earlier
-        one.
-
-    Raises
-    ------
-    TooManyMatches
-        A pattern has more than may be listed.
     """
-    limit = MATCHES_AT_ONCE if limit is None else limit
-    most = [None] * len(patterns) if most is None else most
-    # Matches that wait are owned when final, which need not be in the order of the last events.
-    cut = [number for number, pattern in enumerate(patterns) if not waits_for_later_events(pattern)]
-    run = _Run(patterns, mechanism, orders, events, owned, counters, limit, _Listed(patterns, most, events))
-    if mechanism.in_order and all(map(comes_in_order, patterns)):
-        yield from run.in_order()
-        return
-    if len(cut) == len(patterns):
-        yield from run.cut()
-        return
-    counted = Counters()
-    blocks = run.listed.take(run.find(owned, counted), limit if cut else None, cut)
-    if blocks is not None:
-        run.counters.take_over(counted)
-        yield blocks
-        return
-    # Too many at once: those of the patterns that do not wait come in parts.
-    rest = [number for number in range(len(patterns)) if number not in cut]
-    for chosen in (rest, cut):
-        part = [patterns[number] for number in chosen], mechanism, [orders[number] for number in chosen]
-        for own in many_in_parts(*part, events, owned, counters, limit, [most[number] for number in chosen]):
-            every: list[list[Block]] = [[] for _ in patterns]
-            for number, blocks_of_one in zip(chosen, own, strict=True):
-                every[number] = blocks_of_one
-            yield every
-
-
-def count_listed(
-    patterns: Sequence[Pattern],
-    mechanism: Mechanism,
-    orders: Sequence[Orders],
-    events: PreparedEvents,
-    owned: Owned,
-    counters: Counters,
-    most: Sequence[int | None],
-) -> list[int]:
-    """The number of owned matches of each pattern, which are listed for it and then let go of.
-
-    Parameters
-    ----------
-    patterns, mechanism, orders, events, owned, counters, most
-        As `many_in_parts` takes them.
-
-    Raises
-    ------
-    TooManyMatches
-        A pattern has more than may be listed.
-    """
-    counts = [0] * len(patterns)
-    if any(len(pattern.clauses) > 1 for pattern in patterns):  # one match may come from several of them
-        for parts in many_in_parts(patterns, mechanism, orders, events, owned, counters, most=most):
-            for number, blocks in enumerate(parts):
-                counts[number] += count_blocks(blocks, events)
-        return counts
-    listed, counted = _Listed(patterns, most, events), Counters()
-    run = _Run(patterns, mechanism, orders, events, owned, counted, MATCHES_AT_ONCE, listed)
-    for number, block in run.find(owned, counted):
-        listed.add(number, block)
-        counts[number] += len(block)
-    counters.take_over(counted)
-    return counts
-
-
-@dataclass(frozen=True, eq=False)
-class _Run:
-    """Patterns that are run together over a slice; `many_in_parts` says what its parameters are."""
 
     patterns: Sequence[Pattern]
     mechanism: Mechanism
@@ -135,10 +47,80 @@ class _Run:
     events: PreparedEvents
     owned: Owned
     counters: Counters
-    limit: int
-    listed: _Listed
+    most: Sequence[int | None]
 
-    def cut(self) -> Iterator[list[list[Block]]]:
+    def parts(self, limit: int | None = None) -> Iterator[list[list[Block]]]:
+        """The owned matches, part after part of the slice.
+
+        Parameters
+        ----------
+        limit
+            Most matches of a part of more than one event, of all patterns; `MATCHES_AT_ONCE` where none is given.
+
+        Yields
+        ------
+        list of list of Block
+            For each pattern all its matches of one part. Every match of a later part comes after every match of an
+            earlier one.
+
+        Raises
+        ------
+        TooManyMatches
+            A pattern has more than may be listed.
+        """
+        limit = MATCHES_AT_ONCE if limit is None else limit
+        listed = _Listed(self.patterns, self.most, self.events)
+        # Matches that wait are owned when final, which need not be in the order of the last events.
+        cut = [number for number, pattern in enumerate(self.patterns) if not waits_for_later_events(pattern)]
+        if self.mechanism.in_order and all(map(comes_in_order, self.patterns)):
+            yield from self._in_order(limit, listed)
+            return
+        if len(cut) == len(self.patterns):
+            yield from self._cut(limit, listed)
+            return
+        counted = Counters()
+        blocks = listed.take(self._find(self.owned, counted), limit if cut else None, cut)
+        if blocks is not None:
+            self.counters.take_over(counted)
+            yield blocks
+            return
+        # Too many at once: those of the patterns that do not wait come in parts.
+        rest = [number for number in range(len(self.patterns)) if number not in cut]
+        for chosen in (rest, cut):
+            run = replace(
+                self,
+                patterns=[self.patterns[number] for number in chosen],
+                orders=[self.orders[number] for number in chosen],
+                most=[self.most[number] for number in chosen],
+            )
+            for part in run.parts(limit):
+                every: list[list[Block]] = [[] for _ in self.patterns]
+                for number, blocks_of_one in zip(chosen, part, strict=True):
+                    every[number] = blocks_of_one
+                yield every
+
+    def count(self) -> list[int]:
+        """The number of owned matches of each pattern, which are listed for it and then let go of.
+
+        Raises
+        ------
+        TooManyMatches
+            A pattern has more than may be listed.
+        """
+        counts = [0] * len(self.patterns)
+        if any(len(pattern.clauses) > 1 for pattern in self.patterns):  # one match may come from several of them
+            for parts in self.parts():
+                for number, blocks in enumerate(parts):
+                    counts[number] += count_blocks(blocks, self.events)
+            return counts
+        listed, counted = _Listed(self.patterns, self.most, self.events), Counters()
+        for number, block in self._find(self.owned, counted):
+            listed.add(number, block)
+            counts[number] += len(block)
+        self.counters.take_over(counted)
+        return counts
+
+    def _cut(self, limit: int, listed: _Listed) -> Iterator[list[list[Block]]]:
         """Parts of the slice, each of which is run by itself."""
         events, (start, stop_at) = self.events, self.owned
         begin, end = events.rows_in(self.owned)
@@ -150,7 +132,7 @@ class _Run:
             counted = Counters()
             # What is prepared for the whole slice serves other patterns too, what is for a part serves nobody else.
             with nullcontext() if whole else events.forgetting():
-                found = self.listed.take(self.find(part, counted), self.limit if stop - first > 1 else None)
+                found = listed.take(self._find(part, counted), limit if stop - first > 1 else None)
             if found is None:
                 size = (stop - first + 1) // 2
                 continue
@@ -160,10 +142,10 @@ class _Run:
                 self.counters.add(counted)
             yield found
             first = stop
-            if 2 * sum(len(block) for blocks in found for block in blocks) < self.limit:
+            if 2 * sum(len(block) for blocks in found for block in blocks) < limit:
                 size *= 2
 
-    def in_order(self) -> Iterator[list[list[Block]]]:
+    def _in_order(self, limit: int, listed: _Listed) -> Iterator[list[list[Block]]]:
         """Parts of one run; once there are too many matches for one, each of one pattern."""
         waiting = [ArrivingMatches(pattern) for pattern in self.patterns]
         counted = Counters()
@@ -172,14 +154,14 @@ class _Run:
 
         def let_go(*, ended: bool) -> Iterator[list[list[Block]]]:
             for number, own in enumerate(waiting):
-                for part in own.parts(self.limit, ended=ended):
+                for part in own.parts(limit, ended=ended):
                     yield [part if other == number else [] for other in range(len(waiting))]
 
-        for number, block in self.find(self.owned, counted):
-            self.listed.add(number, block)
+        for number, block in self._find(self.owned, counted):
+            listed.add(number, block)
             waiting[number].add(block)
             held += len(block)
-            if held > self.limit:
+            if held > limit:
                 whole = False
                 yield from let_go(ended=False)
                 held = sum(own.held for own in waiting)
@@ -190,7 +172,7 @@ class _Run:
         else:
             yield from let_go(ended=True)
 
-    def find(self, owned: Owned, counters: Counters) -> Iterable[tuple[int, Block]]:
+    def _find(self, owned: Owned, counters: Counters) -> Iterable[tuple[int, Block]]:
         """The matches that a part of the slice owns, each with the number of its pattern."""
         if self.mechanism.find_many is not None and len(self.patterns) > 1:
             yield from self.mechanism.find_many(self.patterns, self.orders, self.events, owned, counters)

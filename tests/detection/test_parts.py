@@ -14,7 +14,7 @@ import cep_pipeline as cep
 from cep_pipeline.detection import MECHANISMS, parts
 from cep_pipeline.detection.detect import detect_slice
 from cep_pipeline.detection.mechanisms import EVERYTHING, Counters, Mechanism
-from cep_pipeline.detection.parts import ArrivingMatches, count_blocks, count_listed, many_in_parts
+from cep_pipeline.detection.parts import ArrivingMatches, JointRun, count_blocks
 from cep_pipeline.errors import CepError, TooManyMatches
 from cep_pipeline.patterns.pattern import Pattern
 from cep_pipeline.slices.blocks import Block, ListBlock, MatchBlock
@@ -71,7 +71,7 @@ def parts_of_one(
     limit: int | None = None,
 ) -> Iterator[list[Block]]:
     """The matches of one pattern of one clause, part after part."""
-    for [blocks] in many_in_parts([pattern], mechanism, [[order]], events, EVERYTHING, counters, limit):
+    for [blocks] in JointRun([pattern], mechanism, [[order]], events, EVERYTHING, counters, [None]).parts(limit):
         yield blocks
 
 
@@ -125,21 +125,24 @@ def test_patterns_that_are_run_together_have_their_parts_in_order(mechanism: str
     )
     events = PreparedEvents(events_table(ROWS), type_attribute="kind", base_type="Ev")
     orders = [[["a", "b"]], [["a", "b", "c"]]]
-    of_all = [patterns, MECHANISMS[mechanism], orders, events, EVERYTHING]
-    [whole] = many_in_parts(*of_all, Counters())  # type: ignore[arg-type]
-    parts_of = list(many_in_parts(*of_all, Counters(), limit))  # type: ignore[arg-type]
+
+    def run(counters: Counters, *most: int | None) -> JointRun:
+        return JointRun(patterns, MECHANISMS[mechanism], orders, events, EVERYTHING, counters, most)
+
+    [whole] = run(Counters(), None, None).parts()
+    parts_of = list(run(Counters(), None, None).parts(limit))
     assert len(parts_of) > 2
     for number in range(2):
         assert [match for part in parts_of for match in bound(part[number])] == bound(whole[number])
     with pytest.raises(TooManyMatches):
-        list(many_in_parts(*of_all, Counters(), limit, [None, 30]))  # type: ignore[arg-type]
+        list(run(Counters(), None, 30).parts(limit))
     counts, counters = [len(bound(own)) for own in whole], Counters()
-    assert count_listed(*of_all, counters, [None, None]) == counts  # type: ignore[arg-type]
+    assert run(counters, None, None).count() == counts
     listing = Counters()
-    list(many_in_parts(*of_all, listing))  # type: ignore[arg-type]
+    list(run(listing, None, None).parts())
     assert counters.metrics({}) == listing.metrics({})
     with pytest.raises(TooManyMatches):
-        count_listed(*of_all, Counters(), [None, 30])  # type: ignore[arg-type]
+        run(Counters(), None, 30).count()
 
 
 @pytest.mark.parametrize("text", ["SEQ(A a, B b)", "SEQ(A a, ~A n, B b)", "OR(SEQ(A a, B b), SEQ(A c, A d))"])
@@ -147,9 +150,9 @@ def test_matches_are_counted_as_they_are_listed(text: str) -> None:
     (pattern,) = patterns_of(f"PATTERN {text} WITHIN 90 us")
     events = PreparedEvents(events_table(ROWS), type_attribute="kind", base_type="Ev")
     orders = [[one.name for one in clause.positive] for clause in pattern.clauses]
-    of_one = [pattern], MECHANISMS["fused"], [orders], events, EVERYTHING
-    listed = sum(count_blocks(blocks, events) for [blocks] in many_in_parts(*of_one, Counters(), 5))
-    assert count_listed(*of_one, Counters(), [None]) == [listed]
+    run = JointRun([pattern], MECHANISMS["fused"], [orders], events, EVERYTHING, Counters(), [None])
+    listed = sum(count_blocks(blocks, events) for [blocks] in run.parts(5))
+    assert run.count() == [listed]
     assert listed
 
 

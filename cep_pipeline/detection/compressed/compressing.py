@@ -149,7 +149,7 @@ class ListedBuffers:
         self._writer = _Writer(pattern, events)
 
     def add(self, blocks: Iterable[Block]) -> None:
-        """Add all matches of one part (`parts.many_in_parts`)."""
+        """Add all matches of one part (`JointRun.parts`)."""
         found = [block for block in blocks if len(block)]
         if not found:
             return

@@ -337,7 +337,7 @@ def _joining(clause: Clause, conjunct: Conjunct) -> Joining | None:
                 return None
             if not one.kleene and not other.kleene:
                 return None if one is other or _is_range_of_times(clause, found) else found
-            return _joining_lists(clause, found)
+            return _joining_lists(found)
     return None
 
 
@@ -371,7 +371,7 @@ _ENDS_OF_LISTS = (
 """The elements of two variables that are next to each other, of the earlier one and of the later one."""
 
 
-def _joining_lists(clause: Clause, found: Joining) -> Joining | None:
+def _joining_lists(found: Joining) -> Joining | None:
     """The condition on two adjacent elements, of which at least one is of a list; None where it is no such."""
     assert found.sides is not None
     kinds = [{one.element for one in walk(side) if isinstance(one, Reference)} for side in found.sides]

@@ -303,7 +303,7 @@ def _search_piece(words: Any, program: Any, index: Any, begin: int, end: int) ->
         return end - begin
     shift = words[SHIFT]
     first, last = low >> shift << shift, min(((high - 1) >> shift) + 1 << shift, words[SIZE])
-    events = _choose(words, index, program[PREFIX], first, last, low, high)
+    events = _choose(words, first, last, low, high)
     if events:
         _compute_for_matches(words, program, index, begin, end)
         _compute_for_events(words, program, index, events)
@@ -318,7 +318,7 @@ def _search_piece(words: Any, program: Any, index: Any, begin: int, end: int) ->
 
 
 @njit(error_model="numpy")
-def _choose(words: Any, index: Any, own: int, first: int, last: int, low: int, high: int) -> Any:
+def _choose(words: Any, first: int, last: int, low: int, high: int) -> Any:
     """Write the positions from [first, last) of the events of a range that pass all fixed tests; how many there are."""
     places, chosen = int32_at(words[PLACES]), int32_at(words[CHOSEN])
     count = 0

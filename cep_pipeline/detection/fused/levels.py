@@ -556,11 +556,6 @@ class Levels:
         """Return whether partial matches must be asked at a level for what its tests do not decide."""
         return bool(self.residual[level] or self.negations[level])
 
-    @property
-    def asks_at_end(self) -> bool:
-        """True if complete matches must be asked for what the tests do not decide."""
-        return self._asks(len(self.views) - 1)
-
     def _accepted(self, level: int, block: Array, counters: Array) -> Array:
         """The partial matches, as places, at which the level's residual conjuncts hold and that no event rejects."""
         if not self._asks(level):

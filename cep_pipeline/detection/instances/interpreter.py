@@ -99,8 +99,8 @@ def group_holds(code: Code, cells: Cells, group: int, slots: Any, base: int) -> 
 
 
 @njit(error_model="numpy")
-def compare(comparator: int, left: float, right: float) -> bool:
-    """False where a side is NaN."""
+def compare(comparator: int, left: Any, right: Any) -> bool:
+    """An exact comparison of two float64s or two int64s; false where a side is NaN."""
     if comparator == LESS:
         return left < right
     if comparator == LESS_EQUAL:
@@ -112,21 +112,6 @@ def compare(comparator: int, left: float, right: float) -> bool:
     if comparator == EQUAL:
         return left == right
     return comparator == UNEQUAL and (left < right or left > right)
-
-
-@njit(error_model="numpy")
-def compare_wholes(comparator: int, left: int, right: int) -> bool:
-    if comparator == LESS:
-        return left < right
-    if comparator == LESS_EQUAL:
-        return left <= right
-    if comparator == GREATER:
-        return left > right
-    if comparator == GREATER_EQUAL:
-        return left >= right
-    if comparator == EQUAL:
-        return left == right
-    return left != right
 
 
 @njit(error_model="numpy")
@@ -142,7 +127,7 @@ def compare_whole_real(comparator: int, whole: int, real: float) -> bool:
     nearest = int(below)
     if whole == nearest:
         return compare(comparator, below, real)
-    return compare_wholes(comparator, whole, nearest)
+    return compare(comparator, whole, nearest)
 
 
 @njit(error_model="numpy")
@@ -254,17 +239,17 @@ def _test_holds(code: Code, cells: Cells, at: int) -> bool:
         value = code.real_stack[0]
         if math.isnan(value):
             return False
-        return _is_among_reals(code.reals, words[at + 3], words[at + 4], value) == (comparator == EQUAL)
+        return _is_among(code.reals, words[at + 3], words[at + 4], value) == (comparator == EQUAL)
     if kind == AMONG_WHOLES:
         if code.unknown[0]:
             return False
-        return _is_among_wholes(code.wholes, words[at + 3], words[at + 4], code.whole_stack[0]) == (comparator == EQUAL)
+        return _is_among(code.wholes, words[at + 3], words[at + 4], code.whole_stack[0]) == (comparator == EQUAL)
     if kind == COMPARE_REALS:
         return compare(comparator, code.real_stack[0], code.real_stack[1])
     if kind == COMPARE_WHOLES:
         if code.unknown[0] or code.unknown[1]:
             return False
-        return compare_wholes(comparator, code.whole_stack[0], code.whole_stack[1])
+        return compare(comparator, code.whole_stack[0], code.whole_stack[1])
     if kind == COMPARE_WHOLE_REAL:
         return not code.unknown[0] and compare_whole_real(comparator, code.whole_stack[0], code.real_stack[1])
     return not code.unknown[1] and compare_whole_real(mirrored(comparator), code.whole_stack[1], code.real_stack[0])
@@ -285,20 +270,8 @@ def mirrored(comparator: int) -> int:
 
 
 @njit(error_model="numpy")
-def _is_among_reals(values: Any, low: int, high: int, value: float) -> bool:
-    while low < high:
-        middle = (low + high) >> 1
-        if values[middle] < value:
-            low = middle + 1
-        elif values[middle] > value:
-            high = middle
-        else:
-            return True
-    return False
-
-
-@njit(error_model="numpy")
-def _is_among_wholes(values: Any, low: int, high: int, value: int) -> bool:
+def _is_among(values: Any, low: int, high: int, value: Any) -> bool:
+    """Return whether a value is among the ascending ones at the places [low, high)."""
     while low < high:
         middle = (low + high) >> 1
         if values[middle] < value:

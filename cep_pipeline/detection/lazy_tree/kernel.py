@@ -571,9 +571,7 @@ def lengthen(
 
 
 @njit(error_model="numpy")
-def bind(
-    a: Automaton, rules: Rules, code: Code, cells: Cells, target: int, first: int, last: int, row: int, tail: int
-) -> int:
+def bind(a: Automaton, rules: Rules, code: Code, cells: Cells, target: int, first: int, row: int, tail: int) -> int:
     """The instance at hand takes the event that arrives; `tail` is the newest cell of the list that it makes longer."""
     variable = a.states[target * c.STATE_WORDS + c.S_NEWEST]
     tests = target * c.COUNT_WORDS
@@ -714,7 +712,7 @@ def meet(a: Automaton, rules: Rules, code: Code, cells: Cells, variable: int) ->
         depth, used = r[c.DEPTH], r[c.USED]
         tail = a.slots[variable] if growing else -1
         target = state if growing else a.children[state * variables + variable]
-        status = bind(a, rules, code, cells, target, a.entries[at + c.E_FIRST], a.entries[at + c.E_LAST], row, tail)
+        status = bind(a, rules, code, cells, target, a.entries[at + c.E_FIRST], row, tail)
         if status != c.GOING_ON or r[c.DEPTH] != depth or r[c.USED] != used or rules.kleene[variable]:
             return status
     return c.GOING_ON
@@ -744,7 +742,7 @@ def deliver(a: Automaton, rules: Rules, code: Code, cells: Cells) -> int:
             r[c.CURSOR] = a.lists[variable * r[c.KEYS] + r[c.KEY]]
             if variable == r[c.ROOT]:
                 row = r[c.ROW]
-                return bind(a, rules, code, cells, a.children[variable], row, row, row, -1)
+                return bind(a, rules, code, cells, a.children[variable], row, row, -1)
         if r[c.PHASE] == c.WAITING:
             if r[c.CURSOR] >= 0:
                 return meet(a, rules, code, cells, variable)

@@ -71,7 +71,6 @@ class AutomatonArrays(NamedTuple):
     vectors: Any
     hashes: Any
     table: Any
-    table_mask: Any
     finished: Any
     finished_capacity: Any
     pending: Any
@@ -132,7 +131,6 @@ def machine_at(words: Any) -> AutomatonArrays:
         int64_at(words[at.VECTORS]),
         int64_at(words[at.HASHES]),
         int32_at(words[at.TABLE]),
-        words[at.TABLE_MASK],
         int32_at(words[at.FINISHED]),
         words[at.FINISHED_CAPACITY],
         int32_at(words[at.PENDING]),

@@ -44,7 +44,6 @@ from __future__ import annotations
     VECTORS,
     HASHES,
     TABLE,
-    TABLE_MASK,
     FINISHED,
     FINISHED_CAPACITY,
     PENDING,
@@ -58,7 +57,7 @@ from __future__ import annotations
     CHANGE,
     EXPIRED,
     REAL_BITS,
-) = range(55)
+) = range(54)
 """Of the machine.
 
 CONTROL
@@ -96,7 +95,7 @@ LISTS, LIST_SIZES
 VECTOR, VECTOR_STARTS, VECTOR_WORDS
     The columns of the value vector that runs in each variable's state are compared by, `VALUE_WORDS` words each, where
     those of each variable begin, and the most that one has.
-VECTORS, HASHES, TABLE, TABLE_MASK
+VECTORS, HASHES, TABLE
     The value vectors of the runs, their hashes, and a table of runs by hash. For backtracking: the sizes of all
     rings when a run was postponed, and twice the place from which it goes on, plus 1 where it only stays.
 FINISHED, FINISHED_CAPACITY
@@ -112,7 +111,7 @@ CHANGE, EXPIRED
 REAL_BITS
     The float64 words of the cells, as int64.
 """
-CELLS = 55
+CELLS = REAL_BITS + 1
 CODE = CELLS + 9
 BUFFER = CODE + 11
 VERSIONS = BUFFER + 5

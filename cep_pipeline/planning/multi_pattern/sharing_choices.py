@@ -181,7 +181,6 @@ class _OfTrees(_OfMember):
         self.chosen = tree_of_positions(
             planned if isinstance(planned, str | Join) else as_tree(planned), self.forms.names
         )
-        self.last_step = local.size - 2
 
     def key_of(self, part: Side) -> str:
         return self.forms.position_key(cast(PositionTree, part))

@@ -107,6 +107,20 @@ def test_conditions_over_lists(data: st.DataObject, stream_rows: list[Row]) -> N
         assert found == len(evaluate([pattern], table))
 
 
+@settings(max_examples=examples(100), deadline=None)
+@given(data=st.data(), stream_rows=rows(min_size=4, max_size=10, types=("A", "B", "A", "B", "C")))
+def test_conditions_between_events_that_are_guessed(data: st.DataObject, stream_rows: list[Row]) -> None:
+    """A condition on elements of a list and two events behind it makes both known before any event is bound."""
+    structure = data.draw(st.sampled_from(["SEQ({T}+ v[], {T} b, {T} c)", "SEQ({T}+ v[], AND({T} b, {T} c))"]))
+    mixing = data.draw(st.sampled_from(["v[i].x * c.x < b.x", "v.x + c.y > b.x", "v[i].x + b.x < c.y"]))
+    between = data.draw(st.sampled_from(["b.x < c.x", "abs(b.y - c.x) < 2", "(b.x = c.x OR b.y > c.y)", "c.s != b.s"]))
+    text = f"PATTERN {structure} WHERE {mixing} AND {between} WITHIN 5 seconds TIES "
+    text = text.replace("{T}", data.draw(st.sampled_from(["A", "Ev"])))
+    pattern = parsed(text + data.draw(st.sampled_from(["ARRIVAL", "STRICT", "ANY"])))
+    table = events_table(stream_rows)
+    assert merged(pattern, table) == len(evaluate([pattern], table))
+
+
 @pytest.mark.parametrize(
     ("text", "reason"),
     [
