@@ -36,7 +36,7 @@ from benchmarks.workloads import WORKLOADS, stock_schema
 from cep_pipeline.cli.tables import write_table
 from cep_pipeline.cli.terminal import format_seconds, times_as_fast
 from cep_pipeline.detection.detect import detect
-from cep_pipeline.detection.mechanisms import in_pattern_order
+from cep_pipeline.detection.mechanisms import MECHANISMS, in_pattern_order
 from cep_pipeline.errors import CepError
 from cep_pipeline.events.event_files import load_events
 from cep_pipeline.events.schema import StreamSchema
@@ -350,11 +350,14 @@ def corners(streams: Streams, folder: Path, share: float = 1.0) -> list[Corner]:
             "the same three trades as one pattern",
             partial(_composition, size(200_000), streams),
         ),
-        Corner(
-            "W6, 100 patterns, by one plan for all, counting",
-            stock // 10,
-            "by a plan for each",
-            partial(_shared_plan, stock // 10, streams),
+        *(
+            Corner(
+                "W6, 100 patterns, by one plan for all, counting",
+                events,
+                "by a plan for each",
+                partial(_shared_plan, events, streams),
+            )
+            for events in (stock // 1_000, stock // 100, stock // 10)
         ),
         *(
             Corner(
@@ -395,6 +398,15 @@ def corners(streams: Streams, folder: Path, share: float = 1.0) -> list[Corner]:
             COLD_EVENTS,
             "Python, importing NumPy and pyarrow and reading the file",
             partial(_command, folder, cold=True),
+        ),
+        *(
+            Corner(
+                f"the first `cep detect` of a machine, on {mechanism}",
+                COLD_EVENTS,
+                "Python, importing NumPy and pyarrow and reading the file",
+                partial(_command, folder, cold=True, mechanism=mechanism),
+            )
+            for mechanism in MECHANISMS
         ),
         Corner(
             "every later `cep detect`",
@@ -1116,9 +1128,9 @@ def _plan(patterns: Sequence[Pattern], events: pa.Table) -> Plan:
     return plan(patterns, estimate_statistics(patterns, events))
 
 
-def _command(folder: Path, *, cold: bool) -> tuple[Work, Work]:
+def _command(folder: Path, *, cold: bool, mechanism: str | None = None) -> tuple[Work, Work]:
     """`cep detect` on a small file, with a cache of compiled code that is empty or was used before."""
-    project = folder / ("cold" if cold else "warm")
+    project = folder / f"{'cold' if cold else 'warm'}_{mechanism or 'chosen'}"
     project.mkdir()
     pq.write_table(drawn_events(COLD_EVENTS), project / "events.parquet")
     (project / "drawn.yaml").write_text(_SCHEMA, encoding="utf-8")
@@ -1133,7 +1145,8 @@ def _command(folder: Path, *, cold: bool) -> tuple[Work, Work]:
         "--schema",
         "drawn.yaml",
     )
-    options = ("--events", "events.parquet", "--out", "matches.parquet")
+    named = ("--mechanism", mechanism) if mechanism else ()
+    options = ("--events", "events.parquet", "--out", "matches.parquet", *named)
     reads = "import numpy, pyarrow.parquet as pq; pq.read_table('events.parquet')"
 
     def ours() -> Measurement:
