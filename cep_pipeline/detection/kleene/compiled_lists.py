@@ -393,13 +393,13 @@ class ListsBehind:
             return subsets_of(self.variable, counted, anchored=self.anchored)
         return exact_sum(counted) if not self.counts_lengths and int(counted.min()) >= 0 else None
 
-    def count(self, of: ClauseSlice, lists: int, candidates: int, pairs: int) -> LevelCount:
-        """The counts of so many lists that were found, of their candidates and of pairs of candidates."""
+    def count(self, of: ClauseSlice, lists: int, passed: int, candidates: int, pairs: int) -> LevelCount:
+        """The counts of so many lists that were made and passed, of their candidates and of pairs of candidates."""
         rules = BindingRules(of.pattern, of.clause, of.events)
         bound = frozenset(self.singles)
         evaluations = Extension(rules, self.variable, bound, of.earliest_row, of.end_row).evaluations
         evaluations += candidates * len(self.tested) + pairs * len(self.conditions.adjacent)
-        return LevelCount((*self.singles, self.variable.name), lists, lists, evaluations)
+        return LevelCount((*self.singles, self.variable.name), lists, passed, evaluations)
 
     def layout(self, levels: Sequence[tuple[str, ...] | None], *, listing: bool) -> WordLayout | None:
         """The layout of the search that lists or counts lists, where it is known before there are events.
