@@ -62,12 +62,15 @@ from cep_pipeline.detection.fused.shared_work import shared_work_of
 from cep_pipeline.detection.kleene.bindings import has_kleene
 from cep_pipeline.detection.kleene.compiled_lists import (
     CompiledLists,
+    ListMemory,
     ListsBehind,
+    ListStep,
     asks_lists,
+    conditions_left,
     has_one_list,
+    lists_in_turn,
 )
 from cep_pipeline.detection.kleene.extension import course_among, limit_in
-from cep_pipeline.detection.kleene.several_lists import ListMemory, ListStep, conditions_left, lists_in_turn
 from cep_pipeline.detection.limits import go_on
 from cep_pipeline.detection.mechanisms import EVERYTHING, Counters, FoundAtOnce, Orders, Owned
 from cep_pipeline.expressions.columns import Array
@@ -590,7 +593,7 @@ class _Slice:
         self._columns: list[tuple[Array, int] | None] = [None] * len(of.columns.things)
         self._clocks: list[tuple[int, int, int, Array] | None] = [None] * len(of.clocks.things)
         self._kept: list[Array] = []
-        self._lists_made: dict[int, _ListsMade] = {}  # by the number of the run
+        self._lists_made: dict[int, _MadeLists] = {}  # by the number of the run
 
     def learn(self, run: _Run) -> bool:
         """Find the layout of a run; False where the slice does not tell it."""
@@ -841,7 +844,7 @@ class _Slice:
 
     def _found_lists(self, run: _Run, count: int, *, counted: bool) -> FoundAtOnce | None:
         """The matches of a run with lists behind so many partial matches in the block, or their number."""
-        memory, made = self._lists, _ListsMade()
+        memory, made = self._lists, _MadeLists()
         for place, (step, search) in enumerate(zip(run.lists, run.searches, strict=True)):
             if place:
                 self._bind_ends(run, place, count)
@@ -923,7 +926,7 @@ class _Slice:
 
     def _lists_counted(self, run: _Run) -> Iterator[LevelCount]:
         """The counts of the lists of a run."""
-        made = self._lists_made.get(run.number, _ListsMade())
+        made = self._lists_made.get(run.number, _MadeLists())
         of = ClauseSlice(run.pattern, run.clause, self._events, self._owned, run.finality)
         bound = run.lists[0].behind.singles
         for place, step in enumerate(run.lists):
@@ -934,7 +937,7 @@ class _Slice:
 
 
 @dataclass(eq=False)
-class _ListsMade:
+class _MadeLists:
     """The numbers of lists that a run has made.
 
     Attributes
