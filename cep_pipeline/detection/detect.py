@@ -589,7 +589,9 @@ class SliceResult:
     """The result of one slice: pattern name -> number of owned matches, and the counts.
 
     `limited` are the patterns that were given up, each with the limit that it reached: of these, `matches` are those
-    that had been handed on, and nothing is counted. `summaries` has what SUMMARIZE puts together.
+    that had been handed on, and nothing is counted. `summaries` has what SUMMARIZE puts together. Among the metrics
+    `condition_evaluations` are the tests that were made: those of lists depend on whether these were made together with
+    the lists of other patterns.
     """
 
     matches: dict[str, int]
@@ -643,7 +645,7 @@ def detect_slice(
     chosen = choose_mechanisms(patterns, mechanism)
     validate(plan, patterns)
     table = events_for(patterns, events, "events of the slice")
-    counters = Counters()
+    counters = Counters(evaluated=False)
     detections = _detections(patterns, chosen, _prepare(patterns, table), plan, counters)
     at_once = {detections[place].pattern.name: one for place, one in found_at_once(detections, owned).items()}
     run = _SliceRun(owned, sink, frozenset(candidates), frozenset(counted), limits or SliceLimits({}), at_once)

@@ -240,7 +240,7 @@ def read_together(
     ------
     (list of int, OrderedLists, list of pa.Array)
         The numbers of some patterns, ascending; their matches, those of one after those of another; and an array for
-        each item. Patterns without any come together, too, unless they have nothing but RETURN.
+        each item. Patterns without items are left out, but for those with SUMMARIZE.
     """
     alike: dict[Hashable, list[int]] = {}
     for number, (pattern, _) in enumerate(found):

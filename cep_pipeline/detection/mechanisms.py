@@ -148,6 +148,8 @@ class Counters:
         thousand patterns that takes as long as to run many of them.
     wanted
         Whether anybody reads the numbers of nodes. If not, matches may be counted in ways that have none.
+    evaluated
+        Whether anybody reads how often conjuncts were tested. If not, lists may be made in ways that test others.
     """
 
     counted: dict[tuple[str, int, tuple[str, ...]], NodeCounts] = field(default_factory=dict)
@@ -158,6 +160,7 @@ class Counters:
     peaks: list[Callable[[], int]] = field(default_factory=list)
     later: list[Callable[[Counters], None]] = field(default_factory=list)
     wanted: bool = True
+    evaluated: bool = True
 
     @property
     def nodes(self) -> dict[tuple[str, int, tuple[str, ...]], NodeCounts]:

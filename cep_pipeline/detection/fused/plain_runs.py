@@ -18,8 +18,8 @@ from __future__ import annotations
 
 import threading
 from collections import OrderedDict
-from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Hashable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
 from itertools import chain
 from operator import is_
@@ -35,6 +35,7 @@ from cep_pipeline.detection.fused.generator import MOST_FOLLOWERS, OUTPUT_PADDIN
 from cep_pipeline.detection.fused.kernel import MOST_LISTS, running_shape
 from cep_pipeline.detection.fused.levels import (
     KnownLayout,
+    LevelCount,
     Range,
     RunLayout,
     StageLayout,
@@ -61,11 +62,15 @@ from cep_pipeline.detection.fused.shared_work import shared_work_of
 from cep_pipeline.detection.kleene.bindings import has_kleene
 from cep_pipeline.detection.kleene.compiled_lists import (
     CompiledLists,
+    ListMemory,
     ListsBehind,
+    ListStep,
     asks_lists,
+    conditions_left,
     has_one_list,
+    lists_in_turn,
 )
-from cep_pipeline.detection.kleene.several_lists import ListMemory, ListStep, conditions_left, lists_in_turn
+from cep_pipeline.detection.kleene.extension import course_among, limit_in
 from cep_pipeline.detection.limits import go_on
 from cep_pipeline.detection.mechanisms import EVERYTHING, Counters, FoundAtOnce, Orders, Owned
 from cep_pipeline.expressions.columns import Array
@@ -73,7 +78,7 @@ from cep_pipeline.expressions.evaluate import conjunct_holds
 from cep_pipeline.patterns.composing import EVENT_TYPE
 from cep_pipeline.patterns.normal_form import Clause
 from cep_pipeline.patterns.pattern import Pattern, Strategy, Ties, Window
-from cep_pipeline.slices.blocks import MatchBlock
+from cep_pipeline.slices.blocks import Block, MatchBlock
 from cep_pipeline.slices.keys import leaf_by
 from cep_pipeline.slices.ownership import Finality, finality_of, reading
 from cep_pipeline.slices.prepared import PreparedEvents
@@ -520,10 +525,11 @@ class PlainRuns:
         """False if a run has been laid out, or laid out anew, since these were put together."""
         return all(run.is_current for run in chain.from_iterable(self.runs))
 
-    def over(self, events: PreparedEvents, owned: Owned) -> list[FoundAtOnce | None] | None:
+    def over(self, events: PreparedEvents, owned: Owned, counters: Counters) -> list[FoundAtOnce | None] | None:
         """The owned matches of each pattern; None for those that are left to runs by themselves.
 
-        None in place of all where something has been learnt of the runs, so that they are to be put together anew.
+        None in place of all where something has been learnt of the runs, so that they are to be put together anew. Runs
+        are left to themselves, too, where the counters want what is counted there alone.
         """
         found: list[FoundAtOnce | None] = [None] * len(self.patterns)
         first_row, end_row = events.rows_in(owned)
@@ -534,6 +540,10 @@ class PlainRuns:
         if any(learnt):
             return None
         begun = [place for place, runs in enumerate(self.runs) if runs and all(map(of_slice.begin, runs))]
+        if counters.wanted:
+            begun = [
+                place for place in begun if all(of_slice.counts_as_alone(run, counters) for run in self.runs[place])
+            ]
         lacking = of_slice.make_columns([run for place in begun for run in self.runs[place]])
         if lacking:
             begun = [place for place in begun if lacking.isdisjoint(map(id, self.runs[place]))]
@@ -547,19 +557,11 @@ class PlainRuns:
         of_runs = {
             run.number: one for place, known in ended.items() for run, one in zip(self.runs[place], known, strict=True)
         }
-        self._ask(of_runs, events)
+        for runs in self.asked_together:
+            of_slice.ask([(run, of_runs[run.number]) for run in runs if run.number in of_runs])
         for place, known in ended.items():
             found[place] = known[0] if len(known) == 1 else _of_clauses(known)
         return found
-
-    def _ask(self, found: Mapping[int, FoundAtOnce], events: PreparedEvents) -> None:
-        """Take out of what was found, by the number of its run, the matches that do not pass what the run asks."""
-        for runs in self.asked_together:
-            asked = [(run.questions, found[run.number]) for run in runs if run.number in found]
-            some = [(questions, one) for questions, one in asked if questions is not None and one.blocks]
-            kept = that_hold([questions for questions, _ in some], [one.blocks[0] for _, one in some], events)
-            for (_, one), block in zip(some, kept, strict=True):
-                one.blocks[:] = [block] if len(block) else []
 
 
 def _of_clauses(found: Sequence[FoundAtOnce]) -> FoundAtOnce:
@@ -591,6 +593,7 @@ class _Slice:
         self._columns: list[tuple[Array, int] | None] = [None] * len(of.columns.things)
         self._clocks: list[tuple[int, int, int, Array] | None] = [None] * len(of.clocks.things)
         self._kept: list[Array] = []
+        self._lists_made: dict[int, _MadeLists] = {}  # by the number of the run
 
     def learn(self, run: _Run) -> bool:
         """Find the layout of a run; False where the slice does not tell it."""
@@ -623,6 +626,27 @@ class _Slice:
             run.resting -= 1
             return False
         return run.is_known and self._fits[run.number]
+
+    def counts_as_alone(self, run: _Run, counters: Counters) -> bool:
+        """False if a run by itself would count other nodes, or other tests where somebody reads their number.
+
+        Runs by themselves give up lists that a condition forbids to grow, do not begin where a list has no events, and
+        do not bind first elements like single variables.
+        """
+        if self._empty[run.number] or not _lists_are_made(run.clause):
+            return True
+        conditions, first = () if run.questions is None else run.questions.conditions, run.lists[0].behind
+        if counters.evaluated or (conditions and len(run.lists) > 1) or (first.anchored and first.singles):
+            return False
+        begin, end = self._rows_of(run.reach)
+        leaves = [view_of_leaf(self._events, step.behind.leaf, begin, end).rows for step in run.lists]
+        if not all(map(len, leaves)):
+            return False
+        if not conditions:
+            return True
+        course = partial(course_among, self._events, leaves[0])
+        limits = (limit_in(conjunct, first.variable.name, course) for conjunct in conditions)
+        return not first.conditions.growing and not any(limits)
 
     def make_columns(self, runs: Sequence[_Run]) -> set[int]:
         """Make the arrays of runs; the ids of those of which the values do not fit into floating-point numbers."""
@@ -723,6 +747,17 @@ class _Slice:
             known = self._clocks[number] = values.ctypes.data, view.starts.ctypes.data, len(view.starts) - 1, values
         return known
 
+    def ask(self, found: Sequence[tuple[_Run, FoundAtOnce]]) -> None:
+        """Take out of what runs that ask alike have found the matches that do not pass, or are not owned."""
+        some = [(run, run.questions, one) for run, one in found if run.questions is not None and one.blocks]
+        asked, blocks = [questions for _, questions, _ in some], [one.blocks[0] for *_, one in some]
+        kept, fulfil = that_hold(asked, blocks, self._events)
+        for (run, _, one), block, number in zip(some, kept, fulfil, strict=True):
+            if run.number in self._lists_made:
+                self._lists_made[run.number].passed = number
+                block = self._owned_lists(run, block)
+            one.blocks[:] = [block] if len(block) else []
+
     def found(self, run: _Run, *, counted: bool) -> FoundAtOnce | None:
         """The matches of a run that has begun, or their number; None where it does not come to an end.
 
@@ -730,7 +765,7 @@ class _Slice:
         """
         go_on()
         if self._empty[run.number]:
-            return FoundAtOnce([], partial(self._count, run, None), 0 if counted else None)
+            return FoundAtOnce([], partial(self._count, run), 0 if counted else None)
         final = run.stages[-1]
         if final.part is None and not final.layout.asks and not run.lists:  # all events are matches
             rows = self._views[run.leaves[0]].rows[np.newaxis]
@@ -745,9 +780,9 @@ class _Slice:
         if rows.size and run.finality is Finality.WINDOW_END:
             rows = final_rows(run.pattern, self._events, self._owned, run.finality, rows, self._counts_of(run))
         if counted:
-            return FoundAtOnce([], partial(self._count, run, None), rows.shape[1])
+            return FoundAtOnce([], partial(self._count, run), rows.shape[1])
         block = MatchBlock(run.clause, rows.copy())
-        return FoundAtOnce([block] if len(block) else [], partial(self._count, run, None))
+        return FoundAtOnce([block] if len(block) else [], partial(self._count, run))
 
     def _bound(self, run: _Run) -> int | None:
         """Bind all levels of a run, stage after stage; the number of matches in the last block, or None if too many."""
@@ -809,7 +844,7 @@ class _Slice:
 
     def _found_lists(self, run: _Run, count: int, *, counted: bool) -> FoundAtOnce | None:
         """The matches of a run with lists behind so many partial matches in the block, or their number."""
-        memory = self._lists
+        memory, made = self._lists, _MadeLists()
         for place, (step, search) in enumerate(zip(run.lists, run.searches, strict=True)):
             if place:
                 self._bind_ends(run, place, count)
@@ -821,23 +856,31 @@ class _Slice:
                 if number is None:
                     run.resting = LEFT_OUT
                     return None
-                return FoundAtOnce([], partial(self._count, run, None), number)
-            candidates = search.leaves[-1]
-            of_rows = self._rows_at[candidates], len(self._views[candidates])
+                return FoundAtOnce([], partial(self._count, run), number)
+            own = search.leaves[-1]
+            of_rows = self._rows_at[own], len(self._views[own])
             written = memory.write(step, count, *of_rows, first=not place)
             if written is None:
                 run.resting = LEFT_OUT
                 return None
             count = written
+            candidates, pairs = memory.sums.tolist()
+            made.steps.append((count, candidates, pairs))
             if not count:
                 break
-        among, pairs = memory.sums.tolist()
-        counts = count, among, pairs
-        block = memory.block(run.clause, count) if count else None
-        if block is not None and self._owned != EVERYTHING:
-            of = ClauseSlice(run.pattern, run.clause, self._events, self._owned, run.finality)
-            block = block.take(of.owns(block.first_rows(), block.last_rows()))
-        return FoundAtOnce([block] if block is not None and len(block) else [], partial(self._count, run, counts))
+        self._lists_made[run.number] = made
+        made.passed = count
+        block: Block | None = memory.block(run.clause, count) if count else None
+        if block is not None and run.questions is None:
+            block = self._owned_lists(run, block)
+        return FoundAtOnce([block] if block is not None and len(block) else [], partial(self._count, run))
+
+    def _owned_lists(self, run: _Run, block: Block) -> Block:
+        """The matches with lists that the slice owns: events behind which lists are looked for say nothing of it."""
+        if self._owned == EVERYTHING or not len(block):
+            return block
+        of = ClauseSlice(run.pattern, run.clause, self._events, self._owned, run.finality)
+        return block.take(of.owns(block.first_rows(), block.last_rows()))
 
     def _followers(self, lists: ListsBehind, search: _Part, count: int, widest: int) -> bool:
         """Search for lists behind so many partial matches; False where there are too many candidates."""
@@ -859,20 +902,14 @@ class _Slice:
         ends[:before, :count] = block[:before, spans[0]]
         ends[before : before + 2, :count] = spans[1:]
 
-    def _count(self, run: _Run, lists: tuple[int, int, int] | None, counters: Counters) -> None:
-        counters.later.append(partial(self._count_now, run, lists))
+    def _count(self, run: _Run, counters: Counters) -> None:
+        counters.later.append(partial(self._count_now, run))
 
     def _counts_of(self, run: _Run) -> Array:
         return self._counts[run.counters : run.counters + 2 * len(run.order)].reshape(-1, 2)
 
-    def _count_now(self, run: _Run, lists: tuple[int, int, int] | None, counters: Counters) -> None:
-        """Add the counts of a run that is over, as runs by themselves do.
-
-        Parameters
-        ----------
-        lists
-            The numbers of lists, of their candidates, and of pairs of candidates.
-        """
+    def _count_now(self, run: _Run, counters: Counters) -> None:
+        """Add the counts of a run that is over, as runs by themselves do."""
         order, empty = run.order, self._empty[run.number]
         layout = None if empty else run.layout
         alone: Sequence[tuple[int, Callable[[], int]] | None] = [None] * len(order)
@@ -883,10 +920,36 @@ class _Slice:
             counts[0] += len(self._views[run.leaves[0]].in_stream_order)
         tested, decided = ((), ()) if layout is None else (layout.tested, layout.decided)
         found = Tally(order, counts, tested, decided, alone).counts()
-        for behind in (step.behind for step in run.lists):  # of several lists nobody counts them here
-            of = ClauseSlice(run.pattern, run.clause, self._events, self._owned, run.finality)
-            found = (*found[: len(behind.singles)], behind.count(of, *(lists or (0, 0, 0))))
+        if run.lists:
+            found = (*found[: len(run.lists[0].behind.singles)], *self._lists_counted(run))
         count_levels(run.pattern, run.clause, found, counters)
+
+    def _lists_counted(self, run: _Run) -> Iterator[LevelCount]:
+        """The counts of the lists of a run."""
+        made = self._lists_made.get(run.number, _MadeLists())
+        of = ClauseSlice(run.pattern, run.clause, self._events, self._owned, run.finality)
+        bound = run.lists[0].behind.singles
+        for place, step in enumerate(run.lists):
+            lists, *sums = made.steps[place] if place < len(made.steps) else (0, 0, 0)
+            passed = made.passed if place == len(run.lists) - 1 else lists
+            bound = (*bound, step.behind.variable.name)
+            yield replace(step.behind.count(of, lists, passed, *sums), bound=bound)
+
+
+@dataclass(eq=False)
+class _MadeLists:
+    """The numbers of lists that a run has made.
+
+    Attributes
+    ----------
+    steps
+        For each of its Kleene variables the lists, their candidates, and pairs of these; none behind one without lists.
+    passed
+        The matches that fulfil the conditions on lists.
+    """
+
+    steps: list[tuple[int, int, int]] = field(default_factory=list)
+    passed: int = 0
 
 
 def _levels_of(run: _Run) -> int:
@@ -980,8 +1043,7 @@ def find_at_once(
     at_all = counted and not counters.wanted
     found, from_start = None, events.rows_in(owned)[0] == 0
     while found is None:
-        found = _plain_runs(patterns, orders, from_start=from_start, counted=at_all).over(events, owned)
-    if counters.wanted:  # lists that are only counted, or are asked when they have been made, have other counts here
-        others = has_kleene if counted else _lists_are_made
-        found = [None if any(map(others, one.clauses)) else own for one, own in zip(patterns, found, strict=True)]
+        found = _plain_runs(patterns, orders, from_start=from_start, counted=at_all).over(events, owned, counters)
+    if counters.wanted and counted:  # lists that are only counted have other counts here
+        found = [None if any(map(has_kleene, one.clauses)) else own for one, own in zip(patterns, found, strict=True)]
     return found

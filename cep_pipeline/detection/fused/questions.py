@@ -8,7 +8,7 @@ conditions compare with alone, are asked together.
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Sequence
+from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 
@@ -117,8 +117,10 @@ def _column_of(literals: Sequence[Literal]) -> Column:
     return Column(kind, values, None if valid.all() else valid)
 
 
-def that_hold(asked: Sequence[Questions], blocks: Sequence[Block], events: PreparedEvents) -> list[Block]:
-    """The matches that pass.
+def that_hold(
+    asked: Sequence[Questions], blocks: Sequence[Block], events: PreparedEvents
+) -> tuple[list[Block], list[int]]:
+    """The matches that pass, and how many matches fulfil the conditions on lists.
 
     Parameters
     ----------
@@ -127,43 +129,55 @@ def that_hold(asked: Sequence[Questions], blocks: Sequence[Block], events: Prepa
     blocks
         Matches, one block for each of them, all of fixed width or all of variable width.
     """
-    found = list(blocks)
+    found, fulfil = list(blocks), [0] * len(blocks)
     some = [place for place, block in enumerate(blocks) if len(block)]
     for start, stop in pieces(np.array([blocks[place].rows.size for place in some], np.int64), EVENTS_AT_ONCE):
         go_on()
         part = some[start:stop]
-        kept = _that_hold([asked[place] for place in part], [blocks[place] for place in part], events)
-        for place, block in zip(part, kept, strict=True):
-            found[place] = block
-    return found
+        kept, counts = _that_hold([asked[place] for place in part], [blocks[place] for place in part], events)
+        for place, block, count in zip(part, kept, counts, strict=True):
+            found[place], fulfil[place] = block, count
+    return found, fulfil
 
 
-def _that_hold(asked: Sequence[Questions], blocks: Sequence[Block], events: PreparedEvents) -> Sequence[Block]:
+def _that_hold(
+    asked: Sequence[Questions], blocks: Sequence[Block], events: PreparedEvents
+) -> tuple[Sequence[Block], list[int]]:
     of = np.repeat(np.arange(len(blocks)), [len(block) for block in blocks])
     together = _joined(blocks)
-    keep = _passes(asked, together, of, events)
+    bound = events_of(together) if asked[0].conditions or asked[0].asks_of_events else {}
+    keep = _fulfils(asked, together, bound, of, events)
+    fulfil = np.bincount(of[keep], minlength=len(blocks)).tolist()
+    if keep.any():
+        _reject(asked[0], together, bound, keep, events)
     if keep.all():
-        return blocks
+        return blocks, fulfil
     counts = np.bincount(of[keep], minlength=len(blocks))
-    return _parted(together.take(keep), counts, [block.clause for block in blocks])
+    return _parted(together.take(keep), counts, [block.clause for block in blocks]), fulfil
 
 
-def _passes(asked: Sequence[Questions], block: Block, of: Array, events: PreparedEvents) -> Array:
-    """bool: the matches that pass; `of` is the number of each match's questions."""
-    first, keep = asked[0], np.ones(len(block), np.bool_)
-    bound = events_of(block) if first.conditions or first.asks_of_events else {}
-    if first.conditions:
-        source: ColumnSource = _WithNumbers(events, asked) if first.numbers else events
-        for conjunct in first.lifted:
-            keep &= holds_over_lists(conjunct, source, {**bound, _NUMBERS: of}, len(block))
-    if first.asks_of_events and keep.any():
+def _fulfils(
+    asked: Sequence[Questions], block: Block, bound: Mapping[str, Array | Lists], of: Array, events: PreparedEvents
+) -> Array:
+    """bool: the matches that fulfil the conditions on lists; `of` is the number of each match's questions."""
+    keep = np.ones(len(block), np.bool_)
+    source: ColumnSource = _WithNumbers(events, asked) if asked[0].numbers else events
+    for conjunct in asked[0].lifted:
+        keep &= holds_over_lists(conjunct, source, {**bound, _NUMBERS: of}, len(block))
+    return keep
+
+
+def _reject(
+    asked: Questions, block: Block, bound: dict[str, Array | Lists], keep: Array, events: PreparedEvents
+) -> None:
+    """Take out of `keep` the matches that what is negated rejects."""
+    if asked.asks_of_events:
         places = np.flatnonzero(keep)
         found = Bindings(bound, block.first_rows(), block.last_rows()).take(places)
-        keep[places] = ~rejected_by_events(BindingRules(first.pattern, first.clause, events), found)
-    if first.clause.negated_structures and keep.any():
-        checks = structure_checks(first.pattern, first.clause, events)
+        keep[places] = ~rejected_by_events(BindingRules(asked.pattern, asked.clause, events), found)
+    if asked.clause.negated_structures and keep.any():
+        checks = structure_checks(asked.pattern, asked.clause, events)
         keep[np.flatnonzero(keep)] = ~rejected_by_structures(checks, block.take(keep))
-    return keep
 
 
 def events_of(block: Block) -> dict[str, Array | Lists]:

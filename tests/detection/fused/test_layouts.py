@@ -284,8 +284,7 @@ def of_slices(patterns: Sequence[Pattern], table: pa.Table, slices: Sequence[Own
             taken.append((pattern.name, batch.schema, batch.to_pylist()))
 
         result = detect_slice(patterns, own_order_plan(patterns), table, owned, sink)
-        metrics = result.metrics
-        return taken, result.matches, sorted(map(repr, metrics.nodes)), metrics.condition_evaluations
+        return taken, result.matches, sorted(map(repr, result.metrics.nodes))
 
     return [of_slice(owned) for owned in slices]
 
