@@ -144,7 +144,8 @@ def describe_single_events(
         events, seqs_at, timestamps_at, positions_at, width, key_at, constants_at
     )
     ids = carray(ids_at, (matches, 2))
-    bound, starts, ends = carray(bound_at, (matches * width,)), carray(starts_at, (matches,)), carray(ends_at, (matches,))
+    bound = carray(bound_at, (matches * width,))
+    starts, ends = carray(starts_at, (matches,)), carray(ends_at, (matches,))
     identity = positions, key, factors, bits
     for begin in range(0, matches, TOGETHER):
         end = min(begin + TOGETHER, matches)
