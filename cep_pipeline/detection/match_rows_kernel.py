@@ -58,41 +58,47 @@ TOGETHER = 256
 
 
 @njit
-def bind_events(
-    begin: int, end: int, width: int, stride: int, rows: Any, shift: Any, seqs: Any, timestamps: Any, outputs: Any
-) -> None:
-    """Write the seqs and the times of matches; where there is a shift, an event's seq is its row and the shift."""
-    bound, starts, ends = outputs
-    for match in range(begin, end):
-        first = last = rows[match]
-        for variable in range(width):
-            row = rows[variable * stride + match]
-            first, last = min(first, row), max(last, row)
-            bound[match * width + variable] = seqs[word(row)] if shift is None else row + shift
-        starts[match], ends[match] = first, last
-    for match in range(begin, end):  # alone, so that a processor waits for many of them at a time
-        starts[match] = timestamps[word(starts[match])]
-        ends[match] = timestamps[word(ends[match])]
+def identify(width: int, stride: int, rows: Any, shift: Any, seqs: Any, identity: Any, outputs: Any) -> None:
+    """Write the ids and the seqs of matches, for all of them one variable after another.
 
-
-@njit
-def identify(width: int, stride: int, rows: Any, shift: Any, bound: Any, identity: Any, ids: Any) -> None:
-    """Write the ids of matches, for all of them one variable after another, where `bind_events` has written the seqs.
-
-    Of rows and a shift these are made again, which is done for several matches at a time.
+    Where there is a shift, an event's seq is its row and the shift. The seqs of a variable stand in `ends` meanwhile.
     """
     positions, key, factors, bits = identity
+    ids, bound, _, ends = outputs
     for match in range(len(ids)):
         ids[match, 0], ids[match, 1] = key[0], key[1]
     for variable in range(width):
-        position = word(positions[variable])
-        of_variable = rows[variable * stride :]
+        position, of_variable = word(positions[variable]), rows[variable * stride :]
         for match in range(len(ids)):
-            seq = bound[match * width + variable] if shift is None else of_variable[match] + shift
-            a, b = stirred(ids[match, 0] ^ word(seq), ids[match, 1] ^ position, factors)
+            row = of_variable[match]
+            ends[match] = seqs[word(row)] if shift is None else row + shift
+        for match in range(len(ids)):
+            bound[match * width + variable] = ends[match]
+        for match in range(len(ids)):
+            a, b = stirred(ids[match, 0] ^ word(ends[match]), ids[match, 1] ^ position, factors)
             ids[match, 0], ids[match, 1] = a, b
     for match in range(len(ids)):
         write_id(ids[match, 0], ids[match, 1], width, key, factors, bits, ids, match)
+
+
+@njit
+def find_times(width: int, stride: int, rows: Any, timestamps: Any, outputs: Any) -> None:
+    """Write the times of the first and the last event of matches, which are looked up many at a time."""
+    _, _, starts, ends = outputs
+    for match in range(len(starts)):
+        starts[match] = rows[match]
+    for match in range(len(starts)):
+        ends[match] = rows[match]
+    for variable in range(1, width):
+        of_variable = rows[variable * stride :]
+        for match in range(len(starts)):
+            starts[match] = min(starts[match], of_variable[match])
+        for match in range(len(starts)):
+            ends[match] = max(ends[match], of_variable[match])
+    for match in range(len(starts)):
+        starts[match] = timestamps[word(starts[match])]
+    for match in range(len(starts)):
+        ends[match] = timestamps[word(ends[match])]
 
 
 def describe_single_events(
@@ -138,20 +144,17 @@ def describe_single_events(
         events, seqs_at, timestamps_at, positions_at, width, key_at, constants_at
     )
     ids = carray(ids_at, (matches, 2))
-    bound, starts, ends = (
-        carray(bound_at, (matches * width,)),
-        carray(starts_at, (matches,)),
-        carray(ends_at, (matches,)),
-    )
+    bound = carray(bound_at, (matches * width,))
+    starts, ends = carray(starts_at, (matches,)), carray(ends_at, (matches,))
     identity = positions, key, factors, bits
     for begin in range(0, matches, TOGETHER):
         end = min(begin + TOGETHER, matches)
+        outputs = ids[begin:end], bound[begin * width :], starts[begin:end], ends[begin:end]
         if consecutive:
-            bind_events(begin, end, width, stride, rows, seqs[0], seqs, timestamps, (bound, starts, ends))
-            identify(width, stride, rows[begin:], seqs[0], bound[begin * width :], identity, ids[begin:end])
+            identify(width, stride, rows[begin:], seqs[0], seqs, identity, outputs)
         else:
-            bind_events(begin, end, width, stride, rows, None, seqs, timestamps, (bound, starts, ends))
-            identify(width, stride, rows[begin:], None, bound[begin * width :], identity, ids[begin:end])
+            identify(width, stride, rows[begin:], None, seqs, identity, outputs)
+        find_times(width, stride, rows[begin:], timestamps, outputs)
     return matches
 
 

@@ -318,9 +318,8 @@ class _Bindings:
         else:
             shared = self._shared
             if shared is None or shared[0] != names or len(shared[1]) <= count:
-                most = (
-                    count if shared is None or shared[0] != names else max(count, min(2 * len(shared[1]), BATCH_ROWS))
-                )
+                known = len(shared[1]) if shared is not None and shared[0] == names else 0
+                most = max(count, min(2 * known, BATCH_ROWS))
                 of_elements = np.tile(np.arange(len(names), dtype=np.int32), most)
                 shared = self._shared = names, *_spelled(names, np.arange(most + 1) * len(names), of_elements)
             offsets, variables = shared[1].slice(0, count + 1), shared[2].slice(0, size)

@@ -27,6 +27,17 @@ def bit_length(number: Any) -> int:
     return bits
 
 
+@njit
+def pack(rows: Any, begin: int, lasts: Any, first: Any, lows: Any, bits: Any, words: Any) -> None:
+    """Write the integers of matches from `begin` on: the last row, then each variable's distance from it."""
+    for place in range(len(lasts)):
+        words[place] = lasts[place] - first
+    for variable in range(len(lows)):
+        own, low, shift = rows[variable, begin:], lows[variable], bits[variable]
+        for place in range(len(lasts)):
+            words[place] = words[place] << shift | (own[place] - lasts[place] - low)
+
+
 def order_single_events(
     width: int,
     matches: int,
@@ -67,24 +78,23 @@ def order_single_events(
     counts = carray(counts_at, (DIGITS, VALUES))
     words, spare = carray(words_at, (matches,)), carray(spare_at, (matches,))
     ordered = carray(ordered_at, (width, matches))
-    for variable in range(width):
-        lows[variable] = 0
-    first = most = before = rows[0, 0]
-    by_last = True
     for match in range(matches):
-        last = rows[0, match]
-        for variable in range(1, width):
-            last = max(last, rows[variable, match])
-        for variable in range(width):
-            lows[variable] = min(lows[variable], rows[variable, match] - last)
-        words[match] = last
-        first, most = (last, last) if match == 0 else (min(first, last), max(most, last))
-        by_last = by_last and (match == 0 or before <= last)
-        before = last
+        words[match] = rows[0, match]
+    for variable in range(1, width):
+        for match in range(matches):
+            words[match] = max(words[match], rows[variable, match])
     low_bits = 0
     for variable in range(width):
-        bits[variable] = bit_length(-lows[variable])
+        low = 0
+        for match in range(matches):
+            low = min(low, rows[variable, match] - words[match])
+        lows[variable], bits[variable] = low, bit_length(-low)
         low_bits += bits[variable]
+    first = most = before = words[0]
+    by_last = True
+    for match in range(matches):
+        last = words[match]
+        first, most, by_last, before = min(first, last), max(most, last), by_last and before <= last, last
     if bit_length(most - first) + low_bits > 63:
         return -1
     sorted_already = True
@@ -96,22 +106,20 @@ def order_single_events(
             while end < matches and words[end] == words[end - 1]:
                 end += 1
             first, most = words[begin], words[end - 1]
+        found, other = words[begin:end], spare[begin:end]
+        pack(rows, begin, found, first, lows, bits, other)
+        found, other = other, found
         digits = (bit_length(most - first) + low_bits + DIGIT_BITS - 1) // DIGIT_BITS
         counts[:digits] = 0
         in_order = True
         before = -1
-        for match in range(begin, end):
-            last = words[match]
-            word = last - first
-            for variable in range(width):
-                word = word << bits[variable] | (rows[variable, match] - last - lows[variable])
-            words[match] = word
+        for place in range(len(found)):
+            word = found[place]
             in_order = in_order and before <= word
             before = word
             for digit in range(digits):
                 counts[digit, (word >> (DIGIT_BITS * digit)) & (VALUES - 1)] += 1
         sorted_already = sorted_already and in_order
-        found, other = words[begin:end], spare[begin:end]
         for digit in range(0 if in_order else digits):
             shift = DIGIT_BITS * digit
             if counts[digit, (found[0] >> shift) & (VALUES - 1)] == end - begin:
@@ -127,14 +135,14 @@ def order_single_events(
                 other[counts[digit, value]] = word
                 counts[digit, value] += 1
             found, other = other, found
-        for match in range(begin, end):
-            word = found[match - begin]
-            last = (word >> low_bits) + first
-            shift = low_bits
-            for variable in range(width):
-                shift -= bits[variable]
-                distance = (word >> shift) & ((1 << bits[variable]) - 1)
-                ordered[variable, match] = last + lows[variable] + distance
+        shift = low_bits
+        for variable in range(width):
+            shift -= bits[variable]
+            last, mask = first + lows[variable], (1 << bits[variable]) - 1
+            of_variable = ordered[variable, begin:end]
+            for place in range(len(found)):
+                word = found[place]
+                of_variable[place] = last + (word >> low_bits) + ((word >> shift) & mask)
         begin = end
     return 0 if sorted_already else 1
 
