@@ -675,8 +675,8 @@ def _crossed(window: _Window) -> int:
     size = len(window.elements)
     above = window.of_elements[:, np.newaxis] < window.of_ends
     last = np.searchsorted(window.ends, window.elements)
-    behind = np.cumsum(above[:, ::-1], axis=1)[:, ::-1]
-    behind = np.concatenate((behind, np.zeros((size, 1), np.int64)), axis=1)[:, last]  # ends behind each last element
+    ends = np.cumsum(above[:, ::-1], axis=1)[:, ::-1]
+    behind = np.concatenate((ends, np.zeros((size, 1), np.int64)), axis=1)[:, last]  # ends behind each last element
     apart = np.arange(size) - np.arange(size)[:, np.newaxis]
     passes = (apart >= 0) & (window.of_elements > window.value)
     return _sum_of_powers(np.maximum(apart - 1, 0), np.where(passes, behind, 0))

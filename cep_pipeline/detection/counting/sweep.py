@@ -14,7 +14,8 @@ its events. So a count takes some steps an event; 10^12 matches cost what 10^6 c
 W are the events of a window. All take equalities that all variables share. The first two take lists whose elements are
 chosen one by one, the last one such lists between the first and the last variable, and the first one any order of the
 variables, and negations. Where values are compared, each order in which the variables of an AND may come is swept by
-itself.
+itself. What lies between two compared variables of the last one is passed by, if only the first event is compared with
+it: a single variable, and a list that may be empty ahead of it.
 
 The states are the sets of variables that the order allows to be bound: n + 1 of a sequence of n, 2^n of an AND. A list
 has a loop: each further event doubles the ways. A negated event ends the ways that it rejects. Nothing but sums and
@@ -30,7 +31,7 @@ import math
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cache
-from itertools import accumulate, chain, repeat
+from itertools import accumulate, chain, repeat, takewhile
 from typing import NamedTuple
 
 import numpy as np
@@ -1196,8 +1197,9 @@ def large_moduli() -> Iterator[int]:
 
 
 def _moduli() -> Iterator[int]:
-    """The primes that the kernels of a sweep know."""
+    """The primes that the kernels of a sweep know: those first by which they divide without a division."""
     yield _MERSENNE
+    yield from takewhile(lambda prime: prime > 2**54 - 2**10, primes_below(2**54))
     yield from primes_below(2**31)
 
 

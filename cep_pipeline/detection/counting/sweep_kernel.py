@@ -1,8 +1,8 @@
 """Sweeps over events that count matches. Imported only to be compiled; `sweep.py` calls it.
 
 Numbers are of a ring, by `modulus`: 0 stands for arithmetic modulo 2^64, `MERSENNE` for the prime 2^61 - 1; any other
-modulus is a prime below 2^31. In lanes, behind first events, it is any number below 2^63; 0 stands for 2^64, or for
-none of floats.
+modulus is a prime from 2^54 - 1023 to 2^54, or one below 2^31. In lanes whose numbers are only added, behind first
+events, it is any number below 2^63; 0 stands for 2^64, or for none of floats.
 """
 
 # mypy: disable-error-code="untyped-decorator"
@@ -11,11 +11,13 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from numba import carray, njit
+from llvmlite import ir
+from numba import carray, njit, types
+from numba.extending import intrinsic
 
 MERSENNE = np.uint64(2**61 - 1)
-_61, _32, _29, _3 = np.uint64(61), np.uint64(32), np.uint64(29), np.uint64(3)
-_LOW_32, _LOW_29 = np.uint64(2**32 - 1), np.uint64(2**29 - 1)
+_61, _54, _10, _3 = np.uint64(61), np.uint64(54), np.uint64(10), np.uint64(3)
+_LOW_54, _LOW_32 = np.uint64(2**54 - 1), np.uint64(2**32 - 1)
 _0, _1 = np.uint64(0), np.uint64(1)
 LANES = 64
 """First events, or partial matches, that are counted behind side by side."""
@@ -38,21 +40,34 @@ def minus(one: Any, other: Any, modulus: Any) -> Any:
     return one - other
 
 
+@intrinsic
+def high_product(typing_context: Any, one: Any, other: Any) -> Any:
+    """The upper 64 bits of the product of two words: one instruction of the processor."""
+
+    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        wide = ir.IntType(128)
+        product = builder.mul(*(builder.zext(argument, wide) for argument in arguments))
+        return builder.trunc(builder.lshr(product, ir.Constant(wide, 64)), ir.IntType(64))
+
+    return types.uint64(types.uint64, types.uint64), generate
+
+
 @njit
 def times(one: Any, other: Any, modulus: Any) -> Any:
     """The product in the ring."""
     if modulus == _0:
         return one * other
-    if modulus != MERSENNE:
+    if modulus < _LOW_32:
         return one * other % modulus
-    one_high, one_low = one >> _32, one & _LOW_32
-    other_high, other_low = other >> _32, other & _LOW_32
-    low, high = one_low * other_low, one_high * other_high
-    middle = one_high * other_low + one_low * other_high
-    # 2^61 is 1 in this ring: what lies above it is added to what lies below.
-    total = (high << _3) + (middle >> _29) + ((middle & _LOW_29) << _32) + (low >> _61) + (low & MERSENNE)
-    total = (total >> _61) + (total & MERSENNE)
-    return total - MERSENNE if total >= MERSENNE else total
+    low, high = one * other, high_product(one, other)
+    if modulus == MERSENNE:
+        # 2^61 is 1 in this ring: what lies above it is added to what lies below.
+        total = (low & MERSENNE) + (high << _3 | low >> _61)
+        return total - MERSENNE if total >= MERSENNE else total
+    apart = _LOW_54 + _1 - modulus  # 2^54 is this in the ring
+    total = (low & _LOW_54) + (high << _10 | low >> _54) * apart
+    total = (total & _LOW_54) + (total >> _54) * apart
+    return total - modulus if total >= modulus else total
 
 
 @njit
@@ -674,7 +689,7 @@ def count_chain(
             event = fits[step]
             for variable in range(last, 0, -1):
                 joint = variable - 1
-                if (passed >> joint) & 1 and (passing[step] >> joint) & 1:
+                if passed and (passing[step] >> joint) & 1:
                     factor = scales[joint, step, 0] if (scaled >> joint) & 1 else _1
                     ways[:] = factor
                     for test in range(test_count):

@@ -304,6 +304,8 @@ def test_more_lists_than_could_be_made() -> None:
         ("v[i].x > v[1].x", 2**200 - 1),
         ("v[v.LEN].x < v[1].x", 0),
         ("v[1].x <= v[v.LEN].x - 100", sum((200 - gap) * 2 ** (gap - 1) for gap in range(100, 200))),
+        ("v[1].x < c.x AND v[v.LEN].x > a.x", 2**200 - 1),
+        ("v[1].x < c.x - 101 AND v[v.LEN].x > a.x + 100", (2**99 - 1) * 2 * (2**100 - 1)),
     ):
         patterns = cep.parse_patterns(text.format(condition), stream_schema())
         [counted] = cep.detect(patterns, table, output="count")["p"]["count"].to_pylist()

@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 
 import cep_pipeline as cep
 from cep_pipeline.detection.clause_runs import ClauseSlice
-from cep_pipeline.detection.counting import sweep
+from cep_pipeline.detection.counting import sweep, sweep_kernel
 from cep_pipeline.detection.detect import count_slice
 from cep_pipeline.detection.fused import mechanism as fused
 from cep_pipeline.detection.mechanisms import EVERYTHING, Owned
@@ -139,6 +139,20 @@ def test_large_moduli_count_what_words_count(text: str, stream_rows: list[Row]) 
     table, pattern = events_table(stream_rows), parsed(text)
     with sweeping(), patch.object(sweep, "MOST_BITS_OF_A_WORD", -1.0):
         assert counted(text, table) == len(evaluate([pattern], table))
+
+
+def test_products_are_those_of_the_ring() -> None:
+    """Products of the least and the greatest numbers, too, by all primes that need no division and some more."""
+    moduli = list(islice(sweep._moduli(), 34))
+    assert len(set(moduli)) == 34
+    assert moduli[0] > moduli[1] > 2**54 - 2**10 > 2**31 > moduli[-1]
+    draw = np.random.default_rng(1)
+    for modulus in moduli:
+        some = [0, 1, 2, modulus // 2, modulus - 2, modulus - 1, *draw.integers(0, modulus, 20).tolist()]
+        for one in some:
+            for other in some:
+                product = sweep_kernel.times(np.uint64(one), np.uint64(other), np.uint64(modulus))
+                assert int(product) == one * other % modulus
 
 
 @settings(max_examples=examples(250), deadline=None)
