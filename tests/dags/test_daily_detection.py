@@ -16,7 +16,6 @@ from cep_pipeline.pipeline.tasks import DayTask
 from tests.dags.conftest import CHECKOUT
 
 STEPS = ["ingest", "validate", "preprocess", "estimate_statistics", "plan", "detect", "publish"]
-DAGS = ("daily_detection", "invariant_check", "invariant_check_days", "replanning")
 STREAMS = sorted(yaml.safe_load((CHECKOUT / "pipeline.yaml").read_text())["streams"])
 
 

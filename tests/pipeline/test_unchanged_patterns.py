@@ -28,8 +28,6 @@ from tests.thoroughness import examples
 
 NAMES = ("p", "q", "r", "s")
 
-PatternSetDraw = dict[str, Pattern]
-
 
 @st.composite
 def edits(draw: st.DrawFn) -> list[tuple[Pattern, ...]]:

@@ -467,8 +467,9 @@ class Binder:
         return kept
 
     def _newly(self, known: Known, old: Array, new: Array) -> Array:
-        """Select the runs of which something is known now, and was not before; guesses count from the first event on."""
-        return self.states.where(known, new) & ((old == 0) | ~self.states.where(known, old))
+        """Select the runs of which something is known now and was not before; guesses count from the first event on."""
+        newly: Array = self.states.where(known, new) & ((old == 0) | ~self.states.where(known, old))
+        return newly
 
     def _remember(self, name: str, old: Fields, row: Array, first: Array) -> dict[str, Array]:
         """The fields with one more event of a variable."""
