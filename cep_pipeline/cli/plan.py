@@ -155,7 +155,13 @@ def plan(
     """
     from cep_pipeline.detection import MECHANISMS
     from cep_pipeline.detection.mechanisms import choose_mechanisms
-    from cep_pipeline.detection.planned import expected_seconds, explained_choice, plan_for
+    from cep_pipeline.detection.planned import (
+        expected_lines,
+        expected_seconds,
+        expected_seconds_of_set,
+        explained_choice,
+        plan_for,
+    )
     from cep_pipeline.planning.costs import cost_named
     from cep_pipeline.planning.planners import MULTI_PATTERN_PLANNER_NAMES, check_planner
 
@@ -188,9 +194,19 @@ def plan(
             made, anew = _as_the_next_day(asked, own, snapshot)
     if as_json:
         seconds = expected_seconds(patterns, made, chosen)
-        say_json({"plan": made.to_json(), "mechanisms": chosen, "expected_s": seconds, "anew": anew or None})
+        together = expected_seconds_of_set(patterns, made, chosen)
+        say_json(
+            {
+                "plan": made.to_json(),
+                "mechanisms": chosen,
+                "expected_s": seconds,
+                "expected_set_s": together,
+                "anew": anew or None,
+            }
+        )
     else:
-        say(complete(made.explain(explained_choice(patterns, mechanism, made), _names(made) if full else None)))
+        reasons, expected = explained_choice(patterns, mechanism, made), expected_lines(patterns, made, chosen)
+        say(complete(made.explain(reasons, _names(made) if full else None, expected)))
         if anew:
             say(anew)
     if _nothing_to_search(made, patterns):
@@ -435,13 +451,16 @@ def _expected_of(
 
 def _in_full(pattern_set: PatternSet, record: PlanRecord, only: tuple[str, ...]) -> str:
     """Some patterns of a recorded plan, or all, and what runs them as long as they are the configured ones."""
-    from cep_pipeline.detection.planned import explained_choice
+    from cep_pipeline.detection.mechanisms import choose_mechanisms
+    from cep_pipeline.detection.planned import expected_lines, explained_choice
     from cep_pipeline.planning import Plan
 
     plan = Plan.from_json(record.plan, f"plan {record.version} of {pattern_set.name}")
-    same = record.pattern_set_version == pattern_set.version
-    mechanisms = explained_choice(pattern_set.patterns, pattern_set.mechanism, plan) if same else None
-    return plan.explain(mechanisms, only or _names(plan))
+    if record.pattern_set_version != pattern_set.version:
+        return plan.explain(patterns=only or _names(plan))
+    patterns, mechanism = pattern_set.patterns, pattern_set.mechanism
+    expected = expected_lines(patterns, plan, choose_mechanisms(patterns, mechanism))
+    return plan.explain(explained_choice(patterns, mechanism, plan), only or _names(plan), expected)
 
 
 def read_plan(path: Path) -> Plan:

@@ -144,7 +144,7 @@ def _mechanisms(
         Shape (patterns, 2, kinds of work): the work of each pattern as expected, and where all conditions hold.
     """
     names = list(costs.by_mechanism)
-    free = [n for n, one in enumerate(patterns) if _may_have_another(one) and chosen[one.name] in names]
+    free = [n for n, one in enumerate(patterns) if may_have_another(one) and chosen[one.name] in names]
     if not free:
         return chosen
     per_unit_s = np.array([own[output] for own in costs.by_mechanism.values()]).T * 1e-9
@@ -168,7 +168,7 @@ def _mechanisms(
     return found
 
 
-def _may_have_another(pattern: Pattern) -> bool:
+def may_have_another(pattern: Pattern) -> bool:
     """True if the costs describe what mechanisms do for a pattern: it binds single events, and nothing is dropped."""
     if pattern.strategy is not Strategy.SKIP_TILL_ANY_MATCH or has_output_policy(pattern):
         return False

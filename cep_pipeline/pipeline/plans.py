@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from cep_pipeline.detection import MECHANISMS
 from cep_pipeline.detection.mechanisms import choose_mechanisms, in_pattern_order
-from cep_pipeline.detection.planned import explained_choice, plan_for, runs_on
+from cep_pipeline.detection.planned import expected_lines, explained_choice, plan_for, runs_on
 from cep_pipeline.errors import BusyError, InputError, PatternError
 from cep_pipeline.events.schema import StreamSchema
 from cep_pipeline.language.formatter import format_pattern
@@ -342,13 +342,15 @@ def append_plan(
     tables: StreamTables, pattern_set: PatternSet, plan: Plan, snapshot: StatisticsSnapshot, **record: Any
 ) -> PlanRecord:
     """Record a plan with what it was made from and for; `record` are other arguments of `StreamTables.record_plan`."""
+    patterns, mechanism = pattern_set.patterns, pattern_set.mechanism
+    expected = expected_lines(patterns, plan, choose_mechanisms(patterns, mechanism))
     return tables.record_plan(
         pattern_set.name,
         plan.to_json(),
-        explain=plan.explain(explained_choice(pattern_set.patterns, pattern_set.mechanism, plan)),
+        explain=plan.explain(explained_choice(patterns, mechanism, plan), expected=expected),
         pattern_set_version=pattern_set.version,
         statistics=snapshot.to_json(),
-        statements=statements_of(pattern_set.patterns),
+        statements=statements_of(patterns),
         **record,
     )
 

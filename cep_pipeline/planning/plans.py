@@ -155,7 +155,12 @@ class Plan:
         """32 hexadecimal digits that change with anything in the plan."""
         return digest_of(self._content())
 
-    def explain(self, mechanism: str | Mapping[str, str] | None = None, patterns: Collection[str] | None = None) -> str:
+    def explain(
+        self,
+        mechanism: str | Mapping[str, str] | None = None,
+        patterns: Collection[str] | None = None,
+        expected: Sequence[str] = (),
+    ) -> str:
         """The plan as text for people.
 
         Parameters
@@ -164,6 +169,8 @@ class Plan:
             The mechanism that will run it, or for each pattern by name, and why it does where that is known.
         patterns
             The names of those that are explained; None: all, of more than 20 what they do together, and a list.
+        expected
+            Lines that say how long all patterns are expected to take together (`planned.expected_lines`).
 
         Raises
         ------
@@ -172,7 +179,7 @@ class Plan:
         """
         from cep_pipeline.planning.explain.text import explain_plan
 
-        return explain_plan(self, mechanism, patterns)
+        return explain_plan(self, mechanism, patterns, expected)
 
     def to_json(self) -> dict[str, Any]:
         """The plan as JSON values, with its version and id."""

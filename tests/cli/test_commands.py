@@ -328,6 +328,8 @@ def test_a_plan_for_machines_is_one_document(project: Project) -> None:
         seconds = found["expected_s"]["rising"]
         assert seconds["fused"] > 0 and seconds["multitree"] > 0 and list(seconds.values()) == sorted(seconds.values())
     assert some["expected_s"].keys() == {"rising", "jumps"}
+    assert next(iter(planned["expected_set_s"])) == "as it is run: fused"
+    assert "patterns together, by the form of output:\n    mechanisms" in recorded.explain
     assert "expected to take" in recorded.explain and "multitree" in recorded.explain
     assert document(project, "explain", "--plan", "trivial.json")["plan"] == planned["plan"]
     assert not cep("explain", "--pattern", "rising", "--pattern", "falling", "--json", folder=project.folder).output

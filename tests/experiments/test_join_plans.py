@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import math
+import os
+import signal
 from collections.abc import Callable, Iterator, Sequence
 from functools import cache
 from itertools import pairwise
@@ -10,9 +12,11 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 import cep_pipeline as cep
-from benchmarks.experiments.cells import Row
+from benchmarks.experiments.cells import Figure, Row
 from benchmarks.experiments.experiment import Request, run_experiment
 from benchmarks.experiments.findings import Finding, Verdict
 from benchmarks.experiments.join_plans import findings
@@ -37,7 +41,17 @@ from benchmarks.experiments.join_plans.experiment import (
     measure_planners,
     measure_strategy,
 )
-from benchmarks.experiments.join_plans.figures import noise_of
+from benchmarks.experiments.join_plans.figures import (
+    Bounds,
+    average_gain,
+    average_rate,
+    dearer_is_slower,
+    finished_by_all,
+    geometric_gain,
+    noise_of,
+    rate_together,
+    total_gain,
+)
 from benchmarks.experiments.join_plans.patterns import (
     CONJUNCTION,
     DISJUNCTION,
@@ -47,10 +61,9 @@ from benchmarks.experiments.join_plans.patterns import (
     SETS,
     contiguous,
     draw_pattern,
-    has_fewer_matches,
-    ln_candidates,
     with_strategy,
 )
+from benchmarks.experiments.join_plans.runs import measure_within
 from benchmarks.experiments.join_plans.streams import (
     STOCKS,
     TRAFFIC,
@@ -60,9 +73,10 @@ from benchmarks.experiments.join_plans.streams import (
     traffic_join_stream,
 )
 from benchmarks.measure import Progress
+from cep_pipeline.detection.compare_plans import PlanRun
 from cep_pipeline.errors import CepError
-from cep_pipeline.planning import PLANNERS, Join, plan
-from cep_pipeline.planning.numbers.clause_questions import clause_statistics
+from cep_pipeline.planning import PLANNERS
+from cep_pipeline.planning.explain.compare import compare_planners
 
 TINY = Sizes(
     stocks=12,
@@ -70,7 +84,7 @@ TINY = Sizes(
     traffic_windows=4,
     sizes=(3, 4),
     patterns={STOCKS: 1, TRAFFIC: 1},
-    dearest=2e3,
+    limit_s=20.0,
     large=(3, 5),
     large_patterns=1,
     alphas=(0.0, 1.0),
@@ -125,9 +139,9 @@ def test_the_real_month_has_sensors_of_different_rates() -> None:
 @pytest.mark.parametrize("size", [3, 5])
 def test_patterns_are_made_as_in_the_paper(kind: str, size: int) -> None:
     stream = stock_stream(40, 2, seed=1)
-    drawn = draw_pattern(stream, kind, size, 0, 1, 1e4)
-    assert drawn.text == draw_pattern(stream, kind, size, 0, 1, 1e4).text
-    assert drawn.text != draw_pattern(stream, kind, size, 1, 1, 1e4).text
+    drawn = draw_pattern(stream, kind, size, 0, 1)
+    assert drawn.text == draw_pattern(stream, kind, size, 0, 1).text
+    assert drawn.text != draw_pattern(stream, kind, size, 1, 1).text
     pattern = drawn.pattern
     assert pattern.window.time_us == WINDOW_S * 1_000_000
     assert len(pattern.clauses) == (3 if kind == DISJUNCTION else 1)
@@ -138,35 +152,46 @@ def test_patterns_are_made_as_in_the_paper(kind: str, size: int) -> None:
         assert len(clause.negated) == (kind == NEGATION)
         assert sum(variable.kleene for variable in variables) == (kind == KLEENE)
         assert bool(clause.precedence) == (kind != CONJUNCTION)
-    for planner in PLANNERS:
-        assert plan([pattern], drawn.snapshot, planner, "throughput").ln_cost <= math.log(1e4) + 1e-9
 
 
-def test_what_is_too_dear_is_drawn_anew() -> None:
-    stream = stock_stream(40, 2, seed=1)
-    costs = [draw_pattern(stream, CONJUNCTION, 4, number, 1, 500.0) for number in range(4)]
-    assert max(drawn.draws for drawn in costs) > 1
+def test_a_dear_plan_is_ended_at_the_limit_and_cheap_ones_are_measured() -> None:
+    stream = stock_stream(200, 2, seed=1)
+    drawn = draw_pattern(stream, CONJUNCTION, 7, 0, 1)
+    by_name = {one.planner: one for one in compare_planners(drawn.pattern, drawn.snapshot, cost="throughput")}
+    (on_kernel,) = compare_planners(drawn.pattern, drawn.snapshot, ["dp_left_deep"], "kernel")
+    orders = on_kernel.orders
+    runs = {
+        "dear": PlanRun(CHAIN, by_name["trivial"].orders),
+        "cheap": PlanRun(FUSED, orders),
+        "as dear": PlanRun(CHAIN, by_name["trivial"].orders),
+        "as cheap": PlanRun(FUSED, orders),
+    }
+    measured = measure_within(drawn.pattern, runs, stream.events, 1, 0.2)
+    assert measured["dear"] is None and measured["as dear"] is None
+    assert measured["cheap"] is not None and measured["cheap"] == measured["as cheap"]
+    assert [*measured] == [*runs]
+    figures = measure_planners(drawn, stream, 1, 0.2)
+    assert figures["trivial.reached_limit"] is True and figures["trivial.seconds"] == 0.2
+    assert "trivial.matches" not in figures and "trivial.held" not in figures
+    assert figures[f"{FUSED}.matches"] == measured["cheap"].matches
 
 
-def test_a_pattern_with_too_many_matches_is_too_dear_whatever_was_expected() -> None:
-    drawn = draw_pattern(stocks(), SEQUENCE, 3, 0, 1, 1e4)
-    matches = cep.detect([drawn.pattern], stocks().events)["p"].num_rows
-    assert matches > 1
-    assert has_fewer_matches(drawn.pattern, drawn.snapshot, stocks(), matches)
-    assert not has_fewer_matches(drawn.pattern, drawn.snapshot, stocks(), matches - 1)
+def test_a_process_that_was_ended_from_outside_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    drawn = draw_pattern(stocks(), SEQUENCE, 3, 0, 1)
+    orders = [[variable.name for variable in drawn.pattern.clauses[0].positive]]
 
+    def end(*_: object) -> None:
+        os.kill(os.getpid(), signal.SIGKILL)
 
-def test_candidates_are_the_pairs_of_what_two_sides_hold() -> None:
-    (pattern,) = cep.parse_patterns('PATTERN AND("SPY" a, "BAC" b, "AIG" c) WITHIN 20 minutes', stocks().schema)
-    numbers = clause_statistics(pattern, pattern.clauses[0], cep.estimate_statistics([pattern], stocks().events))
-    ln_all = sum(numbers.ln_instances)
-    assert ln_candidates(numbers, Join("a", Join("b", "c"))) == pytest.approx(ln_all)
+    monkeypatch.setattr("benchmarks.experiments.join_plans.runs._try", end)
+    with pytest.raises(CepError, match="ended with -9"):
+        measure_within(drawn.pattern, {"own": PlanRun(FUSED, orders)}, stocks().events, 1, 5.0)
 
 
 @pytest.mark.parametrize("kind", SETS)
 def test_all_plans_find_what_detection_finds(kind: str) -> None:
-    drawn = draw_pattern(stocks(), kind, 4, 0, 2, 2e3)
-    figures = measure_planners(drawn, stocks(), 1)
+    drawn = draw_pattern(stocks(), kind, 4, 0, 2)
+    figures = measure_planners(drawn, stocks(), 1, 20.0)
     (row,) = cep.detect([drawn.pattern], stocks().events, output="count")["p"].to_pylist()
     for name in (*PLANNERS, FUSED):
         assert figures[f"{name}.matches"] == int(row["count"])
@@ -179,7 +204,7 @@ def test_all_plans_find_what_detection_finds(kind: str) -> None:
 
 def test_contiguity_as_conditions_is_that_of_the_automaton() -> None:
     stream = stock_stream(3, 3, seed=1)
-    drawn = draw_pattern(stream, SEQUENCE, 3, 0, 1, 1e9)
+    drawn = draw_pattern(stream, SEQUENCE, 3, 0, 1)
     found = cep.detect([contiguous(drawn, stream)], stream.events)["p"]
     own = cep.detect([with_strategy(drawn, stream, "strict_contiguity")], stream.events)["p"]
     assert found.num_rows > 0 and found.column("bindings").to_pylist() == own.column("bindings").to_pylist()
@@ -189,19 +214,19 @@ def test_contiguity_as_conditions_is_that_of_the_automaton() -> None:
 
 @pytest.mark.parametrize("strategy", STRATEGIES)
 def test_strategies_are_run_by_all_planners_and_by_the_automaton(strategy: str) -> None:
-    drawn = draw_pattern(stocks(), SEQUENCE, 3, 1, 1, 2e3)
-    figures = measure_strategy(drawn, stocks(), strategy, 1)
+    drawn = draw_pattern(stocks(), SEQUENCE, 3, 1, 1)
+    figures = measure_strategy(drawn, stocks(), strategy, 1, 20.0)
     matches = {figures[f"{name}.matches"] for name in PLANNERS}
     assert len(matches) == 1
     assert figures[f"{NFAB}.matches"] in matches
 
 
 def test_an_automaton_that_differs_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
-    drawn = draw_pattern(stocks(), SEQUENCE, 3, 1, 1, 2e3)
-    other = with_strategy(draw_pattern(stocks(), SEQUENCE, 3, 2, 1, 2e3), stocks(), "skip_till_any_match")
+    drawn = draw_pattern(stocks(), SEQUENCE, 3, 1, 1)
+    other = with_strategy(draw_pattern(stocks(), SEQUENCE, 3, 2, 1), stocks(), "skip_till_any_match")
     monkeypatch.setattr("benchmarks.experiments.join_plans.experiment.with_strategy", lambda *_: other)
-    with pytest.raises(CepError, match="nfab finds"):
-        measure_strategy(drawn, stocks(), ANY, 1)
+    with pytest.raises(CepError, match="nfab and the plans find"):
+        measure_strategy(drawn, stocks(), ANY, 1, 20.0)
 
 
 def test_the_page_has_its_tables_charts_and_findings(tmp_path: Path) -> None:
@@ -323,6 +348,88 @@ def test_a_rank_correlation_near_the_bound_decides_nothing() -> None:
         (-1.0, 300, Verdict.DIFFERS),
     ):
         assert findings.verdict_of_correlation(found, plans) is verdict, (found, plans)
+
+
+def run(seconds: float, planner: str = "greedy", number: int = 0, reached: bool = False, **others: Figure) -> Row:
+    """The row of a run over 100 events."""
+    ended: Row = {"reached_limit": True} if reached else {"held": 10, "candidates": 10}
+    return {"planner": planner, "number": number, "events": 100, "seconds": seconds, **ended, **others}
+
+
+def test_a_plan_that_reached_the_limit_bounds_what_is_made_of_it() -> None:
+    fast, slow = run(1.0), run(4.0)
+    ended = run(10.0, reached=True)
+    assert average_rate([fast, slow]) == Bounds(62.5, 62.5)
+    assert average_rate([fast, ended]) == Bounds(50.0, 55.0)
+    assert rate_together([fast, slow]) == Bounds(40.0, 40.0)
+    together = rate_together([slow, ended])
+    assert together.low == 0.0 and together.high == pytest.approx(200 / 14)
+    assert total_gain([(fast, slow)]) == Bounds(4.0, 4.0)
+    assert total_gain([(fast, slow), (fast, ended)]) == Bounds(7.0, math.inf)
+    assert total_gain([(ended, slow), (fast, slow)]) == Bounds(0.0, 8 / 11)
+    assert total_gain([(ended, slow), (fast, ended)]) == Bounds(0.0, math.inf)
+    assert average_gain([(fast, ended)]) == Bounds(10.0, math.inf)
+    assert average_gain([(ended, slow)]) == Bounds(0.0, 0.4)
+    together = geometric_gain([(fast, slow), (fast, ended)])
+    assert together.low == pytest.approx(40.0**0.5) and math.isinf(together.high)
+
+
+def test_two_plans_that_reached_the_limit_say_nothing_of_each_other() -> None:
+    fast, slow, ended = run(1.0), run(4.0), run(10.0, reached=True)
+    for gain in (average_gain, total_gain):
+        assert gain([(ended, ended)]) == Bounds(0.0, math.inf)
+        assert gain([(fast, slow), (ended, ended)]) == gain([(fast, slow)])
+    cheap, dear = run(1.0, ln_cost=0.0), run(2.0, ln_cost=5.0)
+    beyond = [run(10.0, reached=True, ln_cost=cost) for cost in (3.0, 6.0)]
+    assert dearer_is_slower([cheap, dear]) == 1.0 == dearer_is_slower([cheap, dear, beyond[1]])
+    assert dearer_is_slower([cheap, dear, beyond[0]]) == 2 / 3
+    assert dearer_is_slower(beyond) == 1.0
+
+
+@given(
+    st.lists(
+        st.tuples(st.floats(0.1, 30.0), st.floats(0.1, 30.0)),
+        min_size=1,
+        max_size=6,
+    ),
+    st.floats(0.5, 20.0),
+)
+def test_the_true_gain_lies_between_the_bounds(seconds: list[tuple[float, float]], limit_s: float) -> None:
+    def limited(one: float) -> Row:
+        return run(min(one, limit_s), reached=one > limit_s)
+
+    known = [(a, b) for a, b in seconds if min(a, b) <= limit_s]
+    pairs = [(limited(a), limited(b)) for a, b in seconds]
+    for gain in (average_gain, total_gain):
+        bounds = gain(pairs)
+        if not known:
+            assert bounds == Bounds(0.0, math.inf)
+            continue
+        true = gain([(run(a), run(b)) for a, b in known])
+        assert true.low == true.high
+        assert bounds.low <= true.low * (1 + 1e-9) and true.high <= bounds.high * (1 + 1e-9)
+
+
+def test_counts_are_compared_over_the_patterns_that_all_plans_finish() -> None:
+    rows = [run(1.0), run(10.0, "trivial", reached=True), run(1.0, number=1), run(2.0, "trivial", number=1)]
+    assert finished_by_all(rows) == rows[2:]
+
+
+def ended_efreq(rows: Sequence[Row]) -> list[Row]:
+    """The rows of figure 4, in which EFREQ's runs were ended at the seconds that they have."""
+    own = (row for row in rows if row["part"] == PATTERNS)
+    return [{**row, "reached_limit": True} if row["planner"] == "event_frequency" else row for row in own]
+
+
+def test_a_finding_that_the_limit_leaves_open_is_not_decided() -> None:
+    finding = findings.orders_gain(ended_efreq(changed(by("event_frequency", part=PATTERNS), seconds=0.5)), 1.0)
+    assert finding.verdict is Verdict.UNDECIDED and finding.ours == ">= 1.10 times"
+    assert finding.reason.startswith(findings.LIMIT_DECIDES)
+
+
+def test_a_finding_holds_where_the_limit_is_beyond_the_papers_figure() -> None:
+    finding = findings.orders_gain(ended_efreq(list(paper_rows())), 1.0)
+    assert finding.verdict is Verdict.HOLDS and finding.ours == ">= 2.20 times"
 
 
 def by(*names: str, **values: object) -> Callable[[Row], bool]:

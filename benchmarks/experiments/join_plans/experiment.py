@@ -14,12 +14,12 @@ from benchmarks.experiments.join_plans.patterns import (
     Drawn,
     contiguous,
     draw_pattern,
-    large_pattern,
     with_strategy,
 )
+from benchmarks.experiments.join_plans.runs import measure_within
 from benchmarks.experiments.join_plans.streams import STOCKS, TRAFFIC, JoinStream, stock_stream, traffic_join_stream
 from benchmarks.experiments.page import Page
-from cep_pipeline.detection.compare_plans import MeasuredRun, PlanRun, measure_runs
+from cep_pipeline.detection.compare_plans import MeasuredRun, PlanRun
 from cep_pipeline.errors import CepError
 from cep_pipeline.patterns.structure import types_of
 from cep_pipeline.planning import PLANNERS
@@ -54,8 +54,8 @@ class Sizes:
         Events of a pattern.
     patterns
         Stream -> patterns of each set and size.
-    dearest
-        The most partial matches that any planner's plan is expected to hold at a time.
+    limit_s
+        Processor seconds after which a run is ended: it takes at least so long.
     large, large_patterns
         Events of the patterns that are planned only, and how many there are of each size.
     alphas, alpha_patterns
@@ -71,7 +71,7 @@ class Sizes:
     traffic_windows: int
     sizes: tuple[int, ...]
     patterns: Mapping[str, int]
-    dearest: float
+    limit_s: float
     large: tuple[int, ...]
     large_patterns: int
     alphas: tuple[float, ...]
@@ -86,7 +86,7 @@ SMALL = Sizes(
     traffic_windows=72,
     sizes=(3, 4, 5, 6, 7),
     patterns={STOCKS: 4, TRAFFIC: 1},
-    dearest=5e4,
+    limit_s=1.0,
     large=(3, 5, 7, 9, 11, 13, 15, 17, 19, 20, 21, 22),
     large_patterns=2,
     alphas=(0.0, 0.5, 1.0, 10.0),
@@ -99,7 +99,7 @@ FULL = Sizes(
     traffic_windows=500,
     sizes=(3, 4, 5, 6, 7),
     patterns={STOCKS: 100, TRAFFIC: 100},
-    dearest=3e5,
+    limit_s=10.0,
     large=tuple(range(3, 23)),
     large_patterns=10,
     alphas=(0.0, 0.5, 1.0, 10.0),
@@ -135,7 +135,7 @@ def mechanism_of(planned: PlannerResult) -> str:
     return TREE if makes_trees(planned) else CHAIN
 
 
-def measure_planners(drawn: Drawn, stream: JoinStream, repetitions: int) -> dict[str, Figure]:
+def measure_planners(drawn: Drawn, stream: JoinStream, repetitions: int, limit_s: float) -> dict[str, Figure]:
     """Plan a pattern by every planner and run all plans, orders and trees each on their mechanism; `fused` beside.
 
     Returns
@@ -146,13 +146,12 @@ def measure_planners(drawn: Drawn, stream: JoinStream, repetitions: int) -> dict
     planned = compare_planners(drawn.pattern, drawn.snapshot, cost="throughput")
     (on_kernel,) = compare_planners(drawn.pattern, drawn.snapshot, [FUSED_PLANNER], FUSED_COST)
     runs = {one.planner: PlanRun(mechanism_of(one), one.orders) for one in planned}
-    measured = measure_runs(
-        drawn.pattern, {**runs, FUSED: PlanRun(FUSED, on_kernel.orders)}, stream.events, repetitions
-    )
-    figures: dict[str, Figure] = {"pattern": drawn.text, "draws": drawn.draws}
+    runs[FUSED] = PlanRun(FUSED, on_kernel.orders)
+    measured = measure_within(drawn.pattern, runs, stream.events, repetitions, limit_s)
+    figures: dict[str, Figure] = {"pattern": drawn.text}
     for one in (*planned, on_kernel):
         name = FUSED if one is on_kernel else one.planner
-        figures |= _named(name, {**_planned_figures(one), **_run_figures(measured[name])})
+        figures |= _named(name, {**_planned_figures(one), **_run_figures(runs[name], measured[name], stream, limit_s)})
     return figures
 
 
@@ -164,26 +163,29 @@ def plan_only(drawn: Drawn) -> dict[str, Figure]:
     return figures
 
 
-def measure_alpha(drawn: Drawn, stream: JoinStream, alpha: float, repetitions: int) -> dict[str, Figure]:
+def measure_alpha(
+    drawn: Drawn, stream: JoinStream, alpha: float, repetitions: int, limit_s: float
+) -> dict[str, Figure]:
     """The planners that follow a cost, with latency weighed by alpha."""
     planned = compare_planners(drawn.pattern, drawn.snapshot, WEIGHED, "throughput", alpha)
     runs = {one.planner: PlanRun(mechanism_of(one), one.orders) for one in planned}
-    measured = measure_runs(drawn.pattern, runs, stream.events, repetitions)
+    measured = measure_within(drawn.pattern, runs, stream.events, repetitions, limit_s)
     last = drawn.pattern.clauses[0].positive[-1].name
     last_type = drawn.pattern.clauses[0].positive[-1].event_type
     last_events = sum(map(stream.events_of, types_of(last_type)))
     figures: dict[str, Figure] = {}
     for one in planned:
-        run = measured[one.planner]
-        after = sum(node.candidates for node in run.nodes if last in node.node)
-        figures |= _named(
-            one.planner,
-            {**_planned_figures(one), **_run_figures(run), "after_last": after / max(last_events, 1)},
-        )
+        name, run = one.planner, measured[one.planner]
+        figures |= _named(name, {**_planned_figures(one), **_run_figures(runs[name], run, stream, limit_s)})
+        if run is not None:
+            after = sum(node.candidates for node in run.nodes if last in node.node)
+            figures[f"{name}.after_last"] = after / max(last_events, 1)
     return figures
 
 
-def measure_strategy(drawn: Drawn, stream: JoinStream, strategy: str, repetitions: int) -> dict[str, Figure]:
+def measure_strategy(
+    drawn: Drawn, stream: JoinStream, strategy: str, repetitions: int, limit_s: float
+) -> dict[str, Figure]:
     """All planners under a selection strategy; beside them NFA^b, whose runs follow the strategy itself."""
     pattern = contiguous(drawn, stream) if strategy == CONTIGUOUS else drawn.pattern
     snapshot = estimate_statistics([pattern], stream.events)
@@ -194,18 +196,20 @@ def measure_strategy(drawn: Drawn, stream: JoinStream, strategy: str, repetition
     own = {ANY: "skip_till_any_match", CONTIGUOUS: "strict_contiguity"}[strategy]
     by_nfab = with_strategy(drawn, stream, own)
     in_order = [tuple(variable.name for variable in clause.positive) for clause in by_nfab.clauses]
-    measured = measure_runs(pattern, runs, stream.events, repetitions)
-    beside = measure_runs(by_nfab, {NFAB: PlanRun(NFAB, in_order)}, stream.events, repetitions)[NFAB]
-    found = measured[planned[0].planner].matches
-    if beside.matches != found:
+    measured = measure_within(pattern, runs, stream.events, repetitions, limit_s)
+    automaton = PlanRun(NFAB, in_order)
+    beside = measure_within(by_nfab, {NFAB: automaton}, stream.events, repetitions, limit_s)[NFAB]
+    found = {run.matches for run in (*measured.values(), beside) if run is not None}
+    if len(found) > 1:
         raise CepError(
-            f"join_plans: under {strategy}, {NFAB} finds {beside.matches:,} matches of {drawn.text}, where the plans "
-            f"find {found:,}"
+            f"join_plans: under {strategy}, {NFAB} and the plans find different numbers of matches of {drawn.text}: "
+            f"{', '.join(f'{number:,}' for number in sorted(found))}"
         )
     figures: dict[str, Figure] = {}
     for one in planned:
-        figures |= _named(one.planner, {**_planned_figures(one), **_run_figures(measured[one.planner])})
-    return figures | _named(NFAB, _run_figures(beside))
+        name = one.planner
+        figures |= _named(name, {**_planned_figures(one), **_run_figures(runs[name], measured[name], stream, limit_s)})
+    return figures | _named(NFAB, _run_figures(automaton, beside, stream, limit_s))
 
 
 def _planned_figures(planned: PlannerResult) -> dict[str, Figure]:
@@ -213,16 +217,19 @@ def _planned_figures(planned: PlannerResult) -> dict[str, Figure]:
     return {"plan": planned.text, "ln_cost": planned.ln_cost, "planning_s": planned.seconds}
 
 
-def _run_figures(run: MeasuredRun) -> dict[str, Figure]:
-    repeated = sorted(run.times)[:2]
+def _run_figures(run: PlanRun, measured: MeasuredRun | None, stream: JoinStream, limit_s: float) -> dict[str, Figure]:
+    """The figures of a run; of one that reached the limit, the seconds are a lower bound and counts are not known."""
+    known: dict[str, Figure] = {"mechanism": run.mechanism, "events": stream.events.num_rows}
+    if measured is None:
+        return {**known, "reached_limit": True, "seconds": limit_s}
+    repeated = sorted(measured.times)[:2]
     return {
+        **known,
         **({"least_s": repeated[0], "next_s": repeated[1]} if len(repeated) == 2 else {}),
-        "mechanism": run.mechanism,
-        "seconds": run.seconds,
-        "events": run.events,
-        "matches": run.matches,
-        "candidates": run.candidates,
-        "held": run.peak_instances + run.events_buffered,
+        "seconds": measured.seconds,
+        "matches": measured.matches,
+        "candidates": measured.candidates,
+        "held": measured.peak_instances + measured.events_buffered,
     }
 
 
@@ -272,11 +279,11 @@ def _key(part: str, sizes: Sizes, stream: str, size: int, number: int) -> dict[s
     extent = {STOCKS: sizes.stock_windows, TRAFFIC: sizes.traffic_windows}[stream]
     key: dict[str, Figure] = {"part": part, "stream": stream, "windows": extent}
     key |= {"stocks": sizes.stocks} if stream == STOCKS else {}
-    return {**key, "dearest": sizes.dearest, "size": size, "number": number}
+    return {**key, "limit_s": sizes.limit_s, "size": size, "number": number}
 
 
-def _drawing(kind: str, size: int, number: int, request: Request, sizes: Sizes) -> Callable[[JoinStream], Drawn]:
-    return lambda stream: draw_pattern(stream, kind, size, number, request.seed, sizes.dearest)
+def _drawing(kind: str, size: int, number: int, request: Request) -> Callable[[JoinStream], Drawn]:
+    return lambda stream: draw_pattern(stream, kind, size, number, request.seed)
 
 
 def _pattern_cells(sizes: Sizes, streams: _Streams, request: Request) -> Iterator[Cell]:
@@ -285,42 +292,40 @@ def _pattern_cells(sizes: Sizes, streams: _Streams, request: Request) -> Iterato
             for size in sizes.sizes:
                 for number in range(patterns):
                     key = {**_key(PATTERNS, sizes, stream, size, number), "set": kind}
-                    drawing = _drawing(kind, size, number, request, sizes)
-                    yield _cell(key, streams, drawing, lambda d, s: measure_planners(d, s, sizes.repetitions))
+                    drawing = _drawing(kind, size, number, request)
+                    yield _cell(
+                        key, streams, drawing, lambda d, s: measure_planners(d, s, sizes.repetitions, sizes.limit_s)
+                    )
 
 
 def _large_cells(sizes: Sizes, streams: _Streams, request: Request) -> Iterator[Cell]:
     for size in sizes.large:
         for number in range(sizes.large_patterns):
             key = _key(LARGE, sizes, STOCKS, size, number)
-            drawing = _large(size, number, request)
+            drawing = _drawing(SEQUENCE, size, number, request)
             yield _cell(key, streams, drawing, lambda drawn, _: plan_only(drawn))
-
-
-def _large(size: int, number: int, request: Request) -> Callable[[JoinStream], Drawn]:
-    return lambda stream: large_pattern(stream, size, number, request.seed)
 
 
 def _alpha_cells(sizes: Sizes, streams: _Streams, request: Request) -> Iterator[Cell]:
     def how(alpha: float) -> Measure:
-        return lambda drawn, stream: measure_alpha(drawn, stream, alpha, sizes.repetitions)
+        return lambda drawn, stream: measure_alpha(drawn, stream, alpha, sizes.repetitions, sizes.limit_s)
 
     for size in sizes.sizes:
         for number in range(sizes.alpha_patterns):
             for alpha in sizes.alphas:
                 key = {**_key(ALPHA, sizes, STOCKS, size, number), "alpha": alpha}
-                yield _cell(key, streams, _drawing(SEQUENCE, size, number, request, sizes), how(alpha))
+                yield _cell(key, streams, _drawing(SEQUENCE, size, number, request), how(alpha))
 
 
 def _strategy_cells(sizes: Sizes, streams: _Streams, request: Request) -> Iterator[Cell]:
     def how(strategy: str) -> Measure:
-        return lambda drawn, stream: measure_strategy(drawn, stream, strategy, sizes.repetitions)
+        return lambda drawn, stream: measure_strategy(drawn, stream, strategy, sizes.repetitions, sizes.limit_s)
 
     for size in sizes.sizes:
         for number in range(sizes.strategy_patterns):
             for strategy in STRATEGIES:
                 key = {**_key(STRATEGY, sizes, STOCKS, size, number), "strategy": strategy}
-                yield _cell(key, streams, _drawing(SEQUENCE, size, number, request, sizes), how(strategy))
+                yield _cell(key, streams, _drawing(SEQUENCE, size, number, request), how(strategy))
 
 
 EXPERIMENT = Experiment(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from statistics import harmonic_mean, mean
+from statistics import mean
 
 from benchmarks.charts import Axis, Style, bar_chart, line_chart, scatter_chart
 from benchmarks.experiments.cells import Row, number, rows_of
@@ -28,13 +28,16 @@ from benchmarks.experiments.join_plans.figures import (
     DP_B,
     DP_LD,
     EFREQ,
+    PATTERN,
     ZSTREAM,
     average_gain,
+    average_rate,
     changes_by_alpha,
     cheap_patterns,
     correlation_of,
     dearer_is_slower,
     distinct_plans,
+    finished_by_all,
     geometric_gain,
     held_share,
     most_dear,
@@ -42,14 +45,15 @@ from benchmarks.experiments.join_plans.figures import (
     pairs_by,
     pairs_of,
     per_s,
+    rate_together,
+    reached_limit,
     total_gain,
 )
 from benchmarks.experiments.join_plans.findings import all_findings
 from benchmarks.experiments.join_plans.patterns import (
-    CANDIDATES_EACH,
     GREATEST_SELECTIVITY,
     LEAST_SELECTIVITY,
-    MATCHES_EACH,
+    MOST_KLEENE_EVENTS,
     SEQUENCE,
     SETS,
 )
@@ -75,10 +79,10 @@ STYLES: Mapping[str, Style] = {
         (NFAB, "#79818c", False),
     )
 }
-Value = Callable[[Row], float]
 Text = Callable[[float], str]
 RATE, HELD = Axis("per_s", "events/s", log=True), Axis("held", "partial matches and events", log=True)
 SIZE = Axis("size", "events of the pattern")
+AT_LIMIT = " Runs that reached the time limit are drawn at the throughput that they have at most."
 
 
 def write_page(rows: Sequence[Row], sizes: Sizes, request: Request, descriptions: Mapping[str, str]) -> Page:
@@ -112,11 +116,15 @@ def _measured(rows: Sequence[Row], sizes: Sizes, descriptions: Mapping[str, str]
         f"by a margin, drawn so that selectivities lie between {LEAST_SELECTIVITY} and {GREATEST_SELECTIVITY}."
     )
     yield (
-        "A pattern that would be too dear is drawn anew. So the largest patterns are those whose worst plans are still "
-        "bearable, and gains are smaller than they would be otherwise. Too dear is a pattern\n\n"
-        f"- of which any planner's plan is expected to hold more than {sizes.dearest:,.0f} partial matches at a time,\n"
-        f"- or to test more than {CANDIDATES_EACH:g} times as many candidates at a join,\n"
-        f"- or that has more than {MATCHES_EACH:g} times as many matches in all."
+        "No pattern is drawn anew, however dear it is. An event under KL is of a type with at most "
+        f"{MOST_KLEENE_EVENTS:g} events a window, since its lists double with each one. A run is ended after "
+        f"{sizes.limit_s:g} s of processor time, which bounds its seconds from below and its throughput from above:\n\n"
+        "- A figure of which one bound is known is marked with >= or <=.\n"
+        "- Of two plans that both reached the limit nothing is known, and gains leave the pair out. Where one reached "
+        "it, the gain is at least, or at most, what it is with the limit in the place of the seconds.\n"
+        "- What a plan holds or tests is known where it ended. Tables of these have the patterns of which all plans in "
+        "the table ended.\n"
+        "- A finding whose two bounds have different verdicts is not decided."
     )
     yield (
         f"Streams: {descriptions[STOCKS]}; {descriptions[TRAFFIC]}. Beside the plans, `{FUSED}` runs DP-LD's order by "
@@ -126,7 +134,7 @@ def _measured(rows: Sequence[Row], sizes: Sizes, descriptions: Mapping[str, str]
     yield (
         f"Seconds are those of the processor, the median of up to {sizes.repetitions} runs in turn after one that does "
         "not count. Plans that are the same are measured once. Seconds of planning are those of the fastest of up to "
-        "three runs. That all plans find equally many matches is checked."
+        "three runs. That all plans that end find equally many matches is checked."
     )
     yield (
         f"The noise is a factor of {noise_of(rows):.3f}: the median, over all runs that were repeated, of the second "
@@ -138,6 +146,7 @@ def _measured(rows: Sequence[Row], sizes: Sizes, descriptions: Mapping[str, str]
 def _sections(rows: Sequence[Row]) -> Iterator[str]:
     stocks, traffic = (rows_of(rows, part=PATTERNS, stream=name) for name in (STOCKS, TRAFFIC))
     large, alpha, strategy = (rows_of(rows, part=part) for part in (LARGE, ALPHA, STRATEGY))
+    yield from _runs_at_limit(stocks)
     yield from _gains(stocks)
     yield from _sets(stocks, "Stocks")
     yield from _sets(traffic, "Traffic")
@@ -146,11 +155,13 @@ def _sections(rows: Sequence[Row]) -> Iterator[str]:
             "Candidates that are tested, for an event of the stream. A window of the traffic has about two events of a "
             "sensor, and a cost of a few partial matches, so that all plans read the stream and do little else."
         )
-        yield _table(traffic, "set", lambda row: number(row, "candidates") / number(row, "events"), mean, _three)
+        per_event = _mean_of(lambda row: number(row, "candidates") / number(row, "events"), _three)
+        yield _table(finished_by_all(traffic), "set", per_event)
     yield "## Predictions (figure 16)"
     yield (
         "Rank correlations over the plans on the stocks. The last column says how often, of two plans of one pattern "
-        "whose costs differ by half or more, the cheaper one is the faster one."
+        "whose costs differ by half or more, the cheaper one is the faster one. Plans that reached the limit share the "
+        "last rank of throughput, and have no part in the columns of candidates and memory."
     )
     yield _prediction_table(stocks)
     yield "## Large patterns (figure 17)"
@@ -162,19 +173,21 @@ def _sections(rows: Sequence[Row]) -> Iterator[str]:
     yield "The most that a plan of a heuristic costs, relative to the exact plan of its kind."
     yield markdown_table(["planner", "times"], [[name, times_as_fast(most)] for name, most in most_dear(large).items()])
     yield "Seconds of planning, means."
-    yield _table(large, "size", lambda row: number(row, "planning_s"), mean, _seconds)
+    yield _table(large, "size", _mean_of(lambda row: number(row, "planning_s"), _seconds))
     yield "## Throughput against latency (figure 18)"
     yield (
         "Latency is counted: the candidates that are looked at where the last event of the sequence takes part, for "
-        "each such event. Average events a second for each alpha, then the average latency."
+        "each such event. Average events a second for each alpha, then the average latency of the sequences of which "
+        "all runs ended."
     )
-    yield _table(alpha, "alpha", per_s, mean, count_per_s)
-    yield _table(alpha, "alpha", lambda row: number(row, "after_last"), mean, _three)
+    yield _table(alpha, "alpha", _average)
+    ended = finished_by_all(alpha)
+    yield _table(ended, "alpha", _mean_of(lambda row: number(row, "after_last"), _three))
     yield "With the greatest alpha over that with the least, and how many plans are others."
     yield markdown_table(
         ["planner", "latency", "throughput", "other plans"],
         [
-            [name, times_as_fast(latency), times_as_fast(rate), f"{share:.0%}"]
+            [name, latency.text(), rate.text(), f"{share:.0%}"]
             for name, (latency, rate, share) in changes_by_alpha(alpha).items()
         ],
     )
@@ -185,12 +198,34 @@ def _sections(rows: Sequence[Row]) -> Iterator[str]:
         f"`{NFAB}` runs skip till any match and strict contiguity. The paper's skip till next match is left out: it "
         "binds an event to one partial match only, and no plan here runs so."
     )
-    yield _table(strategy, "strategy", per_s, mean, count_per_s)
+    yield _table(strategy, "strategy", _average)
+
+
+COMPARED = ((DP_LD, EFREQ), (DP_B, ZSTREAM), (DP_B, DP_LD))
+"""Planners whose gains are shown, the better one first."""
+
+
+def _runs_at_limit(rows: Sequence[Row]) -> Iterator[str]:
+    """Tables that count the runs and pairs of runs that reached the time limit."""
+    yield "## Runs that reached the time limit"
+    yield "Of the patterns of a set on the stocks, those of which the planner's plan reached the limit."
+    yield _table(rows, "set", lambda own: f"{sum(map(reached_limit, own))} of {len(own)}")
+    yield (
+        "Of two planners' plans for a pattern: how often the first one alone reached the limit, how often the second "
+        "one alone, and how often both, of which nothing is known."
+    )
+    lines = []
+    for better, worse in COMPARED:
+        by_set = pairs_by(rows, "set", better, worse)
+        lines.append([f"{better} / {worse}"])
+        for kind in SETS:
+            ends = [(reached_limit(a), reached_limit(b)) for a, b in by_set[kind]]
+            lines[-1].append(", ".join(str(ends.count(one)) for one in ((True, False), (False, True), (True, True))))
+    yield markdown_table(["plans", *SETS], lines)
 
 
 def _gains(rows: Sequence[Row]) -> Iterator[str]:
     """Tables of the ratios that the first findings are about."""
-    compared = ((DP_LD, EFREQ), (DP_B, ZSTREAM), (DP_B, DP_LD))
     yield "## Gains on the stocks"
     for text, gain in (
         (
@@ -198,31 +233,35 @@ def _gains(rows: Sequence[Row]) -> Iterator[str]:
             average_gain,
         ),
         ("The same, by the seconds of all patterns of a set together.", total_gain),
-        ("What the plans of the one hold in memory, relative to those of the other, on average.", held_share),
+        (
+            "What the plans of the one hold in memory, relative to those of the other, on average, where both ended.",
+            held_share,
+        ),
     ):
         yield text
         lines = []
-        for better, worse in compared:
+        for better, worse in COMPARED:
             by_set = pairs_by(rows, "set", better, worse)
-            lines.append([f"{better} / {worse}", *(times_as_fast(gain(by_set[kind])) for kind in SETS)])
+            lines.append([f"{better} / {worse}", *(gain(by_set[kind]).text() for kind in SETS)])
         yield markdown_table(["plans", *SETS], lines)
     sequences = pairs_by(rows_of(rows, set=SEQUENCE), "size", DP_B, ZSTREAM)
     yield "DP-B's trees against ZSTREAM's on sequences, by their size."
     yield markdown_table(
         ["events", *(f"{size}" for size in sequences)],
         [
-            [text, *(times_as_fast(gain(pairs)) for pairs in sequences.values())]
+            [text, *(gain(pairs).text() for pairs in sequences.values())]
             for text, gain in (("average throughput", average_gain), ("all patterns together", total_gain))
         ],
     )
     yield (
         "Cheap are patterns on which even the worse plan takes less than twice as long as the cheapest run of all, "
-        "which reads the stream and little else. The gain over the others is a geometric mean."
+        "which reads the stream and little else. The gain over the others is a geometric mean. Pairs that both reached "
+        "the limit are neither."
     )
     lines = []
     for better, worse, mechanism in ((DP_LD, EFREQ, CHAIN), (DP_B, ZSTREAM, TREE)):
         cheap, dear = cheap_patterns(rows, better, worse, mechanism)
-        gain_of_dear = times_as_fast(geometric_gain(dear)) if dear else ""
+        gain_of_dear = geometric_gain(dear).text() if dear else ""
         lines.append([f"{better} / {worse}", f"{len(cheap)}", f"{len(dear)}", gain_of_dear])
     yield markdown_table(["plans", "cheap patterns", "others", "gain over the others"], lines)
 
@@ -247,30 +286,49 @@ def _sets(rows: Sequence[Row], title: str) -> Iterator[str]:
         return
     yield f"## {title}: pattern types (figures 4 and 5)"
     yield "Average events a second."
-    yield _table(rows, "set", per_s, mean, count_per_s)
+    yield _table(rows, "set", _average)
     yield "Events a second over all patterns of a set together, which is the throughput of the dear ones."
-    yield _table(rows, "set", per_s, harmonic_mean, count_per_s)
-    yield "Held in memory, on average."
-    yield _table(rows, "set", lambda row: number(row, "held"), mean, _whole)
+    yield _table(rows, "set", lambda own: rate_together(own).text(count_per_s))
+    ended = finished_by_all(rows)
+    of_all = f"{_patterns(ended)} of {_patterns(rows)} patterns"
+    yield f"Held in memory, on average over the {of_all} of which all plans ended."
+    yield _table(ended, "set", _held)
     yield f"## {title}: pattern sizes (figures 6 to 15)"
-    yield "For each set the average events a second by the size of the pattern, then what is held in memory."
+    yield (
+        "For each set the average events a second by the size of the pattern, then what is held in memory where all "
+        "plans ended."
+    )
     for kind in SETS:
         own = rows_of(rows, set=kind)
         if own:
             yield f"Set: {kind}."
-            yield _table(own, "size", per_s, mean, count_per_s)
-            yield _table(own, "size", lambda row: number(row, "held"), mean, _whole)
+            yield _table(own, "size", _average)
+            yield _table(finished_by_all(own), "size", _held)
 
 
-def _table(
-    rows: Sequence[Row], across: str, value: Value, together: Callable[[Sequence[float]], float], text: Text
-) -> str:
+def _average(rows: Sequence[Row]) -> str:
+    return average_rate(rows).text(count_per_s)
+
+
+def _held(rows: Sequence[Row]) -> str:
+    return f"{mean(number(row, 'held') for row in rows):,.0f}"
+
+
+def _mean_of(value: Callable[[Row], float], text: Text) -> Callable[[Sequence[Row]], str]:
+    return lambda rows: text(mean(map(value, rows)))
+
+
+def _patterns(rows: Sequence[Row]) -> int:
+    return len({tuple(row.get(name) for name in PATTERN) for row in rows})
+
+
+def _table(rows: Sequence[Row], across: str, cell: Callable[[Sequence[Row]], str]) -> str:
     """Planners down, the values of `across` from left to right."""
     columns = list(dict.fromkeys(row[across] for row in rows))
     lines = []
     for planner in (name for name in STYLES if rows_of(rows, planner=name)):
-        by_column = ([value(row) for row in rows_of(rows, planner=planner, **{across: one})] for one in columns)
-        lines.append([planner, *(text(together(own)) if own else "" for own in by_column)])
+        by_column = (rows_of(rows, planner=planner, **{across: one}) for one in columns)
+        lines.append([planner, *(cell(own) if own else "" for own in by_column)])
     return markdown_table(["planner", *map(str, columns)], lines)
 
 
@@ -297,6 +355,7 @@ def _normalized(rows: Sequence[Row]) -> list[Row]:
 
 
 def _alpha_points(rows: Sequence[Row]) -> list[Row]:
+    rows = finished_by_all(rows)
     points: list[Row] = []
     for planner in WEIGHED:
         for alpha in dict.fromkeys(row["alpha"] for row in rows):
@@ -320,8 +379,10 @@ def _pictures(rows: Sequence[Row]) -> Iterator[Picture]:
     ]
     cost = Axis("cost", "cost: partial matches alive", log=True)
     for name, axis in (("throughput", RATE), ("memory", HELD)):
-        chart = scatter_chart(plans, cost, axis, "set", facet="kind")
-        caption = f"Figure 16: a point for each plan on the stocks.{zeros_not_drawn(plans, axis.field, 'set')}"
+        drawn = [row for row in plans if axis.field in row]
+        chart = scatter_chart(drawn, cost, axis, "set", facet="kind")
+        ended = AT_LIMIT if axis is RATE else " Plans that reached the time limit are left out."
+        caption = f"Figure 16: a point for each plan on the stocks.{ended}{zeros_not_drawn(drawn, axis.field, 'set')}"
         yield Picture(f"cost-{name}", f"Cost against {name}", caption, chart)
     gain, planning = Axis("gain", "cost of EFREQ's order / cost", log=True), Axis("planning_s", "seconds", log=True)
     yield Picture(
@@ -340,7 +401,8 @@ def _pictures(rows: Sequence[Row]) -> Iterator[Picture]:
     yield Picture(
         "alpha",
         "Throughput against latency",
-        "Figure 18: a point for each alpha. Where alpha changes no plan, points differ by chance only.",
+        "Figure 18: a point for each alpha, over the sequences of which all runs ended. Where alpha changes no plan, "
+        "points differ by chance only.",
         line_chart(_alpha_points(alpha), after, reached, "planner", styles=STYLES, width=480),
     )
     by_strategy = _means(strategy, ("strategy",))
@@ -348,30 +410,31 @@ def _pictures(rows: Sequence[Row]) -> Iterator[Picture]:
     yield Picture(
         "strategies",
         "Throughput by strategy",
-        "Figure 19: sequences on the stocks; higher is better.",
+        f"Figure 19: sequences on the stocks; higher is better.{AT_LIMIT}",
         bar_chart(shown, Axis("strategy", ""), RATE, "planner", styles=STYLES, width=640),
     )
 
 
 def _pictures_of_sets(rows: Sequence[Row], stream: str) -> Iterator[Picture]:
     by_size = _means(rows, ("set", "size"))
-    kept = [row for row in by_size if row["planner"] != FUSED]
+    ended = _means(finished_by_all(rows), ("set", "size"))
+    kept = [row for row in ended if row["planner"] != FUSED]
     yield Picture(
         f"{stream}-sets",
         f"Throughput by pattern type: {stream}",
-        "Figure 4: averages; higher is better.",
+        f"Figure 4: averages; higher is better.{AT_LIMIT}",
         bar_chart(_means(rows, ("set",)), Axis("set", ""), RATE, "planner", styles=STYLES, width=640),
     )
     yield Picture(
         f"{stream}-throughput",
         f"Throughput against size: {stream}",
-        "Figures 6 to 14: averages; higher is better.",
+        f"Figures 6 to 14: averages; higher is better.{AT_LIMIT}",
         line_chart(by_size, SIZE, RATE, "planner", styles=STYLES, facet="set", width=220),
     )
     yield Picture(
         f"{stream}-memory",
         f"Memory against size: {stream}",
-        f"Figures 7 to 15: averages; lower is better. `{FUSED}` holds nothing."
+        f"Figures 7 to 15: averages where all plans ended; lower is better. `{FUSED}` holds nothing."
         f"{zeros_not_drawn(kept, 'held', 'planner')}",
         line_chart(kept, SIZE, HELD, "planner", styles=STYLES, facet="set", width=220),
     )
@@ -398,10 +461,6 @@ def _means(rows: Sequence[Row], fields: Sequence[str]) -> list[Row]:
 
 def _seconds(value: float) -> str:
     return f"{value * 1e6:.0f} µs" if value < 1e-4 else format_seconds(value)
-
-
-def _whole(value: float) -> str:
-    return f"{value:,.0f}"
 
 
 def _three(value: float) -> str:

@@ -48,8 +48,11 @@ class MechanismCosts:
 
     def expected_s(self, mechanism: str, work: Sequence[float], output: str = "verbose") -> float | None:
         """The seconds that a mechanism is expected to take; None where it was not measured."""
-        costs = self.by_mechanism.get(mechanism)
-        return None if costs is None else sum(map(float.__mul__, costs[output], map(float, work))) * 1e-9
+        return self.seconds(mechanism, work, output) if mechanism in self.by_mechanism else None
+
+    def seconds(self, mechanism: str, work: Sequence[float], output: str = "verbose") -> float:
+        """The seconds that a measured mechanism is expected to take."""
+        return sum(map(float.__mul__, self.by_mechanism[mechanism][output], map(float, work))) * 1e-9
 
     def planning_s(self, patterns: int, events: int) -> float:
         """The seconds that it is expected to take to estimate statistics of events and to plan patterns."""

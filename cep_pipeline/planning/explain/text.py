@@ -55,7 +55,7 @@ FEW = 100.0
 LONGEST_LIST = 6
 """Of more variables only the first two and the last two are named."""
 _TEXT = {"step", "binds", "node", "leaf", "condition", "rests on", "where", "pattern", "order or tree", ""}
-_TEXT |= {"a test on fused"}
+_TEXT |= {"a test on fused", "mechanisms"}
 """Headings of the columns of text."""
 MOST_NODES = 25
 """Of more shared nodes only those are shown that save most."""
@@ -103,7 +103,10 @@ class DetectionMetrics(Protocol):
 
 
 def explain_plan(
-    plan: ExplainedPlan, mechanism: str | Mapping[str, str] | None = None, patterns: Collection[str] | None = None
+    plan: ExplainedPlan,
+    mechanism: str | Mapping[str, str] | None = None,
+    patterns: Collection[str] | None = None,
+    expected: Sequence[str] = (),
 ) -> str:
     """The plan of each pattern, or what they do together and a list, where they are many.
 
@@ -113,6 +116,8 @@ def explain_plan(
         What runs it (and why), for all patterns or by pattern.
     patterns
         The names of those that are explained; None: all, of more than `MOST_EXPLAINED` a list.
+    expected
+        Lines that say how long all patterns are expected to take together; they follow the head.
 
     Raises
     ------
@@ -120,8 +125,8 @@ def explain_plan(
         The plan has no pattern of one of these names.
     """
     if patterns is None and len(plan.patterns) > MOST_EXPLAINED:
-        return "\n".join([*_headed(plan, None), "", *_list(plan, mechanism)]) + "\n"
-    return _explained(plan, mechanism, {}, patterns)
+        return "\n".join([*_headed(plan, None), *expected, "", *_list(plan, mechanism)]) + "\n"
+    return _explained(plan, mechanism, {}, patterns, expected)
 
 
 def explain_analyzed(
@@ -164,8 +169,9 @@ def _explained(
     mechanism: str | Mapping[str, str] | None,
     observed: Mapping[str, Mapping[int, ObservedClause]],
     only: Collection[str] | None,
+    expected: Sequence[str] = (),
 ) -> str:
-    lines = list(_headed(plan, only))
+    lines = [*_headed(plan, only), *expected]
     for pattern in plan.patterns:
         if only is None or pattern.pattern in only:
             lines += ["", *_pattern(plan, pattern, mechanism, observed.get(pattern.pattern, {}))]
