@@ -15,7 +15,6 @@
 | `kept_check` | the same check in a form that is kept for other processes |
 | `compiled_check` | the same check by one compiled call, for plans that a compiled search has found |
 | `thresholds` | the check of numbers against a threshold |
-| `lazy_sequence` | sequences of invariants and checks that are made when somebody asks |
 | `distance`, `scanning` | minimal distances of invariants, and how one is chosen on a stream |
 | `plan_quality` | the cost of a plan on other statistics, and the gain of another one |
 | `forecast`, `report` | trends of invariants, and the report of a run |

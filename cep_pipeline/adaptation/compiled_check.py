@@ -13,8 +13,7 @@ from itertools import chain
 
 import numpy as np
 
-from cep_pipeline.adaptation.invariants import Invariant
-from cep_pipeline.adaptation.lazy_sequence import LazySequence
+from cep_pipeline.adaptation.invariants import Invariant, LazySequence
 from cep_pipeline.adaptation.verification import (
     InvariantCheck,
     Verification,

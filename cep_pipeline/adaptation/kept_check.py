@@ -15,8 +15,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from cep_pipeline.adaptation.invariants import Invariant
-from cep_pipeline.adaptation.lazy_sequence import LazySequence
+from cep_pipeline.adaptation.invariants import Invariant, LazySequence
 from cep_pipeline.adaptation.side_programs import SidePrograms
 from cep_pipeline.adaptation.verification import InvariantCheck
 from cep_pipeline.errors import PlanError

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from cep_pipeline.adaptation.lazy_sequence import LazySequence
+from cep_pipeline.adaptation.invariants import LazySequence
 from cep_pipeline.patterns.pattern import Pattern
 from cep_pipeline.planning.numbers.clause_questions import (
     ClauseQuestions,

@@ -14,8 +14,7 @@ from typing import Any, cast
 
 import numpy as np
 
-from cep_pipeline.adaptation.invariants import Invariant, describe
-from cep_pipeline.adaptation.lazy_sequence import LazySequence
+from cep_pipeline.adaptation.invariants import Invariant, LazySequence, describe
 from cep_pipeline.adaptation.side_programs import SidePrograms
 from cep_pipeline.errors import InputError, PlanError
 from cep_pipeline.patterns.pattern import Pattern
