@@ -388,8 +388,9 @@ class _PlainValues:
         if column.dictionary is None and column.offsets is None:
             values = np.ascontiguousarray(column.values)
             return cls(values.itemsize, values, presence, _NO_OFFSETS, np.zeros(8, np.uint8))
-        texts = column.offsets[:-1] if column.dictionary is None else column.dictionary
-        numbers = events.every_row[: len(events)] if column.dictionary is None else column.values
+        texts = column.offsets[:-1] if column.offsets is not None else column.dictionary
+        assert texts is not None
+        numbers = column.values if column.offsets is None else events.every_row[: len(events)]
         numbers = np.ascontiguousarray(numbers, np.int32)
         used = np.full(len(texts), len(texts) <= len(rows) and column.offsets is None)
         if not used.all():
