@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import gzip
 import json
+import struct
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -20,6 +21,7 @@ import cep_pipeline as cep
 from cep_pipeline.detection.compressed.buffers import ListedMatches, MatchesOfEvent, Paths
 from cep_pipeline.errors import InputError
 from cep_pipeline.events.event_files import load_events, stream_events
+from cep_pipeline.expressions.columns import Array
 from cep_pipeline.guarded import parse_json
 from cep_pipeline.statistics.versioned import inflated
 from tests.cli.command_line import cep as command
@@ -166,9 +168,21 @@ def with_buffer(table: pa.Table, data: bytes, count: str | None = None) -> pa.Ta
 
 
 def changed(table: pa.Table, **parts: Any) -> bytes:
-    """The first buffer with other parts of its graph, or its list of matches."""
+    """The first buffer with other parts of its graph."""
     buffer = MatchesOfEvent.from_bytes(table.column("buffer")[0].as_py())
     return replace(buffer, matches=replace(buffer.matches, **parts)).to_bytes()
+
+
+def listed_bytes(buffer: MatchesOfEvent, offsets: Array) -> bytes:
+    """A buffer of listed matches, with other offsets of matches, and without attributes."""
+    matches = buffer.matches
+    assert isinstance(matches, ListedMatches)
+    statement = buffer.statement.encode()
+    sizes = struct.pack("<IIIII", len(statement), buffer.events.num_rows, len(offsets) - 1, 0, 4)
+    clocks = (buffer.events.column(name).to_numpy().tobytes() for name in ("timestamp", "seq"))
+    elements = (np.diff(offsets).astype(np.uint32), matches.variables, matches.events)
+    rest = b"".join((sizes, statement, *clocks, *(part.tobytes() for part in elements)))
+    return struct.pack("<4sBBxxQ", b"CEPB", 2, 1, len(rest)) + rest
 
 
 def graph() -> tuple[pa.Table, Paths]:
@@ -233,9 +247,10 @@ def test_a_buffer_with_another_number_of_matches_than_it_says_is_refused(rungs: 
 def test_a_list_of_matches_with_wrong_lengths_is_refused() -> None:
     for kind in range(len(good_files("compressed"))):
         table = table_of(kind)
-        matches = MatchesOfEvent.from_bytes(table.column("buffer")[0].as_py()).matches
+        buffer = MatchesOfEvent.from_bytes(table.column("buffer")[0].as_py())
+        matches = buffer.matches
         if isinstance(matches, ListedMatches):
-            lengths = changed(table, offsets=matches.offsets + np.arange(len(matches.offsets)))
+            lengths = listed_bytes(buffer, matches.offsets + np.arange(len(matches.offsets)))
             with pytest.raises(InputError, match="damaged"):
                 cep.expand(with_buffer(table, lengths)).read_all()
             return

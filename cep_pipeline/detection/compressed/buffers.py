@@ -40,22 +40,24 @@ from __future__ import annotations
 
 import json
 import struct
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
-from cep_pipeline.errors import InputError
+from cep_pipeline.compiled.native import NativeKernel
+from cep_pipeline.detection.room import room_for
+from cep_pipeline.errors import InputError, NoRoom
 from cep_pipeline.events.columns import ARROW_TYPES
 from cep_pipeline.expressions.columns import Array
 from cep_pipeline.guarded import brief, parse_json
 from cep_pipeline.patterns.expressions import ValueType
 from cep_pipeline.patterns.pattern import Pattern, once_a_pattern
 from cep_pipeline.slices.events_input import attributes_returned
+from cep_pipeline.slices.prepared import PreparedEvents
 
 MAGIC = b"CEPB"
 COMPRESSED, PLAIN = 1, 2
@@ -70,6 +72,23 @@ MOST_BYTES = 1 << 34
 """A buffer that claims to be longer is damaged."""
 MOST_RATIO = 40_000
 """Zstandard makes blocks of 128 KB no smaller than 4 bytes: one that claims more than this is damaged."""
+
+MOST_AT_ONCE, ENDS_AT_ONCE = 1 << 23, 1 << 15
+"""Bytes and number of buffers of listed matches that are written at once: memory of that size is soon had again."""
+MOST_BYTES_OF_ARROW = (1 << 31) - 1
+"""Bytes that an Arrow array of binary values has room for."""
+_FIXED_SIZE = _HEAD.size + _PLAIN_SIZES.size + 8
+_write_listed = NativeKernel(
+    "cep_pipeline.detection.compressed.graph_kernels",
+    "write_listed",
+    (
+        *("int64", "int64", "int64", "int64", "int64*", "int32*"),
+        *("int64", "int16*", "int64", "int64*", "int64*", "int64", "int64", "int64*", "int64*"),
+        *("int64", "int64*", "int64*", "int32*", "int32*", "int64*", "int64", "int64"),
+        *("int64*", "int64*", "int64*", "int32*", "uint8*", "int32*", "int64"),
+    ),
+    ("cep_pipeline.compiled.pointers",),
+)
 
 
 @dataclass(frozen=True, eq=False)
@@ -159,9 +178,7 @@ class MatchesOfEvent:
         """The buffer's bytes."""
         matches = self.matches
         if isinstance(matches, ListedMatches):
-            events, count = np.array([0, self.events.num_rows]), np.array([0, len(matches.offsets) - 1])
-            data: bytes = listed_to_bytes([self.statement], None, self.events, events, count, matches)[0].as_py()
-            return data
+            raise TypeError("the buffers of listed matches are written together, by `ends_of_listed`")
         statement = _padded(self.statement.encode())
         others = [name for name in self.events.column_names if name not in ("timestamp", "seq")]
         attributes = _padded(_ipc(self.events.select(others)) if others else b"")
@@ -232,90 +249,175 @@ def _check_clocks(timestamps: Array, seqs: Array) -> None:
         raise ValueError("its events are not in the order of the stream, each once")
 
 
-def listed_to_bytes(
-    statements: Sequence[str],
-    of: Array | None,
-    events: pa.Table,
-    event_offsets: Array,
-    match_offsets: Array,
-    matches: ListedMatches,
-    bound: Array | None = None,
-) -> pa.Array:
-    """Many buffers of listed matches, made together: for each end event one.
+@dataclass(frozen=True, eq=False)
+class Listing:
+    """Matches in order, whose elements lie anyhow.
+
+    Attributes
+    ----------
+    count
+        The number of matches.
+    width, match_step, step
+        Element e of match m is `rows[m * match_step + e * step]`, e below `width`; with width 0 they are those from
+        `offsets[m]` to `offsets[m + 1]`.
+    offsets
+        int64, shape (n + 1,), where `width` is 0.
+    rows
+        int32: the event of each element.
+    variables
+        int16: the variable of each element; where all matches bind the same ones, it may be those of one match.
+    of
+        int64: the pattern of each match, ascending; None: there is one pattern.
+    """
+
+    count: int
+    width: int
+    match_step: int
+    step: int
+    offsets: Array
+    rows: Array
+    variables: Array
+    of: Array | None = None
+
+    @classmethod
+    def in_columns(cls, rows: Array, variables: Array) -> Listing:
+        """The matches of `OrderedMatches` of one form."""
+        width, count = rows.shape
+        return cls(count, width, 1, count, _NO_OFFSETS, np.ascontiguousarray(rows).reshape(-1), variables)
+
+    @property
+    def elements(self) -> int:
+        """The number of all elements."""
+        return self.count * self.width if self.width else int(self.offsets[-1])
+
+
+_NO_OFFSETS = np.zeros(1, np.int64)
+
+
+def ends_of_listed(
+    statements: Sequence[str], listing: Listing, attributes: Sequence[str], events: PreparedEvents
+) -> Iterator[tuple[Array, Array, Array, pa.Array, pa.Array]]:
+    """Write the buffers of listed matches, one for all that end with the same event.
 
     Parameters
     ----------
-    statements, of
-        Statements as `MatchesOfEvent` has them, and the number of that of each buffer; None: there is one for all.
-    events
-        As `MatchesOfEvent` has them; the events of one buffer after those of the other.
-    event_offsets, match_offsets
-        int64, shape (ends + 1,): the events and the matches of each buffer.
-    matches
-        The matches of all; `events` are places among those of the own buffer.
-    bound
-        int16, shape (variables,), or (ends, variables): those that every match of a buffer binds, where they all bind
-        the same ones; `matches.variables` is not read.
+    statements
+        That of each pattern, as `MatchesOfEvent` has it.
+    attributes
+        The attributes that RETURN reads, beside timestamp and seq.
+
+    Yields
+    ------
+    patterns, seqs, timestamps, counts, buffers
+        Of some ends, in the order of the matches: the number of the pattern, seq and timestamp in microseconds, int64;
+        the number of matches as text; and the buffer, which is binary.
     """
-    match_offsets, event_offsets = match_offsets.astype(np.int64), event_offsets.astype(np.int64)
-    element_offsets = np.minimum(matches.offsets[match_offsets], len(matches.events))
     texts = [statement.encode() for statement in statements]
-    of = np.zeros(len(event_offsets) - 1, np.int64) if of is None else of
-    length = np.array([len(text) for text in texts])[of]
-    count = np.diff(event_offsets)
-    width = 0 if bound is None else bound.shape[-1]
-    place = next(kind for kind in _PLACES if int(count.max(initial=0)) <= np.iinfo(kind).max + 1)
-    parts = [_spans(events.column(name).to_numpy(), event_offsets) for name in ("timestamp", "seq")]
-    if bound is None:
-        parts.append(_spans(np.diff(matches.offsets).astype(np.uint32), match_offsets))
-        parts.append(_spans(matches.variables.astype(np.int16, copy=False), element_offsets))
-    else:
-        of_ends = np.broadcast_to(bound.astype(np.int16, copy=False), (len(count), width)).reshape(-1)
-        parts.append(_spans(of_ends, np.arange(len(count) + 1) * width))
-    parts.append(_spans(matches.events.astype(place), element_offsets))
-    for name in events.column_names:
-        if name not in ("timestamp", "seq"):
-            parts += _plain_column(events.column(name), event_offsets)
-    sizes = np.empty((len(count), 5), np.uint32)
-    sizes[:, 0], sizes[:, 3], sizes[:, 4] = length, width, np.dtype(place).itemsize
-    sizes[:, 1], sizes[:, 2] = count, np.diff(match_offsets)
-    head = np.zeros(len(count), [("magic", "S4"), ("version", "u1"), ("kind", "u1"), ("zeros", "u2"), ("size", "<u8")])
-    head["magic"], head["version"], head["kind"] = MAGIC, PLAIN, LISTED
-    head["size"] = _PLAIN_SIZES.size + length + sum(pc.binary_length(part).to_numpy() for part in parts)
-    at = np.arange(len(count) + 1)
-    spelled = pa.array(texts, pa.large_binary()).take(pa.array(of))
-    ahead = [_spans(head, at), _spans(sizes.reshape(-1), at * 5), spelled]
-    return pc.binary_join_element_wise(*ahead, *parts, pa.scalar(b"", pa.large_binary())).cast(pa.binary())
-
-
-_PLACES = (np.uint8, np.uint16, np.uint32)
-
-
-def _spans(items: Array, offsets: Array) -> pa.Array:
-    """Some of the items of an array after one another as the bytes of each span."""
-    items = np.ascontiguousarray(items)
-    buffers = [None, pa.py_buffer(offsets.astype(np.int64) * items.dtype.itemsize), pa.py_buffer(items)]
-    return pa.LargeBinaryArray.from_buffers(pa.large_binary(), len(offsets) - 1, buffers)
-
-
-def _plain_column(column: pa.ChunkedArray, offsets: Array) -> list[pa.Array]:
-    """The parts of the buffers that hold an attribute."""
-    kind = column.type.value_type if pa.types.is_dictionary(column.type) else column.type
-    presence = _spans(column.is_valid().to_numpy().astype(np.uint8), offsets)
-    if pa.types.is_boolean(kind):
-        return [presence, _spans(column.fill_null(pa.scalar(value=False)).to_numpy().astype(np.uint8), offsets)]
-    if pa.types.is_integer(kind) or pa.types.is_floating(kind):
-        wide = pa.int64() if pa.types.is_integer(kind) else pa.float64()
-        return [presence, _spans(column.cast(wide).fill_null(0).to_numpy(), offsets)]
-    if pa.types.is_nested(kind):
-        column = pa.chunked_array(
-            [[None if row is None else json.dumps(row) for row in column.to_pylist()]], pa.string()
+    bounds = np.cumsum([0, *map(len, texts)], dtype=np.int64)
+    spelled = np.frombuffer(b"".join([*texts, bytes(8)]), np.uint8)
+    values = [_PlainValues.of(events, name, listing.rows) for name in attributes]
+    words = np.array([one.words() for one in values] or [_NO_WORDS], np.int64)
+    longest, total = max(map(len, texts)), len(events)
+    stamps, places, distinct = np.zeros(total, np.int64), np.empty(total, np.int32), np.empty(total + 1, np.int32)
+    state = np.array([0, 1], np.int64)
+    an_element = 20 + sum(one.mean_size for one in values)
+    least = 0
+    while int(state[0]) < listing.count:
+        left = listing.count - int(state[0])
+        ends = min(left, ENDS_AT_ONCE)
+        share = left / listing.count
+        estimate = int(left * (_FIXED_SIZE + longest + 2 * listing.width) + share * listing.elements * an_element)
+        size = max(least, min(estimate, MOST_AT_ONCE))
+        numbers = [room_for(ends, np.int64) for _ in range(3)]
+        count_offsets, buffer_offsets = room_for(ends + 1, np.int32), room_for(ends + 1, np.int32)
+        counts, buffers = room_for(20 * ends, np.uint8), room_for(size, np.uint8)
+        found = _write_listed(
+            *(listing.count, listing.width, listing.match_step, listing.step, listing.offsets, listing.rows),
+            *(int(len(listing.variables) < listing.elements), listing.variables),
+            *(len(texts), _NO_OFFSETS if listing.of is None else listing.of),
+            *(bounds, spelled.ctypes.data, total, events.timestamps, events.seqs),
+            *(len(attributes), words, stamps, places, distinct, state, ends, size),
+            *(numbers[1], numbers[2], numbers[0], count_offsets, counts, buffer_offsets, buffers.ctypes.data),
         )
-    texts = pa.concat_arrays(column.cast(pa.large_string()).fill_null("").chunks)
-    _, ends, data = texts.buffers()
-    bounds = np.frombuffer(ends, np.int64, len(texts) + 1, 8 * texts.offset)
-    spelled = np.frombuffer(data or b"", np.uint8)
-    return [presence, _spans(np.diff(bounds).astype(np.uint32), offsets), _spans(spelled, bounds[offsets])]
+        if not found:
+            if size >= MOST_BYTES_OF_ARROW:
+                raise NoRoom("the matches that end with one event take more than 2 GB: shorten the window")
+            least = min(4 * size, MOST_BYTES_OF_ARROW)
+            continue
+        least = 0
+        yield (
+            *(array[:found] for array in numbers),
+            _spelled(pa.string(), found, count_offsets, counts),
+            _spelled(pa.binary(), found, buffer_offsets, buffers),
+        )
+
+
+def _spelled(kind: pa.DataType, count: int, offsets: Array, data: Array) -> pa.Array:
+    """The first texts, or bytes, of an array that has room for more."""
+    used = int(offsets[count])
+    return pa.Array.from_buffers(kind, count, [None, pa.py_buffer(offsets[: count + 1]), pa.py_buffer(data[:used])])
+
+
+@dataclass(frozen=True, eq=False)
+class _PlainValues:
+    """The values of an attribute as `write_listed` takes them.
+
+    Attributes
+    ----------
+    size
+        The bytes of a value, 0 for texts.
+    values
+        The value of each event, or the number of its text, int32.
+    presence
+        bool, of each event; None: all have a value.
+    bounds, letters
+        int64 and uint8: where each text begins, and behind the last one, and all texts.
+    """
+
+    size: int
+    values: Array
+    presence: Array | None
+    bounds: Array
+    letters: Array
+
+    @classmethod
+    def of(cls, events: PreparedEvents, name: str, rows: Array) -> _PlainValues:
+        """The values of an attribute; of many texts only those that the events with these rows have."""
+        column = events.column(name)
+        presence = None if column.valid is None else np.ascontiguousarray(column.valid)
+        if column.dictionary is None and column.offsets is None:
+            values = np.ascontiguousarray(column.values)
+            return cls(values.itemsize, values, presence, _NO_OFFSETS, np.zeros(8, np.uint8))
+        texts = column.offsets[:-1] if column.offsets is not None else column.dictionary
+        assert texts is not None
+        numbers = column.values if column.offsets is None else events.every_row[: len(events)]
+        numbers = np.ascontiguousarray(numbers, np.int32)
+        used = np.full(len(texts), len(texts) <= len(rows) and column.offsets is None)
+        if not used.all():
+            used[numbers[rows if presence is None else rows[presence[rows]]]] = True
+        places = np.flatnonzero(used)
+        if column.offsets is None:
+            spelled = [text.encode() for text in texts[places].tolist()]
+        else:
+            lists = events.table.column(name).take(pa.array(places)).to_pylist()
+            spelled = [json.dumps(own).encode() for own in lists]
+        lengths = np.zeros(len(texts), np.int64)
+        lengths[places] = [*map(len, spelled)]
+        bounds = np.append(0, np.cumsum(lengths))
+        return cls(0, numbers, presence, bounds, np.frombuffer(b"".join([*spelled, bytes(8)]), np.uint8))
+
+    def words(self) -> tuple[int, ...]:
+        """What the kernel reads."""
+        presence = 0 if self.presence is None else self.presence.ctypes.data
+        return self.size, self.values.ctypes.data, presence, self.bounds.ctypes.data, self.letters.ctypes.data
+
+    @property
+    def mean_size(self) -> int:
+        """About so many bytes an event."""
+        return 1 + self.size if self.size else 5 + 2 * len(self.letters) // len(self.bounds)
+
+
+_NO_WORDS = (0,) * 5
 
 
 def _from_plain(data: bytes, size: int) -> MatchesOfEvent:

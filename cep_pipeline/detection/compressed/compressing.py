@@ -18,10 +18,10 @@ from cep_pipeline.detection.compressed import lanes
 from cep_pipeline.detection.compressed.buffers import (
     Edges,
     GraphBuilder,
-    ListedMatches,
+    Listing,
     MatchesOfEvent,
     Paths,
-    listed_to_bytes,
+    ends_of_listed,
     pattern_of,
     statement_of,
 )
@@ -54,13 +54,6 @@ _collect_edges = NativeKernel(
         *("int64", "int64*", "int64*", "int64", "int64*", "int64*", "int64*", "int64*"),
         *("int64", "int64*", "int64*", "int64"),
     ),
-)
-
-
-_distinct_events = NativeKernel(
-    "cep_pipeline.detection.compressed.graph_kernels",
-    "distinct_events",
-    ("int64", "int64*", "int32*", "int64", "int32*", "int32*", "int32*", "int32*", "int64*"),
 )
 
 
@@ -145,79 +138,42 @@ class ListedBuffers:
     """Makes buffers of the matches of one pattern that a mechanism lists, part after part."""
 
     def __init__(self, pattern: Pattern, events: PreparedEvents) -> None:
-        self._position = {operand.variable: place for place, operand in enumerate(pattern.operands)}
-        self._writer = _Writer(pattern, events)
+        self._pattern, self._events = pattern, events
+        self._places = {operand.variable: place for place, operand in enumerate(pattern.operands)}
+        self._batches: list[pa.RecordBatch] = []
 
     def add(self, blocks: Iterable[Block]) -> None:
         """Add all matches of one part (`JointRun.parts`)."""
         found = [block for block in blocks if len(block)]
         if not found:
             return
-        ordered = order_matches(found, self._writer.events.seqs)
+        ordered = order_matches(found, self._events.seqs, growing=self._events.seqs_grow)
         del found
-        last = ordered.last_rows()
-        places = np.array([self._position[name] for name in ordered.names], np.int16)
+        places = np.array([self._places[name] for name in ordered.names], np.int16)
         if isinstance(ordered, OrderedMatches) and ordered.form is None:
-            rows, bound, variables = np.ascontiguousarray(ordered.rows.T).reshape(-1), places, places[:0]
-            offsets = np.arange(len(ordered) + 1, dtype=np.int64) * len(bound)
+            listing = Listing.in_columns(ordered.rows, places)
         else:
             offsets, rows, numbers = ordered.elements()
-            bound, variables = None, places[numbers]
-        writer = self._writer
-        made = _ByEnd(writer.events, last, offsets, rows)
-        buffers = made.buffers([writer.statement], None, writer.attributes, variables, bound)
-        writer.listed.append((made.ends, made.counts, buffers))
+            listing = Listing(len(ordered), 0, 0, 1, offsets, np.ascontiguousarray(rows), places[numbers])
+        self._batches += (batch for _, batch in _rows_of([self._pattern], listing, self._events))
 
     def table(self) -> pa.Table:
         """One row for all matches that end with the same event."""
-        return self._writer.table()
+        return pa.Table.from_batches(self._batches, schema_of_buffers(self._pattern))
 
 
-class _ByEnd:
-    """Listed matches by the event that they end with.
-
-    Parameters
-    ----------
-    last, offsets, rows
-        The last event of each match; and matches as `OrderedLists` has them, in order.
-    of
-        The number of each match's pattern, which grows; None: they are all of one.
-
-    Attributes
-    ----------
-    ends, counts
-        The row of each end event, and the number of its matches as text.
-    first
-        int64: the first match of each end event, and behind the last one the number of all.
-    """
-
-    def __init__(
-        self, events: PreparedEvents, last: Array, offsets: Array, rows: Array, of: Array | None = None
-    ) -> None:
-        begins = last[1:] != last[:-1]
-        if of is not None:
-            begins |= of[1:] != of[:-1]
-        self.first = np.append(np.flatnonzero(np.append(True, begins)), len(last)).astype(np.int64)
-        self.ends, self.counts = last[self.first[:-1]], pa.array(np.diff(self.first)).cast(pa.string())
-        self._events, self._offsets, self._rows = events, offsets, np.ascontiguousarray(rows, np.int32)
-
-    def buffers(
-        self,
-        statements: Sequence[str],
-        of: Array | None,
-        attributes: Sequence[str],
-        variables: Array,
-        bound: Array | None,
-    ) -> pa.Array:
-        """The buffers; the parameters are those of `listed_to_bytes`, with the attributes that RETURN reads."""
-        rows, total, ends = self._rows, len(self._events), len(self.ends)
-        own, distinct = np.empty(len(rows), np.int32), np.empty(len(rows), np.int32)
-        event_offsets, stamps = np.zeros(ends + 1, np.int64), np.zeros(total, np.int32)
-        element_offsets, place_of = self._offsets[self.first], np.empty(total, np.int32)
-        used = _distinct_events(ends, element_offsets, rows, total, stamps, place_of, own, distinct, event_offsets)
-        columns = _columns_of(self._events, attributes, distinct[:used])
-        matches = ListedMatches(self._offsets, own, variables)
-        return listed_to_bytes(statements, of, columns, event_offsets, self.first, matches, bound)
+def _rows_of(
+    patterns: Sequence[Pattern], listing: Listing, events: PreparedEvents
+) -> Iterator[tuple[Array, pa.RecordBatch]]:
+    """The compressed rows of patterns that read the same attributes, with the number of each row's pattern."""
+    schema = schema_of_buffers(patterns[0])
+    names = pa.array([pattern.name for pattern in patterns], pa.string())
+    statements = [statement_of(pattern) for pattern in patterns]
+    found = ends_of_listed(statements, listing, attributes_beside_clocks(patterns[0]), events)
+    for of, seqs, timestamps, counts, buffers in found:
+        own = pa.repeat(names[0], len(of)) if len(names) == 1 else names.take(pa.array(of))
+        columns = [own, pa.array(seqs), pa.array(timestamps).view(UTC_MICROSECONDS), counts, buffers]
+        yield of, pa.RecordBatch.from_arrays(columns, schema=schema)
 
 
 def buffers_of_few(found: Sequence[tuple[Pattern, Sequence[Block]]], events: PreparedEvents) -> list[pa.Table]:
@@ -235,25 +191,18 @@ def buffers_of_few(found: Sequence[tuple[Pattern, Sequence[Block]]], events: Pre
             for form in set(forms)
         }
         return [next(parts[form]) for form in forms]
-    [(attributes, width)] = set(forms)
+    [(_, width)] = set(forms)
     together = order_together([blocks for _, blocks in found], events.seqs)
     offsets, rows, variables = together.lists.elements()
-    made = _ByEnd(events, together.lists.last_rows(), offsets, rows, together.of)
-    of = together.of[made.first[:-1]]
-    bound = variables[offsets[made.first[:-1], np.newaxis] + np.arange(width)] if width else None
-    statements = [statement_of(pattern) for pattern, _ in found]
-    buffers = made.buffers(statements, of, attributes, variables.astype(np.int16), bound)
-    columns = [
-        pa.array([pattern.name for pattern, _ in found], pa.string()).take(pa.array(of)),
-        pa.array(events.seqs[made.ends]),
-        pa.array(events.timestamps[made.ends]).view(UTC_MICROSECONDS),
-        made.counts,
-        buffers,
-    ]
+    rows, variables = np.ascontiguousarray(rows), variables.astype(np.int16)
+    listing = Listing(len(together.lists), width, width, 1, offsets, rows, variables, together.of.astype(np.int64))
+    made = [*_rows_of([pattern for pattern, _ in found], listing, events)]
+    whole = pa.Table.from_batches([batch for _, batch in made])
+    numbers = np.bincount(np.concatenate([of for of, _ in made]), minlength=len(found))
     tables, begin = [], 0
-    for (pattern, _), count in zip(found, np.bincount(of, minlength=len(found)).tolist(), strict=True):
-        own = [column.slice(begin, count) for column in columns]
-        tables.append(pa.Table.from_arrays(own, schema=schema_of_buffers(pattern)))
+    for (pattern, _), count in zip(found, numbers.tolist(), strict=True):
+        own = whole.slice(begin, count)
+        tables.append(own.replace_schema_metadata(schema_of_buffers(pattern).metadata))
         begin += count
     return tables
 
@@ -326,7 +275,6 @@ class _Writer:
         self.rows: list[int] = []
         self.counts: list[str] = []
         self.buffers: list[bytes] = []
-        self.listed: list[tuple[Array, pa.Array, pa.Array]] = []
 
     def add(self, row: int, count: int, rows: Array, matches: Paths) -> None:
         """Add the matches that end with the event `row`; `rows` are the buffer's events."""
@@ -338,16 +286,14 @@ class _Writer:
 
     def table(self) -> pa.Table:
         """The table, in the order of the end events."""
-        made = (np.array(self.rows, np.int64), pa.array(self.counts, pa.string()), pa.array(self.buffers, pa.binary()))
-        ends, counts, buffers = zip(made, *self.listed, strict=True)
-        rows = np.concatenate(ends)
+        rows = np.array(self.rows, np.int64)
         return pa.Table.from_arrays(
             [
                 pa.repeat(self.pattern.name, len(rows)).cast(pa.string()),
                 pa.array(self.events.seqs[rows]),
                 pa.array(self.events.timestamps[rows]).view(UTC_MICROSECONDS),
-                pa.chunked_array(counts, pa.string()),
-                pa.chunked_array(buffers, pa.binary()),
+                pa.array(self.counts, pa.string()),
+                pa.array(self.buffers, pa.binary()),
             ],
             schema=schema_of_buffers(self.pattern),
         )

@@ -1,4 +1,4 @@
-"""Passes over the shared buffer. Imported only to compile them; `compressing.py` and `expansion.py` call them."""
+"""Passes over the shared buffer and over listed matches. Imported only to compile them."""
 
 # mypy: disable-error-code="untyped-decorator"
 from __future__ import annotations
@@ -6,6 +6,8 @@ from __future__ import annotations
 from typing import Any
 
 from numba import carray, njit
+
+from cep_pipeline.compiled.pointers import int32_at, int64_at, uint8_at
 
 
 def collect_edges(
@@ -144,83 +146,269 @@ def useful_edges(
     return 1
 
 
-def distinct_events(
-    ends: int,
+def write_listed(
+    matches: int,
+    width: int,
+    match_step: int,
+    step: int,
     offsets_at: Any,
     rows_at: Any,
-    total: int,
+    variables_alike: int,
+    variables_at: Any,
+    patterns: int,
+    of_at: Any,
+    statement_bounds_at: Any,
+    statements_from: int,
+    events: int,
+    timestamps_at: Any,
+    seqs_at: Any,
+    attributes: int,
+    attribute_words_at: Any,
     stamps_at: Any,
     places_at: Any,
-    own_at: Any,
     distinct_at: Any,
-    distinct_offsets_at: Any,
+    state_at: Any,
+    most_ends: int,
+    most_bytes: int,
+    end_seqs_at: Any,
+    end_times_at: Any,
+    pattern_of_end_at: Any,
+    count_offsets_at: Any,
+    counts_at: Any,
+    buffer_offsets_at: Any,
+    buffers_from: int,
 ) -> int:
-    """Find the events that the matches of each end bind, each once and in order; their number, of all ends.
+    """Write the buffers of matches that are in order, one for all that end with the same event; return their number.
 
     Parameters
     ----------
-    offsets
-        The elements of an end are those from `offsets[end]` to `offsets[end + 1]`.
-    rows
-        The event of each element.
-    stamps, places
-        Room for each event of the slice: the last end that has it, from 1, and its place among the events of that end.
-    own
-        Takes the place of each element's event among those of its end.
-    distinct, distinct_offsets
-        Take the events of the ends, and where those of each end begin.
+    matches, width, match_step, step
+        Element e of match m is `rows[m * match_step + e * step]`, e below `width`. With width 0 they are of different
+        sizes: the elements of match m are those from `offsets[m]` to `offsets[m + 1]`.
+    variables, variables_alike
+        int16, of each element; where `variables_alike`, only those of one match, which all others bind, too.
+    patterns, of
+        The number of patterns; of several ones int64, the pattern of each match, ascending.
+    statements_from, statement_bounds
+        The address of the statements of the patterns, with 7 readable bytes behind them; and where each begins, and
+        behind the last one.
+    attribute_words
+        int64, shape (attributes, 5): the bytes of a value, 1 or 8, and 0 for texts; and addresses: of the value of each
+        event, which is the number of a text (int32) where there are texts; of a byte for each event, 0 where it has no
+        value, or 0 if all have one; of the bounds of the texts (int64); and of their letters.
+    stamps, places, distinct
+        Room of one element for each event, and one more for `distinct`; the stamps are less than those of `state`.
+    state
+        int64 (2,): the first match that is not written yet, and the next stamp; both are moved on.
+    most_ends, most_bytes
+        The room for buffers. If the first one has not enough of it, none is written.
+    end_seqs, end_times, pattern_of_end, count_offsets, counts, buffer_offsets, buffers_from
+        Written: seq and time of each end, its pattern, its number of matches as text, and its buffer, which lies at
+        an address.
     """
-    offsets = carray(offsets_at, ends + 1)
-    elements = offsets[ends]
-    rows = carray(rows_at, elements)
-    stamps = carray(stamps_at, total)
-    places = carray(places_at, total)
-    own = carray(own_at, elements)
-    distinct = carray(distinct_at, elements)
-    distinct_offsets = carray(distinct_offsets_at, ends + 1)
-    used = 0
-    for end in range(ends):
-        first = used
-        least, greatest = total, -1
-        for element in range(offsets[end], offsets[end + 1]):
-            row = rows[element]
-            if stamps[row] != end + 1:
-                stamps[row] = end + 1
-                distinct[used] = row
-                used += 1
-                least, greatest = min(least, row), max(greatest, row)
-        count = used - first
-        if greatest - least < 8 * count:  # the stamps of all rows between are soon read, in order
-            place = first
-            for row in range(least, greatest + 1):
-                if stamps[row] == end + 1:
-                    distinct[place] = row
-                    place += 1
+    offsets = carray(offsets_at, matches + 1)
+    size = match_step * (matches - 1) + step * (width - 1) + 1 if width else offsets[matches]
+    rows = carray(rows_at, size)
+    variables = carray(variables_at, width if variables_alike else matches * width if width else size)
+    of = carray(of_at, matches)
+    statement_bounds = carray(statement_bounds_at, patterns + 1)
+    timestamps, seqs = carray(timestamps_at, events), carray(seqs_at, events)
+    attribute_words = carray(attribute_words_at, (attributes, 5))
+    stamps, places, distinct = carray(stamps_at, events), carray(places_at, events), carray(distinct_at, events + 1)
+    state = carray(state_at, 2)
+    end_seqs, end_times = carray(end_seqs_at, most_ends), carray(end_times_at, most_ends)
+    pattern_of_end = carray(pattern_of_end_at, most_ends)
+    count_offsets, buffer_offsets = carray(count_offsets_at, most_ends + 1), carray(buffer_offsets_at, most_ends + 1)
+    counts, buffers = carray(counts_at, 20 * most_ends), uint8_at(buffers_from)
+    first, stamp = state[0], state[1]
+    used, letters, ends = 0, 0, 0
+    count_offsets[0] = 0
+    buffer_offsets[0] = 0
+    while first < matches and ends < most_ends:
+        pattern = of[first] if patterns > 1 else 0
+        stop = first
+        least, last, first_in_order = events, -1, True
+        while stop < matches and (patterns == 1 or of[stop] == pattern):
+            begin = stop * match_step if width else offsets[stop]
+            length = width if width else offsets[stop + 1] - begin
+            low, high, in_order = events, -1, True
+            for element in range(length):
+                row = rows[begin + element * step]
+                in_order = in_order and row > high
+                low, high = min(low, row), max(high, row)
+            if stop > first and high != last:
+                break
+            if stop == first:
+                first_in_order = in_order
+            least, last = min(least, low), high
+            stop += 1
+        count = 0
+        alone = stop == first + 1 and first_in_order  # as most ends have it where there are few matches
+        if alone:
+            begin = first * match_step if width else offsets[first]
+            count = width if width else offsets[stop] - begin
+            for element in range(count):
+                behind = rows[begin + element * step] - least
+                distinct[element], places[behind] = behind, element
+        for match in range(first, first if alone else stop):
+            begin = match * match_step if width else offsets[match]
+            length = width if width else offsets[match + 1] - begin
+            for element in range(length):
+                behind = rows[begin + element * step] - least
+                distinct[count] = behind  # kept if it is new: a branch here would often be guessed wrongly
+                count += stamps[behind] != stamp
+                stamps[behind] = stamp
+        if alone:
+            pass
+        elif last - least < 8 * count:  # the stamps of all rows between are soon read, in order
+            place = 0
+            for behind in range(last - least + 1):
+                distinct[place], places[behind] = behind, place
+                place += stamps[behind] == stamp
         else:
-            for start in range(count // 2 - 1, -1, -1):  # a heap of the greatest row
-                _sink(distinct, first, start, count)
-            for last in range(count - 1, 0, -1):
-                distinct[first], distinct[first + last] = distinct[first + last], distinct[first]
-                _sink(distinct, first, 0, last)
+            _sort(distinct, count)
+            for place in range(count):
+                places[distinct[place]] = place
+        stamp += 1
+        elements = width * (stop - first) if width else offsets[stop] - offsets[first]
+        place_size = 1 if count <= 256 else 2 if count <= 65536 else 4
+        text = statement_bounds[pattern]
+        text_size = statement_bounds[pattern + 1] - text
+        room = 36 + text_size + 16 * count + place_size * elements
+        room += 2 * width if width else 4 * (stop - first) + 2 * elements
+        for attribute in range(attributes):
+            value_size = attribute_words[attribute, 0]
+            room += (1 + value_size if value_size else 5) * count
+            if value_size == 0:
+                for place in range(count):
+                    room += _text_of(attribute_words, attribute, least + distinct[place])[1]
+        if used + room + 8 > most_bytes:
+            break
+        at = used
+        head = buffers_from + at
+        int64_at(head)[0] = 0x42504543 | 2 << 32 | 1 << 40  # the magic, the version and the kind
+        int64_at(head)[1] = room - 16
+        sizes = int32_at(head + 16)
+        sizes[0], sizes[1], sizes[2], sizes[3], sizes[4] = text_size, count, stop - first, width, place_size
+        at += 36
+        source, target = int64_at(statements_from + text), int64_at(buffers_from + at)
+        for word in range((text_size + 7) // 8):  # what is behind the text is written later
+            target[word] = source[word]
+        at += text_size
+        times_of_buffer, seqs_of_buffer = int64_at(buffers_from + at), int64_at(buffers_from + at + 8 * count)
         for place in range(count):
-            places[distinct[first + place]] = place
-        for element in range(offsets[end], offsets[end + 1]):
-            own[element] = places[rows[element]]
-        distinct_offsets[end + 1] = used
-    return used
+            row = least + distinct[place]
+            times_of_buffer[place], seqs_of_buffer[place] = timestamps[row], seqs[row]
+        at += 16 * count
+        if width:
+            begin = 0 if variables_alike else first * width
+            for element in range(width):
+                _put(buffers, at + 2 * element, variables[begin + element])
+            at += 2 * width
+        else:
+            for match in range(first, stop):
+                int32_at(buffers_from + at)[0] = offsets[match + 1] - offsets[match]
+                at += 4
+            begin = offsets[first]
+            for element in range(elements):
+                _put(buffers, at + 2 * element, variables[begin + element])
+            at += 2 * elements
+        for match in range(first, stop):
+            begin = match * match_step if width else offsets[match]
+            length = width if width else offsets[match + 1] - begin
+            if place_size == 1:
+                for element in range(length):
+                    buffers[at + element] = places[rows[begin + element * step] - least]
+            elif place_size == 2:
+                for element in range(length):
+                    _put(buffers, at + 2 * element, places[rows[begin + element * step] - least])
+            else:
+                for element in range(length):
+                    int32_at(buffers_from + at + 4 * element)[0] = places[rows[begin + element * step] - least]
+            at += place_size * length
+        for attribute in range(attributes):
+            value_size = attribute_words[attribute, 0]
+            presence_from = attribute_words[attribute, 2]
+            for place in range(count):
+                buffers[at + place] = 1 if presence_from == 0 else uint8_at(presence_from)[least + distinct[place]]
+            presence, at = at, at + count
+            if value_size == 8:
+                values, target = int64_at(attribute_words[attribute, 1]), int64_at(buffers_from + at)
+                for place in range(count):
+                    target[place] = values[least + distinct[place]] * buffers[presence + place]
+                at += 8 * count
+            elif value_size == 1:
+                truths = uint8_at(attribute_words[attribute, 1])
+                for place in range(count):
+                    buffers[at + place] = truths[least + distinct[place]] & buffers[presence + place]
+                at += count
+            else:
+                lengths = int32_at(buffers_from + at)
+                at += 4 * count
+                for place in range(count):
+                    letters_from, length = _text_of(attribute_words, attribute, least + distinct[place])
+                    lengths[place] = length
+                    source, target = int64_at(letters_from), int64_at(buffers_from + at)
+                    for word in range((length + 7) // 8):  # what is behind the text is written later
+                        target[word] = source[word]
+                    at += length
+        used = at
+        end_seqs[ends], end_times[ends], pattern_of_end[ends] = seqs[last], timestamps[last], pattern
+        digits, left = 1, (stop - first) // 10
+        while left > 0:
+            digits, left = digits + 1, left // 10
+        left = stop - first
+        for digit in range(digits - 1, -1, -1):
+            counts[letters + digit] = 48 + left % 10
+            left //= 10
+        letters += digits
+        ends += 1
+        count_offsets[ends] = letters
+        buffer_offsets[ends] = used
+        first = stop
+    state[0], state[1] = first, stamp
+    return ends
 
 
 @njit(inline="always")
-def _sink(heap: Any, first: int, start: int, count: int) -> None:
+def _put(target: Any, at: int, number: int) -> None:
+    """Write a number as two bytes, the less significant one first."""
+    target[at] = number & 255
+    target[at + 1] = (number >> 8) & 255
+
+
+@njit(inline="always")
+def _text_of(attribute_words: Any, attribute: int, row: int) -> Any:
+    """The address and the length of the text that an event has, of length 0 if it has none."""
+    presence_from = attribute_words[attribute, 2]
+    if presence_from != 0 and uint8_at(presence_from)[row] == 0:
+        return attribute_words[attribute, 4], 0
+    text = int32_at(attribute_words[attribute, 1])[row]
+    bounds = int64_at(attribute_words[attribute, 3])
+    return attribute_words[attribute, 4] + bounds[text], bounds[text + 1] - bounds[text]
+
+
+@njit(inline="always")
+def _sort(numbers: Any, count: int) -> None:
+    """Sort so many numbers, ascending, by a heap of the greatest."""
+    for start in range(count // 2 - 1, -1, -1):
+        _sink(numbers, start, count)
+    for last in range(count - 1, 0, -1):
+        numbers[0], numbers[last] = numbers[last], numbers[0]
+        _sink(numbers, 0, last)
+
+
+@njit(inline="always")
+def _sink(heap: Any, start: int, count: int) -> None:
     """Let an entry of a heap sink below those that are greater."""
     parent = start
     while True:
         child = 2 * parent + 1
         if child >= count:
             return
-        if child + 1 < count and heap[first + child + 1] > heap[first + child]:
+        if child + 1 < count and heap[child + 1] > heap[child]:
             child += 1
-        if heap[first + parent] >= heap[first + child]:
+        if heap[parent] >= heap[child]:
             return
-        heap[first + parent], heap[first + child] = heap[first + child], heap[first + parent]
+        heap[parent], heap[child] = heap[child], heap[parent]
         parent = child

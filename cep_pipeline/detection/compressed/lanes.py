@@ -35,6 +35,8 @@ LANES_AT_ONCE = 1 << 14
 """Lanes whose events are read side by side."""
 EVENTS_AT_ONCE = 1 << 22
 """Most events of all those lanes together, unless one has more."""
+MOST_OF_ENDS = 2
+"""Lanes of ends may read so many times the events that lanes of beginnings do."""
 
 EVENT_S, STEP_S = 1.4e-6, 2e-4
 """Seconds of merged runs for one event of one lane, and for one step of all lanes, as they were measured at least."""
@@ -54,6 +56,8 @@ class Lanes:
         int64: the row behind the window of the first event.
     guesses
         Guessed variable -> the row of its event in each lane.
+    closing
+        Whether a lane is there for the matches that end with its last event, and for no others.
     """
 
     start: Array
@@ -61,6 +65,7 @@ class Lanes:
     begin: Array
     end_row: Array
     guesses: Mapping[str, Array] = field(default_factory=dict)
+    closing: bool = False
 
     def __len__(self) -> int:
         return len(self.start)
@@ -73,6 +78,7 @@ class Lanes:
             self.begin[lanes],
             self.end_row[lanes],
             {name: rows[lanes] for name, rows in self.guesses.items()},
+            self.closing,
         )
 
 
@@ -122,9 +128,16 @@ class LaneEvents:
         lengths = lanes.stop - lanes.start
         return float(EVENT_S * lengths.sum() + STEP_S * lengths.max(initial=0))
 
-    def lanes(self) -> Iterator[Lanes]:
-        """All lanes that may hold a match, some at a time, those together that are about as long."""
+    def lanes(self, *, for_buffers: bool = False) -> Iterator[Lanes]:
+        """All lanes that may hold a match, some at a time, those together that are about as long.
+
+        Parameters
+        ----------
+        for_buffers
+            Whether matches are kept by the event that they end with: then a lane for each of these may be better.
+        """
         lanes = self._unguessed()
+        lanes = (self._of_ends(lanes) if for_buffers else None) or lanes
         order = np.argsort(lanes.stop - lanes.start, kind="stable")
         for part in self._pieces(lanes.take(order)):
             yield from self._guessed(part, list(self.group.guessed))
@@ -140,8 +153,34 @@ class LaneEvents:
             yield lanes.take(np.arange(at, stop))
             at = stop
 
-    def _unguessed(self) -> Lanes:
-        """A lane for each event that may be the first of a match."""
+    def _of_ends(self, of_beginnings: Lanes) -> Lanes | None:
+        """A lane for each event that may be the last of a match; None where that is not to be had, or far more is read.
+
+        Matches with one end are then in one lane, whatever their first events, and their buffer has each partial match
+        once. In lanes of beginnings it has it once for each beginning.
+        """
+        if self.group.negations or self.group.guessed or not self.untied or self.instants.partitions is not None:
+            return None
+        rows = self.rows
+        first, last = self._first_and_last()
+        stop = np.flatnonzero(last).astype(np.int64) + 1
+        codes = self.codes[rows[stop - 1]]
+        first_row = np.asarray(self.instants.first_row_within(rows[stop - 1]), np.int64)
+        start = np.where(codes >= 0, np.searchsorted(self.keys, self.key(codes, first_row)), stop - 1)
+        places = np.where(first, np.arange(len(rows)), len(rows))
+        opening = np.minimum.accumulate(places[::-1])[::-1]
+        start = opening[start] if len(start) else start
+        keep = start < stop
+        for fits in self.fits:
+            counted = np.concatenate((np.zeros(1, np.int64), np.cumsum(fits[rows])))
+            keep &= counted[stop] > counted[np.minimum(start, stop)]
+        start, stop = start[keep], stop[keep]
+        if (stop - start).sum() > MOST_OF_ENDS * (of_beginnings.stop - of_beginnings.start).sum():
+            return None
+        return Lanes(start, stop, stop, rows[stop - 1] + 1, closing=True)
+
+    def _first_and_last(self) -> tuple[Array, Array]:
+        """Whether the event at each place may be the first of a match, and the last one."""
         rows, states = self.rows, self.states
         first = np.zeros(len(rows), dtype=bool)
         last = np.zeros(len(rows), dtype=bool)
@@ -150,6 +189,12 @@ class LaneEvents:
                 first |= fits[rows]
             if not states.in_order or not states.after[name]:
                 last |= fits[rows]
+        return first, last
+
+    def _unguessed(self) -> Lanes:
+        """A lane for each event that may be the first of a match."""
+        rows = self.rows
+        first, last = self._first_and_last()
         start = np.flatnonzero(first).astype(np.int64)
         codes = self.codes[rows[start]]
         end_row = np.asarray(self.instants.end_row_within(rows[start]), np.int64)

@@ -128,7 +128,7 @@ class MergedRuns:
         for conjunct in self.group.constants:
             if not any(atom_holds(atom, events, {}).all() for atom in conjunct.atoms):
                 return 0
-        for lanes in self.sequence.lanes():
+        for lanes in self.sequence.lanes(for_buffers=self.graph is not None):
             self._read(lanes)
         return self.total
 
@@ -234,6 +234,8 @@ class MergedRuns:
         complete = bound if full.all() else bound.take(np.flatnonzero(full))
         row = row_of_lane[complete.lane]
         matches = self.binder.matches(complete, row, lanes)
+        if lanes.closing:
+            matches = matches & (row == self.sequence.rows[lanes.stop[complete.lane] - 1])
         if not matches.any():
             return
         count = complete.count[matches]
