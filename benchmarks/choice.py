@@ -47,9 +47,12 @@ PATTERNS, EVENTS = (1, 10, 100, 1000), (1_000, 30_000, 1_000_000)
 LATE = "late"
 WINDOWS_MS: Mapping[str, int] = {"rare": 20, "some": 300, "dense": 2000, LATE: 30_000}
 """How many matches there are: in a window of so many milliseconds. Of late ones the last event is what is rare."""
-EVERY, EVERY_WINDOW_MS, EVERY_VOLUME = "every", 2000, 980
-"""Patterns that read every event for each of their variables, and look events up by their type; the first event is of
-a large volume. Mechanisms are calibrated by them, too: what an event costs is not what one of a rare type does."""
+EVERY_WINDOWS_MS: Mapping[str, int] = {"every": 2000, "every, few": 20}
+"""Windows of patterns that read every event for each of their variables, and look events up by their type. Mechanisms
+are calibrated by them, too: to read every event costs less each, and costs mechanisms otherwise, than to read those of
+rare types."""
+LARGE = 980
+"""The least volume of the first event of such a pattern, which one in fifty has."""
 OUTPUTS = ("verbose", "count", "compressed")
 MOST, MOST_DENSE, MOST_STORED, MOST_MERGED, MOST_PLANNED = 3_000_000, 1_000_000, 300_000, 30_000, 100
 """Patterns times events of a cell: in all; where matches are many; and up to which partial matches are stored, and
@@ -119,16 +122,16 @@ def cells(largest: int = EVENTS[-1]) -> list[Cell]:
 def drawn(count: int, density: str) -> list[Pattern]:
     """So many patterns of three types in rising order, always the same; late ones end with an event of a rare type.
 
-    Those of `EVERY` are of every type, on one ticker.
+    Those of `EVERY_WINDOWS_MS` are of every type, on one ticker.
     """
     draw = random.Random(5)
     statements = []
     for number in range(count):
-        if density == EVERY:
+        if density in EVERY_WINDOWS_MS:
             statements.append(
                 f"NAME p{number} PATTERN SEQ(Stock a, Stock b, Stock c) WHERE [ticker] AND a.volume >= "
-                f"{EVERY_VOLUME - number} AND b.price > a.price AND c.price > b.price AND b.volume > a.volume AND "
-                f"c.volume > b.volume WITHIN {EVERY_WINDOW_MS} ms"
+                f"{LARGE - number} AND b.price > a.price AND c.price > b.price AND b.volume > a.volume AND "
+                f"c.volume > b.volume WITHIN {EVERY_WINDOWS_MS[density]} ms"
             )
             continue
         a, b, c = draw.sample(TICKERS, 3)
@@ -253,7 +256,7 @@ def calibrated(stream: StockStream, repetitions: int, progress: Progress) -> Mec
     jobs = [(1, n, kind) for n in EVENTS[:2] for kind in kinds] + [(10, 1_000, kind) for kind in kinds]
     jobs += [(10, 10_000, "rare"), (100, 1_000, "rare"), (100, 1_000, "some"), (3, 100_000, LATE)]
     jobs += [(1, 100_000, "dense"), (1, 300_000, "dense"), (1, 1_000_000, LATE)]
-    jobs += [(1, 1_000, EVERY), (1, 30_000, EVERY), (1, 100_000, EVERY), (1, 300_000, EVERY), (10, 10_000, EVERY)]
+    jobs += [(count, n, kind) for kind in EVERY_WINDOWS_MS for count, n in ((1, 30_000), (1, 300_000), (10, 10_000))]
     progress.begin("mechanisms", len(jobs))
     rows: dict[tuple[str, str], list[tuple[float, ...]]] = {}
     planning = []

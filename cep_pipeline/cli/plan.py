@@ -423,9 +423,9 @@ def _explain_recorded(
         from cep_pipeline.planning import Plan
 
         plan, own = Plan.from_json(record.plan, f"plan {record.version} of {chosen}"), configuration.stream(name)
-        seconds = _expected_of(own.pattern_set(chosen), record, plan, only)
+        seconds, together = _expected_of(own.pattern_set(chosen), record, plan, only)
         made = {"version": record.version, "current": is_current, "created_at": record.created_at}
-        made |= {"plan": _some_of(plan, only), "expected_s": seconds}
+        made |= {"plan": _some_of(plan, only), "expected_s": seconds, "expected_set_s": together}
         say_json({"stream": name, "pattern_set": chosen, "run": record.run_id, "reason": record.reason, **made})
         return
     text = _in_full(configuration.stream(name).pattern_set(chosen), record, only) if only or full else record.explain
@@ -438,15 +438,19 @@ def _explain_recorded(
 
 def _expected_of(
     pattern_set: PatternSet, record: PlanRecord, plan: Plan, only: tuple[str, ...]
-) -> dict[str, dict[str, float]] | None:
-    """The seconds of each mechanism for each pattern; None where the patterns are not those of the plan any more."""
+) -> tuple[dict[str, dict[str, float]] | None, dict[str, dict[str, float]] | None]:
+    """The seconds of each mechanism for each pattern, and of each way for all patterns of the set.
+
+    None where the patterns are not those of the plan any more.
+    """
     from cep_pipeline.detection.mechanisms import choose_mechanisms
-    from cep_pipeline.detection.planned import expected_seconds
+    from cep_pipeline.detection.planned import expected_seconds, expected_seconds_of_set
 
     if record.pattern_set_version != pattern_set.version:
-        return None
-    patterns = [one for one in pattern_set.patterns if not only or one.name in only]
-    return expected_seconds(patterns, plan, choose_mechanisms(patterns, pattern_set.mechanism))
+        return None, None
+    patterns, chosen = pattern_set.patterns, choose_mechanisms(pattern_set.patterns, pattern_set.mechanism)
+    wanted = [one for one in patterns if not only or one.name in only]
+    return expected_seconds(wanted, plan, chosen), expected_seconds_of_set(patterns, plan, chosen)
 
 
 def _in_full(pattern_set: PatternSet, record: PlanRecord, only: tuple[str, ...]) -> str:

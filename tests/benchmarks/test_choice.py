@@ -3,21 +3,29 @@
 from __future__ import annotations
 
 import json
+from functools import cache
 from pathlib import Path
 
+import pytest
+
+import cep_pipeline as cep
 from benchmarks.choice import (
     CHOSEN,
+    EVERY_WINDOWS_MS,
     OUTPUTS,
+    WINDOWS_MS,
     Cell,
     MeasuredCell,
     cells,
     choice_page,
+    drawn,
     measure_cells,
     write_constants,
 )
 from benchmarks.measure import Progress
-from benchmarks.stock_stream import generate_stock_stream
-from cep_pipeline.planning.costs.mechanisms import WORK, MechanismCosts
+from benchmarks.stock_stream import StockStream, generate_stock_stream
+from cep_pipeline.detection.planned import expected_seconds, plan_for
+from cep_pipeline.planning.costs.mechanisms import WORK, MechanismCosts, expected_work
 
 
 def test_all_ways_of_a_cell_find_the_same() -> None:
@@ -48,3 +56,28 @@ def test_the_grid_is_bounded_and_the_page_says_what_is_worst(tmp_path: Path) -> 
     assert content["mechanisms"]["fused"]["count"] == dict(zip(WORK, units, strict=True))
     assert content["planning"] == {"call": 8.0, "row": 9.0, "pattern": 10.0}
     assert "| fused     | count  | 1.0  | 2.0 | 3.0     |" in page
+
+
+@cache
+def stream() -> StockStream:
+    """The stream of the benchmarks, made once."""
+    return generate_stock_stream(100_000)
+
+
+@pytest.mark.parametrize("events", [1_000, 100_000])
+@pytest.mark.parametrize("kind", [*WINDOWS_MS, *EVERY_WINDOWS_MS])
+def test_the_kernel_is_expected_to_list_a_pattern_sooner_than_runs_over_a_buffer(kind: str, events: int) -> None:
+    """So it is by the clock, and `explain` calls it the fastest: the numbers beside that must say the same."""
+    patterns, table = drawn(1, kind), stream().prefix(events).table()
+    made = plan_for(patterns, cep.estimate_statistics(patterns, table), {"p0": "fused"}, "trivial")
+    seconds = expected_seconds(patterns, made, {"p0": "fused"})["p0"]
+    assert seconds["fused"] < seconds["nfab"]
+
+
+@pytest.mark.parametrize("kind", EVERY_WINDOWS_MS)
+def test_patterns_of_every_event_read_the_stream_for_each_variable(kind: str) -> None:
+    patterns, table = drawn(2, kind), stream().prefix(30_000).table()
+    made = plan_for(patterns, cep.estimate_statistics(patterns, table), {"p0": "fused", "p1": "fused"}, "trivial")
+    for one in made.patterns:
+        work = dict(zip(WORK, expected_work(one, made.statistics), strict=True))
+        assert 2 * table.num_rows < work["event"] < 2.1 * table.num_rows

@@ -57,10 +57,11 @@ def _reach_limit(
     context = get_context("fork")
     while left:
         ours, theirs = context.Pipe(duplex=False)
-        process = context.Process(target=_try, args=(pattern, left, events, limit_s, theirs))
+        process = context.Process(target=_try, args=(pattern, left, events, limit_s, theirs), daemon=True)
         process.start()
         theirs.close()
-        finished = _count_until_end(ours)
+        with ours:
+            finished = _count_until_end(ours)
         process.join()
         if process.exitcode == -signal.SIGPROF:
             reached.add(left[finished].key)
