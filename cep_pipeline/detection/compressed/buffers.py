@@ -49,7 +49,6 @@ import numpy as np
 import pyarrow as pa
 
 from cep_pipeline.compiled.native import NativeKernel
-from cep_pipeline.detection.room import room_for
 from cep_pipeline.errors import InputError, NoRoom
 from cep_pipeline.events.columns import ARROW_TYPES
 from cep_pipeline.expressions.columns import Array
@@ -58,6 +57,7 @@ from cep_pipeline.patterns.expressions import ValueType
 from cep_pipeline.patterns.pattern import Pattern, once_a_pattern
 from cep_pipeline.slices.events_input import attributes_returned
 from cep_pipeline.slices.prepared import PreparedEvents
+from cep_pipeline.slices.routines import room_for
 
 MAGIC = b"CEPB"
 COMPRESSED, PLAIN = 1, 2
