@@ -647,6 +647,10 @@ class GraphBuilder:
         self._nodes, edges, ends = mark
         del self._edges[edges:], self._ends[ends:]
 
+    def clear(self) -> None:
+        """Forget all."""
+        self.rewind((0, 0, 0))
+
     def nodes(self, count: int) -> Array:
         """So many new nodes, which come after all others."""
         self._nodes += count

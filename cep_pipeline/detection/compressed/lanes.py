@@ -35,6 +35,8 @@ LANES_AT_ONCE = 1 << 14
 """Lanes whose events are read side by side."""
 EVENTS_AT_ONCE = 1 << 22
 """Most events of all those lanes together, unless one has more."""
+EDGES_AT_ONCE = 1 << 25
+"""Pairs of events in the lanes of ends that are read together: their buffers have no more edges."""
 MOST_OF_ENDS = 2
 """Lanes of ends may read so many times the events that lanes of beginnings do."""
 
@@ -146,7 +148,8 @@ class LaneEvents:
         lengths = lanes.stop - lanes.start
         at = 0
         while at < len(lanes):
-            count = min(LANES_AT_ONCE, max(1, EVENTS_AT_ONCE // int(lengths[at])))
+            most = EDGES_AT_ONCE // int(lengths[at]) if lanes.closing else EVENTS_AT_ONCE
+            count = min(LANES_AT_ONCE, max(1, most // int(lengths[at])))
             stop = min(at + count, len(lanes))
             while stop - at > 1 and int(lengths[stop - 1]) * (stop - at) > 2 * EVENTS_AT_ONCE:
                 stop = at + (stop - at + 1) // 2
