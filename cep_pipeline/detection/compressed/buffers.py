@@ -495,7 +495,9 @@ def _codec() -> pa.Codec:
 
 def _differences(numbers: Array) -> Array:
     """Each number less the one before: small numbers, which compress well."""
-    return np.diff(numbers, prepend=numbers.dtype.type(0))
+    steps = numbers.copy()
+    np.subtract(numbers[1:], numbers[:-1], out=steps[1:])  # faster than `diff` for the few numbers of one buffer
+    return steps
 
 
 def _padded(data: bytes) -> bytes:
