@@ -621,7 +621,7 @@ class Edges:
     def __len__(self) -> int:
         return len(self.source)
 
-    def take(self, places: Array) -> Edges:
+    def take(self, places: Array | slice) -> Edges:
         """Some of the edges."""
         return Edges(self.source[places], self.target[places], self.variable[places], self.row[places])
 

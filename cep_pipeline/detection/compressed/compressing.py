@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from heapq import merge
 from itertools import groupby
 from operator import attrgetter, itemgetter
@@ -125,12 +125,9 @@ def _parts(pattern: Pattern, sequence: lanes.LaneEvents, graph: GraphBuilder) ->
     position = {operand.variable: place for place, operand in enumerate(pattern.operands)}
     places = np.array([position[name] for name in sequence.states.names] + [-1], np.int64)
     edges, ends, count = graph.finished()
+    edges, ends = replace(edges, variable=places[edges.variable]), replace(ends, variable=places[ends.variable])
     for row, first, last, found in _by_end(edges, ends, graph.size):
-        own = edges.take(found)
-        own = Edges(own.source, own.target, places[own.variable], own.row)
-        closing = ends.take(np.arange(first, last))
-        closing = Edges(closing.source, closing.target, places[closing.variable], closing.row)
-        yield _Part(row, exact_sum(count[first:last]), own, closing)
+        yield _Part(row, exact_sum(count[first:last]), edges.take(found), ends.take(slice(first, last)))
 
 
 class ListedBuffers:

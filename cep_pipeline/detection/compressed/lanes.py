@@ -160,9 +160,14 @@ class LaneEvents:
         """A lane for each event that may be the last of a match; None where that is not to be had, or far more is read.
 
         Matches with one end are then in one lane, whatever their first events, and their buffer has each partial match
-        once. In lanes of beginnings it has it once for each beginning.
+        once. In lanes of beginnings it has it once for each beginning. Runs that remember their first event are not
+        merged over beginnings: they stay in lanes of these.
         """
-        if self.group.negations or self.group.guessed or not self.untied or self.instants.partitions is not None:
+        group, states = self.group, self.states
+        if group.negations or group.guessed or not self.untied or self.instants.partitions is not None:
+            return None
+        beginning = {name for name in states.names if not states.in_order or not states.before[name]}
+        if any(condition.events & beginning for condition in group.conditions):
             return None
         rows = self.rows
         first, last = self._first_and_last()
