@@ -209,6 +209,18 @@ def corners(streams: Streams, folder: Path, share: float = 1.0) -> list[Corner]:
             partial(_compressed, f"{triple} WHERE a.x < b.x WITHIN 50 ms", size(30_000)),
         ),
         Corner(
+            "a pair with two matches an end, compressed output",
+            small,
+            "our listing",
+            partial(_compressed, f"{pair} WHERE a.x < b.x WITHIN 5 ms", small),
+        ),
+        Corner(
+            "rising lists, compressed output",
+            size(1_500),
+            "our listing",
+            partial(_compressed, "A+ a[] WHERE a[i].x > a[i-1].x WITHIN 30 ms", size(1_500), "A"),
+        ),
+        Corner(
             "count a pair within 100 seconds",
             small,
             "NumPy, searchsorted",
@@ -553,8 +565,8 @@ def _compressed_stock(name: str, events: int, streams: Streams) -> tuple[Work, W
     return _compressed_of(WORKLOADS[name].patterns(), streams.stock(events).table())
 
 
-def _compressed(text: str, events: int) -> tuple[Work, Work]:
-    return _compressed_of([_drawn_pattern(text)], drawn_events(events))
+def _compressed(text: str, events: int, types: str = "ABC") -> tuple[Work, Work]:
+    return _compressed_of([_drawn_pattern(text)], drawn_events(events, types=types))
 
 
 def _compressed_of(patterns: Sequence[Pattern], table: pa.Table) -> tuple[Work, Work]:

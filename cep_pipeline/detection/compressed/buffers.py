@@ -495,7 +495,9 @@ def _codec() -> pa.Codec:
 
 def _differences(numbers: Array) -> Array:
     """Each number less the one before: small numbers, which compress well."""
-    return np.diff(numbers, prepend=numbers.dtype.type(0))
+    steps = numbers.copy()
+    np.subtract(numbers[1:], numbers[:-1], out=steps[1:])  # faster than `diff` for the few numbers of one buffer
+    return steps
 
 
 def _padded(data: bytes) -> bytes:
@@ -619,7 +621,7 @@ class Edges:
     def __len__(self) -> int:
         return len(self.source)
 
-    def take(self, places: Array) -> Edges:
+    def take(self, places: Array | slice) -> Edges:
         """Some of the edges."""
         return Edges(self.source[places], self.target[places], self.variable[places], self.row[places])
 
@@ -646,6 +648,10 @@ class GraphBuilder:
         assert mark is not None
         self._nodes, edges, ends = mark
         del self._edges[edges:], self._ends[ends:]
+
+    def clear(self) -> None:
+        """Forget all."""
+        self.rewind((0, 0, 0))
 
     def nodes(self, count: int) -> Array:
         """So many new nodes, which come after all others."""

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from heapq import merge
 from itertools import groupby
-from operator import attrgetter
+from operator import attrgetter, itemgetter
 
 import numpy as np
 import pyarrow as pa
@@ -103,21 +103,20 @@ def compress_merged(
     NeedsLists
         A condition asks for the lists themselves.
     """
+    writer = _Writer(pattern, events, (0, len(events)) if ending is None else ending)
+    groups = groups_of(pattern)
     found = []
-    for group in groups_of(pattern):
+    for group in groups:
         graph = GraphBuilder()
         sequence = lanes.LaneEvents(pattern, group, events)
         runs = MergedRuns(sequence, graph)
-        runs.run()
+        for read in runs.lane_by_lane():
+            if read.closing and len(groups) == 1:  # nothing else ends with their events
+                writer.add([_parts(pattern, sequence, graph)])
+                graph.clear()
         counters.count_peak(runs.peak)
         found.append(_parts(pattern, sequence, graph))
-    writer = _Writer(pattern, events)
-    first, stop = (0, len(events)) if ending is None else ending
-    for row, alike in groupby(merge(*found, key=attrgetter("row")), key=attrgetter("row")):
-        if not first <= row < stop:
-            continue
-        parts = [*alike]
-        writer.add(row, sum(part.count for part in parts), *_joined(parts))
+    writer.add(found)
     return writer.table()
 
 
@@ -126,12 +125,9 @@ def _parts(pattern: Pattern, sequence: lanes.LaneEvents, graph: GraphBuilder) ->
     position = {operand.variable: place for place, operand in enumerate(pattern.operands)}
     places = np.array([position[name] for name in sequence.states.names] + [-1], np.int64)
     edges, ends, count = graph.finished()
+    edges, ends = replace(edges, variable=places[edges.variable]), replace(ends, variable=places[ends.variable])
     for row, first, last, found in _by_end(edges, ends, graph.size):
-        own = edges.take(found)
-        own = Edges(own.source, own.target, places[own.variable], own.row)
-        closing = ends.take(np.arange(first, last))
-        closing = Edges(closing.source, closing.target, places[closing.variable], closing.row)
-        yield _Part(row, exact_sum(count[first:last]), own, closing)
+        yield _Part(row, exact_sum(count[first:last]), edges.take(found), ends.take(slice(first, last)))
 
 
 class ListedBuffers:
@@ -268,32 +264,35 @@ MOST_DIGITS = 200_000
 class _Writer:
     """Collects the rows of a compressed table."""
 
-    def __init__(self, pattern: Pattern, events: PreparedEvents) -> None:
-        self.pattern, self.events = pattern, events
+    def __init__(self, pattern: Pattern, events: PreparedEvents, ending: tuple[int, int]) -> None:
+        self.pattern, self.events, self.ending = pattern, events, ending
         self.statement = statement_of(pattern)
         self.attributes = attributes_beside_clocks(pattern)
-        self.rows: list[int] = []
-        self.counts: list[str] = []
-        self.buffers: list[bytes] = []
+        self.made: list[tuple[int, str, bytes]] = []
 
-    def add(self, row: int, count: int, rows: Array, matches: Paths) -> None:
-        """Add the matches that end with the event `row`; `rows` are the buffer's events."""
-        self.rows.append(row)
-        self.counts.append(to_text(count))
-        self.buffers.append(
-            MatchesOfEvent(self.statement, _columns_of(self.events, self.attributes, rows), matches).to_bytes()
-        )
+    def add(self, groups: Sequence[Iterator[_Part]]) -> None:
+        """Add matches by the event that they end with; each group of clauses has them in the order of these events."""
+        first, stop = self.ending
+        for row, alike in groupby(merge(*groups, key=attrgetter("row")), key=attrgetter("row")):
+            if not first <= row < stop:
+                continue
+            parts = [*alike]
+            own, matches = _joined(parts)
+            columns = _columns_of(self.events, self.attributes, own)
+            buffer = MatchesOfEvent(self.statement, columns, matches).to_bytes()
+            self.made.append((row, to_text(sum(part.count for part in parts)), buffer))
 
     def table(self) -> pa.Table:
         """The table, in the order of the end events."""
-        rows = np.array(self.rows, np.int64)
+        made = sorted(self.made, key=itemgetter(0))
+        rows = np.array([row for row, _, _ in made], np.int64)
         return pa.Table.from_arrays(
             [
                 pa.repeat(self.pattern.name, len(rows)).cast(pa.string()),
                 pa.array(self.events.seqs[rows]),
                 pa.array(self.events.timestamps[rows]).view(UTC_MICROSECONDS),
-                pa.array(self.counts, pa.string()),
-                pa.array(self.buffers, pa.binary()),
+                pa.array([count for _, count, _ in made], pa.string()),
+                pa.array([buffer for _, _, buffer in made], pa.binary()),
             ],
             schema=schema_of_buffers(self.pattern),
         )

@@ -35,6 +35,8 @@ LANES_AT_ONCE = 1 << 14
 """Lanes whose events are read side by side."""
 EVENTS_AT_ONCE = 1 << 22
 """Most events of all those lanes together, unless one has more."""
+EDGES_AT_ONCE = 1 << 25
+"""Pairs of events in the lanes of ends that are read together: their buffers have no more edges."""
 MOST_OF_ENDS = 2
 """Lanes of ends may read so many times the events that lanes of beginnings do."""
 
@@ -146,7 +148,8 @@ class LaneEvents:
         lengths = lanes.stop - lanes.start
         at = 0
         while at < len(lanes):
-            count = min(LANES_AT_ONCE, max(1, EVENTS_AT_ONCE // int(lengths[at])))
+            most = EDGES_AT_ONCE // int(lengths[at]) if lanes.closing else EVENTS_AT_ONCE
+            count = min(LANES_AT_ONCE, max(1, most // int(lengths[at])))
             stop = min(at + count, len(lanes))
             while stop - at > 1 and int(lengths[stop - 1]) * (stop - at) > 2 * EVENTS_AT_ONCE:
                 stop = at + (stop - at + 1) // 2
@@ -157,9 +160,14 @@ class LaneEvents:
         """A lane for each event that may be the last of a match; None where that is not to be had, or far more is read.
 
         Matches with one end are then in one lane, whatever their first events, and their buffer has each partial match
-        once. In lanes of beginnings it has it once for each beginning.
+        once. In lanes of beginnings it has it once for each beginning. Runs that remember their first event are not
+        merged over beginnings: they stay in lanes of these.
         """
-        if self.group.negations or self.group.guessed or not self.untied or self.instants.partitions is not None:
+        group, states = self.group, self.states
+        if group.negations or group.guessed or not self.untied or self.instants.partitions is not None:
+            return None
+        beginning = {name for name in states.names if not states.in_order or not states.before[name]}
+        if any(condition.events & beginning for condition in group.conditions):
             return None
         rows = self.rows
         first, last = self._first_and_last()

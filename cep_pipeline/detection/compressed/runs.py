@@ -18,7 +18,7 @@ J. Agrawal et al., "Efficient pattern matching over event streams", SIGMOD 2008,
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import partial
 
@@ -124,13 +124,19 @@ class MergedRuns:
 
     def run(self) -> int:
         """Read all lanes; the number of matches."""
+        for _ in self.lane_by_lane():
+            pass
+        return self.total
+
+    def lane_by_lane(self) -> Iterator[Lanes]:
+        """Read all lanes, some at a time, and give these when they have been read."""
         events = self.sequence.events
         for conjunct in self.group.constants:
             if not any(atom_holds(atom, events, {}).all() for atom in conjunct.atoms):
-                return 0
+                return
         for lanes in self.sequence.lanes(for_buffers=self.graph is not None):
             self._read(lanes)
-        return self.total
+            yield lanes
 
     def _read(self, lanes: Lanes) -> None:
         marked = None if self.graph is None else self.graph.mark()

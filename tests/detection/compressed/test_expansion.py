@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 
 import cep_pipeline as cep
 from cep_pipeline.detection import outputs
-from cep_pipeline.detection.compressed import buffers, compressing, expansion
+from cep_pipeline.detection.compressed import buffers, compressing, expansion, lanes
 from cep_pipeline.detection.compressed.buffers import ListedMatches, MatchesOfEvent, Paths
 from cep_pipeline.detection.compressed.expansion import StreamOrderedPaths
 from cep_pipeline.detection.matches import MANY_PATTERNS
@@ -74,6 +74,8 @@ def test_one_by_one_and_all_at_once(statement: Statement, stream_rows: list[Row]
         patch.object(compressing, "EDGES_AT_ONCE", data.draw(st.sampled_from([1 << 20, 2]))),
         patch.object(buffers, "MOST_AT_ONCE", data.draw(st.sampled_from([1 << 23, 64, 1000]))),
         patch.object(buffers, "ENDS_AT_ONCE", data.draw(st.sampled_from([1 << 15, 2]))),
+        patch.object(lanes, "MOST_OF_ENDS", data.draw(st.sampled_from([0, 2, 100]))),
+        patch.object(lanes, "EDGES_AT_ONCE", data.draw(st.sampled_from([1 << 25, 8]))),
         patch.object(outputs, "_listed_up_to", listing),
         patch("cep_pipeline.detection.detect.found_at_once", at_once or never_at_once),
     ):
@@ -112,6 +114,25 @@ def test_events_of_a_buffer_may_lie_far_apart(between: int) -> None:
     expanded = cep.expand(compressed(text, table)).read_all()
     assert comparable(from_tables(patterns, {"p": expanded})) == comparable(evaluate(patterns, table))
     assert expanded.num_rows == 18
+
+
+def test_a_buffer_has_each_partial_match_once() -> None:
+    """Rising lists that begin with different events go on alike: their buffers do not grow with the beginnings."""
+    ranks = [7 * t % 40 for t in range(120)]
+    table = stream_schema().table([{"timestamp": t, "kind": "A", "x": x} for t, x in enumerate(ranks)])
+    text = "NAME p PATTERN A+ v[] WHERE v[i].x > v[i-1].x WITHIN 40 events"
+    patterns = cep.parse_patterns(text, stream_schema())
+    with (
+        patch.object(outputs, "_listed_up_to", never_listed),
+        patch("cep_pipeline.detection.detect.found_at_once", never_at_once),
+    ):
+        merged = cep.detect(patterns, table, output="compressed")["p"]
+    assert merged.num_rows == 120
+    for data in merged.column("buffer").to_pylist():
+        matches = MatchesOfEvent.from_bytes(data).matches
+        assert isinstance(matches, Paths)
+        assert matches.nodes <= 40 + 1
+    assert cep.expand(merged).read_all().equals(cep.detect(patterns, table)["p"])
 
 
 def test_the_first_of_very_many_matches_come_at_once() -> None:
