@@ -509,6 +509,7 @@ def _no_rows(pattern: Pattern) -> pa.Table:
     return matches_schema(pattern).empty_table()
 
 
+@once_a_pattern
 def _no_buffers(pattern: Pattern) -> pa.Table:
     from cep_pipeline.detection.compressed.compressing import schema_of_buffers
 
