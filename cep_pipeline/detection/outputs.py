@@ -535,6 +535,7 @@ def _no_matches(pattern: Pattern) -> pa.Table:
     return PartialSummary(pattern).table()
 
 
+@once_a_pattern
 def _no_buffers(pattern: Pattern) -> pa.Table:
     from cep_pipeline.detection.compressed.compressing import schema_of_buffers
 
