@@ -407,7 +407,7 @@ class _PlainValues:
         return cls(0, numbers, presence, bounds, np.frombuffer(b"".join([*spelled, bytes(8)]), np.uint8))
 
     def words(self) -> tuple[int, ...]:
-        """What the kernel reads."""
+        """The attributes as the kernel reads them."""
         presence = 0 if self.presence is None else self.presence.ctypes.data
         return self.size, self.values.ctypes.data, presence, self.bounds.ctypes.data, self.letters.ctypes.data
 

@@ -188,7 +188,7 @@ class LaneEvents:
         return Lanes(start, stop, stop, rows[stop - 1] + 1, closing=True)
 
     def _first_and_last(self) -> tuple[Array, Array]:
-        """Whether the event at each place may be the first of a match, and the last one."""
+        """Tell of the event at each place if it may be the first of a match, and the last one."""
         rows, states = self.rows, self.states
         first = np.zeros(len(rows), dtype=bool)
         last = np.zeros(len(rows), dtype=bool)

@@ -36,7 +36,7 @@ _NUMBERS = "\0numbers"
 
 @dataclass(frozen=True, eq=False)
 class Questions:
-    """What the whole matches of a clause are asked.
+    """The questions that whole matches of a clause are asked.
 
     Attributes
     ----------
