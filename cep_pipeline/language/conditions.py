@@ -69,6 +69,8 @@ CLOCK_FUNCTIONS = ("time_of_day", "day_of_week")
 """Functions that read the local clock of the stream."""
 _AFTER_VALUE = ("IS", "LIKE", "SUMMARIZE", "GROUP")
 """Words that are not reserved and stand behind a number."""
+_AFTER_CONDITION = ("WITHIN", "AND", "OR")
+"""Reserved words that may be meant where a number is followed by a word that is no unit."""
 
 _NAMES = {
     ValueType.INT64: "int",
@@ -417,7 +419,10 @@ class ConditionParser:
         unit = self.cursor.current
         if unit.text.lower() not in UNIT_WORDS_US:
             units = "us, ms, seconds, minutes, hours, days, or s, sec, m, min, h, d"
-            hint = did_you_mean(unit.text, [*UNIT_WORDS_US]) or f"; a length of time is written with {units}"
+            hint = (
+                did_you_mean(unit.text, [*UNIT_WORDS_US, *_AFTER_CONDITION])
+                or f"; a length of time is written with {units}"
+            )
             raise self._error(f"unknown unit {unit.text!r}{hint}", unit)
         self.cursor.advance()
         try:

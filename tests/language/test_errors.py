@@ -159,6 +159,7 @@ REFUSED = [
     ("PATTERN A a WHERE a.x > «1.5 us» WITHIN 1 day", "a whole number of microseconds"),
     ("PATTERN A a WHERE a.x > «-1e30 d» WITHIN 1 day", "longer than int64"),
     ("PATTERN A a WHERE a.x > 5 «mins» WITHIN 1 day", "unknown unit 'mins'; did you mean 'min'?"),
+    ("PATTERN A a WHERE a.x > 5 «WTIHIN» 1 day", "unknown unit 'WTIHIN'; did you mean 'WITHIN'?"),
     ("PATTERN A a WHERE a.x > 5 «events» WITHIN 1 day", "unknown unit 'events'; a length of time is written with"),
     ("PATTERN A a WHERE a.x > TIMESTAMP «'2013-13-01'» WITHIN 1 day", "'2013-13-01' is no timestamp: month"),
     ("PATTERN A a WHERE a.x > TIMESTAMP «'2013-1-1'» WITHIN 1 day", "write YYYY-MM-DD"),

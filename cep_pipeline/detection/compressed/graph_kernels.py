@@ -258,14 +258,13 @@ def write_listed(
                 distinct[count] = behind  # kept if it is new: a branch here would often be guessed wrongly
                 count += stamps[behind] != stamp
                 stamps[behind] = stamp
-        if alone:
-            pass
-        elif last - least < 8 * count:  # the stamps of all rows between are soon read, in order
+        dense = last - least < 8 * count  # the stamps of all rows between are soon read, in order
+        if dense and not alone:
             place = 0
             for behind in range(last - least + 1):
                 distinct[place], places[behind] = behind, place
                 place += stamps[behind] == stamp
-        else:
+        elif not alone:
             _sort(distinct, count)
             for place in range(count):
                 places[distinct[place]] = place
