@@ -20,6 +20,7 @@ from unittest.mock import patch
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from benchmarks.kernel_costs import positive_least_squares
 from benchmarks.measure import Progress, one_core
@@ -54,7 +55,12 @@ rare types."""
 LARGE = 980
 """The least volume of the first event of such a pattern, which one in fifty has."""
 OUTPUTS = ("verbose", "count", "compressed")
-MOST, MOST_DENSE, MOST_STORED, MOST_MERGED, MOST_PLANNED = 3_000_000, 1_000_000, 300_000, 30_000, 100
+SUMMARIZED = "SUMMARIZE"
+"""A form of output of the grid: patterns that give aggregates over their matches by the minute."""
+SUMMARY = "SUMMARIZE count(*) AS count, max(c.diff) AS most, avg(a.diff) AS mean GROUP BY bucket(1 minute) AS minute"
+READ = "RETURN c.diff AS most, a.diff AS mean, c.timestamp AS minute"
+"""What such patterns ask for, and what a user would read of listed matches to group them by hand."""
+MOST, MOST_DENSE, MOST_STORED, MOST_MERGED, MOST_PLANNED = 1_000_000_000, 100_000_000, 300_000, 30_000, 100
 """Patterns times events of a cell: in all; where matches are many; and up to which partial matches are stored, and
 merged runs are tried where matches are many. Patterns up to which plans are made that are not chosen."""
 MOST_MADE = 20_000_000
@@ -72,6 +78,8 @@ AIM, NEVER = 1.3, 2.0
 
 
 CHOSEN = "chosen"
+GROUPED = ["pattern", "minute", "most", "mean"]
+MINUTE_US = 60_000_000
 Way = Callable[[pa.Table], int]
 
 
@@ -115,14 +123,14 @@ def cells(largest: int = EVENTS[-1]) -> list[Cell]:
         Cell(some, n, density, output)
         for some, n, density in sizes
         if some * n <= (MOST if density in ("rare", "some") else MOST_DENSE)
-        for output in OUTPUTS
+        for output in (*OUTPUTS, SUMMARIZED)
     ]
 
 
-def drawn(count: int, density: str) -> list[Pattern]:
+def drawn(count: int, density: str, last_clause: str = "") -> list[Pattern]:
     """So many patterns of three types in rising order, always the same; late ones end with an event of a rare type.
 
-    Those of `EVERY_WINDOWS_MS` are of every type, on one ticker.
+    Those of `EVERY_WINDOWS_MS` are of every type, on one ticker. Each ends with the clause that is given.
     """
     draw = random.Random(5)
     statements = []
@@ -131,7 +139,7 @@ def drawn(count: int, density: str) -> list[Pattern]:
             statements.append(
                 f"NAME p{number} PATTERN SEQ(Stock a, Stock b, Stock c) WHERE [ticker] AND a.volume >= "
                 f"{LARGE - number} AND b.price > a.price AND c.price > b.price AND b.volume > a.volume AND "
-                f"c.volume > b.volume WITHIN {EVERY_WINDOWS_MS[density]} ms"
+                f"c.volume > b.volume WITHIN {EVERY_WINDOWS_MS[density]} ms {last_clause}"
             )
             continue
         a, b, c = draw.sample(TICKERS, 3)
@@ -142,7 +150,7 @@ def drawn(count: int, density: str) -> list[Pattern]:
             condition = "b.diff + 2.5 < c.diff"
         statements.append(
             f"NAME p{number} PATTERN SEQ({a} a, {b} b, {c} c) WHERE a.diff < b.diff AND {condition} "
-            f"WITHIN {WINDOWS_MS[density]} ms"
+            f"WITHIN {WINDOWS_MS[density]} ms {last_clause}"
         )
     return parse_patterns(";\n".join(statements), stock_schema(), source="choice")
 
@@ -155,8 +163,7 @@ def measure_cells(
     progress.begin("choice", len(wanted))
     with one_core():
         for cell in wanted:
-            patterns = drawn(cell.patterns, cell.density)
-            ways = _ways(cell, patterns)
+            ways = _ways(cell)
             seconds: dict[str, list[float]] = {name: [] for name in ways}
             for _ in range(1 + MORE_TIMES):
                 count = _run_in_turn(cell, ways, stream.prefix(cell.events).table(), repetitions, seconds)
@@ -204,14 +211,17 @@ def _timed(ways: Mapping[str, Way], names: Sequence[str], table: pa.Table) -> tu
     return seconds, counts
 
 
-def _ways(cell: Cell, patterns: Sequence[Pattern]) -> dict[str, Way]:
+def _ways(cell: Cell) -> dict[str, Way]:
     size = cell.patterns * cell.events
-    ways: dict[str, Way] = {CHOSEN: lambda table: _count(cell.output, detect(patterns, table, output=cell.output))}
+    summarized = cell.output == SUMMARIZED
+    patterns = drawn(cell.patterns, cell.density, SUMMARY if summarized else "")
+    form = "verbose" if summarized else cell.output
+    ways: dict[str, Way] = {CHOSEN: lambda table: _count(cell.output, detect(patterns, table, output=form))}
 
     def by(planner: str | None, mechanism: str) -> Way:
         def run(table: pa.Table) -> int:
             plan = own_order_plan(patterns) if planner is None else _planned(patterns, table, planner, mechanism)
-            return _count(cell.output, detect(patterns, table, plan, mechanism, cell.output))
+            return _count(cell.output, detect(patterns, table, plan, mechanism, form))
 
         return run
 
@@ -220,6 +230,9 @@ def _ways(cell: Cell, patterns: Sequence[Pattern]) -> dict[str, Way]:
         ways["fused, dp_left_deep"] = by("dp_left_deep", "fused")
     if size <= (MOST_STORED if cell.density in ("rare", "some") else MOST_STORED // 10):
         ways |= {f"{name}, own order": by(None, name) for name in STORING}
+    if summarized:
+        read = drawn(cell.patterns, cell.density, READ)
+        ways["listed and grouped"] = lambda table: _grouped(read, table)
     if cell.output == "compressed":
         ways["listed"] = lambda table: _listed(patterns, table)
         if size <= MOST_MERGED // 10 or (cell.density == "rare" and size <= MOST_STORED):
@@ -236,6 +249,15 @@ def _count(output: str, found: Mapping[str, pa.Table]) -> int:
     if output == "verbose":
         return sum(table.num_rows for table in found.values())
     return sum(from_text(text) for table in found.values() for text in table.column("count").to_pylist())
+
+
+def _grouped(patterns: Sequence[Pattern], table: pa.Table) -> int:
+    """The aggregates of listed matches, by Arrow."""
+    rows = pa.concat_tables(detect(patterns, table, own_order_plan(patterns), "fused").values())
+    minute = pc.divide(rows.column("minute"), MINUTE_US)
+    by = pa.table([rows.column("pattern"), minute, rows.column("most"), rows.column("mean")], GROUPED)
+    found = by.group_by(GROUPED[:2]).aggregate([("most", "max"), ("mean", "mean"), ([], "count_all")])
+    return int(pc.sum(found.column("count_all")).as_py() or 0)
 
 
 def _listed(patterns: Sequence[Pattern], table: pa.Table) -> int:
@@ -338,8 +360,10 @@ def write_constants(costs: MechanismCosts, path: Path) -> None:
 def choice_page(found: Sequence[MeasuredCell], costs: MechanismCosts) -> str:
     """How near what is chosen comes to the best in hindsight, and what the mechanisms cost, in Markdown."""
     rows = []
-    for output in (*OUTPUTS, "all"):
+    for output in (*OUTPUTS, SUMMARIZED, "all"):
         own = [one for one in found if output in (one.cell.output, "all")]
+        if not own:
+            continue
         ratios = np.array([one.ratio for one in own])
         worst = max(own, key=lambda one: one.ratio)
         p95 = float(np.percentile(ratios, 95))

@@ -126,7 +126,8 @@ def bench(
                   `kernel`), and how well cost models rank orders and trees by time
       corners     only when asked for: jobs at which a database or a short program could be ahead of us, beside it
       choice      only when asked for, in some ten minutes: what detect chooses by itself (mechanism, plan, form of
-                  output) beside other ways, over 1 to 1,000 patterns, 1,000 to a million events, rare to dense matches
+                  output) beside other ways, over 1 to 1,000 patterns, 1,000 to a million events, rare to dense matches,
+                  listed, counted, compressed and with SUMMARIZE
       workload    only when asked for, in some ten minutes: draws a pattern file of 1,000 patterns for a day of trades
                   and one for a month of traffic, runs each from raw files to matches in one job, and tells time, memory
                   of all processes and matches. Stopped, it goes on where it was; what is finished is only told. Each

@@ -267,7 +267,7 @@ def _kernel_costs(run: _Run) -> list[str]:
 
 
 def _choice(run: _Run) -> list[str]:
-    from benchmarks.choice import EVENTS, calibrated, cells, choice_page, measure_cells, write_constants
+    from benchmarks.choice import EVENTS, SUMMARY, calibrated, cells, choice_page, measure_cells, write_constants
     from cep_pipeline.detection import choice
     from cep_pipeline.planning.costs.mechanisms import mechanism_costs
 
@@ -285,7 +285,8 @@ def _choice(run: _Run) -> list[str]:
         "`b.diff + 2.5 < c.diff`: in their own order most work is in vain. Seconds of the processor on one core, the "
         "least of several runs in drawn orders on events that nobody has asked about before; to estimate statistics "
         "and to make a plan counts. `chosen` is `cep.detect(patterns, events, output=…)`; the others name a mechanism "
-        "and a planner, or an order.\n\n" + choice_page(found, costs)
+        f"and a planner, or an order. Patterns with SUMMARIZE end with `{SUMMARY}`; beside them their matches are "
+        "listed with what is read of them, and grouped by Arrow.\n\n" + choice_page(found, costs)
     ]
 
 

@@ -386,8 +386,10 @@ class SummaryOf:
         return len(ordered)
 
 
-def summaries_together(detections: Sequence[Detection]) -> list[pa.Table]:
+def summaries_together(detections: Sequence[Detection], few: FoundFew | None = None) -> list[pa.Table]:
     """The rows of SUMMARIZE of each pattern; what must be listed for them is listed in one run.
+
+    With `few` it is as for `tables_together`.
 
     Raises
     ------
@@ -399,7 +401,7 @@ def summaries_together(detections: Sequence[Detection]) -> list[pa.Table]:
     found = {id(one): summarize_unlisted(one.pattern, one.events, EVERYTHING) for one in detections}
     listed = [one for one in detections if found[id(one)] is None]
     made = [_new_summary(detection.pattern) for detection in listed]
-    for parts in listed_in_parts(listed) if listed else ():
+    for parts in _listed_but_few(listed, few) if listed else ():
         for own, blocks, detection in zip(made, parts, listed, strict=True):
             own.add(blocks, detection.events)
     summaries = {**found, **{id(one): own.summary for one, own in zip(listed, made, strict=True)}}
@@ -601,7 +603,7 @@ def tables_together(detections: Sequence[Detection], few: FoundFew | None = None
     summarized = [detection for detection in detections if detection.pattern.summary is not None]
     if summarized:
         others = [detection for detection in detections if detection.pattern.summary is None]
-        tables = {id(one): table for one, table in zip(summarized, summaries_together(summarized), strict=True)}
+        tables = {id(one): table for one, table in zip(summarized, summaries_together(summarized, few), strict=True)}
         tables |= {id(one): table for one, table in zip(others, tables_together(others, few), strict=True)}
         return [tables[id(detection)] for detection in detections]
     batches: list[list[pa.RecordBatch]] = [[] for _ in detections]

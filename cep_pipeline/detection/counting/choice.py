@@ -57,6 +57,8 @@ leaves a much smaller part of the combinations than a sample of pairs tells.
 """
 CANDIDATE_NS, REJECTED_NS, FIXED_NS = 1.5, 0.4, 500_000.0
 """How long it takes to find matches for each candidate, or where negation rejects most of them; and a sweep at all."""
+SUMMARIZED_NS = 40.0
+"""How long it takes to list a match and to add what SUMMARIZE reads of it."""
 ELEMENT_NS = 3.5
 """How long it takes to count lists of compared neighbours for each element between two single events."""
 STEP_NS, STATE_NS, JOINING_NS, AROUND_NS, BEHIND_NS = 60.0, 4.0, 350.0, 1200.0, 600.0
@@ -435,8 +437,8 @@ def orders_of(clause: Clause) -> list[tuple[Variable, ...]]:
     return found if len(found) <= MOST_ORDERS else []
 
 
-def pays(of: ClauseSlice, sweep: Sweep, views: dict[str, View], *, behind: bool = False) -> bool:
-    """Return whether a sweep takes less time than to find the matches.
+def pays(of: ClauseSlice, sweep: Sweep, views: dict[str, View], *, behind: bool = False, match_ns: float = 0.0) -> bool:
+    """Return whether a sweep takes less time than to find the matches, and to use each for so many nanoseconds.
 
     With `behind` a chain that has a center is asked about, which is counted as one that has none.
     """
@@ -444,13 +446,15 @@ def pays(of: ClauseSlice, sweep: Sweep, views: dict[str, View], *, behind: bool 
     sizes = {one.name: len(views[one.name]) for one in clause.positive if not one.kleene}
     groups = None if sweep.key is None else _groups(of.events, sweep.key, views)
     orders, several = len(orders_of(clause)), len(sweep.joining) > 1
-    finding_ns = candidates_of(of, groups, sizes) * (REJECTED_NS if clause.negated else CANDIDATE_NS)
-    if finding_ns <= FIXED_NS:
+    candidates = candidates_of(of, groups, sizes)
+    finding_ns = candidates * (REJECTED_NS if clause.negated else CANDIDATE_NS)
+    using_ns = candidates * match_ns
+    if finding_ns + using_ns <= FIXED_NS:
         return False
     behind = (
         behind or any(one.neighbours for one in sweep.joining) or (several and center_of(clause, sweep.joining) is None)
     )
-    if not sweep.joining:
+    if not (sweep.joining or behind):
         event_ns = STEP_NS + STATE_NS * (len(clause.positive) + 1) ** 2
     elif not behind:
         event_ns = (AROUND_NS if several else JOINING_NS) * orders
@@ -466,10 +470,11 @@ def pays(of: ClauseSlice, sweep: Sweep, views: dict[str, View], *, behind: bool 
         if len(order) == len(sizes):  # elements of lists are not left out early
             finding_ns *= orders / math.factorial(len(sizes) - 1) / (CLEARLY if len(sizes) == 3 else 1.0)
     sweeping_ns = FIXED_NS + event_ns * sum(map(len, views.values()))
-    if behind and finding_ns > sweeping_ns and len(sizes) == len(clause.positive):
+    if behind and finding_ns + using_ns > sweeping_ns and len(sizes) == len(clause.positive):
         passing = sorted(_share_passing(of, joining, views) for joining in sweep.joining)
         finding_ns *= math.prod(passing[:-1])
-    return finding_ns > sweeping_ns
+        using_ns *= math.prod(passing)
+    return finding_ns + using_ns > sweeping_ns
 
 
 def _share_passing(of: ClauseSlice, joining: Joining, views: dict[str, View]) -> float:

@@ -40,6 +40,7 @@ from cep_pipeline.compiled.native import NativeKernel
 from cep_pipeline.detection.clause_runs import ClauseSlice
 from cep_pipeline.detection.counting.choice import (
     LANES,
+    SUMMARIZED_NS,
     Joining,
     Sides,
     StateSpace,
@@ -210,7 +211,10 @@ def count_swept(
     }
     if not all(len(views[variable.name]) or not variable.minimum for variable in clause.positive):
         return 0
-    if not (always or pays(of, sweep, views)) or not _are_known(sweep, views, events):
+    match_ns = 0.0 if pair is None else SUMMARIZED_NS
+    if not (always or pays(of, sweep, views, behind=pair is not None, match_ns=match_ns)) or not _are_known(
+        sweep, views, events
+    ):
         return None
     steps = _steps(of, sweep, views)
     if steps is None:

@@ -90,9 +90,21 @@ def swept_pair(pattern: Pattern, owned: Owned) -> frozenset[str] | None:
 
 
 def add_swept_pairs(
-    summary: PartialSummary, pattern: Pattern, events: PreparedEvents, owned: Owned, pair: frozenset[str]
+    summary: PartialSummary,
+    pattern: Pattern,
+    events: PreparedEvents,
+    owned: Owned,
+    pair: frozenset[str],
+    *,
+    always: bool = False,
 ) -> bool:
-    """Add to a summary the matches by the events of two variables, which a sweep counts; False where it does not."""
+    """Add to a summary the matches by the events of two variables, which a sweep counts; False where it does not.
+
+    Parameters
+    ----------
+    always
+        Whether a sweep need not pay.
+    """
     [clause] = pattern.clauses
 
     def take(found: Pairs) -> None:
@@ -101,7 +113,7 @@ def add_swept_pairs(
         summary.add_matches(ends_us, items, found.numbers)
 
     of = ClauseSlice(pattern, clause, events, owned, finality_of(pattern, clause))
-    return count_swept(of, always=True, pair=pair, take=take) is not None
+    return count_swept(of, always=always, pair=pair, take=take) is not None
 
 
 def _is_alone(clause: Clause, variable: Variable) -> bool:

@@ -227,6 +227,12 @@ def _of_clause_apart(
     pattern: Pattern, events: PreparedEvents, owned: Owned, number: int | None, is_part: bool
 ) -> PartialSummary | None:
     """The same as `_of_one_clause`; where no way makes all aggregates together, each is made by itself."""
+    if (
+        number is None
+        and not is_part
+        and not finding_takes_long(ClauseSlice(pattern, pattern.clauses[0], events, owned))
+    ):
+        return None
     together = _of_one_clause(pattern, events, owned, number, is_part)
     if together is not None or len(parts := _by_aggregate(pattern)) < 2:
         return together
@@ -280,11 +286,11 @@ def _of_one_clause(
                     summary = PartialSummary(pattern)
         if few is not None and MATCHES_OF_ONE * few > number and not is_part:
             return None
-    if names is None or not (is_part or number is not None or finding_takes_long(of)):
-        return None
     if pair is not None:
-        return summary if add_swept_pairs(summary, pattern, events, owned, pair) else None
-    assert bound is not None
+        always = is_part or number is not None
+        return summary if add_swept_pairs(summary, pattern, events, owned, pair, always=always) else None
+    if bound is None:
+        return None
     add_partial_matches(summary, pattern, events, owned, bound)
     return summary
 

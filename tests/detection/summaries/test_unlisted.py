@@ -16,6 +16,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 import cep_pipeline as cep
+from cep_pipeline.detection.clause_runs import ClauseSlice
 from cep_pipeline.detection.counting.owned import not_counted_because
 from cep_pipeline.detection.mechanisms import EVERYTHING
 from cep_pipeline.detection.summaries import numbers, unlisted
@@ -232,6 +233,29 @@ def test_pairs_that_a_sweep_counts_give_the_rows(text: str, monkeypatch: pytest.
     monkeypatch.setattr(numbers, "MOST_COUNTS", -1)
     for seed in range(4):
         same_as_listed(pattern, SCHEMA.table(rows_of(seed, 90)))
+
+
+@pytest.mark.parametrize(("least", "is_listed"), [(0.995, True), (0.0, False)])
+def test_matches_are_listed_where_that_is_less_work_than_a_sweep(least: float, is_listed: bool) -> None:
+    """The same candidates are tested, of which hardly any passes, or half of them do."""
+    text = (
+        f"PATTERN SEQ(A a, B b, C c) WHERE a.y < b.y AND b.y + {least} < c.y WITHIN 4 h "
+        "SUMMARIZE count(*) AS matches, max(c.y), avg(a.y)"
+    )
+    [pattern] = cep.parse_patterns(text, SCHEMA)
+    draw = random.Random(1)
+    rows = [{"timestamp": at * 8_000_000, "kind": draw.choice("AABBC"), "y": draw.random()} for at in range(9_000)]
+    events = SCHEMA.table(rows)
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(unlisted, "count_owned", lambda *_: None)  # nobody knows how many they are
+        assert unlisted.finding_takes_long(
+            ClauseSlice(pattern, pattern.clauses[0], PreparedEvents(events, type_attribute="kind"), EVERYTHING)
+        )
+        made = unlisted_of(pattern, events)
+    assert (made is None) == is_listed
+    if made is not None:
+        [count] = made.column("matches").to_pylist()
+        assert count == cep.detect([pattern], events, output="count")["pattern_1"].column("count")[0].as_py()
 
 
 @pytest.mark.usefixtures("always")
