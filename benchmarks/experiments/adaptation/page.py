@@ -37,6 +37,7 @@ from benchmarks.experiments.adaptation.sizes import (
     DEAR,
     DISCREPANCY,
     FREQUENCY,
+    FULL,
     PRICED,
     STATIC,
     UNCONDITIONAL,
@@ -351,7 +352,8 @@ def _measured(cases: Sequence[Case], sizes: Sizes) -> Iterator[str]:
         "that a planner's record says (K), violated where f1 > (1 + d) f2. A new plan is used where it costs less on "
         "the latest statistics."
     )
-    yield (
-        "- More of it: `cep experiment adaptation --full` also plans 300 and 1,000 patterns over 14 days, and sets "
-        "of up to 300 patterns over trades. It takes hours."
-    )
+    if sizes is not FULL:
+        yield (
+            "- More of it: `cep experiment adaptation --full` also plans 300 patterns over a week and 1,000 over four "
+            "days, and sets of up to 300 patterns over trades. It takes an hour or more."
+        )

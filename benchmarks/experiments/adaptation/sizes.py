@@ -94,7 +94,7 @@ FULL = Sizes(
     5,
     SMALL.thresholds,
     SMALL.distances,
-    tuple(DaysCase(planner, patterns, 14) for planner in (OWN, TOGETHER) for patterns in (100, 300, 1_000)),
+    tuple(DaysCase(of, many, days) for of in (OWN, TOGETHER) for many, days in ((100, 7), (300, 7), (1_000, 4))),
     (*_DEAR, *(DearCase(TOGETHER, patterns, 16, 4_000) for patterns in (40, 100, 300))),
     72,
     600,
