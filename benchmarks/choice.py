@@ -15,6 +15,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import partial
+from itertools import product, starmap
 from pathlib import Path
 from unittest.mock import patch
 
@@ -60,9 +61,11 @@ SUMMARIZED = "SUMMARIZE"
 SUMMARY = "SUMMARIZE count(*) AS count, max(c.diff) AS most, avg(a.diff) AS mean GROUP BY bucket(1 minute) AS minute"
 READ = "RETURN c.diff AS most, a.diff AS mean, c.timestamp AS minute"
 """What such patterns ask for, and what a user would read of listed matches to group them by hand."""
-MOST, MOST_DENSE, MOST_STORED, MOST_MERGED, MOST_PLANNED = 1_000_000_000, 100_000_000, 300_000, 30_000, 100
-"""Patterns times events of a cell: in all; where matches are many; and up to which partial matches are stored, and
-merged runs are tried where matches are many. Patterns up to which plans are made that are not chosen."""
+MOST, MOST_DENSE, MOST_LISTED = 1_000_000_000, 100_000_000, 10_000_000
+"""Patterns times events of a cell: in all; where partial matches are many; and where many matches are listed."""
+MOST_STORED, MOST_MERGED, MOST_PLANNED = 300_000, 30_000, 100
+"""Patterns times events up to which partial matches are stored, and merged runs are tried where matches are many.
+Patterns up to which plans are made that are not chosen."""
 MOST_MADE = 20_000_000
 """Candidates, partial matches and matches up to which mechanisms that store some are calibrated."""
 PLANNED = "planned"
@@ -92,6 +95,18 @@ class Cell:
     density: str
     output: str
 
+    @property
+    def size(self) -> int:
+        """Patterns times events."""
+        return self.patterns * self.events
+
+    @property
+    def most(self) -> int:
+        """The largest size of such a cell that is measured."""
+        if self.density == "dense" and self.output in ("verbose", "compressed"):
+            return MOST_LISTED
+        return MOST if self.density in ("rare", "some") else MOST_DENSE
+
     def __str__(self) -> str:
         return f"{self.patterns:,} x {self.events:,} {self.density}, {self.output}"
 
@@ -118,13 +133,8 @@ class MeasuredCell:
 
 def cells(largest: int = EVENTS[-1]) -> list[Cell]:
     """The grid, up to so many events."""
-    sizes = [(some, n, density) for some in PATTERNS for n in EVENTS for density in WINDOWS_MS if n <= largest]
-    return [
-        Cell(some, n, density, output)
-        for some, n, density in sizes
-        if some * n <= (MOST if density in ("rare", "some") else MOST_DENSE)
-        for output in (*OUTPUTS, SUMMARIZED)
-    ]
+    every = product(PATTERNS, (n for n in EVENTS if n <= largest), WINDOWS_MS, (*OUTPUTS, SUMMARIZED))
+    return [cell for cell in starmap(Cell, every) if cell.size <= cell.most]
 
 
 def drawn(count: int, density: str, last_clause: str = "") -> list[Pattern]:
@@ -212,7 +222,7 @@ def _timed(ways: Mapping[str, Way], names: Sequence[str], table: pa.Table) -> tu
 
 
 def _ways(cell: Cell) -> dict[str, Way]:
-    size = cell.patterns * cell.events
+    size = cell.size
     summarized = cell.output == SUMMARIZED
     patterns = drawn(cell.patterns, cell.density, SUMMARY if summarized else "")
     form = "verbose" if summarized else cell.output
@@ -230,7 +240,7 @@ def _ways(cell: Cell) -> dict[str, Way]:
         ways["fused, dp_left_deep"] = by("dp_left_deep", "fused")
     if size <= (MOST_STORED if cell.density in ("rare", "some") else MOST_STORED // 10):
         ways |= {f"{name}, own order": by(None, name) for name in STORING}
-    if summarized:
+    if summarized and (size <= MOST_LISTED or cell.density != "dense"):
         read = drawn(cell.patterns, cell.density, READ)
         ways["listed and grouped"] = lambda table: _grouped(read, table)
     if cell.output == "compressed":
