@@ -16,6 +16,7 @@ from cep_pipeline.detection.mechanisms import MECHANISMS, Orders, choose_mechani
 from cep_pipeline.detection.output_policy import has_output_policy
 from cep_pipeline.detection.outputs import binds_lists, listed_because
 from cep_pipeline.errors import UnsupportedPattern
+from cep_pipeline.language.checks import no_events_text
 from cep_pipeline.patterns.composing import plain_pattern
 from cep_pipeline.patterns.expressions import ValueType
 from cep_pipeline.patterns.implications import TimeSpan
@@ -160,6 +161,10 @@ def explained_choice(
     for pattern in map(plain_pattern, patterns):
         name = chosen[pattern.name]
         reason = _reason(pattern, name) if mechanism is None else "as asked for"
+        implied = [implied_by(clause, pattern.window, pattern.ties) for clause in pattern.clauses]
+        if all(found.contradiction for found in implied):
+            explained[pattern.name] = f"{name}, {reason}; it has no matches: {no_events_text(pattern, implied)}"
+            continue
         rewritten = f"{_keys(pattern, name)}{_implied(pattern, name)}{_removed(pattern, name, plan)}"
         told = f"{_on_counts(pattern, name)}{rewritten}{_expected(pattern, name, plan)}"
         explained[pattern.name] = f"{name}, {reason}{told}"
@@ -193,9 +198,7 @@ def _implied(pattern: Pattern, mechanism: str) -> str:
     for clause in pattern.clauses:
         found = implied_by(clause, pattern.window, pattern.ties)
         if found.contradiction:
-            said = " and ".join(map(format_conjunct, found.contradiction))
-            where = f"clause {clause.index + 1} has" if len(pattern.clauses) > 1 else "it has"
-            facts[f"{where} no matches, since no events fulfil {said}"] = None
+            facts[f"clause {clause.index + 1} has no matches, since {no_events_text(pattern, [found])}"] = None
             continue
         if mechanism != "fused":
             continue

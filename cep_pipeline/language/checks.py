@@ -6,13 +6,16 @@ that a strategy refuses.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+import textwrap
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from itertools import combinations
 
+from cep_pipeline.language.formatter import format_condition
 from cep_pipeline.language.scope import Scope
 from cep_pipeline.language.source import PatternWarning, SourceText
-from cep_pipeline.patterns.conditions import Condition, Conjunct, expressions_of
-from cep_pipeline.patterns.expressions import Aggregate, Element, Expression, Length, Reference, Span, walk
+from cep_pipeline.patterns.conditions import AnyOf, Condition, Conjunct, expressions_of
+from cep_pipeline.patterns.expressions import NOWHERE, Aggregate, Element, Expression, Length, Reference, Span, walk
+from cep_pipeline.patterns.implications import Implications, implications_of
 from cep_pipeline.patterns.normal_form import (
     MAX_CLAUSES,
     Clause,
@@ -30,6 +33,11 @@ from cep_pipeline.patterns.structure import (
     event_operands,
     structure_text,
 )
+
+MOST_CONTRADICTIONS = 3
+"""Of more clauses that contradict themselves the others are counted."""
+LONGEST_CONJUNCT = 120
+"""A longer conjunct, such as one with many values behind IN, is cut in a message."""
 
 
 def check_structure(structure: Structure, scope: Scope, statement: Span) -> None:
@@ -171,6 +179,39 @@ def _check_negated(conjunct: Conjunct, scope: Scope, negated: Mapping[str, int])
                 if negated.get(node.variable, node.variable) != negated.get(first, first):
                     message = f"a conjunct mentions two negated variables: {first} and {node.variable}"
                     raise scope.source.error(message, node.span)
+
+
+def check_contradictions(pattern: Pattern, scope: Scope) -> None:
+    """Note in the scope a pattern that no events can match."""
+    found = []
+    for clause in pattern.clauses:
+        implied = implications_of(clause, pattern.window.time_us, pattern.ties)
+        if not implied.contradiction:
+            return
+        found.append(implied)
+    places = [one.span for one in found[0].contradiction if one.span != NOWHERE]
+    if places:
+        message = f"this pattern has no matches: {no_events_text(pattern, found)}"
+        scope.warnings.append(scope.source.warning(message, places[0]))
+
+
+def no_events_text(pattern: Pattern, clauses: Sequence[Implications]) -> str:
+    """The sentence that says which conjuncts no events fulfil together, of each clause that contradicts itself.
+
+    Parameters
+    ----------
+    clauses
+        The facts that follow from the conditions of these clauses.
+    """
+    found: dict[str, None] = {}
+    for implied in clauses:
+        conjuncts = [AnyOf(one.atoms) if len(one.atoms) > 1 else one.atoms[0] for one in implied.contradiction]
+        texts = [textwrap.shorten(format_condition(one), LONGEST_CONJUNCT, placeholder=" …") for one in conjuncts]
+        timed = not implied.spans.keys().isdisjoint(implied.contradiction)
+        where = f" within {pattern.window}, in the order of the pattern," if timed else ""
+        found[f"no events{where} fulfil {' and '.join(texts)}"] = None
+    more = f", and {len(found) - MOST_CONTRADICTIONS} more" if len(found) > MOST_CONTRADICTIONS else ""
+    return ", and ".join(list(found)[:MOST_CONTRADICTIONS]) + more
 
 
 def _idle(conjunct: Conjunct, source: SourceText) -> PatternWarning:

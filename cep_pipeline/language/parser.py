@@ -14,7 +14,13 @@ import numpy as np
 
 from cep_pipeline.errors import InputError, PatternError
 from cep_pipeline.events.schema import StreamSchema
-from cep_pipeline.language.checks import check_condition, check_return_item, check_strategy, check_structure
+from cep_pipeline.language.checks import (
+    check_condition,
+    check_contradictions,
+    check_return_item,
+    check_strategy,
+    check_structure,
+)
 from cep_pipeline.language.conditions import INT64_MAX, ConditionParser, TypeMismatch, type_of_aggregate
 from cep_pipeline.language.formatter import format_aggregate, format_expression, format_group
 from cep_pipeline.language.scope import Bound, Scope, Swept
@@ -234,6 +240,7 @@ class _Statement:
             written=written,
         )
         check_strategy(pattern, self.cursor.source, where.strategy_span, ties_place)
+        check_contradictions(pattern, self.scope)
         return pattern
 
     def _name(self) -> tuple[str, bool]:

@@ -13,15 +13,28 @@ together. The conditions stay as they are written. What is found here is used be
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import combinations, pairwise, permutations
 from typing import NamedTuple
 
-from cep_pipeline.patterns.conditions import Between, Comparator, Comparison, Conjunct, Membership, Truth, Value
+from cep_pipeline.patterns.conditions import (
+    Atom,
+    Between,
+    Comparator,
+    Comparison,
+    Conjunct,
+    Like,
+    Membership,
+    NullTest,
+    Truth,
+    Value,
+    expressions_of,
+)
 from cep_pipeline.patterns.expressions import (
     Aggregate,
     Arithmetic,
+    Call,
     Element,
     Expression,
     Length,
@@ -91,8 +104,21 @@ def implications_of(clause: Clause, window_us: int | None, ties: Ties) -> Implic
     if within and not contradiction:
         closed = _narrowed(clause, positive, within.values(), window_us, ties)
         narrowed = () if closed is None else closed
-        contradiction = tuple(within) if closed is None else ()
+        if closed is None:
+            contradiction = _fewest(within, lambda left: _narrowed(clause, positive, left, window_us, ties) is None)
     return Implications(spans, narrowed, comparisons, filters, contradiction)
+
+
+def _fewest(
+    said: Mapping[Conjunct, tuple[TimeSpan, ...]], excluded: Callable[[Iterable[tuple[TimeSpan, ...]]], bool]
+) -> tuple[Conjunct, ...]:
+    """Those of conjuncts that exclude each other of which none can be left out."""
+    left = dict(said)
+    for conjunct in said:
+        others = {one: found for one, found in left.items() if one != conjunct}
+        if excluded(others.values()):
+            left = others
+    return tuple(left)
 
 
 # -- spans ------------------------------------------------------------------------------------------------------------
@@ -117,12 +143,20 @@ def _spans_in(conjunct: Conjunct) -> tuple[TimeSpan, ...]:
 
 
 def _spans_of(comparator: Comparator, left: Expression, right: Expression) -> tuple[TimeSpan, ...]:
-    if isinstance(left, Literal):
+    if _number(left) is not None:
         comparator, left, right = comparator.mirror, right, left
-    limit = right.value if isinstance(right, Literal) else 0
-    if isinstance(limit, bool | str) or (isinstance(limit, float) and not math.isfinite(limit)):
-        return ()
-    sides = _timestamps(left), ({}, 0) if isinstance(right, Literal) else _timestamps(right)
+    limit = _number(right)
+    if limit is not None:
+        match left:
+            case Call("abs", (within,)) if comparator in (Comparator.LT, Comparator.LE):
+                low = Literal(-limit, ValueType.INT64 if isinstance(limit, int) else ValueType.FLOAT64)
+                ends = _spans_of(comparator, within, right), _spans_of(comparator.mirror, within, low)
+                return (*ends[0], *ends[1]) if all(ends) else ()
+        scaled = _scaled(left)
+        if scaled is not None:
+            return _spans_of_scaled(comparator, *scaled, limit)
+    limit = limit or 0
+    sides = _timestamps(left), ({}, 0) if _number(right) is not None else _timestamps(right)
     if sides[0] is None or sides[1] is None:
         return ()
     constant = sides[0][1] - sides[1][1]
@@ -145,6 +179,124 @@ def _spans_of(comparator: Comparator, left: Expression, right: Expression) -> tu
             return (at_most, at_least)
         case Comparator.NE:
             return ()
+
+
+def _number(expression: Expression) -> int | float | None:
+    """The number that a constant expression is; None where it is none, or one that no span is made of."""
+    match expression:
+        case Literal(int() | float() as value) if not isinstance(value, bool):
+            return value if math.isfinite(value) else None
+        case Negative(operand):
+            found = _number(operand)
+            return None if found is None else -found
+        case Arithmetic("+" | "-" | "*" | "/" as operator, left, right):
+            one, other = _number(left), _number(right)
+            if one is None or other is None or (operator == "/" and not other):
+                return None
+            value = _computed(operator, one, other)
+            return value if -MOST_US <= value <= MOST_US else None
+    return None
+
+
+def _computed(operator: str, one: int | float, other: int | float) -> int | float:
+    """The value of `one operator other`, as the language computes it where no integer overflows."""
+    if operator == "/" or isinstance(one, float) or isinstance(other, float):
+        one, other = float(one), float(other)
+    match operator:
+        case "+":
+            return one + other
+        case "-":
+            return one - other
+        case "*":
+            return one * other
+    return one / other
+
+
+_Scaled = tuple[str, str, Callable[[int], int | float], bool]
+"""Two variables, a function of the time between them, and whether it rises with that time."""
+
+
+def _scaled(expression: Expression) -> _Scaled | None:
+    """An expression as a float64 that rises or falls with the time between two events; None where it is none."""
+    inner: Expression
+    match expression:
+        case Negative(inner):
+            found = _scaled(inner)
+            if found is None:
+                return None
+            first, second, function, rises = found
+            return first, second, lambda time: -function(time), not rises
+        case Arithmetic("+" | "-" | "*" | "/" as operator, left, right):
+            inner, constant, ahead = left, _number(right), False
+            if constant is None:
+                inner, constant, ahead = right, _number(left), True
+            if constant is None or (operator in "*/" and not constant) or (operator == "/" and ahead):
+                return None
+            found = _scaled(inner) or _difference(inner)
+            if found is None or (operator != "/" and not isinstance(found[2](0), float) and isinstance(constant, int)):
+                return None  # whole numbers may exceed int64
+            first, second, function, rises = found
+            if (operator in "*/" and constant < 0) or (operator == "-" and ahead):
+                rises = not rises
+
+            def value(time: int) -> int | float:
+                sides = (constant, function(time)) if ahead else (function(time), constant)
+                return _computed(operator, *sides)
+
+            return first, second, value, rises
+    return None
+
+
+def _difference(expression: Expression) -> _Scaled | None:
+    """A difference of two timestamps and a constant."""
+    found = _timestamps(expression)
+    if found is None or sorted(found[0].values()) != [-1, 1]:
+        return None
+    counts, constant = found
+    second, first = (next(name for name, count in counts.items() if count == sign) for sign in (1, -1))
+    return first, second, lambda time: time + constant, True
+
+
+def _spans_of_scaled(
+    comparator: Comparator,
+    first: str,
+    second: str,
+    function: Callable[[int], int | float],
+    rises: bool,
+    limit: int | float,
+) -> tuple[TimeSpan, ...]:
+    """The spans that a comparison of a float64 with a constant allows; nothing where it excludes no time, or all."""
+    tests: dict[Comparator, Callable[[int | float], bool]] = {
+        Comparator.LT: lambda value: value < limit,
+        Comparator.LE: lambda value: value <= limit,
+        Comparator.GT: lambda value: value > limit,
+        Comparator.GE: lambda value: value >= limit,
+    }
+    parts = (Comparator.LE, Comparator.GE) if comparator is Comparator.EQ else (comparator,)
+    found = []
+    for part in parts:
+        if part is Comparator.NE:
+            return ()
+        test, from_below = tests[part], (part in (Comparator.LT, Comparator.LE)) is rises
+        end = _last_passing(lambda time, test=test: test(function(time)), from_below=from_below)  # type: ignore[misc]
+        if end is None:
+            return ()
+        found.append(TimeSpan(first, second, end) if from_below else TimeSpan(second, first, -end))
+    return tuple(found)
+
+
+def _last_passing(passes: Callable[[int], bool], *, from_below: bool) -> int | None:
+    """The greatest time that passes where all smaller ones do, or the least one; None where all pass, or none."""
+    low, high = -MOST_US, MOST_US
+    if passes(low) is passes(high):
+        return None
+    while high - low > 1:
+        middle = (low + high) // 2
+        if passes(middle) is from_below:
+            low = middle
+        else:
+            high = middle
+    return low if from_below else high
 
 
 def _timestamps(expression: Expression) -> tuple[dict[str, int], int] | None:
@@ -214,6 +366,10 @@ _Term = tuple[str, Expression] | tuple[None, Value]
 """An expression over one variable; or a constant."""
 _Edge = tuple[_Term, _Term, bool, Conjunct | None]
 """The first is at most the second, or less (True), as a conjunct says; None: as constants are ordered."""
+_Limit = tuple[_Term, bool, tuple[Conjunct, ...]]
+"""A constant, whether it is itself excluded, and the conjuncts that say so."""
+_Limits = Mapping[tuple[_Term, bool], Sequence[_Limit]]
+"""The constants that a term is at least (True), or at most."""
 
 
 class Compared(NamedTuple):
@@ -234,53 +390,185 @@ def compared(conjuncts: Iterable[Conjunct], names: Collection[str], agree_on: Co
     agree_on
         Attributes that are equal in all events of a match.
     """
-    edges: list[_Edge] = []
-    for conjunct in conjuncts:
-        if not conjunct.variables.issubset(names):
-            continue
-        for atom in conjunct.atoms[:1] if len(conjunct.atoms) == 1 else ():
-            match atom:
-                case Membership(_, (), _, False) | Truth(False):
-                    return Compared(contradiction=(conjunct,))
-                case Comparison(comparator, left, right):
-                    edges += _edges_of(comparator, left, right, conjunct)
-                case Between(expression, low, high, False):
-                    edges += _edges_of(Comparator.GE, expression, low, conjunct)
-                    edges += _edges_of(Comparator.LE, expression, high, conjunct)
-    if len(edges) < 2 and not agree_on:
+    told = tuple(conjunct for conjunct in conjuncts if conjunct.variables.issubset(names))
+    edges = [edge for conjunct in told for edge in _edges_in(conjunct)]
+    others = tuple(conjunct for conjunct in told if not _is_edges(conjunct))
+    if len(edges) < 2 and not agree_on and not others and any(conjunct.variables for *_, conjunct in edges if conjunct):
         never = tuple(conjunct for one, other, less, conjunct in edges if less and one == other and conjunct)
         return Compared(contradiction=never)
-    edges += [*_order_of_constants(edges), *_agreement(edges, agree_on)]
     terms = dict.fromkeys(term for edge in edges for term in edge[:2])
-    if len(terms) > MOST_TERMS:
+    compared_with = dict.fromkeys((*terms, *(term for conjunct in others for term in _terms_in(conjunct))))
+    all_terms = compared_with if len(compared_with) <= MOST_TERMS else terms
+    if len(all_terms) > MOST_TERMS:
         return Compared()
-    behind: dict[_Term, list[_Edge]] = {term: [] for term in terms}
-    for edge in edges:
+    behind: dict[_Term, list[_Edge]] = {term: [] for term in all_terms}
+    for edge in (*edges, *_order_of_constants(all_terms), *_agreement(all_terms, agree_on)):
         behind[edge[0]].append(edge)
+    ways = {start: _ways_from(start, behind) for start in all_terms}
     found: dict[Conjunct, None] = {}
     limits: dict[tuple[_Term, bool], list[_Limit]] = {}
-    for start in terms:
-        ways = _ways_from(start, behind)
-        for (end, less), way in ways.items():
-            said = tuple(dict.fromkeys(conjunct for *_, conjunct in way if conjunct is not None))
+    for start, reached in ways.items():
+        for (end, less), way in reached.items():
             if end == start and less:
-                return Compared(contradiction=said)
-            if not less and (end, True) in ways:
+                return Compared(contradiction=_said(way))
+            if (not less and (end, True) in reached) or start not in terms or end not in terms:
                 continue
+            said = _said(way)
             if (start[0] is None) != (end[0] is None):
                 least = start[0] is None
                 limits.setdefault((end if least else start, least), []).append((start if least else end, less, said))
             follows = _following(start, end, less, said)
-            if follows is not None and not any(back[0] == start for back in _ways_from(end, behind)):
+            if follows is not None and not any(back[0] == start for back in ways[end]):
                 found[follows] = None  # what is equal is a key
+    for conjunct in others:
+        excluding = _excluding(conjunct, told, ways, limits)
+        if excluding is not None:
+            return Compared(contradiction=tuple(dict.fromkeys((conjunct, *excluding))))
     filters = (_filter(term, least, known) for (term, least), known in limits.items())
     return Compared(tuple(found), tuple(one for one in filters if one is not None))
+
+
+def _is_edges(conjunct: Conjunct) -> bool:
+    """Return whether the edges of a conjunct over comparable terms say all that it says."""
+    match conjunct.atoms:
+        case (Comparison(comparator),):
+            return comparator is not Comparator.NE
+        case (Between(negated=False),):
+            return True
+    return False
+
+
+def _edges_in(conjunct: Conjunct) -> Iterator[_Edge]:
+    """The edges that follow from a conjunct; none of one with OR."""
+    match conjunct.atoms:
+        case (Comparison(comparator, left, right),):
+            yield from _edges_of(comparator, left, right, conjunct)
+        case (Between(expression, low, high, False),):
+            yield from _edges_of(Comparator.GE, expression, low, conjunct)
+            yield from _edges_of(Comparator.LE, expression, high, conjunct)
+        case (Membership(expression, values, _, False),) if values:
+            term = _term_of(expression)
+            if term is not None and all(value == value and not isinstance(value, bool) for value in values):
+                yield (None, min(values)), term, False, conjunct
+                yield term, (None, max(values)), False, conjunct
+
+
+def _terms_in(conjunct: Conjunct) -> Iterator[_Term]:
+    """The terms that the atoms of a conjunct compare."""
+    for atom in conjunct.atoms:
+        terms = [term for side in expressions_of(atom) if (term := _term_of(side)) is not None]
+        if any(name is not None for name, _ in terms):
+            yield from terms
+
+
+def _said(way: Iterable[_Edge]) -> tuple[Conjunct, ...]:
+    """The conjuncts that the edges of a way stand for."""
+    return tuple(dict.fromkeys(conjunct for *_, conjunct in way if conjunct is not None))
+
+
+_Ways = Mapping[_Term, Mapping[tuple[_Term, bool], tuple[_Edge, ...]]]
+
+
+def _excluding(
+    conjunct: Conjunct, told: Iterable[Conjunct], ways: _Ways, limits: _Limits
+) -> tuple[Conjunct, ...] | None:
+    """The conjuncts that exclude each atom of another one; None where one of its atoms may be true beside all."""
+    found: list[Conjunct] = []
+    for atom in conjunct.atoms:
+        excluding = _excluding_atom(atom, told, ways, limits)
+        if excluding is None:
+            return None
+        found += excluding
+    return tuple(found)
+
+
+def _excluding_atom(atom: Atom, told: Iterable[Conjunct], ways: _Ways, limits: _Limits) -> tuple[Conjunct, ...] | None:
+    """The conjuncts that exclude an atom together; None where they do not, or nothing is known of what it compares."""
+    match atom:
+        case Truth(holds):
+            return None if holds else ()
+        case Comparison(comparator, left, right):
+            return _excluding_comparison(comparator, left, right, ways)
+        case Between(expression, low, high, negated):
+            below, above = (Comparator.LT, Comparator.GT) if negated else (Comparator.GE, Comparator.LE)
+            ends = (
+                _excluding_comparison(below, expression, low, ways),
+                _excluding_comparison(above, expression, high, ways),
+            )
+            if negated:
+                return None if ends[0] is None or ends[1] is None else (*ends[0], *ends[1])
+            return ends[0] if ends[0] is not None else ends[1]
+        case Membership(expression, values, _, negated):
+            return _excluding_members(expression, values, limits, negated=negated)
+        case NullTest(expression, negated):
+            for one in told:
+                match one.atoms:
+                    case (NullTest(other, False),) if negated and other == expression:
+                        return (one,)
+                    case (Comparison() | Between() | Membership() | Like() as known,) if not negated:
+                        if expression in expressions_of(known):  # it is true of known values only
+                            return (one,)
+    return None
+
+
+def _excluding_comparison(
+    comparator: Comparator, left: Expression, right: Expression, ways: _Ways
+) -> tuple[Conjunct, ...] | None:
+    one, other = _term_of(left), _term_of(right)
+    if one is None or other is None or one not in ways or other not in ways:
+        return None
+    at_most, at_least = _known_way(one, other, ways), _known_way(other, one, ways)
+    if comparator is Comparator.NE:
+        return None if at_most is None or at_least is None else (*_said(at_most), *_said(at_least))
+    less, greater = _known_way(one, other, ways, less=True), _known_way(other, one, ways, less=True)
+    match comparator:
+        case Comparator.LT:
+            way = at_least
+        case Comparator.LE:
+            way = greater
+        case Comparator.GT:
+            way = at_most
+        case Comparator.GE:
+            way = less
+        case _:
+            way = less if less is not None else greater
+    return None if way is None else _said(way)
+
+
+def _known_way(one: _Term, other: _Term, ways: _Ways, *, less: bool = False) -> tuple[_Edge, ...] | None:
+    """The way by which the first is at most the second, or less than it; None where it need not be."""
+    if one == other and not less:
+        return ()
+    return ways[one].get((other, True)) or (None if less else ways[one].get((other, False)))
+
+
+def _excluding_members(
+    expression: Expression, values: tuple[Value, ...], limits: _Limits, *, negated: bool
+) -> tuple[Conjunct, ...] | None:
+    """The limits that exclude all values of `expression IN (values)`, or leave one of them alone of NOT IN."""
+    term = _term_of(expression)
+    if term is None or any(isinstance(value, bool) or value != value for value in values):
+        return () if not values and not negated else None
+    ends = [(least, *limit) for least in (True, False) for limit in limits.get((term, least), ())]
+    if negated:
+        equal = [{limit[1][1] for limit in ends if limit[0] is least and not limit[2]} for least in (True, False)]
+        only = equal[0] & equal[1] & set(values)
+        return tuple(one for _, limit, _, said in ends if limit[1] in only for one in said) if only else None
+    found: list[Conjunct] = []
+    for value in values:
+        for least, (_, limit), less, said in ends:
+            if (value == limit and less) or (value < limit if least else value > limit):  # type: ignore[operator]
+                found += said
+                break
+        else:
+            return None
+    return tuple(found)
 
 
 def _edges_of(comparator: Comparator, left: Expression, right: Expression, conjunct: Conjunct) -> Iterator[_Edge]:
     terms = [_term_of(side) for side in (left, right)]
     one, other = terms
-    if one is None or other is None or (one[0] is None and other[0] is None):
+    if one is None or other is None:
         return
     match comparator:
         case Comparator.LT | Comparator.LE:
@@ -298,6 +586,9 @@ def _term_of(expression: Expression) -> _Term | None:
         known = not isinstance(value, bool) and value == value  # NaN compares with nothing
         return (None, value) if known else None
     names = variables_of(expression)
+    if not names:
+        number = _number(expression)
+        return None if number is None else (None, number)
     if len(names) != 1 or any(
         isinstance(node, Length | Aggregate) or (isinstance(node, Reference) and node.element is not Element.ONLY)
         for node in walk(expression)
@@ -306,17 +597,16 @@ def _term_of(expression: Expression) -> _Term | None:
     return next(iter(names)), expression
 
 
-def _order_of_constants(edges: Iterable[_Edge]) -> Iterator[_Edge]:
+def _order_of_constants(terms: Iterable[_Term]) -> Iterator[_Edge]:
     """The edges between the constants of one kind, in their order."""
-    values = {term[1] for edge in edges for term in edge[:2] if term[0] is None}
+    values = {value for name, value in terms if name is None}
     for kind in (str, (int, float)):
         ordered = sorted(value for value in values if isinstance(value, kind))
         yield from (((None, one), (None, other), True, None) for one, other in pairwise(ordered))
 
 
-def _agreement(edges: Iterable[_Edge], agree_on: Collection[str]) -> Iterator[_Edge]:
+def _agreement(terms: Iterable[_Term], agree_on: Collection[str]) -> Iterator[_Edge]:
     """The edges between the values on which events agree, of those that are compared."""
-    terms = dict.fromkeys(term for edge in edges for term in edge[:2])
     for one, other in combinations(terms, 2):
         match one[1], other[1]:
             case Reference() as left, Reference() as right if left.attribute == right.attribute in agree_on:
@@ -339,21 +629,17 @@ def _ways_from(start: _Term, behind: Mapping[_Term, list[_Edge]]) -> dict[tuple[
 
 
 def _following(start: _Term, end: _Term, less: bool, said: tuple[Conjunct, ...]) -> Conjunct | None:
-    """The comparison of two variables that follows from others which mention a third one."""
+    """The comparison of two variables that follows from others which mention a third one, and is no sum of spans."""
     one, other = start[0], end[0]
     if one is None or other is None or one == other or not isinstance(start[1], Expression):
         return None
     assert isinstance(end[1], Expression)
     if not (start[1].type.is_number or start[1].type is ValueType.STRING):
         return None
-    if all(conjunct.variables <= {one, other} for conjunct in said):
+    if all(conjunct.variables <= {one, other} for conjunct in said) or all(map(_spans_in, said)):
         return None
     comparator = Comparator.LT if less else Comparator.LE
     return Conjunct((Comparison(comparator, start[1], end[1]),))
-
-
-_Limit = tuple[_Term, bool, tuple[Conjunct, ...]]
-"""A constant, whether it is itself excluded, and the conjuncts that say so."""
 
 
 def _filter(term: _Term, least: bool, limits: Iterable[_Limit]) -> Conjunct | None:

@@ -395,7 +395,7 @@ def test_conjuncts_are_counted_before_they_are_built() -> None:
         ("a.x = 1 AND b.x > c.x", "b, c"),
         ("b.x = 1 OR c.x = 1", "b, c"),
         ("a.x = b.x AND a.x = c.x", None),
-        ("[id] AND 1 = 2", None),
+        ("[id] AND 1 = 1", None),
     ],
 )
 def test_a_conjunct_that_constrains_no_clause_is_worth_a_warning(
@@ -412,6 +412,34 @@ def test_a_conjunct_that_constrains_no_clause_is_worth_a_warning(
         assert message.startswith("<pattern>:1:")
         assert "^" in message
     assert all(not conjunct.variables >= {"b", "c"} for clause in pattern.clauses for conjunct in clause.conjuncts)
+
+
+@pytest.mark.parametrize(
+    ("condition", "said"),
+    [
+        ("a.x > 5 AND b.x = 1 AND a.x < 3", "no events fulfil a.x > 5 and a.x < 3"),
+        ("a.x < b.x < c.x < a.x", "no events fulfil a.x < b.x and b.x < c.x and c.x < a.x"),
+        ("c.timestamp - a.timestamp > 2 days AND a.x > 1", "no events within 1 d, in the order of the pattern, fulfil"),
+        ("1 > 2", "no events fulfil 1 > 2"),
+        ("a.x < b.x AND b.x < c.x", None),
+        ("a.x < b.x AND b.x IN (1, 2)", None),
+    ],
+)
+def test_a_pattern_that_no_events_match_is_worth_a_warning(
+    condition: str, said: str | None, recwarn: pytest.WarningsRecorder
+) -> None:
+    parse_one(f"PATTERN SEQ(A a, B b, C c) WHERE {condition} WITHIN 1 day")
+    messages = [str(warning.message) for warning in recwarn.list if warning.category is PatternWarning]
+    assert len(messages) == (said is not None)
+    assert said is None or f"this pattern has no matches: {said}" in messages[0]
+
+
+def test_a_clause_that_no_events_match_is_no_reason_for_a_warning(recwarn: pytest.WarningsRecorder) -> None:
+    parse_one("PATTERN SEQ(A? a, B b) WHERE a.x < b.x AND b.x < a.x WITHIN 1 day")
+    parse_one("PATTERN OR(A a, B b) WHERE a.x < 3 AND a.x > 5 WITHIN 1 day")
+    assert not recwarn.list
+    parse_one("PATTERN OR(A a, B b) WHERE a.x < 3 AND a.x > 5 AND b.x != b.x WITHIN 1 day")
+    assert "no events fulfil a.x < 3 and a.x > 5, and no events fulfil b.x != b.x" in str(recwarn.list[0].message)
 
 
 MANY_FAULTS = """\
