@@ -18,10 +18,11 @@ from cep_pipeline.detection.outputs import binds_lists, listed_because
 from cep_pipeline.errors import UnsupportedPattern
 from cep_pipeline.language.checks import no_events_text
 from cep_pipeline.patterns.composing import plain_pattern
-from cep_pipeline.patterns.expressions import ValueType
-from cep_pipeline.patterns.implications import TimeSpan
+from cep_pipeline.patterns.conditions import Conjunct, expressions_of
+from cep_pipeline.patterns.expressions import Reference, ValueType, walk
 from cep_pipeline.patterns.normal_form import Clause
 from cep_pipeline.patterns.pattern import Pattern, Window
+from cep_pipeline.patterns.time_spans import TimeSpan
 from cep_pipeline.planning import Plan, plan_by_strategy
 from cep_pipeline.planning.clause_plans import ClausePlan
 from cep_pipeline.planning.costs.mechanisms import WORK, expected_work, mechanism_costs
@@ -180,7 +181,9 @@ def _keys(pattern: Pattern, mechanism: str) -> str:
             (*one.conjuncts, *(c for s in one.negated_structures for own in s.clauses for c in own.conjuncts))
             for one in (written, clause)
         ]
-        gone = [conjunct for conjunct in dict.fromkeys(said[0]) if conjunct not in said[1]]
+        made = [conjunct for conjunct in clause.conjuncts if conjunct not in written.conjuncts]
+        facts.update((f"{format_conjunct(conjunct)} is asked of a list as it grows", None) for conjunct in made)
+        gone = [one for one in dict.fromkeys(said[0]) if one not in said[1] and not _of_timestamps(one)]
         if gone:
             agreed = [attribute for attribute in clause.agree_on if attribute not in written.agree_on]
             test = f"[{', '.join(agreed or clause.agree_on)}]"
@@ -190,6 +193,11 @@ def _keys(pattern: Pattern, mechanism: str) -> str:
                 equal = " AND ".join(sorted(map(format_conjunct, key.conjuncts)))
                 facts[f"{equal} is a key of {' and '.join(key.variables)}"] = None
     return "".join(f"; {fact}" for fact in facts)
+
+
+def _of_timestamps(conjunct: Conjunct) -> bool:
+    read = (node for atom in conjunct.atoms for side in expressions_of(atom) for node in walk(side))
+    return any(isinstance(node, Reference) and node.attribute == "timestamp" for node in read)
 
 
 def _implied(pattern: Pattern, mechanism: str) -> str:

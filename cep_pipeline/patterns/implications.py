@@ -33,13 +33,10 @@ from cep_pipeline.patterns.conditions import (
 )
 from cep_pipeline.patterns.expressions import (
     Aggregate,
-    Arithmetic,
-    Call,
     Element,
     Expression,
     Length,
     Literal,
-    Negative,
     Reference,
     ValueType,
     variables_of,
@@ -47,20 +44,10 @@ from cep_pipeline.patterns.expressions import (
 )
 from cep_pipeline.patterns.normal_form import Clause
 from cep_pipeline.patterns.pattern import Ties
+from cep_pipeline.patterns.time_spans import TimeSpan, number_of, spans_in, time_spans
 
-MOST_US = 1 << 60
-"""Larger constants are left alone: arithmetic on timestamps could overflow."""
 MOST_TERMS = 64
 """Of more terms nothing is concluded: it would take longer than it saves."""
-
-
-@dataclass(frozen=True, slots=True)
-class TimeSpan:
-    """The timestamp of `second` minus that of `first` is at most `most_us`, which may be negative."""
-
-    first: str
-    second: str
-    most_us: int
 
 
 @dataclass(frozen=True)
@@ -122,209 +109,6 @@ def _fewest(
 
 
 # -- spans ------------------------------------------------------------------------------------------------------------
-
-
-def time_spans(clause: Clause) -> dict[Conjunct, tuple[TimeSpan, ...]]:
-    """Return the spans of time that each conjunct over two timestamps alone allows; other conjuncts are left out."""
-    single = {variable.name for variable in (*clause.positive, *clause.negated) if not variable.kleene}
-    pairs = (one for one in clause.conjuncts if len(one.variables) == 2 and one.variables <= single)
-    return {conjunct: found for conjunct in pairs if (found := _spans_in(conjunct))}
-
-
-def _spans_in(conjunct: Conjunct) -> tuple[TimeSpan, ...]:
-    """The spans that a conjunct says; nothing where it says anything else."""
-    match conjunct.atoms:
-        case (Comparison(comparator, left, right),):
-            return _spans_of(comparator, left, right)
-        case (Between(expression, low, high, False),):
-            ends = _spans_of(Comparator.GE, expression, low), _spans_of(Comparator.LE, expression, high)
-            return (*ends[0], *ends[1]) if all(ends) else ()
-    return ()
-
-
-def _spans_of(comparator: Comparator, left: Expression, right: Expression) -> tuple[TimeSpan, ...]:
-    if _number(left) is not None:
-        comparator, left, right = comparator.mirror, right, left
-    limit = _number(right)
-    if limit is not None:
-        match left:
-            case Call("abs", (within,)) if comparator in (Comparator.LT, Comparator.LE):
-                low = Literal(-limit, ValueType.INT64 if isinstance(limit, int) else ValueType.FLOAT64)
-                ends = _spans_of(comparator, within, right), _spans_of(comparator.mirror, within, low)
-                return (*ends[0], *ends[1]) if all(ends) else ()
-        scaled = _scaled(left)
-        if scaled is not None:
-            return _spans_of_scaled(comparator, *scaled, limit)
-    limit = limit or 0
-    sides = _timestamps(left), ({}, 0) if _number(right) is not None else _timestamps(right)
-    if sides[0] is None or sides[1] is None:
-        return ()
-    constant = sides[0][1] - sides[1][1]
-    counts = {name: sides[0][0].get(name, 0) - sides[1][0].get(name, 0) for name in {**sides[0][0], **sides[1][0]}}
-    largest = abs(sides[0][1]) + abs(sides[1][1]) + abs(limit)
-    if sorted(counts.values()) != [-1, 1] or largest > MOST_US or len(sides[0][0]) + len(sides[1][0]) > 2:
-        return ()
-    second, first = (next(name for name, count in counts.items() if count == sign) for sign in (1, -1))
-    # t(second) - t(first) is compared with this number, and is whole.
-    most, least = math.floor(limit) - constant, math.ceil(limit) - constant
-    whole = most == least
-    at_most = TimeSpan(first, second, most if comparator is not Comparator.LT or not whole else most - 1)
-    at_least = TimeSpan(second, first, -(least if comparator is not Comparator.GT or not whole else least + 1))
-    match comparator:
-        case Comparator.LT | Comparator.LE:
-            return (at_most,)
-        case Comparator.GT | Comparator.GE:
-            return (at_least,)
-        case Comparator.EQ:
-            return (at_most, at_least)
-        case Comparator.NE:
-            return ()
-
-
-def _number(expression: Expression) -> int | float | None:
-    """The number that a constant expression is; None where it is none, or one that no span is made of."""
-    match expression:
-        case Literal(int() | float() as value) if not isinstance(value, bool):
-            return value if math.isfinite(value) else None
-        case Negative(operand):
-            found = _number(operand)
-            return None if found is None else -found
-        case Arithmetic("+" | "-" | "*" | "/" as operator, left, right):
-            one, other = _number(left), _number(right)
-            if one is None or other is None or (operator == "/" and not other):
-                return None
-            value = _computed(operator, one, other)
-            return value if -MOST_US <= value <= MOST_US else None
-    return None
-
-
-def _computed(operator: str, one: int | float, other: int | float) -> int | float:
-    """The value of `one operator other`, as the language computes it where no integer overflows."""
-    if operator == "/" or isinstance(one, float) or isinstance(other, float):
-        one, other = float(one), float(other)
-    match operator:
-        case "+":
-            return one + other
-        case "-":
-            return one - other
-        case "*":
-            return one * other
-    return one / other
-
-
-_Scaled = tuple[str, str, Callable[[int], int | float], bool]
-"""Two variables, a function of the time between them, and whether it rises with that time."""
-
-
-def _scaled(expression: Expression) -> _Scaled | None:
-    """An expression as a float64 that rises or falls with the time between two events; None where it is none."""
-    inner: Expression
-    match expression:
-        case Negative(inner):
-            found = _scaled(inner)
-            if found is None:
-                return None
-            first, second, function, rises = found
-            return first, second, lambda time: -function(time), not rises
-        case Arithmetic("+" | "-" | "*" | "/" as operator, left, right):
-            inner, constant, ahead = left, _number(right), False
-            if constant is None:
-                inner, constant, ahead = right, _number(left), True
-            if constant is None or (operator in "*/" and not constant) or (operator == "/" and ahead):
-                return None
-            found = _scaled(inner) or _difference(inner)
-            if found is None or (operator != "/" and not isinstance(found[2](0), float) and isinstance(constant, int)):
-                return None  # whole numbers may exceed int64
-            first, second, function, rises = found
-            if (operator in "*/" and constant < 0) or (operator == "-" and ahead):
-                rises = not rises
-
-            def value(time: int) -> int | float:
-                sides = (constant, function(time)) if ahead else (function(time), constant)
-                return _computed(operator, *sides)
-
-            return first, second, value, rises
-    return None
-
-
-def _difference(expression: Expression) -> _Scaled | None:
-    """A difference of two timestamps and a constant."""
-    found = _timestamps(expression)
-    if found is None or sorted(found[0].values()) != [-1, 1]:
-        return None
-    counts, constant = found
-    second, first = (next(name for name, count in counts.items() if count == sign) for sign in (1, -1))
-    return first, second, lambda time: time + constant, True
-
-
-def _spans_of_scaled(
-    comparator: Comparator,
-    first: str,
-    second: str,
-    function: Callable[[int], int | float],
-    rises: bool,
-    limit: int | float,
-) -> tuple[TimeSpan, ...]:
-    """The spans that a comparison of a float64 with a constant allows; nothing where it excludes no time, or all."""
-    tests: dict[Comparator, Callable[[int | float], bool]] = {
-        Comparator.LT: lambda value: value < limit,
-        Comparator.LE: lambda value: value <= limit,
-        Comparator.GT: lambda value: value > limit,
-        Comparator.GE: lambda value: value >= limit,
-    }
-    parts = (Comparator.LE, Comparator.GE) if comparator is Comparator.EQ else (comparator,)
-    found = []
-    for part in parts:
-        if part is Comparator.NE:
-            return ()
-        test, from_below = tests[part], (part in (Comparator.LT, Comparator.LE)) is rises
-        end = _last_passing(lambda time, test=test: test(function(time)), from_below=from_below)  # type: ignore[misc]
-        if end is None:
-            return ()
-        found.append(TimeSpan(first, second, end) if from_below else TimeSpan(second, first, -end))
-    return tuple(found)
-
-
-def _last_passing(passes: Callable[[int], bool], *, from_below: bool) -> int | None:
-    """The greatest time that passes where all smaller ones do, or the least one; None where all pass, or none."""
-    low, high = -MOST_US, MOST_US
-    if passes(low) is passes(high):
-        return None
-    while high - low > 1:
-        middle = (low + high) // 2
-        if passes(middle) is from_below:
-            low = middle
-        else:
-            high = middle
-    return low if from_below else high
-
-
-def _timestamps(expression: Expression) -> tuple[dict[str, int], int] | None:
-    """An expression as a sum: how often the timestamp of each variable is in it, and a constant; None: it is none."""
-    match expression:
-        case Literal(value) if isinstance(value, int) and not isinstance(value, bool):
-            return {}, value
-        case Reference(variable, "timestamp", Element.ONLY):
-            return {variable: 1}, 0
-        case Negative(operand):
-            found = _timestamps(operand)
-            return found and ({name: -count for name, count in found[0].items()}, -found[1])
-        case Arithmetic("+" | "-" as operator, left, right):
-            one, other = _timestamps(left), _timestamps(right)
-            if one is None or other is None or not one[0].keys().isdisjoint(other[0]):
-                return None
-            sign = 1 if operator == "+" else -1
-            counts = {**one[0], **{name: sign * count for name, count in other[0].items()}}
-            constants = (one[1], sign * other[1])
-            if max(map(abs, constants)) > MOST_US:
-                return None
-            return counts, sum(constants)
-        case Arithmetic("*", left, right):
-            one, other = _timestamps(left), _timestamps(right)
-            if one is None or other is None or one[0] or other[0] or abs(one[1] * other[1]) > MOST_US:
-                return None
-            return {}, one[1] * other[1]
-    return None
 
 
 def _narrowed(
@@ -587,7 +371,7 @@ def _term_of(expression: Expression) -> _Term | None:
         return (None, value) if known else None
     names = variables_of(expression)
     if not names:
-        number = _number(expression)
+        number = number_of(expression)
         return None if number is None else (None, number)
     if len(names) != 1 or any(
         isinstance(node, Length | Aggregate) or (isinstance(node, Reference) and node.element is not Element.ONLY)
@@ -636,7 +420,7 @@ def _following(start: _Term, end: _Term, less: bool, said: tuple[Conjunct, ...])
     assert isinstance(end[1], Expression)
     if not (start[1].type.is_number or start[1].type is ValueType.STRING):
         return None
-    if all(conjunct.variables <= {one, other} for conjunct in said) or all(map(_spans_in, said)):
+    if all(conjunct.variables <= {one, other} for conjunct in said) or all(map(spans_in, said)):
         return None
     comparator = Comparator.LT if less else Comparator.LE
     return Conjunct((Comparison(comparator, start[1], end[1]),))

@@ -419,7 +419,10 @@ def test_a_conjunct_that_constrains_no_clause_is_worth_a_warning(
     [
         ("a.x > 5 AND b.x = 1 AND a.x < 3", "no events fulfil a.x > 5 and a.x < 3"),
         ("a.x < b.x < c.x < a.x", "no events fulfil a.x < b.x and b.x < c.x and c.x < a.x"),
-        ("c.timestamp - a.timestamp > 2 days AND a.x > 1", "no events within 24 h, in the order of the pattern, fulfil"),
+        (
+            "c.timestamp - a.timestamp > 2 days AND a.x > 1",
+            "no events within 24 h, in the order of the pattern, fulfil",
+        ),
         ("1 > 2", "no events fulfil 1 > 2"),
         ("a.x < b.x AND b.x < c.x", None),
         ("a.x < b.x AND b.x IN (1, 2)", None),
