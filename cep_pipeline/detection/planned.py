@@ -22,7 +22,7 @@ from cep_pipeline.patterns.conditions import Conjunct, expressions_of
 from cep_pipeline.patterns.expressions import Reference, ValueType, walk
 from cep_pipeline.patterns.normal_form import Clause
 from cep_pipeline.patterns.pattern import Pattern, Window
-from cep_pipeline.patterns.time_spans import TimeSpan
+from cep_pipeline.patterns.rewriting import TimeSpan
 from cep_pipeline.planning import Plan, plan_by_strategy
 from cep_pipeline.planning.clause_plans import ClausePlan
 from cep_pipeline.planning.costs.mechanisms import WORK, expected_work, mechanism_costs

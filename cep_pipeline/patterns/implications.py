@@ -44,7 +44,7 @@ from cep_pipeline.patterns.expressions import (
 )
 from cep_pipeline.patterns.normal_form import Clause
 from cep_pipeline.patterns.pattern import Ties
-from cep_pipeline.patterns.time_spans import TimeSpan, number_of, spans_in, time_spans
+from cep_pipeline.patterns.rewriting import TimeSpan, number_of, spans_in, time_spans
 
 MOST_TERMS = 64
 """Of more terms nothing is concluded: it would take longer than it saves."""

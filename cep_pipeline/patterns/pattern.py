@@ -15,8 +15,8 @@ from cep_pipeline.foreign_text import html_table
 from cep_pipeline.patterns.conditions import Condition, Value
 from cep_pipeline.patterns.expressions import NOWHERE, Expression, Span, ValueType
 from cep_pipeline.patterns.normal_form import Clause, normalize, with_agreement
+from cep_pipeline.patterns.rewriting import asked_of_elements
 from cep_pipeline.patterns.structure import EventOperand, Structure, event_operands, structure_text
-from cep_pipeline.patterns.time_spans import asked_of_elements
 
 
 class Strategy(Enum):
