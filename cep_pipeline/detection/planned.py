@@ -19,7 +19,7 @@ from cep_pipeline.errors import UnsupportedPattern
 from cep_pipeline.language.checks import no_events_text
 from cep_pipeline.patterns.composing import plain_pattern
 from cep_pipeline.patterns.conditions import Conjunct, expressions_of
-from cep_pipeline.patterns.expressions import Reference, ValueType, walk
+from cep_pipeline.patterns.expressions import Aggregate, Reference, ValueType, walk
 from cep_pipeline.patterns.normal_form import Clause
 from cep_pipeline.patterns.pattern import Pattern, Window
 from cep_pipeline.patterns.rewriting import TimeSpan
@@ -197,7 +197,7 @@ def _keys(pattern: Pattern, mechanism: str) -> str:
 
 def _of_timestamps(conjunct: Conjunct) -> bool:
     read = (node for atom in conjunct.atoms for side in expressions_of(atom) for node in walk(side))
-    return any(isinstance(node, Reference) and node.attribute == "timestamp" for node in read)
+    return any(isinstance(node, Reference | Aggregate) and node.attribute == "timestamp" for node in read)
 
 
 def _implied(pattern: Pattern, mechanism: str) -> str:

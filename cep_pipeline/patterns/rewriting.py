@@ -26,6 +26,7 @@ from cep_pipeline.patterns.conditions import (
     expressions_of,
 )
 from cep_pipeline.patterns.expressions import (
+    Aggregate,
     Arithmetic,
     Call,
     Element,
@@ -379,8 +380,17 @@ def _ends_of(conjunct: Conjunct) -> Iterator[Conjunct]:
             yield conjunct
 
 
+def _as_end(node: Expression) -> Expression:
+    """The time of a list's first or last event in place of the least or the greatest one of its times."""
+    match node:
+        case Aggregate("min" | "max" as function, variable, "timestamp", False, type_of, span):
+            return Reference(variable, "timestamp", Element.FIRST if function == "min" else Element.LAST, type_of, span)
+    return node
+
+
 def _of_each_element(conjunct: Conjunct, kleene: set[str]) -> Conjunct | None:
     """The conjunct about each element of a list that says what this one says of the last one; None where none does."""
+    conjunct = rewritten(conjunct, _as_end)
     read = {node for atom in conjunct.atoms for side in expressions_of(atom) for node in walk(side)}
     references = {node for node in read if isinstance(node, Reference)}
     last = [node.variable for node in references if node.element is Element.LAST]
