@@ -86,6 +86,9 @@ def implications_of(clause: Clause, window_us: int | None, ties: Ties) -> Implic
     positive = {variable.name for variable in clause.positive if not variable.kleene}
     spans = time_spans(clause)
     comparisons, filters, contradiction = compared(clause.conjuncts, positive, clause.agree_on)
+    lists = {variable.name for variable in clause.positive if variable.kleene and variable.minimum}
+    if lists and not contradiction:  # what is said of each element is said of one of them
+        contradiction = compared(clause.conjuncts, positive | lists, clause.agree_on).contradiction
     within = {conjunct: found for conjunct, found in spans.items() if conjunct.variables <= positive}
     narrowed: tuple[TimeSpan, ...] = ()
     if within and not contradiction:
@@ -170,7 +173,7 @@ def compared(conjuncts: Iterable[Conjunct], names: Collection[str], agree_on: Co
     Parameters
     ----------
     names
-        Variables of one event each.
+        Variables of one event each, or of lists with one event or more, each of which `v[]` stands for.
     agree_on
         Attributes that are equal in all events of a match.
     """
@@ -374,7 +377,8 @@ def _term_of(expression: Expression) -> _Term | None:
         number = number_of(expression)
         return None if number is None else (None, number)
     if len(names) != 1 or any(
-        isinstance(node, Length | Aggregate) or (isinstance(node, Reference) and node.element is not Element.ONLY)
+        isinstance(node, Length | Aggregate)
+        or (isinstance(node, Reference) and node.element not in (Element.ONLY, Element.EACH))
         for node in walk(expression)
     ):
         return None

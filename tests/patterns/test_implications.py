@@ -6,6 +6,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+import cep_pipeline as cep
 from cep_pipeline.patterns.implications import Implications, implications_of
 from cep_pipeline.patterns.pattern import Pattern
 from cep_pipeline.statistics.terms import format_conjunct
@@ -194,6 +195,30 @@ def test_contradictions(condition: str) -> None:
         [{"timestamp": place, "kind": "ABC"[place % 3], "x": place % 7, "y": 1.0, "s": "p"} for place in range(30)]
     )
     assert found(pattern, prepare(pattern, table)) == expected(pattern, table) == []
+
+
+@pytest.mark.parametrize(
+    ("condition", "contradicts"),
+    [
+        ("v[].x < 3 AND v[].x > 5", True),
+        ("a.x < v[].x AND v[].x < a.x", True),
+        ("a.x > v[].x AND v[].x >= c.x AND c.x > 5 AND a.x <= 5", True),
+        ("[x] AND v[].x != c.x", True),
+        ("v[].x IS NULL AND v[].x > a.x", True),
+        ("v[1].x < 3 AND v[].x > 5", False),
+        ("v[i].x < v[i-1].x AND v[i].x > v[i-1].x", False),
+        ("a.x < v[].x AND v[].x < c.x", False),
+        ("v[1].x > 5 AND v[v.LEN].x < 3", False),
+        ("v.LEN < 3 AND v[].x > 5 AND a.x < 3", False),
+    ],
+)
+def test_contradictions_about_each_event_of_a_list(condition: str, contradicts: bool) -> None:
+    assert bool(implied(condition, "SEQ(A a, B+ v[], C c)").contradiction) is contradicts
+    pattern = pattern_of(f"PATTERN SEQ(A a, B+ v[], C c) WHERE {condition} WITHIN 1 hour")
+    kinds = "ABBC" * 2
+    table = events_table([{"timestamp": at, "kind": kind, "x": at % 3 + 4} for at, kind in enumerate(kinds)])
+    count = len(set(expected(pattern, table)))
+    assert len(cep.detect(pattern, table)[pattern.name]) == count and not (contradicts and count)
 
 
 @pytest.mark.parametrize(
