@@ -16,10 +16,10 @@ from cep_pipeline.errors import InputError, PatternError
 from cep_pipeline.events.schema import StreamSchema
 from cep_pipeline.language.checks import (
     check_condition,
-    check_contradictions,
     check_return_item,
     check_strategy,
     check_structure,
+    contradiction_in,
 )
 from cep_pipeline.language.conditions import INT64_MAX, ConditionParser, TypeMismatch, type_of_aggregate
 from cep_pipeline.language.formatter import format_aggregate, format_expression, format_group
@@ -92,7 +92,7 @@ def parse_patterns(
     Warns
     -----
     PatternWarning
-        A conjunct that constrains no clause.
+        A conjunct that constrains no clause, or conditions of a pattern that no events fulfil together.
 
     Examples
     --------
@@ -143,6 +143,8 @@ def parse_patterns(
                     continue
             names[statement.name] = pattern
             patterns.append(pattern)
+            if (doubt := contradiction_in(pattern, cursor.source)) is not None:
+                warn(doubt, stacklevel=2)
             if place == 0:
                 break
             if place + 1 == len(bindings) and pattern.named:
@@ -240,7 +242,6 @@ class _Statement:
             written=written,
         )
         check_strategy(pattern, self.cursor.source, where.strategy_span, ties_place)
-        check_contradictions(pattern, self.scope)
         return pattern
 
     def _name(self) -> tuple[str, bool]:
