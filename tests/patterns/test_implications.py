@@ -209,6 +209,8 @@ def test_contradictions(condition: str) -> None:
         ("v[i].x < v[i-1].x AND v[i].x > v[i-1].x", False),
         ("a.x < v[].x AND v[].x < c.x", False),
         ("v[1].x > 5 AND v[v.LEN].x < 3", False),
+        ("v[i].x IS NULL AND v[i].x > v[i-1].x", False),
+        ("v[i].x IS NULL AND v[i].x IS NOT NULL AND v[i].x > v[1].x", False),
         ("v.LEN < 3 AND v[].x > 5 AND a.x < 3", False),
     ],
 )
