@@ -16,11 +16,13 @@ from cep_pipeline.detection.mechanisms import MECHANISMS, Orders, choose_mechani
 from cep_pipeline.detection.output_policy import has_output_policy
 from cep_pipeline.detection.outputs import binds_lists, listed_because
 from cep_pipeline.errors import UnsupportedPattern
+from cep_pipeline.language.checks import no_events_text
 from cep_pipeline.patterns.composing import plain_pattern
-from cep_pipeline.patterns.expressions import ValueType
-from cep_pipeline.patterns.implications import TimeSpan
+from cep_pipeline.patterns.conditions import Conjunct, expressions_of
+from cep_pipeline.patterns.expressions import Aggregate, Reference, ValueType, walk
 from cep_pipeline.patterns.normal_form import Clause
 from cep_pipeline.patterns.pattern import Pattern, Window
+from cep_pipeline.patterns.rewriting import TimeSpan
 from cep_pipeline.planning import Plan, plan_by_strategy
 from cep_pipeline.planning.clause_plans import ClausePlan
 from cep_pipeline.planning.costs.mechanisms import WORK, expected_work, mechanism_costs
@@ -160,6 +162,10 @@ def explained_choice(
     for pattern in map(plain_pattern, patterns):
         name = chosen[pattern.name]
         reason = _reason(pattern, name) if mechanism is None else "as asked for"
+        implied = [implied_by(clause, pattern.window, pattern.ties) for clause in pattern.clauses]
+        if all(found.contradiction for found in implied):
+            explained[pattern.name] = f"{name}, {reason}; it has no matches: {no_events_text(pattern, implied)}"
+            continue
         rewritten = f"{_keys(pattern, name)}{_implied(pattern, name)}{_removed(pattern, name, plan)}"
         told = f"{_on_counts(pattern, name)}{rewritten}{_expected(pattern, name, plan)}"
         explained[pattern.name] = f"{name}, {reason}{told}"
@@ -175,7 +181,9 @@ def _keys(pattern: Pattern, mechanism: str) -> str:
             (*one.conjuncts, *(c for s in one.negated_structures for own in s.clauses for c in own.conjuncts))
             for one in (written, clause)
         ]
-        gone = [conjunct for conjunct in dict.fromkeys(said[0]) if conjunct not in said[1]]
+        made = [conjunct for conjunct in clause.conjuncts if conjunct not in written.conjuncts]
+        facts.update((f"{format_conjunct(conjunct)} is asked of a list as it grows", None) for conjunct in made)
+        gone = [one for one in dict.fromkeys(said[0]) if one not in said[1] and not _of_timestamps(one)]
         if gone:
             agreed = [attribute for attribute in clause.agree_on if attribute not in written.agree_on]
             test = f"[{', '.join(agreed or clause.agree_on)}]"
@@ -187,15 +195,18 @@ def _keys(pattern: Pattern, mechanism: str) -> str:
     return "".join(f"; {fact}" for fact in facts)
 
 
+def _of_timestamps(conjunct: Conjunct) -> bool:
+    read = (node for atom in conjunct.atoms for side in expressions_of(atom) for node in walk(side))
+    return any(isinstance(node, Reference | Aggregate) and node.attribute == "timestamp" for node in read)
+
+
 def _implied(pattern: Pattern, mechanism: str) -> str:
     """The facts that follow from the conditions of a pattern and are written in none of them."""
     facts: dict[str, None] = {}
     for clause in pattern.clauses:
         found = implied_by(clause, pattern.window, pattern.ties)
         if found.contradiction:
-            said = " and ".join(map(format_conjunct, found.contradiction))
-            where = f"clause {clause.index + 1} has" if len(pattern.clauses) > 1 else "it has"
-            facts[f"{where} no matches, since no events fulfil {said}"] = None
+            facts[f"clause {clause.index + 1} has no matches, since {no_events_text(pattern, [found])}"] = None
             continue
         if mechanism != "fused":
             continue

@@ -6,13 +6,27 @@ that a strategy refuses.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+import textwrap
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from itertools import combinations
 
+from cep_pipeline.language.formatter import format_condition
 from cep_pipeline.language.scope import Scope
 from cep_pipeline.language.source import PatternWarning, SourceText
-from cep_pipeline.patterns.conditions import Condition, Conjunct, expressions_of
-from cep_pipeline.patterns.expressions import Aggregate, Element, Expression, Length, Reference, Span, walk
+from cep_pipeline.patterns.conditions import AnyOf, Condition, Conjunct, Membership, expressions_of
+from cep_pipeline.patterns.expressions import (
+    NOWHERE,
+    Aggregate,
+    Element,
+    Expression,
+    Length,
+    Literal,
+    Reference,
+    Span,
+    walk,
+)
+from cep_pipeline.patterns.implications import Implications, implications_of
 from cep_pipeline.patterns.normal_form import (
     MAX_CLAUSES,
     Clause,
@@ -22,6 +36,7 @@ from cep_pipeline.patterns.normal_form import (
     split_condition,
 )
 from cep_pipeline.patterns.pattern import Pattern, Strategy, Ties
+from cep_pipeline.patterns.rewriting import rewritten
 from cep_pipeline.patterns.structure import (
     EventOperand,
     Negation,
@@ -30,6 +45,11 @@ from cep_pipeline.patterns.structure import (
     event_operands,
     structure_text,
 )
+
+MOST_CONTRADICTIONS = 3
+"""Of more clauses that contradict themselves the others are counted."""
+LONGEST_CONJUNCT = 120
+"""A longer conjunct, such as one with many values behind IN, is cut in a message."""
 
 
 def check_structure(structure: Structure, scope: Scope, statement: Span) -> None:
@@ -171,6 +191,47 @@ def _check_negated(conjunct: Conjunct, scope: Scope, negated: Mapping[str, int])
                 if negated.get(node.variable, node.variable) != negated.get(first, first):
                     message = f"a conjunct mentions two negated variables: {first} and {node.variable}"
                     raise scope.source.error(message, node.span)
+
+
+def contradiction_in(pattern: Pattern, source: SourceText) -> PatternWarning | None:
+    """The warning about a pattern that no events can match; None where some may."""
+    found = []
+    for clause in pattern.clauses:
+        implied = implications_of(clause, pattern.window.time_us, pattern.ties)
+        if not implied.contradiction:
+            return None
+        found.append(implied)
+    places = [one.span for one in found[0].contradiction if one.span != NOWHERE]
+    message = f"pattern {pattern.name!r} has no matches: {no_events_text(pattern, found)}"
+    return source.warning(message, places[0] if places else Span(0, 1))
+
+
+def no_events_text(pattern: Pattern, clauses: Sequence[Implications]) -> str:
+    """The sentence that says which conjuncts no events fulfil together, of each clause that contradicts itself.
+
+    Parameters
+    ----------
+    clauses
+        The facts that follow from the conditions of these clauses.
+    """
+    found: dict[str, None] = {}
+    for implied in clauses:
+        plain = map(_with_values, implied.contradiction)
+        conjuncts = [AnyOf(one.atoms) if len(one.atoms) > 1 else one.atoms[0] for one in plain]
+        texts = [textwrap.shorten(format_condition(one), LONGEST_CONJUNCT, placeholder=" …") for one in conjuncts]
+        timed = not implied.spans.keys().isdisjoint(implied.contradiction)
+        where = f" within {pattern.window}, in the order of the pattern," if timed else ""
+        found[f"no events{where} fulfil {' and '.join(texts)}"] = None
+    more = f", and {len(found) - MOST_CONTRADICTIONS} more" if len(found) > MOST_CONTRADICTIONS else ""
+    return ", and ".join(list(found)[:MOST_CONTRADICTIONS]) + more
+
+
+def _with_values(conjunct: Conjunct) -> Conjunct:
+    """The conjunct with the values of each `$name` in place of the name."""
+    named = rewritten(conjunct, lambda node: replace(node, parameter=None) if isinstance(node, Literal) else node)
+    return Conjunct(
+        tuple(replace(atom, parameter=None, names=()) if isinstance(atom, Membership) else atom for atom in named.atoms)
+    )
 
 
 def _idle(conjunct: Conjunct, source: SourceText) -> PatternWarning:

@@ -14,7 +14,13 @@ import numpy as np
 
 from cep_pipeline.errors import InputError, PatternError
 from cep_pipeline.events.schema import StreamSchema
-from cep_pipeline.language.checks import check_condition, check_return_item, check_strategy, check_structure
+from cep_pipeline.language.checks import (
+    check_condition,
+    check_return_item,
+    check_strategy,
+    check_structure,
+    contradiction_in,
+)
 from cep_pipeline.language.conditions import INT64_MAX, ConditionParser, TypeMismatch, type_of_aggregate
 from cep_pipeline.language.formatter import format_aggregate, format_expression, format_group
 from cep_pipeline.language.scope import Bound, Scope, Swept
@@ -86,7 +92,7 @@ def parse_patterns(
     Warns
     -----
     PatternWarning
-        A conjunct that constrains no clause.
+        A conjunct that constrains no clause, or conditions of a pattern that no events fulfil together.
 
     Examples
     --------
@@ -137,6 +143,8 @@ def parse_patterns(
                     continue
             names[statement.name] = pattern
             patterns.append(pattern)
+            if (doubt := contradiction_in(pattern, cursor.source)) is not None:
+                warn(doubt, stacklevel=2)
             if place == 0:
                 break
             if place + 1 == len(bindings) and pattern.named:

@@ -13,20 +13,30 @@ together. The conditions stay as they are written. What is found here is used be
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import combinations, pairwise, permutations
 from typing import NamedTuple
 
-from cep_pipeline.patterns.conditions import Between, Comparator, Comparison, Conjunct, Membership, Truth, Value
+from cep_pipeline.patterns.conditions import (
+    Atom,
+    Between,
+    Comparator,
+    Comparison,
+    Conjunct,
+    Like,
+    Membership,
+    NullTest,
+    Truth,
+    Value,
+    expressions_of,
+)
 from cep_pipeline.patterns.expressions import (
     Aggregate,
-    Arithmetic,
     Element,
     Expression,
     Length,
     Literal,
-    Negative,
     Reference,
     ValueType,
     variables_of,
@@ -34,20 +44,10 @@ from cep_pipeline.patterns.expressions import (
 )
 from cep_pipeline.patterns.normal_form import Clause
 from cep_pipeline.patterns.pattern import Ties
+from cep_pipeline.patterns.rewriting import TimeSpan, number_of, spans_in, time_spans
 
-MOST_US = 1 << 60
-"""Larger constants are left alone: arithmetic on timestamps could overflow."""
 MOST_TERMS = 64
 """Of more terms nothing is concluded: it would take longer than it saves."""
-
-
-@dataclass(frozen=True, slots=True)
-class TimeSpan:
-    """The timestamp of `second` minus that of `first` is at most `most_us`, which may be negative."""
-
-    first: str
-    second: str
-    most_us: int
 
 
 @dataclass(frozen=True)
@@ -86,93 +86,32 @@ def implications_of(clause: Clause, window_us: int | None, ties: Ties) -> Implic
     positive = {variable.name for variable in clause.positive if not variable.kleene}
     spans = time_spans(clause)
     comparisons, filters, contradiction = compared(clause.conjuncts, positive, clause.agree_on)
+    lists = {variable.name for variable in clause.positive if variable.kleene and variable.minimum}
+    if lists and not contradiction:  # what is said of each element is said of one of them
+        contradiction = compared(clause.conjuncts, positive | lists, clause.agree_on).contradiction
     within = {conjunct: found for conjunct, found in spans.items() if conjunct.variables <= positive}
     narrowed: tuple[TimeSpan, ...] = ()
     if within and not contradiction:
         closed = _narrowed(clause, positive, within.values(), window_us, ties)
         narrowed = () if closed is None else closed
-        contradiction = tuple(within) if closed is None else ()
+        if closed is None:
+            contradiction = _fewest(within, lambda left: _narrowed(clause, positive, left, window_us, ties) is None)
     return Implications(spans, narrowed, comparisons, filters, contradiction)
 
 
+def _fewest(
+    said: Mapping[Conjunct, tuple[TimeSpan, ...]], excluded: Callable[[Iterable[tuple[TimeSpan, ...]]], bool]
+) -> tuple[Conjunct, ...]:
+    """Those of conjuncts that exclude each other of which none can be left out."""
+    left = dict(said)
+    for conjunct in said:
+        others = {one: found for one, found in left.items() if one != conjunct}
+        if excluded(others.values()):
+            left = others
+    return tuple(left)
+
+
 # -- spans ------------------------------------------------------------------------------------------------------------
-
-
-def time_spans(clause: Clause) -> dict[Conjunct, tuple[TimeSpan, ...]]:
-    """Return the spans of time that each conjunct over two timestamps alone allows; other conjuncts are left out."""
-    single = {variable.name for variable in (*clause.positive, *clause.negated) if not variable.kleene}
-    pairs = (one for one in clause.conjuncts if len(one.variables) == 2 and one.variables <= single)
-    return {conjunct: found for conjunct in pairs if (found := _spans_in(conjunct))}
-
-
-def _spans_in(conjunct: Conjunct) -> tuple[TimeSpan, ...]:
-    """The spans that a conjunct says; nothing where it says anything else."""
-    match conjunct.atoms:
-        case (Comparison(comparator, left, right),):
-            return _spans_of(comparator, left, right)
-        case (Between(expression, low, high, False),):
-            ends = _spans_of(Comparator.GE, expression, low), _spans_of(Comparator.LE, expression, high)
-            return (*ends[0], *ends[1]) if all(ends) else ()
-    return ()
-
-
-def _spans_of(comparator: Comparator, left: Expression, right: Expression) -> tuple[TimeSpan, ...]:
-    if isinstance(left, Literal):
-        comparator, left, right = comparator.mirror, right, left
-    limit = right.value if isinstance(right, Literal) else 0
-    if isinstance(limit, bool | str) or (isinstance(limit, float) and not math.isfinite(limit)):
-        return ()
-    sides = _timestamps(left), ({}, 0) if isinstance(right, Literal) else _timestamps(right)
-    if sides[0] is None or sides[1] is None:
-        return ()
-    constant = sides[0][1] - sides[1][1]
-    counts = {name: sides[0][0].get(name, 0) - sides[1][0].get(name, 0) for name in {**sides[0][0], **sides[1][0]}}
-    largest = abs(sides[0][1]) + abs(sides[1][1]) + abs(limit)
-    if sorted(counts.values()) != [-1, 1] or largest > MOST_US or len(sides[0][0]) + len(sides[1][0]) > 2:
-        return ()
-    second, first = (next(name for name, count in counts.items() if count == sign) for sign in (1, -1))
-    # t(second) - t(first) is compared with this number, and is whole.
-    most, least = math.floor(limit) - constant, math.ceil(limit) - constant
-    whole = most == least
-    at_most = TimeSpan(first, second, most if comparator is not Comparator.LT or not whole else most - 1)
-    at_least = TimeSpan(second, first, -(least if comparator is not Comparator.GT or not whole else least + 1))
-    match comparator:
-        case Comparator.LT | Comparator.LE:
-            return (at_most,)
-        case Comparator.GT | Comparator.GE:
-            return (at_least,)
-        case Comparator.EQ:
-            return (at_most, at_least)
-        case Comparator.NE:
-            return ()
-
-
-def _timestamps(expression: Expression) -> tuple[dict[str, int], int] | None:
-    """An expression as a sum: how often the timestamp of each variable is in it, and a constant; None: it is none."""
-    match expression:
-        case Literal(value) if isinstance(value, int) and not isinstance(value, bool):
-            return {}, value
-        case Reference(variable, "timestamp", Element.ONLY):
-            return {variable: 1}, 0
-        case Negative(operand):
-            found = _timestamps(operand)
-            return found and ({name: -count for name, count in found[0].items()}, -found[1])
-        case Arithmetic("+" | "-" as operator, left, right):
-            one, other = _timestamps(left), _timestamps(right)
-            if one is None or other is None or not one[0].keys().isdisjoint(other[0]):
-                return None
-            sign = 1 if operator == "+" else -1
-            counts = {**one[0], **{name: sign * count for name, count in other[0].items()}}
-            constants = (one[1], sign * other[1])
-            if max(map(abs, constants)) > MOST_US:
-                return None
-            return counts, sum(constants)
-        case Arithmetic("*", left, right):
-            one, other = _timestamps(left), _timestamps(right)
-            if one is None or other is None or one[0] or other[0] or abs(one[1] * other[1]) > MOST_US:
-                return None
-            return {}, one[1] * other[1]
-    return None
 
 
 def _narrowed(
@@ -214,6 +153,10 @@ _Term = tuple[str, Expression] | tuple[None, Value]
 """An expression over one variable; or a constant."""
 _Edge = tuple[_Term, _Term, bool, Conjunct | None]
 """The first is at most the second, or less (True), as a conjunct says; None: as constants are ordered."""
+_Limit = tuple[_Term, bool, tuple[Conjunct, ...]]
+"""A constant, whether it is itself excluded, and the conjuncts that say so."""
+_Limits = Mapping[tuple[_Term, bool], Sequence[_Limit]]
+"""The constants that a term is at least (True), or at most."""
 
 
 class Compared(NamedTuple):
@@ -230,57 +173,189 @@ def compared(conjuncts: Iterable[Conjunct], names: Collection[str], agree_on: Co
     Parameters
     ----------
     names
-        Variables of one event each.
+        Variables of one event each, or of lists with one event or more, each of which `v[]` stands for.
     agree_on
         Attributes that are equal in all events of a match.
     """
-    edges: list[_Edge] = []
-    for conjunct in conjuncts:
-        if not conjunct.variables.issubset(names):
-            continue
-        for atom in conjunct.atoms[:1] if len(conjunct.atoms) == 1 else ():
-            match atom:
-                case Membership(_, (), _, False) | Truth(False):
-                    return Compared(contradiction=(conjunct,))
-                case Comparison(comparator, left, right):
-                    edges += _edges_of(comparator, left, right, conjunct)
-                case Between(expression, low, high, False):
-                    edges += _edges_of(Comparator.GE, expression, low, conjunct)
-                    edges += _edges_of(Comparator.LE, expression, high, conjunct)
-    if len(edges) < 2 and not agree_on:
+    told = tuple(conjunct for conjunct in conjuncts if conjunct.variables.issubset(names))
+    edges = [edge for conjunct in told for edge in _edges_in(conjunct)]
+    others = tuple(conjunct for conjunct in told if not _is_edges(conjunct))
+    if len(edges) < 2 and not agree_on and not others and any(conjunct.variables for *_, conjunct in edges if conjunct):
         never = tuple(conjunct for one, other, less, conjunct in edges if less and one == other and conjunct)
         return Compared(contradiction=never)
-    edges += [*_order_of_constants(edges), *_agreement(edges, agree_on)]
     terms = dict.fromkeys(term for edge in edges for term in edge[:2])
-    if len(terms) > MOST_TERMS:
+    compared_with = dict.fromkeys((*terms, *(term for conjunct in others for term in _terms_in(conjunct))))
+    all_terms = compared_with if len(compared_with) <= MOST_TERMS else terms
+    if len(all_terms) > MOST_TERMS:
         return Compared()
-    behind: dict[_Term, list[_Edge]] = {term: [] for term in terms}
-    for edge in edges:
+    behind: dict[_Term, list[_Edge]] = {term: [] for term in all_terms}
+    for edge in (*edges, *_order_of_constants(all_terms), *_agreement(all_terms, agree_on)):
         behind[edge[0]].append(edge)
+    ways = {start: _ways_from(start, behind) for start in all_terms}
     found: dict[Conjunct, None] = {}
     limits: dict[tuple[_Term, bool], list[_Limit]] = {}
-    for start in terms:
-        ways = _ways_from(start, behind)
-        for (end, less), way in ways.items():
-            said = tuple(dict.fromkeys(conjunct for *_, conjunct in way if conjunct is not None))
+    for start, reached in ways.items():
+        for (end, less), way in reached.items():
             if end == start and less:
-                return Compared(contradiction=said)
-            if not less and (end, True) in ways:
+                return Compared(contradiction=_said(way))
+            if (not less and (end, True) in reached) or start not in terms or end not in terms:
                 continue
+            said = _said(way)
             if (start[0] is None) != (end[0] is None):
                 least = start[0] is None
                 limits.setdefault((end if least else start, least), []).append((start if least else end, less, said))
             follows = _following(start, end, less, said)
-            if follows is not None and not any(back[0] == start for back in _ways_from(end, behind)):
+            if follows is not None and not any(back[0] == start for back in ways[end]):
                 found[follows] = None  # what is equal is a key
+    for conjunct in others:
+        excluding = _excluding(conjunct, told, ways, limits)
+        if excluding is not None:
+            return Compared(contradiction=tuple(dict.fromkeys((conjunct, *excluding))))
     filters = (_filter(term, least, known) for (term, least), known in limits.items())
     return Compared(tuple(found), tuple(one for one in filters if one is not None))
+
+
+def _is_edges(conjunct: Conjunct) -> bool:
+    """Return whether the edges of a conjunct over comparable terms say all that it says."""
+    match conjunct.atoms:
+        case (Comparison(comparator),):
+            return comparator is not Comparator.NE
+        case (Between(negated=False),):
+            return True
+    return False
+
+
+def _edges_in(conjunct: Conjunct) -> Iterator[_Edge]:
+    """The edges that follow from a conjunct; none of one with OR."""
+    match conjunct.atoms:
+        case (Comparison(comparator, left, right),):
+            yield from _edges_of(comparator, left, right, conjunct)
+        case (Between(expression, low, high, False),):
+            yield from _edges_of(Comparator.GE, expression, low, conjunct)
+            yield from _edges_of(Comparator.LE, expression, high, conjunct)
+        case (Membership(expression, values, _, False),) if values:
+            term = _term_of(expression)
+            if term is not None and all(value == value and not isinstance(value, bool) for value in values):
+                yield (None, min(values)), term, False, conjunct
+                yield term, (None, max(values)), False, conjunct
+
+
+def _terms_in(conjunct: Conjunct) -> Iterator[_Term]:
+    """The terms that the atoms of a conjunct compare."""
+    for atom in conjunct.atoms:
+        terms = [term for side in expressions_of(atom) if (term := _term_of(side)) is not None]
+        if any(name is not None for name, _ in terms):
+            yield from terms
+
+
+def _said(way: Iterable[_Edge]) -> tuple[Conjunct, ...]:
+    """The conjuncts that the edges of a way stand for."""
+    return tuple(dict.fromkeys(conjunct for *_, conjunct in way if conjunct is not None))
+
+
+_Ways = Mapping[_Term, Mapping[tuple[_Term, bool], tuple[_Edge, ...]]]
+
+
+def _excluding(
+    conjunct: Conjunct, told: Iterable[Conjunct], ways: _Ways, limits: _Limits
+) -> tuple[Conjunct, ...] | None:
+    """The conjuncts that exclude each atom of another one; None where one of its atoms may be true beside all."""
+    found: list[Conjunct] = []
+    for atom in conjunct.atoms:
+        excluding = _excluding_atom(atom, told, ways, limits)
+        if excluding is None:
+            return None
+        found += excluding
+    return tuple(found)
+
+
+def _excluding_atom(atom: Atom, told: Iterable[Conjunct], ways: _Ways, limits: _Limits) -> tuple[Conjunct, ...] | None:
+    """The conjuncts that exclude an atom together; None where they do not, or nothing is known of what it compares."""
+    match atom:
+        case Truth(holds):
+            return None if holds else ()
+        case Comparison(comparator, left, right):
+            return _excluding_comparison(comparator, left, right, ways)
+        case Between(expression, low, high, negated):
+            below, above = (Comparator.LT, Comparator.GT) if negated else (Comparator.GE, Comparator.LE)
+            ends = (
+                _excluding_comparison(below, expression, low, ways),
+                _excluding_comparison(above, expression, high, ways),
+            )
+            if negated:
+                return None if ends[0] is None or ends[1] is None else (*ends[0], *ends[1])
+            return ends[0] if ends[0] is not None else ends[1]
+        case Membership(expression, values, _, negated):
+            return _excluding_members(expression, values, limits, negated=negated)
+        case NullTest(expression, negated) if _is_of_events(expression):
+            for one in told:
+                match one.atoms:
+                    case (NullTest(other, False),) if negated and other == expression:
+                        return (one,)
+                    case (Comparison() | Between() | Membership() | Like() as known,) if not negated:
+                        if expression in expressions_of(known):  # it is true of known values only
+                            return (one,)
+    return None
+
+
+def _excluding_comparison(
+    comparator: Comparator, left: Expression, right: Expression, ways: _Ways
+) -> tuple[Conjunct, ...] | None:
+    one, other = _term_of(left), _term_of(right)
+    if one is None or other is None or one not in ways or other not in ways:
+        return None
+    at_most, at_least = _known_way(one, other, ways), _known_way(other, one, ways)
+    if comparator is Comparator.NE:
+        return None if at_most is None or at_least is None else (*_said(at_most), *_said(at_least))
+    less, greater = _known_way(one, other, ways, less=True), _known_way(other, one, ways, less=True)
+    match comparator:
+        case Comparator.LT:
+            way = at_least
+        case Comparator.LE:
+            way = greater
+        case Comparator.GT:
+            way = at_most
+        case Comparator.GE:
+            way = less
+        case _:
+            way = less if less is not None else greater
+    return None if way is None else _said(way)
+
+
+def _known_way(one: _Term, other: _Term, ways: _Ways, *, less: bool = False) -> tuple[_Edge, ...] | None:
+    """The way by which the first is at most the second, or less than it; None where it need not be."""
+    if one == other and not less:
+        return ()
+    return ways[one].get((other, True)) or (None if less else ways[one].get((other, False)))
+
+
+def _excluding_members(
+    expression: Expression, values: tuple[Value, ...], limits: _Limits, *, negated: bool
+) -> tuple[Conjunct, ...] | None:
+    """The limits that exclude all values of `expression IN (values)`, or leave one of them alone of NOT IN."""
+    term = _term_of(expression)
+    if term is None or any(isinstance(value, bool) or value != value for value in values):
+        return () if not values and not negated and _is_of_events(expression) else None
+    ends = [(least, *limit) for least in (True, False) for limit in limits.get((term, least), ())]
+    if negated:
+        equal = [{limit[1][1] for limit in ends if limit[0] is least and not limit[2]} for least in (True, False)]
+        only = equal[0] & equal[1] & set(values)
+        return tuple(one for _, limit, _, said in ends if limit[1] in only for one in said) if only else None
+    found: list[Conjunct] = []
+    for value in values:
+        for least, (_, limit), less, said in ends:
+            if (value == limit and less) or (value < limit if least else value > limit):  # type: ignore[operator]
+                found += said
+                break
+        else:
+            return None
+    return tuple(found)
 
 
 def _edges_of(comparator: Comparator, left: Expression, right: Expression, conjunct: Conjunct) -> Iterator[_Edge]:
     terms = [_term_of(side) for side in (left, right)]
     one, other = terms
-    if one is None or other is None or (one[0] is None and other[0] is None):
+    if one is None or other is None:
         return
     match comparator:
         case Comparator.LT | Comparator.LE:
@@ -298,25 +373,34 @@ def _term_of(expression: Expression) -> _Term | None:
         known = not isinstance(value, bool) and value == value  # NaN compares with nothing
         return (None, value) if known else None
     names = variables_of(expression)
-    if len(names) != 1 or any(
-        isinstance(node, Length | Aggregate) or (isinstance(node, Reference) and node.element is not Element.ONLY)
-        for node in walk(expression)
-    ):
+    if not names:
+        number = number_of(expression)
+        return None if number is None else (None, number)
+    if len(names) != 1 or not _is_of_events(expression):
         return None
     return next(iter(names)), expression
 
 
-def _order_of_constants(edges: Iterable[_Edge]) -> Iterator[_Edge]:
+def _is_of_events(expression: Expression) -> bool:
+    """Return whether an expression reads single events and each event of lists only: no other part of a list."""
+    return all(
+        node.element in (Element.ONLY, Element.EACH)
+        if isinstance(node, Reference)
+        else not isinstance(node, Length | Aggregate)
+        for node in walk(expression)
+    )
+
+
+def _order_of_constants(terms: Iterable[_Term]) -> Iterator[_Edge]:
     """The edges between the constants of one kind, in their order."""
-    values = {term[1] for edge in edges for term in edge[:2] if term[0] is None}
+    values = {value for name, value in terms if name is None}
     for kind in (str, (int, float)):
         ordered = sorted(value for value in values if isinstance(value, kind))
         yield from (((None, one), (None, other), True, None) for one, other in pairwise(ordered))
 
 
-def _agreement(edges: Iterable[_Edge], agree_on: Collection[str]) -> Iterator[_Edge]:
+def _agreement(terms: Iterable[_Term], agree_on: Collection[str]) -> Iterator[_Edge]:
     """The edges between the values on which events agree, of those that are compared."""
-    terms = dict.fromkeys(term for edge in edges for term in edge[:2])
     for one, other in combinations(terms, 2):
         match one[1], other[1]:
             case Reference() as left, Reference() as right if left.attribute == right.attribute in agree_on:
@@ -339,21 +423,17 @@ def _ways_from(start: _Term, behind: Mapping[_Term, list[_Edge]]) -> dict[tuple[
 
 
 def _following(start: _Term, end: _Term, less: bool, said: tuple[Conjunct, ...]) -> Conjunct | None:
-    """The comparison of two variables that follows from others which mention a third one."""
+    """The comparison of two variables that follows from others which mention a third one, and is no sum of spans."""
     one, other = start[0], end[0]
     if one is None or other is None or one == other or not isinstance(start[1], Expression):
         return None
     assert isinstance(end[1], Expression)
     if not (start[1].type.is_number or start[1].type is ValueType.STRING):
         return None
-    if all(conjunct.variables <= {one, other} for conjunct in said):
+    if all(conjunct.variables <= {one, other} for conjunct in said) or all(map(spans_in, said)):
         return None
     comparator = Comparator.LT if less else Comparator.LE
     return Conjunct((Comparison(comparator, start[1], end[1]),))
-
-
-_Limit = tuple[_Term, bool, tuple[Conjunct, ...]]
-"""A constant, whether it is itself excluded, and the conjuncts that say so."""
 
 
 def _filter(term: _Term, least: bool, limits: Iterable[_Limit]) -> Conjunct | None:

@@ -15,6 +15,7 @@ from cep_pipeline.foreign_text import html_table
 from cep_pipeline.patterns.conditions import Condition, Value
 from cep_pipeline.patterns.expressions import NOWHERE, Expression, Span, ValueType
 from cep_pipeline.patterns.normal_form import Clause, normalize, with_agreement
+from cep_pipeline.patterns.rewriting import asked_of_elements
 from cep_pipeline.patterns.structure import EventOperand, Structure, event_operands, structure_text
 
 
@@ -311,10 +312,16 @@ class Pattern:
 
     @cached_property
     def clauses(self) -> tuple[Clause, ...]:
-        """The clauses that are planned and run: equalities that say what `[k]` says stand there as `[k]`."""
+        """The clauses that are planned and run.
+
+        Equalities that say what `[k]` says stand there as `[k]`, and bounds on the time of the last event of a list as
+        bounds on each.
+        """
         if self.strategy is Strategy.PARTITION_CONTIGUITY:
             return self.written_clauses  # an equivalence test would make partitions
-        return with_agreement(self.written_clauses, by_runs=self.strategy is not Strategy.SKIP_TILL_ANY_MATCH)
+        by_runs = self.strategy is not Strategy.SKIP_TILL_ANY_MATCH  # they decide about an event when it comes
+        clauses = with_agreement(self.written_clauses, by_runs=by_runs)
+        return clauses if by_runs else tuple(map(asked_of_elements, clauses))
 
 
 def with_composed(patterns: Iterable[Pattern]) -> list[Pattern]:

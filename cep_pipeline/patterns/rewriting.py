@@ -1,17 +1,48 @@
-"""Parts of patterns made anew: expressions and conditions with other references, structures with fewer variables."""
+"""Parts of patterns made anew: expressions and conditions with other references, structures with fewer variables.
+
+Conditions on the time between two events are read as bounds (`spans_in`) however they are written: with the constant on
+either side, scaled, negated, by BETWEEN or by `abs`. The events of a list come in the order of time. So a bound on its
+last event bounds each of them, and is asked of each as the list grows (`asked_of_elements`).
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection
-from dataclasses import replace
+import math
+from collections.abc import Callable, Collection, Iterator
+from dataclasses import dataclass, replace
 from operator import is_
 from typing import Any, TypeVar
 
-from cep_pipeline.patterns.conditions import Atom, Between, Comparison, Conjunct, Like, Membership, NullTest, Truth
-from cep_pipeline.patterns.expressions import Arithmetic, Call, Expression, Literal, Negative, Reference
+from cep_pipeline.patterns.conditions import (
+    Atom,
+    Between,
+    Comparator,
+    Comparison,
+    Conjunct,
+    Like,
+    Membership,
+    NullTest,
+    Truth,
+    expressions_of,
+)
+from cep_pipeline.patterns.expressions import (
+    Aggregate,
+    Arithmetic,
+    Call,
+    Element,
+    Expression,
+    Literal,
+    Negative,
+    Reference,
+    ValueType,
+    walk,
+)
+from cep_pipeline.patterns.normal_form import Clause
 from cep_pipeline.patterns.structure import Composite, EventOperand, Negation, Structure
 
 Node = TypeVar("Node", bound=Expression | Atom | Conjunct)
+MOST_US = 1 << 60
+"""Larger constants are left alone: arithmetic on timestamps could overflow."""
 
 
 def rewritten(node: Node, leaf: Callable[[Expression], Expression]) -> Node:
@@ -96,3 +127,301 @@ def restricted(structure: Structure, names: Collection[str]) -> Structure | None
     if not kept:
         return None
     return kept[0] if len(kept) == 1 and len(structure.operands) > 1 else Composite(structure.operator, kept)
+
+
+# -- bounds on time ----------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class TimeSpan:
+    """The timestamp of `second` minus that of `first` is at most `most_us`, which may be negative."""
+
+    first: str
+    second: str
+    most_us: int
+
+
+def time_spans(clause: Clause) -> dict[Conjunct, tuple[TimeSpan, ...]]:
+    """Return the spans of time that each conjunct over two timestamps alone allows; other conjuncts are left out."""
+    single = {variable.name for variable in (*clause.positive, *clause.negated) if not variable.kleene}
+    pairs = (one for one in clause.conjuncts if len(one.variables) == 2 and one.variables <= single)
+    return {conjunct: found for conjunct in pairs if (found := spans_in(conjunct))}
+
+
+def spans_in(conjunct: Conjunct) -> tuple[TimeSpan, ...]:
+    """The spans that a conjunct says; nothing where it says anything else."""
+    match conjunct.atoms:
+        case (Comparison(comparator, left, right),):
+            return _spans_of(comparator, left, right)
+        case (Between(expression, low, high, False),):
+            ends = _spans_of(Comparator.GE, expression, low), _spans_of(Comparator.LE, expression, high)
+            return (*ends[0], *ends[1]) if all(ends) else ()
+    return ()
+
+
+def _spans_of(comparator: Comparator, left: Expression, right: Expression) -> tuple[TimeSpan, ...]:
+    if number_of(left) is not None:
+        comparator, left, right = comparator.mirror, right, left
+    limit = number_of(right)
+    if limit is not None:
+        match left:
+            case Call("abs", (within,)) if comparator in (Comparator.LT, Comparator.LE):
+                low = Literal(-limit, ValueType.INT64 if isinstance(limit, int) else ValueType.FLOAT64)
+                ends = _spans_of(comparator, within, right), _spans_of(comparator.mirror, within, low)
+                return (*ends[0], *ends[1]) if all(ends) else ()
+        scaled = _scaled(left)
+        if scaled is not None:
+            return _spans_of_scaled(comparator, *scaled, limit)
+    limit = limit or 0
+    sides = _timestamps(left), ({}, 0) if number_of(right) is not None else _timestamps(right)
+    if sides[0] is None or sides[1] is None:
+        return ()
+    constant = sides[0][1] - sides[1][1]
+    counts = {name: sides[0][0].get(name, 0) - sides[1][0].get(name, 0) for name in {**sides[0][0], **sides[1][0]}}
+    largest = abs(sides[0][1]) + abs(sides[1][1]) + abs(limit)
+    if sorted(counts.values()) != [-1, 1] or largest > MOST_US or len(sides[0][0]) + len(sides[1][0]) > 2:
+        return ()
+    second, first = (next(name for name, count in counts.items() if count == sign) for sign in (1, -1))
+    # t(second) - t(first) is compared with this number, and is whole.
+    most, least = math.floor(limit) - constant, math.ceil(limit) - constant
+    whole = most == least
+    at_most = TimeSpan(first, second, most if comparator is not Comparator.LT or not whole else most - 1)
+    at_least = TimeSpan(second, first, -(least if comparator is not Comparator.GT or not whole else least + 1))
+    match comparator:
+        case Comparator.LT | Comparator.LE:
+            return (at_most,)
+        case Comparator.GT | Comparator.GE:
+            return (at_least,)
+        case Comparator.EQ:
+            return (at_most, at_least)
+        case Comparator.NE:
+            return ()
+
+
+def number_of(expression: Expression) -> int | float | None:
+    """The number that a constant expression is; None where it is none, or one that no span is made of."""
+    match expression:
+        case Literal(int() | float() as value) if not isinstance(value, bool):
+            return value if math.isfinite(value) else None
+        case Negative(operand):
+            found = number_of(operand)
+            return None if found is None else -found
+        case Arithmetic("+" | "-" | "*" | "/" as operator, left, right):
+            one, other = number_of(left), number_of(right)
+            if one is None or other is None or (operator == "/" and not other):
+                return None
+            value = _computed(operator, one, other)
+            return value if -MOST_US <= value <= MOST_US else None
+    return None
+
+
+def _computed(operator: str, one: int | float, other: int | float) -> int | float:
+    """The value of `one operator other`, as the language computes it where no integer overflows."""
+    if operator == "/" or isinstance(one, float) or isinstance(other, float):
+        one, other = float(one), float(other)
+    match operator:
+        case "+":
+            return one + other
+        case "-":
+            return one - other
+        case "*":
+            return one * other
+    return one / other
+
+
+_Scaled = tuple[str, str, Callable[[int], int | float], bool]
+"""Two variables, a function of the time between them, and whether it rises with that time."""
+
+
+def _scaled(expression: Expression) -> _Scaled | None:
+    """An expression as a float64 that rises or falls with the time between two events; None where it is none."""
+    inner: Expression
+    match expression:
+        case Negative(inner):
+            found = _scaled(inner)
+            if found is None:
+                return None
+            first, second, function, rises = found
+            return first, second, lambda time: -function(time), not rises
+        case Arithmetic("+" | "-" | "*" | "/" as operator, left, right):
+            inner, constant, ahead = left, number_of(right), False
+            if constant is None:
+                inner, constant, ahead = right, number_of(left), True
+            if constant is None or (operator in "*/" and not constant) or (operator == "/" and ahead):
+                return None
+            found = _scaled(inner) or _difference(inner)
+            if found is None or (operator != "/" and not isinstance(found[2](0), float) and isinstance(constant, int)):
+                return None  # whole numbers may exceed int64
+            first, second, function, rises = found
+            if (operator in "*/" and constant < 0) or (operator == "-" and ahead):
+                rises = not rises
+
+            def value(time: int) -> int | float:
+                sides = (constant, function(time)) if ahead else (function(time), constant)
+                return _computed(operator, *sides)
+
+            return first, second, value, rises
+    return None
+
+
+def _difference(expression: Expression) -> _Scaled | None:
+    """A difference of two timestamps and a constant."""
+    found = _timestamps(expression)
+    if found is None or sorted(found[0].values()) != [-1, 1]:
+        return None
+    counts, constant = found
+    second, first = (next(name for name, count in counts.items() if count == sign) for sign in (1, -1))
+    return first, second, lambda time: time + constant, True
+
+
+def _spans_of_scaled(
+    comparator: Comparator,
+    first: str,
+    second: str,
+    function: Callable[[int], int | float],
+    rises: bool,
+    limit: int | float,
+) -> tuple[TimeSpan, ...]:
+    """The spans that a comparison of a float64 with a constant allows; nothing where it excludes no time, or all."""
+    tests: dict[Comparator, Callable[[int | float], bool]] = {
+        Comparator.LT: lambda value: value < limit,
+        Comparator.LE: lambda value: value <= limit,
+        Comparator.GT: lambda value: value > limit,
+        Comparator.GE: lambda value: value >= limit,
+    }
+    parts = (Comparator.LE, Comparator.GE) if comparator is Comparator.EQ else (comparator,)
+    found = []
+    for part in parts:
+        if part is Comparator.NE:
+            return ()
+        test, from_below = tests[part], (part in (Comparator.LT, Comparator.LE)) is rises
+        end = _last_passing(lambda time, test=test: test(function(time)), from_below=from_below)  # type: ignore[misc]
+        if end is None:
+            return ()
+        found.append(TimeSpan(first, second, end) if from_below else TimeSpan(second, first, -end))
+    return tuple(found)
+
+
+def _last_passing(passes: Callable[[int], bool], *, from_below: bool) -> int | None:
+    """The greatest time that passes where all smaller ones do, or the least one; None where all pass, or none."""
+    low, high = -MOST_US, MOST_US
+    if passes(low) is passes(high):
+        return None
+    while high - low > 1:
+        middle = (low + high) // 2
+        if passes(middle) is from_below:
+            low = middle
+        else:
+            high = middle
+    return low if from_below else high
+
+
+def _timestamps(expression: Expression) -> tuple[dict[str, int], int] | None:
+    """An expression as a sum: how often the timestamp of each variable is in it, and a constant; None: it is none."""
+    match expression:
+        case Literal(value) if isinstance(value, int) and not isinstance(value, bool):
+            return {}, value
+        case Reference(variable, "timestamp", Element.ONLY):
+            return {variable: 1}, 0
+        case Negative(operand):
+            found = _timestamps(operand)
+            return found and ({name: -count for name, count in found[0].items()}, -found[1])
+        case Arithmetic("+" | "-" as operator, left, right):
+            one, other = _timestamps(left), _timestamps(right)
+            if one is None or other is None or not one[0].keys().isdisjoint(other[0]):
+                return None
+            sign = 1 if operator == "+" else -1
+            counts = {**one[0], **{name: sign * count for name, count in other[0].items()}}
+            constants = (one[1], sign * other[1])
+            if max(map(abs, constants)) > MOST_US:
+                return None
+            return counts, sum(constants)
+        case Arithmetic("*", left, right):
+            one, other = _timestamps(left), _timestamps(right)
+            if one is None or other is None or one[0] or other[0] or abs(one[1] * other[1]) > MOST_US:
+                return None
+            return {}, one[1] * other[1]
+    return None
+
+
+# -- lists ------------------------------------------------------------------------------------------------------------
+
+
+def asked_of_elements(clause: Clause) -> Clause:
+    """The clause with bounds on the time of each element of a list in place of those on its last one.
+
+    `v[v.LEN].timestamp - a.timestamp <= 10000000` becomes `v[].timestamp - a.timestamp <= 10000000`, and
+    `v[v.LEN].timestamp - v[1].timestamp <= 10000000` becomes `v[i].timestamp - v[1].timestamp <= 10000000`: a list that
+    has gone beyond the bound is not grown. The very clause, where there are none.
+    """
+    kleene = {variable.name for variable in clause.positive if variable.kleene}
+    negated = {variable.name for variable in clause.negated}
+    found: dict[Conjunct, None] = {}
+    for conjunct in clause.conjuncts:
+        if conjunct.variables.isdisjoint(kleene) or not conjunct.variables.isdisjoint(negated):
+            found[conjunct] = None
+            continue
+        parts = list(_ends_of(conjunct))
+        asked = [_of_each_element(part, kleene) for part in parts]
+        if any(asked):
+            found.update((one or part, None) for one, part in zip(asked, parts, strict=True))
+        else:
+            found[conjunct] = None
+    return clause if tuple(found) == clause.conjuncts else replace(clause, conjuncts=tuple(found))
+
+
+def _ends_of(conjunct: Conjunct) -> Iterator[Conjunct]:
+    """The comparisons that a BETWEEN is; another conjunct stays as it is."""
+    match conjunct.atoms:
+        case (Between(expression, low, high, False),):
+            yield Conjunct((Comparison(Comparator.GE, expression, low),), conjunct.span)
+            yield Conjunct((Comparison(Comparator.LE, expression, high),), conjunct.span)
+        case _:
+            yield conjunct
+
+
+def _as_end(node: Expression) -> Expression:
+    """The time of a list's first or last event in place of the least or the greatest one of its times."""
+    match node:
+        case Aggregate("min" | "max" as function, variable, "timestamp", False, type_of, span):
+            return Reference(variable, "timestamp", Element.FIRST if function == "min" else Element.LAST, type_of, span)
+    return node
+
+
+def _of_each_element(conjunct: Conjunct, kleene: set[str]) -> Conjunct | None:
+    """The conjunct about each element of a list that says what this one says of the last one; None where none does."""
+    conjunct = rewritten(conjunct, _as_end)
+    read = {node for atom in conjunct.atoms for side in expressions_of(atom) for node in walk(side)}
+    references = {node for node in read if isinstance(node, Reference)}
+    last = [node.variable for node in references if node.element is Element.LAST]
+    others = [node for node in references if node.element is not Element.LAST]
+    if len(last) != 1 or len(others) != 1:
+        return None
+    [name], [other] = last, others
+    if other.variable == name:
+        if other.element is not Element.FIRST:
+            return None
+    elif other.element is not Element.ONLY or other.variable in kleene:
+        return None
+    first, end = "first", "last"
+    spans = spans_in(
+        rewritten(
+            conjunct,
+            lambda node: (
+                replace(node, variable=end if node.element is Element.LAST else first, element=Element.ONLY)
+                if isinstance(node, Reference)
+                else node
+            ),
+        )
+    )
+    # The last event is not before the first one of its list.
+    bounds = [span for span in spans if other.variable != name or span.first == first or span.most_us < 0]
+    if not bounds or any(span.first != first or (other.variable == name and span.most_us < 0) for span in bounds):
+        return None
+    each = Element.CURRENT if other.variable == name else Element.EACH
+    return rewritten(
+        conjunct,
+        lambda node: (
+            replace(node, element=each) if isinstance(node, Reference) and node.element is Element.LAST else node
+        ),
+    )

@@ -9,6 +9,7 @@ import pytest
 from cep_pipeline.errors import InputError, PatternError
 from cep_pipeline.events.schema import StreamSchema
 from cep_pipeline.language.parser import parse_patterns
+from cep_pipeline.language.scope import Swept
 from cep_pipeline.language.source import PatternWarning, SourceText
 from cep_pipeline.patterns.expressions import Span
 from tests.language import schemas
@@ -395,7 +396,7 @@ def test_conjuncts_are_counted_before_they_are_built() -> None:
         ("a.x = 1 AND b.x > c.x", "b, c"),
         ("b.x = 1 OR c.x = 1", "b, c"),
         ("a.x = b.x AND a.x = c.x", None),
-        ("[id] AND 1 = 2", None),
+        ("[id] AND 1 = 1", None),
     ],
 )
 def test_a_conjunct_that_constrains_no_clause_is_worth_a_warning(
@@ -412,6 +413,47 @@ def test_a_conjunct_that_constrains_no_clause_is_worth_a_warning(
         assert message.startswith("<pattern>:1:")
         assert "^" in message
     assert all(not conjunct.variables >= {"b", "c"} for clause in pattern.clauses for conjunct in clause.conjuncts)
+
+
+@pytest.mark.parametrize(
+    ("condition", "said"),
+    [
+        ("a.x > 5 AND b.x = 1 AND a.x < 3", "no events fulfil a.x > 5 and a.x < 3"),
+        ("a.x < b.x < c.x < a.x", "no events fulfil a.x < b.x and b.x < c.x and c.x < a.x"),
+        (
+            "c.timestamp - a.timestamp > 2 days AND a.x > 1",
+            "no events within 24 h, in the order of the pattern, fulfil",
+        ),
+        ("1 > 2", "no events fulfil 1 > 2"),
+        ("a.x < b.x AND b.x < c.x", None),
+        ("a.x < b.x AND b.x IN (1, 2)", None),
+    ],
+)
+def test_a_pattern_that_no_events_match_is_worth_a_warning(
+    condition: str, said: str | None, recwarn: pytest.WarningsRecorder
+) -> None:
+    parse_one(f"PATTERN SEQ(A a, B b, C c) WHERE {condition} WITHIN 1 day")
+    messages = [str(warning.message) for warning in recwarn.list if warning.category is PatternWarning]
+    assert len(messages) == (said is not None)
+    assert said is None or f"pattern 'pattern_1' has no matches: {said}" in messages[0]
+
+
+def test_a_clause_that_no_events_match_is_no_reason_for_a_warning(recwarn: pytest.WarningsRecorder) -> None:
+    parse_one("PATTERN SEQ(A? a, B b) WHERE a.x < b.x AND b.x < a.x WITHIN 1 day")
+    parse_one("PATTERN OR(A a, B b) WHERE a.x < 3 AND a.x > 5 WITHIN 1 day")
+    assert not recwarn.list
+    parse_one("PATTERN OR(A a, B b) WHERE a.x < 3 AND a.x > 5 AND b.x != b.x WITHIN 1 day")
+    assert "no events fulfil a.x < 3 and a.x > 5, and no events fulfil b.x != b.x" in str(recwarn.list[0].message)
+
+
+def test_each_pattern_of_a_sweep_is_warned_of_with_its_value(recwarn: pytest.WarningsRecorder) -> None:
+    text = "NAME high PATTERN SEQ(A a, B b) WHERE a.x > $low AND a.x < 3 AND b.x IN $set WITHIN 1 day"
+    parse_patterns(text, SCHEMA, {"low": Swept((1, 5, 7)), "set": [1]})
+    messages = [str(warning.message).splitlines()[0] for warning in recwarn.list]
+    assert messages == [
+        f"<pattern>:1:39: pattern 'high_low_{low}' has no matches: no events fulfil a.x > {low} and a.x < 3"
+        for low in (5, 7)
+    ]
 
 
 MANY_FAULTS = """\

@@ -24,6 +24,7 @@ from cep_pipeline.patterns.expressions import Aggregate, Element, Expression, Le
 from cep_pipeline.patterns.normal_form import Clause, Variable
 from cep_pipeline.patterns.pattern import Pattern, Strategy
 from cep_pipeline.slices.order import before_is_earlier, may_be_one
+from cep_pipeline.slices.views import implied_by
 
 _EXTREMES = {
     Comparator.LT: (False, True),
@@ -352,7 +353,7 @@ def reason_to_list(pattern: Pattern) -> str | None:
 
 
 def groups_of(pattern: Pattern) -> list[Group]:
-    """The groups of clauses of a pattern, which have no match in common.
+    """The groups of clauses of a pattern, which have no match in common; clauses that contradict themselves have none.
 
     Raises
     ------
@@ -367,7 +368,8 @@ def groups_of(pattern: Pattern) -> list[Group]:
         raise NeedsLists(f"the negation of {names}, which is asked of each match")
     by_variables: dict[tuple[Variable, ...], list[Clause]] = {}
     for clause in pattern.clauses:
-        by_variables.setdefault(clause.positive, []).append(clause)
+        if not implied_by(clause, pattern.window, pattern.ties).contradiction:
+            by_variables.setdefault(clause.positive, []).append(clause)
     return [_group(pattern, clauses) for clauses in by_variables.values()]
 
 

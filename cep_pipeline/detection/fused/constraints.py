@@ -44,9 +44,9 @@ from cep_pipeline.patterns.expressions import (
     ValueType,
     variables_of,
 )
-from cep_pipeline.patterns.implications import TimeSpan
 from cep_pipeline.patterns.normal_form import Clause
 from cep_pipeline.patterns.pattern import Ties
+from cep_pipeline.patterns.rewriting import TimeSpan
 from cep_pipeline.slices.keys import as_floats, comparable, is_exact, largest
 from cep_pipeline.slices.order import before_is_earlier, order_bound
 from cep_pipeline.slices.partitions import positions_of

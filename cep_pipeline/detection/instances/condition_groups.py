@@ -195,8 +195,6 @@ class ClauseConditions:
         Name -> slot.
     tested
         The conjuncts with variables that no single event decides, in the order in which they are tested.
-    constant
-        Those without variables.
     written
         Tested conjuncts by their places, once they have been written for all events.
     """
@@ -205,7 +203,6 @@ class ClauseConditions:
         self.pattern, self.clause = pattern, clause
         self.variables: tuple[Variable, ...] = (*clause.positive, *clause.negated)
         self.slots = {variable.name: slot for slot, variable in enumerate(self.variables)}
-        self.constant = tuple(conjunct for conjunct in clause.conjuncts if not conjunct.variables)
         self.tested = tuple(TestedConjunct.of(one, clause) for one in in_test_order(joint_conjuncts(clause)))
         self.written: dict[int, WrittenConjunct] = {}
         self._filters: dict[str, tuple[Conjunct, ...]] = {}

@@ -18,13 +18,12 @@ from cep_pipeline.detection.instances.conjuncts import CompiledConjunct, Conjunc
 from cep_pipeline.detection.instances.event_columns import EventOf
 from cep_pipeline.detection.instances.term_writer import Accumulators, CommonTerms
 from cep_pipeline.expressions.columns import Array
-from cep_pipeline.expressions.evaluate import atom_holds
 from cep_pipeline.patterns.conditions import Conjunct
 from cep_pipeline.patterns.expressions import Element
 from cep_pipeline.patterns.normal_form import Clause
 from cep_pipeline.patterns.pattern import Pattern
 from cep_pipeline.slices.prepared import PreparedEvents
-from cep_pipeline.slices.views import holds_for_all, leaf_view
+from cep_pipeline.slices.views import holds_for_all, leaf_view, may_match
 
 CODE_WORDS = 11
 """Words by which a kernel finds a program (`interpreter.code_at`)."""
@@ -42,7 +41,7 @@ class Program:
     variables, slots
         As in `ClauseConditions`.
     possible
-        Whether the conjuncts without variables hold; if not, there is no match.
+        Whether a match is possible: the conjuncts without variables hold, and no others exclude each other.
     fits
         uint8, shape (variables, events): whether an event has the type of a variable and passes the conjuncts that one
         event decides.
@@ -75,7 +74,7 @@ class Program:
 
     @cached_property
     def possible(self) -> bool:
-        return may_match(self.groups.conditions, self.events)
+        return may_match(self.pattern, self.clause, self.events)
 
     @property
     def accumulators(self) -> Accumulators:
@@ -185,10 +184,3 @@ def compile_program(
         known yet.
     """
     return Program(pattern, clause, events, common, groups)
-
-
-def may_match(conditions: ClauseConditions, events: PreparedEvents) -> bool:
-    """True if the conjuncts without variables hold; if not, there is no match."""
-    return all(
-        any(bool(atom_holds(atom, events, {}).all()) for atom in conjunct.atoms) for conjunct in conditions.constant
-    )

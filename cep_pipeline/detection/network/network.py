@@ -24,13 +24,13 @@ from dataclasses import dataclass, field
 from functools import cached_property
 
 from cep_pipeline.detection.instances.condition_groups import ConditionGroups, Moment
-from cep_pipeline.detection.instances.program import may_match
 from cep_pipeline.detection.network import codes as c
 from cep_pipeline.detection.network.members import EventsOf, parts_of
 from cep_pipeline.patterns.normal_form import Variable
 from cep_pipeline.planning.multi_pattern import Member, MemberId, SharedNode, SharedPlan, Sharing, share
 from cep_pipeline.planning.trees import Join, OrderOrTree, leaves_of, nodes_of
 from cep_pipeline.slices.prepared import PreparedEvents
+from cep_pipeline.slices.views import may_match
 
 Place = tuple[str, int, tuple[str, ...]]
 """A pattern, one of its clauses, and variables of it."""
@@ -436,8 +436,8 @@ class KeptNetworks:
         self, members: Sequence[Member], plans: Sequence[OrderOrTree], sharing: Sharing, events: PreparedEvents
     ) -> PlannedNetwork:
         """Build the network; see `network_of`."""
-        # A clause with a condition that never holds has no matches; shared nodes are not written in its variables.
-        possible = tuple(may_match(parts_of(member).conditions, events) for member in members)
+        # A clause that contradicts itself has no matches; shared nodes are not written in its variables.
+        possible = tuple(may_match(member.pattern, member.clause, events) for member in members)
         orders = tuple(tuple(plan) if isinstance(plan, list) else plan for plan in plans)
         key = _NetworkKey(tuple(members), orders, sharing, possible)
         known = self._kept.get(key)

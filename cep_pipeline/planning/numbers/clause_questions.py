@@ -18,9 +18,10 @@ import numpy as np
 from cep_pipeline.errors import PlanError
 from cep_pipeline.patterns.conditions import Comparator, Comparison, Conjunct
 from cep_pipeline.patterns.expressions import variables_of
-from cep_pipeline.patterns.implications import Implications, implications_of, time_spans
+from cep_pipeline.patterns.implications import Implications, implications_of
 from cep_pipeline.patterns.normal_form import Clause, Variable
 from cep_pipeline.patterns.pattern import Pattern
+from cep_pipeline.patterns.rewriting import time_spans
 from cep_pipeline.planning.costs.conditions import kind_of
 from cep_pipeline.planning.numbers.clause_statistics import (
     Agreement,
