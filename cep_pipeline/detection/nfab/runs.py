@@ -24,27 +24,24 @@ from cep_pipeline.detection.instances import (
     compile_program,
     conditions_of,
 )
+from cep_pipeline.detection.kleene.bindings import BindingRules, Bindings, rejected_by_events
 from cep_pipeline.detection.limits import go_on
 from cep_pipeline.detection.mechanisms import EVERYTHING, Counters
 from cep_pipeline.detection.nfab import run_words
 from cep_pipeline.detection.nfab.automaton import is_chain
 from cep_pipeline.detection.nfab.stream import RunEvents, sequence_of
 from cep_pipeline.expressions.columns import Array
-from cep_pipeline.expressions.evaluate import conjunct_holds
-from cep_pipeline.patterns.conditions import Conjunct
-from cep_pipeline.patterns.normal_form import Clause, Variable
+from cep_pipeline.patterns.normal_form import Clause
 from cep_pipeline.patterns.pattern import Pattern, Strategy
 from cep_pipeline.slices.blocks import MatchBlock
-from cep_pipeline.slices.keys import agreement_codes
 from cep_pipeline.slices.order import (
-    StreamOrder,
     WindowInstants,
     clock_to_compare,
     earlier_is_before,
     instants_in_view,
     instants_of,
 )
-from cep_pipeline.slices.views import clause_cache_of, leaf_view, may_match, without_name
+from cep_pipeline.slices.views import clause_cache_of, may_match
 from cep_pipeline.statistics.node_counts import NodeCounts
 
 SPARSE = 8
@@ -101,9 +98,6 @@ class RunLives:
             change[rows] += changes  # of one call rows are distinct
         return int(np.cumsum(change).max(initial=0))
 
-
-PAIRS_AT_ONCE = 1 << 18
-"""Pairs of a match and an event that might reject it, tested at once."""
 
 RUNS_AT_ONCE = 1 << 17
 """Runs followed at once: their state is what is held beside the columns."""
@@ -207,10 +201,12 @@ class ClauseRuns:
             if self.owned != EVERYTHING:
                 found = found[:, self._is_owned(found)]
             if self.clause.negated and found.shape[1]:
-                found = found[:, self._survives(found)]
+                found = found[:, ~self._is_rejected(found)]
             if found.shape[1]:
                 yield MatchBlock(self.clause, np.ascontiguousarray(found))
         self.evaluations += self._program.evaluations
+        if self.clause.negated:
+            self.evaluations += self._rules.evaluations
 
     def count(self, counters: Counters) -> None:
         """Add what happened at each state that binds events: a chain's prefixes, or an AND's sets."""
@@ -334,78 +330,10 @@ class ClauseRuns:
         final = self.of.owns(first, last)
         return np.asarray(final & (last < self.end_row))
 
-    # -- negation -----------------------------------------------------------------------------------------------------
-
-    def _survives(self, rows: Array) -> Array:
-        """bool: the matches that no event rejects (docs/language.md, section 3, rule 5); rows by positive variable."""
-        survives = np.ones(rows.shape[1], dtype=bool)
-        for negated in self.clause.negated:
-            left = np.flatnonzero(survives)
-            if not len(left):
-                break
-            survives[left[self._rejected(negated, rows[:, left])]] = False
-        return survives
-
-    def _rejected(self, negated: Variable, rows: Array) -> Array:
-        clause, events = self.clause, self.events
-        mentioned = [conjunct for conjunct in clause.conjuncts if negated.name in conjunct.variables]
-        own = tuple(without_name(c, negated.name) for c in mentioned if len(c.variables) == 1)
-        joint = [conjunct for conjunct in mentioned if len(conjunct.variables) > 1]
-        candidates = leaf_view(events, negated.event_type, own, 0, len(events)).rows.astype(np.int64)
-        low, high = self._row_range(negated, rows)
-        if clause.agree_on:  # the candidates of each key together
-            codes = agreement_codes(events, clause.agree_on)[0].astype(np.int64)
-            keys = codes[rows[0]]
-            candidates = np.sort((codes[candidates] * len(events) + candidates)[codes[candidates] >= 0])
-            low, high = low + keys * len(events), high + keys * len(events)
-            high = np.where(keys < 0, low, high)
-        first = np.searchsorted(candidates, low)
-        behind = np.maximum(np.searchsorted(candidates, high), first)
-        if clause.agree_on:
-            candidates = candidates % max(len(events), 1)
-        if joint:
-            return self._rejected_by_conditions(negated, joint, rows, candidates, first, behind)
-        # All events in the range reject, but those of the match itself.
-        number = behind - first
-        is_candidate = np.zeros(len(events), dtype=bool)
-        is_candidate[candidates] = True
-        for bound in rows:
-            inside = is_candidate[bound]
-            keyed = bound + keys * len(events) if clause.agree_on else bound
-            number -= inside & (keyed >= low) & (keyed < high)
-        return np.asarray(number > 0)
-
-    def _row_range(self, negated: Variable, rows: Array) -> tuple[Array, Array]:
-        """The rows [low, high) that are after all events before the variable and before all events after it."""
-        number = {variable.name: place for place, variable in enumerate(self.clause.positive)}
-        before = [number[variable.name] for variable in self.clause.predecessors(negated.name)]
-        after = [number[variable.name] for variable in self.clause.successors(negated.name)]
-        order, instants = StreamOrder(self.events.timestamps, self.pattern.ties), self._instants
-        wide = rows.astype(np.int64)
-        low = order.rows_after(wide[before].max(axis=0)) if before else instants.first_row_within(wide.max(axis=0))
-        high = order.rows_ahead(wide[after].min(axis=0)) if after else instants.end_row_within(wide.min(axis=0))
-        return low, high
-
-    def _rejected_by_conditions(
-        self, negated: Variable, joint: list[Conjunct], rows: Array, candidates: Array, first: Array, behind: Array
-    ) -> Array:
-        rejected = np.zeros(rows.shape[1], dtype=bool)
-        ends = np.cumsum(behind - first)
-        total = int(ends[-1]) if len(ends) else 0
-        for begin in range(0, total, PAIRS_AT_ONCE):
-            pairs = np.arange(begin, min(begin + PAIRS_AT_ONCE, total))
-            match = np.searchsorted(ends, pairs, "right")
-            places = first[match] + pairs - (ends[match] - (behind - first)[match])
-            event = candidates[places]
-            open_ = ~rejected[match] & ~(rows[:, match] == event).any(axis=0)
-            match, event = match[open_], event[open_]
-            for conjunct in joint:
-                self.evaluations += len(match)
-                bound = {variable.name: rows[place, match] for place, variable in enumerate(self.clause.positive)}
-                holds = conjunct_holds(conjunct, self.events, {**bound, negated.name: event})
-                match, event = match[holds], event[holds]
-            rejected[match] = True
-        return rejected
+    def _is_rejected(self, found: Array) -> Array:
+        """bool: the matches that an event of a negated variable rejects."""
+        bound = {variable.name: own for variable, own in zip(self.clause.positive, found, strict=True)}
+        return rejected_by_events(self._rules, Bindings(bound, found.min(axis=0), found.max(axis=0)))
 
     # -- what the kernel reads ----------------------------------------------------------------------------------------
 
@@ -420,6 +348,10 @@ class ClauseRuns:
     @cached_property
     def _program(self) -> Program:
         return compile_program(self.pattern, self.clause, self.events, groups=self._grouped.groups)
+
+    @cached_property
+    def _rules(self) -> BindingRules:
+        return BindingRules(self.pattern, self.clause, self.events)
 
     @cached_property
     def _grouped(self) -> _Groups:
