@@ -112,6 +112,7 @@ _skip = NativeKernel(
     (*_NUMBERS, *_EVENTS, "int32*", *["int64*"] * 2, *["int32*"] * 4, "uint8*", *["int64*"] * 2, "float64*"),
     _SOURCES,
 )
+_link = NativeKernel("cep_pipeline.detection.nfab.kernel", "link", ("int64", "int64", "uint8*", "int32*"))
 _follow = NativeKernel(
     "cep_pipeline.detection.nfab.kernel",
     "follow",
@@ -312,7 +313,7 @@ class ClauseRuns:
             conjuncts = len(self._program.groups.conditions.tested)
             _skip(
                 *numbers,
-                *(rows, self._clock, self._instants_of_places, sequence.links, words, self._grouped.numbers),
+                *(rows, self._clock, self._instants_of_places, self._links, words, self._grouped.numbers),
                 *(*ends_of_runs, self._counts, np.empty(2 * conjuncts, np.int64), np.empty(conjuncts, np.float64)),
             )
         else:
@@ -339,7 +340,15 @@ class ClauseRuns:
 
     @cached_property
     def _sequence(self) -> RunEvents:
-        return sequence_of(self.pattern, self.clause, self.events, self.chain)
+        return sequence_of(self.pattern, self.clause, self.events, self._program.fits)
+
+    @cached_property
+    def _links(self) -> Array:
+        """int32, shape (variables, places): the next place whose event fits the variable."""
+        fits = self._sequence.fits
+        links = np.empty(fits.shape if len(fits) > 1 else (1, 0), np.int32)
+        _link(*links.shape, fits, links)
+        return links
 
     @cached_property
     def _instants(self) -> WindowInstants:
