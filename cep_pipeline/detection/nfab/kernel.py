@@ -25,7 +25,8 @@ from cep_pipeline.detection.instances.codes import (
     LESS_EQUAL,
     UNEQUAL,
 )
-from cep_pipeline.detection.instances.interpreter import code_at, compare, conjunct_holds, group_holds, mirrored
+from cep_pipeline.detection.instances.interpreter import code_at, compare, conjunct_holds, group_holds
+from cep_pipeline.detection.instances.searching import bound_side
 from cep_pipeline.detection.instances.terms import Code
 from cep_pipeline.detection.nfab.run_words import (
     AGREEING,
@@ -107,16 +108,8 @@ def skip(
             # What is bound stays while candidates of one variable go by: its side of a comparison is read once.
             direct = 0
             while item < behind and code.items[item] == COMPARE_SLOTS:
-                comparator, own, other, bound = (
-                    code.items[item + 1],
-                    code.items[item + 2],
-                    code.items[item + 4],
-                    code.items[item + 5],
-                )
-                if code.items[item + 3] != variable:
-                    comparator, own, other, bound = mirrored(comparator), other, own, code.items[item + 3]
+                comparator, own, bounds[direct] = bound_side(code.items, item, variable, slots, base)
                 columns[2 * direct], columns[2 * direct + 1] = comparator, own
-                bounds[direct] = float64_at(other)[slots[base + bound]]
                 direct += 1
                 item += ITEM_WORDS
             candidates = 0

@@ -104,7 +104,7 @@ RUNS_AT_ONCE = 1 << 17
 MOST_NODES = 1 << 12
 """Sets of variables that are counted one by one."""
 
-_SOURCES = (*KERNEL_SOURCES, "cep_pipeline.detection.nfab.run_words")
+_SOURCES = (*KERNEL_SOURCES, "cep_pipeline.detection.instances.searching", "cep_pipeline.detection.nfab.run_words")
 _NUMBERS, _EVENTS = ("int64",) * 6, ("int32*", "int64*", "int64*")
 _skip = NativeKernel(
     "cep_pipeline.detection.nfab.kernel",
