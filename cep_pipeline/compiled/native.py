@@ -121,3 +121,8 @@ class NativeKernel:
             yield
         finally:
             timer.cancel()
+
+
+def address(array: Array) -> int:
+    """The address at which an array begins; it holds as long as somebody keeps the array."""
+    return int(array.ctypes.data)

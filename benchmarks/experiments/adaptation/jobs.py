@@ -10,7 +10,6 @@ from __future__ import annotations
 import gc
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from functools import cache
 from itertools import pairwise
@@ -27,6 +26,7 @@ from cep_pipeline.adaptation.decisions import DecisionFunction, Static
 from cep_pipeline.adaptation.plan_makers import JointPlanMaker, PlanMaker, SinglePlanMaker, planned_together
 from cep_pipeline.detection.planned import replanner_for
 from cep_pipeline.errors import CepError
+from cep_pipeline.guarded import without_collecting
 from cep_pipeline.patterns.pattern import Pattern
 from cep_pipeline.planning.multi_pattern.component_plans import components_of_patterns
 from cep_pipeline.planning.plans import Plan
@@ -147,7 +147,8 @@ class JobSuccession:
             decision.prepare({self._by.planner})
         for _, maker in self._parts:
             maker.prepare()
-        with _nothing_collected(), one_core():
+        gc.collect()  # what earlier runs have left is not to be swept up in the middle of a plan
+        with without_collecting(), one_core():
             cost = unit_costs(self._by)  # first, for it also loads what is loaded or compiled on first use
             outcomes = {name: self._decided(decision) for name, decision in decisions.items()}
             for number, (_part, _) in enumerate(self._parts):
@@ -325,16 +326,3 @@ def _parts(patterns: Sequence[Pattern], by: PlannedBy, seed: int) -> Iterator[tu
     for names in components_of_patterns(patterns, together.sharing):
         part = [by_name[name] for name in names]
         yield part, JointPlanMaker(part, chosen, together.of_part(len(part) / len(patterns)))
-
-
-@contextmanager
-def _nothing_collected() -> Iterator[None]:
-    """Leave what runs leave behind in memory, so that it is not swept up in the middle of a plan."""
-    gc.collect()
-    collects = gc.isenabled()
-    gc.disable()
-    try:
-        yield
-    finally:
-        if collects:
-            gc.enable()

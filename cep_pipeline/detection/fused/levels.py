@@ -8,6 +8,11 @@ those that follow only look the addresses up (`RunLayout`).
 A layout is kept of runs whose keys are attributes. Of those that are soon over it has all stages (`plain_runs`), with
 searches for the events that reject. Others are compiled where something is asked of partial matches. All are compiled
 where the values of a slice do not fit (integers beyond 2^53).
+
+Both forms of a layout are needed. `plain_runs` writes the words of all patterns of a call in one go, over whole leaves,
+and gives up a run that is not soon over. `LaidOutLevels` is one run that stops and goes on, over leaves that may have
+been reduced, and behind partial matches that others share. Were such runs compiled instead, a hundred patterns over
+a million events (W6 of `cep bench detection`) would take 15 % longer, and over 100,000 events 70 %.
 """
 
 from __future__ import annotations

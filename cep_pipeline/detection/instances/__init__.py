@@ -42,7 +42,7 @@ decide. A full ring makes `append` return -1: undo what the event made, return a
 from __future__ import annotations
 
 from cep_pipeline.detection.instances.cell_ring import RING_WORDS, CellRing
-from cep_pipeline.detection.instances.condition_groups import NOTHING, Moment
+from cep_pipeline.detection.instances.condition_groups import NOTHING, ConditionGroups, Moment, conditions_of
 from cep_pipeline.detection.instances.program import CODE_WORDS, Program, compile_program
 from cep_pipeline.detection.instances.stream_rules import RULES_WORDS, StreamRules
 
@@ -59,8 +59,10 @@ __all__ = [
     "RING_WORDS",
     "RULES_WORDS",
     "CellRing",
+    "ConditionGroups",
     "Moment",
     "Program",
     "StreamRules",
     "compile_program",
+    "conditions_of",
 ]

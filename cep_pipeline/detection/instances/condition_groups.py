@@ -272,6 +272,12 @@ class ClauseConditions:
         return int(self.relations.ctypes.data), int(self.kleene.ctypes.data)
 
 
+def conditions_of(pattern: Pattern, clause: Clause) -> ClauseConditions:
+    """The conditions of a clause, put in order and written once, whatever the events."""
+    key = "conditions of instances", pattern.base_type
+    return clause_cache_of(clause).once(key, lambda: ClauseConditions(pattern, clause))
+
+
 class ConditionGroups:
     """The groups of conjuncts that a mechanism asks for; iterating gives the tests of each by its number."""
 

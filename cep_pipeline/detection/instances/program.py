@@ -13,7 +13,7 @@ from itertools import accumulate
 import numpy as np
 
 from cep_pipeline.detection.instances import codes
-from cep_pipeline.detection.instances.condition_groups import ClauseConditions, ConditionGroups
+from cep_pipeline.detection.instances.condition_groups import ClauseConditions, ConditionGroups, conditions_of
 from cep_pipeline.detection.instances.conjuncts import CompiledConjunct, ConjunctWriter
 from cep_pipeline.detection.instances.event_columns import EventOf
 from cep_pipeline.detection.instances.term_writer import Accumulators, CommonTerms
@@ -60,7 +60,7 @@ class Program:
         groups: ConditionGroups | None = None,
     ) -> None:
         self.pattern, self.clause, self.events = pattern, clause, events
-        self.groups = ConditionGroups(ClauseConditions(pattern, clause)) if groups is None else groups
+        self.groups = ConditionGroups(conditions_of(pattern, clause)) if groups is None else groups
         conditions = self.groups.conditions
         self.variables, self.slots = conditions.variables, conditions.slots
         types = None if common is None else {variable.name: variable.event_type for variable in self.variables}

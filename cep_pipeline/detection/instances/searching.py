@@ -26,6 +26,17 @@ def first_at_least(rows: Any, low: int, high: int, row: int) -> int:
 
 
 @njit(error_model="numpy")
+def bound_side(items: Any, at: int, variable: int, slots: Any, base: int) -> tuple[int, int, float]:
+    """The item at `items[at]`, one of `COMPARE_SLOTS`, as a comparison of a variable's column with what is bound.
+
+    Returned are the comparator, the address of the column, and the value of the bound side.
+    """
+    if items[at + 3] == variable:
+        return items[at + 1], items[at + 2], float64_at(items[at + 4])[slots[base + items[at + 5]]]
+    return mirrored(items[at + 1]), items[at + 4], float64_at(items[at + 2])[slots[base + items[at + 3]]]
+
+
+@njit(error_model="numpy")
 def first_passing(rows: Any, slots: Any, code: Code, group: int, variable: int, place: int, end: int) -> int:
     """The first place from `place` on whose event holds the first conjunct of a group, if that compares two columns.
 
@@ -34,12 +45,8 @@ def first_passing(rows: Any, slots: Any, code: Code, group: int, variable: int, 
     items, at = code.items, code.groups[group] * ITEM_WORDS
     if code.groups[group] == code.groups[group + 1] or items[at] != COMPARE_SLOTS:
         return place
-    comparator = items[at + 1]
-    own, other, slot = items[at + 2], items[at + 4], items[at + 5]
-    if items[at + 3] != variable:
-        own, other, slot = items[at + 4], items[at + 2], items[at + 3]
-        comparator = mirrored(comparator)
-    column, value = float64_at(own), float64_at(other)[slots[slot]]
+    comparator, own, value = bound_side(items, at, variable, slots, 0)
+    column = float64_at(own)
     begin = place
     if comparator == LESS:
         while place < end and not column[rows[place]] < value:

@@ -18,7 +18,7 @@ from cep_pipeline.slices.blocks import ListBlock
 from cep_pipeline.slices.keys import agreement_codes
 from cep_pipeline.slices.order import StreamOrder, instants_of, may_be_one
 from cep_pipeline.slices.prepared import PreparedEvents
-from cep_pipeline.slices.views import clause_cache_of, clock_of
+from cep_pipeline.slices.views import clause_cache_of, clock_of, leaf_of, view_of_leaf
 
 
 def has_kleene(clause: Clause) -> bool:
@@ -143,10 +143,13 @@ class BindingRules:
     agreement
         int32, shape (n,): equal for events that agree on what a match must agree on, -1 for those that agree with none;
         None if nothing has to agree.
+    evaluations
+        Tests of a condition between a match and an event that may reject it, so far.
     """
 
     def __init__(self, pattern: Pattern, clause: Clause, events: PreparedEvents) -> None:
         self.pattern, self.clause, self.events = pattern, clause, events
+        self.evaluations = 0
         self.order = StreamOrder(clock_of(events), pattern.ties)
         self.window = instants_of(pattern, events)
         self.agreement = agreement_codes(events, clause.agree_on)[0] if clause.agree_on else None
@@ -178,8 +181,9 @@ class BindingRules:
     def agreeing_places(
         self, bindings: Bindings, variable: Variable, start: Array, stop: Array
     ) -> tuple[Array, Array, Array]:
-        """The events of a variable's type sorted by what they agree on, and the places of the candidates in them."""
-        leaf = self.events.leaf_rows(variable.event_type)
+        """The events of a variable's leaf sorted by what they agree on, and the places of the candidates in them."""
+        view = view_of_leaf(self.events, leaf_of(self.clause, variable.name), 0, len(self.events))
+        leaf = view.rows
         if self.agreement is None:
             return leaf, *self.places(leaf, bindings, variable, start, stop)
         codes, size = self.agreement, len(self.events) + 1
@@ -189,7 +193,7 @@ class BindingRules:
             order = np.argsort(keys, kind="stable")
             return leaf[order], keys[order]
 
-        leaf, keys = self.events.derive(("agreeing", variable.event_type, self.clause.agree_on), make)
+        leaf, keys = self.events.derive(("agreeing", view.identity, self.clause.agree_on), make)
         start, stop = self._rows_between(bindings, variable, start, stop)
         own = codes[bindings.first].astype(np.int64) * size
         begin = np.searchsorted(keys, own + start)
@@ -203,6 +207,14 @@ class BindingRules:
             if (variable.name, name) in self.clause.precedence:
                 stop = np.minimum(stop, self.order.rows_ahead(bindings.first_of(name)))
         return start, stop
+
+    def events_that_may_be(self, bindings: Bindings, variable: Variable) -> Array:
+        """int64, shape (n,): how many events each partial match has that may be one of the variable, too."""
+        found = np.zeros(len(bindings), np.int64)
+        for name, value in bindings.bound.items():
+            if self.may_be_one(name, variable):
+                found += value.lengths if isinstance(value, Lists) else 1
+        return found
 
     def distinct_and_agreeing(
         self, bindings: Bindings, variable: Variable, partial: Array, rows: Array, *, skip: str | None = None
@@ -260,7 +272,10 @@ def _rejected(rules: BindingRules, bindings: Bindings, variable: Variable) -> Ar
     if not rules.clause.successors(variable.name):
         end = latest
     leaf, begin, end = rules.agreeing_places(bindings, variable, begin, end)
-    conjuncts = [conjunct for conjunct in rules.clause.conjuncts if variable.name in conjunct.variables]
+    own = {variable.name}
+    conjuncts = [one for one in rules.clause.conjuncts if variable.name in one.variables and one.variables != own]
+    if not conjuncts:  # all but events of the match itself reject it, so that one more than it has of them decides
+        end = np.minimum(end, begin + 1 + rules.events_that_may_be(bindings, variable))
     for start, stop in pieces(end - begin + 1, EVENTS_AT_ONCE):
         part = bindings.between(start, stop)
         sizes = (end - begin)[start:stop]
@@ -269,6 +284,7 @@ def _rejected(rules: BindingRules, bindings: Bindings, variable: Variable) -> Ar
         keep = rules.distinct_and_agreeing(part, variable, match, rows)
         match, rows = match[keep], rows[keep]
         for conjunct in conjuncts:
+            rules.evaluations += len(match)
             bound = {**take(part.bound, match), variable.name: rows}
             keep = holds_over_lists(conjunct, rules.events, bound, len(match))
             match, rows = match[keep], rows[keep]

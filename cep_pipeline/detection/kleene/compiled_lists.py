@@ -17,7 +17,7 @@ from functools import cached_property, partial
 
 import numpy as np
 
-from cep_pipeline.compiled.native import NativeKernel
+from cep_pipeline.compiled.native import NativeKernel, address
 from cep_pipeline.detection.clause_runs import ClauseSlice
 from cep_pipeline.detection.counting.choice import LANES
 from cep_pipeline.detection.counting.mixed import MixedComparison
@@ -102,14 +102,9 @@ _join_lists = NativeKernel(
     ),
 )
 _LONG = "cep_pipeline.detection.kleene.long_lists_kernel"
-_LANES_OF = ("cep_pipeline.detection.counting.sweep_kernel",)
-_OF_CANDIDATES = ("int64", "int32*", "int32*", *("int64",) * 4, "int32*", "int32*", *("int64",) * 3)
-_count_roughly = NativeKernel(
-    _LONG, "count_lists_roughly", (*_OF_CANDIDATES, *("float64*",) * 2, "int64*", "int64*", "float64*"), _LANES_OF
-)
-_count_modulo = NativeKernel(
-    _LONG, "count_lists_modulo", (*_OF_CANDIDATES, "int64", *("uint64*",) * 2, "int64*", "int64*", "uint64*"), _LANES_OF
-)
+_LONG_SOURCES = ("cep_pipeline.compiled.pointers", "cep_pipeline.detection.counting.sweep_kernel")
+_count_roughly = NativeKernel(_LONG, "count_lists_roughly", ("int64*", *["float64*"] * 3), _LONG_SOURCES)
+_count_modulo = NativeKernel(_LONG, "count_lists_modulo", ("int64*", "int64", *["uint64*"] * 3), _LONG_SOURCES)
 MOST_LENGTHS = 64
 """Lengths of lists that are counted apart, each with a tree of its own."""
 LONG_LISTS = 48
@@ -189,20 +184,19 @@ class ComparedElements:
         ends = np.ascontiguousarray(later.ranges_in(before.known, self.comparator)[:, 1])
         size = len(before.known)
         trees, work = (lengths[1], size + 1, LANES), (3, LANES)
-        of_candidates = (
-            *(len(lows), lows, widths, int(anchored), first, end - first, size, before.places(), ends),
-            *lengths,
-        )
-        rough, lanes = np.zeros(2), np.empty((2, LANES), np.int64)
-        used = np.empty(size + 1, np.int64)
-        _count_roughly(*of_candidates, np.empty(trees), np.empty(work), lanes, used, rough)
+        places, rough = before.places(), np.zeros(2)
+        bounds, used = np.empty((2, LANES), np.int64), np.empty(size + 1, np.int64)
+        of_matches = len(lows), address(lows), address(widths), int(anchored)
+        of_values = first, end - first, size, address(places), address(ends)
+        of_candidates = np.array([*of_matches, *of_values, *lengths, address(bounds), address(used)], np.int64)
+        _count_roughly(of_candidates, np.empty(trees), np.empty(work), rough)
         if rough[1] < _EXACT:  # and so were all numbers on the way
             return int(rough[0])
         tree, sums, rest = np.empty(trees, np.uint64), np.empty(work, np.uint64), np.zeros(1, np.uint64)
 
         def remainder(modulus: int) -> int:
             go_on()
-            _count_modulo(*of_candidates, modulus % 2**64, tree, sums, lanes, used, rest)
+            _count_modulo(of_candidates, modulus % 2**64, tree, sums, rest)
             return int(rest[0])
 
         bits = np.log2(rough[0]) if np.isfinite(rough[0]) else int(widths.max()) + np.log2(len(lows))

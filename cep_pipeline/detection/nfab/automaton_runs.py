@@ -7,7 +7,7 @@ from functools import cached_property
 
 import numpy as np
 
-from cep_pipeline.compiled.native import NativeKernel
+from cep_pipeline.compiled.native import NativeKernel, address
 from cep_pipeline.detection.instances import KERNEL_SOURCES, Moment, Program, compile_program
 from cep_pipeline.detection.instances.cell_ring import CellRing
 from cep_pipeline.detection.instances.event_columns import of_any_event
@@ -15,8 +15,8 @@ from cep_pipeline.detection.instances.stream_rules import StreamRules
 from cep_pipeline.detection.limits import go_on
 from cep_pipeline.detection.nfab import words as at
 from cep_pipeline.detection.nfab.automaton import Move, mentions, tested_at
-from cep_pipeline.detection.nfab.memory import FinishedMatches, MatchBuffer, RunPool, VersionNumbers, address
-from cep_pipeline.detection.nfab.stream import RunEvents, automaton_sequence
+from cep_pipeline.detection.nfab.memory import FinishedMatches, MatchBuffer, RunPool, VersionNumbers
+from cep_pipeline.detection.nfab.stream import RunEvents, sequence_of
 from cep_pipeline.detection.nfab.value_vector import VectorWords, vector_words
 from cep_pipeline.expressions.columns import Array
 from cep_pipeline.patterns.conditions import Conjunct
@@ -102,7 +102,7 @@ class AutomatonRuns:
     @cached_property
     def sequence(self) -> RunEvents:
         """The events that runs read."""
-        return automaton_sequence(self.pattern, self.clause, self.events, self.program.fits)
+        return sequence_of(self.pattern, self.clause, self.events, self.program.fits)
 
     def __iter__(self) -> Iterator[Block]:
         if not self.program.possible or self.end_row <= self.first_row:

@@ -1,339 +1,250 @@
 """The loops of deterministic runs, written in Numba. Imported only where they are compiled; `runs.py` calls them.
 
 An event is named by its place in the sequence that runs read (`stream.py`), a variable by its number in pattern order.
-Column `slot` of the conditions is `columns[slot * size:]`. `advance` follows each run on its own. `follow` is for runs
-that may skip nothing: a run that starts at place p binds its variable v at place p + v, or ends, so that the events it
-binds need not be noted, and one pass over the runs that are left tests one condition.
+There is a kernel for each way in which runs bind events: `skip` for chains whose runs may skip events, `follow` for
+chains whose runs may skip none, `gather` for AND, whose variables bind events in any order. Conditions are tested by
+the interpreter of all kernels over instances (`instances`), or, where they compare two columns, right here.
 """
 
 # mypy: disable-error-code="untyped-decorator,no-any-return"
 from __future__ import annotations
 
-import math
 from typing import Any
 
 from numba import carray, njit
 
-from cep_pipeline.detection.instances.codes import EQUAL, GREATER, GREATER_EQUAL, LESS, LESS_EQUAL, UNEQUAL
-from cep_pipeline.detection.instances.interpreter import compare
+from cep_pipeline.compiled.pointers import float64_at, further
+from cep_pipeline.detection.instances.cells import Cells, cells_at
+from cep_pipeline.detection.instances.codes import (
+    COMPARE_SLOTS,
+    EQUAL,
+    GREATER,
+    GREATER_EQUAL,
+    ITEM_WORDS,
+    LESS,
+    LESS_EQUAL,
+    UNEQUAL,
+)
+from cep_pipeline.detection.instances.interpreter import code_at, compare, conjunct_holds, group_holds
+from cep_pipeline.detection.instances.searching import bound_side
+from cep_pipeline.detection.instances.terms import Code
 from cep_pipeline.detection.nfab.run_words import (
-    ABSOLUTE,
-    ACCEPTED,
     AGREEING,
-    CHAIN,
+    CELLS,
     COMPARES_CLOCKS,
-    CONSTANT,
     CONTIGUOUS,
-    DIVIDE,
     EXPIRED,
     KILLED,
     MATCHED,
-    MINUS,
-    NEGATIVE,
-    PENDING,
-    PLUS,
-    REJECTED,
-    ROOT,
-    RUNNING,
-    SLOT,
-    TIMES,
 )
 
-
-@njit(error_model="numpy")
-def term_value(
-    program: Any,
-    at: int,
-    end: int,
-    bound: Any,
-    variable: int,
-    place: int,
-    columns: Any,
-    size: int,
-    stack: Any,
-    base: int,
-) -> float:
-    """The value of the postfix term at `program[at:end]`, computed in `stack[base:]`; constants follow the columns."""
-    top = base
-    while at < end:
-        operator = program[at]
-        if operator == SLOT:
-            owner = program[at + 1]
-            where = place if owner == variable else bound[owner]
-            stack[top] = columns[program[at + 2] * size + where]
-            top += 1
-        elif operator == CONSTANT:
-            stack[top] = columns[program[at + 2]]
-            top += 1
-        elif operator == NEGATIVE:
-            stack[top - 1] = -stack[top - 1]
-        elif operator == ABSOLUTE:
-            stack[top - 1] = abs(stack[top - 1])
-        elif operator == ROOT:
-            stack[top - 1] = math.sqrt(stack[top - 1])  # NaN below zero
-        else:
-            top -= 1
-            left, right = stack[top - 1], stack[top]
-            if operator == PLUS:
-                stack[top - 1] = left + right
-            elif operator == MINUS:
-                stack[top - 1] = left - right
-            elif operator == TIMES:
-                stack[top - 1] = left * right
-            elif operator == DIVIDE:
-                # Division by zero is null.
-                stack[top - 1] = left / right if right != 0.0 else right / right
-        at += 3
-    return float(stack[base])
+TOGETHER = 1 << 12
+"""Runs that `follow` tests one condition after another: what it reads of them stays in the cache."""
 
 
-@njit(error_model="numpy")
-def conjunct_holds(
-    program: Any, at: int, bound: Any, variable: int, place: int, columns: Any, size: int, stack: Any, base: int
-) -> bool:
-    """Test whether an alternative of a conjunct holds, whose words (see `runs.py`) begin at `at`."""
-    alternatives = program[at]
-    at += 1
-    for _ in range(alternatives):
-        behind = program[at]
-        tests = program[at + 1]
-        at += 2
-        holds = True
-        for _ in range(tests):
-            comparator, middle, end = program[at], program[at + 1], program[at + 2]
-            at += 3
-            if middle == at + 3 and end == middle + 3 and program[at] == SLOT and program[middle] == SLOT:
-                owner = program[at + 1]
-                left = columns[program[at + 2] * size + (place if owner == variable else bound[owner])]
-                owner = program[middle + 1]
-                right = columns[program[middle + 2] * size + (place if owner == variable else bound[owner])]
-            else:
-                left = term_value(program, at, middle, bound, variable, place, columns, size, stack, base)
-                right = term_value(program, middle, end, bound, variable, place, columns, size, stack, base)
-            if not compare(comparator, left, right):
-                holds = False
-                break
-            at = end
-        if holds:
-            return True
-        at = behind
-    return False
-
-
-def advance(
+def skip(
     runs: int,
     variables: int,
     size: int,
     options: int,
     width: int,
-    rows_of_slice: int,
     end_row: int,
-    rows_at: Any,
-    clocks_at: Any,
-    instants_at: Any,
-    keys_at: Any,
-    fits_at: Any,
-    links_at: Any,
-    columns_at: Any,
-    column_words: int,
-    program_at: Any,
-    program_words: int,
-    tests_at: Any,
-    scans_at: Any,
-    residual_at: Any,
-    begun_at: Any,
-    ends_at: Any,
-    places_at: Any,
-    cursors_at: Any,
-    tried_at: Any,
-    states_at: Any,
-    counts_at: Any,
-    nodes: int,
-    stack_at: Any,
-    most: int,
+    rows: Any,
+    clocks: Any,
+    instants: Any,
+    links: Any,
+    words: Any,
+    groups: Any,
+    begun: Any,
+    ends: Any,
+    slots: Any,
+    ended: Any,
+    states: Any,
+    counts: Any,
+    columns: Any,
+    bounds: Any,
 ) -> int:
-    """Follow each run until it ends, or until a condition must be decided elsewhere.
+    """Follow each run of a chain that may skip events to its end.
 
     Parameters
     ----------
     runs, variables, size, options
         Numbers of runs, positive variables and places; the flags of `run_words.py`.
-    width, rows_of_slice, end_row
-        The most that instants of a match differ by; the number of events; the row before which runs end.
-    rows, clocks, instants, keys
-        Of each place: its row of the events, clock to compare, instant (timestamp or position) and, where they are
-        compared, the code of what events agree on.
-    fits, links
-        [variables, size]: whether an event has the variable's type and passes the conditions on it alone; and for
-        chains that skip events, the next place where it does.
-    columns
-        The columns of the conditions, then their constants.
-    program, tests
-        The conjuncts; `tests[v]` to `tests[v + 1]` are the places in `tests` of those that variable v may complete:
-        where the conjunct starts, behind `variables + 1` such numbers.
-    scans
-        In the form of `tests`: the conjuncts of a chain that compare a column of v with what is bound before, as
-        comparator, column, and the term from one place of `program` to another.
-    residual
-        Of each variable: whether it may complete a conjunct that the program does not hold.
+    width, end_row
+        The most that instants of a match differ by; the row before which runs end.
+    rows, clocks, instants
+        Of each place: its row of the events, clock to compare, and instant (timestamp or position).
+    links
+        [variables, size]: the next place whose event has the variable's type and passes the conditions on it alone.
+    words, groups
+        The program of the conditions (`run_words.py`), and of each variable the group that it completes.
     begun, ends
         Of each run: the place of its first event, and the place behind the last that it reads.
-    places
-        [runs, variables]: what is bound, or -1.
-    cursors, tried, states
-        Of each run: the place and variable where it stands, and its state.
+    slots
+        [runs, variables]: the rows that are bound, the first of them when this is called.
+    ended, states
+        Of each run: the row of the event that it ended with, and its state.
     counts
-        [nodes, 2], candidates and passes by node (the variable of a chain, the set of bound ones of an AND; node 0 if
-        there are too many), then the number of conjuncts tested.
-    stack, most
-        Room for the bound sides of the most conjuncts that one variable has in `scans`, and for the longest term.
+        [variables, 2], candidates and passes of each variable.
+    columns, bounds
+        Room for two words and a value of each conjunct of a variable.
 
     Returns
     -------
     int
-        How many runs wait for a decision.
+        The number of runs.
     """
-    rows = carray(rows_at, (size,))
-    clocks = carray(clocks_at, (size,))
-    instants = carray(instants_at, (size,))
-    keys = carray(keys_at, (size,))
-    fits = carray(fits_at, (variables, size))
-    links = carray(links_at, (variables, size))
-    columns = carray(columns_at, (column_words,))
-    program = carray(program_at, (program_words,))
-    tests = carray(tests_at, (variables + 1,))
-    residual = carray(residual_at, (variables,))
-    begun = carray(begun_at, (runs,))
-    ends = carray(ends_at, (runs,))
-    places = carray(places_at, (runs, variables))
-    cursors = carray(cursors_at, (runs,))
-    tried = carray(tried_at, (runs,))
-    states = carray(states_at, (runs,))
-    counts = carray(counts_at, (2 * nodes + 1,))
-    chain, contiguous = options & CHAIN != 0, options & CONTIGUOUS != 0
-    compares, agreeing = options & COMPARES_CLOCKS != 0, options & AGREEING != 0
-    tests = carray(tests_at, (tests[variables] + 1,))
-    scans = carray(scans_at, (variables + 1,))
-    scans = carray(scans_at, (4 * scans[variables] + variables + 1,))
-    stack = carray(stack_at, (1,))
-    skipping = chain and not contiguous
-    bounded = end_row < rows_of_slice
-    skipped = 0
+    code, cells = code_at(words, 0), cells_at(words, CELLS)
+    compares = options & COMPARES_CLOCKS != 0
     evaluations = 0
-    waiting = 0
     for run in range(runs):
-        state = states[run]
-        if state > PENDING:
-            continue
-        bound = places[run]
-        start = begun[run]
-        first_instant = instants[start]
-        key = keys[start] if agreeing else 0
-        end = ends[run]
-        place = cursors[run]
-        variable = tried[run]
-        ready = -1
-        number = 0
-        mask = 0
-        for other in range(variables):
-            if bound[other] >= 0:
-                number += 1
-                mask |= 1 << other
-        while True:
-            if state == ACCEPTED:
-                bound[variable] = place
-                number += 1
-                mask |= 1 << variable
-                counts[2 * ((variable if chain else mask) if nodes > 1 else 0) + 1] += 1
-                if number == variables:
-                    state = MATCHED
+        place, end, base = begun[run], ends[run], run * variables
+        first_instant = instants[place]
+        state = MATCHED
+        for variable in range(1, variables):
+            clock = clocks[place] if compares else 0
+            item = code.groups[groups[variable]] * ITEM_WORDS
+            behind = code.groups[groups[variable] + 1] * ITEM_WORDS
+            # What is bound stays while candidates of one variable go by: its side of a comparison is read once.
+            direct = 0
+            while item < behind and code.items[item] == COMPARE_SLOTS:
+                comparator, own, bounds[direct] = bound_side(code.items, item, variable, slots, base)
+                columns[2 * direct], columns[2 * direct + 1] = comparator, own
+                direct += 1
+                item += ITEM_WORDS
+            candidates = 0
+            place = links[variable * size + place]
+            while True:
+                if place >= end or instants[place] - first_instant > width or rows[place] >= end_row:
+                    state = EXPIRED
                     break
-            if state == REJECTED and not chain:
-                variable += 1  # the same event may fit a later variable
-            else:
-                if state == REJECTED and contiguous:
-                    state = KILLED
-                    break
-                variable = number if chain else 0
-                if chain and ready != variable:
-                    # What is bound stays while candidates of one variable go by: its side of a test is computed once.
-                    for scan in range(scans[variable], scans[variable + 1]):
-                        at = variables + 1 + 4 * scan
-                        stack[scan - scans[variable]] = term_value(
-                            program, scans[at + 2], scans[at + 3], bound, variable, place, columns, size, stack, most
-                        )
-                    ready = variable
-                place = links[variable, place] if skipping else place + 1
-                while True:
-                    if place >= end or instants[place] - first_instant > width or (bounded and rows[place] >= end_row):
-                        state = EXPIRED
-                        break
-                    if not skipping:
-                        break
-                    if compares and clocks[place] <= clocks[bound[variable - 1]]:
-                        place = links[variable, place]
-                        continue
+                if not compares or clocks[place] > clock:
+                    candidates += 1
+                    row = rows[place]
                     passes = True
-                    for scan in range(scans[variable], scans[variable + 1]):
+                    for test in range(direct):
                         evaluations += 1
-                        at = variables + 1 + 4 * scan
-                        value = columns[scans[at + 1] * size + place]
-                        if not compare(scans[at], value, stack[scan - scans[variable]]):
+                        if not compare(columns[2 * test], float64_at(columns[2 * test + 1])[row], bounds[test]):
                             passes = False
                             break
                     if passes:
-                        break
-                    skipped += 1
-                    place = links[variable, place]
-                if skipped:
-                    counts[2 * (variable if nodes > 1 else 0)] += skipped
-                    skipped = 0
-                if state == EXPIRED:
-                    break
-            state = REJECTED
-            last = variable + 1 if chain else variables
-            while variable < last:
-                if (
-                    bound[variable] < 0
-                    and fits[variable, place] != 0
-                    and (not agreeing or keys[place] == key)
-                    and not (chain and compares and clocks[place] <= clocks[bound[variable - 1]])
-                ):
-                    counts[2 * ((variable if chain else mask | (1 << variable)) if nodes > 1 else 0)] += 1
-                    state = ACCEPTED
-                    for test in range(tests[variable], tests[variable + 1]):
-                        at = tests[test]
-                        complete = True
-                        for other in range(at + 1, at + 1 + program[at]):
-                            owner = program[other]
-                            if owner != variable and bound[owner] < 0:
-                                complete = False
-                        if not complete:
-                            continue
-                        evaluations += 1
-                        at += 1 + program[at]
-                        if not conjunct_holds(program, at, bound, variable, place, columns, size, stack, most):
-                            state = REJECTED
+                        slots[base + variable] = row
+                        further = item
+                        while passes and further < behind:
+                            evaluations += 1
+                            passes = conjunct_holds(
+                                code, cells, code.items[further + 1], code.items[further + 2], slots, base
+                            )
+                            further += ITEM_WORDS
+                        if passes:
                             break
-                    if state == ACCEPTED:
-                        break
-                variable += 1
-            if state == ACCEPTED:
-                if residual[variable] != 0:
-                    state = PENDING
-                    waiting += 1
+                place = links[variable * size + place]
+            counts[2 * variable] += candidates
+            if state == EXPIRED:
+                break
+            counts[2 * variable + 1] += 1
+        states[run] = state
+        ended[run] = rows[min(place, size - 1)]
+    code.counts[0] += evaluations
+    return runs
+
+
+def gather(
+    runs: int,
+    variables: int,
+    size: int,
+    options: int,
+    width: int,
+    end_row: int,
+    rows: Any,
+    instants: Any,
+    keys: Any,
+    fits: Any,
+    words: Any,
+    tests: Any,
+    begun: Any,
+    ends: Any,
+    slots: Any,
+    ended: Any,
+    states: Any,
+    counts: Any,
+    nodes: int,
+) -> int:
+    """Follow each run of an AND to its end: an event goes to the first variable that takes it.
+
+    Parameters
+    ----------
+    runs, variables, size, options, width, end_row, rows, instants, words, begun, ends, slots, ended, states
+        As for `skip`; no slots are bound when this is called.
+    keys
+        Of each place, where keys are compared: the code of what events agree on.
+    fits
+        [variables, size]: whether an event has the variable's type and passes the conditions on it alone.
+    tests
+        `tests[v]` to `tests[v + 1]` are the places in `tests` where the conjuncts are named that variable v may
+        complete. There the group of the conjunct stands, the number of its variables, and the variables.
+    counts, nodes
+        [nodes, 2], candidates and passes by the set of bound variables; of node 0 alone if there are too many.
+
+    Returns
+    -------
+    int
+        The number of runs.
+    """
+    code, cells = code_at(words, 0), cells_at(words, CELLS)
+    agreeing, contiguous = options & AGREEING != 0, options & CONTIGUOUS != 0
+    for run in range(runs):
+        place, end, base = begun[run], ends[run], run * variables
+        first_instant, key = instants[place], keys[place] if agreeing else 0
+        for variable in range(variables):
+            slots[base + variable] = -1
+        number = mask = 0
+        while True:
+            if place >= end or instants[place] - first_instant > width or rows[place] >= end_row:
+                state = EXPIRED
+                break
+            taker = -1
+            for variable in range(variables):
+                if (
+                    slots[base + variable] >= 0
+                    or fits[variable * size + place] == 0
+                    or (agreeing and number > 0 and keys[place] != key)
+                ):
+                    continue
+                node = mask | (1 << variable) if nodes > 1 else 0
+                counts[2 * node] += 1
+                slots[base + variable] = rows[place]
+                if _completed_hold(code, cells, tests, variable, slots, base):
+                    counts[2 * node + 1] += 1
+                    mask = node
+                    taker = variable
+                    break
+                slots[base + variable] = -1
+            if taker >= 0:
+                number += 1
+                if number == variables:
+                    state = MATCHED
                     break
             elif contiguous:
                 state = KILLED
                 break
-            elif not chain:
-                variable = 0
-                state = RUNNING
+            place += 1
         states[run] = state
-        cursors[run] = place
-        tried[run] = variable
-    counts[2 * nodes] += evaluations
-    return waiting
+        ended[run] = rows[min(place, size - 1)]
+    return runs
+
+
+@njit(error_model="numpy")
+def _completed_hold(code: Code, cells: Cells, tests: Any, variable: int, slots: Any, base: int) -> bool:
+    """True if the conjuncts hold that a variable has completed."""
+    for test in range(tests[variable], tests[variable + 1]):
+        at = tests[test]
+        complete = True
+        for other in range(at + 2, at + 2 + tests[at + 1]):
+            complete &= slots[base + tests[other]] >= 0
+        if complete and not group_holds(code, cells, tests[at], slots, base):
+            return False
+    return True
 
 
 def link(variables: int, size: int, fits_at: Any, links_at: Any) -> int:
@@ -350,10 +261,10 @@ def link(variables: int, size: int, fits_at: Any, links_at: Any) -> int:
 
 
 @njit(error_model="numpy")
-def keep_compared(
-    comparator: int, number: int, begun: Any, left: Any, right: Any, one: int, other: int, alive: Any
+def _keep_compared(
+    comparator: int, number: int, begun: Any, left: Any, right: Any, one: Any, other: Any, alive: Any
 ) -> int:
-    """Keep the runs of which `left[start + one]` compares with `right[start + other]`; returns how many there are.
+    """Keep the runs of which `left[one[start]]` compares with `right[other[start]]`; returns how many there are.
 
     Half of the runs may fail in any order, which no processor foresees: so there is no branch. NaN is in no order.
     """
@@ -364,48 +275,56 @@ def keep_compared(
     for index in range(number):
         run = alive[index]
         start = begun[run]
-        x, y = left[start + one], right[start + other]
+        x, y = left[one[start]], right[other[start]]
         alive[kept] = run
         kept += (less & (x < y)) | (same & (x == y)) | (more & (x > y))
     return kept
 
 
 @njit(error_model="numpy")
-def keep_holding(
-    number: int,
-    begun: Any,
-    program: Any,
-    at: int,
-    bound: Any,
-    variable: int,
-    columns: Any,
-    size: int,
-    stack: Any,
-    most: int,
-    alive: Any,
-) -> int:
-    """Keep the runs on which the conjunct at `program[at]` holds; returns how many there are."""
-    if program[at] == 1 and program[at + 2] == 1:
-        left = at + 6  # behind the alternative's two words and the test's three
-        right, end = program[at + 4], program[at + 5]
-        if right == left + 3 and end == right + 3 and program[left] == SLOT and program[right] == SLOT:
-            one = program[left + 2] * size + program[left + 1]
-            other = program[right + 2] * size + program[right + 1]
-            return keep_compared(program[at + 3], number, begun, columns, columns, one, other, alive)
+def _keep_equal(number: int, begun: Any, keys: Any, variable: int, alive: Any) -> int:
+    """Keep the runs whose event for a variable has the key of their first; returns how many there are."""
     kept = 0
     for index in range(number):
         run = alive[index]
-        start = begun[run]
-        for earlier in range(variable):
-            bound[earlier] = start + earlier
         alive[kept] = run
-        if conjunct_holds(program, at, bound, variable, start + variable, columns, size, stack, most):
-            kept += 1
+        kept += keys[begun[run] + variable] == keys[begun[run]]
     return kept
 
 
 @njit(error_model="numpy")
-def keep_within(
+def _keep_later(number: int, begun: Any, clocks: Any, variable: int, alive: Any) -> int:
+    """Keep the runs whose event for a variable has a greater clock than the one before; returns how many there are."""
+    kept = 0
+    for index in range(number):
+        run = alive[index]
+        alive[kept] = run
+        kept += clocks[begun[run] + variable] > clocks[begun[run] + variable - 1]
+    return kept
+
+
+@njit(error_model="numpy")
+def _keep_holding(
+    number: int, begun: Any, rows: Any, code: Code, cells: Cells, item: int, variable: int, bound: Any, alive: Any
+) -> int:
+    """Keep the runs on which a conjunct of a variable holds; returns how many there are."""
+    items = code.items
+    if items[item] == COMPARE_SLOTS:
+        left, right = float64_at(items[item + 2]), float64_at(items[item + 4])
+        one, other = further(rows, items[item + 3]), further(rows, items[item + 5])
+        return _keep_compared(items[item + 1], number, begun, left, right, one, other, alive)
+    kept = 0
+    for index in range(number):
+        run = alive[index]
+        for earlier in range(variable + 1):
+            bound[earlier] = rows[begun[run] + earlier]
+        alive[kept] = run
+        kept += conjunct_holds(code, cells, items[item + 1], items[item + 2], bound, 0)
+    return kept
+
+
+@njit(error_model="numpy")
+def _keep_within(
     number: int,
     begun: Any,
     variable: int,
@@ -444,90 +363,72 @@ def follow(
     options: int,
     width: int,
     end_row: int,
-    rows_at: Any,
-    clocks_at: Any,
-    instants_at: Any,
-    keys_at: Any,
-    fits_at: Any,
-    columns_at: Any,
-    column_words: int,
-    program_at: Any,
-    program_words: int,
-    tests_at: Any,
-    begun_at: Any,
-    ends_at: Any,
-    alive_at: Any,
-    ended_at: Any,
-    expired_at: Any,
-    bound_at: Any,
-    counts_at: Any,
-    nodes: int,
-    stack_at: Any,
-    most: int,
+    rows: Any,
+    clocks: Any,
+    instants: Any,
+    keys: Any,
+    fits: Any,
+    words: Any,
+    groups: Any,
+    begun: Any,
+    ends: Any,
+    bound: Any,
+    alive: Any,
+    ended: Any,
+    expired: Any,
+    counts: Any,
 ) -> int:
-    """Follow all runs of a chain to their ends.
+    """Follow all runs of a chain that may skip nothing to their ends, one variable and one condition after another.
+
+    A run that starts at place p binds its variable v at place p + v, or ends, so that the events it binds need not be
+    noted.
 
     Parameters
     ----------
-    runs, variables, size, options, width, end_row, rows, clocks, instants, keys, fits, columns, program, tests
-        As for `kernel.advance`.
-    begun, ends
-        Of each run: the place of its first event, and the place behind the last that it reads.
+    runs, variables, size, options, width, end_row, rows, clocks, instants, words, groups, begun, ends, counts
+        As for `skip`.
+    keys, fits
+        As for `gather`.
+    bound
+        Room for a row of each variable.
     alive
         Numbers of the runs that are left: of those that have a match, in the end.
     ended
         Of each run: the row of the event that it ended with; of those that have expired, the last that it read.
     expired
         The number of the runs that have expired, and which they are.
-    bound
-        Room for a place of each variable.
-    counts, nodes, stack, most
-        As for `kernel.advance`.
 
     Returns
     -------
     int
         How many runs have a match.
     """
-    rows = carray(rows_at, (size,))
-    clocks = carray(clocks_at, (size,))
-    instants = carray(instants_at, (size,))
-    keys = carray(keys_at, (size,))
-    fits = carray(fits_at, (variables, size))
-    columns = carray(columns_at, (column_words,))
-    program = carray(program_at, (program_words,))
-    tests = carray(tests_at, (variables + 1,))
-    tests = carray(tests_at, (tests[variables] + 1,))
-    begun = carray(begun_at, (runs,))
-    ends = carray(ends_at, (runs,))
-    alive = carray(alive_at, (runs,))
-    ended = carray(ended_at, (runs,))
-    expired = carray(expired_at, (runs + 1,))
-    bound = carray(bound_at, (variables,))
-    counts = carray(counts_at, (2 * nodes + 1,))
-    stack = carray(stack_at, (1,))
-    number = runs
-    for run in range(runs):
-        alive[run] = run
-        ended[run] = rows[begun[run]]
+    code, cells = code_at(words, 0), cells_at(words, CELLS)
+    agreeing, compares = options & AGREEING != 0, options & COMPARES_CLOCKS != 0
+    matches = 0
     expired[0] = 0
-    for variable in range(1, variables):
-        number = keep_within(number, begun, variable, ends, instants, width, rows, end_row, alive, ended, expired)
-        kept = 0
+    for first in range(0, runs, TOGETHER):
+        left = further(alive, matches)
+        number = min(TOGETHER, runs - first)
         for index in range(number):
-            run = alive[index]
-            alive[kept] = run
-            kept += fits[variable, begun[run] + variable] != 0
-        number = kept
-        if options & AGREEING:
-            number = keep_compared(EQUAL, number, begun, keys, keys, 0, variable, alive)
-        if options & COMPARES_CLOCKS:
-            number = keep_compared(LESS, number, begun, clocks, clocks, variable - 1, variable, alive)
-        node = variable if nodes > 1 else 0
-        counts[2 * node] += number
-        for test in range(tests[variable], tests[variable + 1]):
-            counts[2 * nodes] += number
-            at = tests[test] + 1 + program[tests[test]]
-            number = keep_holding(number, begun, program, at, bound, variable, columns, size, stack, most, alive)
-        counts[2 * node + 1] += number
-    return number
+            left[index] = first + index
+            ended[first + index] = rows[begun[first + index]]
+        for variable in range(1, variables):
+            number = _keep_within(number, begun, variable, ends, instants, width, rows, end_row, left, ended, expired)
+            kept = 0
+            for index in range(number):
+                run = left[index]
+                left[kept] = run
+                kept += fits[variable * size + begun[run] + variable] != 0
+            if agreeing:
+                kept = _keep_equal(kept, begun, keys, variable, left)
+            if compares:
+                kept = _keep_later(kept, begun, clocks, variable, left)
+            number = kept
+            counts[2 * variable] += number
+            for item in range(code.groups[groups[variable]], code.groups[groups[variable] + 1]):
+                code.counts[0] += number
+                number = _keep_holding(number, begun, rows, code, cells, item * ITEM_WORDS, variable, bound, left)
+            counts[2 * variable + 1] += number
+        matches += number
+    return matches

@@ -10,6 +10,7 @@ import weakref
 
 import numpy as np
 
+from cep_pipeline.compiled.native import address
 from cep_pipeline.detection.nfab import words as at
 from cep_pipeline.detection.room import ask_for
 from cep_pipeline.errors import NoRoom
@@ -245,11 +246,6 @@ class LentMemory:
         array = np.asarray(self.memory)
         self._lent = weakref.ref(array)
         return array
-
-
-def address(array: Array) -> int:
-    """The address at which an array begins."""
-    return int(array.ctypes.data)
 
 
 def _longer(values: Array, size: int) -> Array:

@@ -1,13 +1,14 @@
-"""Numbers that the kernel and its driver agree on."""
+"""Numbers that the kernels of deterministic runs and their driver agree on."""
 
 from __future__ import annotations
 
-CHAIN, CONTIGUOUS, COMPARES_CLOCKS, AGREEING = 1, 2, 4, 8
-"""Options: a chain (else an AND); no event of the sequence may be skipped; an event must have a greater clock than the
-one before it (`slices.order.clock_to_compare`); and keys must be equal."""
+CONTIGUOUS, COMPARES_CLOCKS, AGREEING = 1, 2, 4
+"""Options: no event of the sequence may be skipped; an event must have a greater clock than the one before it
+(`slices.order.clock_to_compare`); and keys must be equal."""
 
-RUNNING, ACCEPTED, REJECTED, PENDING, MATCHED, KILLED, EXPIRED = range(7)
-"""States of a run: it goes on, with the answer that its candidate is taken or not; it waits for that answer; or it has
-ended with a match, by an event that it could not take, or because its window (or what there is to read) has ended."""
+MATCHED, KILLED, EXPIRED = range(3)
+"""Ends of a run: with a match; by an event that it could not take; because its window, or what there is to read, has
+ended."""
 
-SLOT, CONSTANT, NEGATIVE, ABSOLUTE, ROOT, PLUS, MINUS, TIMES, DIVIDE = range(9)
+CELLS = 11
+"""Where the words of the ring of cells begin, behind those of the program (`instances`)."""

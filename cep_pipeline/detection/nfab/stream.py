@@ -12,16 +12,13 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from cep_pipeline.compiled.native import NativeKernel
 from cep_pipeline.expressions.columns import Array
 from cep_pipeline.patterns.normal_form import Clause
 from cep_pipeline.patterns.pattern import Pattern, Strategy
 from cep_pipeline.slices.keys import agreeing_view, agreement_codes
 from cep_pipeline.slices.prepared import PreparedEvents
 from cep_pipeline.slices.routines import padded_copy
-from cep_pipeline.slices.views import View, everything, leaf_view, without_name
-
-_link = NativeKernel("cep_pipeline.detection.nfab.kernel", "link", ("int64", "int64", "uint8*", "int32*"))
+from cep_pipeline.slices.views import View, everything
 
 
 @dataclass(frozen=True, eq=False)
@@ -34,74 +31,20 @@ class RunEvents:
         The events by place.
     fits
         uint8, shape (variables, places): whether an event has the variable's type and passes its own conditions.
-    links
-        int32, of that shape: the next place that fits; of shape (variables, 0) where runs go from place to place.
     ends
-        int32 (int64 for an automaton): the end of each place's group.
+        int64: the end of each place's group.
     keys
         int32: what events must agree on where groups do not say so; else of length 0.
     """
 
     view: View
     fits: Array
-    links: Array
     ends: Array
     keys: Array
 
 
-def sequence_of(pattern: Pattern, clause: Clause, events: PreparedEvents, chain: bool) -> RunEvents:
-    """The sequence for the runs of a clause; kept with the slice."""
-    leaves = [
-        leaf_view(
-            events,
-            variable.event_type,
-            tuple(without_name(c, variable.name) for c in clause.conjuncts if c.variables == {variable.name}),
-            0,
-            len(events),
-        )
-        for variable in clause.positive
-    ]
-    skipping = pattern.strategy is Strategy.SKIP_TILL_NEXT_MATCH
-    grouped = len(leaves) > 1 and bool(clause.agree_on) and pattern.strategy is not Strategy.STRICT_CONTIGUITY
-    linked = skipping and chain and len(leaves) > 1
-    agreeing = len(leaves) > 1 and bool(clause.agree_on) and not grouped
-    identity = ("runs", skipping, tuple(leaf.identity for leaf in leaves))
-
-    def flat_view() -> View:
-        if not skipping:
-            return everything(events)
-        taken = np.zeros(len(events), dtype=bool)
-        for leaf in leaves:
-            taken[leaf.rows] = True
-        rows = padded_copy(np.flatnonzero(taken).astype(np.int32))
-        return View(identity, rows, np.array([0, len(rows)], np.int64))
-
-    view = events.derive((identity, "view"), flat_view)
-    if grouped:
-        view = agreeing_view(pattern, clause.agree_on, view, events)
-
-    def make() -> RunEvents:
-        size = len(view)
-        fits = np.zeros((len(leaves), size), np.uint8)
-        for own, leaf in zip(fits, leaves, strict=True):
-            if len(leaf) == len(events):
-                own[:] = 1
-                continue
-            fitting = np.zeros(len(events), np.uint8)
-            fitting[leaf.rows] = 1
-            own[:] = fitting[view.rows]
-        links = np.empty((len(leaves), size if linked else 0), np.int32)
-        if linked:
-            _link(len(leaves), size, fits, links)
-        ends = np.repeat(view.starts[1:].astype(np.int32), np.diff(view.starts))
-        keys = agreement_codes(events, clause.agree_on)[0][view.rows] if agreeing else np.empty(0, np.int32)
-        return RunEvents(view, fits, links, ends, keys)
-
-    return events.derive((identity, "sequence", view.identity, linked, agreeing and clause.agree_on), make)
-
-
-def automaton_sequence(pattern: Pattern, clause: Clause, events: PreparedEvents, fits_by_row: Array) -> RunEvents:
-    """The sequence for the runs of a chain's automaton, without links; kept with the slice.
+def sequence_of(pattern: Pattern, clause: Clause, events: PreparedEvents, fits_by_row: Array) -> RunEvents:
+    """The sequence for the runs of a clause.
 
     Parameters
     ----------
@@ -134,7 +77,7 @@ def automaton_sequence(pattern: Pattern, clause: Clause, events: PreparedEvents,
         for place in np.flatnonzero(~full):
             np.take(fits[place], view.rows, out=of_places[place], mode="clip")
         fits = of_places
-    return RunEvents(view, np.ascontiguousarray(fits), np.empty((len(fits), 0), np.int32), ends, keys)
+    return RunEvents(view, np.ascontiguousarray(fits), ends, keys)
 
 
 def _with_lonely_events(view: View, read: View) -> View:

@@ -13,11 +13,11 @@ from enum import IntEnum
 
 import numpy as np
 
+from cep_pipeline.compiled.native import address
 from cep_pipeline.detection.instances import codes
 from cep_pipeline.detection.instances.program import Program
 from cep_pipeline.detection.nfab import words as at
 from cep_pipeline.detection.nfab.automaton import Mention, last_variable, mentions, reads_whole_list
-from cep_pipeline.detection.nfab.memory import address
 from cep_pipeline.expressions.columns import Array
 from cep_pipeline.patterns.conditions import Conjunct
 from cep_pipeline.patterns.expressions import Aggregate, Element, Length, Reference, ValueType

@@ -1,4 +1,4 @@
-"""Runs of NFA^b: what a run takes and when it ends, conditions that are not compiled, metrics and refusals."""
+"""Runs of NFA^b: what a run takes and when it ends, conditions of the whole language, metrics and refusals."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 
 import cep_pipeline as cep
 from cep_pipeline.detection.detect import detect_slice
+from cep_pipeline.detection.kleene import bindings as rejecting
 from cep_pipeline.detection.mechanisms import Metrics, choose_mechanisms
 from cep_pipeline.detection.nfab import runs
 from cep_pipeline.errors import PlanError, UnsupportedPattern
@@ -69,7 +70,7 @@ def test_a_run_takes_the_first_event_that_fits() -> None:
     ],
 )
 @pytest.mark.parametrize("structure", ["SEQ(A a, B b, C c)", "AND(A a, B b, C c)", "SEQ(Ev a, Ev b, Ev c)"])
-def test_conditions_that_are_not_compiled_decide_what_is_taken(structure: str, condition: str) -> None:
+def test_conditions_of_the_whole_language_decide_what_is_taken(structure: str, condition: str) -> None:
     events = "A 0 x=1 s=q; B 1 x=2 s=p; B 2 x=3 s=q; C 3 x=4 s=p; C 3 x=5 s=q; A 4 x=6 s=p; B 5 x=7 s=p; C 6 x=1 s=r"
     assert found(next_match(structure, condition), events)
 
@@ -147,7 +148,7 @@ def test_it_does_not_matter_how_many_runs_are_followed_at_once(
     pattern, table = statement.pattern, events_table(stream_rows)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(runs, "RUNS_AT_ONCE", at_once)
-        patch.setattr(runs, "PAIRS_AT_ONCE", at_once)
+        patch.setattr(rejecting, "EVENTS_AT_ONCE", at_once)
         tables = cep.detect([pattern], table, mechanism="nfab")
     assert comparable(from_tables([pattern], tables)) == comparable(evaluate([pattern], table))
 
@@ -157,14 +158,25 @@ CONTIGUOUS = replace(RUNS, strategies=RUNS.strategies[1:])
 
 @settings(max_examples=examples(150), deadline=None)
 @given(statements(CONTIGUOUS), rows())
-def test_runs_followed_together_are_those_followed_one_by_one(statement: Statement, stream_rows: list[Row]) -> None:
+def test_runs_that_skip_nothing_give_the_answer_of_the_oracle(statement: Statement, stream_rows: list[Row]) -> None:
     pattern, table = statement.pattern, events_table(stream_rows)
-    together, metrics = cep.detect([pattern], table, mechanism="nfab", metrics=True)
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(runs.ClauseRuns, "_binds_in_a_row", False)
-        one_by_one, other_metrics = cep.detect([pattern], table, mechanism="nfab", metrics=True)
-    assert comparable(from_tables([pattern], together)) == comparable(from_tables([pattern], one_by_one))
-    assert metrics == other_metrics
+    tables = cep.detect([pattern], table, mechanism="nfab")
+    assert comparable(from_tables([pattern], tables)) == comparable(evaluate([pattern], table))
+
+
+def test_many_runs_that_skip_nothing_are_those_of_a_few_at_a_time() -> None:
+    events = "; ".join(f"{'AB'[place % 7 % 2]} {place} x={place * 37 % 11}" for place in range(10_000))
+    text = "NAME p PATTERN SEQ(A a, B b, A c) WHERE strict_contiguity {{ a.x < b.x AND {} }} WITHIN 9 seconds"
+    table = events_table(stream(events))
+    for condition in ("b.x > c.x", "a.x + b.x > c.x"):
+        pattern = parsed(text.format(condition))
+        found, metrics = cep.detect([pattern], table, mechanism="nfab", metrics=True)
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(runs, "RUNS_AT_ONCE", 999)
+            few, of_few = cep.detect([pattern], table, mechanism="nfab", metrics=True)
+        assert len(bindings(found["p"])) > 500
+        assert found["p"].equals(few["p"])
+        assert metrics == of_few
 
 
 @settings(max_examples=examples(80), deadline=None)
