@@ -282,6 +282,18 @@ def corners(streams: Streams, folder: Path, share: float = 1.0) -> list[Corner]:
             ),
         ),
         Corner(
+            "count lists above their first element, within 1 second",
+            size(20_000),
+            "NumPy, the elements above each first one of each start",
+            partial(
+                _of_windows,
+                size(20_000),
+                "SEQ(A a, B+ b[], C c) WHERE b[i].x > b[1].x",
+                _above_first,
+                1_000_000,
+            ),
+        ),
+        Corner(
             "count four that rise, within 1 second",
             size(20_000),
             "NumPy, sums behind each start",
@@ -681,6 +693,16 @@ def _without_gaps(window: _Window) -> int:
         sums.append(sums[-1] + lists)
         total += lists * behind
     return total
+
+
+def _above_first(window: _Window) -> int:
+    """Behind each first element, any of the greater ones before the end may be chosen."""
+    size = len(window.elements)
+    above = np.triu(window.of_elements > window.of_elements[:, np.newaxis], 1)
+    before = np.zeros((size, size + 1), np.int64)
+    np.cumsum(above, axis=1, out=before[:, 1:])
+    last = np.searchsorted(window.elements, window.ends)
+    return _sum_of_powers(before[:, last], (np.arange(size)[:, np.newaxis] < last).astype(np.int64))
 
 
 def _crossed(window: _Window) -> int:

@@ -57,6 +57,8 @@ leaves a much smaller part of the combinations than a sample of pairs tells.
 """
 CANDIDATE_NS, REJECTED_NS, FIXED_NS = 1.5, 0.4, 500_000.0
 """How long it takes to find matches for each candidate, or where negation rejects most of them; and a sweep at all."""
+STAR_NS = 100.0
+"""How long a sweep of a star takes for each event and pair of its states behind the hub."""
 ELEMENT_NS = 3.5
 """How long it takes to count lists of compared neighbours for each element between two single events."""
 STEP_NS, STATE_NS, JOINING_NS, AROUND_NS, BEHIND_NS = 60.0, 4.0, 350.0, 1200.0, 600.0
@@ -107,6 +109,8 @@ class Joining:
         compared, or if they are one list whose adjacent elements are.
     mixed
         The comparison, if one of its sides mixes the two events; then `sides` are the terms of each.
+    of_each
+        Whether one of the two variables is a list each of whose elements is compared with the event of the other one.
     """
 
     comparator: Comparator
@@ -116,6 +120,7 @@ class Joining:
     negated: tuple[int, ...] = ()
     neighbours: tuple[str, str] | None = None
     mixed: MixedComparison | None = None
+    of_each: bool = False
 
     @property
     def is_of_list(self) -> bool:
@@ -192,13 +197,15 @@ def sweep_of(pattern: Pattern, clause: Clause, pair: frozenset[str] | None = Non
     if apart is None or len(found) < len(joining) or not orders_of(clause):
         return None
     known = _together_joined([*found, *apart])
+    if any(one.of_each for one in known):
+        return Sweep(key, known, False) if pair is None and star_of(clause, known) is not None else None
     if pair is not None:
         return Sweep(key, known, False) if counted_behind(clause, known, pair) else None
     if may_be_empty or any(one.neighbours for one in known):
         return Sweep(key, known, False) if counted_behind(clause, known) else None
     if len(known) == 1 or center_of(clause, known) is not None or counted_behind(clause, known):
         return Sweep(key, known, False)
-    return None
+    return Sweep(key, known, False) if star_of(clause, known) is not None else None
 
 
 def _negations(clause: Clause) -> list[Joining] | None:
@@ -226,9 +233,9 @@ def _negations(clause: Clause) -> list[Joining] | None:
 
 def _together_joined(joining: Sequence[Joining]) -> tuple[Joining, ...]:
     """The conditions, with the equalities of each two variables as one, which goes with a comparison of them."""
-    by_pair: dict[frozenset[str], list[Joining]] = {}
+    by_pair: dict[tuple[frozenset[str], bool], list[Joining]] = {}
     for one in joining:
-        by_pair.setdefault(frozenset(one.variables), []).append(one)
+        by_pair.setdefault((frozenset(one.variables), one.of_each), []).append(one)
     made = []
     for several in by_pair.values():
         equalities = [one for one in several if one.comparator is Comparator.EQ]
@@ -268,6 +275,57 @@ def center_of(clause: Clause, joining: tuple[Joining, ...]) -> str | None:
     one, other = (dict(zip(each.variables, each.sides or (), strict=True)) for each in joining)
     shared = [name for name in one if name in other]
     return shared[0] if len(shared) == 1 and one[shared[0]] == other[shared[0]] else None
+
+
+@dataclass(frozen=True)
+class Star:
+    """Comparisons that all join one single variable, the hub, with variables that come after it, or all before it.
+
+    Attributes
+    ----------
+    order
+        The variables from the first one to the last, or the other way round: the hub comes before what it is compared
+        with.
+    hub
+        Its place in `order`.
+    backwards
+        Whether `order` is that from the last one to the first.
+    """
+
+    order: tuple[Variable, ...]
+    hub: int
+    backwards: bool
+
+
+def star_of(clause: Clause, joining: Sequence[Joining]) -> Star | None:
+    """The star that conditions make of the variables of a clause; None where they make none.
+
+    One and the same expression of the hub is compared, so that the events which pass beside it come and go as it rises.
+    """
+    orders = orders_of(clause)
+    if len(orders) != 1 or any(one.neighbours or one.negated for one in joining):
+        return None
+    if any(variable.minimum == 0 for variable in clause.positive):
+        return None
+    for hub in frozenset.intersection(*(frozenset(one.variables) for one in joining)):
+        sides = {one.all_of(one.variables.index(hub))[0] for one in joining}
+        if clause.by_name[hub].kleene or len(sides) > 1 or (len(joining) > 1 and any(one.equal for one in joining)):
+            continue
+        for backwards in (False, True):
+            order = orders[0][::-1] if backwards else orders[0]
+            places = {variable.name: place for place, variable in enumerate(order)}
+            if all(places[name] >= places[hub] for one in joining for name in one.variables):
+                return Star(order, places[hub], backwards)
+    return None
+
+
+def swept_as_star(clause: Clause, joining: Sequence[Joining]) -> Star | None:
+    """The star as which the matches of a clause that is swept are counted; None where another sweep counts them."""
+    if any(one.of_each for one in joining):
+        return star_of(clause, joining)
+    if len(joining) < 2 or center_of(clause, tuple(joining)) is not None or counted_behind(clause, joining):
+        return None
+    return star_of(clause, joining)
 
 
 def sweeps_over(pattern: Pattern) -> bool:
@@ -372,13 +430,19 @@ _ENDS_OF_LISTS = (
 
 
 def _joining_lists(found: Joining) -> Joining | None:
-    """The condition on two adjacent elements, of which at least one is of a list; None where it is no such."""
+    """The condition on two adjacent elements, of which at least one is of a list, or on each element of one list.
+
+    None where it is no such.
+    """
     assert found.sides is not None
     kinds = [{one.element for one in walk(side) if isinstance(one, Reference)} for side in found.sides]
     if any(isinstance(node, Length | Aggregate) for side in found.sides for node in walk(side)):
         return None
     if len(kinds[0]) != 1 or len(kinds[1]) != 1:
         return None
+    if kinds[0] | kinds[1] == {Element.ONLY, Element.EACH}:
+        left, right = (rewritten(side, _only) for side in found.sides)
+        return replace(found, sides=(left, right), of_each=True)
     adjacent = ((Element.PREVIOUS, Element.CURRENT),) if found.is_of_list else _ENDS_OF_LISTS
     elements = (*kinds[0], *kinds[1])
     if elements[::-1] in adjacent:
@@ -447,10 +511,14 @@ def pays(of: ClauseSlice, sweep: Sweep, views: dict[str, View], *, behind: bool 
     finding_ns = candidates_of(of, groups, sizes) * (REJECTED_NS if clause.negated else CANDIDATE_NS)
     if finding_ns <= FIXED_NS:
         return False
+    star = swept_as_star(clause, sweep.joining)
     behind = (
         behind or any(one.neighbours for one in sweep.joining) or (several and center_of(clause, sweep.joining) is None)
-    )
-    if not sweep.joining:
+    ) and star is None
+    if star is not None:
+        elements = sum(len(views[one.name]) for one in clause.positive if one.kleene) * _share_of_window(of)
+        event_ns = STAR_NS * (len(clause.positive) - star.hub) ** 2 * (1 + elements / (groups or 1) / 61)
+    elif not sweep.joining:
         event_ns = STEP_NS + STATE_NS * (len(clause.positive) + 1) ** 2
     elif not behind:
         event_ns = (AROUND_NS if several else JOINING_NS) * orders

@@ -42,6 +42,7 @@ from cep_pipeline.detection.counting.choice import (
     LANES,
     Joining,
     Sides,
+    Star,
     StateSpace,
     Sweep,
     WayBehind,
@@ -53,6 +54,7 @@ from cep_pipeline.detection.counting.choice import (
     pays,
     states_of,
     sweep_of,
+    swept_as_star,
     ways_behind,
 )
 from cep_pipeline.detection.limits import go_on
@@ -140,6 +142,25 @@ _count_around_center = NativeKernel(
         "int32*",
         "int32*",
         *("uint64*",) * 4,
+    ),
+)
+_count_star_joined = NativeKernel(
+    f"{_FOLDER}.sweep_kernel",
+    "count_star",
+    (
+        "int64",
+        "int64",
+        "int64*",
+        "int32*",
+        "int32*",
+        "uint8*",
+        *("int64",) * 5,
+        *("int32*",) * 2,
+        "int64*",
+        *("int32*",) * 2,
+        "int64*",
+        *("int64",) * 3,
+        *("uint64*",) * 5,
     ),
 )
 _count_chain_behind = NativeKernel(
@@ -230,6 +251,9 @@ def count_swept(
     steps = steps.with_negated(clause)
     if pair is not None:
         return _count_all_behind(clause, sweep.joining, steps, events, bits, pair, take)
+    star = swept_as_star(clause, sweep.joining)
+    if star is not None:
+        return _count_star(star, clause, sweep.joining, steps, events, bits)
     may_be_empty = any(variable.minimum == 0 for variable in clause.positive)
     if len(sweep.joining) == 1 and not sweep.joining[0].neighbours and not may_be_empty:
         return sum(_count_chain(order, clause, sweep.joining[0], steps, events, bits) for order in orders_of(clause))
@@ -265,7 +289,7 @@ def _sweep_over(of: ClauseSlice, pair: frozenset[str] | None, ends: str | None) 
     if (
         len(orders) != 1
         or len(sweep.joining) > 1
-        or any(one.neighbours for one in sweep.joining)
+        or any(one.neighbours or one.of_each for one in sweep.joining)
         or clause.negated
         or clause.by_name[ends].kleene
     ):
@@ -825,6 +849,95 @@ def _count_around(
     return (int(total[1]) << 64) + int(total[0])
 
 
+def _count_star(
+    star: Star, clause: Clause, joining: Sequence[Joining], steps: Steps, events: PreparedEvents, bits: float
+) -> int:
+    """The number of matches of a sequence of which one variable, the hub, is compared with later ones.
+
+    Events of the hub are taken in the order of their values. An event that passes beside some of these comes in at the
+    first of them and goes out behind the last one. A tree over the steps has the ways through the events that are in.
+    """
+    steps = steps.mirrored() if star.backwards else steps
+    order, hub = star.order, star.hub
+    fits: Array = np.zeros(len(steps.fits), np.int32)
+    for place, variable in enumerate(order):
+        fits |= (steps.fits >> clause.positive.index(variable) & 1) << place
+    counted = steps.counted
+    if star.backwards:
+        fits &= ~(1 - counted.astype(np.int32))
+        counted = np.ones(len(counted), np.uint8)
+    names = [variable.name for variable in order]
+    members = {place: np.flatnonzero(fits >> place & 1) for place in range(hub, len(order))}
+    ranges: dict[int, Array] = {}
+    hubs: Array = np.zeros(0, np.int64)
+    for one in joining:
+        place = next(names.index(name) for name in one.variables if name != names[hub])
+        both = ((names[hub], names[place]), (members[hub], members[place]))
+        first, second, comparator = _compared(one, *both, clause, steps, events)
+        hubs = members[hub][first.order]
+        passing = second.ranges_in(first.known, comparator)
+        known = ranges.get(place, passing)
+        ranges[place] = np.stack(
+            (np.maximum(known[:, 0], passing[:, 0]), np.minimum(known[:, 1], passing[:, 1])), axis=1
+        )
+    changes = []
+    for place, passing in ranges.items():
+        bit, own = np.int32(1 << place), members[place]
+        fits[own] &= ~bit
+        some = passing[:, 0] < passing[:, 1]
+        for at in (passing[some, 0], passing[some, 1]):
+            changes.append(np.stack((at, own[some], np.full(len(at), bit))))
+    together = np.concatenate(changes, axis=1)
+    together = together[:, np.argsort(together[0], kind="stable")]
+    until = np.searchsorted(together[0], np.arange(len(hubs)), "right").astype(np.int64)
+    stops = np.searchsorted(steps.lefts, hubs, "right").astype(np.int32)
+    span = int((stops - hubs).max(initial=1))
+    states = len(order) - hub - 1 + int(order[-1].kleene)
+    lists = sum(1 << place for place, variable in enumerate(order) if variable.kleene)
+    leaves = 1 << max(len(fits) - 1, 1).bit_length()
+    height, before = min(span.bit_length(), leaves.bit_length() - 1), hub + 1
+    entry = states * (states + before)
+    ask_for(16 * entry * leaves + 16 * before * len(fits), f"{len(fits):,} events have some numbers each")
+    tree, kept = np.empty((2 * leaves, entry), np.uint64), np.empty((2, len(fits), before), np.uint64)
+    matrices, right_nodes = np.empty((3, before, before), np.uint64), np.empty(64, np.int64)
+    room, total = np.empty((2, max(states, before)), np.uint64), np.zeros(2, np.uint64)
+
+    def run(modulus: int) -> int:
+        go_on()
+        _count_star_joined(
+            len(fits),
+            len(steps.starts) - 1,
+            steps.starts,
+            steps.lefts,
+            fits.copy(),
+            counted,
+            len(order),
+            states,
+            lists,
+            hub,
+            len(hubs),
+            hubs.astype(np.int32),
+            stops,
+            until,
+            together[1].astype(np.int32),
+            together[2].astype(np.int32),
+            right_nodes,
+            leaves,
+            height,
+            modulus,
+            tree,
+            kept,
+            matrices,
+            room,
+            total,
+        )
+        return (int(total[1]) << 64) + int(total[0])
+
+    if bits < _MERSENNE_BITS:
+        return run(_MERSENNE)
+    return number_of(lambda modulus: run(modulus) % modulus, _moduli(), bits + math.log2(len(fits)))
+
+
 @dataclass(frozen=True)
 class _Lanes:
     """The events behind which a sequence is counted.
@@ -1151,6 +1264,11 @@ class SortedValues:
     def __init__(self, values: Array, width: int | None = None) -> None:
         self._order, self._width = np.argsort(values), width
         self.known = values[self._order][: len(values) - int(np.isnan(values).sum())]
+
+    @property
+    def order(self) -> Array:
+        """int64: the events that have a value, by it."""
+        return self._order[: len(self.known)]
 
     def places(self) -> Array:
         """int32: for each event the place of the first value that equals its own; -1 where it has none."""

@@ -567,6 +567,180 @@ def count_around(
 
 
 @njit
+def set_leaf(leaf: Any, fits: int, ends: Any, hub: int, variables: int, states: int, before: int, lists: int) -> None:
+    """The ways through one event: from each state to each, and from each to the end of a match."""
+    leaf[:] = _0
+    width = states + before
+    after = variables - 1 - hub
+    for state in range(states):
+        at = state * width
+        leaf[at + state] = _1
+        looped = state > 0 and (fits >> (hub + state)) & 1 and (lists >> (hub + state)) & 1
+        if looped:
+            leaf[at + state] += _1
+        if state + 1 < states and (fits >> (hub + state + 1)) & 1:
+            leaf[at + state + 1] = _1
+        if (fits >> (variables - 1)) & 1 and state >= after - 1:
+            for source in range(before):
+                leaf[at + states + source] = ends[source]
+
+
+@njit
+def join_nodes(node: Any, one: Any, other: Any, states: int, before: int, modulus: Any) -> None:
+    """The ways through the events of one node, then through those of another one."""
+    width = states + before
+    for state in range(states):
+        at = state * width
+        for column in range(state, width):
+            number = one[at + column] if column >= states else _0
+            last = min(column, states - 1)
+            for middle in range(state, last + 1):
+                more = times(one[at + middle], other[middle * width + column], modulus)
+                number = plus(number, more, modulus)
+            node[at + column] = number
+
+
+@njit
+def go_through(node: Any, ways: Any, found: Any, states: int, before: int, modulus: Any) -> None:
+    """Multiply the ways to each state by those through the events of a node, and add those that end there."""
+    width = states + before
+    for source in range(before):
+        number = found[source]
+        for state in range(states):
+            number = plus(number, times(ways[state], node[state * width + states + source], modulus), modulus)
+        found[source] = number
+    for target in range(states - 1, -1, -1):
+        number = _0
+        for state in range(target + 1):
+            number = plus(number, times(ways[state], node[state * width + target], modulus), modulus)
+        ways[target] = number
+
+
+def count_star(
+    steps: int,
+    groups: int,
+    group_starts_at: Any,
+    lefts_at: Any,
+    fits_at: Any,
+    counted_at: Any,
+    variables: int,
+    states: int,
+    lists: int,
+    hub: int,
+    hub_count: int,
+    hubs_at: Any,
+    stops_at: Any,
+    until_at: Any,
+    changed_at: Any,
+    bits_at: Any,
+    right_nodes_at: Any,
+    leaves: int,
+    height: int,
+    modulus_number: int,
+    tree_at: Any,
+    kept_at: Any,
+    matrices_at: Any,
+    room_at: Any,
+    total_at: Any,
+) -> int:
+    """Count the matches of a sequence in which one variable, the hub, is compared with later ones.
+
+    A tree over the steps has the ways from state to state through the events below each node, up to nodes of
+    2^`height` steps. The hubs come in the order of what is compared of them. Before the hub `k` is asked for, the first
+    `until[k]` changes are made: each lets an event stand for one more variable, or for one less. The ways behind a hub
+    are those through the nodes up to the end of its window, `stops[k]`.
+
+    The ways ahead of the hub, from the first event in the window on, are the product of two factors, as in
+    `count_joined`: one of the event that ends the match, which the tree has, and one of the hub.
+    """
+    group_starts = carray(group_starts_at, groups + 1)
+    lefts = carray(lefts_at, steps)
+    fits = carray(fits_at, steps)
+    counted = carray(counted_at, steps)
+    hubs = carray(hubs_at, hub_count)
+    stops = carray(stops_at, hub_count)
+    until = carray(until_at, hub_count)
+    before = hub + 1
+    entry = states * (states + before)
+    tree = carray(tree_at, (2 * leaves, entry))
+    kept = carray(kept_at, (2, steps, before))
+    to_hub, from_left = kept[0], kept[1]
+    matrices = carray(matrices_at, (3, before, before))
+    ways, gone, spare = matrices[0], matrices[1], matrices[2]
+    right_nodes = carray(right_nodes_at, 64)
+    room = carray(room_at, (2, max(states, before)))
+    reached, found = room[0], room[1]
+    total = carray(total_at, 2)
+    modulus = np.uint64(modulus_number)
+    for group in range(groups):
+        first, stop = group_starts[group], group_starts[group + 1]
+        ways[:] = _0
+        gone[:] = _0
+        spare[:] = _0
+        for state in range(before):
+            ways[state, state] = gone[state, state] = _1
+        out = first
+        for step in range(first, stop):
+            if hub > 0:
+                while out < lefts[step]:
+                    bind(ways, gone, fits[out], False, lists, variables, before, modulus)
+                    out += 1
+            for state in range(before):
+                from_left[step, state] = gone[0, state] if counted[step] else _0
+                to_hub[step, state] = ways[state, hub]
+            if hub > 0:
+                bind(ways, spare, fits[step], True, lists, variables, before, modulus)
+    tree[leaves + steps :] = _0
+    for step in range(steps):
+        set_leaf(tree[leaves + step], fits[step], from_left[step], hub, variables, states, before, lists)
+    for step in range(steps, leaves):
+        set_leaf(tree[leaves + step], 0, from_left[0], hub, variables, states, before, lists)
+    for level in range(1, height + 1):
+        for node in range(leaves >> level, (leaves >> level) * 2):
+            join_nodes(tree[node], tree[2 * node], tree[2 * node + 1], states, before, modulus)
+    change_count = until[hub_count - 1] if hub_count else 0
+    changed = carray(changed_at, max(change_count, 1))
+    bits = carray(bits_at, max(change_count, 1))
+    change = 0
+    low, high = _0, _0
+    for place in range(hub_count):
+        while change < until[place]:
+            step = changed[change]
+            fits[step] ^= bits[change]
+            node = leaves + step
+            set_leaf(tree[node], fits[step], from_left[step], hub, variables, states, before, lists)
+            for _ in range(height):
+                node >>= 1
+                join_nodes(tree[node], tree[2 * node], tree[2 * node + 1], states, before, modulus)
+            change += 1
+        reached[:] = _0
+        found[:] = _0
+        reached[0] = _1
+        left, right, waiting = leaves + hubs[place] + 1, leaves + stops[place], 0
+        while left < right:
+            if left & 1:
+                go_through(tree[left], reached, found, states, before, modulus)
+                left += 1
+            if right & 1:
+                right -= 1
+                right_nodes[waiting] = right
+                waiting += 1
+            left >>= 1
+            right >>= 1
+        while waiting > 0:
+            waiting -= 1
+            go_through(tree[right_nodes[waiting]], reached, found, states, before, modulus)
+        number = _0
+        for source in range(before):
+            number = plus(number, times(to_hub[hubs[place], source], found[source], modulus), modulus)
+        low += number
+        if low < number:
+            high += _1
+    total[0], total[1] = low, high
+    return 0
+
+
+@njit
 def add_lanes(one: Any, other: Any, modulus: Any) -> None:
     """Add the numbers of each lane to others."""
     if modulus:

@@ -18,6 +18,7 @@ from hypothesis import strategies as st
 import cep_pipeline as cep
 from cep_pipeline.detection.clause_runs import ClauseSlice
 from cep_pipeline.detection.counting import sweep, sweep_kernel
+from cep_pipeline.detection.counting.choice import sweeps_over
 from cep_pipeline.detection.detect import count_slice
 from cep_pipeline.detection.fused import mechanism as fused
 from cep_pipeline.detection.mechanisms import EVERYTHING, Owned
@@ -277,3 +278,88 @@ def test_events_without_a_value_have_no_place(values: list[float]) -> None:
     known = sorted(value for value in values if value == value)
     expected = [known.index(value) if value == value else -1 for value in values]
     assert sweep.SortedValues(np.array(values, np.float64)).places().tolist() == expected
+
+
+STARS = {
+    "SEQ(A a, B+ v[], Ev c)": (
+        "v[i].x > v[1].x",
+        "v[].y <= v[v.LEN].y",
+        "v[].x > a.x",
+        "v[].y < c.y",
+        "v[].x > a.x + 2",
+    ),
+    "SEQ(Ev a, Ev+ v[])": (
+        "v[i].x >= v[1].x",
+        "v[].x < a.x",
+        "v[i].x + v[1].x > 3",
+        "v[i].x < v[1].x AND v[i].s = v[1].s",
+    ),
+    "SEQ(Ev+ v[], Ev b, Ev c)": ("v[].x > b.x", "v[].x >= b.x AND v[].y < b.x", "v[].y - c.y < 1"),
+    "SEQ(Ev a, Ev b, B+ v[], Ev+ w[])": (
+        "v[].x > b.x",
+        "v[].x >= b.x AND w[].y < b.x",
+        "v[].x < w[1].x",
+        "w[].y > b.x",
+    ),
+    "SEQ(A a, Ev+ v[], Ev b, Ev c, Ev d)": ("b.x < c.x AND b.x <= d.y", "d.x > c.x AND d.x > b.y AND d.x >= a.x"),
+    "SEQ(Ev a, B b, Ev c, Ev d)": (
+        "b.x < c.x AND b.x >= d.x",
+        "c.y > a.x AND c.y <= b.y",
+        "b.y < c.y AND b.y - d.x > 0",
+    ),
+}
+"""Structures, with conditions that join one single variable with all events of others."""
+
+
+@settings(max_examples=examples(300), deadline=None)
+@given(data=st.data(), stream_rows=st.booleans().flatmap(lambda edges: rows(min_size=5, max_size=9, edges=edges)))
+def test_stars_are_swept(data: st.DataObject, stream_rows: list[Row]) -> None:
+    """Each element of a list, and single variables, are compared with one event before them, or behind them."""
+    structure = data.draw(st.sampled_from(sorted(STARS)))
+    conditions = data.draw(st.lists(st.sampled_from(STARS[structure]), min_size=1, max_size=2, unique=True))
+    conditions += data.draw(st.sampled_from(([], [], ["[id]"], ["[s]"])))
+    window = data.draw(st.sampled_from(("3 seconds", "1 day", "6 EVENTS")))
+    pattern = parsed(f"PATTERN {structure} WHERE {' AND '.join(conditions)} WITHIN {window}")
+    table, bits = events_table(stream_rows), data.draw(st.sampled_from((61, -1)))
+    cut = data.draw(st.integers(0, len(stream_rows)))
+    point = (stream_rows[cut]["timestamp"], stream_rows[cut]["seq"]) if cut < len(stream_rows) else None
+    plan = cep.plan([pattern], cep.estimate_statistics([pattern], table))
+    expected = len(evaluate([pattern], table))
+    with sweeping(), patch.object(sweep, "_MERSENNE_BITS", bits):
+        [row] = cep.detect([pattern], table, output="count")["pattern_1"].to_pylist()
+        assert int(row["count"]) == expected
+        if point is not None:
+            before, _ = count_slice(pattern, plan, events_table(stream_rows[:cut]), (None, point), seconds=60)
+            behind, _ = count_slice(pattern, plan, table, (point, None), seconds=60)
+            assert before + behind == expected
+
+
+@pytest.mark.parametrize(
+    ("text", "is_star"),
+    [
+        ("SEQ(A a, B+ v[], C c) WHERE v[].x > a.x", True),
+        ("SEQ(A a, B+ v[], C c) WHERE v[].x > a.x AND c.x > a.x", True),
+        ("SEQ(A a, B+ v[], C c) WHERE v[].x > a.x AND v[].y < a.x", True),
+        ("SEQ(A a, B+ v[], C c) WHERE v[].x > a.x AND v[].y < a.y", False),
+        ("SEQ(A a, B+ v[], C c) WHERE v[].x > a.x AND v[].x < c.x", False),
+        ("SEQ(A a, B b, C+ v[]) WHERE v[].x > b.x AND a.x < b.x", False),
+        ("SEQ(A a, B+ v[], C c) WHERE v[].x > a.x AND v[].k = a.k", True),
+        ("SEQ(A a, B+ v[], C c) WHERE v[].x > a.x AND c.x > a.x AND v[].k = a.k", False),
+        ("AND(A a, B+ v[]) WHERE v[].x > a.x", False),
+        ("SEQ(A a, ~B n, B+ v[], C c) WHERE v[].x > a.x", False),
+        ("SEQ(A a, B b, C c, A d, B e) WHERE b.x < c.x AND b.x < d.x AND e.x > b.x", True),
+        ("SEQ(A a, B b, C c, A d, B e) WHERE b.x < c.x AND b.x < d.x AND e.x > c.x", False),
+    ],
+)
+def test_what_is_a_star(text: str, is_star: bool) -> None:
+    pattern = parsed(f"PATTERN {text.replace('.k', '.id')} WITHIN 1 day")
+    assert sweeps_over(pattern) == is_star
+
+
+def test_lists_above_their_first_element_are_not_found() -> None:
+    """Of rising elements each list is above its first one; of falling ones, none but single ones."""
+    text = "PATTERN SEQ(A a, B+ v[], C c) WHERE v[i].x {} v[1].x WITHIN 1 day"
+    table = stream_schema().table(stream("AA" + "B" * 300 + "CCC"))
+    assert counted(text.format(">"), table) == 6 * (2**300 - 1)
+    assert counted(text.format("<"), table) == 6 * 300
+    assert counted(text.format(">=").replace("day", "EVENTS").replace("1 ", "101 "), table) == 0
