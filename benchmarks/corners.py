@@ -263,6 +263,12 @@ def corners(streams: Streams, folder: Path, share: float = 1.0) -> list[Corner]:
             partial(_of_windows, size(20_000), "SEQ(A a, B+ b[], C+ c[]) WHERE b[1].x < c[1].x", _two_lists),
         ),
         Corner(
+            "count a list of at most three and another one, first elements compared, within 300 ms",
+            size(20_000),
+            "NumPy, the pairs of first elements of each start",
+            partial(_of_windows, size(20_000), "SEQ(A a, B{1,3} b[], C+ c[]) WHERE b[1].x < c[1].x", _short_and_long),
+        ),
+        Corner(
             "count lists without a gap of 30 ms, within 300 ms",
             size(20_000),
             "a loop in Python",
@@ -680,6 +686,16 @@ def _two_lists(window: _Window) -> int:
     passes = (window.of_elements[:, np.newaxis] < window.of_ends) & (place < behind)
     free = np.maximum(behind - place - 1, 0) + np.arange(len(window.ends))[::-1]
     return _sum_of_powers(free, passes.astype(np.int64))
+
+
+def _short_and_long(window: _Window) -> int:
+    """Between two first elements none, one or two may be chosen, and behind the later one any."""
+    behind = np.searchsorted(window.elements, window.ends)
+    place = np.arange(len(window.elements))[:, np.newaxis]
+    passes = (window.of_elements[:, np.newaxis] < window.of_ends) & (place < behind)
+    between = np.maximum(behind - place - 1, 0)
+    free = np.broadcast_to(np.arange(len(window.ends))[::-1], passes.shape)
+    return _sum_of_powers(free, np.where(passes, 1 + between + between * (between - 1) // 2, 0))
 
 
 def _without_gaps(window: _Window) -> int:

@@ -164,6 +164,9 @@ TWO_LISTS = (
     "v[].x < 7",
     "max(w[].y) < 8",
     "v.LEN <= 2",
+    "v.LEN >= 3",
+    "w.LEN = 2",
+    "w.LEN >= 2 AND w.LEN < 4",
     "w[i].x > w[1].x",
 )
 AROUND = ("a.x <= v[1].x", "a.x < v[v.LEN].x", "a.x - w[1].x < 3", "w[w.LEN].x >= c.x", "v[1].x < c.x", "a.y <= c.y")
@@ -176,7 +179,8 @@ AROUND = ("a.x <= v[1].x", "a.x < v[v.LEN].x", "a.x - w[1].x < 3", "w[w.LEN].x >
 )
 def test_several_lists_are_counted_by_parts(data: st.DataObject, stream_rows: list[Row]) -> None:
     structures = ("SEQ(A a, B+ v[], Ev+ w[], Ev c)", "SEQ(A a, B+ v[], B+ w[])", "SEQ(Ev+ v[], B+ w[], Ev c)")
-    structure = data.draw(st.sampled_from((*structures, "SEQ(B+ v[], B+ w[])", "SEQ(A+ u[], B+ v[], Ev+ w[])")))
+    structures += ("SEQ(B+ v[], B+ w[])", "SEQ(A+ u[], B+ v[], Ev+ w[])", "SEQ(A a, B{1,2} v[], Ev{2,} w[])")
+    structure = data.draw(st.sampled_from(structures))
     pool = [one for one in TWO_LISTS + AROUND if all(f" {name}" in structure for name in "ac" if f"{name}." in one)]
     conditions = data.draw(st.lists(st.sampled_from(pool), min_size=1, max_size=3, unique=True))
     conditions += data.draw(st.sampled_from(([], [], [], ["[id]"])))
@@ -229,6 +233,9 @@ def test_crossed_conditions_are_swept(data: st.DataObject, stream_rows: list[Row
         ("v[i].x > v[i-1].x AND v[1].x > a.x", 6),
         ("v[i].x > v[i-1].x", None),
         ("v[].x < w[].x", None),
+        ("v[1].x < w[1].x AND v.LEN <= 3", 6),
+        ("v[1].x < w[1].x AND v.LEN >= 2 AND w.LEN >= 3", 1),
+        ("v[1].x < w[1].x AND v.LEN <= 40", None),
         ("v[].x < w[1].x", 2),
         ("v[1].x < w[w.LEN].x AND v[v.LEN].x > a.x", 4),
         ("sum(v[].x) < w[1].x", None),
