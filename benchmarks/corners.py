@@ -269,6 +269,18 @@ def corners(streams: Streams, folder: Path, share: float = 1.0) -> list[Corner]:
             partial(_of_windows, size(20_000), "SEQ(A a, B{1,3} b[], C+ c[]) WHERE b[1].x < c[1].x", _short_and_long),
         ),
         Corner(
+            "count two lists whose first and last elements are compared, within 60 ms",
+            size(20_000),
+            "NumPy, products of matrices for each start",
+            partial(
+                _of_windows,
+                size(20_000),
+                "SEQ(A a, B+ b[], C+ c[]) WHERE b[1].x < c[1].x AND b[b.LEN].x > c[c.LEN].x",
+                _joined_at_both_ends,
+                60_000,
+            ),
+        ),
+        Corner(
             "count lists without a gap of 30 ms, within 300 ms",
             size(20_000),
             "a loop in Python",
@@ -696,6 +708,19 @@ def _short_and_long(window: _Window) -> int:
     between = np.maximum(behind - place - 1, 0)
     free = np.broadcast_to(np.arange(len(window.ends))[::-1], passes.shape)
     return _sum_of_powers(free, np.where(passes, 1 + between + between * (between - 1) // 2, 0))
+
+
+def _joined_at_both_ends(window: _Window) -> int:
+    """The lists between each two elements, twice: within 61 events a word holds their number."""
+
+    def between(size: int) -> Numbers:
+        apart = np.arange(size) - np.arange(size)[:, np.newaxis]
+        return np.where(apart >= 0, 1 << np.maximum(apart - 1, 0), 0)
+
+    values = window.of_elements[:, np.newaxis]
+    lasts = (values > window.of_ends) @ between(len(window.ends)).T  # for a last element, and the first behind it
+    lasts[window.elements[:, np.newaxis] > window.ends] = 0
+    return int(((between(len(values)) @ lasts) * (values < window.of_ends)).sum())
 
 
 def _without_gaps(window: _Window) -> int:

@@ -198,14 +198,22 @@ def sweep_of(pattern: Pattern, clause: Clause, pair: frozenset[str] | None = Non
         return None
     known = _together_joined([*found, *apart])
     if any(one.of_each for one in known):
-        return Sweep(key, known, False) if pair is None and star_of(clause, known) is not None else None
+        is_swept = pair is None and (star_of(clause, known) is not None or fixed_of(clause, known) is not None)
+        return Sweep(key, known, False) if is_swept else None
     if pair is not None:
         return Sweep(key, known, False) if counted_behind(clause, known, pair) else None
     if may_be_empty or any(one.neighbours for one in known):
         return Sweep(key, known, False) if counted_behind(clause, known) else None
     if len(known) == 1 or center_of(clause, known) is not None or counted_behind(clause, known):
         return Sweep(key, known, False)
-    return Sweep(key, known, False) if star_of(clause, known) is not None else None
+    if star_of(clause, known) is not None or (binds_lists(pattern) and fixed_of(clause, known) is not None):
+        return Sweep(key, known, False)
+    return None
+
+
+def binds_lists(pattern: Pattern) -> bool:
+    """Return whether matches of a pattern bind lists: others are found where only one event after another is fixed."""
+    return any(operand.kleene and not operand.negated for operand in pattern.operands)
 
 
 def _negations(clause: Clause) -> list[Joining] | None:
@@ -319,6 +327,39 @@ def star_of(clause: Clause, joining: Sequence[Joining]) -> Star | None:
     return None
 
 
+@dataclass(frozen=True)
+class Fixed:
+    """A single variable each event of which is taken by itself; a sweep counts the rest.
+
+    Attributes
+    ----------
+    compared, rest
+        The conditions that join it with others, and those that do not.
+    """
+
+    variable: Variable
+    compared: tuple[Joining, ...]
+    rest: tuple[Joining, ...]
+
+
+def fixed_of(clause: Clause, joining: Sequence[Joining]) -> Fixed | None:
+    """The variable whose events are taken one by one, such that the rest takes least; None where there is none."""
+    if len(orders_of(clause)) != 1 or clause.negated or states_of(clause) is None:
+        return None
+    if any(one.neighbours for one in joining) or any(variable.minimum == 0 for variable in clause.positive):
+        return None
+    found = []
+    for variable in clause.positive:
+        rest = tuple(one for one in joining if variable.name not in one.variables)
+        if variable.kleene or len(rest) == len(joining):
+            continue
+        is_chain = len(rest) < 2 and not any(one.of_each for one in rest)
+        if is_chain or star_of(clause, rest) is not None:
+            compared = tuple(one for one in joining if variable.name in one.variables)
+            found.append(Fixed(variable, compared, rest))
+    return min(found, key=lambda one: len(one.rest), default=None)
+
+
 def swept_as_star(clause: Clause, joining: Sequence[Joining]) -> Star | None:
     """The star as which the matches of a clause that is swept are counted; None where another sweep counts them."""
     if any(one.of_each for one in joining):
@@ -326,6 +367,17 @@ def swept_as_star(clause: Clause, joining: Sequence[Joining]) -> Star | None:
     if len(joining) < 2 or center_of(clause, tuple(joining)) is not None or counted_behind(clause, joining):
         return None
     return star_of(clause, joining)
+
+
+def swept_by_event(clause: Clause, joining: Sequence[Joining]) -> Fixed | None:
+    """The variable whose events a sweep of a clause takes one by one; None where it does not, or has no need to."""
+    if len(joining) < 2 or swept_as_star(clause, joining) is not None:
+        return None
+    if not any(one.of_each for one in joining) and (
+        center_of(clause, tuple(joining)) is not None or counted_behind(clause, joining)
+    ):
+        return None
+    return fixed_of(clause, joining)
 
 
 def sweeps_over(pattern: Pattern) -> bool:
@@ -515,9 +567,17 @@ def pays(of: ClauseSlice, sweep: Sweep, views: dict[str, View], *, behind: bool 
     behind = (
         behind or any(one.neighbours for one in sweep.joining) or (several and center_of(clause, sweep.joining) is None)
     ) and star is None
-    if star is not None:
-        elements = sum(len(views[one.name]) for one in clause.positive if one.kleene) * _share_of_window(of)
-        event_ns = STAR_NS * (len(clause.positive) - star.hub) ** 2 * (1 + elements / (groups or 1) / 61)
+    fixed = swept_by_event(clause, sweep.joining)
+    elements = sum(len(views[one.name]) for one in clause.positive if one.kleene) * _share_of_window(of)
+    words = 1 + elements / (groups or 1) / 61
+    if fixed is not None:
+        behind = False
+        around = 2 * len(views[fixed.variable.name]) * _share_of_window(of) / (groups or 1)
+        event_ns = (JOINING_NS if fixed.rest else STEP_NS) * around * words
+        if len(sizes) == len(clause.positive):
+            finding_ns /= math.factorial(len(sizes) - 1)
+    elif star is not None:
+        event_ns = STAR_NS * (len(clause.positive) - star.hub) ** 2 * words
     elif not sweep.joining:
         event_ns = STEP_NS + STATE_NS * (len(clause.positive) + 1) ** 2
     elif not behind:

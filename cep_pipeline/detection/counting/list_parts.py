@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 from itertools import pairwise, product
 
-from cep_pipeline.detection.counting.choice import of_elements, sweep_of
+from cep_pipeline.detection.counting.choice import of_elements, sweep_of, swept_by_event
 from cep_pipeline.detection.output_policy import has_output_policy
 from cep_pipeline.expressions.lists import Uses
 from cep_pipeline.patterns.conditions import Comparator, Comparison, Conjunct
@@ -130,17 +130,26 @@ def _parts_of_all(
     begin, end = clause.positive[0].name, clause.positive[-1].name
     outermost = {begin: _Ends(first=True, last=False), end: _Ends(first=False, last=True)}
     unswept = None
-    for written_out, ends in product((False, True), [{}, outermost] if len(lists) > 1 else [{}]):
+    for by_event, written_out, ends in product(
+        (False, True), (False, True), [{}, outermost] if len(lists) > 1 else [{}]
+    ):
         parts = _split(clause, lists, known, ends, written_out=written_out)
         if parts is None or parts == (clause,) or len(parts) > MOST_PARTS:
             return None
         for joined in dict.fromkeys((parts, _joined(parts))):
-            if all(sweep_of(pattern, part) is not None for part in joined if _has_list(part)):
+            to_sweep = (part for part in joined if written_out or _has_list(part))
+            if all(_is_swept(pattern, part, by_event=by_event) for part in to_sweep):
                 return joined
         unswept = unswept or parts
         if not any(_has_to_be_swept(clause, lists, part) for part in unswept):
             return unswept
     return None
+
+
+def _is_swept(pattern: Pattern, part: Clause, *, by_event: bool) -> bool:
+    """Return whether a sweep counts a part, one around each event of a variable only if that is allowed."""
+    sweep = sweep_of(pattern, part)
+    return sweep is not None and (by_event or swept_by_event(part, sweep.joining) is None)
 
 
 def _has_list(part: Clause) -> bool:

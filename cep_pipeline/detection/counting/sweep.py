@@ -10,6 +10,8 @@ its events. So a count takes some steps an event; 10^12 matches cost what 10^6 c
 | one comparison | products of inverse matrices, in trees of sums (`count_joined`) | N S^2 log N |
 | two, of one of three variables with the others | a tree of sums in which ranges grow (`count_around`) | N log N |
 | of neighbours, or with the first or last one | trees of sums behind each first event (`count_chain`) | N W log W |
+| of one with later ones, or with each element of lists | a tree of products of matrices (`count_star`) | N S^3 log W |
+| others, one of the above without one variable | that one around each event of the variable | as that, W times |
 
 W are the events of a window. All take equalities that all variables share. The first two take lists whose elements are
 chosen one by one, the last one such lists between the first and the last variable, and the first one any order of the
@@ -40,21 +42,25 @@ from cep_pipeline.compiled.native import NativeKernel
 from cep_pipeline.detection.clause_runs import ClauseSlice
 from cep_pipeline.detection.counting.choice import (
     LANES,
+    Fixed,
     Joining,
     Sides,
     Star,
     StateSpace,
     Sweep,
     WayBehind,
+    binds_lists,
     center_of,
     counted_behind,
     joins_neighbours,
     of_elements,
     orders_of,
     pays,
+    star_of,
     states_of,
     sweep_of,
     swept_as_star,
+    swept_by_event,
     ways_behind,
 )
 from cep_pipeline.detection.limits import go_on
@@ -189,6 +195,8 @@ _count_chain_behind = NativeKernel(
 )
 ANCHORED_AT_ONCE = 1 << 10
 """Events, at least, whose values are sorted together."""
+STEPS_AT_ONCE = 1 << 15
+"""Events around those of one variable that are swept together."""
 MOST_TREE_BYTES = 1 << 28
 """Largest size of trees over the values in a window."""
 FEW_LANES = 8
@@ -217,7 +225,7 @@ def count_swept(
         The variable at one end of a sequence: `take` gets the number of matches with each of its events. None where
         these cannot be told apart, or a number may exceed a word.
     """
-    _, clause, events, owned, _ = of
+    _, clause, events, _, _ = of
     sweep = _sweep_over(of, pair, ends)
     if sweep is None:
         return None
@@ -251,9 +259,20 @@ def count_swept(
     steps = steps.with_negated(clause)
     if pair is not None:
         return _count_all_behind(clause, sweep.joining, steps, events, bits, pair, take)
+    return _count_by_comparisons(of, sweep, steps, bits, views, always=always)
+
+
+def _count_by_comparisons(
+    of: ClauseSlice, sweep: Sweep, steps: Steps, bits: float, views: dict[str, View], *, always: bool
+) -> int | None:
+    """The number of matches of a clause in which comparisons join variables."""
+    _, clause, events, owned, _ = of
     star = swept_as_star(clause, sweep.joining)
     if star is not None:
         return _count_star(star, clause, sweep.joining, steps, events, bits)
+    fixed = swept_by_event(clause, sweep.joining)
+    if fixed is not None:
+        return _count_by_event(fixed, clause, sweep, steps, events, bits)
     may_be_empty = any(variable.minimum == 0 for variable in clause.positive)
     if len(sweep.joining) == 1 and not sweep.joining[0].neighbours and not may_be_empty:
         return sum(_count_chain(order, clause, sweep.joining[0], steps, events, bits) for order in orders_of(clause))
@@ -279,7 +298,7 @@ def _are_known(sweep: Sweep, views: dict[str, View], events: PreparedEvents) -> 
 def _sweep_over(of: ClauseSlice, pair: frozenset[str] | None, ends: str | None) -> Sweep | None:
     """The sweep that counts the matches of a clause of a slice as `count_swept` is asked; None where none does."""
     pattern, clause, _, owned, finality = of
-    kind = ("sweep", pattern.strategy, pair)
+    kind = ("sweep", pattern.strategy, binds_lists(pattern), pair)
     sweep = clause_cache_of(clause).once(kind, lambda: sweep_of(pattern, clause, pair))
     if sweep is None or (finality is not Finality.LAST_EVENT and owned != EVERYTHING):
         return None
@@ -936,6 +955,63 @@ def _count_star(
     if bits < _MERSENNE_BITS:
         return run(_MERSENNE)
     return number_of(lambda modulus: run(modulus) % modulus, _moduli(), bits + math.log2(len(fits)))
+
+
+def _count_by_event(
+    fixed: Fixed, clause: Clause, sweep: Sweep, steps: Steps, events: PreparedEvents, bits: float
+) -> int:
+    """The number of matches of a sequence, by a sweep for each event of one variable over the windows that have it.
+
+    Of these events those are left out that do not pass beside it; many such sweeps are one, of as many keys.
+    """
+    [order] = orders_of(clause)
+    bit = np.int32(1 << clause.positive.index(fixed.variable))
+    place = order.index(fixed.variable)
+    ahead, behind = (
+        np.int32(sum(1 << clause.positive.index(one) for one in some)) for some in (order[:place], order[place + 1 :])
+    )
+    centers = np.flatnonzero(steps.fits & bit)
+    lows, highs = steps.lefts[centers].astype(np.int64), np.searchsorted(steps.lefts, centers, "right")
+    tests = []
+    for one in fixed.compared:
+        other = next(name for name in one.variables if name != fixed.variable.name)
+        tested = np.int32(1 << clause.positive.index(clause.by_name[other]))
+        both = ((fixed.variable.name, other), (centers, np.flatnonzero(steps.fits & tested)))
+        if order.index(clause.by_name[other]) < place:
+            second, first, comparator = _compared(one, both[0][::-1], both[1][::-1], clause, steps, events)
+            comparator = comparator.mirror
+        else:
+            first, second, comparator = _compared(one, *both, clause, steps, events)
+        ranges = np.zeros((len(steps.fits), 2), np.int32)
+        ranges[both[1][1]] = second.ranges_in(first.known, comparator)
+        tests.append((tested, first.places(), ranges))
+    star = star_of(clause, fixed.rest) if len(fixed.rest) > 1 or any(one.of_each for one in fixed.rest) else None
+    total, begin, sizes = 0, 0, np.cumsum(highs - lows)
+    while begin < len(centers):
+        before = int(sizes[begin - 1]) if begin else 0
+        end = max(int(np.searchsorted(sizes, before + STEPS_AT_ONCE, "right")), begin + 1)
+        some = slice(begin, end)
+        widths = highs[some] - lows[some]
+        which = np.repeat(np.arange(begin, end), widths)
+        at = np.arange(len(which)) - np.repeat(np.cumsum(widths) - widths - lows[some], widths)
+        fits, center = steps.fits[at], centers[which]
+        fits = np.where(at < center, fits & ahead, np.where(at > center, fits & behind, bit))
+        for tested, standing, ranges in tests:
+            own = standing[which]
+            passes = (ranges[at, 0] <= own) & (own < ranges[at, 1]) & (own >= 0)
+            fits &= np.where(passes, np.int32(-1), ~tested)
+        left = np.flatnonzero(fits)
+        starts = np.searchsorted(which[left], np.arange(begin, end + 1))
+        at = at[left]
+        part = _in_windows(starts, steps.rows[at], fits[left], steps.clock[at], steps.counted[at], None, steps.width)
+        if star is not None:
+            total += _count_star(star, clause, fixed.rest, part, events, bits)
+        elif fixed.rest:
+            total += _count_chain(order, clause, fixed.rest[0], part, events, bits)
+        else:
+            total += _count_of_states(clause, sweep, part, bits)
+        begin = end
+    return total
 
 
 @dataclass(frozen=True)

@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 import cep_pipeline as cep
 from cep_pipeline.detection.clause_runs import ClauseSlice
 from cep_pipeline.detection.counting import sweep, sweep_kernel
-from cep_pipeline.detection.counting.choice import sweeps_over
+from cep_pipeline.detection.counting.choice import sweep_of, swept_as_star, swept_by_event
 from cep_pipeline.detection.detect import count_slice
 from cep_pipeline.detection.fused import mechanism as fused
 from cep_pipeline.detection.mechanisms import EVERYTHING, Owned
@@ -311,12 +311,39 @@ STARS = {
 """Structures, with conditions that join one single variable with all events of others."""
 
 
+BY_EVENT = {
+    "SEQ(A a, B+ v[], Ev c)": (
+        "v[i].x > v[1].x AND v[1].x > a.x",
+        "v[].x > a.x AND v[].y < c.y",
+        "v[].x > a.x AND v[].y < a.y",
+    ),
+    "SEQ(Ev a, Ev b, B+ v[], Ev c)": (
+        "v[].x > b.x AND a.y <= b.y",
+        "a.x < c.x AND v[].x - b.y < 2",
+        "v[].x > a.x AND b.x < c.x",
+    ),
+    "SEQ(A a, B+ v[], Ev+ w[], Ev c)": (
+        "v[1].x < w[1].x AND v[v.LEN].x > w[w.LEN].x",
+        "v[].x > a.x AND w[].x < c.x",
+        "v[].x != 2 AND v[].s = a.s AND w[].y > v[1].y",
+    ),
+    "SEQ(B+ v[], Ev+ w[])": (
+        "v[1].x < w[1].x AND v[v.LEN].x > w[w.LEN].x",
+        "v[1].y >= w[w.LEN].y AND v[v.LEN].x < w[1].x",
+    ),
+}
+"""Structures with lists, with conditions that leave one comparison, or a star, beside those of one variable."""
+
+
+@pytest.mark.parametrize("swept", [STARS, BY_EVENT], ids=["stars", "by event"])
 @settings(max_examples=examples(300), deadline=None)
 @given(data=st.data(), stream_rows=st.booleans().flatmap(lambda edges: rows(min_size=5, max_size=9, edges=edges)))
-def test_stars_are_swept(data: st.DataObject, stream_rows: list[Row]) -> None:
+def test_comparisons_with_one_variable_are_swept(
+    swept: dict[str, tuple[str, ...]], data: st.DataObject, stream_rows: list[Row]
+) -> None:
     """Each element of a list, and single variables, are compared with one event before them, or behind them."""
-    structure = data.draw(st.sampled_from(sorted(STARS)))
-    conditions = data.draw(st.lists(st.sampled_from(STARS[structure]), min_size=1, max_size=2, unique=True))
+    structure = data.draw(st.sampled_from(sorted(swept)))
+    conditions = data.draw(st.lists(st.sampled_from(swept[structure]), min_size=1, max_size=2, unique=True))
     conditions += data.draw(st.sampled_from(([], [], ["[id]"], ["[s]"])))
     window = data.draw(st.sampled_from(("3 seconds", "1 day", "6 EVENTS")))
     pattern = parsed(f"PATTERN {structure} WHERE {' AND '.join(conditions)} WITHIN {window}")
@@ -325,7 +352,13 @@ def test_stars_are_swept(data: st.DataObject, stream_rows: list[Row]) -> None:
     point = (stream_rows[cut]["timestamp"], stream_rows[cut]["seq"]) if cut < len(stream_rows) else None
     plan = cep.plan([pattern], cep.estimate_statistics([pattern], table))
     expected = len(evaluate([pattern], table))
-    with sweeping(), patch.object(sweep, "_MERSENNE_BITS", bits):
+    at_once = data.draw(st.sampled_from((1, 1 << 17)))
+    with (
+        sweeping(),
+        patch.object(sweep, "_MERSENNE_BITS", bits),
+        patch.object(sweep, "MOST_BITS_OF_A_WORD", bits + 3.0),
+        patch.object(sweep, "STEPS_AT_ONCE", at_once),
+    ):
         [row] = cep.detect([pattern], table, output="count")["pattern_1"].to_pylist()
         assert int(row["count"]) == expected
         if point is not None:
@@ -343,6 +376,7 @@ def test_stars_are_swept(data: st.DataObject, stream_rows: list[Row]) -> None:
         ("SEQ(A a, B+ v[], C c) WHERE v[].x > a.x AND v[].y < a.y", False),
         ("SEQ(A a, B+ v[], C c) WHERE v[].x > a.x AND v[].x < c.x", False),
         ("SEQ(A a, B b, C+ v[]) WHERE v[].x > b.x AND a.x < b.x", False),
+        ("SEQ(A a, B b, C+ v[], D+ w[]) WHERE v[].x > b.x AND w[].x < a.x AND a.x < b.x", False),
         ("SEQ(A a, B+ v[], C c) WHERE v[].x > a.x AND v[].k = a.k", True),
         ("SEQ(A a, B+ v[], C c) WHERE v[].x > a.x AND c.x > a.x AND v[].k = a.k", False),
         ("AND(A a, B+ v[]) WHERE v[].x > a.x", False),
@@ -352,8 +386,33 @@ def test_stars_are_swept(data: st.DataObject, stream_rows: list[Row]) -> None:
     ],
 )
 def test_what_is_a_star(text: str, is_star: bool) -> None:
-    pattern = parsed(f"PATTERN {text.replace('.k', '.id')} WITHIN 1 day")
-    assert sweeps_over(pattern) == is_star
+    pattern = parsed(f"PATTERN {text.replace('.k', '.id').replace('D+', 'A+')} WITHIN 1 day")
+    [clause] = pattern.clauses
+    found = sweep_of(pattern, clause)
+    assert (found is not None and swept_as_star(clause, found.joining) is not None) == is_star
+    if found is not None:
+        assert (swept_by_event(clause, found.joining) is None) == is_star
+
+
+@pytest.mark.parametrize(
+    ("text", "variable", "left"),
+    [
+        ("SEQ(A a, B+ v[], C c) WHERE v[].x > a.x AND v[].y < a.y", "a", 0),
+        ("SEQ(A a, B+ v[], C c) WHERE v[].x > a.x AND v[].x < c.x", "a", 1),
+        ("SEQ(A a, B b, C+ v[]) WHERE v[].x > b.x AND a.x < b.x", "b", 0),
+        ("SEQ(A a, B b, A c, B d, C+ v[]) WHERE a.x < c.x AND b.x < d.x AND c.x > d.x", "c", 1),
+        ("SEQ(A a, B b, A c, B d, C+ v[]) WHERE a.x < c.x AND a.x < d.x AND v[].x < c.x AND b.x < d.x", "c", 2),
+        ("SEQ(A a, B b, A c, B d) WHERE a.x < c.x AND b.x < d.x AND c.x > d.x AND a.y < d.y", None, 0),
+        ("SEQ(A a, B+ v[], C+ w[]) WHERE v[].x < w[].x", None, 0),
+    ],
+)
+def test_variables_whose_events_are_taken_one_by_one(text: str, variable: str | None, left: int) -> None:
+    pattern = parsed(f"PATTERN {text} WITHIN 1 day")
+    [clause] = pattern.clauses
+    found = sweep_of(pattern, clause)
+    fixed = None if found is None else swept_by_event(clause, found.joining)
+    assert (None if fixed is None else fixed.variable.name) == variable
+    assert fixed is None or len(fixed.rest) == left
 
 
 def test_lists_above_their_first_element_are_not_found() -> None:
