@@ -202,9 +202,9 @@ def sweep_of(pattern: Pattern, clause: Clause, pair: frozenset[str] | None = Non
         return Sweep(key, known, False) if is_swept else None
     if pair is not None:
         return Sweep(key, known, False) if counted_behind(clause, known, pair) else None
-    if may_be_empty or any(one.neighbours for one in known):
+    if any(one.neighbours for one in known):
         return Sweep(key, known, False) if counted_behind(clause, known) else None
-    if len(known) == 1 or center_of(clause, known) is not None or counted_behind(clause, known):
+    if counted_as_chain(clause, known) or center_of(clause, known) is not None or counted_behind(clause, known):
         return Sweep(key, known, False)
     if star_of(clause, known) is not None or (binds_lists(pattern) and fixed_of(clause, known) is not None):
         return Sweep(key, known, False)
@@ -267,6 +267,30 @@ def counted_behind(clause: Clause, joining: Sequence[Joining], pair: frozenset[s
     )
 
 
+def growing_lists(order: Sequence[Variable]) -> tuple[Variable | None, ...] | None:
+    """The list that may grow before and behind each variable of a sequence that is not one that may be empty.
+
+    There is one more than such variables. None where two lists may grow at one place, or one at an end that may be
+    empty.
+    """
+    found: list[Variable | None] = [None]
+    for variable in order:
+        if variable.minimum:
+            found.append(variable if variable.kleene else None)
+        elif found[-1] is None and len(found) > 1:
+            found[-1] = variable
+        else:
+            return None
+    return None if order[-1].minimum == 0 else tuple(found)
+
+
+def counted_as_chain(clause: Clause, joining: Sequence[Joining]) -> bool:
+    """Return whether one comparison of two single variables, which a sweep tests, is all that joins variables."""
+    if len(joining) != 1 or joining[0].neighbours or joining[0].of_each:
+        return False
+    return all(growing_lists(order) is not None for order in orders_of(clause))
+
+
 def joins_neighbours(order: Sequence[Variable], joining: Sequence[Joining]) -> bool:
     """Return whether each comparison joins two variables that follow each other, and no two the same ones."""
     neighbours = {frozenset((one.name, other.name)) for one, other in pairwise(order)}
@@ -295,13 +319,13 @@ class Star:
         The variables from the first one to the last, or the other way round: the hub comes before what it is compared
         with.
     hub
-        Its place in `order`.
+        The variable that is compared with others.
     backwards
         Whether `order` is that from the last one to the first.
     """
 
     order: tuple[Variable, ...]
-    hub: int
+    hub: Variable
     backwards: bool
 
 
@@ -313,7 +337,7 @@ def star_of(clause: Clause, joining: Sequence[Joining]) -> Star | None:
     orders = orders_of(clause)
     if len(orders) != 1 or any(one.neighbours or one.negated for one in joining):
         return None
-    if any(variable.minimum == 0 for variable in clause.positive):
+    if not joining:
         return None
     for hub in frozenset.intersection(*(frozenset(one.variables) for one in joining)):
         sides = {one.all_of(one.variables.index(hub))[0] for one in joining}
@@ -322,8 +346,9 @@ def star_of(clause: Clause, joining: Sequence[Joining]) -> Star | None:
         for backwards in (False, True):
             order = orders[0][::-1] if backwards else orders[0]
             places = {variable.name: place for place, variable in enumerate(order)}
-            if all(places[name] >= places[hub] for one in joining for name in one.variables):
-                return Star(order, places[hub], backwards)
+            is_ahead = all(places[name] >= places[hub] for one in joining for name in one.variables)
+            if is_ahead and growing_lists(order) is not None:
+                return Star(order, clause.by_name[hub], backwards)
     return None
 
 
@@ -346,15 +371,16 @@ def fixed_of(clause: Clause, joining: Sequence[Joining]) -> Fixed | None:
     """The variable whose events are taken one by one, such that the rest takes least; None where there is none."""
     if len(orders_of(clause)) != 1 or clause.negated or states_of(clause) is None:
         return None
-    if any(one.neighbours for one in joining) or any(variable.minimum == 0 for variable in clause.positive):
+    if any(one.neighbours for one in joining):
         return None
+    may_be_empty = any(variable.minimum == 0 for variable in clause.positive)
     found = []
     for variable in clause.positive:
         rest = tuple(one for one in joining if variable.name not in one.variables)
         if variable.kleene or len(rest) == len(joining):
             continue
-        is_chain = len(rest) < 2 and not any(one.of_each for one in rest)
-        if is_chain or star_of(clause, rest) is not None:
+        is_free = not rest and not may_be_empty
+        if is_free or counted_as_chain(clause, rest) or star_of(clause, rest) is not None:
             compared = tuple(one for one in joining if variable.name in one.variables)
             found.append(Fixed(variable, compared, rest))
     return min(found, key=lambda one: len(one.rest), default=None)
@@ -577,7 +603,7 @@ def pays(of: ClauseSlice, sweep: Sweep, views: dict[str, View], *, behind: bool 
         if len(sizes) == len(clause.positive):
             finding_ns /= math.factorial(len(sizes) - 1)
     elif star is not None:
-        event_ns = STAR_NS * (len(clause.positive) - star.hub) ** 2 * words
+        event_ns = STAR_NS * (len(star.order) - star.order.index(star.hub)) ** 2 * words
     elif not sweep.joining:
         event_ns = STEP_NS + STATE_NS * (len(clause.positive) + 1) ** 2
     elif not behind:

@@ -136,7 +136,7 @@ def _parts_of_all(
         parts = _split(clause, lists, known, ends, written_out=written_out)
         if parts is None or parts == (clause,) or len(parts) > MOST_PARTS:
             return None
-        for joined in dict.fromkeys((parts, _joined(parts))):
+        for joined in dict.fromkeys((_joined(parts), parts)):
             to_sweep = (part for part in joined if written_out or _has_list(part))
             if all(_is_swept(pattern, part, by_event=by_event) for part in to_sweep):
                 return joined
@@ -157,9 +157,12 @@ def _has_list(part: Clause) -> bool:
 
 
 def _joined(parts: Sequence[Clause]) -> tuple[Clause, ...]:
-    """The parts, with a list that may be empty in place of two parts, with and without a list that nothing joins."""
+    """The parts, with a list that may be empty in place of two parts, with and without a list that nothing joins.
+
+    A list at an end is left: sweeps have none there that may be empty.
+    """
     for part in parts:
-        for variable in part.positive:
+        for variable in part.positive[1:-1]:
             without = _without(part, variable) if variable.kleene and variable.minimum == 1 else None
             if without is not None and without in parts:
                 empty = replace(variable, minimum=0)
@@ -315,7 +318,8 @@ def _parts_with_ends(
     single = replace(variable, kleene=False, minimum=1, maximum=None)
     first, last = (replace(single, name=f"{variable.name}[{end}]") for end in (FIRST, LAST))
     if least <= 1:
-        yield _part(clause, variable, (first,), _Roles(first, first, ()), own, others)
+        only = first if ends.first else last
+        yield _part(clause, variable, (only,), _Roles(only, only, ()), own, others)
     around = ends.first + ends.last
     if around == 2 and least <= 2 and (most is None or most >= 2):
         yield _part(clause, variable, (first, last), _Roles(first, last, (last,)), own, others)

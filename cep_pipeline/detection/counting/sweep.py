@@ -13,11 +13,12 @@ its events. So a count takes some steps an event; 10^12 matches cost what 10^6 c
 | of one with later ones, or with each element of lists | a tree of products of matrices (`count_star`) | N S^3 log W |
 | others, one of the above without one variable | that one around each event of the variable | as that, W times |
 
-W are the events of a window. All take equalities that all variables share. The first two take lists whose elements are
-chosen one by one, the last one such lists between the first and the last variable, and the first one any order of the
-variables, and negations. Where values are compared, each order in which the variables of an AND may come is swept by
-itself. What lies between two compared variables of the last one is passed by, if only the first event is compared with
-it: a single variable, and a list that may be empty ahead of it.
+W are the events of a window. All take equalities that all variables share. All take lists whose elements are chosen one
+by one, the one behind first events such lists between the first and the last variable, and the first one any order of
+the variables, and negations. Where values are compared, each order in which the variables of an AND may come is swept
+by itself. What lies between two compared variables is passed by behind first events, if only the first event is
+compared with it: a single variable, and a list that may be empty ahead of it. In the other sweeps with comparisons such
+a list grows behind any variable.
 
 The states are the sets of variables that the order allows to be bound: n + 1 of a sequence of n, 2^n of an AND. A list
 has a loop: each further event doubles the ways. A negated event ends the ways that it rejects. Nothing but sums and
@@ -51,7 +52,9 @@ from cep_pipeline.detection.counting.choice import (
     WayBehind,
     binds_lists,
     center_of,
+    counted_as_chain,
     counted_behind,
+    growing_lists,
     joins_neighbours,
     of_elements,
     orders_of,
@@ -125,7 +128,9 @@ _count_joined = NativeKernel(
         "int32*",
         "int32*",
         "uint8*",
-        *("int64",) * 7,
+        *("int64",) * 2,
+        "int64*",
+        *("int64",) * 4,
         "int32*",
         "int32*",
         "int64",
@@ -160,7 +165,9 @@ _count_star_joined = NativeKernel(
         "int32*",
         "int32*",
         "uint8*",
-        *("int64",) * 5,
+        *("int64",) * 2,
+        "int64*",
+        *("int64",) * 2,
         *("int32*",) * 2,
         "int64*",
         *("int32*",) * 2,
@@ -273,8 +280,7 @@ def _count_by_comparisons(
     fixed = swept_by_event(clause, sweep.joining)
     if fixed is not None:
         return _count_by_event(fixed, clause, sweep, steps, events, bits)
-    may_be_empty = any(variable.minimum == 0 for variable in clause.positive)
-    if len(sweep.joining) == 1 and not sweep.joining[0].neighbours and not may_be_empty:
+    if counted_as_chain(clause, sweep.joining):
         return sum(_count_chain(order, clause, sweep.joining[0], steps, events, bits) for order in orders_of(clause))
     center = center_of(clause, sweep.joining)
     behind = any(order[-1].name == center for order in orders_of(clause))
@@ -311,6 +317,7 @@ def _sweep_over(of: ClauseSlice, pair: frozenset[str] | None, ends: str | None) 
         or any(one.neighbours or one.of_each for one in sweep.joining)
         or clause.negated
         or clause.by_name[ends].kleene
+        or any(variable.minimum == 0 for variable in clause.positive)
     ):
         return None
     [order] = orders
@@ -691,9 +698,7 @@ def _count_chain(
     ended
         Gets the number of matches that end with each step, where they need less than `_MERSENNE_BITS`.
     """
-    fits: Array = np.zeros(len(steps.fits), np.int32)
-    for place, variable in enumerate(order):
-        fits |= (steps.fits >> clause.positive.index(variable) & 1) << place
+    order, fits, loops = _with_loops(order, clause, steps)
     names = [variable.name for variable in order]
     at = sorted(names.index(name) for name in joining.variables)
     members = [np.flatnonzero(fits >> place & 1) for place in at]
@@ -707,7 +712,6 @@ def _count_chain(
     if at[1] != last:
         ranges[1, members[0]] = first.ranges_in(second.known, comparator.mirror)
     states = len(order) + int(order[last].kleene)
-    lists = sum(1 << place for place, variable in enumerate(order) if variable.kleene)
     total = np.zeros(2, np.uint64)
     before, between, after = at[0] + 1, at[1] - at[0], max(states - 1 - at[1], 0)
     ask_for(32 * states * len(fits), f"{len(fits):,} events have some numbers each")
@@ -728,7 +732,7 @@ def _count_chain(
             steps.counted,
             len(order),
             states,
-            lists,
+            loops,
             at[0],
             at[1],
             len(first.known),
@@ -750,6 +754,28 @@ def _count_chain(
     if bits < _MERSENNE_BITS:
         return run(_MERSENNE)
     return number_of(lambda modulus: run(modulus) % modulus, _moduli(), bits + math.log2(len(fits)))
+
+
+def _with_loops(order: Sequence[Variable], clause: Clause, steps: Steps) -> tuple[Sequence[Variable], Array, Array]:
+    """The variables of a sequence that have to be bound, and how events fit these and the lists between them.
+
+    Returns
+    -------
+    order : sequence of Variable
+        Those that are not lists which may be empty.
+    fits : Array
+        int32, shape (steps,): the variables of this order, as bits, and behind them the lists that may be empty.
+    loops : Array
+        int64, shape (variables + 1,): the bit of the list that may grow when so many variables are bound; 0: none.
+    """
+    growing = growing_lists(order)
+    assert growing is not None, "`sweep_of` has looked"
+    order = [*(one for one in order if one.minimum), *(one for one in order if not one.minimum)]
+    fits: Array = np.zeros(len(steps.fits), np.int32)
+    for place, variable in enumerate(order):
+        fits |= (steps.fits >> clause.positive.index(variable) & 1) << place
+    loops = np.array([0 if one is None else 1 << order.index(one) for one in growing], np.int64)
+    return order[: len(growing) - 1], fits, loops
 
 
 def _compared(
@@ -877,10 +903,8 @@ def _count_star(
     first of them and goes out behind the last one. A tree over the steps has the ways through the events that are in.
     """
     steps = steps.mirrored() if star.backwards else steps
-    order, hub = star.order, star.hub
-    fits: Array = np.zeros(len(steps.fits), np.int32)
-    for place, variable in enumerate(order):
-        fits |= (steps.fits >> clause.positive.index(variable) & 1) << place
+    order, fits, loops = _with_loops(star.order, clause, steps)
+    hub = order.index(star.hub)
     counted = steps.counted
     if star.backwards:
         fits &= ~(1 - counted.astype(np.int32))
@@ -912,7 +936,6 @@ def _count_star(
     stops = np.searchsorted(steps.lefts, hubs, "right").astype(np.int32)
     span = int((stops - hubs).max(initial=1))
     states = len(order) - hub - 1 + int(order[-1].kleene)
-    lists = sum(1 << place for place, variable in enumerate(order) if variable.kleene)
     leaves = 1 << max(len(fits) - 1, 1).bit_length()
     height, before = min(span.bit_length(), leaves.bit_length() - 1), hub + 1
     entry = states * (states + before)
@@ -932,7 +955,7 @@ def _count_star(
             counted,
             len(order),
             states,
-            lists,
+            loops,
             hub,
             len(hubs),
             hubs.astype(np.int32),

@@ -235,26 +235,25 @@ def sum_between(tree: Any, first: int, stop: int, sums: Any, count: int, modulus
 
 
 @njit
-def bind(ways: Any, inverse: Any, fits: int, both: bool, lists: int, variables: int, states: int, modulus: Any) -> None:
+def bind(ways: Any, inverse: Any, fits: int, both: bool, loops: Any, states: int, modulus: Any) -> None:
     """Multiply the ways from state to state by those of one more event, and their inverse from the other side.
 
-    Without `both`, only the inverse is multiplied.
+    An event enters a state where it fits the variable before it, and doubles the ways to it where it fits the list that
+    may grow there, by its bit in `loops`. Without `both`, only the inverse is multiplied.
     """
-    for variable in range(variables - 1, -1, -1):
-        target = variable + 1
-        if not (fits >> variable) & 1 or target >= states:
-            continue
-        looped = (lists >> variable) & 1
-        if both:
-            for state in range(target + 1):
-                if looped:
+    if both:
+        for target in range(states - 1, 0, -1):
+            if fits & loops[target]:
+                for state in range(target + 1):
                     ways[state, target] = plus(ways[state, target], ways[state, target], modulus)
-                ways[state, target] = plus(ways[state, target], ways[state, variable], modulus)
+            if (fits >> (target - 1)) & 1:
+                for state in range(target):
+                    ways[state, target] = plus(ways[state, target], ways[state, target - 1], modulus)
     for source in range(states - 1, -1, -1):
-        if source < variables and (fits >> source) & 1 and source + 1 < states:
+        if source + 1 < states and (fits >> source) & 1:
             for state in range(source + 1, states):
                 inverse[source, state] = minus(inverse[source, state], inverse[source + 1, state], modulus)
-        if source > 0 and (fits >> (source - 1)) & 1 and (lists >> (source - 1)) & 1:
+        if fits & loops[source]:
             for state in range(source, states):
                 inverse[source, state] = half(inverse[source, state], modulus)
 
@@ -268,7 +267,7 @@ def count_joined(
     counted_at: Any,
     variables: int,
     states: int,
-    lists: int,
+    loops_at: Any,
     one: int,
     other: int,
     one_size: int,
@@ -298,6 +297,7 @@ def count_joined(
     counted = carray(counted_at, steps)
     places = carray(places_at, (2, steps))
     ranges = carray(ranges_at, (2, steps, 2))
+    loops = carray(loops_at, states)
     total = carray(total_at, 2)
     modulus = np.uint64(modulus_number)
     last_state = states - 1
@@ -353,7 +353,7 @@ def count_joined(
                             values[source * between + middle] = product
                     add_at(left_tree, one_size, places[0, out], values, left_count, True, modulus)
                 if one > 0:
-                    bind(ways, gone, event, False, lists, variables, states, modulus)
+                    bind(ways, gone, event, False, loops, states, modulus)
                 out += 1
             if step == stop:
                 break
@@ -390,7 +390,7 @@ def count_joined(
             if (event >> one) & 1:
                 for source in range(before):
                     to_one[step, source] = ways[source, one]
-            bind(ways, inverse, event, True, lists, variables, states, modulus)
+            bind(ways, inverse, event, True, loops, states, modulus)
             if is_other and after:
                 for state in range(after):
                     from_other[step, state] = inverse[other + 1, other + 1 + state]
@@ -567,20 +567,18 @@ def count_around(
 
 
 @njit
-def set_leaf(leaf: Any, fits: int, ends: Any, hub: int, variables: int, states: int, before: int, lists: int) -> None:
-    """The ways through one event: from each state to each, and from each to the end of a match."""
+def set_leaf(leaf: Any, fits: int, ends: Any, hub: int, variables: int, states: int, before: int, loops: Any) -> None:
+    """The ways through one event: from each state behind the hub to each, and from each to the end of a match."""
     leaf[:] = _0
     width = states + before
-    after = variables - 1 - hub
     for state in range(states):
         at = state * width
         leaf[at + state] = _1
-        looped = state > 0 and (fits >> (hub + state)) & 1 and (lists >> (hub + state)) & 1
-        if looped:
+        if fits & loops[before + state]:
             leaf[at + state] += _1
-        if state + 1 < states and (fits >> (hub + state + 1)) & 1:
+        if state + 1 < states and (fits >> (before + state)) & 1:
             leaf[at + state + 1] = _1
-        if (fits >> (variables - 1)) & 1 and state >= after - 1:
+        if (fits >> (variables - 1)) & 1 and before + state >= variables - 1:
             for source in range(before):
                 leaf[at + states + source] = ends[source]
 
@@ -625,7 +623,7 @@ def count_star(
     counted_at: Any,
     variables: int,
     states: int,
-    lists: int,
+    loops_at: Any,
     hub: int,
     hub_count: int,
     hubs_at: Any,
@@ -661,6 +659,7 @@ def count_star(
     stops = carray(stops_at, hub_count)
     until = carray(until_at, hub_count)
     before = hub + 1
+    loops = carray(loops_at, before + states)
     entry = states * (states + before)
     tree = carray(tree_at, (2 * leaves, entry))
     kept = carray(kept_at, (2, steps, before))
@@ -683,18 +682,18 @@ def count_star(
         for step in range(first, stop):
             if hub > 0:
                 while out < lefts[step]:
-                    bind(ways, gone, fits[out], False, lists, variables, before, modulus)
+                    bind(ways, gone, fits[out], False, loops, before, modulus)
                     out += 1
             for state in range(before):
                 from_left[step, state] = gone[0, state] if counted[step] else _0
                 to_hub[step, state] = ways[state, hub]
             if hub > 0:
-                bind(ways, spare, fits[step], True, lists, variables, before, modulus)
+                bind(ways, spare, fits[step], True, loops, before, modulus)
     tree[leaves + steps :] = _0
     for step in range(steps):
-        set_leaf(tree[leaves + step], fits[step], from_left[step], hub, variables, states, before, lists)
+        set_leaf(tree[leaves + step], fits[step], from_left[step], hub, variables, states, before, loops)
     for step in range(steps, leaves):
-        set_leaf(tree[leaves + step], 0, from_left[0], hub, variables, states, before, lists)
+        set_leaf(tree[leaves + step], 0, from_left[0], hub, variables, states, before, loops)
     for level in range(1, height + 1):
         for node in range(leaves >> level, (leaves >> level) * 2):
             join_nodes(tree[node], tree[2 * node], tree[2 * node + 1], states, before, modulus)
@@ -708,7 +707,7 @@ def count_star(
             step = changed[change]
             fits[step] ^= bits[change]
             node = leaves + step
-            set_leaf(tree[node], fits[step], from_left[step], hub, variables, states, before, lists)
+            set_leaf(tree[node], fits[step], from_left[step], hub, variables, states, before, loops)
             for _ in range(height):
                 node >>= 1
                 join_nodes(tree[node], tree[2 * node], tree[2 * node + 1], states, before, modulus)
