@@ -329,26 +329,31 @@ class Star:
     backwards: bool
 
 
-def star_of(clause: Clause, joining: Sequence[Joining]) -> Star | None:
+def star_of(clause: Clause, joining: Sequence[Joining], hub: str | None = None) -> Star | None:
     """The star that conditions make of the variables of a clause; None where they make none.
 
     One and the same expression of the hub is compared, so that the events which pass beside it come and go as it rises.
+
+    Parameters
+    ----------
+    hub
+        The variable that is to be the hub; without conditions any single one can be.
     """
     orders = orders_of(clause)
     if len(orders) != 1 or any(one.neighbours or one.negated for one in joining):
         return None
-    if not joining:
-        return None
-    for hub in frozenset.intersection(*(frozenset(one.variables) for one in joining)):
-        sides = {one.all_of(one.variables.index(hub))[0] for one in joining}
-        if clause.by_name[hub].kleene or len(sides) > 1 or (len(joining) > 1 and any(one.equal for one in joining)):
+    hubs = {variable.name for variable in clause.positive if not variable.kleene} if joining or hub else set()
+    hubs = hubs.intersection(*(one.variables for one in joining)) & ({hub} if hub is not None else hubs)
+    for name in sorted(hubs):
+        sides = {one.all_of(one.variables.index(name))[0] for one in joining}
+        if len(sides) > 1 or (len(joining) > 1 and any(one.equal for one in joining)):
             continue
         for backwards in (False, True):
             order = orders[0][::-1] if backwards else orders[0]
             places = {variable.name: place for place, variable in enumerate(order)}
-            is_ahead = all(places[name] >= places[hub] for one in joining for name in one.variables)
+            is_ahead = all(places[other] >= places[name] for one in joining for other in one.variables)
             if is_ahead and growing_lists(order) is not None:
-                return Star(order, clause.by_name[hub], backwards)
+                return Star(order, clause.by_name[name], backwards)
     return None
 
 

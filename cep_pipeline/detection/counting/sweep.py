@@ -173,7 +173,9 @@ _count_star_joined = NativeKernel(
         *("int32*",) * 2,
         "int64*",
         *("int64",) * 3,
-        *("uint64*",) * 5,
+        *("uint64*",) * 4,
+        "int64",
+        *("uint64*",) * 2,
     ),
 )
 _count_chain_behind = NativeKernel(
@@ -229,8 +231,8 @@ def count_swept(
     pair, take
         Variables, at most two: `take` gets the numbers of matches for pairs of their events.
     ends, take
-        The variable at one end of a sequence: `take` gets the number of matches with each of its events. None where
-        these cannot be told apart, or a number may exceed a word.
+        A variable of a sequence, at one end of it, or one with which comparisons join the others: `take` gets the
+        number of matches with each of its events. None where these cannot be told apart, or a number may exceed a word.
     """
     _, clause, events, _, _ = of
     sweep = _sweep_over(of, pair, ends)
@@ -310,20 +312,21 @@ def _sweep_over(of: ClauseSlice, pair: frozenset[str] | None, ends: str | None) 
         return None
     if ends is None:
         return sweep
-    orders = orders_of(clause)
-    if (
-        len(orders) != 1
-        or len(sweep.joining) > 1
-        or any(one.neighbours or one.of_each for one in sweep.joining)
-        or clause.negated
-        or clause.by_name[ends].kleene
-        or any(variable.minimum == 0 for variable in clause.positive)
-    ):
+    if len(orders_of(clause)) != 1 or clause.negated or clause.by_name[ends].kleene:
         return None
-    [order] = orders
-    if order[-1].name == ends:
-        return replace(sweep, backwards=False)
-    return replace(sweep, backwards=True) if order[0].name == ends and owned == EVERYTHING else None
+    if _is_end(clause, sweep, ends):
+        is_last = orders_of(clause)[0][-1].name == ends
+        if is_last or owned == EVERYTHING:
+            return replace(sweep, backwards=not is_last)
+    return sweep if star_of(clause, sweep.joining, ends) is not None else None
+
+
+def _is_end(clause: Clause, sweep: Sweep, name: str) -> bool:
+    """Return whether a variable is the first or the last one of a sequence that one sweep goes over event by event."""
+    [order] = orders_of(clause)
+    if any(one.neighbours or one.of_each for one in sweep.joining) or any(not one.minimum for one in order):
+        return False
+    return len(sweep.joining) < 2 and name in (order[0].name, order[-1].name)
 
 
 def _count_by_end(
@@ -335,12 +338,17 @@ def _count_by_end(
     ends: str,
     take: Callable[[Pairs], None] | None,
 ) -> int | None:
-    """The number of matches of a sequence, by the events of the variable that a sweep binds last."""
+    """The number of matches of a sequence, by the events of the variable that a sweep binds last, or of a hub."""
     if bits >= _MERSENNE_BITS or steps.weights is not None:
         return None
     ended = np.zeros(len(steps.rows), np.uint64)
-    if sweep.joining:
-        order = orders_of(clause)[0][:: -1 if sweep.backwards else 1]
+    [order] = orders_of(clause)
+    if not _is_end(clause, sweep, ends) or (order[0].name == ends and not sweep.backwards):
+        star = star_of(clause, sweep.joining, ends)
+        assert star is not None, "`_sweep_over` has looked"
+        total = _count_star(star, clause, sweep.joining, steps, events, bits, ended)
+    elif sweep.joining:
+        order = order[:: -1 if sweep.backwards else 1]
         total = _count_chain(order, clause, sweep.joining[0], steps, events, bits, ended)
     else:
         total = _count_of_states(clause, sweep, steps, bits, ended)
@@ -895,12 +903,23 @@ def _count_around(
 
 
 def _count_star(
-    star: Star, clause: Clause, joining: Sequence[Joining], steps: Steps, events: PreparedEvents, bits: float
+    star: Star,
+    clause: Clause,
+    joining: Sequence[Joining],
+    steps: Steps,
+    events: PreparedEvents,
+    bits: float,
+    ended: Array | None = None,
 ) -> int:
-    """The number of matches of a sequence of which one variable, the hub, is compared with later ones.
+    """The number of matches of a sequence of which one variable, the hub, is compared with later ones, or with none.
 
     Events of the hub are taken in the order of their values. An event that passes beside some of these comes in at the
     first of them and goes out behind the last one. A tree over the steps has the ways through the events that are in.
+
+    Parameters
+    ----------
+    ended
+        Gets the number of matches with each event of the hub, where they need less than `_MERSENNE_BITS`.
     """
     steps = steps.mirrored() if star.backwards else steps
     order, fits, loops = _with_loops(star.order, clause, steps)
@@ -912,7 +931,7 @@ def _count_star(
     names = [variable.name for variable in order]
     members = {place: np.flatnonzero(fits >> place & 1) for place in range(hub, len(order))}
     ranges: dict[int, Array] = {}
-    hubs: Array = np.zeros(0, np.int64)
+    hubs = members[hub]
     for one in joining:
         place = next(names.index(name) for name in one.variables if name != names[hub])
         both = ((names[hub], names[place]), (members[hub], members[place]))
@@ -923,7 +942,7 @@ def _count_star(
         ranges[place] = np.stack(
             (np.maximum(known[:, 0], passing[:, 0]), np.minimum(known[:, 1], passing[:, 1])), axis=1
         )
-    changes = []
+    changes = [np.zeros((3, 0), np.int64)]
     for place, passing in ranges.items():
         bit, own = np.int32(1 << place), members[place]
         fits[own] &= ~bit
@@ -943,6 +962,7 @@ def _count_star(
     tree, kept = np.empty((2 * leaves, entry), np.uint64), np.empty((2, len(fits), before), np.uint64)
     matrices, right_nodes = np.empty((3, before, before), np.uint64), np.empty(64, np.int64)
     room, total = np.empty((2, max(states, before)), np.uint64), np.zeros(2, np.uint64)
+    number = np.zeros(1 if ended is None else len(fits), np.uint64)
 
     def run(modulus: int) -> int:
         go_on()
@@ -971,8 +991,12 @@ def _count_star(
             kept,
             matrices,
             room,
+            int(ended is not None),
+            number,
             total,
         )
+        if ended is not None:
+            ended[:] = number[:: -1 if star.backwards else 1]
         return (int(total[1]) << 64) + int(total[0])
 
     if bits < _MERSENNE_BITS:

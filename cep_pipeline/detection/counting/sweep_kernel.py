@@ -639,6 +639,8 @@ def count_star(
     kept_at: Any,
     matrices_at: Any,
     room_at: Any,
+    keep: int,
+    ended_at: Any,
     total_at: Any,
 ) -> int:
     """Count the matches of a sequence in which one variable, the hub, is compared with later ones.
@@ -649,8 +651,10 @@ def count_star(
     are those through the nodes up to the end of its window, `stops[k]`.
 
     The ways ahead of the hub, from the first event in the window on, are the product of two factors, as in
-    `count_joined`: one of the event that ends the match, which the tree has, and one of the hub.
+    `count_joined`: one of the event that ends the match, which the tree has, and one of the hub. With `keep` the
+    numbers of matches with each event of the hub are kept, too.
     """
+    ended = carray(ended_at, steps if keep else 1)
     group_starts = carray(group_starts_at, groups + 1)
     lefts = carray(lefts_at, steps)
     fits = carray(fits_at, steps)
@@ -732,6 +736,8 @@ def count_star(
         number = _0
         for source in range(before):
             number = plus(number, times(to_hub[hubs[place], source], found[source], modulus), modulus)
+        if keep:
+            ended[hubs[place]] = number
         low += number
         if low < number:
             high += _1

@@ -158,13 +158,14 @@ def test_products_are_those_of_the_ring() -> None:
 
 @settings(max_examples=examples(250), deadline=None)
 @given(data=st.data(), stream_rows=rows(min_size=5, max_size=12, types=("A", "B")))
-def test_matches_are_told_by_the_events_at_one_end(data: st.DataObject, stream_rows: list[Row]) -> None:
+def test_matches_are_told_by_the_events_of_one_variable(data: st.DataObject, stream_rows: list[Row]) -> None:
     structure, ends = data.draw(
         st.sampled_from(
             [
                 ("SEQ(A a, B b)", "ab"),
-                ("SEQ(A a, B b, A c)", "ac"),
-                ("SEQ(Ev a, Ev b, A c, Ev d)", "ad"),
+                ("SEQ(A a, B b, A c)", "abc"),
+                ("SEQ(Ev a, Ev b, A c, Ev d)", "abcd"),
+                ("SEQ(A a, Ev b, Ev+ v[], Ev c, B d)", "abcd"),
                 ("SEQ(A a, Ev+ v[], B b)", "ab"),
                 ("SEQ(Ev+ v[], B b)", "b"),
             ]
