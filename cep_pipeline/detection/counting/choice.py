@@ -358,7 +358,7 @@ def star_of(clause: Clause, joining: Sequence[Joining], hub: str | None = None) 
 
 
 @dataclass(frozen=True)
-class Fixed:
+class FixedVariable:
     """A single variable each event of which is taken by itself; a sweep counts the rest.
 
     Attributes
@@ -372,7 +372,7 @@ class Fixed:
     rest: tuple[Joining, ...]
 
 
-def fixed_of(clause: Clause, joining: Sequence[Joining]) -> Fixed | None:
+def fixed_of(clause: Clause, joining: Sequence[Joining]) -> FixedVariable | None:
     """The variable whose events are taken one by one, such that the rest takes least; None where there is none."""
     if len(orders_of(clause)) != 1 or clause.negated or states_of(clause) is None:
         return None
@@ -387,7 +387,7 @@ def fixed_of(clause: Clause, joining: Sequence[Joining]) -> Fixed | None:
         is_free = not rest and not may_be_empty
         if is_free or counted_as_chain(clause, rest) or star_of(clause, rest) is not None:
             compared = tuple(one for one in joining if variable.name in one.variables)
-            found.append(Fixed(variable, compared, rest))
+            found.append(FixedVariable(variable, compared, rest))
     return min(found, key=lambda one: len(one.rest), default=None)
 
 
@@ -400,7 +400,7 @@ def swept_as_star(clause: Clause, joining: Sequence[Joining]) -> Star | None:
     return star_of(clause, joining)
 
 
-def swept_by_event(clause: Clause, joining: Sequence[Joining]) -> Fixed | None:
+def swept_by_event(clause: Clause, joining: Sequence[Joining]) -> FixedVariable | None:
     """The variable whose events a sweep of a clause takes one by one; None where it does not, or has no need to."""
     if len(joining) < 2 or swept_as_star(clause, joining) is not None:
         return None

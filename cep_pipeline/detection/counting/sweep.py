@@ -43,7 +43,7 @@ from cep_pipeline.compiled.native import NativeKernel
 from cep_pipeline.detection.clause_runs import ClauseSlice
 from cep_pipeline.detection.counting.choice import (
     LANES,
-    Fixed,
+    FixedVariable,
     Joining,
     Sides,
     Star,
@@ -1005,7 +1005,7 @@ def _count_star(
 
 
 def _count_by_event(
-    fixed: Fixed, clause: Clause, sweep: Sweep, steps: Steps, events: PreparedEvents, bits: float
+    fixed: FixedVariable, clause: Clause, sweep: Sweep, steps: Steps, events: PreparedEvents, bits: float
 ) -> int:
     """The number of matches of a sequence, by a sweep for each event of one variable over the windows that have it.
 
