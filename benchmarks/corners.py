@@ -263,6 +263,24 @@ def corners(streams: Streams, folder: Path, share: float = 1.0) -> list[Corner]:
             partial(_of_windows, size(20_000), "SEQ(A a, B+ b[], C+ c[]) WHERE b[1].x < c[1].x", _two_lists),
         ),
         Corner(
+            "count a list of at most three and another one, first elements compared, within 300 ms",
+            size(20_000),
+            "NumPy, the pairs of first elements of each start",
+            partial(_of_windows, size(20_000), "SEQ(A a, B{1,3} b[], C+ c[]) WHERE b[1].x < c[1].x", _short_and_long),
+        ),
+        Corner(
+            "count two lists whose first and last elements are compared, within 60 ms",
+            size(20_000),
+            "NumPy, products of matrices for each start",
+            partial(
+                _of_windows,
+                size(20_000),
+                "SEQ(A a, B+ b[], C+ c[]) WHERE b[1].x < c[1].x AND b[b.LEN].x > c[c.LEN].x",
+                _joined_at_both_ends,
+                60_000,
+            ),
+        ),
+        Corner(
             "count lists without a gap of 30 ms, within 300 ms",
             size(20_000),
             "a loop in Python",
@@ -279,6 +297,18 @@ def corners(streams: Streams, folder: Path, share: float = 1.0) -> list[Corner]:
             "NumPy, the pairs of ends of each start",
             partial(
                 _of_windows, size(20_000), "SEQ(A a, B+ b[], C c) WHERE b[1].x < c.x AND b[b.LEN].x > a.x", _crossed
+            ),
+        ),
+        Corner(
+            "count lists above their first element, within 1 second",
+            size(20_000),
+            "NumPy, the elements above each first one of each start",
+            partial(
+                _of_windows,
+                size(20_000),
+                "SEQ(A a, B+ b[], C c) WHERE b[i].x > b[1].x",
+                _above_first,
+                1_000_000,
             ),
         ),
         Corner(
@@ -670,6 +700,29 @@ def _two_lists(window: _Window) -> int:
     return _sum_of_powers(free, passes.astype(np.int64))
 
 
+def _short_and_long(window: _Window) -> int:
+    """Between two first elements none, one or two may be chosen, and behind the later one any."""
+    behind = np.searchsorted(window.elements, window.ends)
+    place = np.arange(len(window.elements))[:, np.newaxis]
+    passes = (window.of_elements[:, np.newaxis] < window.of_ends) & (place < behind)
+    between = np.maximum(behind - place - 1, 0)
+    free = np.broadcast_to(np.arange(len(window.ends))[::-1], passes.shape)
+    return _sum_of_powers(free, np.where(passes, 1 + between + between * (between - 1) // 2, 0))
+
+
+def _joined_at_both_ends(window: _Window) -> int:
+    """The lists between each two elements, twice: within 61 events a word holds their number."""
+
+    def between(size: int) -> Numbers:
+        apart = np.arange(size) - np.arange(size)[:, np.newaxis]
+        return np.where(apart >= 0, 1 << np.maximum(apart - 1, 0), 0)
+
+    values = window.of_elements[:, np.newaxis]
+    lasts = (values > window.of_ends) @ between(len(window.ends)).T  # for a last element, and the first behind it
+    lasts[window.elements[:, np.newaxis] > window.ends] = 0
+    return int(((between(len(values)) @ lasts) * (values < window.of_ends)).sum())
+
+
 def _without_gaps(window: _Window) -> int:
     total, first, sums = 0, 0, [0]
     ends = (len(window.ends) - np.searchsorted(window.ends, window.elements)).tolist()
@@ -681,6 +734,16 @@ def _without_gaps(window: _Window) -> int:
         sums.append(sums[-1] + lists)
         total += lists * behind
     return total
+
+
+def _above_first(window: _Window) -> int:
+    """Behind each first element, any of the greater ones before the end may be chosen."""
+    size = len(window.elements)
+    above = np.triu(window.of_elements > window.of_elements[:, np.newaxis], 1)
+    before = np.zeros((size, size + 1), np.int64)
+    np.cumsum(above, axis=1, out=before[:, 1:])
+    last = np.searchsorted(window.elements, window.ends)
+    return _sum_of_powers(before[:, last], (np.arange(size)[:, np.newaxis] < last).astype(np.int64))
 
 
 def _crossed(window: _Window) -> int:

@@ -59,6 +59,8 @@ CANDIDATE_NS, REJECTED_NS, FIXED_NS = 1.5, 0.4, 500_000.0
 """How long it takes to find matches for each candidate, or where negation rejects most of them; and a sweep at all."""
 SUMMARIZED_NS = 40.0
 """How long it takes to list a match and to add what SUMMARIZE reads of it."""
+STAR_NS = 100.0
+"""How long a sweep of a star takes for each event and pair of its states behind the hub."""
 ELEMENT_NS = 3.5
 """How long it takes to count lists of compared neighbours for each element between two single events."""
 STEP_NS, STATE_NS, JOINING_NS, AROUND_NS, BEHIND_NS = 60.0, 4.0, 350.0, 1200.0, 600.0
@@ -109,6 +111,8 @@ class Joining:
         compared, or if they are one list whose adjacent elements are.
     mixed
         The comparison, if one of its sides mixes the two events; then `sides` are the terms of each.
+    of_each
+        Whether one of the two variables is a list each of whose elements is compared with the event of the other one.
     """
 
     comparator: Comparator
@@ -118,6 +122,7 @@ class Joining:
     negated: tuple[int, ...] = ()
     neighbours: tuple[str, str] | None = None
     mixed: MixedComparison | None = None
+    of_each: bool = False
 
     @property
     def is_of_list(self) -> bool:
@@ -194,13 +199,23 @@ def sweep_of(pattern: Pattern, clause: Clause, pair: frozenset[str] | None = Non
     if apart is None or len(found) < len(joining) or not orders_of(clause):
         return None
     known = _together_joined([*found, *apart])
+    if any(one.of_each for one in known):
+        is_swept = pair is None and (star_of(clause, known) is not None or fixed_of(clause, known) is not None)
+        return Sweep(key, known, False) if is_swept else None
     if pair is not None:
         return Sweep(key, known, False) if counted_behind(clause, known, pair) else None
-    if may_be_empty or any(one.neighbours for one in known):
+    if any(one.neighbours for one in known):
         return Sweep(key, known, False) if counted_behind(clause, known) else None
-    if len(known) == 1 or center_of(clause, known) is not None or counted_behind(clause, known):
+    if counted_as_chain(clause, known) or center_of(clause, known) is not None or counted_behind(clause, known):
+        return Sweep(key, known, False)
+    if star_of(clause, known) is not None or (binds_lists(pattern) and fixed_of(clause, known) is not None):
         return Sweep(key, known, False)
     return None
+
+
+def binds_lists(pattern: Pattern) -> bool:
+    """Return whether matches of a pattern bind lists: others are found where only one event after another is fixed."""
+    return any(operand.kleene and not operand.negated for operand in pattern.operands)
 
 
 def _negations(clause: Clause) -> list[Joining] | None:
@@ -228,9 +243,9 @@ def _negations(clause: Clause) -> list[Joining] | None:
 
 def _together_joined(joining: Sequence[Joining]) -> tuple[Joining, ...]:
     """The conditions, with the equalities of each two variables as one, which goes with a comparison of them."""
-    by_pair: dict[frozenset[str], list[Joining]] = {}
+    by_pair: dict[tuple[frozenset[str], bool], list[Joining]] = {}
     for one in joining:
-        by_pair.setdefault(frozenset(one.variables), []).append(one)
+        by_pair.setdefault((frozenset(one.variables), one.of_each), []).append(one)
     made = []
     for several in by_pair.values():
         equalities = [one for one in several if one.comparator is Comparator.EQ]
@@ -254,6 +269,30 @@ def counted_behind(clause: Clause, joining: Sequence[Joining], pair: frozenset[s
     )
 
 
+def growing_lists(order: Sequence[Variable]) -> tuple[Variable | None, ...] | None:
+    """The list that may grow before and behind each variable of a sequence that is not one that may be empty.
+
+    There is one more than such variables. None where two lists may grow at one place, or one at an end that may be
+    empty.
+    """
+    found: list[Variable | None] = [None]
+    for variable in order:
+        if variable.minimum:
+            found.append(variable if variable.kleene else None)
+        elif found[-1] is None and len(found) > 1:
+            found[-1] = variable
+        else:
+            return None
+    return None if order[-1].minimum == 0 else tuple(found)
+
+
+def counted_as_chain(clause: Clause, joining: Sequence[Joining]) -> bool:
+    """Return whether one comparison of two single variables, which a sweep tests, is all that joins variables."""
+    if len(joining) != 1 or joining[0].neighbours or joining[0].of_each:
+        return False
+    return all(growing_lists(order) is not None for order in orders_of(clause))
+
+
 def joins_neighbours(order: Sequence[Variable], joining: Sequence[Joining]) -> bool:
     """Return whether each comparison joins two variables that follow each other, and no two the same ones."""
     neighbours = {frozenset((one.name, other.name)) for one, other in pairwise(order)}
@@ -270,6 +309,108 @@ def center_of(clause: Clause, joining: tuple[Joining, ...]) -> str | None:
     one, other = (dict(zip(each.variables, each.sides or (), strict=True)) for each in joining)
     shared = [name for name in one if name in other]
     return shared[0] if len(shared) == 1 and one[shared[0]] == other[shared[0]] else None
+
+
+@dataclass(frozen=True)
+class Star:
+    """Comparisons that all join one single variable, the hub, with variables that come after it, or all before it.
+
+    Attributes
+    ----------
+    order
+        The variables from the first one to the last, or the other way round: the hub comes before what it is compared
+        with.
+    hub
+        The variable that is compared with others.
+    backwards
+        Whether `order` is that from the last one to the first.
+    """
+
+    order: tuple[Variable, ...]
+    hub: Variable
+    backwards: bool
+
+
+def star_of(clause: Clause, joining: Sequence[Joining], hub: str | None = None) -> Star | None:
+    """The star that conditions make of the variables of a clause; None where they make none.
+
+    One and the same expression of the hub is compared, so that the events which pass beside it come and go as it rises.
+
+    Parameters
+    ----------
+    hub
+        The variable that is to be the hub; without conditions any single one can be.
+    """
+    orders = orders_of(clause)
+    if len(orders) != 1 or any(one.neighbours or one.negated for one in joining):
+        return None
+    hubs = {variable.name for variable in clause.positive if not variable.kleene} if joining or hub else set()
+    hubs = hubs.intersection(*(one.variables for one in joining)) & ({hub} if hub is not None else hubs)
+    for name in sorted(hubs):
+        sides = {one.all_of(one.variables.index(name))[0] for one in joining}
+        if len(sides) > 1 or (len(joining) > 1 and any(one.equal for one in joining)):
+            continue
+        for backwards in (False, True):
+            order = orders[0][::-1] if backwards else orders[0]
+            places = {variable.name: place for place, variable in enumerate(order)}
+            is_ahead = all(places[other] >= places[name] for one in joining for other in one.variables)
+            if is_ahead and growing_lists(order) is not None:
+                return Star(order, clause.by_name[name], backwards)
+    return None
+
+
+@dataclass(frozen=True)
+class FixedVariable:
+    """A single variable each event of which is taken by itself; a sweep counts the rest.
+
+    Attributes
+    ----------
+    compared, rest
+        The conditions that join it with others, and those that do not.
+    """
+
+    variable: Variable
+    compared: tuple[Joining, ...]
+    rest: tuple[Joining, ...]
+
+
+def fixed_of(clause: Clause, joining: Sequence[Joining]) -> FixedVariable | None:
+    """The variable whose events are taken one by one, such that the rest takes least; None where there is none."""
+    if len(orders_of(clause)) != 1 or clause.negated or states_of(clause) is None:
+        return None
+    if any(one.neighbours for one in joining):
+        return None
+    may_be_empty = any(variable.minimum == 0 for variable in clause.positive)
+    found = []
+    for variable in clause.positive:
+        rest = tuple(one for one in joining if variable.name not in one.variables)
+        if variable.kleene or len(rest) == len(joining):
+            continue
+        is_free = not rest and not may_be_empty
+        if is_free or counted_as_chain(clause, rest) or star_of(clause, rest) is not None:
+            compared = tuple(one for one in joining if variable.name in one.variables)
+            found.append(FixedVariable(variable, compared, rest))
+    return min(found, key=lambda one: len(one.rest), default=None)
+
+
+def swept_as_star(clause: Clause, joining: Sequence[Joining]) -> Star | None:
+    """The star as which the matches of a clause that is swept are counted; None where another sweep counts them."""
+    if any(one.of_each for one in joining):
+        return star_of(clause, joining)
+    if len(joining) < 2 or center_of(clause, tuple(joining)) is not None or counted_behind(clause, joining):
+        return None
+    return star_of(clause, joining)
+
+
+def swept_by_event(clause: Clause, joining: Sequence[Joining]) -> FixedVariable | None:
+    """The variable whose events a sweep of a clause takes one by one; None where it does not, or has no need to."""
+    if len(joining) < 2 or swept_as_star(clause, joining) is not None:
+        return None
+    if not any(one.of_each for one in joining) and (
+        center_of(clause, tuple(joining)) is not None or counted_behind(clause, joining)
+    ):
+        return None
+    return fixed_of(clause, joining)
 
 
 def sweeps_over(pattern: Pattern) -> bool:
@@ -374,13 +515,19 @@ _ENDS_OF_LISTS = (
 
 
 def _joining_lists(found: Joining) -> Joining | None:
-    """The condition on two adjacent elements, of which at least one is of a list; None where it is no such."""
+    """The condition on two adjacent elements, of which at least one is of a list, or on each element of one list.
+
+    None where it is no such.
+    """
     assert found.sides is not None
     kinds = [{one.element for one in walk(side) if isinstance(one, Reference)} for side in found.sides]
     if any(isinstance(node, Length | Aggregate) for side in found.sides for node in walk(side)):
         return None
     if len(kinds[0]) != 1 or len(kinds[1]) != 1:
         return None
+    if kinds[0] | kinds[1] == {Element.ONLY, Element.EACH}:
+        left, right = (rewritten(side, _only) for side in found.sides)
+        return replace(found, sides=(left, right), of_each=True)
     adjacent = ((Element.PREVIOUS, Element.CURRENT),) if found.is_of_list else _ENDS_OF_LISTS
     elements = (*kinds[0], *kinds[1])
     if elements[::-1] in adjacent:
@@ -451,10 +598,22 @@ def pays(of: ClauseSlice, sweep: Sweep, views: dict[str, View], *, behind: bool 
     using_ns = candidates * match_ns
     if finding_ns + using_ns <= FIXED_NS:
         return False
-    behind = (
-        behind or any(one.neighbours for one in sweep.joining) or (several and center_of(clause, sweep.joining) is None)
-    )
-    if not (sweep.joining or behind):
+    star = None if behind else swept_as_star(clause, sweep.joining)
+    fixed = None if behind else swept_by_event(clause, sweep.joining)
+    neighbours = any(one.neighbours for one in sweep.joining)
+    if star is None and (neighbours or (several and center_of(clause, sweep.joining) is None)):
+        behind = True
+    elements = sum(len(views[one.name]) for one in clause.positive if one.kleene) * _share_of_window(of)
+    words = 1 + elements / (groups or 1) / 61
+    if fixed is not None:
+        behind = False
+        around = 2 * len(views[fixed.variable.name]) * _share_of_window(of) / (groups or 1)
+        event_ns = (JOINING_NS if fixed.rest else STEP_NS) * around * words
+        if len(sizes) == len(clause.positive):
+            finding_ns /= math.factorial(len(sizes) - 1)
+    elif star is not None:
+        event_ns = STAR_NS * (len(star.order) - star.order.index(star.hub)) ** 2 * words
+    elif not (sweep.joining or behind):
         event_ns = STEP_NS + STATE_NS * (len(clause.positive) + 1) ** 2
     elif not behind:
         event_ns = (AROUND_NS if several else JOINING_NS) * orders

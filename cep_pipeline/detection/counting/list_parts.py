@@ -11,9 +11,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from itertools import pairwise
+from itertools import pairwise, product
 
-from cep_pipeline.detection.counting.choice import of_elements, sweep_of
+from cep_pipeline.detection.counting.choice import of_elements, sweep_of, swept_by_event
 from cep_pipeline.detection.output_policy import has_output_policy
 from cep_pipeline.expressions.lists import Uses
 from cep_pipeline.patterns.conditions import Comparator, Comparison, Conjunct
@@ -45,10 +45,11 @@ MOST_PARTS = 27
 def parts_of_lists(pattern: Pattern, clause: Clause, events: PreparedEvents | None = None) -> tuple[Clause, ...] | None:
     """The clauses whose matches together are as many as those of a clause with lists.
 
-    None where a condition asks for the whole list, where no condition asks for one element, and where the order of the
-    stream is not that of events; where conditions ask for adjacent elements, or there are several lists, too, unless
-    sweeps count all parts with a list. The greatest value of a list is below a limit where each is, if none is null
-    among these events; without events nothing is known of that.
+    None where a condition asks for the whole list, where no condition asks for one element, and where the order of
+    the stream is not that of events; where conditions ask for adjacent elements, or there are several lists, too,
+    unless sweeps count all parts with a list. A list of limited length is written out for that, element by element.
+    The greatest value of a list is below a limit where each is, if none is null among these events; without events
+    nothing is known of that.
     """
     if pattern.ties is not Ties.ARRIVAL or clause.negations:
         return None
@@ -128,17 +129,27 @@ def _parts_of_all(
     """
     begin, end = clause.positive[0].name, clause.positive[-1].name
     outermost = {begin: _Ends(first=True, last=False), end: _Ends(first=False, last=True)}
-    tried = []
-    for ends in [{}, outermost] if len(lists) > 1 else [{}]:
-        parts = _split(clause, lists, known, ends)
+    unswept = None
+    for by_event, written_out, ends in product(
+        (False, True), (False, True), [{}, outermost] if len(lists) > 1 else [{}]
+    ):
+        parts = _split(clause, lists, known, ends, written_out=written_out)
         if parts is None or parts == (clause,) or len(parts) > MOST_PARTS:
             return None
-        tried.append(parts)
-        for joined in dict.fromkeys((parts, _joined(parts))):
-            if all(sweep_of(pattern, part) is not None for part in joined if _has_list(part)):
+        for joined in dict.fromkeys((_joined(parts), parts)):
+            to_sweep = (part for part in joined if written_out or _has_list(part))
+            if all(_is_swept(pattern, part, by_event=by_event) for part in to_sweep):
                 return joined
-    parts = tried[0]
-    return None if any(_has_to_be_swept(clause, lists, part) for part in parts) else parts
+        unswept = unswept or parts
+        if not any(_has_to_be_swept(clause, lists, part) for part in unswept):
+            return unswept
+    return None
+
+
+def _is_swept(pattern: Pattern, part: Clause, *, by_event: bool) -> bool:
+    """Return whether a sweep counts a part, one around each event of a variable only if that is allowed."""
+    sweep = sweep_of(pattern, part)
+    return sweep is not None and (by_event or swept_by_event(part, sweep.joining) is None)
 
 
 def _has_list(part: Clause) -> bool:
@@ -146,9 +157,12 @@ def _has_list(part: Clause) -> bool:
 
 
 def _joined(parts: Sequence[Clause]) -> tuple[Clause, ...]:
-    """The parts, with a list that may be empty in place of two parts, with and without a list that nothing joins."""
+    """The parts, with a list that may be empty in place of two parts, with and without a list that nothing joins.
+
+    A list at an end is left: sweeps have none there that may be empty.
+    """
     for part in parts:
-        for variable in part.positive:
+        for variable in part.positive[1:-1]:
             without = _without(part, variable) if variable.kleene and variable.minimum == 1 else None
             if without is not None and without in parts:
                 empty = replace(variable, minimum=0)
@@ -192,20 +206,36 @@ def _has_to_be_swept(clause: Clause, lists: Sequence[Variable], part: Clause) ->
 
 
 def _split(
-    clause: Clause, lists: Sequence[Variable], known: frozenset[tuple[str, str]], ends: Mapping[str, _Ends]
+    clause: Clause,
+    lists: Sequence[Variable],
+    known: frozenset[tuple[str, str]],
+    ends: Mapping[str, _Ends],
+    *,
+    written_out: bool,
 ) -> tuple[Clause, ...] | None:
     parts: tuple[Clause, ...] = (clause,)
     for variable in lists:
         attributes = frozenset(attribute for name, attribute in known if name == variable.name)
-        found = [_parts(part, variable, attributes, ends.get(variable.name, _WITHIN)) for part in parts]
+        own_ends = ends.get(variable.name, _WITHIN)
+        found = [_parts(part, variable, attributes, own_ends, written_out=written_out) for part in parts]
         if any(own is None for own in found):
             return None
         parts = tuple(part for own in found for part in own or ())
     return parts
 
 
-def _parts(clause: Clause, variable: Variable, known: frozenset[str], apart: _Ends) -> tuple[Clause, ...] | None:
-    """The parts of a clause by one of its lists, the ends that are to stand `apart` in any case among them."""
+def _parts(
+    clause: Clause, variable: Variable, known: frozenset[str], apart: _Ends, *, written_out: bool
+) -> tuple[Clause, ...] | None:
+    """The parts of a clause by one of its lists, the ends that are to stand `apart` in any case among them.
+
+    None where a condition asks for more than these.
+
+    Parameters
+    ----------
+    written_out
+        Whether a list of limited length has a part for each length, all of whose elements are single variables.
+    """
     own, others, lengths = [], [], [(variable.minimum, variable.maximum)]
     bounded = False
     for conjunct in clause.conjuncts:
@@ -236,6 +266,11 @@ def _parts(clause: Clause, variable: Variable, known: frozenset[str], apart: _En
         return ()
     first = adjacent or apart.first or bool(named & {Element.FIRST, Element.CURRENT})
     ends = _Ends(first, adjacent or apart.last or Element.LAST in named)
+    if written_out and (most is not None or least > ends.first + ends.last + 1):
+        longest = MOST_PARTS if most is None else most
+        if max(least, longest - least) > MOST_PARTS:
+            return None
+        return tuple(_written_out(clause, variable, own, others, ends, least, most))
     if ends.first or ends.last:
         return tuple(_parts_with_ends(clause, variable, own, others, ends, least, most))
     if len(lengths) == 1 and not bounded:
@@ -283,7 +318,8 @@ def _parts_with_ends(
     single = replace(variable, kleene=False, minimum=1, maximum=None)
     first, last = (replace(single, name=f"{variable.name}[{end}]") for end in (FIRST, LAST))
     if least <= 1:
-        yield _part(clause, variable, (first,), _Roles(first, first, ()), own, others)
+        only = first if ends.first else last
+        yield _part(clause, variable, (only,), _Roles(only, only, ()), own, others)
     around = ends.first + ends.last
     if around == 2 and least <= 2 and (most is None or most >= 2):
         yield _part(clause, variable, (first, last), _Roles(first, last, (last,)), own, others)
@@ -292,6 +328,34 @@ def _parts_with_ends(
         bound = (*([first] if ends.first else []), middle, *([last] if ends.last else []))
         behind = bound[1:] if ends.first else ()
         yield _part(clause, variable, bound, _Roles(bound[0], bound[-1], behind), own, [*others, *middle.limits])
+
+
+def _written_out(
+    clause: Clause,
+    variable: Variable,
+    own: list[Conjunct],
+    others: list[Conjunct],
+    ends: _Ends,
+    least: int,
+    most: int | None,
+) -> Iterator[Clause]:
+    """A part for each length; without a greatest one, a list of any length stands in the last of them."""
+    single = replace(variable, kleene=False, minimum=1, maximum=None)
+
+    def elements(number: int) -> tuple[Variable, ...]:
+        names = [f"{variable.name}[{place}]" for place in range(1, number + 1)]
+        return tuple(replace(single, name=name) for name in names)
+
+    shortest = ends.first + ends.last + 1  # of the part with a list
+    singles = range(max(least, 1), (most if most is not None else shortest - 1) + 1)
+    for length in singles:
+        bound = elements(length)
+        yield _part(clause, variable, bound, _Roles(bound[0], bound[-1], bound[1:]), own, others)
+    if most is None:
+        bound = elements(max(least, shortest))
+        place = len(bound) - 1 - ends.last
+        bound = (*bound[:place], replace(variable, minimum=1, maximum=None), *bound[place + 1 :])
+        yield _part(clause, variable, bound, _Roles(bound[0], bound[-1], bound[1:]), own, others)
 
 
 @dataclass(frozen=True)

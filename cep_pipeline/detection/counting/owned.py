@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator
 from typing import Protocol
 
 from cep_pipeline.detection.clause_runs import ClauseSlice
-from cep_pipeline.detection.counting.choice import signed_clauses, sweeps_over
+from cep_pipeline.detection.counting.choice import binds_lists, signed_clauses, sweeps_over
 from cep_pipeline.detection.counting.last_variable import count_without_last
 from cep_pipeline.detection.counting.list_parts import apart, counted_by_parts, parts_of_lists
 from cep_pipeline.detection.counting.sweep import count_swept
@@ -47,7 +47,7 @@ def count_owned(pattern: Pattern, events: PreparedEvents, owned: Owned, *, alway
     """
     swept = _count_by_sweeps(pattern, events, owned, always=always)
     of_one = always and all(len(clause.positive) == 1 for clause in pattern.clauses)
-    if swept is not None or not (of_one or _binds_lists(pattern)) or _reason_to_list(pattern) is not None:
+    if swept is not None or not (of_one or binds_lists(pattern)) or _reason_to_list(pattern) is not None:
         return swept
     if owned == EVERYTHING:
         return _count_unswept(pattern, events)
@@ -67,7 +67,7 @@ def not_counted_because(pattern: Pattern) -> str | None:
     """The reason why the matches of a pattern are not counted without being found; None: they are."""
     if sweeps_over(pattern):
         return None
-    if not _binds_lists(pattern):
+    if not binds_lists(pattern):
         return NOT_COUNTED
     because = _reason_to_list(pattern)
     return because and f"matches are not counted without being listed, because of {because}"
@@ -174,10 +174,6 @@ def _count_unfound(of: ClauseSlice, plan: OrderOrTree, *, always: bool) -> int |
     count = count_swept(of, always=always)
     order = None if count is not None or has_kleene(of.clause) else order_of(plan)
     return count if order is None else count_without_last(of, order)
-
-
-def _binds_lists(pattern: Pattern) -> bool:
-    return any(operand.kleene and not operand.negated for operand in pattern.operands)
 
 
 def _count_by_sweeps(pattern: Pattern, events: PreparedEvents, owned: Owned, *, always: bool) -> int | None:

@@ -10,12 +10,15 @@ its events. So a count takes some steps an event; 10^12 matches cost what 10^6 c
 | one comparison | products of inverse matrices, in trees of sums (`count_joined`) | N S^2 log N |
 | two, of one of three variables with the others | a tree of sums in which ranges grow (`count_around`) | N log N |
 | of neighbours, or with the first or last one | trees of sums behind each first event (`count_chain`) | N W log W |
+| of one with later ones, or with each element of lists | a tree of products of matrices (`count_star`) | N S^3 log W |
+| others, one of the above without one variable | that one around each event of the variable | as that, W times |
 
-W are the events of a window. All take equalities that all variables share. The first two take lists whose elements are
-chosen one by one, the last one such lists between the first and the last variable, and the first one any order of the
-variables, and negations. Where values are compared, each order in which the variables of an AND may come is swept by
-itself. What lies between two compared variables of the last one is passed by, if only the first event is compared with
-it: a single variable, and a list that may be empty ahead of it.
+W are the events of a window. All take equalities that all variables share. All take lists whose elements are chosen one
+by one, the one behind first events such lists between the first and the last variable, and the first one any order of
+the variables, and negations. Where values are compared, each order in which the variables of an AND may come is swept
+by itself. What lies between two compared variables is passed by behind first events, if only the first event is
+compared with it: a single variable, and a list that may be empty ahead of it. In the other sweeps with comparisons such
+a list grows behind any variable.
 
 The states are the sets of variables that the order allows to be bound: n + 1 of a sequence of n, 2^n of an AND. A list
 has a loop: each further event doubles the ways. A negated event ends the ways that it rejects. Nothing but sums and
@@ -41,19 +44,27 @@ from cep_pipeline.detection.clause_runs import ClauseSlice
 from cep_pipeline.detection.counting.choice import (
     LANES,
     SUMMARIZED_NS,
+    FixedVariable,
     Joining,
     Sides,
+    Star,
     StateSpace,
     Sweep,
     WayBehind,
+    binds_lists,
     center_of,
+    counted_as_chain,
     counted_behind,
+    growing_lists,
     joins_neighbours,
     of_elements,
     orders_of,
     pays,
+    star_of,
     states_of,
     sweep_of,
+    swept_as_star,
+    swept_by_event,
     ways_behind,
 )
 from cep_pipeline.detection.limits import go_on
@@ -118,7 +129,9 @@ _count_joined = NativeKernel(
         "int32*",
         "int32*",
         "uint8*",
-        *("int64",) * 7,
+        *("int64",) * 2,
+        "int64*",
+        *("int64",) * 4,
         "int32*",
         "int32*",
         "int64",
@@ -141,6 +154,29 @@ _count_around_center = NativeKernel(
         "int32*",
         "int32*",
         *("uint64*",) * 4,
+    ),
+)
+_count_star_joined = NativeKernel(
+    f"{_FOLDER}.sweep_kernel",
+    "count_star",
+    (
+        "int64",
+        "int64",
+        "int64*",
+        "int32*",
+        "int32*",
+        "uint8*",
+        *("int64",) * 2,
+        "int64*",
+        *("int64",) * 2,
+        *("int32*",) * 2,
+        "int64*",
+        *("int32*",) * 2,
+        "int64*",
+        *("int64",) * 3,
+        *("uint64*",) * 4,
+        "int64",
+        *("uint64*",) * 2,
     ),
 )
 _count_chain_behind = NativeKernel(
@@ -169,6 +205,8 @@ _count_chain_behind = NativeKernel(
 )
 ANCHORED_AT_ONCE = 1 << 10
 """Events, at least, whose values are sorted together."""
+STEPS_AT_ONCE = 1 << 15
+"""Events around those of one variable that are swept together."""
 MOST_TREE_BYTES = 1 << 28
 """Largest size of trees over the values in a window."""
 FEW_LANES = 8
@@ -194,10 +232,10 @@ def count_swept(
     pair, take
         Variables, at most two: `take` gets the numbers of matches for pairs of their events.
     ends, take
-        The variable at one end of a sequence: `take` gets the number of matches with each of its events. None where
-        these cannot be told apart, or a number may exceed a word.
+        A variable of a sequence, at one end of it, or one with which comparisons join the others: `take` gets the
+        number of matches with each of its events. None where these cannot be told apart, or a number may exceed a word.
     """
-    _, clause, events, owned, _ = of
+    _, clause, events, _, _ = of
     sweep = _sweep_over(of, pair, ends)
     if sweep is None:
         return None
@@ -234,8 +272,21 @@ def count_swept(
     steps = steps.with_negated(clause)
     if pair is not None:
         return _count_all_behind(clause, sweep.joining, steps, events, bits, pair, take)
-    may_be_empty = any(variable.minimum == 0 for variable in clause.positive)
-    if len(sweep.joining) == 1 and not sweep.joining[0].neighbours and not may_be_empty:
+    return _count_by_comparisons(of, sweep, steps, bits, views, always=always)
+
+
+def _count_by_comparisons(
+    of: ClauseSlice, sweep: Sweep, steps: Steps, bits: float, views: dict[str, View], *, always: bool
+) -> int | None:
+    """The number of matches of a clause in which comparisons join variables."""
+    _, clause, events, owned, _ = of
+    star = swept_as_star(clause, sweep.joining)
+    if star is not None:
+        return _count_star(star, clause, sweep.joining, steps, events, bits)
+    fixed = swept_by_event(clause, sweep.joining)
+    if fixed is not None:
+        return _count_by_event(fixed, clause, sweep, steps, events, bits)
+    if counted_as_chain(clause, sweep.joining):
         return sum(_count_chain(order, clause, sweep.joining[0], steps, events, bits) for order in orders_of(clause))
     center = center_of(clause, sweep.joining)
     behind = any(order[-1].name == center for order in orders_of(clause))
@@ -259,25 +310,27 @@ def _are_known(sweep: Sweep, views: dict[str, View], events: PreparedEvents) -> 
 def _sweep_over(of: ClauseSlice, pair: frozenset[str] | None, ends: str | None) -> Sweep | None:
     """The sweep that counts the matches of a clause of a slice as `count_swept` is asked; None where none does."""
     pattern, clause, _, owned, finality = of
-    kind = ("sweep", pattern.strategy, pair)
+    kind = ("sweep", pattern.strategy, binds_lists(pattern), pair)
     sweep = clause_cache_of(clause).once(kind, lambda: sweep_of(pattern, clause, pair))
     if sweep is None or (finality is not Finality.LAST_EVENT and owned != EVERYTHING):
         return None
     if ends is None:
         return sweep
-    orders = orders_of(clause)
-    if (
-        len(orders) != 1
-        or len(sweep.joining) > 1
-        or any(one.neighbours for one in sweep.joining)
-        or clause.negated
-        or clause.by_name[ends].kleene
-    ):
+    if len(orders_of(clause)) != 1 or clause.negated or clause.by_name[ends].kleene:
         return None
-    [order] = orders
-    if order[-1].name == ends:
-        return replace(sweep, backwards=False)
-    return replace(sweep, backwards=True) if order[0].name == ends and owned == EVERYTHING else None
+    if _is_end(clause, sweep, ends):
+        is_last = orders_of(clause)[0][-1].name == ends
+        if is_last or owned == EVERYTHING:
+            return replace(sweep, backwards=not is_last)
+    return sweep if star_of(clause, sweep.joining, ends) is not None else None
+
+
+def _is_end(clause: Clause, sweep: Sweep, name: str) -> bool:
+    """Return whether a variable is the first or the last one of a sequence that one sweep goes over event by event."""
+    [order] = orders_of(clause)
+    if any(one.neighbours or one.of_each for one in sweep.joining) or any(not one.minimum for one in order):
+        return False
+    return len(sweep.joining) < 2 and name in (order[0].name, order[-1].name)
 
 
 def _count_by_end(
@@ -289,12 +342,17 @@ def _count_by_end(
     ends: str,
     take: Callable[[Pairs], None] | None,
 ) -> int | None:
-    """The number of matches of a sequence, by the events of the variable that a sweep binds last."""
+    """The number of matches of a sequence, by the events of the variable that a sweep binds last, or of a hub."""
     if bits >= _MERSENNE_BITS or steps.weights is not None:
         return None
     ended = np.zeros(len(steps.rows), np.uint64)
-    if sweep.joining:
-        order = orders_of(clause)[0][:: -1 if sweep.backwards else 1]
+    [order] = orders_of(clause)
+    if not _is_end(clause, sweep, ends) or (order[0].name == ends and not sweep.backwards):
+        star = star_of(clause, sweep.joining, ends)
+        assert star is not None, "`_sweep_over` has looked"
+        total = _count_star(star, clause, sweep.joining, steps, events, bits, ended)
+    elif sweep.joining:
+        order = order[:: -1 if sweep.backwards else 1]
         total = _count_chain(order, clause, sweep.joining[0], steps, events, bits, ended)
     else:
         total = _count_of_states(clause, sweep, steps, bits, ended)
@@ -652,9 +710,7 @@ def _count_chain(
     ended
         Gets the number of matches that end with each step, where they need less than `_MERSENNE_BITS`.
     """
-    fits: Array = np.zeros(len(steps.fits), np.int32)
-    for place, variable in enumerate(order):
-        fits |= (steps.fits >> clause.positive.index(variable) & 1) << place
+    order, fits, loops = _with_loops(order, clause, steps)
     names = [variable.name for variable in order]
     at = sorted(names.index(name) for name in joining.variables)
     members = [np.flatnonzero(fits >> place & 1) for place in at]
@@ -668,7 +724,6 @@ def _count_chain(
     if at[1] != last:
         ranges[1, members[0]] = first.ranges_in(second.known, comparator.mirror)
     states = len(order) + int(order[last].kleene)
-    lists = sum(1 << place for place, variable in enumerate(order) if variable.kleene)
     total = np.zeros(2, np.uint64)
     before, between, after = at[0] + 1, at[1] - at[0], max(states - 1 - at[1], 0)
     ask_for(32 * states * len(fits), f"{len(fits):,} events have some numbers each")
@@ -689,7 +744,7 @@ def _count_chain(
             steps.counted,
             len(order),
             states,
-            lists,
+            loops,
             at[0],
             at[1],
             len(first.known),
@@ -711,6 +766,28 @@ def _count_chain(
     if bits < _MERSENNE_BITS:
         return run(_MERSENNE)
     return number_of(lambda modulus: run(modulus) % modulus, _moduli(), bits + math.log2(len(fits)))
+
+
+def _with_loops(order: Sequence[Variable], clause: Clause, steps: Steps) -> tuple[Sequence[Variable], Array, Array]:
+    """The variables of a sequence that have to be bound, and how events fit these and the lists between them.
+
+    Returns
+    -------
+    order : sequence of Variable
+        Those that are not lists which may be empty.
+    fits : Array
+        int32, shape (steps,): the variables of this order, as bits, and behind them the lists that may be empty.
+    loops : Array
+        int64, shape (variables + 1,): the bit of the list that may grow when so many variables are bound; 0: none.
+    """
+    growing = growing_lists(order)
+    assert growing is not None, "`sweep_of` has looked"
+    order = [*(one for one in order if one.minimum), *(one for one in order if not one.minimum)]
+    fits: Array = np.zeros(len(steps.fits), np.int32)
+    for place, variable in enumerate(order):
+        fits |= (steps.fits >> clause.positive.index(variable) & 1) << place
+    loops = np.array([0 if one is None else 1 << order.index(one) for one in growing], np.int64)
+    return order[: len(growing) - 1], fits, loops
 
 
 def _compared(
@@ -827,6 +904,165 @@ def _count_around(
         total,
     )
     return (int(total[1]) << 64) + int(total[0])
+
+
+def _count_star(
+    star: Star,
+    clause: Clause,
+    joining: Sequence[Joining],
+    steps: Steps,
+    events: PreparedEvents,
+    bits: float,
+    ended: Array | None = None,
+) -> int:
+    """The number of matches of a sequence of which one variable, the hub, is compared with later ones, or with none.
+
+    Events of the hub are taken in the order of their values. An event that passes beside some of these comes in at the
+    first of them and goes out behind the last one. A tree over the steps has the ways through the events that are in.
+
+    Parameters
+    ----------
+    ended
+        Gets the number of matches with each event of the hub, where they need less than `_MERSENNE_BITS`.
+    """
+    steps = steps.mirrored() if star.backwards else steps
+    order, fits, loops = _with_loops(star.order, clause, steps)
+    hub = order.index(star.hub)
+    counted = steps.counted
+    if star.backwards:
+        fits &= ~(1 - counted.astype(np.int32))
+        counted = np.ones(len(counted), np.uint8)
+    names = [variable.name for variable in order]
+    members = {place: np.flatnonzero(fits >> place & 1) for place in range(hub, len(order))}
+    ranges: dict[int, Array] = {}
+    hubs = members[hub]
+    for one in joining:
+        place = next(names.index(name) for name in one.variables if name != names[hub])
+        both = ((names[hub], names[place]), (members[hub], members[place]))
+        first, second, comparator = _compared(one, *both, clause, steps, events)
+        hubs = members[hub][first.order]
+        passing = second.ranges_in(first.known, comparator)
+        known = ranges.get(place, passing)
+        ranges[place] = np.stack(
+            (np.maximum(known[:, 0], passing[:, 0]), np.minimum(known[:, 1], passing[:, 1])), axis=1
+        )
+    changes = [np.zeros((3, 0), np.int64)]
+    for place, passing in ranges.items():
+        bit, own = np.int32(1 << place), members[place]
+        fits[own] &= ~bit
+        some = passing[:, 0] < passing[:, 1]
+        for at in (passing[some, 0], passing[some, 1]):
+            changes.append(np.stack((at, own[some], np.full(len(at), bit))))
+    together = np.concatenate(changes, axis=1)
+    together = together[:, np.argsort(together[0], kind="stable")]
+    until = np.searchsorted(together[0], np.arange(len(hubs)), "right").astype(np.int64)
+    stops = np.searchsorted(steps.lefts, hubs, "right").astype(np.int32)
+    span = int((stops - hubs).max(initial=1))
+    states = len(order) - hub - 1 + int(order[-1].kleene)
+    leaves = 1 << max(len(fits) - 1, 1).bit_length()
+    height, before = min(span.bit_length(), leaves.bit_length() - 1), hub + 1
+    entry = states * (states + before)
+    ask_for(16 * entry * leaves + 16 * before * len(fits), f"{len(fits):,} events have some numbers each")
+    tree, kept = np.empty((2 * leaves, entry), np.uint64), np.empty((2, len(fits), before), np.uint64)
+    matrices, right_nodes = np.empty((3, before, before), np.uint64), np.empty(64, np.int64)
+    room, total = np.empty((2, max(states, before)), np.uint64), np.zeros(2, np.uint64)
+    number = np.zeros(1 if ended is None else len(fits), np.uint64)
+
+    def run(modulus: int) -> int:
+        go_on()
+        _count_star_joined(
+            len(fits),
+            len(steps.starts) - 1,
+            steps.starts,
+            steps.lefts,
+            fits.copy(),
+            counted,
+            len(order),
+            states,
+            loops,
+            hub,
+            len(hubs),
+            hubs.astype(np.int32),
+            stops,
+            until,
+            together[1].astype(np.int32),
+            together[2].astype(np.int32),
+            right_nodes,
+            leaves,
+            height,
+            modulus,
+            tree,
+            kept,
+            matrices,
+            room,
+            int(ended is not None),
+            number,
+            total,
+        )
+        if ended is not None:
+            ended[:] = number[:: -1 if star.backwards else 1]
+        return (int(total[1]) << 64) + int(total[0])
+
+    if bits < _MERSENNE_BITS:
+        return run(_MERSENNE)
+    return number_of(lambda modulus: run(modulus) % modulus, _moduli(), bits + math.log2(len(fits)))
+
+
+def _count_by_event(
+    fixed: FixedVariable, clause: Clause, sweep: Sweep, steps: Steps, events: PreparedEvents, bits: float
+) -> int:
+    """The number of matches of a sequence, by a sweep for each event of one variable over the windows that have it.
+
+    Of these events those are left out that do not pass beside it; many such sweeps are one, of as many keys.
+    """
+    [order] = orders_of(clause)
+    bit = np.int32(1 << clause.positive.index(fixed.variable))
+    place = order.index(fixed.variable)
+    ahead, behind = (
+        np.int32(sum(1 << clause.positive.index(one) for one in some)) for some in (order[:place], order[place + 1 :])
+    )
+    centers = np.flatnonzero(steps.fits & bit)
+    lows, highs = steps.lefts[centers].astype(np.int64), np.searchsorted(steps.lefts, centers, "right")
+    tests = []
+    for one in fixed.compared:
+        other = next(name for name in one.variables if name != fixed.variable.name)
+        tested = np.int32(1 << clause.positive.index(clause.by_name[other]))
+        both = ((fixed.variable.name, other), (centers, np.flatnonzero(steps.fits & tested)))
+        if order.index(clause.by_name[other]) < place:
+            second, first, comparator = _compared(one, both[0][::-1], both[1][::-1], clause, steps, events)
+            comparator = comparator.mirror
+        else:
+            first, second, comparator = _compared(one, *both, clause, steps, events)
+        ranges = np.zeros((len(steps.fits), 2), np.int32)
+        ranges[both[1][1]] = second.ranges_in(first.known, comparator)
+        tests.append((tested, first.places(), ranges))
+    star = star_of(clause, fixed.rest) if len(fixed.rest) > 1 or any(one.of_each for one in fixed.rest) else None
+    total, begin, sizes = 0, 0, np.cumsum(highs - lows)
+    while begin < len(centers):
+        before = int(sizes[begin - 1]) if begin else 0
+        end = max(int(np.searchsorted(sizes, before + STEPS_AT_ONCE, "right")), begin + 1)
+        some = slice(begin, end)
+        widths = highs[some] - lows[some]
+        which = np.repeat(np.arange(begin, end), widths)
+        at = np.arange(len(which)) - np.repeat(np.cumsum(widths) - widths - lows[some], widths)
+        fits, center = steps.fits[at], centers[which]
+        fits = np.where(at < center, fits & ahead, np.where(at > center, fits & behind, bit))
+        for tested, standing, ranges in tests:
+            own = standing[which]
+            passes = (ranges[at, 0] <= own) & (own < ranges[at, 1]) & (own >= 0)
+            fits &= np.where(passes, np.int32(-1), ~tested)
+        left = np.flatnonzero(fits)
+        starts = np.searchsorted(which[left], np.arange(begin, end + 1))
+        at = at[left]
+        part = _in_windows(starts, steps.rows[at], fits[left], steps.clock[at], steps.counted[at], None, steps.width)
+        if star is not None:
+            total += _count_star(star, clause, fixed.rest, part, events, bits)
+        elif fixed.rest:
+            total += _count_chain(order, clause, fixed.rest[0], part, events, bits)
+        else:
+            total += _count_of_states(clause, sweep, part, bits)
+        begin = end
+    return total
 
 
 @dataclass(frozen=True)
@@ -1155,6 +1391,11 @@ class SortedValues:
     def __init__(self, values: Array, width: int | None = None) -> None:
         self._order, self._width = np.argsort(values), width
         self.known = values[self._order][: len(values) - int(np.isnan(values).sum())]
+
+    @property
+    def order(self) -> Array:
+        """int64: the events that have a value, by it."""
+        return self._order[: len(self.known)]
 
     def places(self) -> Array:
         """int32: for each event the place of the first value that equals its own; -1 where it has none."""

@@ -235,26 +235,25 @@ def sum_between(tree: Any, first: int, stop: int, sums: Any, count: int, modulus
 
 
 @njit
-def bind(ways: Any, inverse: Any, fits: int, both: bool, lists: int, variables: int, states: int, modulus: Any) -> None:
+def bind(ways: Any, inverse: Any, fits: int, both: bool, loops: Any, states: int, modulus: Any) -> None:
     """Multiply the ways from state to state by those of one more event, and their inverse from the other side.
 
-    Without `both`, only the inverse is multiplied.
+    An event enters a state where it fits the variable before it, and doubles the ways to it where it fits the list that
+    may grow there, by its bit in `loops`. Without `both`, only the inverse is multiplied.
     """
-    for variable in range(variables - 1, -1, -1):
-        target = variable + 1
-        if not (fits >> variable) & 1 or target >= states:
-            continue
-        looped = (lists >> variable) & 1
-        if both:
-            for state in range(target + 1):
-                if looped:
+    if both:
+        for target in range(states - 1, 0, -1):
+            if fits & loops[target]:
+                for state in range(target + 1):
                     ways[state, target] = plus(ways[state, target], ways[state, target], modulus)
-                ways[state, target] = plus(ways[state, target], ways[state, variable], modulus)
+            if (fits >> (target - 1)) & 1:
+                for state in range(target):
+                    ways[state, target] = plus(ways[state, target], ways[state, target - 1], modulus)
     for source in range(states - 1, -1, -1):
-        if source < variables and (fits >> source) & 1 and source + 1 < states:
+        if source + 1 < states and (fits >> source) & 1:
             for state in range(source + 1, states):
                 inverse[source, state] = minus(inverse[source, state], inverse[source + 1, state], modulus)
-        if source > 0 and (fits >> (source - 1)) & 1 and (lists >> (source - 1)) & 1:
+        if fits & loops[source]:
             for state in range(source, states):
                 inverse[source, state] = half(inverse[source, state], modulus)
 
@@ -268,7 +267,7 @@ def count_joined(
     counted_at: Any,
     variables: int,
     states: int,
-    lists: int,
+    loops_at: Any,
     one: int,
     other: int,
     one_size: int,
@@ -298,6 +297,7 @@ def count_joined(
     counted = carray(counted_at, steps)
     places = carray(places_at, (2, steps))
     ranges = carray(ranges_at, (2, steps, 2))
+    loops = carray(loops_at, states)
     total = carray(total_at, 2)
     modulus = np.uint64(modulus_number)
     last_state = states - 1
@@ -353,7 +353,7 @@ def count_joined(
                             values[source * between + middle] = product
                     add_at(left_tree, one_size, places[0, out], values, left_count, True, modulus)
                 if one > 0:
-                    bind(ways, gone, event, False, lists, variables, states, modulus)
+                    bind(ways, gone, event, False, loops, states, modulus)
                 out += 1
             if step == stop:
                 break
@@ -390,7 +390,7 @@ def count_joined(
             if (event >> one) & 1:
                 for source in range(before):
                     to_one[step, source] = ways[source, one]
-            bind(ways, inverse, event, True, lists, variables, states, modulus)
+            bind(ways, inverse, event, True, loops, states, modulus)
             if is_other and after:
                 for state in range(after):
                     from_other[step, state] = inverse[other + 1, other + 1 + state]
@@ -562,6 +562,185 @@ def count_around(
                 change_point(tree, counts, marks, leaves + 1 + places[0, step], value, _1)
             if not center_first and event & 1 and places[1, step] >= 0:
                 add_at(earlier, earlier_size, places[1, step], one, 1, False, _0)
+    total[0], total[1] = low, high
+    return 0
+
+
+@njit
+def set_leaf(leaf: Any, fits: int, ends: Any, hub: int, variables: int, states: int, before: int, loops: Any) -> None:
+    """The ways through one event: from each state behind the hub to each, and from each to the end of a match."""
+    leaf[:] = _0
+    width = states + before
+    for state in range(states):
+        at = state * width
+        leaf[at + state] = _1
+        if fits & loops[before + state]:
+            leaf[at + state] += _1
+        if state + 1 < states and (fits >> (before + state)) & 1:
+            leaf[at + state + 1] = _1
+        if (fits >> (variables - 1)) & 1 and before + state >= variables - 1:
+            for source in range(before):
+                leaf[at + states + source] = ends[source]
+
+
+@njit
+def join_nodes(node: Any, one: Any, other: Any, states: int, before: int, modulus: Any) -> None:
+    """The ways through the events of one node, then through those of another one."""
+    width = states + before
+    for state in range(states):
+        at = state * width
+        for column in range(state, width):
+            number = one[at + column] if column >= states else _0
+            last = min(column, states - 1)
+            for middle in range(state, last + 1):
+                more = times(one[at + middle], other[middle * width + column], modulus)
+                number = plus(number, more, modulus)
+            node[at + column] = number
+
+
+@njit
+def go_through(node: Any, ways: Any, found: Any, states: int, before: int, modulus: Any) -> None:
+    """Multiply the ways to each state by those through the events of a node, and add those that end there."""
+    width = states + before
+    for source in range(before):
+        number = found[source]
+        for state in range(states):
+            number = plus(number, times(ways[state], node[state * width + states + source], modulus), modulus)
+        found[source] = number
+    for target in range(states - 1, -1, -1):
+        number = _0
+        for state in range(target + 1):
+            number = plus(number, times(ways[state], node[state * width + target], modulus), modulus)
+        ways[target] = number
+
+
+def count_star(
+    steps: int,
+    groups: int,
+    group_starts_at: Any,
+    lefts_at: Any,
+    fits_at: Any,
+    counted_at: Any,
+    variables: int,
+    states: int,
+    loops_at: Any,
+    hub: int,
+    hub_count: int,
+    hubs_at: Any,
+    stops_at: Any,
+    until_at: Any,
+    changed_at: Any,
+    bits_at: Any,
+    right_nodes_at: Any,
+    leaves: int,
+    height: int,
+    modulus_number: int,
+    tree_at: Any,
+    kept_at: Any,
+    matrices_at: Any,
+    room_at: Any,
+    keep: int,
+    ended_at: Any,
+    total_at: Any,
+) -> int:
+    """Count the matches of a sequence in which one variable, the hub, is compared with later ones.
+
+    A tree over the steps has the ways from state to state through the events below each node, up to nodes of
+    2^`height` steps. The hubs come in the order of what is compared of them. Before the hub `k` is asked for, the first
+    `until[k]` changes are made: each lets an event stand for one more variable, or for one less. The ways behind a hub
+    are those through the nodes up to the end of its window, `stops[k]`.
+
+    The ways ahead of the hub, from the first event in the window on, are the product of two factors, as in
+    `count_joined`: one of the event that ends the match, which the tree has, and one of the hub. With `keep` the
+    numbers of matches with each event of the hub are kept, too.
+    """
+    ended = carray(ended_at, steps if keep else 1)
+    group_starts = carray(group_starts_at, groups + 1)
+    lefts = carray(lefts_at, steps)
+    fits = carray(fits_at, steps)
+    counted = carray(counted_at, steps)
+    hubs = carray(hubs_at, hub_count)
+    stops = carray(stops_at, hub_count)
+    until = carray(until_at, hub_count)
+    before = hub + 1
+    loops = carray(loops_at, before + states)
+    entry = states * (states + before)
+    tree = carray(tree_at, (2 * leaves, entry))
+    kept = carray(kept_at, (2, steps, before))
+    to_hub, from_left = kept[0], kept[1]
+    matrices = carray(matrices_at, (3, before, before))
+    ways, gone, spare = matrices[0], matrices[1], matrices[2]
+    right_nodes = carray(right_nodes_at, 64)
+    room = carray(room_at, (2, max(states, before)))
+    reached, found = room[0], room[1]
+    total = carray(total_at, 2)
+    modulus = np.uint64(modulus_number)
+    for group in range(groups):
+        first, stop = group_starts[group], group_starts[group + 1]
+        ways[:] = _0
+        gone[:] = _0
+        spare[:] = _0
+        for state in range(before):
+            ways[state, state] = gone[state, state] = _1
+        out = first
+        for step in range(first, stop):
+            if hub > 0:
+                while out < lefts[step]:
+                    bind(ways, gone, fits[out], False, loops, before, modulus)
+                    out += 1
+            for state in range(before):
+                from_left[step, state] = gone[0, state] if counted[step] else _0
+                to_hub[step, state] = ways[state, hub]
+            if hub > 0:
+                bind(ways, spare, fits[step], True, loops, before, modulus)
+    tree[leaves + steps :] = _0
+    for step in range(steps):
+        set_leaf(tree[leaves + step], fits[step], from_left[step], hub, variables, states, before, loops)
+    for step in range(steps, leaves):
+        set_leaf(tree[leaves + step], 0, from_left[0], hub, variables, states, before, loops)
+    for level in range(1, height + 1):
+        for node in range(leaves >> level, (leaves >> level) * 2):
+            join_nodes(tree[node], tree[2 * node], tree[2 * node + 1], states, before, modulus)
+    change_count = until[hub_count - 1] if hub_count else 0
+    changed = carray(changed_at, max(change_count, 1))
+    bits = carray(bits_at, max(change_count, 1))
+    change = 0
+    low, high = _0, _0
+    for place in range(hub_count):
+        while change < until[place]:
+            step = changed[change]
+            fits[step] ^= bits[change]
+            node = leaves + step
+            set_leaf(tree[node], fits[step], from_left[step], hub, variables, states, before, loops)
+            for _ in range(height):
+                node >>= 1
+                join_nodes(tree[node], tree[2 * node], tree[2 * node + 1], states, before, modulus)
+            change += 1
+        reached[:] = _0
+        found[:] = _0
+        reached[0] = _1
+        left, right, waiting = leaves + hubs[place] + 1, leaves + stops[place], 0
+        while left < right:
+            if left & 1:
+                go_through(tree[left], reached, found, states, before, modulus)
+                left += 1
+            if right & 1:
+                right -= 1
+                right_nodes[waiting] = right
+                waiting += 1
+            left >>= 1
+            right >>= 1
+        while waiting > 0:
+            waiting -= 1
+            go_through(tree[right_nodes[waiting]], reached, found, states, before, modulus)
+        number = _0
+        for source in range(before):
+            number = plus(number, times(to_hub[hubs[place], source], found[source], modulus), modulus)
+        if keep:
+            ended[hubs[place]] = number
+        low += number
+        if low < number:
+            high += _1
     total[0], total[1] = low, high
     return 0
 

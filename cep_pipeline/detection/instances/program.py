@@ -13,7 +13,7 @@ from itertools import accumulate
 import numpy as np
 
 from cep_pipeline.detection.instances import codes
-from cep_pipeline.detection.instances.condition_groups import ClauseConditions, ConditionGroups, conditions_of
+from cep_pipeline.detection.instances.condition_groups import ConditionGroups, conditions_of
 from cep_pipeline.detection.instances.conjuncts import CompiledConjunct, ConjunctWriter
 from cep_pipeline.detection.instances.event_columns import EventOf
 from cep_pipeline.detection.instances.term_writer import Accumulators, CommonTerms

@@ -79,14 +79,29 @@ def swept_pair(pattern: Pattern, owned: Owned) -> frozenset[str] | None:
     None where groups and aggregates read more, or no sweep does that.
     """
     [clause] = pattern.clauses
-    assert pattern.summary is not None
-    names = {name for item in pattern.items for name in variables_of(item.expression)}
-    if any(group.bucket_us is not None for group in pattern.summary.groups):
-        names.add(last_variable(pattern, clause) or "")
+    names = _read_variables(pattern)
     if not 0 < len(names) <= 2 or not names <= clause.by_name.keys():
         return None
     in_time = owned == EVERYTHING or finality_of(pattern, clause) is Finality.LAST_EVENT
     return frozenset(names) if in_time and sweep_of(pattern, clause, frozenset(names)) is not None else None
+
+
+def _read_variables(pattern: Pattern) -> set[str]:
+    """The variables that groups and aggregates read, the last one for the end of matches; "" where that is unknown."""
+    [clause] = pattern.clauses
+    assert pattern.summary is not None
+    names = {name for item in pattern.items for name in variables_of(item.expression)}
+    if any(group.bucket_us is not None for group in pattern.summary.groups):
+        names.add(last_variable(pattern, clause) or "")
+    return names
+
+
+def swept_variable(pattern: Pattern) -> str | None:
+    """The single variable that says all that is asked of a match; None where there is none."""
+    [clause] = pattern.clauses
+    names = _read_variables(pattern)
+    name = min(names, default="")
+    return name if len(names) == 1 and name in clause.by_name and not clause.by_name[name].kleene else None
 
 
 def add_swept_pairs(
@@ -94,11 +109,14 @@ def add_swept_pairs(
     pattern: Pattern,
     events: PreparedEvents,
     owned: Owned,
-    pair: frozenset[str],
+    pair: frozenset[str] | None,
+    one: str | None = None,
     *,
     always: bool = False,
 ) -> bool:
-    """Add to a summary the matches by the events of two variables, which a sweep counts; False where it does not.
+    """Add to a summary the matches by the events of two variables, or of one, which a sweep counts.
+
+    False where it does not.
 
     Parameters
     ----------
@@ -113,7 +131,7 @@ def add_swept_pairs(
         summary.add_matches(ends_us, items, found.numbers)
 
     of = ClauseSlice(pattern, clause, events, owned, finality_of(pattern, clause))
-    return count_swept(of, always=always, pair=pair, take=take) is not None
+    return count_swept(of, always=always, pair=pair, ends=one, take=take) is not None
 
 
 def _is_alone(clause: Clause, variable: Variable) -> bool:

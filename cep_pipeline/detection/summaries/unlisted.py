@@ -3,6 +3,7 @@
 | what is made | of what |
 | --- | --- |
 | `count(*)` alone | the number of matches: `counting.sweep` |
+| anything over one variable at an end, or compared with all | matches with each of its events: `counting.sweep` |
 | groups and aggregates over one event; one end of a list, its length, min or max | numbers of matches: `numbers` |
 | sum, avg of `sum(k[].x)`, and of sums, differences and products, if all are exact | the same, an element apart |
 | min, max of what rises or falls with one of two values | the same, by bounds of one value |
@@ -40,6 +41,7 @@ from cep_pipeline.detection.summaries.partial_matches import (
     add_swept_pairs,
     bound_variables,
     swept_pair,
+    swept_variable,
 )
 from cep_pipeline.detection.summaries.values import NotCounted, in_words
 from cep_pipeline.events.columns import ARROW_TYPES
@@ -275,7 +277,10 @@ def _of_one_clause(
     names = bound or pair
     of = ClauseSlice(pattern, pattern.clauses[0], events, owned)
     summary = PartialSummary(pattern)
+    one = swept_variable(pattern)
     if number is not None:
+        if one is not None and add_swept_pairs(summary, pattern, events, owned, None, one, always=True):
+            return summary
         few = None if names is None else _number_of_partial_matches(of, tuple(names))
         if few is None or few > FEW_MATCHES:
             for way in (RowsOfNumbers.run, RowsOfNumbers.run_by_values):

@@ -18,6 +18,7 @@ from hypothesis import strategies as st
 import cep_pipeline as cep
 from cep_pipeline.detection.clause_runs import ClauseSlice
 from cep_pipeline.detection.counting import sweep, sweep_kernel
+from cep_pipeline.detection.counting.choice import sweep_of, swept_as_star, swept_by_event
 from cep_pipeline.detection.detect import count_slice
 from cep_pipeline.detection.fused import mechanism as fused
 from cep_pipeline.detection.mechanisms import EVERYTHING, Owned
@@ -157,13 +158,14 @@ def test_products_are_those_of_the_ring() -> None:
 
 @settings(max_examples=examples(250), deadline=None)
 @given(data=st.data(), stream_rows=rows(min_size=5, max_size=12, types=("A", "B")))
-def test_matches_are_told_by_the_events_at_one_end(data: st.DataObject, stream_rows: list[Row]) -> None:
+def test_matches_are_told_by_the_events_of_one_variable(data: st.DataObject, stream_rows: list[Row]) -> None:
     structure, ends = data.draw(
         st.sampled_from(
             [
                 ("SEQ(A a, B b)", "ab"),
-                ("SEQ(A a, B b, A c)", "ac"),
-                ("SEQ(Ev a, Ev b, A c, Ev d)", "ad"),
+                ("SEQ(A a, B b, A c)", "abc"),
+                ("SEQ(Ev a, Ev b, A c, Ev d)", "abcd"),
+                ("SEQ(A a, Ev b, Ev+ v[], Ev c, B d)", "abcd"),
                 ("SEQ(A a, Ev+ v[], B b)", "ab"),
                 ("SEQ(Ev+ v[], B b)", "b"),
             ]
@@ -277,3 +279,147 @@ def test_events_without_a_value_have_no_place(values: list[float]) -> None:
     known = sorted(value for value in values if value == value)
     expected = [known.index(value) if value == value else -1 for value in values]
     assert sweep.SortedValues(np.array(values, np.float64)).places().tolist() == expected
+
+
+STARS = {
+    "SEQ(A a, B+ v[], Ev c)": (
+        "v[i].x > v[1].x",
+        "v[].y <= v[v.LEN].y",
+        "v[].x > a.x",
+        "v[].y < c.y",
+        "v[].x > a.x + 2",
+    ),
+    "SEQ(Ev a, Ev+ v[])": (
+        "v[i].x >= v[1].x",
+        "v[].x < a.x",
+        "v[i].x + v[1].x > 3",
+        "v[i].x < v[1].x AND v[i].s = v[1].s",
+    ),
+    "SEQ(Ev+ v[], Ev b, Ev c)": ("v[].x > b.x", "v[].x >= b.x AND v[].y < b.x", "v[].y - c.y < 1"),
+    "SEQ(Ev a, Ev b, B+ v[], Ev+ w[])": (
+        "v[].x > b.x",
+        "v[].x >= b.x AND w[].y < b.x",
+        "v[].x < w[1].x",
+        "w[].y > b.x",
+    ),
+    "SEQ(A a, Ev+ v[], Ev b, Ev c, Ev d)": ("b.x < c.x AND b.x <= d.y", "d.x > c.x AND d.x > b.y AND d.x >= a.x"),
+    "SEQ(Ev a, B b, Ev c, Ev d)": (
+        "b.x < c.x AND b.x >= d.x",
+        "c.y > a.x AND c.y <= b.y",
+        "b.y < c.y AND b.y - d.x > 0",
+    ),
+}
+"""Structures, with conditions that join one single variable with all events of others."""
+
+
+BY_EVENT = {
+    "SEQ(A a, B+ v[], Ev c)": (
+        "v[i].x > v[1].x AND v[1].x > a.x",
+        "v[].x > a.x AND v[].y < c.y",
+        "v[].x > a.x AND v[].y < a.y",
+    ),
+    "SEQ(Ev a, Ev b, B+ v[], Ev c)": (
+        "v[].x > b.x AND a.y <= b.y",
+        "a.x < c.x AND v[].x - b.y < 2",
+        "v[].x > a.x AND b.x < c.x",
+    ),
+    "SEQ(A a, B+ v[], Ev+ w[], Ev c)": (
+        "v[1].x < w[1].x AND v[v.LEN].x > w[w.LEN].x",
+        "v[].x > a.x AND w[].x < c.x",
+        "v[].x != 2 AND v[].s = a.s AND w[].y > v[1].y",
+    ),
+    "SEQ(B+ v[], Ev+ w[])": (
+        "v[1].x < w[1].x AND v[v.LEN].x > w[w.LEN].x",
+        "v[1].y >= w[w.LEN].y AND v[v.LEN].x < w[1].x",
+    ),
+}
+"""Structures with lists, with conditions that leave one comparison, or a star, beside those of one variable."""
+
+
+@pytest.mark.parametrize("swept", [STARS, BY_EVENT], ids=["stars", "by event"])
+@settings(max_examples=examples(300), deadline=None)
+@given(data=st.data(), stream_rows=st.booleans().flatmap(lambda edges: rows(min_size=5, max_size=9, edges=edges)))
+def test_comparisons_with_one_variable_are_swept(
+    swept: dict[str, tuple[str, ...]], data: st.DataObject, stream_rows: list[Row]
+) -> None:
+    """Each element of a list, and single variables, are compared with one event before them, or behind them."""
+    structure = data.draw(st.sampled_from(sorted(swept)))
+    conditions = data.draw(st.lists(st.sampled_from(swept[structure]), min_size=1, max_size=2, unique=True))
+    conditions += data.draw(st.sampled_from(([], [], ["[id]"], ["[s]"])))
+    window = data.draw(st.sampled_from(("3 seconds", "1 day", "6 EVENTS")))
+    pattern = parsed(f"PATTERN {structure} WHERE {' AND '.join(conditions)} WITHIN {window}")
+    table, bits = events_table(stream_rows), data.draw(st.sampled_from((61, -1)))
+    cut = data.draw(st.integers(0, len(stream_rows)))
+    point = (stream_rows[cut]["timestamp"], stream_rows[cut]["seq"]) if cut < len(stream_rows) else None
+    plan = cep.plan([pattern], cep.estimate_statistics([pattern], table))
+    expected = len(evaluate([pattern], table))
+    at_once = data.draw(st.sampled_from((1, 1 << 17)))
+    with (
+        sweeping(),
+        patch.object(sweep, "_MERSENNE_BITS", bits),
+        patch.object(sweep, "MOST_BITS_OF_A_WORD", bits + 3.0),
+        patch.object(sweep, "STEPS_AT_ONCE", at_once),
+    ):
+        [row] = cep.detect([pattern], table, output="count")["pattern_1"].to_pylist()
+        assert int(row["count"]) == expected
+        if point is not None:
+            before, _ = count_slice(pattern, plan, events_table(stream_rows[:cut]), (None, point), seconds=60)
+            behind, _ = count_slice(pattern, plan, table, (point, None), seconds=60)
+            assert before + behind == expected
+
+
+@pytest.mark.parametrize(
+    ("text", "is_star"),
+    [
+        ("SEQ(A a, B+ v[], C c) WHERE v[].x > a.x", True),
+        ("SEQ(A a, B+ v[], C c) WHERE v[].x > a.x AND c.x > a.x", True),
+        ("SEQ(A a, B+ v[], C c) WHERE v[].x > a.x AND v[].y < a.x", True),
+        ("SEQ(A a, B+ v[], C c) WHERE v[].x > a.x AND v[].y < a.y", False),
+        ("SEQ(A a, B+ v[], C c) WHERE v[].x > a.x AND v[].x < c.x", False),
+        ("SEQ(A a, B b, C+ v[]) WHERE v[].x > b.x AND a.x < b.x", False),
+        ("SEQ(A a, B b, C+ v[], D+ w[]) WHERE v[].x > b.x AND w[].x < a.x AND a.x < b.x", False),
+        ("SEQ(A a, B+ v[], C c) WHERE v[].x > a.x AND v[].k = a.k", True),
+        ("SEQ(A a, B+ v[], C c) WHERE v[].x > a.x AND c.x > a.x AND v[].k = a.k", False),
+        ("AND(A a, B+ v[]) WHERE v[].x > a.x", False),
+        ("SEQ(A a, ~B n, B+ v[], C c) WHERE v[].x > a.x", False),
+        ("SEQ(A a, B b, C c, A d, B e) WHERE b.x < c.x AND b.x < d.x AND e.x > b.x", True),
+        ("SEQ(A a, B b, C c, A d, B e) WHERE b.x < c.x AND b.x < d.x AND e.x > c.x", False),
+    ],
+)
+def test_what_is_a_star(text: str, is_star: bool) -> None:
+    pattern = parsed(f"PATTERN {text.replace('.k', '.id').replace('D+', 'A+')} WITHIN 1 day")
+    [clause] = pattern.clauses
+    found = sweep_of(pattern, clause)
+    assert (found is not None and swept_as_star(clause, found.joining) is not None) == is_star
+    if found is not None:
+        assert (swept_by_event(clause, found.joining) is None) == is_star
+
+
+@pytest.mark.parametrize(
+    ("text", "variable", "left"),
+    [
+        ("SEQ(A a, B+ v[], C c) WHERE v[].x > a.x AND v[].y < a.y", "a", 0),
+        ("SEQ(A a, B+ v[], C c) WHERE v[].x > a.x AND v[].x < c.x", "a", 1),
+        ("SEQ(A a, B b, C+ v[]) WHERE v[].x > b.x AND a.x < b.x", "b", 0),
+        ("SEQ(A a, B b, A c, B d, C+ v[]) WHERE a.x < c.x AND b.x < d.x AND c.x > d.x", "c", 1),
+        ("SEQ(A a, B b, A c, B d, C+ v[]) WHERE a.x < c.x AND a.x < d.x AND v[].x < c.x AND b.x < d.x", "c", 2),
+        ("SEQ(A a, B b, A c, B d) WHERE a.x < c.x AND b.x < d.x AND c.x > d.x AND a.y < d.y", None, 0),
+        ("SEQ(A a, B+ v[], C+ w[]) WHERE v[].x < w[].x", None, 0),
+    ],
+)
+def test_variables_whose_events_are_taken_one_by_one(text: str, variable: str | None, left: int) -> None:
+    pattern = parsed(f"PATTERN {text} WITHIN 1 day")
+    [clause] = pattern.clauses
+    found = sweep_of(pattern, clause)
+    fixed = None if found is None else swept_by_event(clause, found.joining)
+    assert (None if fixed is None else fixed.variable.name) == variable
+    assert fixed is None or len(fixed.rest) == left
+
+
+def test_lists_above_their_first_element_are_not_found() -> None:
+    """Of rising elements each list is above its first one; of falling ones, none but single ones."""
+    text = "PATTERN SEQ(A a, B+ v[], C c) WHERE v[i].x {} v[1].x WITHIN 1 day"
+    table = stream_schema().table(stream("AA" + "B" * 300 + "CCC"))
+    assert counted(text.format(">"), table) == 6 * (2**300 - 1)
+    assert counted(text.format("<"), table) == 6 * 300
+    assert counted(text.format(">=").replace("day", "EVENTS").replace("1 ", "101 "), table) == 0

@@ -150,6 +150,7 @@ def same_as_listed(pattern: cep.Pattern, events: pa.Table) -> None:
 def test_numbers_of_matches_give_the_rows(text: str, monkeypatch: pytest.MonkeyPatch) -> None:
     [pattern] = cep.parse_patterns(text, SCHEMA)
     monkeypatch.setattr(unlisted, "bound_variables", lambda *_, **__: None)
+    monkeypatch.setattr(unlisted, "swept_variable", lambda _: None)
     for seed in range(2):
         same_as_listed(pattern, SCHEMA.table(rows_of(seed)))
 
@@ -160,6 +161,7 @@ def test_partial_matches_give_the_rows(text: str, monkeypatch: pytest.MonkeyPatc
     [pattern] = cep.parse_patterns(text, SCHEMA)
     if text not in PARTS:
         monkeypatch.setattr(numbers, "MOST_COUNTS", -1)
+    monkeypatch.setattr(unlisted, "swept_variable", lambda _: None)
     for seed in range(2):
         same_as_listed(pattern, SCHEMA.table(rows_of(seed)))
 
@@ -203,16 +205,40 @@ def statements(draw: st.DrawFn) -> str:
 @pytest.mark.filterwarnings("ignore:.*constrains no clause")
 @pytest.mark.usefixtures("always")
 @settings(max_examples=examples(120), deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
-@given(text=statements(), seed=st.integers(0, 2**16), by_pairs=st.booleans())
-def test_drawn_statements_give_the_rows_of_listed_matches(text: str, seed: int, *, by_pairs: bool) -> None:
+@given(text=statements(), seed=st.integers(0, 2**16), by_pairs=st.booleans(), by_event=st.booleans())
+def test_drawn_statements_give_the_rows_of_listed_matches(
+    text: str, seed: int, *, by_pairs: bool, by_event: bool
+) -> None:
     [pattern] = cep.parse_patterns(text, SCHEMA)
     events = SCHEMA.table(rows_of(seed, 30))
     with pytest.MonkeyPatch.context() as patched:
         if by_pairs:
             patched.setattr(numbers, "MOST_COUNTS", -1)
+        if not by_event:
+            patched.setattr(unlisted, "swept_variable", lambda _: None)
         made = unlisted_of(pattern, events)
     if made is not None:
         assert repr(made.to_pylist()) == listed_rows(pattern, events)
+
+
+SWEPT_BY_EVENT = (
+    "PATTERN SEQ(A a, B b, C c) WITHIN 300 minutes SUMMARIZE count(*), avg(b.y), sum(b.w), min(b.x) GROUP BY b.s",
+    "PATTERN SEQ(A a, K+ k[], B b, C c) WHERE b.x < c.x WITHIN 90 minutes SUMMARIZE avg(b.z), max(b.y) GROUP BY b.id",
+    "PATTERN SEQ(K+ k[], B b, C c) WHERE k[].x > b.x AND [id] WITHIN 3 h SUMMARIZE count(*), sum(b.x)",
+    "PATTERN SEQ(A a, B b, C c) WHERE a.x < c.x AND b.w <= c.x WITHIN 5 h SUMMARIZE sum(c.z) GROUP BY bucket(1 h), c.s",
+    "PATTERN SEQ(A a, B b, C c, K k) WHERE a.x < b.x AND a.x > c.x WITHIN 20 EVENTS SUMMARIZE sum(a.y - a.w * 3)",
+)
+
+
+@pytest.mark.usefixtures("always")
+@pytest.mark.parametrize("text", SWEPT_BY_EVENT)
+def test_matches_of_each_event_of_one_variable_give_the_rows(text: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    [pattern] = cep.parse_patterns(text, SCHEMA)
+    monkeypatch.setattr(numbers, "MOST_COUNTS", -1)
+    monkeypatch.setattr(unlisted, "bound_variables", lambda *_, **__: None)
+    monkeypatch.setattr(unlisted, "swept_pair", lambda *_: None)
+    for seed in range(4):
+        same_as_listed(pattern, SCHEMA.table(rows_of(seed, 70)))
 
 
 SWEPT_PAIRS = (
@@ -231,6 +257,7 @@ def test_pairs_that_a_sweep_counts_give_the_rows(text: str, monkeypatch: pytest.
     [pattern] = cep.parse_patterns(text, SCHEMA)
     assert unlisted.swept_pair(pattern, EVERYTHING) is not None
     monkeypatch.setattr(numbers, "MOST_COUNTS", -1)
+    monkeypatch.setattr(unlisted, "swept_variable", lambda _: None)
     for seed in range(4):
         same_as_listed(pattern, SCHEMA.table(rows_of(seed, 90)))
 
