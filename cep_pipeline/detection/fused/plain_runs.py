@@ -83,7 +83,17 @@ from cep_pipeline.slices.keys import leaf_by
 from cep_pipeline.slices.ownership import Finality, finality_of, reading
 from cep_pipeline.slices.prepared import PreparedEvents
 from cep_pipeline.slices.routines import write_counts_before
-from cep_pipeline.slices.views import CLOCK_LIMIT, EventLeaf, View, implied_by, leaf_of, times_are_plain, view_of_leaf
+from cep_pipeline.slices.views import (
+    CLOCK_LIMIT,
+    EventLeaf,
+    ManyLeaves,
+    View,
+    groups_of_view,
+    implied_by,
+    leaf_of,
+    times_are_plain,
+    view_of_leaf,
+)
 
 MOST_EVENTS = 1 << 13
 """Events of a leaf up to which a run is tried here."""
@@ -187,11 +197,18 @@ class _Numbered(Generic[T]):
 
 
 class _Groups:
-    """Groups of numbers, none of which is empty, of the values of which the extremes are asked."""
+    """Groups of numbers: the numbers of some groups, and the extremes of values where no group is empty."""
 
     def __init__(self, groups: Sequence[Sequence[int]]) -> None:
         self._numbers = np.array([number for group in groups for number in group], np.int64)
-        self._starts = np.cumsum([0, *map(len, groups)], dtype=np.int64)[:-1]
+        self._sizes = np.array([*map(len, groups)], np.int64)
+        self._starts = np.cumsum(self._sizes) - self._sizes
+
+    def of(self, chosen: Array, count: int) -> Array:
+        """bool, shape (count,): the numbers in the chosen groups, of all below a count."""
+        found = np.zeros(count, np.bool_)
+        found[self._numbers[np.repeat(chosen, self._sizes)]] = True
+        return found
 
     def least(self, values: Array) -> list[int]:
         """The least value of each group."""
@@ -204,6 +221,22 @@ class _Groups:
     def _extremes(self, choose: np.ufunc, values: Array) -> list[int]:
         found: list[int] = choose.reduceat(values[self._numbers], self._starts).tolist() if len(self._starts) else []
         return found
+
+
+class _AtOnce(NamedTuple, Generic[T]):
+    """Columns or clocks that are made at once, of leaves that are found together.
+
+    Attributes
+    ----------
+    of
+        What is made.
+    groups, numbers
+        int64: the leaves among those found together, ascending, and the number of what is made of each.
+    """
+
+    of: T
+    groups: Array
+    numbers: Array
 
 
 @dataclass(eq=False)
@@ -372,11 +405,13 @@ class PlainRuns:
             if run.questions is not None:
                 alike.setdefault(run.questions.key, []).append(run)
         self.asked_together = list(alike.values())
+        self.every = every
         self.of_levels = _Groups([run.leaves for run in every])
         self.of_all = _Groups(
             [(*run.leaves, *run.negated, *(leaf for part in run.parts for leaf in part.leaves)) for run in every]
         )
         self._lay_out([run for run in every if run.is_known])
+        self._find_together(every)
 
     def _run(self, pattern: Pattern, clause: Clause, order: tuple[str, ...], *, listing: bool) -> _Run:
         finality, lists, bound = finality_of(pattern, clause), _lists_of(pattern, clause, order), clause
@@ -520,6 +555,32 @@ class PlainRuns:
             self.remade.append(again)
         return number
 
+    def _find_together(self, runs: Sequence[_Run]) -> None:
+        """Note which leaves are found together, and which columns and clocks are made at once."""
+        leaves = self.leaves.things
+        filtered = [number for number, one in enumerate(leaves) if one.key is None and one.leaf.filters]
+        self.together = ManyLeaves([leaves[number].leaf for number in filtered])
+        self.found_together = np.array(filtered, np.int64)[self.together.order]
+        group_of = {number: group for group, number in enumerate(self.found_together.tolist())}
+        columns: dict[Hashable, list[tuple[int, int]]] = {}
+        for number, ((key, of_levels), again) in enumerate(zip(self.columns.things, self.remade, strict=True)):
+            if again.of_each and of_levels[0] in group_of:
+                columns.setdefault(key, []).append((group_of[of_levels[0]], number))
+        self.columns_at_once = [_AtOnce(self.remade[made[0][1]], *_sorted_pairs(made)) for made in columns.values()]
+        clocks: dict[tuple[BoundUnit, tuple[str, ...]], list[tuple[int, int]]] = {}
+        for number, (leaf, unit, partition_by) in enumerate(self.clocks.things):
+            if leaf in group_of:
+                clocks.setdefault((unit, partition_by), []).append((group_of[leaf], number))
+        self.clocks_at_once = [_AtOnce(unit, *_sorted_pairs(made)) for unit, made in clocks.items()]
+        of_clocks = np.array([clock.leaf for clock in self.clocks.things], np.int64)
+        narrow = np.array([clock.unit is BoundUnit.ROW for clock in self.clocks.things], np.bool_)
+        ends = np.array([(one.earlier, one.later, one.delta, one.view) for one in self.ends.things], np.int64)
+        self.earlier, self.later, self.deltas, viewed = ends.reshape(-1, 4).T
+        self.earlier_leaves, self.later_leaves = of_clocks[self.earlier], of_clocks[self.later]
+        self.narrow, self.sorted_alike = narrow[self.earlier], self.earlier_leaves == viewed
+        self.of_columns = _Groups([[number for part in run.parts for number in part.columns] for run in runs])
+        self.of_ends = _Groups([[number for part in run.parts for number in part.ends] for run in runs])
+
     @property
     def complete(self) -> bool:
         """False if a run has been laid out, or laid out anew, since these were put together."""
@@ -546,7 +607,7 @@ class PlainRuns:
             ]
         lacking = of_slice.make_columns([run for place in begun for run in self.runs[place]])
         if lacking:
-            begun = [place for place in begun if lacking.isdisjoint(map(id, self.runs[place]))]
+            begun = [place for place in begun if lacking.isdisjoint(run.number for run in self.runs[place])]
         of_slice.write_words([run for place in begun for run in self.runs[place]])
         ended: dict[int, list[FoundAtOnce]] = {}
         for place in begun:
@@ -562,6 +623,12 @@ class PlainRuns:
         for place, known in ended.items():
             found[place] = known[0] if len(known) == 1 else _of_clauses(known)
         return found
+
+
+def _sorted_pairs(pairs: Sequence[tuple[int, int]]) -> tuple[Array, Array]:
+    """The first and the second numbers of pairs, sorted."""
+    first, second = np.array(sorted(pairs), np.int64).T
+    return first, second
 
 
 def _of_clauses(found: Sequence[FoundAtOnce]) -> FoundAtOnce:
@@ -581,19 +648,57 @@ class _Slice:
 
     def __init__(self, of: PlainRuns, events: PreparedEvents, owned: Owned) -> None:
         self._of, self._events, self._owned = of, events, owned
-        self._rows: list[tuple[int, int] | None] = [None] * len(of.reaches.things)
-        self._views = [self._view(leaf) for leaf in of.leaves.things]
-        self._sizes = np.array([len(view.rows) for view in self._views], np.int64)
-        whole = np.array([len(view.in_stream_order.rows) for view in self._views], np.int64)
-        self._empty = [not least for least in of.of_levels.least(whole)]
+        self._reached: list[tuple[int, int] | None] = [None] * len(of.reaches.things)
+        self._parts: dict[tuple[int, int], tuple[int, int]] = {}
+        self._views: dict[int, View] = {}
+        self._kept: list[Array] = []
+        self._find_leaves()
+        self._empty = [not least for least in of.of_levels.least(self._wholes)]
         self._fits = [
             least > 0 and most <= MOST_EVENTS
             for least, most in zip(of.of_levels.least(self._sizes), of.of_all.most(self._sizes), strict=True)
         ]
-        self._columns: list[tuple[Array, int] | None] = [None] * len(of.columns.things)
-        self._clocks: list[tuple[int, int, int, Array] | None] = [None] * len(of.clocks.things)
-        self._kept: list[Array] = []
+        self._columns, self._clocks = (np.zeros(len(one.things), np.int64) for one in (of.columns, of.clocks))
         self._lists_made: dict[int, _MadeLists] = {}  # by the number of the run
+
+    def _find_leaves(self) -> None:
+        """Find the events of all leaves: where the rows of each lie, and the starts of their groups."""
+        of, leaves = self._of, self._of.leaves.things
+        # How many events a leaf has, of the rows that it reaches to and in stream order; the numbers of its groups.
+        self._sizes, self._wholes, self._groups, self._rows_at, self._starts_at = np.zeros((5, len(leaves)), np.int64)
+        own, together = [*range(len(leaves))], of.found_together
+        among = [self._rows_among(leaves[number]) for number in together.tolist()]
+        # Large leaves are found by themselves, as they are for runs by themselves.
+        self._together = bool(among) and max(map(len, among)) <= MOST_EVENTS
+        if self._together:
+            self._all = of.together.view(self._events, among, self._owned)
+            self._first_of = np.full(len(leaves), -1, np.int64)
+            self._first_of[together] = self._all.starts[:-1]
+            own = np.flatnonzero(self._first_of < 0).tolist()
+            self._bounds = np.zeros((len(together), 2), np.int64)
+            self._bounds[:, 1] = sizes = np.diff(self._all.starts)
+            self._sizes[together] = self._wholes[together] = sizes
+            self._groups[together] = 1
+            self._rows_at[together] = self._all.rows.ctypes.data + 4 * self._all.starts[:-1]
+            self._starts_at[together] = self._bounds.ctypes.data + self._bounds.strides[0] * np.arange(len(together))
+        for number in own:
+            view = self._view(number)
+            self._sizes[number], self._wholes[number] = len(view), len(view.in_stream_order)
+            self._groups[number] = len(view.starts) - 1
+            self._rows_at[number], self._starts_at[number] = view.rows.ctypes.data, view.starts.ctypes.data
+
+    def _rows_among(self, leaf: _Leaf) -> Array:
+        """The rows of a leaf's type in the rows that it reaches to."""
+        rows, (begin, end) = self._events.leaf_rows(leaf.leaf.event_type), self._rows_back(leaf)
+        if begin > 0 or end < len(self._events):
+            rows = rows[slice(*rows.searchsorted((begin, end)))]
+        return rows
+
+    def _rows_of_leaf(self, number: int) -> Array:
+        """The rows of the events of a leaf."""
+        if not self._together or (first := int(self._first_of[number])) < 0:
+            return self._view(number).rows
+        return self._all.rows[first : first + int(self._sizes[number])]
 
     def learn(self, run: _Run) -> bool:
         """Find the layout of a run; False where the slice does not tell it."""
@@ -649,50 +754,72 @@ class _Slice:
         return not first.conditions.growing and not any(limits)
 
     def make_columns(self, runs: Sequence[_Run]) -> set[int]:
-        """Make the arrays of runs; the ids of those of which the values do not fit into floating-point numbers."""
-        made: set[int] = set()
+        """Make the arrays of runs; the numbers of those whose values do not fit into floating-point numbers."""
+        of = self._of
+        wanted = of.of_columns.of(self._chosen(runs), len(self._columns))
+        if self._together:
+            for again, groups, numbers in of.columns_at_once:
+                if wanted[numbers].any():
+                    view = groups_of_view(self._events, self._all, groups)
+                    values = again.values(self._events, view)
+                    if values is not None:
+                        self._columns[numbers] = values.ctypes.data + values.itemsize * view.starts[:-1]
+                        self._kept.append(values)
+                        wanted[numbers] = False
         lacking: set[int] = set()
-        for run in runs:
-            if self._empty[run.number]:
-                continue
-            for part in run.parts:
-                made.update(part.columns)
-        for number in made:
-            views = [self._views[leaf] for leaf in self._of.columns.things[number][1]]
-            values = self._of.remade[number].values(self._events, *views)
+        for number in np.flatnonzero(wanted).tolist():
+            values = of.remade[number].values(self._events, *map(self._view, of.columns.things[number][1]))
             if values is None:
                 lacking.add(number)
             else:
-                self._columns[number] = values, values.ctypes.data
+                self._columns[number] = values.ctypes.data
+                self._kept.append(values)
         if not lacking:
             return lacking
-        return {id(run) for run in runs for part in run.parts if not lacking.isdisjoint(part.columns)}
+        return {run.number for run in runs for part in run.parts if not lacking.isdisjoint(part.columns)}
 
-    def _view(self, leaf: _Leaf) -> View:
-        reach = self._of.reaches.things[leaf.reach]
-        begin, end = self._rows_of(leaf.reach)
-        begin = rows_back(self._events, reach.window, reach.partitioned, begin, leaf.back) if leaf.back else begin
-        view = view_of_leaf(self._events, leaf.leaf, begin, end)
-        return view if leaf.key is None else leaf_by(self._events, view, leaf.key)
+    def _chosen(self, runs: Sequence[_Run]) -> Array:
+        """bool: which of all runs are among these and have events at each level."""
+        chosen = np.zeros(len(self._empty), np.bool_)
+        chosen[[run.number for run in runs]] = True
+        chosen[self._empty] = False
+        return chosen
+
+    def _view(self, number: int) -> View:
+        """The view of a leaf."""
+        view = self._views.get(number)
+        if view is None:
+            leaf = self._of.leaves.things[number]
+            view = view_of_leaf(self._events, leaf.leaf, *self._rows_back(leaf))
+            view = self._views[number] = view if leaf.key is None else leaf_by(self._events, view, leaf.key)
+        return view
+
+    def _rows_back(self, leaf: _Leaf) -> tuple[int, int]:
+        """Rows [first, end) that a leaf reaches to."""
+        part = self._parts.get((leaf.reach, leaf.back))
+        if part is None:
+            begin, end = self._rows_of(leaf.reach)
+            if leaf.back:
+                reach = self._of.reaches.things[leaf.reach]
+                begin = rows_back(self._events, reach.window, reach.partitioned, begin, leaf.back)
+            part = self._parts[leaf.reach, leaf.back] = begin, end
+        return part
 
     def _rows_of(self, number: int) -> tuple[int, int]:
-        rows = self._rows[number]
+        rows = self._reached[number]
         if rows is None:
             reach, pattern = self._of.reaches.things[number], self._of.reaching[number]
-            rows = self._rows[number] = reach.rows(pattern, self._events, self._owned)
+            rows = self._reached[number] = reach.rows(pattern, self._events, self._owned)
         return rows
 
     def write_words(self, runs: Sequence[_Run]) -> None:
         """Make the ranges of runs, and write all addresses into the words."""
-        of = self._of
-        parts = [part for run in runs if not self._empty[run.number] for part in run.parts]
+        of, chosen = self._of, self._chosen(runs)
         self._state, self._counts = np.zeros(of.numbers[0], np.int64), np.zeros(of.numbers[1], np.int64)
-        if not parts:
+        if not chosen.any():
             return
-        ends = self._write_ends(sorted({number for part in parts for number in part.ends}))
-        self._rows_at = [view.rows.ctypes.data for view in self._views]
-        columns = (0 if column is None else column[1] for column in self._columns)
-        addresses = np.array([*self._rows_at, *ends, *columns], np.int64)
+        ends = self._write_ends(of.of_ends.of(chosen, len(of.ends.things)))
+        addresses = np.concatenate((self._rows_at, ends, self._columns))
         stride = min(int(self._sizes.max()), MOST_EVENTS) + 2 * WIDTH
         self._blocks = np.empty((ENDS + 1, of.most_levels, MOST_MATCHES + WIDTH + OUTPUT_PADDING), np.int32)
         self._scratch = np.empty(stride * max(of.most_levels, 2), np.int32)
@@ -707,7 +834,7 @@ class _Slice:
         words[of.every_start + SCRATCH] = self._scratch.ctypes.data
         words[starts + SCRATCH_STRIDE] = stride
         # Views say what is owned of those that wait for the end of a window.
-        firsts = np.array([self._rows_of(reach)[0] for reach in range(len(self._rows))], np.int64)
+        firsts = np.array([self._rows_of(reach)[0] for reach in range(len(self._reached))], np.int64)
         words[starts + FIRST_OWNED] = firsts[of.reach_of_stage]
         self._words, self._words_at, self._frame_at = words, words.ctypes.data, self._frame.ctypes.data
         if len(of.rejecting):
@@ -717,35 +844,42 @@ class _Slice:
             self._lists = ListMemory(MOST_MATCHES + WIDTH, of.most_levels, MOST_WORDS, MOST_MATCHES, MOST_LIST_EVENTS)
             words[of.lists], words[of.lists + 1] = self._lists.found_at, self._lists.offsets_at
 
-    def _write_ends(self, wanted: Sequence[int]) -> list[int]:
-        """The addresses of the ends of ranges, 0 for those that nobody wants."""
-        of = [self._of.ends.things[number] for number in wanted]
-        clocks = [(self._clock(one.earlier), self._clock(one.later)) for one in of]
-        places = np.cumsum([0, *(len(points) for (*_, points), _ in clocks)])
+    def _write_ends(self, wanted: Array) -> Array:
+        """The addresses of the ends of ranges, 0 for those that are not wanted."""
+        of, numbers = self._of, np.flatnonzero(wanted)
+        self._make_clocks(numbers)
+        leaves = of.earlier_leaves[numbers]
+        places = np.concatenate((np.zeros(1, np.int64), np.cumsum(self._sizes[leaves])))
         self._ends = np.empty(int(places[-1]), np.int32)
-        outs = (self._ends.ctypes.data + 4 * places).tolist()
-        for one, (earlier, later), out in zip(of, clocks, outs, strict=False):
-            width, groups = earlier[3].itemsize, earlier[2]
-            write_counts_before(width, earlier[0], earlier[1], later[0], later[1], groups, one.delta, out)
-        addresses = [0] * len(self._of.ends.things)
-        for place, (number, one) in enumerate(zip(wanted, of, strict=True)):
-            addresses[number] = outs[place]
-            alike = self._of.clocks.things[one.earlier].leaf
-            if alike != one.view:
-                ends = self._ends[places[place] : places[place + 1]]
-                self._kept.append(sorted_like(self._views[one.view], self._views[alike], ends))
-                addresses[number] = self._kept[-1].ctypes.data
+        addresses = np.zeros(len(wanted), np.int64)
+        addresses[numbers] = outs = self._ends.ctypes.data + self._ends.itemsize * places[:-1]
+        points, values = (self._clocks[of_side[numbers]] for of_side in (of.earlier, of.later))
+        starts, value_starts = self._starts_at[leaves], self._starts_at[of.later_leaves[numbers]]
+        merges = np.column_stack((points, starts, values, value_starts, self._groups[leaves], of.deltas[numbers], outs))
+        narrow = of.narrow[numbers]
+        write_counts_before(4, merges[narrow])
+        write_counts_before(8, merges[~narrow])
+        for place in np.flatnonzero(~of.sorted_alike[numbers]).tolist():
+            one, ends = of.ends.things[int(numbers[place])], self._ends[places[place] : places[place + 1]]
+            self._kept.append(sorted_like(self._view(one.view), self._view(int(leaves[place])), ends))
+            addresses[numbers[place]] = self._kept[-1].ctypes.data
         return addresses
 
-    def _clock(self, number: int) -> tuple[int, int, int, Array]:
-        """The addresses of what bounds compare and of the starts of groups, the number of groups, and the values."""
-        known = self._clocks[number]
-        if known is None:
-            leaf, unit, partition_by = self._of.clocks.things[number]
-            view = self._views[leaf]
-            values = clock_values(self._events, view, unit, partition_by)
-            known = self._clocks[number] = values.ctypes.data, view.starts.ctypes.data, len(view.starts) - 1, values
-        return known
+    def _make_clocks(self, ends: Array) -> None:
+        """Make what the bounds of some ends of ranges compare."""
+        of = self._of
+        if self._together:
+            for (unit, partition_by), groups, numbers in of.clocks_at_once:
+                values = clock_values(self._events, self._all, unit, partition_by)
+                self._kept.append(values)
+                self._clocks[numbers] = values.ctypes.data + values.itemsize * self._all.starts[groups]
+        wanted = np.zeros(len(self._clocks), np.bool_)
+        wanted[of.earlier[ends]] = wanted[of.later[ends]] = True
+        for number in np.flatnonzero(wanted & (self._clocks == 0)).tolist():
+            leaf, unit, partition_by = of.clocks.things[number]
+            values = clock_values(self._events, self._view(leaf), unit, partition_by)
+            self._kept.append(values)
+            self._clocks[number] = values.ctypes.data
 
     def ask(self, found: Sequence[tuple[_Run, FoundAtOnce]]) -> None:
         """Take out of what runs that ask alike have found the matches that do not pass, or are not owned."""
@@ -768,7 +902,7 @@ class _Slice:
             return FoundAtOnce([], partial(self._count, run), 0 if counted else None)
         final = run.stages[-1]
         if final.part is None and not final.layout.asks and not run.lists:  # all events are matches
-            rows = self._views[run.leaves[0]].rows[np.newaxis]
+            rows = self._rows_of_leaf(run.leaves[0])[np.newaxis]
         else:
             found = self._bound(run)
             if found is None:
@@ -789,7 +923,7 @@ class _Slice:
         found = 0
         for number, stage in enumerate(run.stages):
             if stage.part is None:
-                found = len(self._views[run.leaves[0]])
+                found = int(self._sizes[run.leaves[0]])
                 if found > MOST_MATCHES:
                     return None
                 self._blocks[0, 0, :found] = np.arange(found, dtype=np.int32)
@@ -819,7 +953,7 @@ class _Slice:
         accepted = np.ones(found, np.bool_)
         for conjunct in stage.layout.residual:
             levels = ((name, run.order.index(name)) for name in conjunct.variables)
-            rows = {name: self._views[run.leaves[level]].rows[block[level, :found]] for name, level in levels}
+            rows = {name: self._rows_of_leaf(run.leaves[level])[block[level, :found]] for name, level in levels}
             accepted &= conjunct_holds(conjunct, self._events, rows)
         for search in stage.searches:
             if found * int(self._sizes[search.leaves[-1]]) > MOST_SEARCHED:
@@ -839,7 +973,7 @@ class _Slice:
         assert run.layout is not None
         rows = np.empty((len(run.order), found), np.int32)
         for level, row in enumerate(run.layout.output_rows):
-            rows[row] = self._views[run.leaves[level]].rows[block[level, :found]]
+            rows[row] = self._rows_of_leaf(run.leaves[level])[block[level, :found]]
         return rows
 
     def _found_lists(self, run: _Run, count: int, *, counted: bool) -> FoundAtOnce | None:
@@ -858,7 +992,7 @@ class _Slice:
                     return None
                 return FoundAtOnce([], partial(self._count, run), number)
             own = search.leaves[-1]
-            of_rows = self._rows_at[own], len(self._views[own])
+            of_rows = int(self._rows_at[own]), int(self._sizes[own])
             written = memory.write(step, count, *of_rows, first=not place)
             if written is None:
                 run.resting = LEFT_OUT
@@ -917,7 +1051,7 @@ class _Slice:
             alone = self._alone(run).tests_alone()
         counts = self._counts_of(run).copy() if layout is not None else np.zeros((len(order), 2), np.int64)
         if not empty:
-            counts[0] += len(self._views[run.leaves[0]].in_stream_order)
+            counts[0] += self._wholes[run.leaves[0]]
         tested, decided = ((), ()) if layout is None else (layout.tested, layout.decided)
         found = Tally(order, counts, tested, decided, alone).counts()
         if run.lists:
