@@ -62,8 +62,8 @@ from cep_pipeline.language.source import did_you_mean
 from cep_pipeline.patterns.conditions import Atom, Comparator, Comparison, Membership
 from cep_pipeline.patterns.expressions import Literal as Constant
 from cep_pipeline.patterns.expressions import Reference
-from cep_pipeline.patterns.pattern import Output, Pattern, with_composed
-from cep_pipeline.patterns.structure import type_alternatives, types_of
+from cep_pipeline.patterns.pattern import Output, Pattern, once_a_set, with_composed
+from cep_pipeline.patterns.structure import EventType, type_alternatives, types_of
 from cep_pipeline.planning.plans import Plan, has_kernel_orders, validate
 from cep_pipeline.slices.blocks import Block
 from cep_pipeline.slices.events_input import as_table, events_for
@@ -542,13 +542,7 @@ def _detections(
         Whether these are all events, and OUTPUT is decided by their matches alone, so that mechanisms may prune.
     """
     found: list[Detection] = []
-    for pattern in patterns:
-        planned = plan.for_pattern(pattern.name).clauses
-        own = MECHANISMS[chosen[pattern.name]].is_columnar
-        orders: Orders = [clause.on_kernel if own else clause.order_or_tree for clause in planned]
-        if MECHANISMS[chosen[pattern.name]].in_pattern_order:  # refused even where matches are not listed
-            for clause, order in zip(pattern.clauses, orders_only(chosen[pattern.name], pattern, orders), strict=True):
-                refuse_other_orders(chosen[pattern.name], pattern, clause, order)
+    for pattern, orders in zip(patterns, _orders_of(patterns, plan, chosen), strict=True):
         of_stream = prepared[pattern.type_attribute, pattern.base_type]
         mechanism = MECHANISMS[chosen[pattern.name]]
         asked = (*options, PRUNE) if prune and mechanism.prunes and pattern.output is Output.NON_OVERLAP else options
@@ -643,7 +637,7 @@ def detect_slice(
         As `detect`.
     """
     chosen = choose_mechanisms(patterns, mechanism)
-    validate(plan, patterns)
+    _check_plan(patterns, plan)
     table = events_for(patterns, events, "events of the slice")
     counters = Counters(evaluated=False)
     detections = _detections(patterns, chosen, _prepare(patterns, table), plan, counters)
@@ -1011,7 +1005,7 @@ def _plan_for(
     if plan is None and make_plan is not None:
         plan = make_plan(patterns, table, chosen)
     if plan is not None:
-        validate(plan, patterns)
+        _check_plan(patterns, plan)
         return Planned(plan, chosen)
     from cep_pipeline.detection.choice import choose, own_order_plan
 
@@ -1032,14 +1026,48 @@ def _plan_for(
 def _prepare(patterns: Sequence[Pattern], events: pa.Table, known: Streams | None = None) -> Streams:
     """The events prepared once for all patterns (of one stream, so mostly there is one entry)."""
     prepared: Streams = {} if known is None else known
-    for pattern in patterns:
-        key = pattern.type_attribute, pattern.base_type
+    for key, event_types in _types_by_stream(patterns).items():
         if key not in prepared:
             prepared[key] = PreparedEvents(events, type_attribute=key[0], base_type=key[1])
-    for key, slice_ in prepared.items():
-        of_stream = (p for p in patterns if (p.type_attribute, p.base_type) == key)
-        slice_.split(operand.event_type for pattern in of_stream for operand in pattern.operands)
+        prepared[key].split(event_types)
     return prepared
+
+
+@once_a_set
+def _types_by_stream(patterns: Sequence[Pattern]) -> dict[tuple[str, str | None], dict[EventType, None]]:
+    """The event types that patterns name, by the type attribute and the base type of their stream."""
+    found: dict[tuple[str, str | None], dict[EventType, None]] = {}
+    for pattern in patterns:
+        of_stream = found.setdefault((pattern.type_attribute, pattern.base_type), {})
+        of_stream.update((operand.event_type, None) for operand in pattern.operands)
+    return found
+
+
+@once_a_set
+def _check_plan(patterns: Sequence[Pattern], plan: Plan) -> None:
+    """Refuse a plan that was made for other patterns: a PlanError."""
+    validate(plan, patterns)
+
+
+@once_a_set
+def _orders_of(patterns: Sequence[Pattern], plan: Plan, chosen: Mapping[str, str]) -> list[Orders]:
+    """The orders, or the trees, of a plan, by which the mechanism of each pattern runs it.
+
+    Raises
+    ------
+    PlanError
+        A mechanism refuses one of them.
+    """
+    found: list[Orders] = []
+    for pattern in patterns:
+        planned, name = plan.for_pattern(pattern.name).clauses, chosen[pattern.name]
+        own = MECHANISMS[name].is_columnar
+        orders: Orders = [clause.on_kernel if own else clause.order_or_tree for clause in planned]
+        if MECHANISMS[name].in_pattern_order:  # refused even where matches are not listed
+            for clause, order in zip(pattern.clauses, orders_only(name, pattern, orders), strict=True):
+                refuse_other_orders(name, pattern, clause, order)
+        found.append(orders)
+    return found
 
 
 def count_table(pattern: Pattern, count: int) -> pa.Table:

@@ -78,6 +78,7 @@ from cep_pipeline.expressions.evaluate import conjunct_holds
 from cep_pipeline.patterns.composing import EVENT_TYPE
 from cep_pipeline.patterns.normal_form import Clause
 from cep_pipeline.patterns.pattern import Pattern, Strategy, Ties, Window
+from cep_pipeline.patterns.structure import EventType
 from cep_pipeline.slices.blocks import Block, MatchBlock
 from cep_pipeline.slices.keys import leaf_by
 from cep_pipeline.slices.ownership import Finality, finality_of, reading
@@ -350,7 +351,8 @@ class _Run:
     @property
     def is_current(self) -> bool:
         """False if something has been learnt since this was made."""
-        return self.layout is self.known.layout and all(map(is_, self.made, _made(self.lists)))
+        of_lists = not self.lists or all(map(is_, self.made, _made(self.lists)))
+        return of_lists and self.layout is self.known.layout
 
     @cached_property
     def parts(self) -> list[_Part]:
@@ -561,6 +563,10 @@ class PlainRuns:
         filtered = [number for number, one in enumerate(leaves) if one.key is None and one.leaf.filters]
         self.together = ManyLeaves([leaves[number].leaf for number in filtered])
         self.found_together = np.array(filtered, np.int64)[self.together.order]
+        among: _Numbered[tuple[EventType, int, int]] = _Numbered()
+        of_found = (leaves[number] for number in self.found_together.tolist())
+        self.among_of = [among.number_of((one.leaf.event_type, one.reach, one.back)) for one in of_found]
+        self.among = among.things
         group_of = {number: group for group, number in enumerate(self.found_together.tolist())}
         columns: dict[Hashable, list[tuple[int, int]]] = {}
         for number, ((key, of_levels), again) in enumerate(zip(self.columns.things, self.remade, strict=True)):
@@ -616,7 +622,9 @@ class PlainRuns:
             if len(known) == len(of_clauses):
                 ended[place] = known
         of_runs = {
-            run.number: one for place, known in ended.items() for run, one in zip(self.runs[place], known, strict=True)
+            run.number: one
+            for place, known in (ended if self.asked_together else {}).items()
+            for run, one in zip(self.runs[place], known, strict=True)
         }
         for runs in self.asked_together:
             of_slice.ask([(run, of_runs[run.number]) for run in runs if run.number in of_runs])
@@ -667,11 +675,11 @@ class _Slice:
         # How many events a leaf has, of the rows that it reaches to and in stream order; the numbers of its groups.
         self._sizes, self._wholes, self._groups, self._rows_at, self._starts_at = np.zeros((5, len(leaves)), np.int64)
         own, together = [*range(len(leaves))], of.found_together
-        among = [self._rows_among(leaves[number]) for number in together.tolist()]
+        among = [self._rows_among(*one) for one in of.among]
         # Large leaves are found by themselves, as they are for runs by themselves.
         self._together = bool(among) and max(map(len, among)) <= MOST_EVENTS
         if self._together:
-            self._all = of.together.view(self._events, among, self._owned)
+            self._all = of.together.view(self._events, [among[number] for number in of.among_of], self._owned)
             self._first_of = np.full(len(leaves), -1, np.int64)
             self._first_of[together] = self._all.starts[:-1]
             own = np.flatnonzero(self._first_of < 0).tolist()
@@ -687,9 +695,9 @@ class _Slice:
             self._groups[number] = len(view.starts) - 1
             self._rows_at[number], self._starts_at[number] = view.rows.ctypes.data, view.starts.ctypes.data
 
-    def _rows_among(self, leaf: _Leaf) -> Array:
-        """The rows of a leaf's type in the rows that it reaches to."""
-        rows, (begin, end) = self._events.leaf_rows(leaf.leaf.event_type), self._rows_back(leaf)
+    def _rows_among(self, event_type: EventType, reach: int, back: int) -> Array:
+        """The rows of a type in the rows that a leaf reaches to."""
+        rows, (begin, end) = self._events.leaf_rows(event_type), self._rows_back(reach, back)
         if begin > 0 or end < len(self._events):
             rows = rows[slice(*rows.searchsorted((begin, end)))]
         return rows
@@ -790,19 +798,19 @@ class _Slice:
         view = self._views.get(number)
         if view is None:
             leaf = self._of.leaves.things[number]
-            view = view_of_leaf(self._events, leaf.leaf, *self._rows_back(leaf))
+            view = view_of_leaf(self._events, leaf.leaf, *self._rows_back(leaf.reach, leaf.back))
             view = self._views[number] = view if leaf.key is None else leaf_by(self._events, view, leaf.key)
         return view
 
-    def _rows_back(self, leaf: _Leaf) -> tuple[int, int]:
+    def _rows_back(self, reach: int, back: int) -> tuple[int, int]:
         """Rows [first, end) that a leaf reaches to."""
-        part = self._parts.get((leaf.reach, leaf.back))
+        part = self._parts.get((reach, back))
         if part is None:
-            begin, end = self._rows_of(leaf.reach)
-            if leaf.back:
-                reach = self._of.reaches.things[leaf.reach]
-                begin = rows_back(self._events, reach.window, reach.partitioned, begin, leaf.back)
-            part = self._parts[leaf.reach, leaf.back] = begin, end
+            begin, end = self._rows_of(reach)
+            if back:
+                of = self._of.reaches.things[reach]
+                begin = rows_back(self._events, of.window, of.partitioned, begin, back)
+            part = self._parts[reach, back] = begin, end
         return part
 
     def _rows_of(self, number: int) -> tuple[int, int]:
@@ -908,6 +916,8 @@ class _Slice:
             if found is None:
                 run.resting = LEFT_OUT
                 return None
+            if not found:
+                return FoundAtOnce([], partial(self._count, run), 0 if counted else None)
             if run.lists:
                 return self._found_lists(run, found, counted=counted)
             rows = self._as_rows(run, found)
