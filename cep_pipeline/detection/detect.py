@@ -641,8 +641,12 @@ def detect_slice(
     table = events_for(patterns, events, "events of the slice")
     counters = Counters(evaluated=False)
     detections = _detections(patterns, chosen, _prepare(patterns, table), plan, counters)
-    at_once = {detections[place].pattern.name: one for place, one in found_at_once(detections, owned).items()}
-    run = _SliceRun(owned, sink, frozenset(candidates), frozenset(counted), limits or SliceLimits({}), at_once)
+    limits = limits or SliceLimits({})
+    # Matches of SUMMARIZE that need not be listed do not count among those that max_matches allows.
+    free = [one for one in detections if one.pattern.summary is None or limits.most_matches(one.pattern.name) is None]
+    found = found_at_once(free, owned, summarized=True)
+    at_once = {free[place].pattern.name: one for place, one in found.items()}
+    run = _SliceRun(owned, sink, frozenset(candidates), frozenset(counted), limits, at_once)
     run.write_few(detections)
     waiting = deque(run_together(detections, plan))
     limited: dict[str, Kind] = {}
@@ -712,6 +716,8 @@ class _SliceRun:
         known = self.at_once.get(names[0])
         if known is not None and not known.blocks:
             known.count(counters)
+            if self._puts_together(together[0].pattern):
+                self.summaries[names[0]] = SummaryOf(together[0].pattern)
             return None
         if not self.limits.limits:
             self._find(together, counters)
@@ -733,7 +739,7 @@ class _SliceRun:
         return reached
 
     def _find(self, together: Sequence[Detection], counters: Counters) -> None:
-        together = [detection for detection in together if not self._summarized(detection)]
+        together = [one for one in together if one.pattern.name in self.at_once or not self._summarized(one)]
         if not together:
             return
         events, members = together[0].events, [detection.pattern for detection in together]
@@ -757,14 +763,20 @@ class _SliceRun:
                 if pattern.name in self.counted:
                     self.written[pattern.name] += count_blocks(blocks, events)
                     continue
-                undecided = has_output_policy(pattern) or pattern.name in self.candidates
-                if pattern.summary is not None and not undecided:
+                if self._puts_together(pattern):
                     summary = self.summaries.setdefault(pattern.name, SummaryOf(pattern))
                     number = summary.add(blocks, events)
                     self.limits.added(pattern.name, number, 0)
                     self.written[pattern.name] += number
                     continue
+                undecided = has_output_policy(pattern) or pattern.name in self.candidates
                 write_matches(pattern, blocks, events, partial(self._take, pattern), candidates=undecided)
+
+    def _puts_together(self, pattern: Pattern) -> bool:
+        """True if the matches of a pattern are put together by SUMMARIZE, not handed on or counted."""
+        if pattern.summary is None or pattern.name in self.candidates or pattern.name in self.counted:
+            return False
+        return not has_output_policy(pattern)
 
     def _summarized(self, detection: Detection) -> bool:
         """Make what SUMMARIZE puts together without listing matches; False where that is not asked for, or not done."""
@@ -779,8 +791,7 @@ class _SliceRun:
 
     def _most(self, pattern: Pattern) -> int | None:
         """The most matches that may be listed; those of several clauses are counted when they are written."""
-        limits = self.limits.limits.get(pattern.name)
-        return None if limits is None or len(pattern.clauses) > 1 else limits.max_matches
+        return None if len(pattern.clauses) > 1 else self.limits.most_matches(pattern.name)
 
     def _take(self, pattern: Pattern, batch: pa.RecordBatch) -> None:
         if known := self._again.get(pattern.name, 0):

@@ -24,6 +24,7 @@ from cep_pipeline.detection.detect import detect, detect_slice
 from cep_pipeline.detection.fused import clause, negation, plain_runs
 from cep_pipeline.detection.fused.clause import run_clause
 from cep_pipeline.detection.fused.levels import LaidOutLevels, Levels
+from cep_pipeline.detection.limits import Limits, SliceLimits
 from cep_pipeline.detection.mechanisms import FoundAtOnce, Owned
 from cep_pipeline.language.parser import parse_patterns
 from cep_pipeline.patterns.pattern import Pattern
@@ -508,8 +509,19 @@ def test_rows_of_summarize_of_many_patterns_are_those_of_each_by_itself(
         found_ = detect(patterns, pa.table(table), own_order_plan(patterns))
         return [(name, own.schema, repr(own.to_pylist())) for name, own in found_.items()]
 
+    def groups(table: pa.Table, limits: SliceLimits | None = None) -> list[Any]:
+        """What tasks put together of slices: of all but those of which they do not decide what counts."""
+        plan = own_order_plan(patterns)
+        results = [detect_slice(patterns, plan, table, owned, lambda *_: None, limits=limits) for owned in slices]
+        return [{name: repr(one.to_json()) for name, one in result.summaries.items()} for result in results]
+
+    slices: list[Owned] = [(None, None), (None, (13, 0)), ((13, 0), (27, 0)), ((27, 0), None)]
+    in_slices = [groups(table) for table in streams_ for _ in range(2)]
+    limited = SliceLimits({pattern.name: Limits(max_matches=1 << 20) for pattern in patterns})
+    assert [groups(table, limited) for table in streams_ for _ in range(2)] == in_slices
     together = [tables(table) for table in streams_ for _ in range(2)]
     made = [one for one in at_once[-3] if one is not None]
     assert len(made) == len(patterns) and sum(bool(one.blocks) for one in made) > 10
     one_by_one(monkeypatch)
     assert together == [tables(table) for table in streams_ for _ in range(2)]
+    assert in_slices == [groups(table) for table in streams_ for _ in range(2)]
