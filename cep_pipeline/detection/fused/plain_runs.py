@@ -89,6 +89,7 @@ from cep_pipeline.slices.views import (
     EventLeaf,
     ManyLeaves,
     View,
+    filters_of,
     groups_of_view,
     implied_by,
     leaf_of,
@@ -332,6 +333,11 @@ class _Run:
     number: int = 0
     counters: int = 0
     resting: int = 0
+
+    @cached_property
+    def tests_alone(self) -> tuple[int, ...]:
+        """The number of conditions on the variable of each level alone."""
+        return tuple(len(filters_of(self.bound, name)) for name in self.order)
 
     @property
     def is_known(self) -> bool:
@@ -1056,9 +1062,7 @@ class _Slice:
         """Add the counts of a run that is over, as runs by themselves do."""
         order, empty = run.order, self._empty[run.number]
         layout = None if empty else run.layout
-        alone: Sequence[tuple[int, Callable[[], int]] | None] = [None] * len(order)
-        if any(self._of.leaves.things[number].leaf.filters for number in run.leaves):
-            alone = self._alone(run).tests_alone()
+        alone = [self._tested_alone(number, tests) for number, tests in zip(run.leaves, run.tests_alone, strict=True)]
         counts = self._counts_of(run).copy() if layout is not None else np.zeros((len(order), 2), np.int64)
         if not empty:
             counts[0] += self._wholes[run.leaves[0]]
@@ -1067,6 +1071,13 @@ class _Slice:
         if run.lists:
             found = (*found[: len(run.lists[0].behind.singles)], *self._lists_counted(run))
         count_levels(run.pattern, run.clause, found, counters)
+
+    def _tested_alone(self, number: int, tests: int) -> tuple[int, Callable[[], int]] | None:
+        """The tests of each event of a leaf, and of how many, as `Tally` has them."""
+        if not tests:
+            return None
+        leaf = self._of.leaves.things[number]
+        return tests, lambda: len(self._rows_among(leaf.leaf.event_type, leaf.reach, leaf.back))
 
     def _lists_counted(self, run: _Run) -> Iterator[LevelCount]:
         """The counts of the lists of a run."""
