@@ -70,12 +70,13 @@ from cep_pipeline.detection.kleene.compiled_lists import (
     has_one_list,
     lists_in_turn,
 )
-from cep_pipeline.detection.kleene.extension import course_among, limit_in
+from cep_pipeline.detection.kleene.extension import course_among, limit_in, possible_course
 from cep_pipeline.detection.limits import go_on
 from cep_pipeline.detection.mechanisms import EVERYTHING, Counters, FoundAtOnce, Orders, Owned
 from cep_pipeline.expressions.columns import Array
 from cep_pipeline.expressions.evaluate import conjunct_holds
 from cep_pipeline.patterns.composing import EVENT_TYPE
+from cep_pipeline.patterns.conditions import Conjunct
 from cep_pipeline.patterns.normal_form import Clause
 from cep_pipeline.patterns.pattern import Pattern, Strategy, Ties, Window
 from cep_pipeline.patterns.structure import EventType
@@ -333,6 +334,18 @@ class _Run:
     number: int = 0
     counters: int = 0
     resting: int = 0
+
+    @cached_property
+    def makes_lists(self) -> bool:
+        """True if lists are made to be asked or to be continued."""
+        return _lists_are_made(self.clause)
+
+    @cached_property
+    def limited(self) -> tuple[Conjunct, ...]:
+        """The conditions on whole lists that may forbid the first list to grow, by the values of some events."""
+        conditions = () if self.questions is None else self.questions.conditions
+        name = self.lists[0].behind.variable.name if conditions else ""
+        return tuple(one for one in conditions if limit_in(one, name, possible_course))
 
     @cached_property
     def tests_alone(self) -> tuple[int, ...]:
@@ -752,7 +765,7 @@ class _Slice:
         Runs by themselves give up lists that a condition forbids to grow, do not begin where a list has no events, and
         do not bind first elements like single variables.
         """
-        if self._empty[run.number] or not _lists_are_made(run.clause):
+        if self._empty[run.number] or not run.makes_lists:
             return True
         conditions, first = () if run.questions is None else run.questions.conditions, run.lists[0].behind
         if counters.evaluated or (conditions and len(run.lists) > 1) or (first.anchored and first.singles):
@@ -761,10 +774,10 @@ class _Slice:
         leaves = [view_of_leaf(self._events, step.behind.leaf, begin, end).rows for step in run.lists]
         if not all(map(len, leaves)):
             return False
-        if not conditions:
-            return True
+        if not run.limited:
+            return not first.conditions.growing or not conditions
         course = partial(course_among, self._events, leaves[0])
-        limits = (limit_in(conjunct, first.variable.name, course) for conjunct in conditions)
+        limits = (limit_in(conjunct, first.variable.name, course) for conjunct in run.limited)
         return not first.conditions.growing and not any(limits)
 
     def make_columns(self, runs: Sequence[_Run]) -> set[int]:
