@@ -81,7 +81,7 @@ from cep_pipeline.patterns.normal_form import Clause
 from cep_pipeline.patterns.pattern import Pattern, Strategy, Ties, Window
 from cep_pipeline.patterns.structure import EventType
 from cep_pipeline.slices.blocks import Block, MatchBlock
-from cep_pipeline.slices.keys import leaf_by
+from cep_pipeline.slices.keys import leaf_by, leaves_by
 from cep_pipeline.slices.ownership import Finality, finality_of, reading
 from cep_pipeline.slices.prepared import PreparedEvents
 from cep_pipeline.slices.routines import write_counts_before
@@ -116,6 +116,7 @@ ENDS = 2
 """The block of partial matches with the ends of lists, behind the two of the stages in turn."""
 
 T = TypeVar("T", bound=Hashable)
+M = TypeVar("M")
 
 
 class _Reach(NamedTuple):
@@ -226,20 +227,42 @@ class _Groups:
         return found
 
 
-class _AtOnce(NamedTuple, Generic[T]):
-    """Columns or clocks that are made at once, of leaves that are found together.
+class _AtOnce(NamedTuple, Generic[M]):
+    """Columns, clocks or sorted leaves that are made at once, of leaves that are found together.
 
     Attributes
     ----------
     of
         What is made.
+    key
+        The attributes by which the leaves are sorted; None: in stream order.
     groups, numbers
-        int64: the leaves among those found together, ascending, and the number of what is made of each.
+        int64: the leaves among those with this key, ascending, and the number of what is made of each.
     """
 
-    of: T
+    of: M
+    key: tuple[str, ...] | None
     groups: Array
     numbers: Array
+
+
+class _PairsByKey(Generic[T]):
+    """Leaves found together, of which something is to be made at once, by what that is and by their key."""
+
+    def __init__(self) -> None:
+        self._pairs: dict[tuple[T, tuple[str, ...] | None], list[tuple[int, int]]] = {}
+
+    def add(self, what: T, key: tuple[str, ...] | None, group: int, number: int) -> None:
+        """Add a leaf, and the number of what is made of it."""
+        self._pairs.setdefault((what, key), []).append((group, number))
+
+    def at_once(self, of: Callable[[int], M]) -> list[_AtOnce[M]]:
+        """Return what is made at once; `of` says what something is by its number."""
+        made = []
+        for (_, key), pairs in self._pairs.items():
+            groups, numbers = np.array(sorted(pairs), np.int64).T
+            made.append(_AtOnce(of(pairs[0][1]), key, groups, numbers))
+        return made
 
 
 @dataclass(eq=False)
@@ -528,6 +551,9 @@ class PlainRuns:
                 prefix = search.start + search.layout.places["prefix"]
                 block = ENDS if number else 1 - len(run.stages) % 2
                 rows += [(prefix + level, block, level) for level in range(search.layout.shape.prefix)]
+        for leaf in [*self.leaves.things]:
+            if leaf.key is not None and leaf.leaf.filters:  # they are found in stream order, and then sorted
+                self.leaves.number_of(leaf._replace(key=None))
         firsts = np.cumsum([0, len(self.leaves.things), len(self.ends.things)])
         places, kinds, numbers = np.array(words, np.int64).reshape(-1, 3).T
         self.addressed, self.address_of = places, firsts[kinds] + numbers
@@ -587,16 +613,25 @@ class PlainRuns:
         self.among_of = [among.number_of((one.leaf.event_type, one.reach, one.back)) for one in of_found]
         self.among = among.things
         group_of = {number: group for group, number in enumerate(self.found_together.tolist())}
-        columns: dict[Hashable, list[tuple[int, int]]] = {}
+        base_of = {leaves[number]: group for number, group in group_of.items()}
+        keyed = _PairsByKey[None]()
+        for number, one in enumerate(leaves):
+            if one.key is not None and (group := base_of.get(one._replace(key=None))) is not None:
+                keyed.add(None, one.key, group, number)
+        self.sorted_at_once = keyed.at_once(lambda _: None)
+        for sorted_leaves in self.sorted_at_once:
+            group_of |= {number: group for group, number in enumerate(sorted_leaves.numbers.tolist())}
+        columns = _PairsByKey[Hashable]()
         for number, ((key, of_levels), again) in enumerate(zip(self.columns.things, self.remade, strict=True)):
             if again.of_each and of_levels[0] in group_of:
-                columns.setdefault(key, []).append((group_of[of_levels[0]], number))
-        self.columns_at_once = [_AtOnce(self.remade[made[0][1]], *_sorted_pairs(made)) for made in columns.values()]
-        clocks: dict[tuple[BoundUnit, tuple[str, ...]], list[tuple[int, int]]] = {}
-        for number, (leaf, unit, partition_by) in enumerate(self.clocks.things):
-            if leaf in group_of:
-                clocks.setdefault((unit, partition_by), []).append((group_of[leaf], number))
-        self.clocks_at_once = [_AtOnce(unit, *_sorted_pairs(made)) for unit, made in clocks.items()]
+                columns.add(key, leaves[of_levels[0]].key, group_of[of_levels[0]], number)
+        self.columns_at_once = columns.at_once(lambda number: self.remade[number])
+        clocks = _PairsByKey[Hashable]()
+        for number, clock in enumerate(self.clocks.things):
+            if clock.leaf in group_of:
+                unit = clock.unit, clock.partition_by
+                clocks.add(unit, leaves[clock.leaf].key, group_of[clock.leaf], number)
+        self.clocks_at_once = clocks.at_once(lambda number: self.clocks.things[number])
         of_clocks = np.array([clock.leaf for clock in self.clocks.things], np.int64)
         narrow = np.array([clock.unit is BoundUnit.ROW for clock in self.clocks.things], np.bool_)
         ends = np.array([(one.earlier, one.later, one.delta, one.view) for one in self.ends.things], np.int64)
@@ -652,12 +687,6 @@ class PlainRuns:
         return found
 
 
-def _sorted_pairs(pairs: Sequence[tuple[int, int]]) -> tuple[Array, Array]:
-    """The first and the second numbers of pairs, sorted."""
-    first, second = np.array(sorted(pairs), np.int64).T
-    return first, second
-
-
 def _of_clauses(found: Sequence[FoundAtOnce]) -> FoundAtOnce:
     """The matches of all clauses of a pattern."""
     numbers = [one.number for one in found if one.number is not None]
@@ -693,26 +722,34 @@ class _Slice:
         of, leaves = self._of, self._of.leaves.things
         # How many events a leaf has, of the rows that it reaches to and in stream order; the numbers of its groups.
         self._sizes, self._wholes, self._groups, self._rows_at, self._starts_at = np.zeros((5, len(leaves)), np.int64)
-        own, together = [*range(len(leaves))], of.found_together
+        self._together: dict[tuple[str, ...] | None, View] = {}  # leaves that are found together, by their key
+        self._first_of = np.full(len(leaves), -1, np.int64)
         among = [self._rows_among(*one) for one in of.among]
         # Large leaves are found by themselves, as they are for runs by themselves.
-        self._together = bool(among) and max(map(len, among)) <= MOST_EVENTS
-        if self._together:
-            self._all = of.together.view(self._events, [among[number] for number in of.among_of], self._owned)
-            self._first_of = np.full(len(leaves), -1, np.int64)
-            self._first_of[together] = self._all.starts[:-1]
-            own = np.flatnonzero(self._first_of < 0).tolist()
-            self._bounds = np.zeros((len(together), 2), np.int64)
-            self._bounds[:, 1] = sizes = np.diff(self._all.starts)
-            self._sizes[together] = self._wholes[together] = sizes
-            self._groups[together] = 1
-            self._rows_at[together] = self._all.rows.ctypes.data + 4 * self._all.starts[:-1]
-            self._starts_at[together] = self._bounds.ctypes.data + self._bounds.strides[0] * np.arange(len(together))
-        for number in own:
+        if among and max(map(len, among)) <= MOST_EVENTS:
+            every = of.together.view(self._events, [among[number] for number in of.among_of], self._owned)
+            sizes = np.diff(every.starts)
+            self._place(of.found_together, every, np.column_stack((np.zeros_like(sizes), sizes)), sizes, None)
+            for _, key, groups, numbers in of.sorted_at_once:
+                assert key is not None
+                by_key = leaves_by(self._events, groups_of_view(self._events, every, groups), key)
+                if by_key is not None:
+                    self._place(numbers, *by_key, sizes[groups], key)
+        for number in np.flatnonzero(self._first_of < 0).tolist():
             view = self._view(number)
             self._sizes[number], self._wholes[number] = len(view), len(view.in_stream_order)
             self._groups[number] = len(view.starts) - 1
             self._rows_at[number], self._starts_at[number] = view.rows.ctypes.data, view.starts.ctypes.data
+
+    def _place(self, numbers: Array, view: View, starts: Array, wholes: Array, key: tuple[str, ...] | None) -> None:
+        """Note where the rows of leaves lie that are the groups of a view; `starts` has those of each leaf's groups."""
+        self._together[key] = view
+        self._kept += [view.rows, starts]
+        self._first_of[numbers] = firsts = view.starts[:-1]
+        self._sizes[numbers], self._wholes[numbers] = np.diff(view.starts), wholes
+        self._groups[numbers] = starts.shape[1] - 1
+        self._rows_at[numbers] = view.rows.ctypes.data + view.rows.itemsize * firsts
+        self._starts_at[numbers] = starts.ctypes.data + starts.strides[0] * np.arange(len(numbers))
 
     def _rows_among(self, event_type: EventType, reach: int, back: int) -> Array:
         """The rows of a type in the rows that a leaf reaches to."""
@@ -723,9 +760,10 @@ class _Slice:
 
     def _rows_of_leaf(self, number: int) -> Array:
         """The rows of the events of a leaf."""
-        if not self._together or (first := int(self._first_of[number])) < 0:
+        first = int(self._first_of[number])
+        if first < 0:
             return self._view(number).rows
-        return self._all.rows[first : first + int(self._sizes[number])]
+        return self._together[self._of.leaves.things[number].key].rows[first : first + int(self._sizes[number])]
 
     def learn(self, run: _Run) -> bool:
         """Find the layout of a run; False where the slice does not tell it."""
@@ -784,15 +822,14 @@ class _Slice:
         """Make the arrays of runs; the numbers of those whose values do not fit into floating-point numbers."""
         of = self._of
         wanted = of.of_columns.of(self._chosen(runs), len(self._columns))
-        if self._together:
-            for again, groups, numbers in of.columns_at_once:
-                if wanted[numbers].any():
-                    view = groups_of_view(self._events, self._all, groups)
-                    values = again.values(self._events, view)
-                    if values is not None:
-                        self._columns[numbers] = values.ctypes.data + values.itemsize * view.starts[:-1]
-                        self._kept.append(values)
-                        wanted[numbers] = False
+        for again, key, groups, numbers in of.columns_at_once:
+            if key in self._together and wanted[numbers].any():
+                view = groups_of_view(self._events, self._together[key], groups)
+                values = again.values(self._events, view)
+                if values is not None:
+                    self._columns[numbers] = values.ctypes.data + values.itemsize * view.starts[:-1]
+                    self._kept.append(values)
+                    wanted[numbers] = False
         lacking: set[int] = set()
         for number in np.flatnonzero(wanted).tolist():
             values = of.remade[number].values(self._events, *map(self._view, of.columns.things[number][1]))
@@ -895,11 +932,12 @@ class _Slice:
     def _make_clocks(self, ends: Array) -> None:
         """Make what the bounds of some ends of ranges compare."""
         of = self._of
-        if self._together:
-            for (unit, partition_by), groups, numbers in of.clocks_at_once:
-                values = clock_values(self._events, self._all, unit, partition_by)
+        for (_, unit, partition_by), key, groups, numbers in of.clocks_at_once:
+            if key in self._together:
+                view = self._together[key]
+                values = clock_values(self._events, view, unit, partition_by)
                 self._kept.append(values)
-                self._clocks[numbers] = values.ctypes.data + values.itemsize * self._all.starts[groups]
+                self._clocks[numbers] = values.ctypes.data + values.itemsize * view.starts[groups]
         wanted = np.zeros(len(self._clocks), np.bool_)
         wanted[of.earlier[ends]] = wanted[of.later[ends]] = True
         for number in np.flatnonzero(wanted & (self._clocks == 0)).tolist():
