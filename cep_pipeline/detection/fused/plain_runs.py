@@ -614,9 +614,12 @@ class PlainRuns:
         self.among = among.things
         group_of = {number: group for group, number in enumerate(self.found_together.tolist())}
         base_of = {leaves[number]: group for number, group in group_of.items()}
+        of_leaf = [base_of.get(leaf._replace(key=None)) for leaf in leaves]
+        of_runs = ([*run.leaves, *run.negated, *(leaf for part in run.parts for leaf in part.leaves)] for run in runs)
+        self.of_groups = _Groups([[g for leaf in own if (g := of_leaf[leaf]) is not None] for own in of_runs])
         keyed = _PairsByKey[None]()
         for number, one in enumerate(leaves):
-            if one.key is not None and (group := base_of.get(one._replace(key=None))) is not None:
+            if one.key is not None and (group := of_leaf[number]) is not None:
                 keyed.add(None, one.key, group, number)
         self.sorted_at_once = keyed.at_once(lambda _: None)
         for sorted_leaves in self.sorted_at_once:
@@ -725,9 +728,13 @@ class _Slice:
         self._together: dict[tuple[str, ...] | None, View] = {}  # leaves that are found together, by their key
         self._first_of = np.full(len(leaves), -1, np.int64)
         among = [self._rows_among(*one) for one in of.among]
+        # Those that only resting runs ask for are found by these.
+        resting = np.array([run.resting > 0 for run in of.every], np.bool_)
+        wanted = of.of_groups.of(~resting, len(of.among_of))
         # Large leaves are found by themselves, as they are for runs by themselves.
-        if among and max(map(len, among)) <= MOST_EVENTS:
-            every = of.together.view(self._events, [among[number] for number in of.among_of], self._owned)
+        if wanted.any() and max(map(len, among)) <= MOST_EVENTS:
+            own = [among[number][: None if asked else 0] for number, asked in zip(of.among_of, wanted, strict=True)]
+            every = of.together.view(self._events, own, (self._owned, wanted.tobytes()))
             sizes = np.diff(every.starts)
             self._place(of.found_together, every, np.column_stack((np.zeros_like(sizes), sizes)), sizes, None)
             for _, key, groups, numbers in of.sorted_at_once:
@@ -790,11 +797,11 @@ class _Slice:
 
     def begin(self, run: _Run) -> bool:
         """Return False where a run is left to a run by itself."""
-        if self._empty[run.number]:
-            return True
         if run.resting:
             run.resting -= 1
             return False
+        if self._empty[run.number]:
+            return True
         return run.is_known and self._fits[run.number]
 
     def counts_as_alone(self, run: _Run, counters: Counters) -> bool:
