@@ -48,6 +48,7 @@ from cep_pipeline.detection.outputs import (
     first_matches,
     found_at_once,
     listed_because,
+    summaries_of_few,
     tables_at_once,
     tables_of_few,
     tables_together,
@@ -692,15 +693,20 @@ class _SliceRun:
     summaries: dict[str, SummaryOf] = field(default_factory=dict)
     _again: dict[str, int] = field(default_factory=dict)
     _few: dict[str, pa.RecordBatch] = field(default_factory=dict)
+    _groups: dict[str, PartialSummary] = field(default_factory=dict)
 
     def write_few(self, detections: Sequence[Detection]) -> None:
-        """Make the rows of patterns that have few matches, for the time when each has its turn."""
+        """Make the rows, or groups, of patterns that have few matches, for the time when each has its turn."""
         few: list[tuple[Detection, list[Block]]] = []
+        summarized: list[tuple[Detection, list[Block]]] = []
         for one in detections:
             known, most = self.at_once.get(one.pattern.name), self._most(one.pattern)
             if known is None or not known.blocks or not are_few(one.pattern, known.blocks):
                 continue
-            if one.pattern.name in self.candidates | self.counted or one.pattern.summary is not None:
+            if self._puts_together(one.pattern):
+                summarized.append((one, known.blocks))
+                continue
+            if one.pattern.name in self.candidates | self.counted:
                 continue
             if has_output_policy(one.pattern):  # a slice does not decide what is kept
                 continue
@@ -708,6 +714,8 @@ class _SliceRun:
                 few.append((one, known.blocks))
         made = tables_of_few(few, batches_of_few)
         self._few.update((one.pattern.name, batch) for (one, _), batch in zip(few, made, strict=True))
+        groups = tables_of_few(summarized, summaries_of_few)
+        self._groups.update((one.pattern.name, of) for (one, _), of in zip(summarized, groups, strict=True))
 
     def find(self, together: Sequence[Detection], counters: Counters) -> LimitReached | None:
         """Find the matches of patterns that are run together; the limit because of which that was given up."""
@@ -765,7 +773,12 @@ class _SliceRun:
                     continue
                 if self._puts_together(pattern):
                     summary = self.summaries.setdefault(pattern.name, SummaryOf(pattern))
-                    number = summary.add(blocks, events)
+                    groups = self._groups.get(pattern.name)
+                    if groups is None:
+                        number = summary.add(blocks, events)
+                    else:
+                        summary.summary = groups
+                        number = sum(row.matches for row in groups.groups.values())
                     self.limits.added(pattern.name, number, 0)
                     self.written[pattern.name] += number
                     continue
