@@ -48,6 +48,7 @@ from cep_pipeline.detection.outputs import (
     first_matches,
     found_at_once,
     listed_because,
+    summaries_of_few,
     tables_at_once,
     tables_of_few,
     tables_together,
@@ -62,8 +63,8 @@ from cep_pipeline.language.source import did_you_mean
 from cep_pipeline.patterns.conditions import Atom, Comparator, Comparison, Membership
 from cep_pipeline.patterns.expressions import Literal as Constant
 from cep_pipeline.patterns.expressions import Reference
-from cep_pipeline.patterns.pattern import Output, Pattern, with_composed
-from cep_pipeline.patterns.structure import type_alternatives, types_of
+from cep_pipeline.patterns.pattern import Output, Pattern, once_a_set, with_composed
+from cep_pipeline.patterns.structure import EventType, type_alternatives, types_of
 from cep_pipeline.planning.plans import Plan, has_kernel_orders, validate
 from cep_pipeline.slices.blocks import Block
 from cep_pipeline.slices.events_input import as_table, events_for
@@ -542,13 +543,7 @@ def _detections(
         Whether these are all events, and OUTPUT is decided by their matches alone, so that mechanisms may prune.
     """
     found: list[Detection] = []
-    for pattern in patterns:
-        planned = plan.for_pattern(pattern.name).clauses
-        own = MECHANISMS[chosen[pattern.name]].is_columnar
-        orders: Orders = [clause.on_kernel if own else clause.order_or_tree for clause in planned]
-        if MECHANISMS[chosen[pattern.name]].in_pattern_order:  # refused even where matches are not listed
-            for clause, order in zip(pattern.clauses, orders_only(chosen[pattern.name], pattern, orders), strict=True):
-                refuse_other_orders(chosen[pattern.name], pattern, clause, order)
+    for pattern, orders in zip(patterns, _orders_of(patterns, plan, chosen), strict=True):
         of_stream = prepared[pattern.type_attribute, pattern.base_type]
         mechanism = MECHANISMS[chosen[pattern.name]]
         asked = (*options, PRUNE) if prune and mechanism.prunes and pattern.output is Output.NON_OVERLAP else options
@@ -643,12 +638,16 @@ def detect_slice(
         As `detect`.
     """
     chosen = choose_mechanisms(patterns, mechanism)
-    validate(plan, patterns)
+    _check_plan(patterns, plan)
     table = events_for(patterns, events, "events of the slice")
     counters = Counters(evaluated=False)
     detections = _detections(patterns, chosen, _prepare(patterns, table), plan, counters)
-    at_once = {detections[place].pattern.name: one for place, one in found_at_once(detections, owned).items()}
-    run = _SliceRun(owned, sink, frozenset(candidates), frozenset(counted), limits or SliceLimits({}), at_once)
+    limits = limits or SliceLimits({})
+    # Matches of SUMMARIZE that need not be listed do not count among those that max_matches allows.
+    free = [one for one in detections if one.pattern.summary is None or limits.most_matches(one.pattern.name) is None]
+    found = found_at_once(free, owned, summarized=True)
+    at_once = {free[place].pattern.name: one for place, one in found.items()}
+    run = _SliceRun(owned, sink, frozenset(candidates), frozenset(counted), limits, at_once)
     run.write_few(detections)
     waiting = deque(run_together(detections, plan))
     limited: dict[str, Kind] = {}
@@ -694,15 +693,20 @@ class _SliceRun:
     summaries: dict[str, SummaryOf] = field(default_factory=dict)
     _again: dict[str, int] = field(default_factory=dict)
     _few: dict[str, pa.RecordBatch] = field(default_factory=dict)
+    _groups: dict[str, PartialSummary] = field(default_factory=dict)
 
     def write_few(self, detections: Sequence[Detection]) -> None:
-        """Make the rows of patterns that have few matches, for the time when each has its turn."""
+        """Make the rows, or groups, of patterns that have few matches, for the time when each has its turn."""
         few: list[tuple[Detection, list[Block]]] = []
+        summarized: list[tuple[Detection, list[Block]]] = []
         for one in detections:
             known, most = self.at_once.get(one.pattern.name), self._most(one.pattern)
             if known is None or not known.blocks or not are_few(one.pattern, known.blocks):
                 continue
-            if one.pattern.name in self.candidates | self.counted or one.pattern.summary is not None:
+            if self._puts_together(one.pattern):
+                summarized.append((one, known.blocks))
+                continue
+            if one.pattern.name in self.candidates | self.counted:
                 continue
             if has_output_policy(one.pattern):  # a slice does not decide what is kept
                 continue
@@ -710,6 +714,8 @@ class _SliceRun:
                 few.append((one, known.blocks))
         made = tables_of_few(few, batches_of_few)
         self._few.update((one.pattern.name, batch) for (one, _), batch in zip(few, made, strict=True))
+        groups = tables_of_few(summarized, summaries_of_few)
+        self._groups.update((one.pattern.name, of) for (one, _), of in zip(summarized, groups, strict=True))
 
     def find(self, together: Sequence[Detection], counters: Counters) -> LimitReached | None:
         """Find the matches of patterns that are run together; the limit because of which that was given up."""
@@ -718,6 +724,8 @@ class _SliceRun:
         known = self.at_once.get(names[0])
         if known is not None and not known.blocks:
             known.count(counters)
+            if self._puts_together(together[0].pattern):
+                self.summaries[names[0]] = SummaryOf(together[0].pattern)
             return None
         if not self.limits.limits:
             self._find(together, counters)
@@ -739,7 +747,7 @@ class _SliceRun:
         return reached
 
     def _find(self, together: Sequence[Detection], counters: Counters) -> None:
-        together = [detection for detection in together if not self._summarized(detection)]
+        together = [one for one in together if one.pattern.name in self.at_once or not self._summarized(one)]
         if not together:
             return
         events, members = together[0].events, [detection.pattern for detection in together]
@@ -763,14 +771,25 @@ class _SliceRun:
                 if pattern.name in self.counted:
                     self.written[pattern.name] += count_blocks(blocks, events)
                     continue
-                undecided = has_output_policy(pattern) or pattern.name in self.candidates
-                if pattern.summary is not None and not undecided:
+                if self._puts_together(pattern):
                     summary = self.summaries.setdefault(pattern.name, SummaryOf(pattern))
-                    number = summary.add(blocks, events)
+                    groups = self._groups.get(pattern.name)
+                    if groups is None:
+                        number = summary.add(blocks, events)
+                    else:
+                        summary.summary = groups
+                        number = sum(row.matches for row in groups.groups.values())
                     self.limits.added(pattern.name, number, 0)
                     self.written[pattern.name] += number
                     continue
+                undecided = has_output_policy(pattern) or pattern.name in self.candidates
                 write_matches(pattern, blocks, events, partial(self._take, pattern), candidates=undecided)
+
+    def _puts_together(self, pattern: Pattern) -> bool:
+        """True if the matches of a pattern are put together by SUMMARIZE, not handed on or counted."""
+        if pattern.summary is None or pattern.name in self.candidates or pattern.name in self.counted:
+            return False
+        return not has_output_policy(pattern)
 
     def _summarized(self, detection: Detection) -> bool:
         """Make what SUMMARIZE puts together without listing matches; False where that is not asked for, or not done."""
@@ -785,8 +804,7 @@ class _SliceRun:
 
     def _most(self, pattern: Pattern) -> int | None:
         """The most matches that may be listed; those of several clauses are counted when they are written."""
-        limits = self.limits.limits.get(pattern.name)
-        return None if limits is None or len(pattern.clauses) > 1 else limits.max_matches
+        return None if len(pattern.clauses) > 1 else self.limits.most_matches(pattern.name)
 
     def _take(self, pattern: Pattern, batch: pa.RecordBatch) -> None:
         if known := self._again.get(pattern.name, 0):
@@ -1011,7 +1029,7 @@ def _plan_for(
     if plan is None and make_plan is not None:
         plan = make_plan(patterns, table, chosen)
     if plan is not None:
-        validate(plan, patterns)
+        _check_plan(patterns, plan)
         return Planned(plan, chosen)
     from cep_pipeline.detection.choice import choose, own_order_plan
 
@@ -1032,14 +1050,48 @@ def _plan_for(
 def _prepare(patterns: Sequence[Pattern], events: pa.Table, known: Streams | None = None) -> Streams:
     """The events prepared once for all patterns (of one stream, so mostly there is one entry)."""
     prepared: Streams = {} if known is None else known
-    for pattern in patterns:
-        key = pattern.type_attribute, pattern.base_type
+    for key, event_types in _types_by_stream(patterns).items():
         if key not in prepared:
             prepared[key] = PreparedEvents(events, type_attribute=key[0], base_type=key[1])
-    for key, slice_ in prepared.items():
-        of_stream = (p for p in patterns if (p.type_attribute, p.base_type) == key)
-        slice_.split(operand.event_type for pattern in of_stream for operand in pattern.operands)
+        prepared[key].split(event_types)
     return prepared
+
+
+@once_a_set
+def _types_by_stream(patterns: Sequence[Pattern]) -> dict[tuple[str, str | None], dict[EventType, None]]:
+    """The event types that patterns name, by the type attribute and the base type of their stream."""
+    found: dict[tuple[str, str | None], dict[EventType, None]] = {}
+    for pattern in patterns:
+        of_stream = found.setdefault((pattern.type_attribute, pattern.base_type), {})
+        of_stream.update((operand.event_type, None) for operand in pattern.operands)
+    return found
+
+
+@once_a_set
+def _check_plan(patterns: Sequence[Pattern], plan: Plan) -> None:
+    """Refuse a plan that was made for other patterns: a PlanError."""
+    validate(plan, patterns)
+
+
+@once_a_set
+def _orders_of(patterns: Sequence[Pattern], plan: Plan, chosen: Mapping[str, str]) -> list[Orders]:
+    """The orders, or the trees, of a plan, by which the mechanism of each pattern runs it.
+
+    Raises
+    ------
+    PlanError
+        A mechanism refuses one of them.
+    """
+    found: list[Orders] = []
+    for pattern in patterns:
+        planned, name = plan.for_pattern(pattern.name).clauses, chosen[pattern.name]
+        own = MECHANISMS[name].is_columnar
+        orders: Orders = [clause.on_kernel if own else clause.order_or_tree for clause in planned]
+        if MECHANISMS[name].in_pattern_order:  # refused even where matches are not listed
+            for clause, order in zip(pattern.clauses, orders_only(name, pattern, orders), strict=True):
+                refuse_other_orders(name, pattern, clause, order)
+        found.append(orders)
+    return found
 
 
 def count_table(pattern: Pattern, count: int) -> pa.Table:

@@ -253,6 +253,10 @@ class SliceLimits:
         """Return the sum of what this slice has spent on a pattern."""
         return self.spent.setdefault(name, Spent())
 
+    def most_matches(self, name: str) -> int | None:
+        """The most matches of a pattern that may be listed; None: there is no such limit."""
+        return self.limits[name].max_matches if name in self.limits else None
+
     def reached(self, name: str) -> Kind | None:
         """The limit that a pattern has reached, here and on other slices."""
         if name not in self.limits:

@@ -17,7 +17,7 @@ from cep_pipeline.errors import InputError, PlanError, UnsupportedPattern
 from cep_pipeline.patterns.composing import plain_pattern
 from cep_pipeline.patterns.conditions import Conjunct
 from cep_pipeline.patterns.normal_form import Clause
-from cep_pipeline.patterns.pattern import Pattern, Strategy
+from cep_pipeline.patterns.pattern import Pattern, Strategy, once_a_set
 from cep_pipeline.planning.trees import Join, OrderOrTree
 from cep_pipeline.slices.blocks import Block
 from cep_pipeline.slices.prepared import Boundary, PreparedEvents
@@ -483,7 +483,7 @@ that runs a pattern.
 """
 
 
-def choose_mechanisms(patterns: Sequence[Pattern], mechanism: str | None = None) -> dict[str, str]:
+def choose_mechanisms(patterns: Sequence[Pattern], mechanism: str | None = None) -> Mapping[str, str]:
     """The mechanism that runs each pattern, by the pattern's name: the one asked for, or the fastest that can.
 
     Raises
@@ -495,6 +495,12 @@ def choose_mechanisms(patterns: Sequence[Pattern], mechanism: str | None = None)
     """
     if mechanism is not None and mechanism not in MECHANISMS:
         raise InputError(f"there is no mechanism {mechanism!r}; there are: {', '.join(MECHANISMS)}")
+    return _chosen(patterns, mechanism, *MECHANISMS.places.values())
+
+
+@once_a_set
+def _chosen(patterns: Sequence[Pattern], mechanism: str | None, *_: object) -> Mapping[str, str]:
+    """The mechanism of each pattern, of those that there are."""
     chosen: dict[str, str] = {}
     for pattern in patterns:
         if pattern.name in chosen:

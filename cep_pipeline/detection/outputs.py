@@ -33,6 +33,7 @@ from cep_pipeline.detection.parts import JointRun
 from cep_pipeline.detection.room import SMALL, available_bytes
 from cep_pipeline.detection.summaries.partial import PartialSummary
 from cep_pipeline.errors import NoRoom, TooManyMatches
+from cep_pipeline.expressions.columns import Array
 from cep_pipeline.patterns.composing import EVENT_TYPE
 from cep_pipeline.patterns.pattern import Pattern, once_a_pattern
 from cep_pipeline.slices.blocks import Block
@@ -491,15 +492,27 @@ def _rows_of_few(found: Few, events: PreparedEvents) -> list[pa.Table]:
 
 
 def _summaries_of_few(found: Few, events: PreparedEvents) -> list[pa.Table]:
+    return _put_together(found, events, PartialSummary.tables)
+
+
+def summaries_of_few(found: Few, events: PreparedEvents) -> list[PartialSummary]:
+    """What SUMMARIZE puts together of the matches of each pattern, all of which OUTPUT and CONSUME keep."""
+    return _put_together(found, events, PartialSummary.of_many)
+
+
+def _put_together(
+    found: Few, events: PreparedEvents, make: Callable[[list[Pattern], Array, Array, Sequence[pa.Array]], list[W]]
+) -> list[W]:
+    """Make what SUMMARIZE asks for, at once of all patterns that put together the same."""
     patterns = [pattern for pattern, _ in found]
     together = kept_together(patterns, order_together([blocks for _, blocks in found], events.seqs), events)
-    tables: dict[int, pa.Table] = {}
+    summaries: dict[int, W] = {}
     for numbers, matches, items in read_together(found, together, events):
         of = np.repeat(np.arange(len(numbers)), [together.counts[number] for number in numbers])
         ends_us = events.timestamps[matches.last_rows()]
-        made = PartialSummary.tables([patterns[number] for number in numbers], of, ends_us, items)
-        tables.update(zip(numbers, made, strict=True))
-    return [tables[number] for number in range(len(found))]
+        made = make([patterns[number] for number in numbers], of, ends_us, items)
+        summaries.update(zip(numbers, made, strict=True))
+    return [summaries[number] for number in range(len(found))]
 
 
 def _buffers_of_few(found: Few, events: PreparedEvents) -> list[pa.Table]:

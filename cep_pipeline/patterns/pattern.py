@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
 from functools import cached_property, wraps
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from cep_pipeline.errors import InputError
 from cep_pipeline.foreign_text import html_table
@@ -366,6 +366,34 @@ def once_a_pattern(make: Callable[[Pattern], T]) -> Callable[[Pattern], T]:
         with adding:
             known[id(pattern)] = pattern, made
             while len(known) > MOST_PATTERNS:
+                del known[next(iter(known))]
+        return made
+
+    return made_of
+
+
+MOST_SETS = 64
+"""Sets of patterns of which is remembered what was made of them; those asked for first go first."""
+
+
+def once_a_set(make: Callable[..., T]) -> Callable[..., T]:
+    """Let a function be called once for the same patterns, and the same other objects, of the last `MOST_SETS`.
+
+    Many slices, and many tables, are asked about the same patterns. What is made must depend on its arguments alone.
+    """
+    known: dict[tuple[int, ...], tuple[tuple[Any, ...], T]] = {}
+    adding = threading.Lock()
+
+    @wraps(make)
+    def made_of(patterns: Sequence[Pattern], *others: Any) -> T:
+        key = (*map(id, patterns), len(patterns), *map(id, others))
+        found = known.get(key)  # it holds all of them, so that no other ones can have their ids
+        if found is not None:
+            return found[1]
+        made = make(patterns, *others)
+        with adding:
+            known[key] = (*patterns, *others), made
+            while len(known) > MOST_SETS:
                 del known[next(iter(known))]
         return made
 

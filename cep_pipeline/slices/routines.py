@@ -407,20 +407,32 @@ def count_before(points: Array, point_starts: Array, values: Array, value_starts
     return out
 
 
-def write_counts_before(
-    width: int, points: int, point_starts: int, values: int, value_starts: int, groups: int, delta: int, out: int
-) -> None:
+def write_counts_before(width: int, merges: Array) -> None:
     """Do what `count_before` does, given the addresses of the arrays, for callers with many of them.
 
     Parameters
     ----------
     width
         Bytes of a point: 4 or 8.
-    out
-        The address of an int32 for each point.
+    merges
+        int64, shape (n, 7): of each merge the addresses of its points, point starts, values and value starts, the
+        number of groups, the delta, and the address of an int32 for each point.
     """
-    begins = _FROM_THE_START.ctypes.data
-    _function(f"merge{8 * width}", 9)(points, point_starts, values, value_starts, groups, delta, 0, begins, out)
+    merges = np.ascontiguousarray(merges)
+    _function(f"merges{8 * width}", 3)(merges.ctypes.data, len(merges), _FROM_THE_START.ctypes.data)
+
+
+def _merges_ir(bits: int) -> str:
+    """`merges<bits>`: `merge<bits>` once for each row of a table of arguments."""
+    places = ("p", "ps", "v", "vs", "groups", "delta", "out")
+    kinds = {name: "i64" if name in ("groups", "delta") else "ptr" for name in places}
+    lines = [f"  %row = mul i64 %i, {len(places)}", "  %first = getelementptr i64, ptr %merges, i64 %row"]
+    for place, name in enumerate(places):
+        lines.append(f"  %{name}a = getelementptr i64, ptr %first, i64 {place}")
+        lines.append(f"  %{name} = load {kinds[name]}, ptr %{name}a")
+    own = [f"{kinds[name]} %{name}" for name in places]
+    lines.append(f"  %done{bits} = call i64 @merge{bits}({', '.join((*own[:-1], 'i64 0', 'ptr %begins', own[-1]))})")
+    return _loop_ir(f"merges{bits}(ptr noalias %merges, i64 %n, ptr noalias %begins)", "\n".join(lines))
 
 
 def _merge_ir(bits: int) -> str:
@@ -583,6 +595,7 @@ def _function(name: str, arguments: int) -> Any:
             "declare void @llvm.prefetch.p0(ptr, i32, i32, i32)",
             *(_SELECT, _TALLY, _COUNT, _SCATTER, _GATHER),
             *(_merge_ir(bits) for bits in (32, 64)),
+            *(_merges_ir(bits) for bits in (32, 64)),
         )
     )
     return object_code.library(ir).function(name, arguments)

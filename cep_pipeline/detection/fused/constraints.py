@@ -276,7 +276,8 @@ def edge_slot(events: PreparedEvents, bound: Bound, view: View, columns: TestCol
 
 def row_slot(events: PreparedEvents, view: View, columns: TestColumns, level: int) -> Slot:
     """The column of a level's rows."""
-    return columns.slot(level, ("row",), row_values_of(events, view), RemadeColumn((level,), "row", row_values_of))
+    again = RemadeColumn((level,), "row", row_values_of, of_each=True)
+    return columns.slot(level, ("row",), row_values_of(events, view), again)
 
 
 def other_event(
@@ -299,11 +300,15 @@ class RemadeColumn:
         What it is, whatever the views.
     values
         Makes it of the events and these views: float64, padded; None where float64 does not hold the values there.
+    of_each
+        Whether it is of one level, and says of each event what that event alone decides: then it may be made of the
+        views of many runs at once.
     """
 
     levels: tuple[int, ...]
     key: Hashable
     values: Callable[..., Array | None]
+    of_each: bool = False
 
 
 @dataclass
@@ -481,7 +486,7 @@ def _truth(atom: Atom, variable: str, scope: LevelScope) -> Test:
     """A test of a column that is 1 where the atom is true, and NaN elsewhere."""
     view, level = scope.view(variable), scope.levels[variable]
     own = without_name(atom, variable)
-    again = RemadeColumn((level,), ("truth", own), partial(_truth_values, own=own))
+    again = RemadeColumn((level,), ("truth", own), partial(_truth_values, own=own), of_each=True)
     slot = scope.columns.slot(level, ("truth", view.identity, own), _truth_values(scope.events, view, own=own), again)
     return Test(Comparator.EQ, slot, slot)
 
@@ -533,7 +538,7 @@ def _compare_columns(
 def _exact_slot(own: Expression, variable: str, column: Column, scope: LevelScope, most: int | None = None) -> Slot:
     view, level = scope.view(variable), scope.levels[variable]
     what = _key_of(own), most
-    again = RemadeColumn((level,), ("floats", *what), partial(_exact_values, own=own, most=most))
+    again = RemadeColumn((level,), ("floats", *what), partial(_exact_values, own=own, most=most), of_each=True)
     values = _as_floats(scope.events, view, own, column)
     return scope.columns.slot(level, ("floats", view.identity, *what), values, again)
 

@@ -70,20 +70,33 @@ from cep_pipeline.detection.kleene.compiled_lists import (
     has_one_list,
     lists_in_turn,
 )
-from cep_pipeline.detection.kleene.extension import course_among, limit_in
+from cep_pipeline.detection.kleene.extension import course_among, limit_in, possible_course
 from cep_pipeline.detection.limits import go_on
 from cep_pipeline.detection.mechanisms import EVERYTHING, Counters, FoundAtOnce, Orders, Owned
 from cep_pipeline.expressions.columns import Array
 from cep_pipeline.expressions.evaluate import conjunct_holds
 from cep_pipeline.patterns.composing import EVENT_TYPE
+from cep_pipeline.patterns.conditions import Conjunct
 from cep_pipeline.patterns.normal_form import Clause
 from cep_pipeline.patterns.pattern import Pattern, Strategy, Ties, Window
+from cep_pipeline.patterns.structure import EventType
 from cep_pipeline.slices.blocks import Block, MatchBlock
-from cep_pipeline.slices.keys import leaf_by
+from cep_pipeline.slices.keys import leaf_by, leaves_by
 from cep_pipeline.slices.ownership import Finality, finality_of, reading
 from cep_pipeline.slices.prepared import PreparedEvents
 from cep_pipeline.slices.routines import write_counts_before
-from cep_pipeline.slices.views import CLOCK_LIMIT, EventLeaf, View, implied_by, leaf_of, times_are_plain, view_of_leaf
+from cep_pipeline.slices.views import (
+    CLOCK_LIMIT,
+    EventLeaf,
+    ManyLeaves,
+    View,
+    filters_of,
+    groups_of_view,
+    implied_by,
+    leaf_of,
+    times_are_plain,
+    view_of_leaf,
+)
 
 MOST_EVENTS = 1 << 13
 """Events of a leaf up to which a run is tried here."""
@@ -103,6 +116,7 @@ ENDS = 2
 """The block of partial matches with the ends of lists, behind the two of the stages in turn."""
 
 T = TypeVar("T", bound=Hashable)
+M = TypeVar("M")
 
 
 class _Reach(NamedTuple):
@@ -187,11 +201,18 @@ class _Numbered(Generic[T]):
 
 
 class _Groups:
-    """Groups of numbers, none of which is empty, of the values of which the extremes are asked."""
+    """Groups of numbers: the numbers of some groups, and the extremes of values where no group is empty."""
 
     def __init__(self, groups: Sequence[Sequence[int]]) -> None:
         self._numbers = np.array([number for group in groups for number in group], np.int64)
-        self._starts = np.cumsum([0, *map(len, groups)], dtype=np.int64)[:-1]
+        self._sizes = np.array([*map(len, groups)], np.int64)
+        self._starts = np.cumsum(self._sizes) - self._sizes
+
+    def of(self, chosen: Array, count: int) -> Array:
+        """bool, shape (count,): the numbers in the chosen groups, of all below a count."""
+        found = np.zeros(count, np.bool_)
+        found[self._numbers[np.repeat(chosen, self._sizes)]] = True
+        return found
 
     def least(self, values: Array) -> list[int]:
         """The least value of each group."""
@@ -204,6 +225,44 @@ class _Groups:
     def _extremes(self, choose: np.ufunc, values: Array) -> list[int]:
         found: list[int] = choose.reduceat(values[self._numbers], self._starts).tolist() if len(self._starts) else []
         return found
+
+
+class _AtOnce(NamedTuple, Generic[M]):
+    """Columns, clocks or sorted leaves that are made at once, of leaves that are found together.
+
+    Attributes
+    ----------
+    of
+        What is made.
+    key
+        The attributes by which the leaves are sorted; None: in stream order.
+    groups, numbers
+        int64: the leaves among those with this key, ascending, and the number of what is made of each.
+    """
+
+    of: M
+    key: tuple[str, ...] | None
+    groups: Array
+    numbers: Array
+
+
+class _PairsByKey(Generic[T]):
+    """Leaves found together, of which something is to be made at once, by what that is and by their key."""
+
+    def __init__(self) -> None:
+        self._pairs: dict[tuple[T, tuple[str, ...] | None], list[tuple[int, int]]] = {}
+
+    def add(self, what: T, key: tuple[str, ...] | None, group: int, number: int) -> None:
+        """Add a leaf, and the number of what is made of it."""
+        self._pairs.setdefault((what, key), []).append((group, number))
+
+    def at_once(self, of: Callable[[int], M]) -> list[_AtOnce[M]]:
+        """Return what is made at once; `of` says what something is by its number."""
+        made = []
+        for (_, key), pairs in self._pairs.items():
+            groups, numbers = np.array(sorted(pairs), np.int64).T
+            made.append(_AtOnce(of(pairs[0][1]), key, groups, numbers))
+        return made
 
 
 @dataclass(eq=False)
@@ -299,6 +358,23 @@ class _Run:
     counters: int = 0
     resting: int = 0
 
+    @cached_property
+    def makes_lists(self) -> bool:
+        """True if lists are made to be asked or to be continued."""
+        return _lists_are_made(self.clause)
+
+    @cached_property
+    def limited(self) -> tuple[Conjunct, ...]:
+        """The conditions on whole lists that may forbid the first list to grow, by the values of some events."""
+        conditions = () if self.questions is None else self.questions.conditions
+        name = self.lists[0].behind.variable.name if conditions else ""
+        return tuple(one for one in conditions if limit_in(one, name, possible_course))
+
+    @cached_property
+    def tests_alone(self) -> tuple[int, ...]:
+        """The number of conditions on the variable of each level alone."""
+        return tuple(len(filters_of(self.bound, name)) for name in self.order)
+
     @property
     def is_known(self) -> bool:
         """True if nothing of it is still to be learnt."""
@@ -317,7 +393,8 @@ class _Run:
     @property
     def is_current(self) -> bool:
         """False if something has been learnt since this was made."""
-        return self.layout is self.known.layout and all(map(is_, self.made, _made(self.lists)))
+        of_lists = not self.lists or all(map(is_, self.made, _made(self.lists)))
+        return of_lists and self.layout is self.known.layout
 
     @cached_property
     def parts(self) -> list[_Part]:
@@ -372,11 +449,13 @@ class PlainRuns:
             if run.questions is not None:
                 alike.setdefault(run.questions.key, []).append(run)
         self.asked_together = list(alike.values())
+        self.every = every
         self.of_levels = _Groups([run.leaves for run in every])
         self.of_all = _Groups(
             [(*run.leaves, *run.negated, *(leaf for part in run.parts for leaf in part.leaves)) for run in every]
         )
         self._lay_out([run for run in every if run.is_known])
+        self._find_together(every)
 
     def _run(self, pattern: Pattern, clause: Clause, order: tuple[str, ...], *, listing: bool) -> _Run:
         finality, lists, bound = finality_of(pattern, clause), _lists_of(pattern, clause, order), clause
@@ -472,6 +551,9 @@ class PlainRuns:
                 prefix = search.start + search.layout.places["prefix"]
                 block = ENDS if number else 1 - len(run.stages) % 2
                 rows += [(prefix + level, block, level) for level in range(search.layout.shape.prefix)]
+        for leaf in [*self.leaves.things]:
+            if leaf.key is not None and leaf.leaf.filters:  # they are found in stream order, and then sorted
+                self.leaves.number_of(leaf._replace(key=None))
         firsts = np.cumsum([0, len(self.leaves.things), len(self.ends.things)])
         places, kinds, numbers = np.array(words, np.int64).reshape(-1, 3).T
         self.addressed, self.address_of = places, firsts[kinds] + numbers
@@ -520,6 +602,48 @@ class PlainRuns:
             self.remade.append(again)
         return number
 
+    def _find_together(self, runs: Sequence[_Run]) -> None:
+        """Note which leaves are found together, and which columns and clocks are made at once."""
+        leaves = self.leaves.things
+        filtered = [number for number, one in enumerate(leaves) if one.key is None and one.leaf.filters]
+        self.together = ManyLeaves([leaves[number].leaf for number in filtered])
+        self.found_together = np.array(filtered, np.int64)[self.together.order]
+        among: _Numbered[tuple[EventType, int, int]] = _Numbered()
+        of_found = (leaves[number] for number in self.found_together.tolist())
+        self.among_of = [among.number_of((one.leaf.event_type, one.reach, one.back)) for one in of_found]
+        self.among = among.things
+        group_of = {number: group for group, number in enumerate(self.found_together.tolist())}
+        base_of = {leaves[number]: group for number, group in group_of.items()}
+        of_leaf = [base_of.get(leaf._replace(key=None)) for leaf in leaves]
+        of_runs = ([*run.leaves, *run.negated, *(leaf for part in run.parts for leaf in part.leaves)] for run in runs)
+        self.of_groups = _Groups([[g for leaf in own if (g := of_leaf[leaf]) is not None] for own in of_runs])
+        keyed = _PairsByKey[None]()
+        for number, one in enumerate(leaves):
+            if one.key is not None and (group := of_leaf[number]) is not None:
+                keyed.add(None, one.key, group, number)
+        self.sorted_at_once = keyed.at_once(lambda _: None)
+        for sorted_leaves in self.sorted_at_once:
+            group_of |= {number: group for group, number in enumerate(sorted_leaves.numbers.tolist())}
+        columns = _PairsByKey[Hashable]()
+        for number, ((key, of_levels), again) in enumerate(zip(self.columns.things, self.remade, strict=True)):
+            if again.of_each and of_levels[0] in group_of:
+                columns.add(key, leaves[of_levels[0]].key, group_of[of_levels[0]], number)
+        self.columns_at_once = columns.at_once(lambda number: self.remade[number])
+        clocks = _PairsByKey[Hashable]()
+        for number, clock in enumerate(self.clocks.things):
+            if clock.leaf in group_of:
+                unit = clock.unit, clock.partition_by
+                clocks.add(unit, leaves[clock.leaf].key, group_of[clock.leaf], number)
+        self.clocks_at_once = clocks.at_once(lambda number: self.clocks.things[number])
+        of_clocks = np.array([clock.leaf for clock in self.clocks.things], np.int64)
+        narrow = np.array([clock.unit is BoundUnit.ROW for clock in self.clocks.things], np.bool_)
+        ends = np.array([(one.earlier, one.later, one.delta, one.view) for one in self.ends.things], np.int64)
+        self.earlier, self.later, self.deltas, viewed = ends.reshape(-1, 4).T
+        self.earlier_leaves, self.later_leaves = of_clocks[self.earlier], of_clocks[self.later]
+        self.narrow, self.sorted_alike = narrow[self.earlier], self.earlier_leaves == viewed
+        self.of_columns = _Groups([[number for part in run.parts for number in part.columns] for run in runs])
+        self.of_ends = _Groups([[number for part in run.parts for number in part.ends] for run in runs])
+
     @property
     def complete(self) -> bool:
         """False if a run has been laid out, or laid out anew, since these were put together."""
@@ -546,7 +670,7 @@ class PlainRuns:
             ]
         lacking = of_slice.make_columns([run for place in begun for run in self.runs[place]])
         if lacking:
-            begun = [place for place in begun if lacking.isdisjoint(map(id, self.runs[place]))]
+            begun = [place for place in begun if lacking.isdisjoint(run.number for run in self.runs[place])]
         of_slice.write_words([run for place in begun for run in self.runs[place]])
         ended: dict[int, list[FoundAtOnce]] = {}
         for place in begun:
@@ -555,7 +679,9 @@ class PlainRuns:
             if len(known) == len(of_clauses):
                 ended[place] = known
         of_runs = {
-            run.number: one for place, known in ended.items() for run, one in zip(self.runs[place], known, strict=True)
+            run.number: one
+            for place, known in (ended if self.asked_together else {}).items()
+            for run, one in zip(self.runs[place], known, strict=True)
         }
         for runs in self.asked_together:
             of_slice.ask([(run, of_runs[run.number]) for run in runs if run.number in of_runs])
@@ -581,19 +707,70 @@ class _Slice:
 
     def __init__(self, of: PlainRuns, events: PreparedEvents, owned: Owned) -> None:
         self._of, self._events, self._owned = of, events, owned
-        self._rows: list[tuple[int, int] | None] = [None] * len(of.reaches.things)
-        self._views = [self._view(leaf) for leaf in of.leaves.things]
-        self._sizes = np.array([len(view.rows) for view in self._views], np.int64)
-        whole = np.array([len(view.in_stream_order.rows) for view in self._views], np.int64)
-        self._empty = [not least for least in of.of_levels.least(whole)]
+        self._reached: list[tuple[int, int] | None] = [None] * len(of.reaches.things)
+        self._parts: dict[tuple[int, int], tuple[int, int]] = {}
+        self._views: dict[int, View] = {}
+        self._kept: list[Array] = []
+        self._find_leaves()
+        self._empty = [not least for least in of.of_levels.least(self._wholes)]
         self._fits = [
             least > 0 and most <= MOST_EVENTS
             for least, most in zip(of.of_levels.least(self._sizes), of.of_all.most(self._sizes), strict=True)
         ]
-        self._columns: list[tuple[Array, int] | None] = [None] * len(of.columns.things)
-        self._clocks: list[tuple[int, int, int, Array] | None] = [None] * len(of.clocks.things)
-        self._kept: list[Array] = []
+        self._columns, self._clocks = (np.zeros(len(one.things), np.int64) for one in (of.columns, of.clocks))
         self._lists_made: dict[int, _MadeLists] = {}  # by the number of the run
+
+    def _find_leaves(self) -> None:
+        """Find the events of all leaves: where the rows of each lie, and the starts of their groups."""
+        of, leaves = self._of, self._of.leaves.things
+        # How many events a leaf has, of the rows that it reaches to and in stream order; the numbers of its groups.
+        self._sizes, self._wholes, self._groups, self._rows_at, self._starts_at = np.zeros((5, len(leaves)), np.int64)
+        self._together: dict[tuple[str, ...] | None, View] = {}  # leaves that are found together, by their key
+        self._first_of = np.full(len(leaves), -1, np.int64)
+        among = [self._rows_among(*one) for one in of.among]
+        # Those that only resting runs ask for are found by these.
+        resting = np.array([run.resting > 0 for run in of.every], np.bool_)
+        wanted = of.of_groups.of(~resting, len(of.among_of))
+        # Large leaves are found by themselves, as they are for runs by themselves.
+        if wanted.any() and max(map(len, among)) <= MOST_EVENTS:
+            own = [among[number][: None if asked else 0] for number, asked in zip(of.among_of, wanted, strict=True)]
+            every = of.together.view(self._events, own, (self._owned, wanted.tobytes()))
+            sizes = np.diff(every.starts)
+            self._place(of.found_together, every, np.column_stack((np.zeros_like(sizes), sizes)), sizes, None)
+            for _, key, groups, numbers in of.sorted_at_once:
+                assert key is not None
+                by_key = leaves_by(self._events, groups_of_view(self._events, every, groups), key)
+                if by_key is not None:
+                    self._place(numbers, *by_key, sizes[groups], key)
+        for number in np.flatnonzero(self._first_of < 0).tolist():
+            view = self._view(number)
+            self._sizes[number], self._wholes[number] = len(view), len(view.in_stream_order)
+            self._groups[number] = len(view.starts) - 1
+            self._rows_at[number], self._starts_at[number] = view.rows.ctypes.data, view.starts.ctypes.data
+
+    def _place(self, numbers: Array, view: View, starts: Array, wholes: Array, key: tuple[str, ...] | None) -> None:
+        """Note where the rows of leaves lie that are the groups of a view; `starts` has those of each leaf's groups."""
+        self._together[key] = view
+        self._kept += [view.rows, starts]
+        self._first_of[numbers] = firsts = view.starts[:-1]
+        self._sizes[numbers], self._wholes[numbers] = np.diff(view.starts), wholes
+        self._groups[numbers] = starts.shape[1] - 1
+        self._rows_at[numbers] = view.rows.ctypes.data + view.rows.itemsize * firsts
+        self._starts_at[numbers] = starts.ctypes.data + starts.strides[0] * np.arange(len(numbers))
+
+    def _rows_among(self, event_type: EventType, reach: int, back: int) -> Array:
+        """The rows of a type in the rows that a leaf reaches to."""
+        rows, (begin, end) = self._events.leaf_rows(event_type), self._rows_back(reach, back)
+        if begin > 0 or end < len(self._events):
+            rows = rows[slice(*rows.searchsorted((begin, end)))]
+        return rows
+
+    def _rows_of_leaf(self, number: int) -> Array:
+        """The rows of the events of a leaf."""
+        first = int(self._first_of[number])
+        if first < 0:
+            return self._view(number).rows
+        return self._together[self._of.leaves.things[number].key].rows[first : first + int(self._sizes[number])]
 
     def learn(self, run: _Run) -> bool:
         """Find the layout of a run; False where the slice does not tell it."""
@@ -620,11 +797,11 @@ class _Slice:
 
     def begin(self, run: _Run) -> bool:
         """Return False where a run is left to a run by itself."""
-        if self._empty[run.number]:
-            return True
         if run.resting:
             run.resting -= 1
             return False
+        if self._empty[run.number]:
+            return True
         return run.is_known and self._fits[run.number]
 
     def counts_as_alone(self, run: _Run, counters: Counters) -> bool:
@@ -633,7 +810,7 @@ class _Slice:
         Runs by themselves give up lists that a condition forbids to grow, do not begin where a list has no events, and
         do not bind first elements like single variables.
         """
-        if self._empty[run.number] or not _lists_are_made(run.clause):
+        if self._empty[run.number] or not run.makes_lists:
             return True
         conditions, first = () if run.questions is None else run.questions.conditions, run.lists[0].behind
         if counters.evaluated or (conditions and len(run.lists) > 1) or (first.anchored and first.singles):
@@ -642,57 +819,78 @@ class _Slice:
         leaves = [view_of_leaf(self._events, step.behind.leaf, begin, end).rows for step in run.lists]
         if not all(map(len, leaves)):
             return False
-        if not conditions:
-            return True
+        if not run.limited:
+            return not first.conditions.growing or not conditions
         course = partial(course_among, self._events, leaves[0])
-        limits = (limit_in(conjunct, first.variable.name, course) for conjunct in conditions)
+        limits = (limit_in(conjunct, first.variable.name, course) for conjunct in run.limited)
         return not first.conditions.growing and not any(limits)
 
     def make_columns(self, runs: Sequence[_Run]) -> set[int]:
-        """Make the arrays of runs; the ids of those of which the values do not fit into floating-point numbers."""
-        made: set[int] = set()
+        """Make the arrays of runs; the numbers of those whose values do not fit into floating-point numbers."""
+        of = self._of
+        wanted = of.of_columns.of(self._chosen(runs), len(self._columns))
+        for again, key, groups, numbers in of.columns_at_once:
+            if key in self._together and wanted[numbers].any():
+                view = groups_of_view(self._events, self._together[key], groups)
+                values = again.values(self._events, view)
+                if values is not None:
+                    self._columns[numbers] = values.ctypes.data + values.itemsize * view.starts[:-1]
+                    self._kept.append(values)
+                    wanted[numbers] = False
         lacking: set[int] = set()
-        for run in runs:
-            if self._empty[run.number]:
-                continue
-            for part in run.parts:
-                made.update(part.columns)
-        for number in made:
-            views = [self._views[leaf] for leaf in self._of.columns.things[number][1]]
-            values = self._of.remade[number].values(self._events, *views)
+        for number in np.flatnonzero(wanted).tolist():
+            values = of.remade[number].values(self._events, *map(self._view, of.columns.things[number][1]))
             if values is None:
                 lacking.add(number)
             else:
-                self._columns[number] = values, values.ctypes.data
+                self._columns[number] = values.ctypes.data
+                self._kept.append(values)
         if not lacking:
             return lacking
-        return {id(run) for run in runs for part in run.parts if not lacking.isdisjoint(part.columns)}
+        return {run.number for run in runs for part in run.parts if not lacking.isdisjoint(part.columns)}
 
-    def _view(self, leaf: _Leaf) -> View:
-        reach = self._of.reaches.things[leaf.reach]
-        begin, end = self._rows_of(leaf.reach)
-        begin = rows_back(self._events, reach.window, reach.partitioned, begin, leaf.back) if leaf.back else begin
-        view = view_of_leaf(self._events, leaf.leaf, begin, end)
-        return view if leaf.key is None else leaf_by(self._events, view, leaf.key)
+    def _chosen(self, runs: Sequence[_Run]) -> Array:
+        """bool: which of all runs are among these and have events at each level."""
+        chosen = np.zeros(len(self._empty), np.bool_)
+        chosen[[run.number for run in runs]] = True
+        chosen[self._empty] = False
+        return chosen
+
+    def _view(self, number: int) -> View:
+        """The view of a leaf."""
+        view = self._views.get(number)
+        if view is None:
+            leaf = self._of.leaves.things[number]
+            view = view_of_leaf(self._events, leaf.leaf, *self._rows_back(leaf.reach, leaf.back))
+            view = self._views[number] = view if leaf.key is None else leaf_by(self._events, view, leaf.key)
+        return view
+
+    def _rows_back(self, reach: int, back: int) -> tuple[int, int]:
+        """Rows [first, end) that a leaf reaches to."""
+        part = self._parts.get((reach, back))
+        if part is None:
+            begin, end = self._rows_of(reach)
+            if back:
+                of = self._of.reaches.things[reach]
+                begin = rows_back(self._events, of.window, of.partitioned, begin, back)
+            part = self._parts[reach, back] = begin, end
+        return part
 
     def _rows_of(self, number: int) -> tuple[int, int]:
-        rows = self._rows[number]
+        rows = self._reached[number]
         if rows is None:
             reach, pattern = self._of.reaches.things[number], self._of.reaching[number]
-            rows = self._rows[number] = reach.rows(pattern, self._events, self._owned)
+            rows = self._reached[number] = reach.rows(pattern, self._events, self._owned)
         return rows
 
     def write_words(self, runs: Sequence[_Run]) -> None:
         """Make the ranges of runs, and write all addresses into the words."""
-        of = self._of
-        parts = [part for run in runs if not self._empty[run.number] for part in run.parts]
+        of, chosen = self._of, self._chosen(runs)
         self._state, self._counts = np.zeros(of.numbers[0], np.int64), np.zeros(of.numbers[1], np.int64)
-        if not parts:
+        if not chosen.any():
             return
-        ends = self._write_ends(sorted({number for part in parts for number in part.ends}))
-        self._rows_at = [view.rows.ctypes.data for view in self._views]
-        columns = (0 if column is None else column[1] for column in self._columns)
-        addresses = np.array([*self._rows_at, *ends, *columns], np.int64)
+        ends = self._write_ends(of.of_ends.of(chosen, len(of.ends.things)))
+        addresses = np.concatenate((self._rows_at, ends, self._columns))
         stride = min(int(self._sizes.max()), MOST_EVENTS) + 2 * WIDTH
         self._blocks = np.empty((ENDS + 1, of.most_levels, MOST_MATCHES + WIDTH + OUTPUT_PADDING), np.int32)
         self._scratch = np.empty(stride * max(of.most_levels, 2), np.int32)
@@ -707,7 +905,7 @@ class _Slice:
         words[of.every_start + SCRATCH] = self._scratch.ctypes.data
         words[starts + SCRATCH_STRIDE] = stride
         # Views say what is owned of those that wait for the end of a window.
-        firsts = np.array([self._rows_of(reach)[0] for reach in range(len(self._rows))], np.int64)
+        firsts = np.array([self._rows_of(reach)[0] for reach in range(len(self._reached))], np.int64)
         words[starts + FIRST_OWNED] = firsts[of.reach_of_stage]
         self._words, self._words_at, self._frame_at = words, words.ctypes.data, self._frame.ctypes.data
         if len(of.rejecting):
@@ -717,35 +915,43 @@ class _Slice:
             self._lists = ListMemory(MOST_MATCHES + WIDTH, of.most_levels, MOST_WORDS, MOST_MATCHES, MOST_LIST_EVENTS)
             words[of.lists], words[of.lists + 1] = self._lists.found_at, self._lists.offsets_at
 
-    def _write_ends(self, wanted: Sequence[int]) -> list[int]:
-        """The addresses of the ends of ranges, 0 for those that nobody wants."""
-        of = [self._of.ends.things[number] for number in wanted]
-        clocks = [(self._clock(one.earlier), self._clock(one.later)) for one in of]
-        places = np.cumsum([0, *(len(points) for (*_, points), _ in clocks)])
+    def _write_ends(self, wanted: Array) -> Array:
+        """The addresses of the ends of ranges, 0 for those that are not wanted."""
+        of, numbers = self._of, np.flatnonzero(wanted)
+        self._make_clocks(numbers)
+        leaves = of.earlier_leaves[numbers]
+        places = np.concatenate((np.zeros(1, np.int64), np.cumsum(self._sizes[leaves])))
         self._ends = np.empty(int(places[-1]), np.int32)
-        outs = (self._ends.ctypes.data + 4 * places).tolist()
-        for one, (earlier, later), out in zip(of, clocks, outs, strict=False):
-            width, groups = earlier[3].itemsize, earlier[2]
-            write_counts_before(width, earlier[0], earlier[1], later[0], later[1], groups, one.delta, out)
-        addresses = [0] * len(self._of.ends.things)
-        for place, (number, one) in enumerate(zip(wanted, of, strict=True)):
-            addresses[number] = outs[place]
-            alike = self._of.clocks.things[one.earlier].leaf
-            if alike != one.view:
-                ends = self._ends[places[place] : places[place + 1]]
-                self._kept.append(sorted_like(self._views[one.view], self._views[alike], ends))
-                addresses[number] = self._kept[-1].ctypes.data
+        addresses = np.zeros(len(wanted), np.int64)
+        addresses[numbers] = outs = self._ends.ctypes.data + self._ends.itemsize * places[:-1]
+        points, values = (self._clocks[of_side[numbers]] for of_side in (of.earlier, of.later))
+        starts, value_starts = self._starts_at[leaves], self._starts_at[of.later_leaves[numbers]]
+        merges = np.column_stack((points, starts, values, value_starts, self._groups[leaves], of.deltas[numbers], outs))
+        narrow = of.narrow[numbers]
+        write_counts_before(4, merges[narrow])
+        write_counts_before(8, merges[~narrow])
+        for place in np.flatnonzero(~of.sorted_alike[numbers]).tolist():
+            one, ends = of.ends.things[int(numbers[place])], self._ends[places[place] : places[place + 1]]
+            self._kept.append(sorted_like(self._view(one.view), self._view(int(leaves[place])), ends))
+            addresses[numbers[place]] = self._kept[-1].ctypes.data
         return addresses
 
-    def _clock(self, number: int) -> tuple[int, int, int, Array]:
-        """The addresses of what bounds compare and of the starts of groups, the number of groups, and the values."""
-        known = self._clocks[number]
-        if known is None:
-            leaf, unit, partition_by = self._of.clocks.things[number]
-            view = self._views[leaf]
-            values = clock_values(self._events, view, unit, partition_by)
-            known = self._clocks[number] = values.ctypes.data, view.starts.ctypes.data, len(view.starts) - 1, values
-        return known
+    def _make_clocks(self, ends: Array) -> None:
+        """Make what the bounds of some ends of ranges compare."""
+        of = self._of
+        for (_, unit, partition_by), key, groups, numbers in of.clocks_at_once:
+            if key in self._together:
+                view = self._together[key]
+                values = clock_values(self._events, view, unit, partition_by)
+                self._kept.append(values)
+                self._clocks[numbers] = values.ctypes.data + values.itemsize * view.starts[groups]
+        wanted = np.zeros(len(self._clocks), np.bool_)
+        wanted[of.earlier[ends]] = wanted[of.later[ends]] = True
+        for number in np.flatnonzero(wanted & (self._clocks == 0)).tolist():
+            leaf, unit, partition_by = of.clocks.things[number]
+            values = clock_values(self._events, self._view(leaf), unit, partition_by)
+            self._kept.append(values)
+            self._clocks[number] = values.ctypes.data
 
     def ask(self, found: Sequence[tuple[_Run, FoundAtOnce]]) -> None:
         """Take out of what runs that ask alike have found the matches that do not pass, or are not owned."""
@@ -768,12 +974,14 @@ class _Slice:
             return FoundAtOnce([], partial(self._count, run), 0 if counted else None)
         final = run.stages[-1]
         if final.part is None and not final.layout.asks and not run.lists:  # all events are matches
-            rows = self._views[run.leaves[0]].rows[np.newaxis]
+            rows = self._rows_of_leaf(run.leaves[0])[np.newaxis]
         else:
             found = self._bound(run)
             if found is None:
                 run.resting = LEFT_OUT
                 return None
+            if not found:
+                return FoundAtOnce([], partial(self._count, run), 0 if counted else None)
             if run.lists:
                 return self._found_lists(run, found, counted=counted)
             rows = self._as_rows(run, found)
@@ -789,7 +997,7 @@ class _Slice:
         found = 0
         for number, stage in enumerate(run.stages):
             if stage.part is None:
-                found = len(self._views[run.leaves[0]])
+                found = int(self._sizes[run.leaves[0]])
                 if found > MOST_MATCHES:
                     return None
                 self._blocks[0, 0, :found] = np.arange(found, dtype=np.int32)
@@ -819,7 +1027,7 @@ class _Slice:
         accepted = np.ones(found, np.bool_)
         for conjunct in stage.layout.residual:
             levels = ((name, run.order.index(name)) for name in conjunct.variables)
-            rows = {name: self._views[run.leaves[level]].rows[block[level, :found]] for name, level in levels}
+            rows = {name: self._rows_of_leaf(run.leaves[level])[block[level, :found]] for name, level in levels}
             accepted &= conjunct_holds(conjunct, self._events, rows)
         for search in stage.searches:
             if found * int(self._sizes[search.leaves[-1]]) > MOST_SEARCHED:
@@ -839,7 +1047,7 @@ class _Slice:
         assert run.layout is not None
         rows = np.empty((len(run.order), found), np.int32)
         for level, row in enumerate(run.layout.output_rows):
-            rows[row] = self._views[run.leaves[level]].rows[block[level, :found]]
+            rows[row] = self._rows_of_leaf(run.leaves[level])[block[level, :found]]
         return rows
 
     def _found_lists(self, run: _Run, count: int, *, counted: bool) -> FoundAtOnce | None:
@@ -858,7 +1066,7 @@ class _Slice:
                     return None
                 return FoundAtOnce([], partial(self._count, run), number)
             own = search.leaves[-1]
-            of_rows = self._rows_at[own], len(self._views[own])
+            of_rows = int(self._rows_at[own]), int(self._sizes[own])
             written = memory.write(step, count, *of_rows, first=not place)
             if written is None:
                 run.resting = LEFT_OUT
@@ -912,17 +1120,22 @@ class _Slice:
         """Add the counts of a run that is over, as runs by themselves do."""
         order, empty = run.order, self._empty[run.number]
         layout = None if empty else run.layout
-        alone: Sequence[tuple[int, Callable[[], int]] | None] = [None] * len(order)
-        if any(self._of.leaves.things[number].leaf.filters for number in run.leaves):
-            alone = self._alone(run).tests_alone()
+        alone = [self._tested_alone(number, tests) for number, tests in zip(run.leaves, run.tests_alone, strict=True)]
         counts = self._counts_of(run).copy() if layout is not None else np.zeros((len(order), 2), np.int64)
         if not empty:
-            counts[0] += len(self._views[run.leaves[0]].in_stream_order)
+            counts[0] += self._wholes[run.leaves[0]]
         tested, decided = ((), ()) if layout is None else (layout.tested, layout.decided)
         found = Tally(order, counts, tested, decided, alone).counts()
         if run.lists:
             found = (*found[: len(run.lists[0].behind.singles)], *self._lists_counted(run))
         count_levels(run.pattern, run.clause, found, counters)
+
+    def _tested_alone(self, number: int, tests: int) -> tuple[int, Callable[[], int]] | None:
+        """The tests of each event of a leaf, and of how many, as `Tally` has them."""
+        if not tests:
+            return None
+        leaf = self._of.leaves.things[number]
+        return tests, lambda: len(self._rows_among(leaf.leaf.event_type, leaf.reach, leaf.back))
 
     def _lists_counted(self, run: _Run) -> Iterator[LevelCount]:
         """The counts of the lists of a run."""

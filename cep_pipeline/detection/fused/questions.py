@@ -17,21 +17,19 @@ import numpy as np
 from cep_pipeline.detection.kleene.bindings import BindingRules, Bindings, rejected_by_events
 from cep_pipeline.detection.limits import go_on
 from cep_pipeline.detection.negated_structures import rejected_by_structures, structure_checks
-from cep_pipeline.expressions.arithmetic import INT64_MAX, INT64_MIN
-from cep_pipeline.expressions.columns import Array, Column, ColumnSource
+from cep_pipeline.expressions.columns import Array, ColumnSource
+from cep_pipeline.expressions.evaluate import WithNumbers
 from cep_pipeline.expressions.lists import Lists, holds_over_lists, pieces
 from cep_pipeline.patterns.conditions import Conjunct
-from cep_pipeline.patterns.expressions import Element, Expression, Literal, Reference, ValueType
+from cep_pipeline.patterns.expressions import Literal
 from cep_pipeline.patterns.normal_form import Clause
 from cep_pipeline.patterns.pattern import Pattern
-from cep_pipeline.patterns.rewriting import rewritten
+from cep_pipeline.patterns.rewriting import NUMBERS, without_numbers
 from cep_pipeline.slices.blocks import Block, ListBlock, MatchBlock
 from cep_pipeline.slices.prepared import PreparedEvents
 
 EVENTS_AT_ONCE = 1 << 18
 """Events of matches that are asked together, unless those of one pattern are more."""
-_NUMBERS = "\0numbers"
-"""The variable that binds the number of each match's pattern, in whose row stand the numbers that are compared."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -80,41 +78,7 @@ class Questions:
 
     @cached_property
     def _lifted(self) -> tuple[tuple[Conjunct, ...], tuple[Literal, ...]]:
-        numbers: list[Literal] = []
-
-        def lift(leaf: Expression) -> Expression:
-            if not isinstance(leaf, Literal) or not leaf.type.is_number:
-                return leaf
-            numbers.append(leaf)
-            return Reference(_NUMBERS, _name_of(len(numbers) - 1), Element.ONLY, leaf.type)
-
-        return tuple(rewritten(conjunct, lift) for conjunct in self.conditions), tuple(numbers)
-
-
-def _name_of(number: int) -> str:
-    return f"{_NUMBERS} {number}"
-
-
-class _WithNumbers:
-    """The columns of events, and those of the numbers in conditions, a row for each pattern."""
-
-    def __init__(self, events: PreparedEvents, asked: Sequence[Questions]) -> None:
-        self._events = events
-        of_places = enumerate(zip(*(one.numbers for one in asked), strict=True))
-        self._numbers = {_name_of(place): _column_of(literals) for place, literals in of_places}
-
-    def column(self, name: str) -> Column:
-        return self._numbers.get(name) or self._events.column(name)
-
-
-def _column_of(literals: Sequence[Literal]) -> Column:
-    """The values of literals of one type; null where an integer is none of int64."""
-    kind = literals[0].type
-    if kind is ValueType.FLOAT64:
-        return Column(kind, np.array([one.value for one in literals], np.float64))
-    valid = np.array([INT64_MIN <= int(one.value) <= INT64_MAX for one in literals])
-    values = np.array([int(one.value) if fits else 0 for one, fits in zip(literals, valid, strict=True)], np.int64)
-    return Column(kind, values, None if valid.all() else valid)
+        return without_numbers(self.conditions)
 
 
 def that_hold(
@@ -161,9 +125,9 @@ def _fulfils(
 ) -> Array:
     """bool: the matches that fulfil the conditions on lists; `of` is the number of each match's questions."""
     keep = np.ones(len(block), np.bool_)
-    source: ColumnSource = _WithNumbers(events, asked) if asked[0].numbers else events
+    source: ColumnSource = WithNumbers(events, [one.numbers for one in asked]) if asked[0].numbers else events
     for conjunct in asked[0].lifted:
-        keep &= holds_over_lists(conjunct, source, {**bound, _NUMBERS: of}, len(block))
+        keep &= holds_over_lists(conjunct, source, {**bound, NUMBERS: of}, len(block))
     return keep
 
 

@@ -411,9 +411,10 @@ class ListsBehind:
 
     def count(self, of: ClauseSlice, lists: int, passed: int, candidates: int, pairs: int) -> LevelCount:
         """The counts of so many lists that were made and passed, of their candidates and of pairs of candidates."""
-        rules = BindingRules(of.pattern, of.clause, of.events)
-        bound = frozenset(self.singles)
-        evaluations = Extension(rules, self.variable, bound, of.earliest_row, of.end_row).evaluations
+        bound, evaluations = frozenset(self.singles), 0
+        if ListConditions.of(of.clause, self.variable.name, bound).leaf:
+            rules = BindingRules(of.pattern, of.clause, of.events)
+            evaluations = Extension(rules, self.variable, bound, of.earliest_row, of.end_row).evaluations
         evaluations += candidates * len(self.tested) + pairs * len(self.conditions.adjacent)
         return LevelCount((*self.singles, self.variable.name), lists, passed, evaluations)
 

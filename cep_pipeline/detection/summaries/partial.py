@@ -229,6 +229,20 @@ class PartialSummary:
         return pa.Table.from_arrays([pa.repeat(self.name, len(keys)), *arrays], schema=summary_schema(self._pattern))
 
     @classmethod
+    def of_many(
+        cls, patterns: Sequence[Pattern], of: Array, ends_us: Array, items: Sequence[pa.Array]
+    ) -> list[PartialSummary]:
+        """The summaries of many patterns that put together the same, from all their matches; as `tables` takes them."""
+        made = cls(patterns[0])
+        made.groups.clear()
+        made.add_matches(ends_us, items, of=of)
+        found = [cls(pattern) for pattern in patterns]
+        for (number, *key), row in made.groups.items():
+            assert isinstance(number, int)
+            found[number].groups[tuple(key)] = row
+        return found
+
+    @classmethod
     def tables(
         cls, patterns: Sequence[Pattern], of: Array, ends_us: Array, items: Sequence[pa.Array]
     ) -> list[pa.Table]:

@@ -24,6 +24,7 @@ from cep_pipeline.detection.detect import detect, detect_slice
 from cep_pipeline.detection.fused import clause, negation, plain_runs
 from cep_pipeline.detection.fused.clause import run_clause
 from cep_pipeline.detection.fused.levels import LaidOutLevels, Levels
+from cep_pipeline.detection.limits import Limits, SliceLimits
 from cep_pipeline.detection.mechanisms import FoundAtOnce, Owned
 from cep_pipeline.language.parser import parse_patterns
 from cep_pipeline.patterns.pattern import Pattern
@@ -350,6 +351,49 @@ def test_patterns_that_were_run_before_give_the_answer_of_each_by_itself(
                     assert counts[pattern.name]["count"].to_pylist() == [str(len(wanted))]
 
 
+NUMBERED = (
+    "PATTERN SEQ({0} a, B b) WHERE a.x > {1} AND b.x >= a.x WITHIN 9 us",
+    "PATTERN SEQ({0} a, B b, C c) WHERE a.y <= {1} AND c.y < {2} AND a.y < b.y WITHIN 12 us TIES ANY",
+    "PATTERN AND({0} a, C b) WHERE a.x * {1} < a.y + {2} AND b.id != {1} WITHIN 7 us",
+    "PATTERN SEQ({0} a, ~C n, B b) WHERE n.x > {1} AND n.y > a.y AND b.x = {2} WITHIN 9 us",
+    "PATTERN SEQ({0} a, ~SEQ(B c, C d), B b) WHERE a.x BETWEEN {1} AND {2} WITHIN 9 us",
+    "PATTERN SEQ({0} a, C b) WHERE a.y NOT BETWEEN {1} AND {2} AND a.id IS NOT NULL WITHIN 7 events PARTITION BY x",
+    "PATTERN SEQ({0} a, B b) WHERE (a.x = {1} OR a.y > {2} OR a.s = 'p') AND [id] WITHIN 12 us",
+    "PATTERN SEQ({0} a, B+ b[], C c) WHERE b[i].x > {1} AND c.y < {2} AND sum(b[].x) > a.x WITHIN 7 us",
+    "PATTERN {0} a WHERE coalesce(a.id, {1}) < {2} WITHIN 1 us",
+)
+"""Patterns of a type and two numbers."""
+NUMBERS = st.sampled_from(["0", "1", "2", "3", "2.5", "1.0", "-1", "1e300", "9007199254740993", "9223372036854775807"])
+
+
+@settings(max_examples=examples(40), deadline=None, suppress_health_check=list(HealthCheck))
+@given(
+    st.lists(st.tuples(st.sampled_from(NUMBERED), st.sampled_from("AB"), NUMBERS, NUMBERS), min_size=2, max_size=7),
+    st.lists(rows(max_size=14), min_size=2, max_size=3),
+)
+def test_patterns_that_differ_in_numbers_give_the_answer_of_each_by_itself(
+    drawn: list[tuple[str, ...]], streams_: list[list[dict[str, Any]]]
+) -> None:
+    patterns = many([text.format(*of) for text, *of in drawn])
+    plan = own_order_plan(patterns)
+    for of_stream in (*streams_, stream(len(drawn))):
+        table = events_table(of_stream)
+        wanted = {one.name: expected(one, table) for one in patterns}
+        seqs = table["seq"].to_pylist()
+        for _ in range(2):
+            matches = detect(patterns, pa.table(table), plan)
+            for name, of_pattern in wanted.items():
+                bound = matches[name]["bindings"].to_pylist()
+                got = sorted(tuple((one["variable"], one["seq"]) for one in row) for row in bound)
+                assert got == sorted(tuple((v, seqs[place]) for v, place in match) for match in of_pattern)
+        points = [None, *boundaries_of(prepare(patterns[0], table))[:: max(table.num_rows // 3, 1)], None]
+        found_in = dict.fromkeys(wanted, 0)
+        for owned in pairwise(points):
+            for name, number in detect_slice(patterns, plan, table, owned, lambda *_: None).matches.items():
+                found_in[name] += number
+        assert found_in == {name: len(of_pattern) for name, of_pattern in wanted.items()}
+
+
 def test_constants_types_and_windows_of_patterns_of_one_name_are_told_apart() -> None:
     table = events_table(stream(3))
     for _ in range(2):
@@ -465,8 +509,19 @@ def test_rows_of_summarize_of_many_patterns_are_those_of_each_by_itself(
         found_ = detect(patterns, pa.table(table), own_order_plan(patterns))
         return [(name, own.schema, repr(own.to_pylist())) for name, own in found_.items()]
 
+    def groups(table: pa.Table, limits: SliceLimits | None = None) -> list[Any]:
+        """What tasks put together of slices: of all but those of which they do not decide what counts."""
+        plan = own_order_plan(patterns)
+        results = [detect_slice(patterns, plan, table, owned, lambda *_: None, limits=limits) for owned in slices]
+        return [{name: repr(one.to_json()) for name, one in result.summaries.items()} for result in results]
+
+    slices: list[Owned] = [(None, None), (None, (13, 0)), ((13, 0), (27, 0)), ((27, 0), None)]
+    in_slices = [groups(table) for table in streams_ for _ in range(2)]
+    limited = SliceLimits({pattern.name: Limits(max_matches=1 << 20) for pattern in patterns})
+    assert [groups(table, limited) for table in streams_ for _ in range(2)] == in_slices
     together = [tables(table) for table in streams_ for _ in range(2)]
     made = [one for one in at_once[-3] if one is not None]
     assert len(made) == len(patterns) and sum(bool(one.blocks) for one in made) > 10
     one_by_one(monkeypatch)
     assert together == [tables(table) for table in streams_ for _ in range(2)]
+    assert in_slices == [groups(table) for table in streams_ for _ in range(2)]
