@@ -10,60 +10,224 @@ from numba import carray, njit
 from cep_pipeline.compiled.pointers import int32_at, int64_at, uint8_at
 
 
-def collect_edges(
+def write_graphs(
     ends: int,
     end_offsets_at: Any,
     end_sources_at: Any,
+    end_variables_at: Any,
+    end_rows_at: Any,
     nodes: int,
     edge_offsets_at: Any,
     edge_sources_at: Any,
-    stamps_at: Any,
-    stack_at: Any,
-    first_end: int,
-    found_offsets_at: Any,
-    found_at: Any,
-    capacity: int,
+    edge_variables_at: Any,
+    edge_rows_at: Any,
+    head_from: int,
+    head_size: int,
+    events: int,
+    timestamps_at: Any,
+    seqs_at: Any,
+    node_stamps_at: Any,
+    numbers_at: Any,
+    reached_at: Any,
+    event_stamps_at: Any,
+    places_at: Any,
+    distinct_at: Any,
+    digits: int,
+    digits_at: Any,
+    state_at: Any,
+    most_ends: int,
+    most_bytes: int,
+    counts_at: Any,
+    row_offsets_at: Any,
+    rows_at: Any,
+    buffer_offsets_at: Any,
+    buffers_from: int,
 ) -> int:
-    """Find the edges from which each end is reached, end after end from `first_end` on.
+    """Write the graphs of ends of matches, each as its buffer has it before it is compressed; return their number.
 
-    Edges are sorted by target: node n has those from `edge_offsets[n]` to `edge_offsets[n + 1]`. Returns the end at
-    which `found` was full, or `ends`. `stamps` holds for each node the last end that reached it, from 1.
+    Parameters
+    ----------
+    ends, end_offsets
+        The number of ends that are left; end e has the entries from `end_offsets[e]` to `end_offsets[e + 1]`.
+    end_sources, end_variables, end_rows
+        int64, of each entry: the node before the last event, or -1; and the event, by variable and row.
+    nodes, edge_offsets
+        Node n has the edges from `edge_offsets[n]` to `edge_offsets[n + 1]`.
+    edge_sources, edge_variables, edge_rows
+        int64, of each edge: the node before the event, which is less than n, or -1; and the event.
+    head_from, head_size
+        What each graph has before it: an address, with 7 readable bytes behind; in bytes.
+    node_stamps, numbers, reached
+        int64, room of one element for each node, and one more for `reached`; the stamps are less than that of `state`.
+    event_stamps, places, distinct
+        Room of one element for each event, and one more for `distinct`; the stamps are less than that of `state`.
+    digits, digits_at
+        A number of matches has so many digits of 32 bits; int64, room for those of each node, and of one more.
+    state
+        int64 (3,): the first end that is not written yet, and the next stamp, which are moved on; and why no more is
+        written: 0 for want of room, 1 for want of digits.
+    most_ends, most_bytes
+        The room for graphs. If the first one has not enough of it, none is written.
+    counts, row_offsets, rows, buffer_offsets, buffers_from
+        Written of each end: the digits of its number of matches, the least first; the rows of its events; and its
+        graph, which lies at an address.
     """
+    state = carray(state_at, 3)
+    first, stamp = state[0], state[1]
     end_offsets = carray(end_offsets_at, ends + 1)
     end_sources = carray(end_sources_at, end_offsets[ends])
+    end_variables = carray(end_variables_at, end_offsets[ends])
+    end_rows = carray(end_rows_at, end_offsets[ends])
     edge_offsets = carray(edge_offsets_at, nodes + 1)
     edge_sources = carray(edge_sources_at, edge_offsets[nodes])
-    stamps = carray(stamps_at, nodes)
-    stack = carray(stack_at, nodes)
-    found_offsets = carray(found_offsets_at, ends + 1)
-    found = carray(found_at, capacity)
-    used = found_offsets[first_end]
-    for end in range(first_end, ends):
-        height = 0
-        for place in range(end_offsets[end], end_offsets[end + 1]):
-            node = end_sources[place]
-            if node >= 0 and stamps[node] != end + 1:
-                stamps[node] = end + 1
-                stack[height] = node
-                height += 1
-        while height > 0:
-            height -= 1
-            node = stack[height]
-            if used + edge_offsets[node + 1] - edge_offsets[node] > capacity:
-                for again in range(nodes):  # this end is begun anew with more room
-                    if stamps[again] == end + 1:
-                        stamps[again] = 0
-                return end
+    edge_variables = carray(edge_variables_at, edge_offsets[nodes])
+    edge_rows = carray(edge_rows_at, edge_offsets[nodes])
+    timestamps, seqs = carray(timestamps_at, events), carray(seqs_at, events)
+    node_stamps, numbers, reached = carray(node_stamps_at, nodes), carray(numbers_at, nodes), carray(reached_at, nodes)
+    event_stamps, places = carray(event_stamps_at, events), carray(places_at, events)
+    distinct = carray(distinct_at, events + 1)
+    amounts = carray(digits_at, (nodes + 1) * digits)
+    counts = carray(counts_at, (most_ends, digits))
+    row_offsets, rows = carray(row_offsets_at, most_ends + 1), carray(rows_at, most_bytes // 16)
+    buffer_offsets = carray(buffer_offsets_at, most_ends + 1)
+    row_offsets[0] = 0
+    buffer_offsets[0] = 0
+    used, used_rows, written = 0, 0, 0
+    state[2] = 0
+    while first < ends and written < most_ends:
+        begin, stop = end_offsets[first], end_offsets[first + 1]
+        # The nodes before the end, in order.
+        found, taken, least, most = 0, 0, nodes, -1
+        edges = stop - begin
+        for entry in range(begin, stop):
+            node = end_sources[entry]
+            if node >= 0 and node_stamps[node] != stamp:
+                node_stamps[node] = stamp
+                reached[found] = node
+                found += 1
+        while taken < found:
+            node = reached[taken]
+            taken += 1
+            least, most = min(least, node), max(most, node)
+            edges += edge_offsets[node + 1] - edge_offsets[node]
             for edge in range(edge_offsets[node], edge_offsets[node + 1]):
-                found[used] = edge
-                used += 1
                 source = edge_sources[edge]
-                if source >= 0 and stamps[source] != end + 1:
-                    stamps[source] = end + 1
-                    stack[height] = source
-                    height += 1
-        found_offsets[end + 1] = used
-    return ends
+                if source >= 0 and node_stamps[source] != stamp:
+                    node_stamps[source] = stamp
+                    reached[found] = source
+                    found += 1
+        if most - least < 8 * found:
+            place = 0
+            for node in range(least, most + 1):
+                if node_stamps[node] == stamp:
+                    reached[place] = node
+                    place += 1
+        else:
+            _sort(reached, found)
+        # The events, in order.
+        last = end_rows[begin]
+        event_stamps[last] = stamp
+        distinct[0] = last
+        count, lowest = 1, last
+        for place in range(found):
+            node = reached[place]
+            numbers[node] = place + 1
+            row = -1
+            for edge in range(edge_offsets[node], edge_offsets[node + 1]):
+                if edge_rows[edge] != row:
+                    row = edge_rows[edge]
+                    if event_stamps[row] != stamp:
+                        event_stamps[row] = stamp
+                        distinct[count] = row
+                        count += 1
+                        lowest, last = min(lowest, row), max(last, row)
+        if last - lowest < 8 * count:
+            place = 0
+            for row in range(lowest, last + 1):
+                if event_stamps[row] == stamp:
+                    distinct[place], places[row] = row, place
+                    place += 1
+        else:
+            _sort(distinct, count)
+            for place in range(count):
+                places[distinct[place]] = place
+        stamp += 1
+        room = head_size + 12 + 16 * count + 14 * edges
+        if used + room + 8 > most_bytes:
+            break
+        # The number of paths to each node.
+        needed = 1
+        for place in range(found + 1):
+            node = reached[place] if place < found else -1
+            at = place * digits
+            for digit in range(digits):
+                amounts[at + digit] = 0
+            from_edge = edge_offsets[node] if node >= 0 else begin
+            to_edge = edge_offsets[node + 1] if node >= 0 else stop
+            for edge in range(from_edge, to_edge):
+                source = edge_sources[edge] if node >= 0 else end_sources[edge]
+                if source < 0:
+                    amounts[at] += 1
+                else:
+                    own = (numbers[source] - 1) * digits
+                    for digit in range(needed):
+                        amounts[at + digit] += amounts[own + digit]
+            for digit in range(needed):
+                carry = amounts[at + digit] >> 32
+                amounts[at + digit] &= 0xFFFFFFFF
+                if carry:
+                    if digit + 1 == digits:
+                        state[2] = 1
+                        break
+                    amounts[at + digit + 1] += carry
+                    if digit + 1 == needed:
+                        needed += 1
+            if state[2]:
+                break
+        if state[2]:
+            break
+        for digit in range(digits):
+            counts[written, digit] = amounts[found * digits + digit]
+        # The graph.
+        source_words, target_words = int64_at(head_from), int64_at(buffers_from + used)
+        for word in range((head_size + 7) // 8):  # what is behind the head is written later
+            target_words[word] = source_words[word]
+        at = buffers_from + used + head_size
+        sizes = int32_at(at)
+        sizes[0], sizes[1], sizes[2] = count, edges, found + 2
+        times_of_buffer, seqs_of_buffer = int64_at(at + 12), int64_at(at + 12 + 8 * count)
+        time, seq = 0, 0
+        for place in range(count):
+            row = distinct[place]
+            rows[used_rows + place] = row
+            times_of_buffer[place], seqs_of_buffer[place] = timestamps[row] - time, seqs[row] - seq
+            time, seq = timestamps[row], seqs[row]
+        at += 12 + 16 * count
+        targets, sources, of_edges = int32_at(at), int32_at(at + 4 * edges), int32_at(at + 8 * edges)
+        edge_of_buffer, event = 0, 0
+        for place in range(found + 1):
+            node = reached[place] if place < found else -1
+            from_edge = edge_offsets[node] if node >= 0 else begin
+            to_edge = edge_offsets[node + 1] if node >= 0 else stop
+            step = 1
+            for edge in range(from_edge, to_edge):
+                source = edge_sources[edge] if node >= 0 else end_sources[edge]
+                row = edge_rows[edge] if node >= 0 else end_rows[edge]
+                targets[edge_of_buffer] = step
+                sources[edge_of_buffer] = (0 if source < 0 else numbers[source]) - (place + 1)
+                of_edges[edge_of_buffer] = places[row] - event
+                variable = edge_variables[edge] if node >= 0 else end_variables[edge]
+                int32_at(at + 12 * edges + 2 * edge_of_buffer)[0] = variable  # the next one is written over its half
+                event, step = places[row], 0
+                edge_of_buffer += 1
+        used += room
+        used_rows += count
+        first += 1
+        written += 1
+        row_offsets[written] = used_rows
+        buffer_offsets[written] = used
+    state[0], state[1] = first, stamp
+    return written
 
 
 def useful_edges(

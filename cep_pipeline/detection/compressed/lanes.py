@@ -151,10 +151,15 @@ class LaneEvents:
             most = EDGES_AT_ONCE // int(lengths[at]) if lanes.closing else EVENTS_AT_ONCE
             count = min(LANES_AT_ONCE, max(1, most // int(lengths[at])))
             stop = min(at + count, len(lanes))
-            while stop - at > 1 and int(lengths[stop - 1]) * (stop - at) > 2 * EVENTS_AT_ONCE:
+            while stop - at > 1 and self._are_too_many(lanes, int(lengths[stop - 1]), stop - at):
                 stop = at + (stop - at + 1) // 2
             yield lanes.take(np.arange(at, stop))
             at = stop
+
+    @staticmethod
+    def _are_too_many(lanes: Lanes, length: int, count: int) -> bool:
+        """Return whether so many lanes of a length are too many to be read together."""
+        return length * count > 2 * EVENTS_AT_ONCE or (lanes.closing and length * length * count > 2 * EDGES_AT_ONCE)
 
     def _of_ends(self, of_beginnings: Lanes) -> Lanes | None:
         """A lane for each event that may be the last of a match; None where that is not to be had, or far more is read.

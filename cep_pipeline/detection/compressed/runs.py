@@ -247,7 +247,7 @@ class MergedRuns:
         count = complete.count[matches]
         self.total += exact_sum(count)
         if self.graph is not None:
-            self.graph.end(row[matches], complete.node[matches], number, count)
+            self.graph.end(row[matches], complete.node[matches], number)
 
     def _forgetful(self, runs: RunTable) -> RunTable:
         """The runs without the fields that nothing asks for any more."""

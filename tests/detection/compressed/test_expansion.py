@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 
 import cep_pipeline as cep
 from cep_pipeline.detection import outputs
-from cep_pipeline.detection.compressed import buffers, compressing, expansion, lanes
+from cep_pipeline.detection.compressed import buffers, expansion, lanes
 from cep_pipeline.detection.compressed.buffers import ListedMatches, MatchesOfEvent, Paths
 from cep_pipeline.detection.compressed.expansion import StreamOrderedPaths
 from cep_pipeline.detection.matches import MANY_PATTERNS
@@ -71,7 +71,6 @@ def test_one_by_one_and_all_at_once(statement: Statement, stream_rows: list[Row]
         data.draw(st.sampled_from([outputs.found_at_once, never_at_once])) if listing is not never_listed else None
     )
     with (
-        patch.object(compressing, "EDGES_AT_ONCE", data.draw(st.sampled_from([1 << 20, 2]))),
         patch.object(buffers, "MOST_AT_ONCE", data.draw(st.sampled_from([1 << 23, 64, 1000]))),
         patch.object(buffers, "ENDS_AT_ONCE", data.draw(st.sampled_from([1 << 15, 2]))),
         patch.object(lanes, "MOST_OF_ENDS", data.draw(st.sampled_from([0, 2, 100]))),
