@@ -363,12 +363,12 @@ class GraphWriter:
         self._distinct = np.empty(total + 1, np.int32)
         self._stamp = 1
 
-    def write(self, graph: Graph) -> Iterator[tuple[int, str, bytes]]:
-        """Write a buffer for each event that ends matches: give its row, the number of matches, and the buffer."""
+    def write(self, graph: Graph) -> Iterator[tuple[Array, list[str], list[bytes]]]:
+        """Write a buffer for each event that ends matches, some at a time: rows, numbers of matches, and buffers."""
         edges, ends = graph.edges, graph.ends
         begins = np.flatnonzero(np.append(True, ends.row[1:] != ends.row[:-1])) if len(ends) else _NO_OFFSETS[:0]
         offsets = np.append(begins, len(ends)).astype(np.int64)
-        edge_offsets = np.searchsorted(edges.target, np.arange(graph.nodes + 1)).astype(np.int64)
+        edge_offsets = np.append(0, np.cumsum(np.bincount(edges.target, minlength=graph.nodes)))
         columns = [np.ascontiguousarray(one) for one in (edges.source, edges.variable, edges.row)]
         end_columns = [np.ascontiguousarray(one) for one in (ends.source, ends.variable, ends.row)]
         stamps = np.zeros(graph.nodes, np.int64)
@@ -393,26 +393,22 @@ class GraphWriter:
                 *(most, size, counts, row_offsets, rows, buffer_offsets, buffers.ctypes.data),
             )
             self._stamp = int(state[1])
-            of_ends = rows[: row_offsets[written]]
-            found = zip(
-                ends.row[begins[first : first + written]].tolist(),
-                counts.reshape(most, digits)[:written].astype("<u4"),
-                self._compressed(of_ends, row_offsets[: written + 1], buffers, buffer_offsets.tolist()),
-                strict=True,
-            )
-            for row, count, buffer in found:
-                yield row, to_text(int.from_bytes(count.tobytes(), "little")), buffer
-            if not written and state[2]:
+            if written:
+                buffers_of_ends = self._compressed(rows, row_offsets[: written + 1], buffers, buffer_offsets.tolist())
+                counted = _numbers(counts.reshape(most, digits)[:written])
+                yield ends.row[begins[first : first + written]], counted, [*buffers_of_ends]
+            elif state[2]:
                 digits *= 2
                 amounts = np.empty((graph.nodes + 1) * digits, np.int64)
-            elif not written:
+            else:
                 size *= 2
 
     def _compressed(self, rows: Array, offsets: Array, graphs: Array, bounds: list[int]) -> Iterator[bytes]:
         """The buffers of graphs, over events of some rows."""
         compress = _codec().compress
         if self._attributes:
-            values = self._events.table.select(self._attributes).take(pa.array(rows)).combine_chunks()
+            taken = pa.array(rows[: offsets[-1]])
+            values = self._events.table.select(self._attributes).take(taken).combine_chunks()
         for place, (first, stop) in enumerate(zip(offsets[:-1].tolist(), offsets[1:].tolist(), strict=True)):
             rest: Any = graphs[bounds[place] : bounds[place + 1]]
             if self._attributes:
@@ -420,6 +416,13 @@ class GraphWriter:
                 sections = _SECTIONS.pack(len(self._statement), len(attributes))
                 rest = b"".join((sections, self._statement, attributes, rest))
             yield _HEAD.pack(MAGIC, COMPRESSED, GRAPH, len(rest)) + compress(rest, asbytes=True)
+
+
+def _numbers(digits: Array) -> list[str]:
+    """Numbers as texts, of digits of 32 bits, the least first."""
+    if digits.shape[1] == 2 and not (digits[:, 1] >> 31).any():
+        return [*map(str, (digits[:, 0] | digits[:, 1] << 32).tolist())]
+    return [to_text(int.from_bytes(one.tobytes(), "little")) for one in digits.astype("<u4")]
 
 
 def _spelled(kind: pa.DataType, count: int, offsets: Array, data: Array) -> pa.Array:
@@ -695,6 +698,8 @@ class Edges:
 
     def shifted(self, nodes: int) -> Edges:
         """The same between nodes so much greater."""
+        if not nodes:
+            return self
         source, target = (np.where(one < 0, one, one + nodes) for one in (self.source, self.target))
         return Edges(source, target, self.variable, self.row)
 
@@ -751,7 +756,7 @@ class GraphBuilder:
     """
 
     def __init__(self, places: Array) -> None:
-        self._places = places
+        self.places = places
         self._nodes = 0
         self._edges: list[Edges] = []
         self._ends: list[Edges] = []
@@ -777,12 +782,18 @@ class GraphBuilder:
 
     def edges(self, source: Array, target: Array, variable: Array, row: Array) -> None:
         """Edges from older nodes to new ones, by ascending target."""
-        self._edges.append(Edges(source, target, self._places[variable], row))
+        self._edges.append(Edges(source, target, self.places[variable], row))
 
     def end(self, row: Array, source: Array, variable: int) -> None:
         """Matches that end with an event bound to a variable, from each run."""
-        place = np.full(len(source), self._places[variable])
+        place = np.full(len(source), self.places[variable])
         self._ends.append(Edges(source, np.full(len(source), NO_NODE, np.int64), place, row))
+
+    def add(self, nodes: int, edges: Edges, ends: Edges) -> None:
+        """A graph of so many nodes of its own, whose variables are numbered already."""
+        self._edges.append(edges.shifted(self._nodes))
+        self._ends.append(ends.shifted(self._nodes))
+        self._nodes += nodes
 
     def finished(self) -> Graph:
         """All that was added."""

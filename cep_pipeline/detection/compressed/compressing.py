@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
-from operator import itemgetter
 
 import numpy as np
 import pyarrow as pa
@@ -231,24 +230,28 @@ class _Writer:
     def __init__(self, pattern: Pattern, events: PreparedEvents, ending: tuple[int, int]) -> None:
         self.pattern, self.events, self.ending = pattern, events, ending
         self.writer = GraphWriter(pattern, events)
-        self.made: list[tuple[int, str, bytes]] = []
+        self.rows, self.counts, self.buffers = [np.empty(0, np.int64)], list[str](), list[bytes]()
 
     def add(self, graph: Graph) -> None:
         """Add all matches of a graph that end with an event that is wanted."""
         first, stop = (int(place) for place in np.searchsorted(graph.ends.row, self.ending))
-        self.made += self.writer.write(replace(graph, ends=graph.ends.take(slice(first, stop))))
+        for rows, counts, buffers in self.writer.write(replace(graph, ends=graph.ends.take(slice(first, stop)))):
+            self.rows.append(rows)
+            self.counts += counts
+            self.buffers += buffers
 
     def table(self) -> pa.Table:
         """The table, in the order of the end events."""
-        made = sorted(self.made, key=itemgetter(0))
-        rows = np.array([row for row, _, _ in made], np.int64)
+        rows = np.concatenate(self.rows)
+        order = np.argsort(rows, kind="stable")
+        rows, places = rows[order], order.tolist()
         return pa.Table.from_arrays(
             [
                 pa.repeat(self.pattern.name, len(rows)).cast(pa.string()),
                 pa.array(self.events.seqs[rows]),
                 pa.array(self.events.timestamps[rows]).view(UTC_MICROSECONDS),
-                pa.array([count for _, count, _ in made], pa.string()),
-                pa.array([buffer for _, _, buffer in made], pa.binary()),
+                pa.array([self.counts[place] for place in places], pa.string()),
+                pa.array([self.buffers[place] for place in places], pa.binary()),
             ],
             schema=schema_of_buffers(self.pattern),
         )

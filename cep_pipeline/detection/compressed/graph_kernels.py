@@ -10,6 +10,226 @@ from numba import carray, njit
 from cep_pipeline.compiled.pointers import int32_at, int64_at, uint8_at
 
 
+def read_lanes(
+    lanes: int,
+    starts_at: Any,
+    stops_at: Any,
+    begins_at: Any,
+    closing: int,
+    places: int,
+    rows_at: Any,
+    fits_at: Any,
+    variables: int,
+    may_bind_at: Any,
+    places_in_pattern_at: Any,
+    slots: int,
+    slot_words_at: Any,
+    needed_at: Any,
+    tests: int,
+    test_words_at: Any,
+    most_runs: int,
+    state_of_run_at: Any,
+    node_of_run_at: Any,
+    group_of_run_at: Any,
+    slots_of_run_at: Any,
+    table_at: Any,
+    table_stamps_at: Any,
+    table_size: int,
+    bound_at: Any,
+    state_at: Any,
+    most_edges: int,
+    most_ends: int,
+    most_work: int,
+    sources_at: Any,
+    targets_at: Any,
+    edge_variables_at: Any,
+    edge_rows_at: Any,
+    end_sources_at: Any,
+    end_variables_at: Any,
+    end_rows_at: Any,
+) -> int:
+    """Read lanes one after another with merged runs that remember single events, and write the edges of their graph.
+
+    Parameters
+    ----------
+    lanes, starts, stops, begins, closing
+        As `Lanes` has them.
+    places, rows, fits
+        int64, of each place of the sequence: its event, and the variables that it fits, a bit of each.
+    variables, may_bind, places_in_pattern
+        int64: for each state, a set of bound variables, those that may be bound next; and for each variable the number
+        that edges have in its place, and behind them that of an event that is ignored.
+    slots, slot_words
+        int64, shape (slots, 3): the events that a run remembers: the variable; 1 for its first event, and 0 for its
+        last one; and the address of an int64 for each event, equal for events that no test tells apart.
+    needed
+        int64: for each state the slots that are not forgotten, a bit of each.
+    tests, test_words
+        int64, shape (tests, 9): what is asked when an event is bound: the variable; 1 where that is asked of its first
+        event only, 2 of further ones only; the variable that must have been bound before; the slot of the other event;
+        the comparison, 1 for less, 2 for equal and 4 for greater, added up; and addresses for the bound event and for
+        the other one: of an int64 of each event, its rank, and of a byte, 0 where it has none.
+    most_runs, state_of_run, node_of_run, group_of_run, slots_of_run
+        Room for the runs of one lane.
+    table, table_stamps, table_size
+        int64, room to find runs in, of a power of 2 of elements, twice the number of runs or more; the stamps are less
+        than that of `state`.
+    bound
+        int64, shape (6, most_runs): room for what runs bind an event to.
+    state
+        int64 (7,): the next lane, and the next stamp, which are moved on; then the numbers of nodes, of edges and of
+        ends that were written, and the most runs of a lane; and why no more is read: 0 for want of room for edges or
+        ends, 1 for want of room for runs.
+    most_edges, most_ends
+        Room for edges and ends. If there is not enough for the first lane, none is written.
+    most_work
+        When runs have been tried so often, no further lane is begun.
+    sources, targets, edge_variables, edge_rows, end_sources, end_variables, end_rows
+        int64: the edges and ends, as `Edges` has them.
+    """
+    starts, stops, begins = carray(starts_at, lanes), carray(stops_at, lanes), carray(begins_at, lanes)
+    rows, fits = carray(rows_at, places), carray(fits_at, places)
+    may_bind = carray(may_bind_at, 1 << variables)
+    needed = carray(needed_at, 1 << variables)
+    places_in_pattern = carray(places_in_pattern_at, variables + 1)
+    slot_words, test_words = carray(slot_words_at, (slots, 3)), carray(test_words_at, (tests, 9))
+    state_of_run, node_of_run = carray(state_of_run_at, most_runs), carray(node_of_run_at, most_runs)
+    group_of_run, slots_of_run = carray(group_of_run_at, most_runs), carray(slots_of_run_at, most_runs * slots)
+    table, table_stamps = carray(table_at, table_size), carray(table_stamps_at, table_size)
+    bound = carray(bound_at, (6, most_runs))
+    state = carray(state_at, 7)
+    sources, targets = carray(sources_at, most_edges), carray(targets_at, most_edges)
+    edge_variables, edge_rows = carray(edge_variables_at, most_edges), carray(edge_rows_at, most_edges)
+    end_sources, end_variables = carray(end_sources_at, most_ends), carray(end_variables_at, most_ends)
+    end_rows = carray(end_rows_at, most_ends)
+    full = (1 << variables) - 1
+    lane, stamp = state[0], state[1]
+    nodes, edges, ends, peak = 0, 0, 0, 0
+    work, read = 0, 0
+    state[2], state[3], state[4], state[5], state[6] = 0, 0, 0, 0, 0
+    while lane < lanes and work < most_work:
+        runs = 0
+        stop = stops[lane]
+        enough = True
+        for place in range(starts[lane], stop):
+            row, fitting = rows[place], fits[place]
+            is_last = closing != 0 and place == stop - 1
+            begun = runs
+            if runs + (begun + 1) * variables >= most_runs:
+                # Each run may bind the event to each variable, and then be a new one.
+                state[6], enough = 1, False
+                break
+            if edges + (begun + 1) * (variables + 1) > most_edges or ends + (begun + 1) * variables > most_ends:
+                enough = False
+                break
+            work += begun + 1
+            bindings, groups, latest = 0, 0, -1
+            for source in range(begun + 1 if place < begins[lane] else begun):
+                # The run behind the others is that without events.
+                has = source < begun
+                old = state_of_run[source] if has else 0
+                wanted = fitting & may_bind[old]
+                while wanted:
+                    variable = 0
+                    while not (wanted >> variable) & 1:
+                        variable += 1
+                    wanted &= wanted - 1
+                    bit = 1 << variable
+                    holds = True
+                    for test in range(tests):
+                        if test_words[test, 0] != variable:
+                            continue
+                        when = test_words[test, 1]
+                        if (when == 1 and old & bit) or (when == 2 and not old & bit):
+                            continue
+                        if not (old >> test_words[test, 2]) & 1:
+                            continue
+                        other = slots_of_run[source * slots + test_words[test, 3]]
+                        if not (uint8_at(test_words[test, 6])[row] and uint8_at(test_words[test, 8])[other]):
+                            holds = False
+                            break
+                        own, its = int64_at(test_words[test, 5])[row], int64_at(test_words[test, 7])[other]
+                        sign = 1 if own < its else 2 if own == its else 4
+                        if not test_words[test, 4] & sign:
+                            holds = False
+                            break
+                    if not holds:
+                        continue
+                    new = old | bit
+                    node = node_of_run[source] if has else -1
+                    if new == full and (is_last or closing == 0):
+                        end_sources[ends], end_rows[ends] = node, row
+                        end_variables[ends] = places_in_pattern[variable]
+                        ends += 1
+                    if is_last or may_bind[new] == 0:
+                        continue
+                    same = latest >= 0 and state_of_run[latest] == new
+                    for slot in range(slots):
+                        value = slots_of_run[source * slots + slot] if has else -1
+                        if slot_words[slot, 0] == variable and not (slot_words[slot, 1] and old & bit):
+                            value = int64_at(slot_words[slot, 2])[row]
+                        if not (needed[new] >> slot) & 1:
+                            value = -1
+                        slots_of_run[runs * slots + slot] = value
+                        same = same and slots_of_run[latest * slots + slot] == value
+                    run = latest if same else -1  # as most runs that bind an event are then
+                    if not same:
+                        word = new * 0x9E3779B97F4A7C1
+                        for slot in range(slots):
+                            word = (word ^ (slots_of_run[runs * slots + slot] + 1)) * 0x2545F4914F6CDD1D
+                            word ^= (word >> 29) & 0x7FFFFFFFF
+                        entry = (word ^ (word >> 32)) & (table_size - 1)
+                        while table_stamps[entry] == stamp:
+                            run = table[entry]
+                            same = state_of_run[run] == new
+                            for slot in range(slots):
+                                same = same and slots_of_run[run * slots + slot] == slots_of_run[runs * slots + slot]
+                            if same:
+                                break
+                            entry = (entry + 1) & (table_size - 1)
+                        if not same:
+                            run = runs
+                            table_stamps[entry], table[entry] = stamp, run
+                            state_of_run[run], node_of_run[run], group_of_run[run] = new, -1, -1
+                            runs += 1
+                        latest = run
+                    group = group_of_run[run]
+                    if group < 0:
+                        group = groups
+                        group_of_run[run] = group
+                        bound[3, group], bound[4, group] = run, bindings
+                        groups += 1
+                    else:
+                        bound[2, bound[5, group]] = bindings
+                    bound[0, bindings], bound[1, bindings] = node, places_in_pattern[variable]
+                    bound[2, bindings], bound[5, group] = -1, bindings
+                    bindings += 1
+            for group in range(groups):
+                run = bound[3, group]
+                group_of_run[run] = -1
+                if run < begun:
+                    sources[edges], targets[edges], edge_rows[edges] = node_of_run[run], nodes, row
+                    edge_variables[edges] = places_in_pattern[variables]
+                    edges += 1
+                binding = bound[4, group]
+                while binding >= 0:
+                    sources[edges], targets[edges], edge_rows[edges] = bound[0, binding], nodes, row
+                    edge_variables[edges] = bound[1, binding]
+                    edges += 1
+                    binding = bound[2, binding]
+                node_of_run[run] = nodes
+                nodes += 1
+            peak = max(peak, runs)
+        stamp += 1
+        if not enough:
+            break
+        lane += 1
+        read += 1
+        state[2], state[3], state[4] = nodes, edges, ends
+    state[0], state[1], state[5] = lane, stamp, peak
+    return read
+
+
 def write_graphs(
     ends: int,
     end_offsets_at: Any,
