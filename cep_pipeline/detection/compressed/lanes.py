@@ -164,10 +164,10 @@ class LaneEvents:
         """Integers in the order of the sequence."""
         return codes * (self.size + 1) + rows
 
-    def lengths(self) -> Array:
-        """The number of events of each lane, where there is one for each event that may be the first of a match."""
-        lanes = self._unguessed()
-        return lanes.stop - lanes.start
+    def unguessed(self, *, for_buffers: bool) -> Lanes:
+        """The lanes that `lanes` gives, whatever is guessed."""
+        lanes = self._of_beginnings()
+        return (self._of_ends(lanes) if for_buffers else None) or lanes
 
     def lanes(self, *, for_buffers: bool = False) -> Iterator[Lanes]:
         """All lanes that may hold a match, some at a time, those together that are about as long.
@@ -177,8 +177,7 @@ class LaneEvents:
         for_buffers
             Whether matches are kept by the event that they end with: then a lane for each of these may be better.
         """
-        lanes = self._unguessed()
-        lanes = (self._of_ends(lanes) if for_buffers else None) or lanes
+        lanes = self.unguessed(for_buffers=for_buffers)
         order = np.argsort(lanes.stop - lanes.start, kind="stable")
         for part in self._pieces(lanes.take(order)):
             yield from self._guessed(part, list(self.group.guessed))
@@ -243,7 +242,7 @@ class LaneEvents:
                 last |= fits[rows]
         return first, last
 
-    def _unguessed(self) -> Lanes:
+    def _of_beginnings(self) -> Lanes:
         """A lane for each event that may be the first of a match."""
         rows = self.rows
         first, last = self._first_and_last()

@@ -60,16 +60,20 @@ _MIX = np.uint64(0x9E3779B97F4A7C15)
 
 EVENT_S, STEP_S = 1.4e-6, 2e-4
 """Seconds of merged runs for one event of one lane, and for one step of all lanes, as they were measured at least."""
-COMPILED_EVENT_S, LANE_S = 1e-7, 1e-5
-"""Seconds of compiled runs for one event of one lane, and for each lane, as they were measured at least."""
+COMPILED_EVENT_S, LANE_S, PAIR_S = 1e-7, 1e-5, 1.5e-9
+"""Seconds of compiled runs for one event of one lane, for each lane, and for each pair of events of a lane whose
+partial matches are told apart by their events or their beginnings, as they were measured at least."""
 
 
 def least_seconds(sequence: LaneEvents) -> float:
     """The time that merged runs take at least to read all lanes, and to write their buffers."""
-    lengths = sequence.lengths()
-    if tests_of(sequence) is not None:
-        return float(COMPILED_EVENT_S * lengths.sum() + LANE_S * len(lengths))
-    return float(EVENT_S * lengths.sum() + STEP_S * lengths.max(initial=0))
+    lanes = sequence.unguessed(for_buffers=True)
+    lengths = lanes.stop - lanes.start
+    if tests_of(sequence) is None:
+        return float(EVENT_S * lengths.sum() + STEP_S * lengths.max(initial=0))
+    apart = not lanes.closing or bool(fields_of(sequence.group, sequence.states))
+    pairs = PAIR_S * float((lengths.astype(np.float64) ** 2).sum()) if apart else 0.0
+    return float(COMPILED_EVENT_S * lengths.sum() + LANE_S * len(lengths)) + pairs
 
 
 class _TooManyRuns(Exception):
