@@ -48,7 +48,9 @@ def read_lanes(
     end_variables_at: Any,
     end_rows_at: Any,
 ) -> int:
-    """Read lanes one after another with merged runs that remember single events, and write the edges of their graph.
+    """Read lanes one after another with merged runs that remember single events; return the next lane.
+
+    The edges of their graph are written.
 
     Parameters
     ----------
@@ -77,13 +79,15 @@ def read_lanes(
     bound
         int64, shape (6, most_runs): room for what runs bind an event to.
     state
-        int64 (7,): the next lane, and the next stamp, which are moved on; then the numbers of nodes, of edges and of
-        ends that were written, and the most runs of a lane; and why no more is read: 0 for want of room for edges or
-        ends, 1 for want of room for runs.
+        int64 (12,): the next lane, and the next stamp, which are moved on; then the numbers of nodes, of edges and of
+        ends that lanes read to their end have, and the most runs of a lane; why no more is read: 0 for want of room
+        for edges or ends, or as all are read, 1 for want of room for runs, 2 to look whether the work shall go on; and
+        for the latter the place that the next lane is read up to, -1 otherwise, its runs, and the numbers of nodes,
+        edges and ends with it, to be read on with the same arrays.
     most_edges, most_ends
         Room for edges and ends. If there is not enough for the first lane, none is written.
     most_work
-        When runs have been tried so often, no further lane is begun.
+        The work is interrupted when runs have been tried so often.
     sources, targets, edge_variables, edge_rows, end_sources, end_variables, end_rows
         int64: the edges and ends, as `Edges` has them.
     """
@@ -97,21 +101,34 @@ def read_lanes(
     group_of_run, slots_of_run = carray(group_of_run_at, most_runs), carray(slots_of_run_at, most_runs * slots)
     table, table_stamps = carray(table_at, table_size), carray(table_stamps_at, table_size)
     bound = carray(bound_at, (6, most_runs))
-    state = carray(state_at, 7)
+    state = carray(state_at, 12)
     sources, targets = carray(sources_at, most_edges), carray(targets_at, most_edges)
     edge_variables, edge_rows = carray(edge_variables_at, most_edges), carray(edge_rows_at, most_edges)
     end_sources, end_variables = carray(end_sources_at, most_ends), carray(end_variables_at, most_ends)
     end_rows = carray(end_rows_at, most_ends)
     full = (1 << variables) - 1
     lane, stamp = state[0], state[1]
-    nodes, edges, ends, peak = 0, 0, 0, 0
-    work, read = 0, 0
-    state[2], state[3], state[4], state[5], state[6] = 0, 0, 0, 0, 0
-    while lane < lanes and work < most_work:
-        runs = 0
+    nodes, edges, ends, peak, runs = 0, 0, 0, 0, 0
+    work, interrupted_at = 0, state[7]
+    if interrupted_at >= 0:
+        runs, nodes, edges, ends = state[8], state[9], state[10], state[11]
+    else:
+        state[2], state[3], state[4] = 0, 0, 0
+    state[5], state[6], state[7] = 0, 0, -1
+    while lane < lanes:
+        begin_place = starts[lane]
+        if interrupted_at >= 0:
+            begin_place, interrupted_at = interrupted_at, -1
+        else:
+            runs = 0
         stop = stops[lane]
         enough = True
-        for place in range(starts[lane], stop):
+        for place in range(begin_place, stop):
+            if work >= most_work:
+                state[6], state[7], state[8] = 2, place, runs
+                state[9], state[10], state[11] = nodes, edges, ends
+                enough = False
+                break
             row, fitting = rows[place], fits[place]
             is_last = closing != 0 and place == stop - 1
             begun = runs
@@ -220,14 +237,14 @@ def read_lanes(
                 node_of_run[run] = nodes
                 nodes += 1
             peak = max(peak, runs)
-        stamp += 1
+        if state[6] != 2:
+            stamp += 1
         if not enough:
             break
         lane += 1
-        read += 1
         state[2], state[3], state[4] = nodes, edges, ends
     state[0], state[1], state[5] = lane, stamp, peak
-    return read
+    return int(lane)
 
 
 def write_graphs(

@@ -55,7 +55,7 @@ MOST_VARIABLES = 10
 ROOM_FOR_EDGES, ROOM_FOR_ENDS, ROOM_FOR_RUNS = 1 << 18, 1 << 16, 1 << 10
 """Room that is there at first; a lane that needs more has it."""
 WORK_AT_ONCE = 1 << 25
-"""Runs that are tried before somebody may stop the work."""
+"""Runs that are tried before the work is interrupted, so that somebody may end it."""
 
 _read_lanes = NativeKernel(
     "cep_pipeline.detection.compressed.graph_kernels",
@@ -80,6 +80,7 @@ _SIGNS = {
 }
 _SLOTS = {Element.ONLY: "row", Element.FIRST: "first", Element.LAST: "last", Element.PREVIOUS: "last"}
 _ALWAYS, _AT_FIRST, _LATER = 0, 1, 2
+_NO_ROOM_FOR_RUNS, _INTERRUPTED = 1, 2
 _CHOSEN = (Element.EACH, Element.CURRENT)
 _WHOLE = (Element.ONLY, Element.FIRST)
 
@@ -418,11 +419,11 @@ class CompiledRuns:
         starts, stops, begins = (np.ascontiguousarray(one, np.int64) for one in (lanes.start, lanes.stop, lanes.begin))
         slots, tests = self._counts
         most_edges, most_ends, most_runs = ROOM_FOR_EDGES, ROOM_FOR_ENDS, ROOM_FOR_RUNS
-        state = np.array([0, 1, 0, 0, 0, 0, 0], np.int64)
+        state = np.array([0, 1, 0, 0, 0, 0, 0, -1, 0, 0, 0, 0], np.int64)
         places = self._graph.places
         stamps: Array | None = None
-        while int(state[0]) < len(lanes):
-            go_on()
+        first = 0
+        while first < len(lanes):
             if stamps is None:
                 stamps = np.zeros(4 * most_runs, np.int64)
                 table = np.empty(4 * most_runs, np.int64)
@@ -430,23 +431,26 @@ class CompiledRuns:
                 bound, values = np.empty((6, most_runs), np.int64), np.empty(most_runs * slots + 1, np.int64)
             edges = room_for(4 * most_edges, np.int64).reshape(4, most_edges)
             ends = room_for(3 * most_ends, np.int64).reshape(3, most_ends)
-            first = int(state[0])
-            read = _read_lanes(
-                *(len(lanes), starts, stops, begins, int(lanes.closing), len(self._rows), self._rows, self._fits),
-                *(self._variables, self._may_bind, places, slots, self._slots, self._needed, tests, self._tests),
-                *(most_runs, *of_runs, values, table, stamps, len(stamps), bound, state),
-                *(most_edges, most_ends, WORK_AT_ONCE, *edges, *ends),
-            )
-            nodes, edge_count, end_count, peak, for_runs = state[2:].tolist()
-            self.peak = max(self.peak, peak)
-            if read:
+            reason = _INTERRUPTED
+            while reason == _INTERRUPTED:
+                go_on()
+                read = _read_lanes(
+                    *(len(lanes), starts, stops, begins, int(lanes.closing), len(self._rows), self._rows, self._fits),
+                    *(self._variables, self._may_bind, places, slots, self._slots, self._needed, tests, self._tests),
+                    *(most_runs, *of_runs, values, table, stamps, len(stamps), bound, state),
+                    *(most_edges, most_ends, WORK_AT_ONCE, *edges, *ends),
+                )
+                nodes, edge_count, end_count, peak, reason = state[2:7].tolist()
+                self.peak = max(self.peak, peak)
+            if read > first:
                 used, (source, variable, row) = edges[:, :edge_count], ends[:, :end_count].copy()
                 if 2 * edge_count < most_edges:
                     used = used.copy()  # no more room is held than that
                 target = np.full(end_count, NO_NODE, np.int64)
                 self._graph.add(nodes, Edges(*used), Edges(source, target, variable, row))
-                yield lanes.take(np.arange(first, first + read))
-            elif for_runs:
+                yield lanes.take(np.arange(first, read))
+                first = read
+            elif reason == _NO_ROOM_FOR_RUNS:
                 most_runs, stamps = 4 * most_runs, None
                 state[1] = 1
             else:

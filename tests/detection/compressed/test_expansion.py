@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import struct
+import time
 from dataclasses import replace
 from itertools import islice
 from unittest.mock import patch
@@ -19,10 +20,13 @@ from cep_pipeline.detection import outputs
 from cep_pipeline.detection.compressed import buffers, expansion, lanes
 from cep_pipeline.detection.compressed.buffers import GraphBuilder, ListedMatches, MatchesOfEvent, Paths
 from cep_pipeline.detection.compressed.components import groups_of
+from cep_pipeline.detection.compressed.compressing import compress_merged
 from cep_pipeline.detection.compressed.expansion import StreamOrderedPaths
 from cep_pipeline.detection.compressed.lanes import CompiledRuns, LaneEvents
 from cep_pipeline.detection.compressed.runs import MergedRuns
+from cep_pipeline.detection.limits import LimitReached, at_most_seconds
 from cep_pipeline.detection.matches import MANY_PATTERNS
+from cep_pipeline.detection.mechanisms import Counters
 from cep_pipeline.detection.outputs import listed_because
 from cep_pipeline.errors import InputError, PlanError, TooManyMatches, UnsupportedPattern
 from cep_pipeline.slices.prepared import PreparedEvents
@@ -400,3 +404,15 @@ def test_what_cannot_be_expanded_is_refused() -> None:
     ):
         with pytest.raises(InputError, match=said):
             cep.expand(table.set_column(4, "buffer", pa.array([bad]))).read_all()
+
+
+def test_compiled_runs_of_one_long_window_can_be_ended() -> None:
+    """One lane asks 10^9 comparisons: a time limit ends it in between."""
+    kinds = ["A"] * 30_000 + ["B"] * 30_000
+    table = stream_schema().table([{"timestamp": t, "kind": kind, "x": -t} for t, kind in enumerate(kinds)])
+    patterns = cep.parse_patterns("NAME p PATTERN SEQ(A a, B b, C c) WHERE a.x < b.x WITHIN 1 day", stream_schema())
+    table = pa.concat_tables([table, stream_schema().table([{"timestamp": 70_000, "seq": 70_000, "kind": "C"}])])
+    [pattern] = patterns
+    events = PreparedEvents(table, type_attribute=pattern.type_attribute, base_type=pattern.base_type)
+    with pytest.raises(LimitReached), at_most_seconds(0.2, time.process_time):
+        compress_merged(pattern, events, Counters())
