@@ -317,7 +317,7 @@ def candidates_of(variable: Variable, conjuncts: tuple[Conjunct, ...], events: P
 
 @dataclass(frozen=True)
 class BindingTest:
-    """What is asked when an event is bound to the variable of `own`: it is compared with the event of `other`.
+    """A comparison of an event that is being bound to the variable of `own` with the event of `other`.
 
     Attributes
     ----------
@@ -458,7 +458,7 @@ class CompiledRuns:
 
 
 def tests_of(sequence: LaneEvents, fields: tuple[Field, ...] | None = None) -> list[BindingTest] | None:
-    """What is asked of events as runs bind them; None where runs remember more, or the order is not that of rows."""
+    """The comparisons of events as runs bind them; None where runs remember more, or the order is not that of rows."""
     group, states = sequence.group, sequence.states
     if not sequence.untied or group.negations or group.guessed or len(states.names) > MOST_VARIABLES:
         return None
@@ -472,7 +472,7 @@ def tests_of(sequence: LaneEvents, fields: tuple[Field, ...] | None = None) -> l
 
 
 def _tests_of(condition: Condition, sequence: LaneEvents) -> list[BindingTest]:
-    """What is asked of events as they are bound so that a condition holds in the end; [] where that does not do."""
+    """The comparisons of events as they are bound that make a condition hold; [] where there are no such ones."""
     if len(condition.components) != 1 or len(condition.components[0].atoms) != 1:
         return []
     [atom] = condition.components[0].atoms
@@ -494,7 +494,7 @@ def _tests_of(condition: Condition, sequence: LaneEvents) -> list[BindingTest]:
 
 
 def _moment(own: Reference, other: Reference, sequence: LaneEvents) -> int | None:
-    """Of which events of `own` a comparison is asked when they are bound; None: never, or not only then."""
+    """The events of `own` that are compared when they are bound; None: none, or not only then."""
     states = sequence.states
     if own.variable == other.variable:
         follows = other.element in (Element.PREVIOUS, Element.FIRST)
