@@ -278,7 +278,7 @@ def _listed(patterns: Sequence[Pattern], table: pa.Table) -> int:
 
 def _merged(patterns: Sequence[Pattern], table: pa.Table) -> int:
     """The matches as buffers, by merged runs only."""
-    with patch.object(outputs, "_compressed_by_listing", lambda _: None):
+    with patch.object(outputs, "_compressed_by_listing", lambda *_: None):
         return _count("compressed", detect(patterns, table, own_order_plan(patterns), "fused", "compressed"))
 
 

@@ -275,6 +275,8 @@ FEW_MATCHES = 1 << 17
 FEW_AN_EVENT = 2
 FEW_S = 0.1
 """Lists are looked for so long, whatever merged runs would cost: of very many, few may be matches."""
+COUNTED_SHARE = 0.1
+"""Matches are counted before they are listed, for this share of the time that merged runs take."""
 LISTED_S = 40e-9
 """Seconds to list a match and to write it to a buffer."""
 MOST_LISTED = 1 << 27
@@ -284,7 +286,8 @@ MOST_LISTED = 1 << 27
 def _compressed_by_listing(detection: Detection, few: FoundFew | None) -> pa.Table | None:
     """The buffers of a pattern's matches, listed; None where merged runs make them sooner, or in less memory.
 
-    Nobody knows how many matches there are. So they are listed as long as that costs less than merged runs surely do.
+    Where nobody knows soon how many matches there are, they are listed as long as that costs less than merged runs
+    surely do.
     """
     pattern, events = detection.pattern, detection.events
     at_least = _few(detection)
@@ -293,10 +296,14 @@ def _compressed_by_listing(detection: Detection, few: FoundFew | None) -> pa.Tab
         return table
     from cep_pipeline.detection.compressed.components import groups_of
     from cep_pipeline.detection.compressed.lanes import LaneEvents
+    from cep_pipeline.detection.compressed.runs import least_seconds
 
-    seconds = sum(LaneEvents(pattern, group, events).least_seconds() for group in groups_of(pattern))
+    seconds = sum(least_seconds(LaneEvents(pattern, group, events)) for group in groups_of(pattern))
     most = min(int(seconds / LISTED_S), MOST_LISTED // len(pattern.operands))
-    return _listed_up_to(detection, most, seconds, few) if most > at_least or seconds > FEW_S else None
+    if most <= at_least and seconds <= FEW_S:
+        return None
+    count = _count_soon(detection, COUNTED_SHARE * seconds)
+    return _listed_up_to(detection, most, seconds, few) if count is None or count <= most else None
 
 
 def _few(detection: Detection) -> int:

@@ -170,7 +170,23 @@ def with_buffer(table: pa.Table, data: bytes, count: str | None = None) -> pa.Ta
 def changed(table: pa.Table, **parts: Any) -> bytes:
     """The first buffer with other parts of its graph."""
     buffer = MatchesOfEvent.from_bytes(table.column("buffer")[0].as_py())
-    return replace(buffer, matches=replace(buffer.matches, **parts)).to_bytes()
+    return graph_bytes(replace(buffer, matches=replace(buffer.matches, **parts)))
+
+
+def graph_bytes(buffer: MatchesOfEvent) -> bytes:
+    """A buffer of a graph, without attributes."""
+    paths = buffer.matches
+    assert isinstance(paths, Paths)
+    statement = buffer.statement.encode()
+    statement += b"\0" * (-len(statement) % 8)
+    clocks = (np.diff(buffer.events.column(name).to_numpy(), prepend=0) for name in ("timestamp", "seq"))
+    steps = (np.diff(paths.targets, prepend=0), paths.sources - paths.targets, np.diff(paths.events, prepend=0))
+    rest = struct.pack("<II", len(statement), 0) + statement
+    rest += struct.pack("<III", buffer.events.num_rows, len(paths.sources), paths.nodes)
+    rest += b"".join(clock.astype(np.int64).tobytes() for clock in clocks)
+    rest += b"".join(step.astype(np.int32).tobytes() for step in steps) + paths.variables.astype(np.int16).tobytes()
+    compressed = pa.Codec("zstd").compress(rest, asbytes=True)
+    return struct.pack("<4sBBxxQ", b"CEPB", 1, 0, len(rest)) + compressed
 
 
 def listed_bytes(buffer: MatchesOfEvent, offsets: Array) -> bytes:
@@ -241,7 +257,7 @@ def test_a_buffer_with_another_number_of_matches_than_it_says_is_refused(rungs: 
     rows = [{"timestamp": 0, "kind": "A", "x": 0.0, "n": 0}]
     table = cep.detect([pattern], SCHEMA.table(rows), output="compressed")["lists"]
     with pytest.raises(InputError, match=r"is said to hold|it holds more than"):
-        cep.expand(with_buffer(table, buffer.to_bytes(), count)).read_all()
+        cep.expand(with_buffer(table, graph_bytes(buffer), count)).read_all()
 
 
 def test_a_list_of_matches_with_wrong_lengths_is_refused() -> None:
@@ -270,7 +286,7 @@ def test_a_statement_that_is_none_is_refused(statement: str, message: str) -> No
     table, _ = graph()
     buffer = MatchesOfEvent.from_bytes(table.column("buffer")[0].as_py())
     with pytest.raises(InputError, match=message):
-        cep.expand(with_buffer(table, replace(buffer, statement=statement).to_bytes())).read_all()
+        cep.expand(with_buffer(table, graph_bytes(replace(buffer, statement=statement)))).read_all()
     forged = table.replace_schema_metadata({b"cep.statements": json.dumps([statement]).encode()})
     with pytest.raises(InputError, match=message):
         cep.expand(forged).read_all()

@@ -49,6 +49,7 @@ import numpy as np
 import pyarrow as pa
 
 from cep_pipeline.compiled.native import NativeKernel
+from cep_pipeline.detection.decimal_text import to_text
 from cep_pipeline.errors import InputError, NoRoom
 from cep_pipeline.events.columns import ARROW_TYPES
 from cep_pipeline.expressions.columns import Array
@@ -86,6 +87,17 @@ _write_listed = NativeKernel(
         *("int64", "int16*", "int64", "int64*", "int64*", "int64", "int64", "int64*", "int64*"),
         *("int64", "int64*", "int64*", "int32*", "int32*", "int64*", "int64", "int64"),
         *("int64*", "int64*", "int64*", "int32*", "uint8*", "int32*", "int64"),
+    ),
+    ("cep_pipeline.compiled.pointers",),
+)
+_write_graphs = NativeKernel(
+    "cep_pipeline.detection.compressed.graph_kernels",
+    "write_graphs",
+    (
+        *("int64", "int64*", "int64*", "int64*", "int64*", "int64", "int64*", "int64*", "int64*", "int64*"),
+        *("int64", "int64", "int64", "int64*", "int64*"),
+        *("int64*", "int64*", "int64*", "int64*", "int32*", "int32*", "int64", "int64*", "int64*"),
+        *("int64", "int64", "int64*", "int64*", "int64*", "int64*", "int64"),
     ),
     ("cep_pipeline.compiled.pointers",),
 )
@@ -173,23 +185,6 @@ class MatchesOfEvent:
     statement: str
     events: pa.Table
     matches: Paths | ListedMatches
-
-    def to_bytes(self) -> bytes:
-        """The buffer's bytes."""
-        matches = self.matches
-        if isinstance(matches, ListedMatches):
-            raise TypeError("the buffers of listed matches are written together, by `ends_of_listed`")
-        statement = _padded(self.statement.encode())
-        others = [name for name in self.events.column_names if name not in ("timestamp", "seq")]
-        attributes = _padded(_ipc(self.events.select(others)) if others else b"")
-        sizes = (self.events.num_rows, len(matches.sources), matches.nodes)
-        clocks = [_differences(self.events.column(name).to_numpy()) for name in ("timestamp", "seq")]
-        steps = (_differences(matches.targets), matches.sources - matches.targets, _differences(matches.events))
-        arrays = (np.ascontiguousarray(array).tobytes() for array in (*clocks, *steps, matches.variables))
-        sections = _SECTIONS.pack(len(statement), len(attributes))
-        rest = b"".join((sections, statement, attributes, _SIZES.pack(*sizes), *arrays))
-        compressed: bytes = _codec().compress(rest, asbytes=True)
-        return _HEAD.pack(MAGIC, COMPRESSED, GRAPH, len(rest)) + compressed
 
     @classmethod
     def from_bytes(cls, data: bytes) -> MatchesOfEvent:
@@ -352,6 +347,84 @@ def ends_of_listed(
         )
 
 
+class GraphWriter:
+    """Writes the buffers of the matches of one pattern that the paths of graphs are."""
+
+    def __init__(self, pattern: Pattern, events: PreparedEvents) -> None:
+        self._events = events
+        self._attributes = attributes_beside_clocks(pattern)
+        self._statement = _padded(statement_of(pattern).encode())
+        # With attributes, their length comes before the statement, and they come behind it.
+        head = b"" if self._attributes else _SECTIONS.pack(len(self._statement), 0) + self._statement
+        self._head_size, self._head = len(head), np.frombuffer(head + bytes(8), np.uint8)
+        total = len(events)
+        self._timestamps, self._seqs = np.ascontiguousarray(events.timestamps), np.ascontiguousarray(events.seqs)
+        self._stamps, self._places = np.zeros(total, np.int64), np.empty(total, np.int32)
+        self._distinct = np.empty(total + 1, np.int32)
+        self._stamp = 1
+
+    def write(self, graph: Graph) -> Iterator[tuple[Array, list[str], list[bytes]]]:
+        """Write a buffer for each event that ends matches, some at a time: rows, numbers of matches, and buffers."""
+        edges, ends = graph.edges, graph.ends
+        begins = np.flatnonzero(np.append(True, ends.row[1:] != ends.row[:-1])) if len(ends) else _NO_OFFSETS[:0]
+        offsets = np.append(begins, len(ends)).astype(np.int64)
+        edge_offsets = np.append(0, np.cumsum(np.bincount(edges.target, minlength=graph.nodes)))
+        columns = [np.ascontiguousarray(one) for one in (edges.source, edges.variable, edges.row)]
+        end_columns = [np.ascontiguousarray(one) for one in (ends.source, ends.variable, ends.row)]
+        stamps = np.zeros(graph.nodes, np.int64)
+        numbers, reached = np.empty(graph.nodes, np.int64), np.empty(graph.nodes, np.int64)
+        state = np.array([0, self._stamp, 0], np.int64)
+        digits, size = 2, MOST_AT_ONCE
+        amounts = np.empty((graph.nodes + 1) * digits, np.int64)
+        while int(state[0]) < len(begins):
+            first = int(state[0])
+            most = min(len(begins) - first, ENDS_AT_ONCE)
+            counts = np.empty(most * digits, np.int64)
+            row_offsets, buffer_offsets = np.empty(most + 1, np.int64), np.empty(most + 1, np.int64)
+            rows, buffers = room_for(size // 16, np.int64), room_for(size, np.uint8)
+            written = _write_graphs(
+                *(len(begins), offsets),
+                *end_columns,
+                *(graph.nodes, edge_offsets),
+                *columns,
+                *(self._head.ctypes.data, self._head_size, len(self._events), self._timestamps, self._seqs),
+                *(stamps, numbers, reached, self._stamps, self._places, self._distinct),
+                *(digits, amounts, state),
+                *(most, size, counts, row_offsets, rows, buffer_offsets, buffers.ctypes.data),
+            )
+            self._stamp = int(state[1])
+            if written:
+                buffers_of_ends = self._compressed(rows, row_offsets[: written + 1], buffers, buffer_offsets.tolist())
+                counted = _numbers(counts.reshape(most, digits)[:written])
+                yield ends.row[begins[first : first + written]], counted, [*buffers_of_ends]
+            elif state[2]:
+                digits *= 2
+                amounts = np.empty((graph.nodes + 1) * digits, np.int64)
+            else:
+                size *= 2
+
+    def _compressed(self, rows: Array, offsets: Array, graphs: Array, bounds: list[int]) -> Iterator[bytes]:
+        """The buffers of graphs, over events of some rows."""
+        compress = _codec().compress
+        if self._attributes:
+            taken = pa.array(rows[: offsets[-1]])
+            values = self._events.table.select(self._attributes).take(taken).combine_chunks()
+        for place, (first, stop) in enumerate(zip(offsets[:-1].tolist(), offsets[1:].tolist(), strict=True)):
+            rest: Any = graphs[bounds[place] : bounds[place + 1]]
+            if self._attributes:
+                attributes = _padded(_ipc(values.slice(first, stop - first)))
+                sections = _SECTIONS.pack(len(self._statement), len(attributes))
+                rest = b"".join((sections, self._statement, attributes, rest))
+            yield _HEAD.pack(MAGIC, COMPRESSED, GRAPH, len(rest)) + compress(rest, asbytes=True)
+
+
+def _numbers(digits: Array) -> list[str]:
+    """Numbers as texts, of digits of 32 bits, the least first."""
+    if digits.shape[1] == 2 and not (digits[:, 1] >> 31).any():
+        return [*map(str, (digits[:, 0] | digits[:, 1] << 32).tolist())]
+    return [to_text(int.from_bytes(one.tobytes(), "little")) for one in digits.astype("<u4")]
+
+
 def _spelled(kind: pa.DataType, count: int, offsets: Array, data: Array) -> pa.Array:
     """The first texts, or bytes, of an array that has room for more."""
     used = int(offsets[count])
@@ -493,13 +566,6 @@ def _codec() -> pa.Codec:
     return pa.Codec("zstd", compression_level=1)
 
 
-def _differences(numbers: Array) -> Array:
-    """Each number less the one before: small numbers, which compress well."""
-    steps = numbers.copy()
-    np.subtract(numbers[1:], numbers[:-1], out=steps[1:])  # faster than `diff` for the few numbers of one buffer
-    return steps
-
-
 def _padded(data: bytes) -> bytes:
     return data + b"\0" * (-len(data) % _ALIGNMENT)
 
@@ -516,6 +582,11 @@ def _columns(data: bytes) -> tuple[list[pa.Field], list[pa.ChunkedArray]]:
     table = pa.ipc.open_stream(data).read_all()
     table.validate(full=True)
     return list(table.schema), table.columns
+
+
+def attributes_beside_clocks(pattern: Pattern) -> tuple[str, ...]:
+    """The attributes that RETURN reads, beside timestamp and seq, which every buffer has."""
+    return tuple(name for name in attributes_returned(pattern) if name not in ("timestamp", "seq"))
 
 
 @once_a_pattern
@@ -625,19 +696,70 @@ class Edges:
         """Some of the edges."""
         return Edges(self.source[places], self.target[places], self.variable[places], self.row[places])
 
+    def shifted(self, nodes: int) -> Edges:
+        """The same between nodes so much greater."""
+        if not nodes:
+            return self
+        source, target = (np.where(one < 0, one, one + nodes) for one in (self.source, self.target))
+        return Edges(source, target, self.variable, self.row)
+
+    @classmethod
+    def together(cls, parts: Sequence[Edges]) -> Edges:
+        """All edges of some parts, one part after another."""
+        if len(parts) == 1:
+            return parts[0]
+        columns = [[one.source, one.target, one.variable, one.row] for one in parts]
+        return (
+            cls(*(np.concatenate(column) for column in zip(*columns, strict=True)))
+            if parts
+            else cls(*[_NO_OFFSETS[:0]] * 4)
+        )
+
+
+@dataclass(frozen=True, eq=False)
+class Graph:
+    """Matches as the paths of a graph to their last events.
+
+    Attributes
+    ----------
+    nodes
+        Number of nodes.
+    edges
+        By ascending target.
+    ends
+        The last event of matches, by ascending row.
+    """
+
+    nodes: int
+    edges: Edges
+    ends: Edges
+
+    @classmethod
+    def together(cls, graphs: Sequence[Graph]) -> Graph:
+        """Several graphs as one."""
+        if len(graphs) == 1:
+            return graphs[0]
+        shifts = np.cumsum([0, *(graph.nodes for graph in graphs)])[:-1].tolist()
+        edges = Edges.together([graph.edges.shifted(by) for graph, by in zip(graphs, shifts, strict=True)])
+        ends = Edges.together([graph.ends.shifted(by) for graph, by in zip(graphs, shifts, strict=True)])
+        order = np.argsort(ends.row, kind="stable")
+        return cls(sum(graph.nodes for graph in graphs), edges, ends.take(order))
+
 
 class GraphBuilder:
-    """Collects nodes, edges and the ends of matches."""
+    """Collects nodes, edges and the ends of matches.
 
-    def __init__(self) -> None:
+    Parameters
+    ----------
+    places
+        int64: of each variable the number that edges have in its place, and `IGNORED` behind them.
+    """
+
+    def __init__(self, places: Array) -> None:
+        self.places = places
         self._nodes = 0
-        self._edges: list[tuple[Array, Array, Array, Array]] = []
-        self._ends: list[tuple[Array, Array, Array, Array]] = []
-
-    @property
-    def size(self) -> int:
-        """Number of nodes."""
-        return self._nodes
+        self._edges: list[Edges] = []
+        self._ends: list[Edges] = []
 
     def mark(self) -> tuple[int, int, int]:
         """The state that `rewind` goes back to."""
@@ -659,25 +781,21 @@ class GraphBuilder:
         return np.arange(self._nodes - count, self._nodes)
 
     def edges(self, source: Array, target: Array, variable: Array, row: Array) -> None:
-        """Edges from older nodes to new ones."""
-        self._edges.append((source, target, variable, row))
+        """Edges from older nodes to new ones, by ascending target."""
+        self._edges.append(Edges(source, target, self.places[variable], row))
 
-    def end(self, row: Array, source: Array, variable: int, count: Array) -> None:
-        """Matches that end with an event bound to a variable: so many from each run."""
-        self._ends.append((source, np.full(len(source), variable, np.int64), row, count))
+    def end(self, row: Array, source: Array, variable: int) -> None:
+        """Matches that end with an event bound to a variable, from each run."""
+        place = np.full(len(source), self.places[variable])
+        self._ends.append(Edges(source, np.full(len(source), NO_NODE, np.int64), place, row))
 
-    def finished(self) -> tuple[Edges, Edges, Array]:
-        """All edges by ascending target, the ends of matches by ascending event, and how many matches each end has."""
-        source, target, variable, row = _edge_columns(self._edges)
-        order = np.argsort(target, kind="stable")
-        edges = Edges(source, target, variable, row).take(order)
-        source, variable, row, count = _edge_columns(self._ends)
-        order = np.argsort(row, kind="stable")
-        ends = Edges(source, np.full(len(source), NO_NODE, np.int64), variable, row).take(order)
-        return edges, ends, count[order]
+    def add(self, nodes: int, edges: Edges, ends: Edges) -> None:
+        """A graph of so many nodes of its own, whose variables are numbered already."""
+        self._edges.append(edges.shifted(self._nodes))
+        self._ends.append(ends.shifted(self._nodes))
+        self._nodes += nodes
 
-
-def _edge_columns(parts: list[tuple[Array, Array, Array, Array]]) -> list[Array]:
-    if not parts:
-        return [np.empty(0, np.int64)] * 4
-    return [np.concatenate(column) for column in zip(*parts, strict=True)]
+    def finished(self) -> Graph:
+        """All that was added."""
+        ends = Edges.together(self._ends)
+        return Graph(self._nodes, Edges.together(self._edges), ends.take(np.argsort(ends.row, kind="stable")))

@@ -4,31 +4,27 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
-from heapq import merge
-from itertools import groupby
-from operator import attrgetter, itemgetter
+from dataclasses import replace
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from cep_pipeline.compiled.native import NativeKernel
-from cep_pipeline.detection.compressed import lanes
 from cep_pipeline.detection.compressed.buffers import (
-    Edges,
+    IGNORED,
+    Graph,
     GraphBuilder,
+    GraphWriter,
     Listing,
-    MatchesOfEvent,
-    Paths,
+    attributes_beside_clocks,
     ends_of_listed,
     pattern_of,
     statement_of,
 )
 from cep_pipeline.detection.compressed.components import NeedsLists, groups_of
 from cep_pipeline.detection.compressed.lanes import LaneEvents
-from cep_pipeline.detection.compressed.runs import MergedRuns, exact_sum
-from cep_pipeline.detection.decimal_text import from_text, to_text
+from cep_pipeline.detection.compressed.runs import MergedRuns
+from cep_pipeline.detection.decimal_text import from_text
 from cep_pipeline.detection.matches import UTC_MICROSECONDS
 from cep_pipeline.detection.mechanisms import Counters
 from cep_pipeline.detection.ordering import OrderedMatches, order_matches, order_together
@@ -37,34 +33,10 @@ from cep_pipeline.expressions.columns import Array
 from cep_pipeline.guarded import parse_json
 from cep_pipeline.patterns.pattern import Pattern, once_a_pattern
 from cep_pipeline.slices.blocks import Block, ListBlock
-from cep_pipeline.slices.events_input import attributes_returned
 from cep_pipeline.slices.prepared import PreparedEvents
 
 STATEMENTS = b"cep.statements"
 """Key of a table's metadata: the statements of its patterns, so that a table without matches can be expanded too."""
-_DENSE = 8
-"""Rows are found by a table of all between the first and the last, if there are no more than so many for each."""
-EDGES_AT_ONCE = 1 << 20
-"""Edges of buffers that are collected at once."""
-
-_collect_edges = NativeKernel(
-    "cep_pipeline.detection.compressed.graph_kernels",
-    "collect_edges",
-    (
-        *("int64", "int64*", "int64*", "int64", "int64*", "int64*", "int64*", "int64*"),
-        *("int64", "int64*", "int64*", "int64"),
-    ),
-)
-
-
-@dataclass(frozen=True, eq=False)
-class _Part:
-    """The matches of one group of clauses that end with the event `row`; variables by their place in the pattern."""
-
-    row: int
-    count: int
-    edges: Edges
-    ends: Edges
 
 
 def compressed_schema(patterns: Iterable[Pattern]) -> pa.Schema:
@@ -106,28 +78,19 @@ def compress_merged(
     writer = _Writer(pattern, events, (0, len(events)) if ending is None else ending)
     groups = groups_of(pattern)
     found = []
+    position = {operand.variable: place for place, operand in enumerate(pattern.operands)}
     for group in groups:
-        graph = GraphBuilder()
-        sequence = lanes.LaneEvents(pattern, group, events)
+        sequence = LaneEvents(pattern, group, events)
+        graph = GraphBuilder(np.array([position[name] for name in sequence.states.names] + [IGNORED], np.int64))
         runs = MergedRuns(sequence, graph)
         for read in runs.lane_by_lane():
             if read.closing and len(groups) == 1:  # nothing else ends with their events
-                writer.add([_parts(pattern, sequence, graph)])
+                writer.add(graph.finished())
                 graph.clear()
         counters.count_peak(runs.peak)
-        found.append(_parts(pattern, sequence, graph))
-    writer.add(found)
+        found.append(graph.finished())
+    writer.add(Graph.together(found))
     return writer.table()
-
-
-def _parts(pattern: Pattern, sequence: lanes.LaneEvents, graph: GraphBuilder) -> Iterator[_Part]:
-    """The matches of one group of clauses by the event that they end with."""
-    position = {operand.variable: place for place, operand in enumerate(pattern.operands)}
-    places = np.array([position[name] for name in sequence.states.names] + [-1], np.int64)
-    edges, ends, count = graph.finished()
-    edges, ends = replace(edges, variable=places[edges.variable]), replace(ends, variable=places[ends.variable])
-    for row, first, last, found in _by_end(edges, ends, graph.size):
-        yield _Part(row, exact_sum(count[first:last]), edges.take(found), ends.take(slice(first, last)))
 
 
 class ListedBuffers:
@@ -266,136 +229,32 @@ class _Writer:
 
     def __init__(self, pattern: Pattern, events: PreparedEvents, ending: tuple[int, int]) -> None:
         self.pattern, self.events, self.ending = pattern, events, ending
-        self.statement = statement_of(pattern)
-        self.attributes = attributes_beside_clocks(pattern)
-        self.made: list[tuple[int, str, bytes]] = []
+        self.writer = GraphWriter(pattern, events)
+        self.rows, self.counts, self.buffers = [np.empty(0, np.int64)], list[str](), list[bytes]()
 
-    def add(self, groups: Sequence[Iterator[_Part]]) -> None:
-        """Add matches by the event that they end with; each group of clauses has them in the order of these events."""
-        first, stop = self.ending
-        for row, alike in groupby(merge(*groups, key=attrgetter("row")), key=attrgetter("row")):
-            if not first <= row < stop:
-                continue
-            parts = [*alike]
-            own, matches = _joined(parts)
-            columns = _columns_of(self.events, self.attributes, own)
-            buffer = MatchesOfEvent(self.statement, columns, matches).to_bytes()
-            self.made.append((row, to_text(sum(part.count for part in parts)), buffer))
+    def add(self, graph: Graph) -> None:
+        """Add all matches of a graph that end with an event that is wanted."""
+        first, stop = (int(place) for place in np.searchsorted(graph.ends.row, self.ending))
+        for rows, counts, buffers in self.writer.write(replace(graph, ends=graph.ends.take(slice(first, stop)))):
+            self.rows.append(rows)
+            self.counts += counts
+            self.buffers += buffers
 
     def table(self) -> pa.Table:
         """The table, in the order of the end events."""
-        made = sorted(self.made, key=itemgetter(0))
-        rows = np.array([row for row, _, _ in made], np.int64)
+        rows = np.concatenate(self.rows)
+        order = np.argsort(rows, kind="stable")
+        rows, places = rows[order], order.tolist()
         return pa.Table.from_arrays(
             [
                 pa.repeat(self.pattern.name, len(rows)).cast(pa.string()),
                 pa.array(self.events.seqs[rows]),
                 pa.array(self.events.timestamps[rows]).view(UTC_MICROSECONDS),
-                pa.array([count for _, count, _ in made], pa.string()),
-                pa.array([buffer for _, _, buffer in made], pa.binary()),
+                pa.array([self.counts[place] for place in places], pa.string()),
+                pa.array([self.buffers[place] for place in places], pa.binary()),
             ],
             schema=schema_of_buffers(self.pattern),
         )
-
-
-def attributes_beside_clocks(pattern: Pattern) -> tuple[str, ...]:
-    """The attributes that RETURN reads, beside timestamp and seq, which every buffer has."""
-    return tuple(name for name in attributes_returned(pattern) if name not in ("timestamp", "seq"))
-
-
-def _columns_of(events: PreparedEvents, attributes: Sequence[str], rows: Array) -> pa.Table:
-    columns = {"timestamp": pa.array(events.timestamps[rows]), "seq": pa.array(events.seqs[rows])}
-    if attributes:
-        taken = events.table.select(attributes).take(pa.array(rows)).combine_chunks()
-        columns.update(zip(taken.column_names, taken.columns, strict=True))
-    return pa.table(columns)
-
-
-def _by_end(edges: Edges, ends: Edges, nodes: int) -> Iterator[tuple[int, int, int, Array]]:
-    """For each event that ends matches: its row, its first and behind its last place in `ends`, and the edges."""
-    if not len(ends):
-        return
-    begins = np.flatnonzero(np.append(True, ends.row[1:] != ends.row[:-1]))
-    offsets = np.append(begins, len(ends)).astype(np.int64)
-    count = len(begins)
-    edge_offsets = np.searchsorted(edges.target, np.arange(nodes + 1)).astype(np.int64)
-    stamps, stack = np.zeros(max(nodes, 1), np.int64), np.zeros(max(nodes, 1), np.int64)
-    sources = np.ascontiguousarray(ends.source)
-    edge_sources = np.ascontiguousarray(edges.source) if len(edges) else np.zeros(1, np.int64)
-    found = np.empty(EDGES_AT_ONCE, np.int64)
-    found_offsets = np.zeros(count + 1, np.int64)
-    done = 0
-    while done < count:
-        found_offsets[done] = 0
-        stopped = _collect_edges(
-            count,
-            offsets,
-            sources,
-            nodes,
-            edge_offsets,
-            edge_sources,
-            stamps,
-            stack,
-            done,
-            found_offsets,
-            found,
-            len(found),
-        )
-        if stopped == done:
-            found = np.empty(2 * len(found), np.int64)
-            continue
-        for end in range(done, stopped):
-            first, last = int(offsets[end]), int(offsets[end + 1])
-            yield int(ends.row[first]), first, last, np.sort(found[found_offsets[end] : found_offsets[end + 1]])
-        done = stopped
-
-
-def _joined(parts: list[_Part]) -> tuple[Array, Paths]:
-    """The graph of all groups' matches with one end: the rows of its events, and its paths."""
-    sources, targets, variables, rows = [], [], [], []
-    nodes = 1
-    closing = []
-    for part in parts:
-        target = part.edges.target  # ascending
-        begins = np.ones(len(target), dtype=bool)
-        begins[1:] = target[1:] != target[:-1]
-        known = target[begins]
-        sources.append(_renumbered(part.edges.source, known, nodes))
-        targets.append(np.cumsum(begins) + (nodes - 1))
-        closing.append(_renumbered(part.ends.source, known, nodes))
-        variables.append(part.edges.variable)
-        rows.append(part.edges.row)
-        nodes += len(known)
-    for part, source in zip(parts, closing, strict=True):
-        sources.append(source)
-        targets.append(np.full(len(source), nodes, np.int64))
-        variables.append(part.ends.variable)
-        rows.append(part.ends.row)
-    distinct, event = _distinct(np.concatenate(rows))
-    return distinct, Paths(
-        nodes + 1,
-        np.concatenate(sources).astype(np.int32),
-        np.concatenate(targets).astype(np.int32),
-        event.astype(np.int32),
-        np.concatenate(variables).astype(np.int16),
-    )
-
-
-def _distinct(rows: Array) -> tuple[Array, Array]:
-    """The distinct rows, ascending, and the place of each among them."""
-    first = int(rows.min())
-    span = int(rows.max()) - first + 1
-    if span > _DENSE * len(rows):
-        distinct, place = np.unique(rows, return_inverse=True)
-        return distinct, place.reshape(-1)
-    present = np.zeros(span, dtype=bool)
-    present[rows - first] = True
-    return np.flatnonzero(present) + first, (np.cumsum(present) - 1)[rows - first]
-
-
-def _renumbered(nodes: Array, known: Array, first: int) -> Array:
-    """Nodes by their place among those of a part; no node is node 0."""
-    return np.where(nodes < 0, 0, np.searchsorted(known, nodes) + first)
 
 
 def count_merged(pattern: Pattern, events: PreparedEvents, counters: Counters) -> int | None:

@@ -10,60 +10,461 @@ from numba import carray, njit
 from cep_pipeline.compiled.pointers import int32_at, int64_at, uint8_at
 
 
-def collect_edges(
+def read_lanes(
+    lanes: int,
+    starts_at: Any,
+    stops_at: Any,
+    begins_at: Any,
+    closing: int,
+    places: int,
+    rows_at: Any,
+    fits_at: Any,
+    variables: int,
+    may_bind_at: Any,
+    places_in_pattern_at: Any,
+    slots: int,
+    slot_words_at: Any,
+    needed_at: Any,
+    tests: int,
+    test_words_at: Any,
+    most_runs: int,
+    state_of_run_at: Any,
+    node_of_run_at: Any,
+    group_of_run_at: Any,
+    slots_of_run_at: Any,
+    table_at: Any,
+    table_stamps_at: Any,
+    table_size: int,
+    bound_at: Any,
+    state_at: Any,
+    most_edges: int,
+    most_ends: int,
+    most_work: int,
+    sources_at: Any,
+    targets_at: Any,
+    edge_variables_at: Any,
+    edge_rows_at: Any,
+    end_sources_at: Any,
+    end_variables_at: Any,
+    end_rows_at: Any,
+) -> int:
+    """Read lanes one after another with merged runs that remember single events; return the next lane.
+
+    The edges of their graph are written.
+
+    Parameters
+    ----------
+    lanes, starts, stops, begins, closing
+        As `Lanes` has them.
+    places, rows, fits
+        int64, of each place of the sequence: its event, and the variables that it fits, a bit of each.
+    variables, may_bind, places_in_pattern
+        int64: for each state, a set of bound variables, those that may be bound next; and for each variable the number
+        that edges have in its place, and behind them that of an event that is ignored.
+    slots, slot_words
+        int64, shape (slots, 3): the events that a run remembers: the variable; 1 for its first event, and 0 for its
+        last one; and the address of an int64 for each event, equal for events that no test tells apart.
+    needed
+        int64: for each state the slots that are not forgotten, a bit of each.
+    tests, test_words
+        int64, shape (tests, 9): what is asked when an event is bound: the variable; 1 where that is asked of its first
+        event only, 2 of further ones only; the variable that must have been bound before; the slot of the other event;
+        the comparison, 1 for less, 2 for equal and 4 for greater, added up; and addresses for the bound event and for
+        the other one: of an int64 of each event, its rank, and of a byte, 0 where it has none.
+    most_runs, state_of_run, node_of_run, group_of_run, slots_of_run
+        Room for the runs of one lane.
+    table, table_stamps, table_size
+        int64, room to find runs in, of a power of 2 of elements, twice the number of runs or more; the stamps are less
+        than that of `state`.
+    bound
+        int64, shape (6, most_runs): room for what runs bind an event to.
+    state
+        int64 (12,): the next lane, and the next stamp, which are moved on; then the numbers of nodes, of edges and of
+        ends that lanes read to their end have, and the most runs of a lane; why no more is read: 0 for want of room
+        for edges or ends, or as all are read, 1 for want of room for runs, 2 to look whether the work shall go on; and
+        for the latter the place that the next lane is read up to, -1 otherwise, its runs, and the numbers of nodes,
+        edges and ends with it, to be read on with the same arrays.
+    most_edges, most_ends
+        Room for edges and ends. If there is not enough for the first lane, none is written.
+    most_work
+        The work is interrupted when runs have been tried so often.
+    sources, targets, edge_variables, edge_rows, end_sources, end_variables, end_rows
+        int64: the edges and ends, as `Edges` has them.
+    """
+    starts, stops, begins = carray(starts_at, lanes), carray(stops_at, lanes), carray(begins_at, lanes)
+    rows, fits = carray(rows_at, places), carray(fits_at, places)
+    may_bind = carray(may_bind_at, 1 << variables)
+    needed = carray(needed_at, 1 << variables)
+    places_in_pattern = carray(places_in_pattern_at, variables + 1)
+    slot_words, test_words = carray(slot_words_at, (slots, 3)), carray(test_words_at, (tests, 9))
+    state_of_run, node_of_run = carray(state_of_run_at, most_runs), carray(node_of_run_at, most_runs)
+    group_of_run, slots_of_run = carray(group_of_run_at, most_runs), carray(slots_of_run_at, most_runs * slots)
+    table, table_stamps = carray(table_at, table_size), carray(table_stamps_at, table_size)
+    bound = carray(bound_at, (6, most_runs))
+    state = carray(state_at, 12)
+    sources, targets = carray(sources_at, most_edges), carray(targets_at, most_edges)
+    edge_variables, edge_rows = carray(edge_variables_at, most_edges), carray(edge_rows_at, most_edges)
+    end_sources, end_variables = carray(end_sources_at, most_ends), carray(end_variables_at, most_ends)
+    end_rows = carray(end_rows_at, most_ends)
+    full = (1 << variables) - 1
+    lane, stamp = state[0], state[1]
+    nodes, edges, ends, peak, runs = 0, 0, 0, 0, 0
+    work, interrupted_at = 0, state[7]
+    if interrupted_at >= 0:
+        runs, nodes, edges, ends = state[8], state[9], state[10], state[11]
+    else:
+        state[2], state[3], state[4] = 0, 0, 0
+    state[5], state[6], state[7] = 0, 0, -1
+    while lane < lanes:
+        begin_place = starts[lane]
+        if interrupted_at >= 0:
+            begin_place, interrupted_at = interrupted_at, -1
+        else:
+            runs = 0
+        stop = stops[lane]
+        enough = True
+        for place in range(begin_place, stop):
+            if work >= most_work:
+                state[6], state[7], state[8] = 2, place, runs
+                state[9], state[10], state[11] = nodes, edges, ends
+                enough = False
+                break
+            row, fitting = rows[place], fits[place]
+            is_last = closing != 0 and place == stop - 1
+            begun = runs
+            if runs + (begun + 1) * variables >= most_runs:
+                # Each run may bind the event to each variable, and then be a new one.
+                state[6], enough = 1, False
+                break
+            if edges + (begun + 1) * (variables + 1) > most_edges or ends + (begun + 1) * variables > most_ends:
+                enough = False
+                break
+            work += begun + 1
+            bindings, groups, latest = 0, 0, -1
+            for source in range(begun + 1 if place < begins[lane] else begun):
+                # The run behind the others is that without events.
+                has = source < begun
+                old = state_of_run[source] if has else 0
+                wanted = fitting & may_bind[old]
+                while wanted:
+                    variable = 0
+                    while not (wanted >> variable) & 1:
+                        variable += 1
+                    wanted &= wanted - 1
+                    bit = 1 << variable
+                    holds = True
+                    for test in range(tests):
+                        if test_words[test, 0] != variable:
+                            continue
+                        when = test_words[test, 1]
+                        if (when == 1 and old & bit) or (when == 2 and not old & bit):
+                            continue
+                        if not (old >> test_words[test, 2]) & 1:
+                            continue
+                        other = slots_of_run[source * slots + test_words[test, 3]]
+                        if not (uint8_at(test_words[test, 6])[row] and uint8_at(test_words[test, 8])[other]):
+                            holds = False
+                            break
+                        own, its = int64_at(test_words[test, 5])[row], int64_at(test_words[test, 7])[other]
+                        sign = 1 if own < its else 2 if own == its else 4
+                        if not test_words[test, 4] & sign:
+                            holds = False
+                            break
+                    if not holds:
+                        continue
+                    new = old | bit
+                    node = node_of_run[source] if has else -1
+                    if new == full and (is_last or closing == 0):
+                        end_sources[ends], end_rows[ends] = node, row
+                        end_variables[ends] = places_in_pattern[variable]
+                        ends += 1
+                    if is_last or may_bind[new] == 0:
+                        continue
+                    same = latest >= 0 and state_of_run[latest] == new
+                    for slot in range(slots):
+                        value = slots_of_run[source * slots + slot] if has else -1
+                        if slot_words[slot, 0] == variable and not (slot_words[slot, 1] and old & bit):
+                            value = int64_at(slot_words[slot, 2])[row]
+                        if not (needed[new] >> slot) & 1:
+                            value = -1
+                        slots_of_run[runs * slots + slot] = value
+                        same = same and slots_of_run[latest * slots + slot] == value
+                    run = latest if same else -1  # as most runs that bind an event are then
+                    if not same:
+                        word = new * 0x9E3779B97F4A7C1
+                        for slot in range(slots):
+                            word = (word ^ (slots_of_run[runs * slots + slot] + 1)) * 0x2545F4914F6CDD1D
+                            word ^= (word >> 29) & 0x7FFFFFFFF
+                        entry = (word ^ (word >> 32)) & (table_size - 1)
+                        while table_stamps[entry] == stamp:
+                            run = table[entry]
+                            same = state_of_run[run] == new
+                            for slot in range(slots):
+                                same = same and slots_of_run[run * slots + slot] == slots_of_run[runs * slots + slot]
+                            if same:
+                                break
+                            entry = (entry + 1) & (table_size - 1)
+                        if not same:
+                            run = runs
+                            table_stamps[entry], table[entry] = stamp, run
+                            state_of_run[run], node_of_run[run], group_of_run[run] = new, -1, -1
+                            runs += 1
+                        latest = run
+                    group = group_of_run[run]
+                    if group < 0:
+                        group = groups
+                        group_of_run[run] = group
+                        bound[3, group], bound[4, group] = run, bindings
+                        groups += 1
+                    else:
+                        bound[2, bound[5, group]] = bindings
+                    bound[0, bindings], bound[1, bindings] = node, places_in_pattern[variable]
+                    bound[2, bindings], bound[5, group] = -1, bindings
+                    bindings += 1
+            for group in range(groups):
+                run = bound[3, group]
+                group_of_run[run] = -1
+                if run < begun:
+                    sources[edges], targets[edges], edge_rows[edges] = node_of_run[run], nodes, row
+                    edge_variables[edges] = places_in_pattern[variables]
+                    edges += 1
+                binding = bound[4, group]
+                while binding >= 0:
+                    sources[edges], targets[edges], edge_rows[edges] = bound[0, binding], nodes, row
+                    edge_variables[edges] = bound[1, binding]
+                    edges += 1
+                    binding = bound[2, binding]
+                node_of_run[run] = nodes
+                nodes += 1
+            peak = max(peak, runs)
+        if state[6] != 2:
+            stamp += 1
+        if not enough:
+            break
+        lane += 1
+        state[2], state[3], state[4] = nodes, edges, ends
+    state[0], state[1], state[5] = lane, stamp, peak
+    return int(lane)
+
+
+def write_graphs(
     ends: int,
     end_offsets_at: Any,
     end_sources_at: Any,
+    end_variables_at: Any,
+    end_rows_at: Any,
     nodes: int,
     edge_offsets_at: Any,
     edge_sources_at: Any,
-    stamps_at: Any,
-    stack_at: Any,
-    first_end: int,
-    found_offsets_at: Any,
-    found_at: Any,
-    capacity: int,
+    edge_variables_at: Any,
+    edge_rows_at: Any,
+    head_from: int,
+    head_size: int,
+    events: int,
+    timestamps_at: Any,
+    seqs_at: Any,
+    node_stamps_at: Any,
+    numbers_at: Any,
+    reached_at: Any,
+    event_stamps_at: Any,
+    places_at: Any,
+    distinct_at: Any,
+    digits: int,
+    digits_at: Any,
+    state_at: Any,
+    most_ends: int,
+    most_bytes: int,
+    counts_at: Any,
+    row_offsets_at: Any,
+    rows_at: Any,
+    buffer_offsets_at: Any,
+    buffers_from: int,
 ) -> int:
-    """Find the edges from which each end is reached, end after end from `first_end` on.
+    """Write the graphs of ends of matches, each as its buffer has it before it is compressed; return their number.
 
-    Edges are sorted by target: node n has those from `edge_offsets[n]` to `edge_offsets[n + 1]`. Returns the end at
-    which `found` was full, or `ends`. `stamps` holds for each node the last end that reached it, from 1.
+    Parameters
+    ----------
+    ends, end_offsets
+        The number of ends that are left; end e has the entries from `end_offsets[e]` to `end_offsets[e + 1]`.
+    end_sources, end_variables, end_rows
+        int64, of each entry: the node before the last event, or -1; and the event, by variable and row.
+    nodes, edge_offsets
+        Node n has the edges from `edge_offsets[n]` to `edge_offsets[n + 1]`.
+    edge_sources, edge_variables, edge_rows
+        int64, of each edge: the node before the event, which is less than n, or -1; and the event.
+    head_from, head_size
+        What each graph has before it: an address, with 7 readable bytes behind; in bytes.
+    node_stamps, numbers, reached
+        int64, room of one element for each node, and one more for `reached`; the stamps are less than that of `state`.
+    event_stamps, places, distinct
+        Room of one element for each event, and one more for `distinct`; the stamps are less than that of `state`.
+    digits, digits_at
+        A number of matches has so many digits of 32 bits; int64, room for those of each node, and of one more.
+    state
+        int64 (3,): the first end that is not written yet, and the next stamp, which are moved on; and why no more is
+        written: 0 for want of room, 1 for want of digits.
+    most_ends, most_bytes
+        The room for graphs. If the first one has not enough of it, none is written.
+    counts, row_offsets, rows, buffer_offsets, buffers_from
+        Written of each end: the digits of its number of matches, the least first; the rows of its events; and its
+        graph, which lies at an address.
     """
+    state = carray(state_at, 3)
+    first, stamp = state[0], state[1]
     end_offsets = carray(end_offsets_at, ends + 1)
     end_sources = carray(end_sources_at, end_offsets[ends])
+    end_variables = carray(end_variables_at, end_offsets[ends])
+    end_rows = carray(end_rows_at, end_offsets[ends])
     edge_offsets = carray(edge_offsets_at, nodes + 1)
     edge_sources = carray(edge_sources_at, edge_offsets[nodes])
-    stamps = carray(stamps_at, nodes)
-    stack = carray(stack_at, nodes)
-    found_offsets = carray(found_offsets_at, ends + 1)
-    found = carray(found_at, capacity)
-    used = found_offsets[first_end]
-    for end in range(first_end, ends):
-        height = 0
-        for place in range(end_offsets[end], end_offsets[end + 1]):
-            node = end_sources[place]
-            if node >= 0 and stamps[node] != end + 1:
-                stamps[node] = end + 1
-                stack[height] = node
-                height += 1
-        while height > 0:
-            height -= 1
-            node = stack[height]
-            if used + edge_offsets[node + 1] - edge_offsets[node] > capacity:
-                for again in range(nodes):  # this end is begun anew with more room
-                    if stamps[again] == end + 1:
-                        stamps[again] = 0
-                return end
+    edge_variables = carray(edge_variables_at, edge_offsets[nodes])
+    edge_rows = carray(edge_rows_at, edge_offsets[nodes])
+    timestamps, seqs = carray(timestamps_at, events), carray(seqs_at, events)
+    node_stamps, numbers, reached = carray(node_stamps_at, nodes), carray(numbers_at, nodes), carray(reached_at, nodes)
+    event_stamps, places = carray(event_stamps_at, events), carray(places_at, events)
+    distinct = carray(distinct_at, events + 1)
+    amounts = carray(digits_at, (nodes + 1) * digits)
+    counts = carray(counts_at, (most_ends, digits))
+    row_offsets, rows = carray(row_offsets_at, most_ends + 1), carray(rows_at, most_bytes // 16)
+    buffer_offsets = carray(buffer_offsets_at, most_ends + 1)
+    row_offsets[0] = 0
+    buffer_offsets[0] = 0
+    used, used_rows, written = 0, 0, 0
+    state[2] = 0
+    while first < ends and written < most_ends:
+        begin, stop = end_offsets[first], end_offsets[first + 1]
+        # The nodes before the end, in order.
+        found, taken, least, most = 0, 0, nodes, -1
+        edges = stop - begin
+        for entry in range(begin, stop):
+            node = end_sources[entry]
+            if node >= 0 and node_stamps[node] != stamp:
+                node_stamps[node] = stamp
+                reached[found] = node
+                found += 1
+        while taken < found:
+            node = reached[taken]
+            taken += 1
+            least, most = min(least, node), max(most, node)
+            edges += edge_offsets[node + 1] - edge_offsets[node]
             for edge in range(edge_offsets[node], edge_offsets[node + 1]):
-                found[used] = edge
-                used += 1
                 source = edge_sources[edge]
-                if source >= 0 and stamps[source] != end + 1:
-                    stamps[source] = end + 1
-                    stack[height] = source
-                    height += 1
-        found_offsets[end + 1] = used
-    return ends
+                if source >= 0 and node_stamps[source] != stamp:
+                    node_stamps[source] = stamp
+                    reached[found] = source
+                    found += 1
+        if most - least < 8 * found:
+            place = 0
+            for node in range(least, most + 1):
+                if node_stamps[node] == stamp:
+                    reached[place] = node
+                    place += 1
+        else:
+            _sort(reached, found)
+        # The events, in order.
+        last = end_rows[begin]
+        event_stamps[last] = stamp
+        distinct[0] = last
+        count, lowest = 1, last
+        for place in range(found):
+            node = reached[place]
+            numbers[node] = place + 1
+            row = -1
+            for edge in range(edge_offsets[node], edge_offsets[node + 1]):
+                if edge_rows[edge] != row:
+                    row = edge_rows[edge]
+                    if event_stamps[row] != stamp:
+                        event_stamps[row] = stamp
+                        distinct[count] = row
+                        count += 1
+                        lowest, last = min(lowest, row), max(last, row)
+        if last - lowest < 8 * count:
+            place = 0
+            for row in range(lowest, last + 1):
+                if event_stamps[row] == stamp:
+                    distinct[place], places[row] = row, place
+                    place += 1
+        else:
+            _sort(distinct, count)
+            for place in range(count):
+                places[distinct[place]] = place
+        stamp += 1
+        room = head_size + 12 + 16 * count + 14 * edges
+        if used + room + 8 > most_bytes:
+            break
+        # The number of paths to each node.
+        needed = 1
+        for place in range(found + 1):
+            node = reached[place] if place < found else -1
+            at = place * digits
+            for digit in range(digits):
+                amounts[at + digit] = 0
+            from_edge = edge_offsets[node] if node >= 0 else begin
+            to_edge = edge_offsets[node + 1] if node >= 0 else stop
+            for edge in range(from_edge, to_edge):
+                source = edge_sources[edge] if node >= 0 else end_sources[edge]
+                if source < 0:
+                    amounts[at] += 1
+                else:
+                    own = (numbers[source] - 1) * digits
+                    for digit in range(needed):
+                        amounts[at + digit] += amounts[own + digit]
+            for digit in range(needed):
+                carry = amounts[at + digit] >> 32
+                amounts[at + digit] &= 0xFFFFFFFF
+                if carry:
+                    if digit + 1 == digits:
+                        state[2] = 1
+                        break
+                    amounts[at + digit + 1] += carry
+                    if digit + 1 == needed:
+                        needed += 1
+            if state[2]:
+                break
+        if state[2]:
+            break
+        for digit in range(digits):
+            counts[written, digit] = amounts[found * digits + digit]
+        # The graph.
+        source_words, target_words = int64_at(head_from), int64_at(buffers_from + used)
+        for word in range((head_size + 7) // 8):  # what is behind the head is written later
+            target_words[word] = source_words[word]
+        at = buffers_from + used + head_size
+        sizes = int32_at(at)
+        sizes[0], sizes[1], sizes[2] = count, edges, found + 2
+        times_of_buffer, seqs_of_buffer = int64_at(at + 12), int64_at(at + 12 + 8 * count)
+        time, seq = 0, 0
+        for place in range(count):
+            row = distinct[place]
+            rows[used_rows + place] = row
+            times_of_buffer[place], seqs_of_buffer[place] = timestamps[row] - time, seqs[row] - seq
+            time, seq = timestamps[row], seqs[row]
+        at += 12 + 16 * count
+        targets, sources, of_edges = int32_at(at), int32_at(at + 4 * edges), int32_at(at + 8 * edges)
+        edge_of_buffer, event = 0, 0
+        for place in range(found + 1):
+            node = reached[place] if place < found else -1
+            from_edge = edge_offsets[node] if node >= 0 else begin
+            to_edge = edge_offsets[node + 1] if node >= 0 else stop
+            step = 1
+            for edge in range(from_edge, to_edge):
+                source = edge_sources[edge] if node >= 0 else end_sources[edge]
+                row = edge_rows[edge] if node >= 0 else end_rows[edge]
+                targets[edge_of_buffer] = step
+                sources[edge_of_buffer] = (0 if source < 0 else numbers[source]) - (place + 1)
+                of_edges[edge_of_buffer] = places[row] - event
+                variable = edge_variables[edge] if node >= 0 else end_variables[edge]
+                int32_at(at + 12 * edges + 2 * edge_of_buffer)[0] = variable  # the next one is written over its half
+                event, step = places[row], 0
+                edge_of_buffer += 1
+        used += room
+        used_rows += count
+        first += 1
+        written += 1
+        row_offsets[written] = used_rows
+        buffer_offsets[written] = used
+    state[0], state[1] = first, stamp
+    return written
 
 
 def useful_edges(

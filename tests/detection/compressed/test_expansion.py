@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import struct
+import time
 from dataclasses import replace
 from itertools import islice
 from unittest.mock import patch
@@ -16,12 +17,19 @@ from hypothesis import strategies as st
 
 import cep_pipeline as cep
 from cep_pipeline.detection import outputs
-from cep_pipeline.detection.compressed import buffers, compressing, expansion, lanes
-from cep_pipeline.detection.compressed.buffers import ListedMatches, MatchesOfEvent, Paths
+from cep_pipeline.detection.compressed import buffers, expansion, lanes
+from cep_pipeline.detection.compressed.buffers import GraphBuilder, ListedMatches, MatchesOfEvent, Paths
+from cep_pipeline.detection.compressed.components import groups_of
+from cep_pipeline.detection.compressed.compressing import compress_merged
 from cep_pipeline.detection.compressed.expansion import StreamOrderedPaths
+from cep_pipeline.detection.compressed.lanes import CompiledRuns, LaneEvents
+from cep_pipeline.detection.compressed.runs import MergedRuns
+from cep_pipeline.detection.limits import LimitReached, at_most_seconds
 from cep_pipeline.detection.matches import MANY_PATTERNS
+from cep_pipeline.detection.mechanisms import Counters
 from cep_pipeline.detection.outputs import listed_because
 from cep_pipeline.errors import InputError, PlanError, TooManyMatches, UnsupportedPattern
+from cep_pipeline.slices.prepared import PreparedEvents
 from tests.answers import comparable, from_tables
 from tests.oracle import evaluate
 from tests.pattern_strategies import ANY_MATCH_LANGUAGE, Statement, statements
@@ -50,6 +58,11 @@ def never_listed(*_: object) -> None:
     return
 
 
+def never_compiled(*_: object) -> None:
+    """In place of compiled runs: all merged runs are read step by step."""
+    return
+
+
 def never_at_once(*_: object, **__: object) -> dict[int, object]:
     """In place of finding the few matches of many patterns at once."""
     return {}
@@ -71,7 +84,9 @@ def test_one_by_one_and_all_at_once(statement: Statement, stream_rows: list[Row]
         data.draw(st.sampled_from([outputs.found_at_once, never_at_once])) if listing is not never_listed else None
     )
     with (
-        patch.object(compressing, "EDGES_AT_ONCE", data.draw(st.sampled_from([1 << 20, 2]))),
+        patch.object(CompiledRuns, "of", data.draw(st.sampled_from([CompiledRuns.of, never_compiled]))),
+        patch.object(lanes, "ROOM_FOR_EDGES", data.draw(st.sampled_from([1 << 18, 2]))),
+        patch.object(lanes, "ROOM_FOR_RUNS", data.draw(st.sampled_from([1 << 10, 1]))),
         patch.object(buffers, "MOST_AT_ONCE", data.draw(st.sampled_from([1 << 23, 64, 1000]))),
         patch.object(buffers, "ENDS_AT_ONCE", data.draw(st.sampled_from([1 << 15, 2]))),
         patch.object(lanes, "MOST_OF_ENDS", data.draw(st.sampled_from([0, 2, 100]))),
@@ -89,6 +104,72 @@ def test_one_by_one_and_all_at_once(statement: Statement, stream_rows: list[Row]
     ):
         expanded = cep.expand(found).read_all()
     assert comparable(from_tables([pattern], {pattern.name: expanded})) == comparable(evaluate([pattern], table))
+
+
+OF_SINGLE_EVENTS = {
+    "SEQ({T} a, {T} b, {T} c)": [
+        "a.x < b.x",
+        "a.x != c.x AND b.y >= a.y",
+        "a.s < b.s AND b.s = c.s",
+        "b.y - 1 > a.x + a.y",
+        "a.timestamp + 3 < c.timestamp",
+        "a.f = c.f",
+    ],
+    "AND({T} a, {T} b)": ["a.x <= b.x", "a.y = b.y AND a.x > b.x"],
+    "SEQ({T}+ v[], {T} b)": ["v[i].x > v[i-1].x", "v[1].x < b.x", "v[v.LEN].y >= b.y", "v[i].y <= v[1].y"],
+    "SEQ({T} b, {T}+ v[], {T}+ w[])": [
+        "v.x > b.x AND w[i].x >= w[i-1].x",
+        "v[i].y != b.y",
+        "v[1].x < w[1].x AND v[1].y > b.y",
+        "w.x > v[v.LEN].x",
+        "w[i].x > v[1].x",
+    ],
+    "AND({T} b, {T}+ v[])": ["v[1].x >= b.x", "v[i].x < v[i-1].x"],
+    "SEQ({T} a, OR({T}+ v[], B b))": ["a.x > 0", "v[i].x > v[i-1].x"],
+}
+"""Structures with conditions that compiled runs ask of single events."""
+
+
+@settings(max_examples=examples(120), deadline=None)
+@given(stream_rows=rows(), data=st.data())
+def test_compiled_runs_and_those_that_are_read_step_by_step(stream_rows: list[Row], data: st.DataObject) -> None:
+    structure = data.draw(st.sampled_from([*OF_SINGLE_EVENTS]))
+    condition = data.draw(st.sampled_from(["a.x > 0", *OF_SINGLE_EVENTS[structure]]))
+    condition = condition if condition != "a.x > 0" or " a" in structure else "b.x > 0"
+    window = data.draw(st.sampled_from(["3 us", "6 us", "1 day", "4 events"]))
+    text = f"NAME p PATTERN {structure} WHERE {condition} WITHIN {window} RETURN b.x AS x"
+    text = text if " b" in structure and not structure.startswith("OR") else text.split(" RETURN", maxsplit=1)[0]
+    text = text.replace("{T}", data.draw(st.sampled_from(["A", "Ev"])))
+    patterns = cep.parse_patterns(text, stream_schema())
+    table = events_table(stream_rows)
+    tables = []
+    for runs in (CompiledRuns.of, never_compiled):
+        with (
+            patch.object(outputs, "_listed_up_to", never_listed),
+            patch("cep_pipeline.detection.detect.found_at_once", never_at_once),
+            patch.object(CompiledRuns, "of", runs),
+            patch.object(lanes, "ROOM_FOR_EDGES", data.draw(st.sampled_from([1 << 18, 2]))),
+            patch.object(lanes, "ROOM_FOR_RUNS", data.draw(st.sampled_from([1 << 10, 1]))),
+            patch.object(lanes, "WORK_AT_ONCE", data.draw(st.sampled_from([1 << 25, 1]))),
+            patch.object(lanes, "MOST_OF_ENDS", data.draw(st.sampled_from([0, 2, 100]))),
+        ):
+            tables.append(cep.detect(patterns, table, output="compressed")["p"])
+    assert tables[0].drop_columns("buffer").equals(tables[1].drop_columns("buffer"))
+    expanded = [cep.expand(one).read_all() for one in tables]
+    assert expanded[0].equals(expanded[1])
+    assert comparable(from_tables(patterns, {"p": expanded[0]})) == comparable(evaluate(patterns, table))
+
+
+@pytest.mark.parametrize("structure", [*OF_SINGLE_EVENTS])
+def test_conditions_on_single_events_are_compiled(structure: str) -> None:
+    table = events_table([{"timestamp": t, "seq": t, "kind": "ABC"[t % 3], "x": t} for t in range(9)])
+    for condition in OF_SINGLE_EVENTS[structure]:
+        text = f"NAME p PATTERN {structure} WHERE {condition} WITHIN 1 day".replace("{T}", "A")
+        [pattern] = cep.parse_patterns(text, stream_schema())
+        events = PreparedEvents(table, type_attribute=pattern.type_attribute, base_type=pattern.base_type)
+        for group in groups_of(pattern):
+            sequence = LaneEvents(pattern, group, events)
+            assert MergedRuns(sequence, GraphBuilder(np.arange(9))).compiled is not None, condition
 
 
 @pytest.mark.parametrize("at_once", [0, 1 << 17])
@@ -323,3 +404,15 @@ def test_what_cannot_be_expanded_is_refused() -> None:
     ):
         with pytest.raises(InputError, match=said):
             cep.expand(table.set_column(4, "buffer", pa.array([bad]))).read_all()
+
+
+def test_compiled_runs_of_one_long_window_can_be_ended() -> None:
+    """One lane asks 10^9 comparisons: a time limit ends it in between."""
+    kinds = ["A"] * 30_000 + ["B"] * 30_000
+    table = stream_schema().table([{"timestamp": t, "kind": kind, "x": -t} for t, kind in enumerate(kinds)])
+    patterns = cep.parse_patterns("NAME p PATTERN SEQ(A a, B b, C c) WHERE a.x < b.x WITHIN 1 day", stream_schema())
+    table = pa.concat_tables([table, stream_schema().table([{"timestamp": 70_000, "seq": 70_000, "kind": "C"}])])
+    [pattern] = patterns
+    events = PreparedEvents(table, type_attribute=pattern.type_attribute, base_type=pattern.base_type)
+    with pytest.raises(LimitReached), at_most_seconds(0.2, time.process_time):
+        compress_merged(pattern, events, Counters())
