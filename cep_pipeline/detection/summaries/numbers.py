@@ -163,7 +163,8 @@ class RowsOfNumbers:
             asked = [values.between(code, code) for values, code in zip(atoms, chosen, strict=False)]
             number = self._number(part.owned, [*part.asked, *asked]) if known is None else known
             if number and len(chosen) < len(atoms):
-                for code in range(len(atoms[len(chosen)].values) - 1):
+                values = atoms[len(chosen)]
+                for code in range(len(values.values) - (not values.has_null)):
                     choose(part, (*chosen, code), None)
             elif number:
                 found.append(chosen)

@@ -12,7 +12,7 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
 import cep_pipeline as cep
@@ -445,6 +445,7 @@ BY_LISTS = ("", "k.LEN", "k[1].s", "k[k.LEN].id", "max(k[].id)", "min(k[].w)", "
     group=st.sampled_from(BY_LISTS),
     seed=st.integers(0, 2**16),
 )
+@example(structure="K+ k[]", conditions=[], item="max(max(k[].w) - min(k[].w))", group="k[1].s", seed=0)
 def test_drawn_summaries_of_lists(structure: str, conditions: list[str], item: str, group: str, seed: int) -> None:
     usable = [one for one in conditions if "A a" in structure or "a." not in one]
     item = item.partition(" BY ")[0] if "A a" in structure or "a." not in item else "sum(k.LEN)"
