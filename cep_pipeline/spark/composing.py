@@ -22,7 +22,7 @@ day reads from there.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
 from datetime import date
@@ -61,7 +61,7 @@ from cep_pipeline.slices.ownership import (
 )
 from cep_pipeline.slices.prepared import Boundary
 from cep_pipeline.spark.keeping import CarryState, in_page_order, last_seqs
-from cep_pipeline.spark.partitions import BackwardReader, MissingEvents, partition_names
+from cep_pipeline.spark.partitions import BackwardReader, MissingEvents, partition_names, partitions_of
 from cep_pipeline.spark.slicing import RowGroup, Slice, read_row_groups
 from cep_pipeline.spark.tasks import run_tasks
 from cep_pipeline.statistics import estimate_statistics
@@ -494,6 +494,7 @@ def _compose(job: ComposingJob, task: _Task, attempt: int) -> _Composed:
             if not job.end_of_stream:  # else a match may be known long after its last event
                 found = found.filter(pc.greater_equal(found["end_ts"].cast(pa.int64()), first_us))
             wanted |= set(partition_names(found, pattern.partition_by, job.events_schema))
+        unread = _ids_of_others(composed.values(), wanted, pattern, job.events_schema)
         earlier = job.read_partitions(pattern, sorted(wanted), first_us)
         read = [one for one in (earlier, events) if len(one)] or [events]
         events = pa.concat_tables(read, promote_options="permissive").unify_dictionaries()
@@ -503,9 +504,10 @@ def _compose(job: ComposingJob, task: _Task, attempt: int) -> _Composed:
     stream = longer_stream(pattern, events, composed)
     times, places = stream["timestamp"].to_numpy(), stream[WRITTEN_SEQ].to_numpy()
     begin, stop = (rows_before(times, places, point) for point in (since, until))
-    counts = _CountedPartitions(pattern, stream, begin, stop) if by_partition else None
-    known = np.repeat([_PUBLISHED, _OF_DAY, _WAITS], [begin, stop - begin, len(stream) - stop])
-    if counts is not None:
+    counts = _CountedPartitions(pattern, stream, begin, stop, unread) if by_partition else None
+    if counts is None:
+        known = np.repeat([_PUBLISHED, _OF_DAY, _WAITS], [begin, stop - begin, len(stream) - stop])
+    else:
         known = counts.known
     of_day = _OfDay(job, task, stream, horizon_us, counts, attempt)
     with of_day:
@@ -517,6 +519,18 @@ def _compose(job: ComposingJob, task: _Task, attempt: int) -> _Composed:
     reach |= {name: _Reach(_NEVER_US, ids) for name, ids in counts.reachable_matches(waits).items()}
     first = (int(times[waits[0]]), int(places[waits[0]])) if len(waits) else None
     return replace(found, reach=reach, partitions=counts.of_events(waits, events), waiting=first)
+
+
+def _ids_of_others(
+    composed: Iterable[pa.Table], partitions: Collection[str], pattern: Pattern, types: pa.Schema
+) -> pa.ChunkedArray:
+    """The ids of composed matches, binary(16), that lie in other partitions than these."""
+    these, found = pa.array(sorted(partitions), pa.string()), []
+    for matches in composed:
+        texts = partitions_of(matches, pattern.partition_by, types).cast(pa.string())
+        others = pc.and_(texts.is_valid(), pc.invert(pc.is_in(texts, value_set=these)))
+        found.append(matches["match_id"].combine_chunks().storage.filter(others))
+    return pa.chunked_array(found, pa.binary(16))
 
 
 _PUBLISHED, _OF_DAY, _WAITS = range(3)
@@ -535,6 +549,9 @@ class _CountedPartitions:
     begin, stop
         The places between which matches are published, as far as they wait for no events of their partition. A later
         match ends at `stop` or behind, or has not as many events behind it as it waits for.
+    unread
+        The ids of composed matches whose partitions have no events in the stream, since nothing new is known of them:
+        matches of these partitions are left to the days that read them.
 
     Attributes
     ----------
@@ -542,7 +559,7 @@ class _CountedPartitions:
         int64, shape (len(stream),): who publishes the matches whose last event stands at a place (`_OF_DAY`).
     """
 
-    def __init__(self, pattern: Pattern, stream: pa.Table, begin: int, stop: int) -> None:
+    def __init__(self, pattern: Pattern, stream: pa.Table, begin: int, stop: int, unread: pa.ChunkedArray) -> None:
         self._pattern, self._stream = pattern, stream
         names = plain_pattern(pattern).partition_by
         keys = partition_texts([column_from_arrow(stream[name], name) for name in names])
@@ -564,6 +581,9 @@ class _CountedPartitions:
                 reach = _reach_in_partition(pattern)
                 self._whole = last >= reach
                 self._reached = (last[self._code] - numbers < reach) & ~alone
+        if len(unread) and pattern.strategy is not Strategy.STRICT_CONTIGUITY:
+            of_unread = pc.is_in(stream[COMPOSED_MATCH], value_set=unread).to_numpy()
+            self.known[np.isin(self._code, np.unique(self._code[of_unread]))] = _PUBLISHED
         self._reached[self._neighbours(stop) :] = True
         times = stream["timestamp"].to_numpy()  # under TIES ANY events of one time are in no order
         first_us = np.full(len(self._texts) + 1, _NEVER_US)

@@ -585,12 +585,17 @@ def _events_by_partition(partitions: pa.DictionaryArray) -> dict[str, int]:
 
 
 def partition_names(table: pa.Table, partition_by: Sequence[str], types: pa.Schema | None = None) -> list[str]:
-    """The texts of the partitions that occur in a table; numbers are written as those of the types in a schema."""
+    """The texts of the partitions that occur in a table, as `partitions_of` writes them."""
+    return [*_events_by_partition(partitions_of(table, partition_by, types))]
+
+
+def partitions_of(table: pa.Table, partition_by: Sequence[str], types: pa.Schema | None = None) -> pa.DictionaryArray:
+    """The text of the partition of each row, null where it is in none; numbers are written as those of a schema."""
     if types is not None:
         for place, name in enumerate(table.column_names):
             if name in partition_by and pa.types.is_primitive(kind := types.field(name).type):
                 table = table.set_column(place, name, table[name].cast(kind, safe=False))
-    return [*_events_by_partition(_partitions(table, partition_by))]
+    return _partitions(table, partition_by)
 
 
 def _partitions(events: pa.Table, partition_by: Sequence[str]) -> pa.DictionaryArray:

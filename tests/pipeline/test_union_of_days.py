@@ -200,6 +200,27 @@ def test_matches_that_wait_in_partitions_over_random_days(
     check_days(data, dense, patterns, [drawn.choice([0, 1, 2, 4, 8, 20]) for _ in dense])
 
 
+def test_matches_of_a_partition_without_events_on_a_day_are_left_to_later_days(tmp_path: Path) -> None:
+    """They were taken to be new on such a day, and held up what composes them from a point that had been passed."""
+    text = (
+        "NAME first PATTERN SEQ(A a, Ev b, ~C c) WITHIN 2 EVENTS PARTITION BY id RETURN a.id AS id;"
+        "NAME second PATTERN AND(first a, first b) WITHIN 1 EVENTS PARTITION BY id RETURN a.id AS id;"
+        "NAME third PATTERN SEQ(second a, (first | C) b) WITHIN 2 EVENTS RETURN a.id AS id"
+    )
+    patterns = tuple(cep.parse_patterns(text, stream_schema()))
+    drawn = random.Random(8)
+    stream_rows = [
+        {"kind": drawn.choice("AABBC"), "x": drawn.randrange(3), "id": drawn.choice([1, 1, 2, None])} for _ in range(24)
+    ]
+    by_day = events_by_day(stream_schema(), stream_rows, [drawn.choice([0, 1, 2, 4, 8, 20]) for _ in stream_rows])
+    days = LocalDays(stream_schema(), patterns, tmp_path, row_group_size=1, slices=1)
+    tables = cep.detect(patterns, publish_and_detect(days, by_day, empty_days=False))
+    days.detect(max(days.detected), end_of_stream=True)
+    found = days.matches()
+    for pattern in patterns:
+        assert Counter(found[pattern.name]) == Counter(tables[pattern.name]["match_id"].to_pylist())
+
+
 def check_days(
     data: st.DataObject, stream_rows: list[Row], patterns: tuple[Pattern, ...], gaps: list[int] | None = None
 ) -> None:
