@@ -503,7 +503,7 @@ def _summaries_of_few(found: Few, events: PreparedEvents) -> list[pa.Table]:
 
 
 def summaries_of_few(found: Few, events: PreparedEvents) -> list[PartialSummary]:
-    """What SUMMARIZE puts together of the matches of each pattern, all of which OUTPUT and CONSUME keep."""
+    """The summary of each pattern that has few matches, all of which OUTPUT and CONSUME keep."""
     return _put_together(found, events, PartialSummary.of_many)
 
 
