@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import inspect
+import pickle
 import re
+import warnings
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -14,11 +16,13 @@ from typing import TYPE_CHECKING, Any, Literal
 import yaml
 from pydantic import ConfigDict, field_validator
 
+from cep_pipeline.compiled.object_code import read_cached, write_cached
 from cep_pipeline.documents import Document, checked, line_at, load_document, one_of, setting
 from cep_pipeline.errors import CepError, InputError
-from cep_pipeline.guarded import MOST_DIGITS, read_text
+from cep_pipeline.guarded import MOST_DIGITS, read_text, without_collecting
 from cep_pipeline.planning.planners import BY_PLANNER
 from cep_pipeline.storage import keep_free, reach_object_stores
+from cep_pipeline.version import code_digest
 
 if TYPE_CHECKING:
     from cep_pipeline.adaptation.decisions import DecisionFunction
@@ -828,7 +832,6 @@ class Configuration:
         of_stream: AdaptationSettings,
         place: tuple[str, ...],
     ) -> PatternSet:
-        from cep_pipeline.language.formatter import format_pattern
         from cep_pipeline.language.scope import Swept
         from cep_pipeline.planning.planners import DEFAULT_PLANNER
 
@@ -841,8 +844,8 @@ class Configuration:
             else value
             for key, value in settings.parameters.items()
         }
-        patterns = read_patterns(file, schema, parameters)
-        content = yaml.safe_dump([[format_pattern(p), [list(one) for one in p.parameters_as_json]] for p in patterns])
+        read = read_pattern_file(file, schema, parameters)
+        patterns = read.patterns
         planning = self.settings.planning
         planner, cost = settings.planner or planning.planner or DEFAULT_PLANNER, settings.cost or planning.cost
         alpha = planning.alpha if settings.alpha is None else settings.alpha
@@ -856,7 +859,7 @@ class Configuration:
             name=name,
             file=file,
             patterns=tuple(pattern for pattern in patterns if not pattern.composes),
-            version=sha256(content.encode()).hexdigest()[:16],
+            version=read.version,
             planner=planner,
             cost=cost,
             mechanism=settings.mechanism,
@@ -924,15 +927,63 @@ MOST_PARAMETER_BYTES = 64 << 20
 """Size of a file with the values of a parameter."""
 
 
+KEPT_FROM = 20_000
+"""Pattern files of so many characters, or more, are kept as they were read: a shorter one is soon read again."""
+
+
+@dataclass(frozen=True)
+class PatternFile:
+    """The patterns of a file as they were read, and the version that a pattern set of them has."""
+
+    patterns: tuple[Pattern, ...]
+
+    @cached_property
+    def version(self) -> str:
+        """16 hexadecimal digits of what the patterns say, whatever the file says besides."""
+        from cep_pipeline.language.formatter import format_pattern
+
+        said = [[format_pattern(one), [list(value) for value in one.parameters_as_json]] for one in self.patterns]
+        return sha256(yaml.safe_dump(said).encode()).hexdigest()[:16]
+
+
 def read_patterns(file: Path, schema: StreamSchema, parameters: dict[str, Any]) -> tuple[Pattern, ...]:
     """Parse a pattern file; an InputError says that it cannot be read, or holds no statement."""
+    return read_pattern_file(file, schema, parameters).patterns
+
+
+@without_collecting()
+def read_pattern_file(file: Path, schema: StreamSchema, parameters: dict[str, Any]) -> PatternFile:
+    """Parse a pattern file, or take what a process of this user has parsed before; errors as of `read_patterns`.
+
+    A long file is kept in the folder of compiled code, where only this user's own files are read. One that is warned of
+    is not: it is read each time, so that its warnings are shown each time.
+    """
+    text = read_text(file, "pattern file")
+    if len(text) < KEPT_FROM:
+        return _parsed(text, file, schema, parameters)
+    given = [(name, type(value).__name__, value) for name, value in parameters.items()]
+    key = sha256(repr((text, str(file), schema, given, code_digest())).encode()).hexdigest()
+    content = read_cached(key)
+    if content is not None:
+        found: PatternFile = pickle.loads(content)  # authenticated: only who knows the secret of the user wrote it
+        return found
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        parsed = _parsed(text, file, schema, parameters)
+    for one in caught:
+        warnings.warn(one.message, one.category, stacklevel=3)
+    if not caught and parsed.version:
+        write_cached(key, pickle.dumps(parsed))
+    return parsed
+
+
+def _parsed(text: str, file: Path, schema: StreamSchema, parameters: dict[str, Any]) -> PatternFile:
     from cep_pipeline.language.parser import parse_patterns
 
-    text = read_text(file, "pattern file")
     patterns = tuple(parse_patterns(text, schema, params=parameters, source=str(file)))
     if not patterns:
         raise InputError(f"{file}: no pattern in it; a statement begins with NAME or PATTERN")
-    return patterns
+    return PatternFile(patterns)
 
 
 def read_parameter(value: str, folder: Path) -> Swept:

@@ -7,22 +7,19 @@ statistics that were last planned from, and the minimal distances after the last
 
 from __future__ import annotations
 
-import json
 import logging
 import math
 from collections import OrderedDict
-from collections.abc import Collection, Hashable, Mapping, Sequence
+from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, date, datetime
 from typing import TYPE_CHECKING, Any
 
 from cep_pipeline.adaptation import DecisionState, Distances, Verdict, Verification
-from cep_pipeline.adaptation.decisions import InvariantBased
 from cep_pipeline.adaptation.invariants import describe
-from cep_pipeline.adaptation.kept_check import FORM, KeptCheck, packed
+from cep_pipeline.adaptation.kept_check import KeptCheck
 from cep_pipeline.adaptation.thresholds import Deviation, describe_deviation
-from cep_pipeline.adaptation.verification import InvariantCheck, Verifications
-from cep_pipeline.compiled.object_code import code_key, kept, read_cached, write_cached
+from cep_pipeline.adaptation.verification import Verifications
 from cep_pipeline.errors import InputError
 from cep_pipeline.guarded import without_collecting
 from cep_pipeline.patterns.pattern import Pattern
@@ -33,7 +30,16 @@ from cep_pipeline.pipeline.fresh_statistics import (
     fresh_statistics,
     latest_day,
 )
-from cep_pipeline.pipeline.plans import ALL, MOST_PLANS, RecordedPlan, described_part, outdated, plan_of
+from cep_pipeline.pipeline.plans import (
+    ALL,
+    MOST_PLANS,
+    RecordedPlan,
+    described_part,
+    keep_check,
+    kept_check,
+    outdated,
+    plan_of,
+)
 from cep_pipeline.pipeline.violations import (
     KEEP,
     NO_NEW_DATA,
@@ -46,13 +52,9 @@ from cep_pipeline.pipeline.violations import (
     violation_of,
 )
 from cep_pipeline.planning import Plan
-from cep_pipeline.planning.clause_plans import Sharing
-from cep_pipeline.planning.multi_pattern.component_plans import components_of_patterns, connected
-from cep_pipeline.planning.planners import MULTI_PATTERN_PLANNER_NAMES
+from cep_pipeline.planning.multi_pattern.component_plans import connected
 from cep_pipeline.statistics import StatisticsSnapshot
-from cep_pipeline.statistics.snapshot import leaves_of
 from cep_pipeline.storage import digest_of
-from cep_pipeline.version import code_digest
 from cep_pipeline.warehouse.records import Decision, EventsSnapshot, PlanRecord
 
 if TYPE_CHECKING:
@@ -206,7 +208,7 @@ class CurrentPlan:
         key = digest_of({"plan": made, "replannings": self.replannings})[:12]
         reason, patterns = verdict.reason, verdict.patterns
         if patterns:
-            again = connected_patterns(self.pattern_set, self.plan.sharing, patterns)
+            again = connected(self.pattern_set.patterns, self.plan.sharing, patterns)
             reason += f"; {described_part(self.pattern_set, again)}"
         return Violation(self.pattern_set.name, self.record.version, key, reason, patterns, statistics.to_json())
 
@@ -373,60 +375,6 @@ def current_plan(tables: StreamReader, pattern_set: PatternSet, decisions: Seque
         _since(pattern_set, record, replannings) if together else {},
         check,
     )
-
-
-KEPT_FROM = 500
-"""The check of a plan with so many invariants, or more, is kept: smaller ones are made as quickly as they are read."""
-
-
-def kept_check(record: PlanRecord, pattern_set: PatternSet) -> KeptCheck | None:
-    """The kept check of a recorded plan, which then is of these patterns and mechanisms; None where none is kept."""
-    if not _is_shared(pattern_set) or record.pattern_set_version != pattern_set.version:
-        return None
-    content = read_cached(_check_key(record, pattern_set))
-    return None if content is None else KeptCheck(content, pattern_set.patterns)
-
-
-def keep_check(record: PlanRecord, pattern_set: PatternSet, state: DecisionState) -> None:
-    """Keep the check of a shared plan that is not outdated, so that other processes need not make it."""
-    function = pattern_set.adaptation.function()
-    if len(state.invariants) < KEPT_FROM or not _is_shared(pattern_set) or not state.together:
-        return
-    if not isinstance(function, InvariantBased) or function.frozen or state.unguarded != ([], []):
-        return
-    if isinstance(state.check, InvariantCheck) and not isinstance(state.check, KeptCheck):
-        content = packed(state.check, {*leaves_of(pattern_set.patterns)}, state.plan.sharing)
-        if content is not None:
-            write_cached(_check_key(record, pattern_set), content)
-
-
-def _is_shared(pattern_set: PatternSet) -> bool:
-    return pattern_set.planner in MULTI_PATTERN_PLANNER_NAMES and len(pattern_set.patterns) > 1
-
-
-def _check_key(record: PlanRecord, pattern_set: PatternSet) -> str:
-    """Hash of all that a check of a plan follows from."""
-    function = repr(pattern_set.adaptation.function())
-    return code_key(repr(("check", FORM, code_digest(), record.digest, *_of_patterns(pattern_set), function)))
-
-
-def _of_patterns(pattern_set: PatternSet) -> tuple[Any, ...]:
-    one = pattern_set.patterns[0]
-    stream = one.stream, one.base_type, one.type_attribute, one.attributes
-    return pattern_set.version, pattern_set.mechanism, stream
-
-
-def connected_patterns(pattern_set: PatternSet, sharing: Sharing, names: Collection[str]) -> frozenset[str]:
-    """The patterns of a set that share work with some of them, directly or not: `component_plans.connected`.
-
-    To find out takes milliseconds a pattern, so it is kept for large sets.
-    """
-    if len(pattern_set.patterns) < KEPT_FROM:
-        return connected(pattern_set.patterns, sharing, names)
-    key = code_key(repr(("components", FORM, code_digest(), *_of_patterns(pattern_set), sharing)))
-    made = kept(key, lambda: json.dumps(components_of_patterns(pattern_set.patterns, sharing)).encode())
-    asked = set(names)
-    return frozenset(name for one in json.loads(made) if not asked.isdisjoint(one) for name in one)
 
 
 def _since(

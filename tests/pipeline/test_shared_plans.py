@@ -183,7 +183,7 @@ def test_a_process_goes_on_with_the_check_that_another_one_has_kept(
     first, *made = checked()
     assert first.kept is None and made[0]["verified"] and made[1][0], "what drifts asks for another plan"
     assert checked()[0].kept is None, "small ones are not kept"
-    monkeypatch.setattr(plan_checks, "KEPT_FROM", 1)
+    monkeypatch.setattr(plans, "KEPT_FROM", 1)
     assert checked()[1:] == tuple(made)
     with monkeypatch.context() as without_plan:
         without_plan.setattr(plans.Plan, "from_json", None)
@@ -195,6 +195,9 @@ def test_a_process_goes_on_with_the_check_that_another_one_has_kept(
     assert checked()[0].kept is None and checked()[0].kept is not None
     write_project(project.folder, (RISING, OTHER, FAR, FARTHER), adaptation="{k: all}")
     assert checked()[0].kept is None, "other settings ask for other invariants"
+    write_project(project.folder, (RISING, OTHER, FAR, FARTHER, MORE))
+    plan_changed(project)
+    assert checked()[0].kept is not None, "the check is kept when a plan is made"
 
 
 def test_a_pattern_that_is_added_changes_the_plans_of_its_component_only(project: DriftingStream) -> None:

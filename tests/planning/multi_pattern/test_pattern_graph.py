@@ -18,6 +18,7 @@ from cep_pipeline.planning.multi_pattern import (
     members_of,
     subpattern_of,
 )
+from cep_pipeline.planning.multi_pattern.component_plans import components_of_patterns
 from cep_pipeline.planning.multi_pattern.pattern_graph import _maximal_cliques
 from tests.planning.multi_pattern.literal import common_subpatterns, content, maximal
 from tests.planning.multi_pattern.workloads import workloads
@@ -172,6 +173,15 @@ def test_members_that_come_and_go_leave_the_graph_that_the_others_make(
 
 def tables(graph: PatternGraph) -> dict[str, set[MemberId]]:
     return {part.key: set(members) for part, members in graph.common}
+
+
+@settings(max_examples=examples(80))
+@given(workloads(max_size=8))
+def test_single_variables_and_pairs_connect_the_patterns_that_the_graph_connects(workload: list[Member]) -> None:
+    patterns, graph = [member.pattern for member in workload], PatternGraph(workload)
+    prefix, subexpression = (components_of_patterns(patterns, one) for one in ("prefix", "subexpression"))
+    assert prefix == [tuple(name for name, _ in component) for component in graph.components(1)]
+    assert subexpression == [tuple(name for name, _ in component) for component in graph.components(2)]
 
 
 @settings(max_examples=examples(80))
