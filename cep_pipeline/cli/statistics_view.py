@@ -18,7 +18,6 @@ from cep_pipeline.pipeline.statistics_history import StatisticsOverview, local_t
 from cep_pipeline.statistics.drift import Drift, Number, What, drift_between, numbers_of
 from cep_pipeline.statistics.sliding_window import Estimate
 from cep_pipeline.statistics.snapshot import Kind as SnapshotKind
-from cep_pipeline.statistics.snapshot import StatisticsSnapshot
 
 TITLES: dict[What, tuple[str, str]] = {
     "rate": ("leaf", "events/s"),
@@ -143,7 +142,7 @@ class StatisticsView:
     def panels(self) -> list[BandPanel]:
         """The numbers over the windows (the days, where there are no windows), with what the last compared one says."""
         snapshots = [day.snapshot for day in self.of.days] if len(self.of.windows) < 2 else list(self.of.windows)
-        ends = ((_ends(snapshot), snapshot) for snapshot in snapshots)
+        ends = ((one.end_us if one.as_of_us is None else one.as_of_us, one) for one in snapshots)
         by_time = [(self.clock(end), numbers_of(snapshot)) for end, snapshot in ends if end is not None]
         level = numbers_of(self.of.compared[-1].snapshot) if self.of.compared else {}
         panels = []
@@ -205,10 +204,6 @@ def _movement(panel: BandPanel) -> tuple[bool, float]:
         return False, 0.0
     drift = Drift(*(choose(known, key=lambda estimate: estimate.value) for choose in (min, max)))
     return drift.sure, drift.factor
-
-
-def _ends(snapshot: StatisticsSnapshot) -> int | None:
-    return snapshot.as_of_us if snapshot.as_of_us is not None else snapshot.end_us
 
 
 def _drift(drift: Drift | None) -> tuple[str, str]:

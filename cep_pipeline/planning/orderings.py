@@ -323,7 +323,7 @@ def ln_measure(
 
 
 def _ln_beside(measure: str, side: Side, statistics: ClauseStatistics, cost: CostModel, given: Sequence[Side]) -> float:
-    """The same where parts are given: they cost nothing."""
+    """ln of one side of a comparison without its given parts, which cost nothing."""
     if measure == "tree":
         top, *joins = reversed([*_joins_beside(cast(PositionTree, side), given)])
         bare = replace(cost, node=NOTHING)
