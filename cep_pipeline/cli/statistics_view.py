@@ -224,7 +224,7 @@ def figure(value: float) -> str:
     return f"{value:,.0f}" if abs(value) >= 10_000 else f"{value:.4g}"
 
 
-def sparkline(values: Iterable[float | None], width: int = SPARK_WIDTH) -> str:
+def sparkline(values: Iterable[float | None]) -> str:
     """Values from zero to their largest as a line of blocks; a blank where there is none.
 
     Examples
@@ -233,7 +233,7 @@ def sparkline(values: Iterable[float | None], width: int = SPARK_WIDTH) -> str:
     '▁▁ ▄█'
     """
     given = list(values)
-    size = max(1, math.ceil(len(given) / width))
+    size = max(1, math.ceil(len(given) / SPARK_WIDTH))
     cells = [_mean(given[place : place + size]) for place in range(0, len(given), size)]
     most = max((value for value in cells if value is not None), default=0.0)
     blocks = "▁▂▃▄▅▆▇█"
