@@ -127,7 +127,7 @@ def _of_file(output: str, schemas: Mapping[str, pa.Schema]) -> pa.Schema:
 
 
 def _larger(schema: pa.Schema, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """The same rows in fewer batches: each that is written to a Parquet file is a row group."""
+    """Join batches to fewer and larger ones, because each one becomes a row group of a Parquet file."""
     waiting: list[pa.RecordBatch] = []
     rows = size = 0
     for batch in batches:

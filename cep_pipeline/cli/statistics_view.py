@@ -18,7 +18,6 @@ from cep_pipeline.pipeline.statistics_history import StatisticsOverview, local_t
 from cep_pipeline.statistics.drift import Drift, Number, What, drift_between, numbers_of
 from cep_pipeline.statistics.sliding_window import Estimate
 from cep_pipeline.statistics.snapshot import Kind as SnapshotKind
-from cep_pipeline.statistics.snapshot import StatisticsSnapshot
 
 TITLES: dict[What, tuple[str, str]] = {
     "rate": ("leaf", "events/s"),
@@ -143,7 +142,7 @@ class StatisticsView:
     def panels(self) -> list[BandPanel]:
         """The numbers over the windows (the days, where there are no windows), with what the last compared one says."""
         snapshots = [day.snapshot for day in self.of.days] if len(self.of.windows) < 2 else list(self.of.windows)
-        ends = ((_ends(snapshot), snapshot) for snapshot in snapshots)
+        ends = ((one.end_us if one.as_of_us is None else one.as_of_us, one) for one in snapshots)
         by_time = [(self.clock(end), numbers_of(snapshot)) for end, snapshot in ends if end is not None]
         level = numbers_of(self.of.compared[-1].snapshot) if self.of.compared else {}
         panels = []
@@ -207,10 +206,6 @@ def _movement(panel: BandPanel) -> tuple[bool, float]:
     return drift.sure, drift.factor
 
 
-def _ends(snapshot: StatisticsSnapshot) -> int | None:
-    return snapshot.as_of_us if snapshot.as_of_us is not None else snapshot.end_us
-
-
 def _drift(drift: Drift | None) -> tuple[str, str]:
     """The movement of a number as text, with the style to show it in."""
     if drift is None:
@@ -229,7 +224,7 @@ def figure(value: float) -> str:
     return f"{value:,.0f}" if abs(value) >= 10_000 else f"{value:.4g}"
 
 
-def sparkline(values: Iterable[float | None], width: int = SPARK_WIDTH) -> str:
+def sparkline(values: Iterable[float | None]) -> str:
     """Values from zero to their largest as a line of blocks; a blank where there is none.
 
     Examples
@@ -238,7 +233,7 @@ def sparkline(values: Iterable[float | None], width: int = SPARK_WIDTH) -> str:
     '▁▁ ▄█'
     """
     given = list(values)
-    size = max(1, math.ceil(len(given) / width))
+    size = max(1, math.ceil(len(given) / SPARK_WIDTH))
     cells = [_mean(given[place : place + size]) for place in range(0, len(given), size)]
     most = max((value for value in cells if value is not None), default=0.0)
     blocks = "▁▂▃▄▅▆▇█"

@@ -96,7 +96,7 @@ def _of_files(asked: Asked, match_id: str, pattern: str | None) -> tuple[Explana
 
 
 def _placed(explained: Explanation, places: EventPlaces | None) -> Explanation:
-    """The same with the file and line of each event, where they are known."""
+    """The explanation with file and line of each event, where these are known."""
     if places is None:
         return explained
     found = zip(*places.of(pa.array([seq for _, seq in explained.bindings], pa.int64())), strict=True)

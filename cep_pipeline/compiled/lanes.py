@@ -51,26 +51,42 @@ def _as_bits(builder: Any, passed: Any) -> Any:
     return builder.zext(builder.bitcast(passed, ir.IntType(LANES)), ir.IntType(64))
 
 
+def _operation(result: Any, kinds: tuple[Any, ...], code: Callable[..., Any]) -> Any:
+    """An intrinsic that takes arguments of these kinds; `code` writes it, given a builder and the arguments."""
+    signature = result(*kinds)
+
+    def generate(context: Any, builder: Any, known: Any, arguments: Any) -> Any:
+        made = code(builder, *arguments)
+        return context.get_dummy_value() if made is None else made
+
+    typed: dict[int, Callable[..., Any]] = {  # Numba wants to know how many arguments there are
+        1: lambda typing_context, one: (signature, generate),
+        2: lambda typing_context, one, two: (signature, generate),
+        3: lambda typing_context, one, two, three: (signature, generate),
+        4: lambda typing_context, one, two, three, four: (signature, generate),
+        5: lambda typing_context, one, two, three, four, five: (signature, generate),
+    }
+    return intrinsic(typed[len(kinds)])
+
+
 def _comparison(comparator: str) -> tuple[Any, Any]:
     """Bits of the numbers that compare so with others beside them, and with one value; none where one is NaN."""
 
-    @intrinsic
-    def beside(typing_context: Any, left: Any, right: Any) -> Any:
-        def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
-            sides = [_load(builder, argument) for argument in arguments]
-            return _as_bits(builder, builder.fcmp_ordered(comparator, *sides))
+    def compared(builder: Any, left: Any, right: Any) -> Any:
+        return _as_bits(builder, builder.fcmp_ordered(comparator, _load(builder, left), right))
 
-        return types.int64(_numbers, _numbers), generate
-
-    @intrinsic
-    def with_one(typing_context: Any, left: Any, value: Any) -> Any:
-        def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
-            left, value = arguments
-            return _as_bits(builder, builder.fcmp_ordered(comparator, _load(builder, left), _splat(builder, value)))
-
-        return types.int64(_numbers, types.float64), generate
-
-    return beside, with_one
+    return (
+        _operation(
+            types.int64,
+            (_numbers, _numbers),
+            lambda builder, left, right: compared(builder, left, _load(builder, right)),
+        ),
+        _operation(
+            types.int64,
+            (_numbers, types.float64),
+            lambda builder, left, value: compared(builder, left, _splat(builder, value)),
+        ),
+    )
 
 
 less, less_than = _comparison("<")
@@ -81,33 +97,13 @@ equal, equal_to = _comparison("==")
 unequal, unequal_to = _comparison("!=")
 
 
-def _in_place(operate: Callable[[Any, Any, Any], Any]) -> Any:
-    """The numbers become the results of an operation on them and others beside them."""
+def _in_place(operate: Callable[..., Any], operands: int = 2) -> Any:
+    """The numbers become the results of an operation on them and, of two operands, others beside them."""
 
-    @intrinsic
-    def applied(typing_context: Any, left: Any, right: Any) -> Any:
-        def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
-            left, right = arguments
-            _store(builder, operate(builder, _load(builder, left), _load(builder, right)), left)
-            return context.get_dummy_value()
+    def apply(builder: Any, *pointers: Any) -> None:
+        _store(builder, operate(builder, *(_load(builder, pointer) for pointer in pointers)), pointers[0])
 
-        return types.void(_numbers, _numbers), generate
-
-    return applied
-
-
-def _alone(operate: Callable[[Any, Any], Any]) -> Any:
-    """The numbers become the results of an operation on each."""
-
-    @intrinsic
-    def applied(typing_context: Any, numbers: Any) -> Any:
-        def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
-            _store(builder, operate(builder, _load(builder, arguments[0])), arguments[0])
-            return context.get_dummy_value()
-
-        return types.void(_numbers), generate
-
-    return applied
+    return _operation(types.void, (_numbers,) * operands, apply)
 
 
 def _quotient(builder: Any, left: Any, right: Any) -> Any:
@@ -118,16 +114,10 @@ def _quotient(builder: Any, left: Any, right: Any) -> Any:
 def _combined(operate: Callable[[Any, Any, Any], Any]) -> Any:
     """The first numbers become the results of an operation on one value and on others."""
 
-    @intrinsic
-    def combined(typing_context: Any, target: Any, value: Any, others: Any) -> Any:
-        def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
-            target, value, others = arguments
-            _store(builder, operate(builder, _splat(builder, value), _load(builder, others)), target)
-            return context.get_dummy_value()
+    def combine(builder: Any, target: Any, value: Any, others: Any) -> None:
+        _store(builder, operate(builder, _splat(builder, value), _load(builder, others)), target)
 
-        return types.void(_numbers, types.float64, _numbers), generate
-
-    return combined
+    return _operation(types.void, (_numbers, types.float64, _numbers), combine)
 
 
 one_plus = _combined(lambda builder, one, others: builder.fadd(one, others))
@@ -140,85 +130,64 @@ add = _in_place(lambda builder, left, right: builder.fadd(left, right))
 subtract = _in_place(lambda builder, left, right: builder.fsub(left, right))
 multiply = _in_place(lambda builder, left, right: builder.fmul(left, right))
 divide = _in_place(_quotient)
-negate = _alone(lambda builder, values: builder.fneg(values))
-make_absolute = _alone(lambda builder, values: _called(builder, "llvm.fabs", values))
-take_root = _alone(lambda builder, values: _called(builder, "llvm.sqrt", values))
+negate = _in_place(lambda builder, values: builder.fneg(values), 1)
+make_absolute = _in_place(lambda builder, values: _called(builder, "llvm.fabs", values), 1)
+take_root = _in_place(lambda builder, values: _called(builder, "llvm.sqrt", values), 1)
+
+fill = _operation(
+    types.void,
+    (_numbers, types.float64),
+    lambda builder, numbers, value: _store(builder, _splat(builder, value), numbers),
+)
+"""All numbers become one value."""
+copy = _operation(
+    types.void,
+    (_numbers, _numbers),
+    lambda builder, target, source: _store(builder, _load(builder, source), target),
+)
+"""The numbers become those beside them."""
 
 
-@intrinsic
-def fill(typing_context: Any, numbers: Any, value: Any) -> Any:
-    """All numbers become one value."""
-
-    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
-        numbers, value = arguments
-        _store(builder, _splat(builder, value), numbers)
-        return context.get_dummy_value()
-
-    return types.void(_numbers, types.float64), generate
+def _places(begin: int, end: int) -> Any:
+    """The places of a shuffle, one after another."""
+    return ir.Constant(ir.VectorType(ir.IntType(32), end - begin), list(range(begin, end)))
 
 
-@intrinsic
-def copy(typing_context: Any, target: Any, source: Any) -> Any:
-    """The numbers become those beside them."""
-
-    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
-        target, source = arguments
-        _store(builder, _load(builder, source), target)
-        return context.get_dummy_value()
-
-    return types.void(_numbers, _numbers), generate
+def _wanted(builder: Any, bits: Any) -> Any:
+    return builder.bitcast(builder.trunc(bits, ir.IntType(LANES)), ir.VectorType(_bit, LANES))
 
 
 def _extreme(comparator: str, if_none: float) -> Any:
     """The least or the greatest of the numbers whose bits are set, NaN aside; an infinite number if there is none."""
 
-    @intrinsic
-    def extreme(typing_context: Any, numbers: Any, bits: Any) -> Any:
-        def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
-            numbers, bits = arguments
-            values = _load(builder, numbers)
-            wanted = builder.bitcast(builder.trunc(bits, ir.IntType(LANES)), ir.VectorType(_bit, LANES))
-            wanted = builder.and_(wanted, builder.fcmp_ordered("ord", values, values))
-            values = builder.select(wanted, values, _constant(if_none))
-            width = LANES
-            while width > 1:
-                width //= 2
-                halves = [
-                    builder.shuffle_vector(
-                        values,
-                        values,
-                        ir.Constant(ir.VectorType(ir.IntType(32), width), list(range(begin, begin + width))),
-                    )
-                    for begin in (0, width)
-                ]
-                values = builder.select(builder.fcmp_ordered(comparator, *halves), *halves)
-            return builder.extract_element(values, ir.Constant(ir.IntType(32), 0))
+    def extreme(builder: Any, numbers: Any, bits: Any) -> Any:
+        values = _load(builder, numbers)
+        wanted = builder.and_(_wanted(builder, bits), builder.fcmp_ordered("ord", values, values))
+        values = builder.select(wanted, values, _constant(if_none))
+        width = LANES
+        while width > 1:
+            width //= 2
+            halves = [builder.shuffle_vector(values, values, _places(at, at + width)) for at in (0, width)]
+            values = builder.select(builder.fcmp_ordered(comparator, *halves), *halves)
+        return builder.extract_element(values, ir.Constant(ir.IntType(32), 0))
 
-        return types.float64(_numbers, types.int64), generate
-
-    return extreme
+    return _operation(types.float64, (_numbers, types.int64), extreme)
 
 
-@intrinsic
-def running_least(typing_context: Any, target: Any, numbers: Any, bits: Any, least: Any) -> Any:
-    """The least so far of one value and the numbers up to each whose bit is set become the target; the last of them."""
-
-    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
-        target, numbers, bits, least = arguments
-        wanted = builder.bitcast(builder.trunc(bits, ir.IntType(LANES)), ir.VectorType(_bit, LANES))
-        values = builder.select(wanted, _load(builder, numbers), _constant(math.inf))
-        step = 1
-        while step < LANES:
-            places = ir.Constant(ir.VectorType(ir.IntType(32), LANES), list(range(LANES - step, 2 * LANES - step)))
-            values = _smaller(builder, values, builder.shuffle_vector(_constant(math.inf), values, places))
-            step *= 2
-        values = _smaller(builder, values, _splat(builder, least))
-        _store(builder, values, target)
-        return builder.extract_element(values, ir.Constant(ir.IntType(32), LANES - 1))
-
-    return types.float64(_numbers, _numbers, types.int64, types.float64), generate
+def _running_least(builder: Any, target: Any, numbers: Any, bits: Any, least: Any) -> Any:
+    values = builder.select(_wanted(builder, bits), _load(builder, numbers), _constant(math.inf))
+    step = 1
+    while step < LANES:
+        before = builder.shuffle_vector(_constant(math.inf), values, _places(LANES - step, 2 * LANES - step))
+        values = _smaller(builder, values, before)
+        step *= 2
+    values = _smaller(builder, values, _splat(builder, least))
+    _store(builder, values, target)
+    return builder.extract_element(values, ir.Constant(ir.IntType(32), LANES - 1))
 
 
+running_least = _operation(types.float64, (_numbers, _numbers, types.int64, types.float64), _running_least)
+"""The least so far of one value and the numbers up to each whose bit is set become the target; the last of them."""
 least_of = _extreme("<", math.inf)
 greatest_of = _extreme(">", -math.inf)
 
@@ -279,37 +248,29 @@ def _ends_of_root(builder: Any, low: Any, high: Any) -> Ends:
     return tuple(_called(builder, "llvm.sqrt", _larger(builder, end, _constant(0.0))) for end in (low, high))
 
 
+def _store_ends(builder: Any, ends: Ends, target: Any) -> None:
+    """Store the low ends, and the high ones behind them."""
+    for number, values in enumerate(_bounded(builder, *ends)):
+        _store(builder, values, target, LANES * number)
+
+
 def _both_ends(operate: Callable[..., Ends]) -> Any:
     """Ends, 16 low ones and the high ones behind them, become those of the results with others of the same kind."""
 
-    @intrinsic
-    def applied(typing_context: Any, ends: Any, others: Any) -> Any:
-        def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
-            pairs = [(_load(builder, pointer), _load(builder, pointer, LANES)) for pointer in arguments]
-            for number, values in enumerate(_bounded(builder, *operate(builder, *pairs))):
-                _store(builder, values, arguments[0], LANES * number)
-            return context.get_dummy_value()
+    def apply(builder: Any, *pointers: Any) -> None:
+        pairs = [(_load(builder, pointer), _load(builder, pointer, LANES)) for pointer in pointers]
+        _store_ends(builder, operate(builder, *pairs), pointers[0])
 
-        return types.void(_numbers, _numbers), generate
-
-    return applied
+    return _operation(types.void, (_numbers, _numbers), apply)
 
 
 def _own_ends(operate: Callable[..., Ends]) -> Any:
     """Ends, 16 low ones and the high ones behind them, become those of the results of an operation."""
 
-    @intrinsic
-    def applied(typing_context: Any, ends: Any) -> Any:
-        def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
-            (pointer,) = arguments
-            found = _bounded(builder, *operate(builder, _load(builder, pointer), _load(builder, pointer, LANES)))
-            for number, values in enumerate(found):
-                _store(builder, values, pointer, LANES * number)
-            return context.get_dummy_value()
+    def apply(builder: Any, ends: Any) -> None:
+        _store_ends(builder, operate(builder, _load(builder, ends), _load(builder, ends, LANES)), ends)
 
-        return types.void(_numbers), generate
-
-    return applied
+    return _operation(types.void, (_numbers,), apply)
 
 
 def _ends_of_sum(builder: Any, one: Ends, other: Ends) -> Ends:
@@ -323,21 +284,11 @@ def _ends_of_difference(builder: Any, one: Ends, other: Ends) -> Ends:
 def _combined_ends(operate: Callable[..., Ends]) -> Any:
     """16 low ends, and the high ones behind them, become those of the results for others and for one more pair."""
 
-    @intrinsic
-    def applied(typing_context: Any, target: Any, lows: Any, highs: Any, low: Any, high: Any) -> Any:
-        def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
-            target, lows, highs, low, high = arguments
-            one, other = (
-                (_load(builder, lows), _load(builder, highs)),
-                (_splat(builder, low), _splat(builder, high)),
-            )
-            for number, values in enumerate(_bounded(builder, *operate(builder, one, other))):
-                _store(builder, values, target, LANES * number)
-            return context.get_dummy_value()
+    def apply(builder: Any, target: Any, lows: Any, highs: Any, low: Any, high: Any) -> None:
+        one, other = (_load(builder, lows), _load(builder, highs)), (_splat(builder, low), _splat(builder, high))
+        _store_ends(builder, operate(builder, one, other), target)
 
-        return types.void(_numbers, _numbers, _numbers, types.float64, types.float64), generate
-
-    return applied
+    return _operation(types.void, (_numbers,) * 3 + (types.float64,) * 2, apply)
 
 
 bound_sums = _both_ends(_ends_of_sum)

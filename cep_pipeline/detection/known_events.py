@@ -10,6 +10,7 @@ import threading
 import weakref
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass, field
+from operator import is_
 from typing import NamedTuple
 
 import pyarrow as pa
@@ -64,7 +65,7 @@ class KnownEvents:
         return (
             mechanism == self.mechanism
             and len(patterns) == len(self.patterns)
-            and all(map(_is, patterns, self.patterns))
+            and all(map(is_, patterns, self.patterns))
         )
 
     def now(self, patterns: Sequence[Pattern], mechanism: str | None, chosen: Mapping[str, str]) -> None:
@@ -102,10 +103,6 @@ class KnownEvents:
             return False
         known = {name: kind for pattern in self.patterns for name, kind in pattern.attributes}
         return all(known.get(name) is kind for pattern in patterns for name, kind in pattern.attributes)
-
-
-def _is(one: object, other: object) -> bool:
-    return one is other
 
 
 _lock = threading.Lock()

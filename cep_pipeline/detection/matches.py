@@ -87,7 +87,6 @@ def write_matches(
     sink: Callable[[pa.RecordBatch], object],
     *,
     typed: bool = False,
-    kept: KeptMatches | None = None,
     candidates: bool = False,
 ) -> int:
     """Hand the matches of one pattern over one slice to a sink, batch after batch in the page's order.
@@ -100,8 +99,6 @@ def write_matches(
         Takes each batch, such as the `write_batch` of a Parquet writer.
     typed
         Whether batches have the schema `matches_schema(pattern)`, not `MANY_PATTERNS`.
-    kept
-        Decides which matches OUTPUT and CONSUME keep; None: all of them are handed on.
     candidates
         Whether batches have the schema `CANDIDATES`, from which another process decides that.
 
@@ -120,7 +117,7 @@ def write_matches(
     ordered = order_matches(found, events.seqs, growing=events.seqs_grow)
     del found
     written = 0
-    for batch in match_batches(pattern, ordered, events, kept, typed=typed, candidates=candidates):
+    for batch in match_batches(pattern, ordered, events, typed=typed, candidates=candidates):
         sink(batch)
         written += batch.num_rows
     return written
@@ -135,7 +132,7 @@ def match_batches(
     typed: bool = False,
     candidates: bool = False,
 ) -> Iterator[pa.RecordBatch]:
-    """Ordered matches as batches of rows; the other parameters are those of `write_matches`."""
+    """Ordered matches as batches of rows, as `write_matches` takes them; `kept` decides for OUTPUT and CONSUME."""
     identity = MatchIdentity.of(pattern)
     schema = matches_schema(pattern) if typed else CANDIDATES if candidates else MANY_PATTERNS
     bindings = events.handle(_Bindings, _Bindings)

@@ -117,7 +117,8 @@ class OrderedMatches:
 
         Rows are 0 where the match's form has no such variable.
         """
-        places = np.array([_place(form, variable) for form in self.forms], np.int64)
+        named = ([one.name for one in form] for form in self.forms)
+        places = np.array([names.index(variable) if variable in names else -1 for names in named], np.int64)
         if self.form is None:
             rows: Array = self.rows[places[0]]
             return rows, None
@@ -138,10 +139,6 @@ class OrderedMatches:
         """Each match's last event in the stream."""
         last: Array = self.rows.max(axis=0)
         return last
-
-
-def _place(form: Sequence[Variable], name: str) -> int:
-    return next((place for place, variable in enumerate(form) if variable.name == name), -1)
 
 
 def order_matches(

@@ -518,7 +518,7 @@ class Lines:
     odd: np.ndarray
 
     def __getitem__(self, selection: slice) -> Lines:
-        """The same for some of the lines; offsets stay those of the whole text."""
+        """Some of the lines; offsets stay those of the whole text."""
         return Lines(*(each[selection] for each in vars(self).values()))
 
 

@@ -96,7 +96,7 @@ class Carry:
         )
 
     def with_types_of(self, other: Carry, types: frozenset[str]) -> Carry:
-        """These values, and those of the other one for some event types.
+        """Take the values of some event types from another carry, and keep all others.
 
         Examples
         --------

@@ -309,7 +309,7 @@ def _read_table(schema: StreamSchema, table: pa.Table) -> LoadedEvents:
             named[EVENT_TYPE] = type_of_all(schema.type_of_all)
         elif layout is not None and layout.columns.get(EVENT_TYPE) == TYPE_OF_FILE:
             named[EVENT_TYPE] = TYPE_OF_FILE
-        is_number = pa.types.is_integer(_type_of(table, TIMESTAMP))
+        is_number = TIMESTAMP in table.column_names and pa.types.is_integer(table.schema.field(TIMESTAMP).type)
         layout = SourceLayout("parquet", (PathTemplate("*"),), TIMESTAMP, named, "epoch_us" if is_number else "iso")
     if layout.columns.get(EVENT_TYPE, "")[:1] == "{":  # a column tells the types of a data frame, if there is one
         if EVENT_TYPE in table.column_names:
@@ -356,10 +356,6 @@ def _ordered(schema: StreamSchema, events: pa.Table) -> tuple[pa.Table, int]:
     own = first_of_each_key(ordered, schema.key) == np.arange(ordered.num_rows)
     repeated = int((~own).sum())
     return (ordered.filter(pa.array(own)) if repeated else ordered), repeated
-
-
-def _type_of(table: pa.Table, name: str) -> pa.DataType:
-    return table.schema.field(name).type if name in table.column_names else pa.null()
 
 
 def _one_array(column: pa.ChunkedArray) -> pa.Array:

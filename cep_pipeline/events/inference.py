@@ -321,10 +321,6 @@ def _time_format(column: str, values: pa.Array, wanted: bool = False) -> _Times 
     return None
 
 
-def _is_text(kind: pa.DataType) -> bool:
-    return bool(pa.types.is_string(kind) or pa.types.is_large_string(kind))
-
-
 def _formats_like(example: str, distinct: pa.Array, named: bool) -> list[tuple[str, str]]:
     """The formats that an example may be written in, each with what is to be said of it.
 
@@ -380,7 +376,7 @@ def _kind_of(values: pa.Array) -> tuple[str, int]:
         return "int64", 0
     if pa.types.is_floating(kind) or pa.types.is_decimal(kind):
         return "float64", 0
-    if not _is_text(kind):
+    if not (pa.types.is_string(kind) or pa.types.is_large_string(kind)):
         return "string", 0
     present = pc.drop_null(values)
     if not len(present):

@@ -102,7 +102,7 @@ def implications_of(clause: Clause, window_us: int | None, ties: Ties) -> Implic
 def _fewest(
     said: Mapping[Conjunct, tuple[TimeSpan, ...]], excluded: Callable[[Iterable[tuple[TimeSpan, ...]]], bool]
 ) -> tuple[Conjunct, ...]:
-    """Those of conjuncts that exclude each other of which none can be left out."""
+    """A smallest part of some conjuncts that still exclude each other: each of its conjuncts is needed for that."""
     left = dict(said)
     for conjunct in said:
         others = {one: found for one, found in left.items() if one != conjunct}

@@ -184,7 +184,8 @@ class AdaptationSettings(Document):
         """The decision function with those of the settings that it has."""
         from cep_pipeline.adaptation.decisions import decision_function
 
-        return decision_function(self.decision, **{**self.decisive(), **self._k()})
+        settings = self.decisive()
+        return decision_function(self.decision, **settings | ({"k": self.most_invariants} if "k" in settings else {}))
 
     def decisive(self) -> dict[str, Any]:
         """The settings that the decision function has, as they are written."""
@@ -192,9 +193,6 @@ class AdaptationSettings(Document):
 
         has = inspect.signature(DECISION_FUNCTIONS[self.decision]).parameters
         return {name: value for name, value in self.model_dump().items() if name in has}
-
-    def _k(self) -> dict[str, int | str | None]:
-        return {"k": self.most_invariants} if "k" in self.decisive() else {}
 
 
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")

@@ -285,7 +285,7 @@ def _nothing_detected(pattern_set: PatternSet) -> DetectionResult:
     """The result for a day on which all patterns of a set are kept."""
     from cep_pipeline.spark.detection import DetectionResult
 
-    return DetectionResult((), {}, (), 0, 0, Observed(), CarryState(pattern_set.version))
+    return DetectionResult((), {}, (), 0, Observed(), CarryState(pattern_set.version))
 
 
 def _with_kept(

@@ -161,7 +161,7 @@ class PlanComparison:
 
     @property
     def measured_gain(self) -> float | None:
-        """The same over the sample; None where nothing was measured."""
+        """The share of the work over the sample that the new plan saves; None where nothing was measured."""
         if self.trials is None:
             return None
         current, new = ((one.seconds if self.by_clock else one.work) for one in self.trials)

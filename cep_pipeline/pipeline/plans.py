@@ -70,7 +70,7 @@ class RecordedPlan(LazyPlan):
 
     @classmethod
     def of_record(cls, record: PlanRecord, sharing: Sharing) -> RecordedPlan:
-        """The plan of a record, of which it is known what its patterns share."""
+        """The plan of a record whose rule of sharing is known."""
         plan = object.__new__(cls)
         plan.__dict__.update(record=record, sharing=sharing)
         return plan

@@ -5,7 +5,7 @@ Better is what costs less by the fresh statistics and does no more over a sample
 
 Whatever comes of it is one decision of the kind "replanning", recorded in the commit that makes the plan the current
 one. A run that is repeated under its id, or another one for the same violation, finds that decision and does nothing
-twice; a plan that a run recorded before it was killed is found by what it is, as any earlier version is.
+twice; a plan that a run recorded before it was killed is found by its content, as any earlier version is.
 """
 
 from __future__ import annotations

@@ -323,7 +323,7 @@ def ln_measure(
 
 
 def _ln_beside(measure: str, side: Side, statistics: ClauseStatistics, cost: CostModel, given: Sequence[Side]) -> float:
-    """The same where parts are given: they cost nothing."""
+    """ln of one side of a comparison without its given parts, which cost nothing."""
     if measure == "tree":
         top, *joins = reversed([*_joins_beside(cast(PositionTree, side), given)])
         bare = replace(cost, node=NOTHING)
@@ -425,9 +425,8 @@ def comparisons_of_block(
     ways: Iterable[Way],
     statistics: ClauseStatistics,
     cost: CostModel,
-    most: int = MOST_COMPARISONS,
 ) -> Iterator[DecidingComparison]:
-    """The comparisons that decided a block, the tightest ones first, `most` of them.
+    """The comparisons that decided a block, the tightest ones first, `MOST_COMPARISONS` at most.
 
     `chosen` is the side of one of the ways; where it is not, nothing that is known decided the block. Where a side is
     listed twice, it measures the less of both.
@@ -436,7 +435,7 @@ def comparisons_of_block(
     own = by_side.pop(chosen, None)
     if own is None:
         return
-    for way in sorted(by_side.values(), key=lambda way: (way.ln_measure, way.rank))[:most]:
+    for way in sorted(by_side.values(), key=lambda way: (way.ln_measure, way.rank))[:MOST_COMPARISONS]:
         wins_ties = own.rank < way.rank
         sides = own.ln_measure, way.ln_measure
         if abs(sides[0] - sides[1]) < CLOSE:
@@ -448,16 +447,16 @@ def comparisons_of_block(
 
 
 def tree_comparisons(
-    tree: PositionTree, search: TreesOfSets, statistics: ClauseStatistics, cost: CostModel, most: int = MOST_COMPARISONS
+    tree: PositionTree, search: TreesOfSets, statistics: ClauseStatistics, cost: CostModel
 ) -> tuple[DecidingComparison, ...]:
-    """The comparisons that decided a tree: of each join, from the leaves up, the tightest ones, `most` of them."""
+    """The comparisons that decided a tree: of each join, from the leaves up, the tightest ones."""
     # Where the cost model tells linear trees apart, some joins were chosen among those only.
     under_linear = set() if cost.held is None else sides_of_linear_joins(tree)
     comparisons: list[DecidingComparison] = []
     for step, join in enumerate(joins_of(tree)):
         if len(positions_of(join)) > 2:
             ways = search.ways(join, linear=join in under_linear)
-            comparisons += comparisons_of_block(step, "tree", join, ways, statistics, cost, most)
+            comparisons += comparisons_of_block(step, "tree", join, ways, statistics, cost)
     return tuple(comparisons)
 
 

@@ -219,7 +219,7 @@ class Replanner:
         return LazyPlan.of(found, plan)
 
     def written(self, found: SearchResult) -> Plan:
-        """The same with all that it says."""
+        """The plan of a search result with all of its fields."""
         expected = [
             Expectations(self.pattern, clause, found.snapshot, asked)
             for clause, asked in zip(self.pattern.clauses, self.questions, strict=True)

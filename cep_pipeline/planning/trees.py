@@ -143,7 +143,7 @@ def named_tree(tree: PositionTree, names: Sequence[str]) -> Tree:
 
 
 def named_join(tree: tuple[PositionTree, PositionTree], names: Sequence[str]) -> Join:
-    """The same of a tree of two positions or more."""
+    """The tree of variables that a tree of two positions or more stands for."""
     return Join(named_tree(tree[0], names), named_tree(tree[1], names))
 
 

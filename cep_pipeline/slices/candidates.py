@@ -117,7 +117,8 @@ def _instants_of(pattern: Pattern, clause: Clause, stream: _Stream) -> Spans:
     width = min(pattern.window.time_us if pattern.window.time_us is not None else pattern.window.events or 0, _FAR)
     if not by_time:
         width -= 1
-    spells = [stream.spells_of(pattern, variable, _own_conjuncts(clause, variable)) for variable in clause.positive]
+    own = {one: tuple(test for test in clause.conjuncts if test.variables == {one.name}) for one in clause.positive}
+    spells = [stream.spells_of(pattern, variable, tests) for variable, tests in own.items()]
     first, last = (stream.first_us, stream.last_us) if by_time else (stream.first_row, stream.last_row)
     # Under TIES ANY the rows of one timestamp are in no order.
     ordered = by_time or before_is_earlier(pattern.ties)
@@ -235,11 +236,6 @@ class _Stream:
         at_first = np.searchsorted(known, rows.first, "right") - 1
         at_last = np.searchsorted(known, rows.last)
         return Spans.of(times[at_first], times[at_last])
-
-
-def _own_conjuncts(clause: Clause, variable: Variable) -> tuple[Conjunct, ...]:
-    """The conditions on the variable alone, which every event that it binds fulfils."""
-    return tuple(conjunct for conjunct in clause.conjuncts if conjunct.variables == {variable.name})
 
 
 def _acceptable(file: TypeSpells, places: Array, conjuncts: Sequence[Conjunct]) -> Array:

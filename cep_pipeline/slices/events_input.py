@@ -99,7 +99,7 @@ def _checked_column(events: pa.Table, name: str, declared: ValueType | None, sou
 
 
 def _cast(column: pa.ChunkedArray, kind: pa.DataType, name: str, source: str) -> pa.ChunkedArray:
-    """The same values in another type; refused where one of them has no place in it."""
+    """Cast a column to another type. A value that does not fit the type is an InputError."""
     try:
         return column.cast(kind)
     except pa.ArrowInvalid as error:

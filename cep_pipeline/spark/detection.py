@@ -315,7 +315,6 @@ class DetectionResult:
     matches: dict[str, int]
     nodes: tuple[NodeCounts, ...]
     slices: int
-    events_read: int
     observed: Observed
     carry_out: CarryState
     pending: dict[str, int] = field(default_factory=dict)
@@ -671,7 +670,6 @@ def _merged(workers: Workers, sliced: SlicedJob, results: list[DetectedSlice]) -
         matches={**matches, **dict.fromkeys(summaries, 0)},  # none of them is among the files
         nodes=tuple(counters.nodes.values()),
         slices=len(results),
-        events_read=sum(result.events for result in results),
         observed=Observed(observations_of(job.patterns, counters.nodes.values()), merge_profiles(profiles)),
         carry_out=replace(
             carry_out,

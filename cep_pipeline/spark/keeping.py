@@ -25,7 +25,7 @@ from dataclasses import dataclass, field, replace
 from datetime import date
 from functools import partial
 from itertools import count, pairwise
-from typing import Any, Protocol, TypeVar
+from typing import Any, ClassVar, Protocol, TypeVar
 
 import numpy as np
 import pyarrow as pa
@@ -298,43 +298,37 @@ class CarryState:
     pending: Mapping[str, Sequence[str]] = field(default_factory=dict)
     waiting: Mapping[str, Sequence[int]] = field(default_factory=dict)
     composed: Mapping[str, Sequence[Sequence[Any]]] = field(default_factory=dict)
+    _BY_PATTERN: ClassVar[tuple[str, ...]] = ("patterns", "pending", "waiting", "composed")
 
     def to_json(self) -> dict[str, Any]:
         """The JSON form, {} where nothing is remembered, so that it is equal where it decides the same."""
         if not self.patterns and not self.pending and not self.composed:
             return {}
-        pending = {"pending": {name: list(keys) for name, keys in self.pending.items()}} if self.pending else {}
-        waiting = {"waiting": {name: list(event) for name, event in self.waiting.items()}} if self.waiting else {}
-        composed = {"composed": dict(self.composed)} if self.composed else {}
-        others = {**pending, **waiting, **composed}
-        return {"pattern_set_version": self.pattern_set_version, "patterns": dict(self.patterns), **others}
+        lists = {name: list(keys) for name, keys in self.pending.items()}
+        events = {name: list(event) for name, event in self.waiting.items()}
+        others = {"pending": lists, "waiting": events, "composed": dict(self.composed)}
+        known = {key: part for key, part in others.items() if part}
+        return {"pattern_set_version": self.pattern_set_version, "patterns": dict(self.patterns), **known}
 
     @classmethod
     def from_json(
         cls, document: Mapping[str, Any], pattern_set_version: str, unchanged: Collection[str] = ()
     ) -> CarryState:
         """Read the JSON form; of another version of the pattern set only what is about patterns that are unchanged."""
-        remembered = (document.get(key, {}) for key in ("patterns", "pending", "waiting", "composed"))
-        state = cls(pattern_set_version, *remembered)
+        state = cls(pattern_set_version, *(document.get(key, {}) for key in cls._BY_PATTERN))
         return state if document.get("pattern_set_version") == pattern_set_version else state.part(unchanged)
 
     def part(self, names: Collection[str]) -> CarryState:
         """Return the part that is about some patterns."""
-        states = {name: state for name, state in self.patterns.items() if name in names}
-        pending = {name: keys for name, keys in self.pending.items() if name in names}
-        waiting = {name: event for name, event in self.waiting.items() if name in names}
-        composed = {name: rows for name, rows in self.composed.items() if name in names}
-        return replace(self, patterns=states, pending=pending, waiting=waiting, composed=composed)
+        known = (getattr(self, key).items() for key in self._BY_PATTERN)
+        return CarryState(
+            self.pattern_set_version, *({name: one for name, one in part if name in names} for part in known)
+        )
 
     def __or__(self, other: CarryState) -> CarryState:
         """Join it with what is about other patterns."""
-        return replace(
-            self,
-            patterns={**self.patterns, **other.patterns},
-            pending={**self.pending, **other.pending},
-            waiting={**self.waiting, **other.waiting},
-            composed={**self.composed, **other.composed},
-        )
+        both = ({**getattr(self, key), **getattr(other, key)} for key in self._BY_PATTERN)
+        return CarryState(self.pattern_set_version, *both)
 
     def digests(self) -> dict[str, str]:
         """Pattern -> digest of what is remembered of it, where that is anything."""
@@ -518,7 +512,7 @@ class KeepingPass:
         return [self._of(part, number, passes) for number, part in enumerate(members)]
 
     def shares(self, candidates: Mapping[str, int], scratch: DataDirectory, cores: int) -> list[KeepingShare]:
-        """The shares of those patterns that have so many of the candidates that others would wait for their tasks.
+        """The shares of patterns whose candidates are so many that one task for them would take longer than all others.
 
         Without PARTITION BY a pattern has one share.
         """

@@ -215,7 +215,7 @@ class TaskSteps:
         return self.tasks * self.each
 
     def tell(self, task: int, done: int) -> None:
-        """Say how many steps a task has done; where the file is gone, nobody wants to know."""
+        """Write how many steps a task has done. Nothing is written if the file is gone: nobody reads it any more."""
         with suppress(OSError), Path(self.file).open("r+b") as file:
             file.seek(_STEP_BYTES * task)
             file.write(min(done, self.each).to_bytes(_STEP_BYTES, "little"))

@@ -346,7 +346,7 @@ def check(place: str, moment: BackupMoment, told: Told) -> list[str]:
 
 
 def _put_aside(path: str) -> None:
-    """Give a damaged copy another name; where the backup can only be read, it keeps its name."""
+    """Rename a damaged copy. It keeps its name if the backup can only be read."""
     filesystem, inner = open_filesystem(path)
     try:
         filesystem.move(inner, f"{inner}.damaged")

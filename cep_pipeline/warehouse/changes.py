@@ -56,12 +56,10 @@ class EventsChange:
     def then(self, later: EventsChange) -> EventsChange:
         """Return both changes, one after the other, as one."""
         both = (self, later)
-        types = {name: max(us for one in both if (us := one.types.get(name)) is not None) for name in self._of(later)}
+        names = {**self.types, **later.types}
+        types = {name: max(us for one in both if (us := one.types.get(name)) is not None) for name in names}
         others = [one.others_us for one in both if one.others_us is not None]
         return EventsChange(types, max(others, default=None), self.shift + later.shift)
-
-    def _of(self, later: EventsChange) -> list[str | None]:
-        return list({**self.types, **later.types})
 
     def to_json(self) -> dict[str, Any]:
         """Return the JSON form, read back by `from_json`."""

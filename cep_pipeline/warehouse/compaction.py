@@ -102,7 +102,7 @@ def _groups(table: Table, table_name: str, most_rows: int) -> Iterator[list[Data
         group: list[DataFile] = []
         for file in files:
             full = group and sum(one.record_count for one in group) + file.record_count > most_rows
-            apart = group and seq is not None and _overlap(group[-1], file, seq)
+            apart = group and seq is not None and bound(group[-1].upper_bounds[seq]) >= bound(file.lower_bounds[seq])
             if full or apart:
                 if len(group) > 1:
                     yield group
@@ -110,10 +110,6 @@ def _groups(table: Table, table_name: str, most_rows: int) -> Iterator[list[Data
             group.append(file)
         if len(group) > 1:
             yield group
-
-
-def _overlap(before: DataFile, after: DataFile, seq: int) -> bool:
-    return bound(before.upper_bounds[seq]) >= bound(after.lower_bounds[seq])
 
 
 def merge_small_files(files: Sequence[str], table_name: str, columns: pa.Schema) -> list[str]:

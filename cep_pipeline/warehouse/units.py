@@ -210,7 +210,7 @@ def published_matches(
             row.row_count,
             MatchesFingerprint.from_json(json.loads(row.fingerprint)),
             row.carry_out_digest,
-            _matches(json.loads(row.counts)),
+            {name: number for name, number in json.loads(row.counts).items() if " " not in name},
             row.run_id,
             datetime.fromtimestamp(row.published_at, UTC),
             row.snapshot_id,
@@ -269,10 +269,6 @@ def _placed(path: str, location: str) -> str:
 
 _PARTS_OF_A_BUFFER = 5
 """Stream, `compressed`, pattern set, day and file."""
-
-
-def _matches(counted: Mapping[str, Any]) -> dict[str, int]:
-    return {name: number for name, number in counted.items() if " " not in name}
 
 
 def _limited(counted: Mapping[str, Any], location: str) -> dict[str, LimitedPattern]:

@@ -380,7 +380,8 @@ def _entries(table: Table, manifest: ManifestFile, sizes: Mapping[str, int]) -> 
     path = manifest.manifest_path
     _check_size(path, manifest.manifest_length, sizes.get(path))
     files = [entry.data_file for entry in manifest.fetch_manifest_entry(table.io)]
-    said = ((manifest.added_files_count or 0) + (manifest.existing_files_count or 0)) if _counted(manifest) else None
+    counts = manifest.added_files_count, manifest.existing_files_count
+    said = None if counts[0] is None or counts[1] is None else counts[0] + counts[1]
     if said is not None and said != len(files):
         raise _Damaged(f"it names {len(files)} files, and the manifest list says {said}")
     rows = (manifest.added_rows_count or 0) + (manifest.existing_rows_count or 0)
@@ -405,10 +406,6 @@ def _check_partitions(table: Table, manifest: ManifestFile, files: Collection[Da
         least, greatest = (from_bytes(kind.field_type, bound) for bound in (bounds.lower_bound, bounds.upper_bound))
         if min(values) < least or max(values) > greatest:
             raise _Damaged(f"the manifest list says {kind.name} {least} to {greatest}, which its files are not")
-
-
-def _counted(manifest: ManifestFile) -> bool:
-    return manifest.added_files_count is not None and manifest.existing_files_count is not None
 
 
 def _summary_damages(

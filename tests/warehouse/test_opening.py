@@ -3,6 +3,7 @@ from __future__ import annotations
 import errno
 import os
 import sqlite3
+from collections.abc import Callable
 from pathlib import Path
 
 import pyarrow.parquet as pq
@@ -59,26 +60,20 @@ def test_a_folder_without_write_permission_is_refused(tmp_path: Path, monkeypatc
         Warehouse.open(tmp_path)
 
 
-def test_a_damaged_catalog_is_refused(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("damage", "message"),
+    [
+        (lambda catalog: catalog.write_bytes(b"this is no database" * 1000), r"catalog\.db.*restore it from a backup"),
+        (lambda catalog: catalog.write_bytes(catalog.read_bytes()[:5000]), r"catalog\.db.*restore it from a backup"),
+        (lambda catalog: catalog.unlink(), r"catalog\.db is missing"),
+    ],
+    ids=["overwritten", "truncated", "removed"],
+)
+def test_a_damaged_catalog_is_refused(tmp_path: Path, damage: Callable[[Path], object], message: str) -> None:
     publish_day(Warehouse.open(tmp_path).stream(Trades()), MONDAY, [1.0])
-    (tmp_path / "catalog.db").write_bytes(b"this is no database" * 1000)
-    with pytest.raises(InputError, match=r"catalog\.db.*restore it from a backup"):
-        Warehouse.open(tmp_path)
-
-
-def test_a_truncated_catalog_is_refused(tmp_path: Path) -> None:
-    publish_day(Warehouse.open(tmp_path).stream(Trades()), MONDAY, [1.0])
-    catalog = tmp_path / "catalog.db"
-    catalog.write_bytes(catalog.read_bytes()[:5000])
-    with pytest.raises(InputError, match=r"catalog\.db.*restore it from a backup"):
+    damage(tmp_path / "catalog.db")
+    with pytest.raises(InputError, match=message):
         Warehouse.open(tmp_path).open_stream("trades").days()
-
-
-def test_tables_without_their_catalog_are_not_taken_for_a_new_warehouse(tmp_path: Path) -> None:
-    publish_day(Warehouse.open(tmp_path).stream(Trades()), MONDAY, [1.0])
-    (tmp_path / "catalog.db").unlink()
-    with pytest.raises(InputError, match=r"catalog\.db is missing"):
-        Warehouse.open(tmp_path)
 
 
 def test_a_newer_format_version_is_refused(tmp_path: Path) -> None:

@@ -137,7 +137,7 @@ def _parts_of_all(
         if parts is None or parts == (clause,) or len(parts) > MOST_PARTS:
             return None
         for joined in dict.fromkeys((_joined(parts), parts)):
-            to_sweep = (part for part in joined if written_out or _has_list(part))
+            to_sweep = (part for part in joined if written_out or any(one.kleene for one in part.positive))
             if all(_is_swept(pattern, part, by_event=by_event) for part in to_sweep):
                 return joined
         unswept = unswept or parts
@@ -150,10 +150,6 @@ def _is_swept(pattern: Pattern, part: Clause, *, by_event: bool) -> bool:
     """Return whether a sweep counts a part, one around each event of a variable only if that is allowed."""
     sweep = sweep_of(pattern, part)
     return sweep is not None and (by_event or swept_by_event(part, sweep.joining) is None)
-
-
-def _has_list(part: Clause) -> bool:
-    return any(variable.kleene for variable in part.positive)
 
 
 def _joined(parts: Sequence[Clause]) -> tuple[Clause, ...]:

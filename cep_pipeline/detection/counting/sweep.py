@@ -90,117 +90,45 @@ MOST_BITS_OF_A_WORD = 64.0
 """Bits of the largest number that is kept in one word."""
 MOST_BITS = 4096
 """Bits of the largest number that is put together of primes."""
-_FOLDER = "cep_pipeline.detection.counting"
+_KERNELS = "cep_pipeline.detection.counting.sweep_kernel"
+_OF_STEPS = ("int64", "int64", "int64*", "int32*", "int32*", "uint8*")
+"""The first arguments of most sweeps: `_head_of` gives them."""
+_TOTAL = ("int64", "uint64*", "uint64*")
+"""The last arguments of these: whether the number of matches that end with each step is kept, where, and the total."""
 _count_states = NativeKernel(
-    f"{_FOLDER}.sweep_kernel",
+    _KERNELS,
     "count_states",
     (
-        "int64",
-        "int64",
-        "int64*",
-        "int32*",
-        "int32*",
-        "uint8*",
-        "int64",
-        "int64*",
-        "int64",
-        "int64",
-        "int64",
-        "int64",
-        "int64*",
-        "int64*",
-        "int64*",
-        "int64*",
-        "int64",
-        "int64*",
-        "int64",
-        *("uint64*",) * 2,
-        "int64",
-        *("uint64*",) * 2,
+        *(*_OF_STEPS, "int64", "int64*", *("int64",) * 4, *("int64*",) * 4),
+        *("int64", "int64*", "int64", *("uint64*",) * 2, *_TOTAL),
     ),
 )
 _count_joined = NativeKernel(
-    f"{_FOLDER}.sweep_kernel",
+    _KERNELS,
     "count_joined",
     (
-        "int64",
-        "int64",
-        "int64*",
-        "int32*",
-        "int32*",
-        "uint8*",
-        *("int64",) * 2,
-        "int64*",
-        *("int64",) * 4,
-        "int32*",
-        "int32*",
-        "int64",
-        *("uint64*",) * 5,
-        "int64",
-        *("uint64*",) * 2,
+        *(*_OF_STEPS, *("int64",) * 2, "int64*", *("int64",) * 4),
+        *("int32*", "int32*", "int64", *("uint64*",) * 5, *_TOTAL),
     ),
 )
 _count_around_center = NativeKernel(
-    f"{_FOLDER}.sweep_kernel",
-    "count_around",
-    (
-        "int64",
-        "int64",
-        "int64*",
-        "int32*",
-        "int32*",
-        "uint8*",
-        *("int64",) * 3,
-        "int32*",
-        "int32*",
-        *("uint64*",) * 4,
-    ),
+    _KERNELS, "count_around", (*_OF_STEPS, *("int64",) * 3, "int32*", "int32*", *("uint64*",) * 4)
 )
 _count_star_joined = NativeKernel(
-    f"{_FOLDER}.sweep_kernel",
+    _KERNELS,
     "count_star",
     (
-        "int64",
-        "int64",
-        "int64*",
-        "int32*",
-        "int32*",
-        "uint8*",
-        *("int64",) * 2,
-        "int64*",
-        *("int64",) * 2,
-        *("int32*",) * 2,
-        "int64*",
-        *("int32*",) * 2,
-        "int64*",
-        *("int64",) * 3,
-        *("uint64*",) * 4,
-        "int64",
-        *("uint64*",) * 2,
+        *(*_OF_STEPS, *("int64",) * 2, "int64*", *("int64",) * 2),
+        *("int32*", "int32*", "int64*", "int32*", "int32*", "int64*", *("int64",) * 3, *("uint64*",) * 4, *_TOTAL),
     ),
 )
 _count_chain_behind = NativeKernel(
-    f"{_FOLDER}.sweep_kernel",
+    _KERNELS,
     "count_chain",
     (
-        *("int64",) * 3,
-        *("int64*",) * 3,
-        *("int64",) * 2,
-        "int32*",
-        "int64",
-        "int64*",
-        *("int32*",) * 2,
-        "int64",
-        *("int32*",) * 3,
-        *("int64",) * 2,
-        "int32*",
-        *("uint64*",) * 2,
-        "int64",
-        "uint64*",
-        "int64*",
-        "uint64*",
-        "int64",
-        *("uint64*",) * 2,
+        *(*("int64",) * 3, *("int64*",) * 3, *("int64",) * 2, "int32*", "int64", "int64*", *("int32*",) * 2),
+        *("int64", *("int32*",) * 3, *("int64",) * 2, "int32*", *("uint64*",) * 2),
+        *("int64", "uint64*", "int64*", "uint64*", "int64", *("uint64*",) * 2),
     ),
 )
 ANCHORED_AT_ONCE = 1 << 10
@@ -503,6 +431,17 @@ def _steps(of: ClauseSlice, sweep: Sweep, views: dict[str, View]) -> Steps | Non
     return _in_windows(starts, rows, fits, clock, counted, None, instants.width)
 
 
+def _head_of(steps: Steps, fits: Array) -> tuple[int | Array, ...]:
+    """The first arguments of a sweep over steps: how many steps and keys there are, and arrays of them.
+
+    Parameters
+    ----------
+    fits
+        int32, shape (steps,): what the event of each step may be, in the numbers of the sweep.
+    """
+    return len(fits), len(steps.starts) - 1, steps.starts, steps.lefts, fits, steps.counted
+
+
 def _marked(size: int, views: Sequence[View]) -> tuple[Array, Array]:
     """The rows of some views of the first `size` events, ascending, each with the views that have it, as bits."""
     if _FEW * sum(map(len, views)) > size:
@@ -615,12 +554,7 @@ def _count_of_states(clause: Clause, sweep: Sweep, steps: Steps, bits: float, en
     def run(modulus: int) -> int:
         go_on()
         _count_states(
-            len(steps.rows),
-            len(steps.starts) - 1,
-            steps.starts,
-            steps.lefts,
-            number[steps.fits],
-            steps.counted,
+            *_head_of(steps, number[steps.fits]),
             int(steps.weights is not None),
             weights,
             len(clause.positive),
@@ -638,11 +572,9 @@ def _count_of_states(clause: Clause, sweep: Sweep, steps: Steps, bits: float, en
             total if ended is None else ended,
             total,
         )
-        return (int(total[1]) << 64) + int(total[0])
+        return _in_two_words(total)
 
-    if bits < MOST_BITS_OF_A_WORD:
-        return run(0)
-    return number_of(lambda modulus: run(modulus) % modulus, _moduli(), bits + math.log2(len(steps.rows)))
+    return run(0) if bits < MOST_BITS_OF_A_WORD else _by_moduli(run, _moduli(), bits, steps)
 
 
 def _operations(space: StateSpace, kinds: list[int]) -> tuple[Array, tuple[Array, Array, Array], Array]:
@@ -736,12 +668,7 @@ def _count_chain(
     def run(modulus: int) -> int:
         go_on()
         _count_joined(
-            len(fits),
-            len(steps.starts) - 1,
-            steps.starts,
-            steps.lefts,
-            fits,
-            steps.counted,
+            *_head_of(steps, fits),
             len(order),
             states,
             loops,
@@ -761,11 +688,9 @@ def _count_chain(
             total if ended is None else ended,
             total,
         )
-        return (int(total[1]) << 64) + int(total[0])
+        return _in_two_words(total)
 
-    if bits < _MERSENNE_BITS:
-        return run(_MERSENNE)
-    return number_of(lambda modulus: run(modulus) % modulus, _moduli(), bits + math.log2(len(fits)))
+    return run(_MERSENNE) if bits < _MERSENNE_BITS else _by_moduli(run, _moduli(), bits, steps)
 
 
 def _with_loops(order: Sequence[Variable], clause: Clause, steps: Steps) -> tuple[Sequence[Variable], Array, Array]:
@@ -887,12 +812,7 @@ def _count_around(
     ask_for(16 * len(fits) + 48 * leaves, f"{len(fits):,} events have some numbers each")
     go_on()
     _count_around_center(
-        len(fits),
-        len(steps.starts) - 1,
-        steps.starts,
-        steps.lefts,
-        fits,
-        steps.counted,
+        *_head_of(steps, fits),
         int(first),
         leaves,
         size,
@@ -903,7 +823,7 @@ def _count_around(
         np.empty(len(fits) + 2, np.uint64),
         total,
     )
-    return (int(total[1]) << 64) + int(total[0])
+    return _in_two_words(total)
 
 
 def _count_star(
@@ -971,12 +891,7 @@ def _count_star(
     def run(modulus: int) -> int:
         go_on()
         _count_star_joined(
-            len(fits),
-            len(steps.starts) - 1,
-            steps.starts,
-            steps.lefts,
-            fits.copy(),
-            counted,
+            *_head_of(replace(steps, counted=counted), fits.copy()),
             len(order),
             states,
             loops,
@@ -1001,11 +916,9 @@ def _count_star(
         )
         if ended is not None:
             ended[:] = number[:: -1 if star.backwards else 1]
-        return (int(total[1]) << 64) + int(total[0])
+        return _in_two_words(total)
 
-    if bits < _MERSENNE_BITS:
-        return run(_MERSENNE)
-    return number_of(lambda modulus: run(modulus) % modulus, _moduli(), bits + math.log2(len(fits)))
+    return run(_MERSENNE) if bits < _MERSENNE_BITS else _by_moduli(run, _moduli(), bits, steps)
 
 
 def _count_by_event(
@@ -1229,7 +1142,7 @@ def _count_behind(
                 kept,
                 found,
             )
-            total += (int(found[1]) << 64) + int(found[0])
+            total += _in_two_words(found)
             if take is not None:
                 flat = kept.reshape(-1)
                 some = np.flatnonzero(flat)
@@ -1242,12 +1155,12 @@ def _count_behind(
         return total
 
     if way.skips:
-        return number_of(lambda modulus: run(modulus) % modulus, _moduli(), bits + math.log2(len(fits)))
+        return _by_moduli(run, _moduli(), bits, steps)
     if bits < MOST_BITS_OF_A_WORD:  # all matches of an anchor lie in one window
         return run(0)
     if take is not None:
         return None
-    return number_of(lambda modulus: run(modulus) % modulus, large_moduli(), bits + math.log2(len(fits)))
+    return _by_moduli(run, large_moduli(), bits, steps)
 
 
 @dataclass(frozen=True, eq=False)
@@ -1434,6 +1347,16 @@ def number_of(remainder: Callable[[int], int], moduli: Iterable[int], bits: floa
         if math.log2(product) > bits + 1:
             return number
     raise AssertionError("there are primes enough")
+
+
+def _in_two_words(total: Array) -> int:
+    """The number whose lower and upper 64 bits a kernel has written."""
+    return (int(total[1]) << 64) + int(total[0])
+
+
+def _by_moduli(run: Callable[[int], int], moduli: Iterable[int], bits: float, steps: Steps) -> int:
+    """The number of matches over some steps, each of which ends less than 2^bits; `run` counts them by a modulus."""
+    return number_of(lambda modulus: run(modulus) % modulus, moduli, bits + math.log2(len(steps.rows)))
 
 
 def large_moduli() -> Iterator[int]:

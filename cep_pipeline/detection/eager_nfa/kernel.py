@@ -13,54 +13,7 @@ from typing import Any
 from numba import njit
 
 from cep_pipeline.compiled.pointers import int32_at, int64_at, uint8_at
-from cep_pipeline.detection.eager_nfa.words import (
-    ADDRESS,
-    APPENDS,
-    BEGINS,
-    BUDGET,
-    CAPACITY,
-    COUNT,
-    COUNTED,
-    COUNTS,
-    EDGE_STARTS,
-    EDGE_WORDS,
-    EDGES,
-    FINAL,
-    FINAL_GROUP,
-    FINISHED,
-    FITS,
-    FOUND_FULL,
-    FULL_STATE,
-    GO_ON,
-    GROUP,
-    HAS_LISTS,
-    KEY,
-    KIND,
-    LATEST,
-    LATEST_END,
-    LATESTS,
-    LIMIT,
-    LIVES,
-    LIVES_BYTES,
-    OLD_COUNT,
-    PENDING,
-    PLACE,
-    PROGRAM,
-    RELEVANT,
-    RELEVANT_COUNT,
-    REPORTED_FROM,
-    RING_FULL,
-    SLOT,
-    SOURCE,
-    STATE_FULL,
-    STATE_KEY,
-    STATE_WORDS,
-    STATES,
-    STORES,
-    STRIDE,
-    TARGET,
-    TOUCHED,
-)
+from cep_pipeline.detection.eager_nfa import words as at
 from cep_pipeline.detection.instances.cells import Cells, append, cells_at, drop_newest, forget_cells
 from cep_pipeline.detection.instances.finished import Found, add_match, found_at
 from cep_pipeline.detection.instances.interpreter import code_at, group_holds
@@ -76,53 +29,53 @@ def read_events(words: Any) -> int:
     int
         What the driver has to do; see `words.py`.
     """
-    code, rules = code_at(words, PROGRAM), rules_at(words, PROGRAM + 11)
-    cells, found = cells_at(words, PROGRAM + 26), found_at(words, PROGRAM + 35)
-    relevant, fits = int32_at(words[RELEVANT]), uint8_at(words[FITS])
-    edges, edge_starts, states = int64_at(words[EDGES]), int64_at(words[EDGE_STARTS]), int64_at(words[STATES])
-    pending = int64_at(words[PENDING])
-    place = words[PLACE]
-    while place < words[RELEVANT_COUNT]:
-        if 2 * found.used[1] > found.capacity or words[BUDGET] < 0:
-            words[PLACE] = place
-            return GO_ON
+    code, rules = code_at(words, at.PROGRAM), rules_at(words, at.PROGRAM + 11)
+    cells, found = cells_at(words, at.PROGRAM + 26), found_at(words, at.PROGRAM + 35)
+    relevant, fits = int32_at(words[at.RELEVANT]), uint8_at(words[at.FITS])
+    edges, edge_starts, states = int64_at(words[at.EDGES]), int64_at(words[at.EDGE_STARTS]), int64_at(words[at.STATES])
+    pending = int64_at(words[at.PENDING])
+    place = words[at.PLACE]
+    while place < words[at.RELEVANT_COUNT]:
+        if 2 * found.used[1] > found.capacity or words[at.BUDGET] < 0:
+            words[at.PLACE] = place
+            return at.GO_ON
         row = relevant[place]
-        if rules.agreeing and rules.keys[row] != words[KEY]:
-            words[KEY] = rules.keys[row]
+        if rules.agreeing and rules.keys[row] != words[at.KEY]:
+            words[at.KEY] = rules.keys[row]
             cells.ends[0] = cells.ends[1]
         tested, matches, elements, made = code.counts[0], found.used[0], found.used[1], cells.ends[1]
-        if words[HAS_LISTS]:
+        if words[at.HAS_LISTS]:
             forget_cells(cells, row, rules.ceiling)
-        result = FINISHED
+        result = at.FINISHED
         for slot in range(rules.positive):
             if not fits[slot * rules.size + row]:
                 continue
             first_cell = -1
             for edge in range(edge_starts[slot], edge_starts[slot + 1]):
-                at = edge * EDGE_WORDS
-                if edges[at + KIND] == BEGINS and first_cell < 0:
+                edge_at = edge * at.EDGE_WORDS
+                if edges[edge_at + at.KIND] == at.BEGINS and first_cell < 0:
                     first_cell = append(cells, slot, -1, row, row)
                     if first_cell < 0:
-                        result = RING_FULL
+                        result = at.RING_FULL
                         break
-                result = _follow_edge(words, code, rules, cells, found, edges, at, place, row, first_cell)
-                if result != FINISHED:
+                result = _follow_edge(words, code, rules, cells, found, edges, edge_at, place, row, first_cell)
+                if result != at.FINISHED:
                     break
-            if result != FINISHED:
+            if result != at.FINISHED:
                 break
         for slot in range(rules.positive):
             if fits[slot * rules.size + row]:
-                _settle(words, rules, edges, edge_starts, states, pending, slot, place, row, result == FINISHED)
-        if result != FINISHED:
+                _settle(words, rules, edges, edge_starts, states, pending, slot, place, row, result == at.FINISHED)
+        if result != at.FINISHED:
             code.counts[0] = tested
             found.used[0] = matches
             found.used[1] = elements
             cells.ends[1] = made
-            words[PLACE] = place
+            words[at.PLACE] = place
             return result
         place += 1
-    words[PLACE] = place
-    return FINISHED
+    words[at.PLACE] = place
+    return at.FINISHED
 
 
 @njit(error_model="numpy")
@@ -133,59 +86,59 @@ def _follow_edge(
     cells: Cells,
     found: Found,
     edges: Any,
-    at: int,
+    edge_at: int,
     place: int,
     row: int,
     first_cell: int,
 ) -> int:
     """Try an event on all instances in the source of an edge."""
-    states = int64_at(words[STATES])
-    source, target = edges[at + SOURCE] * STATE_WORDS, edges[at + TARGET] * STATE_WORDS
-    slot, kind, group = edges[at + SLOT], edges[at + KIND], edges[at + GROUP]
-    stores, final = edges[at + STORES], edges[at + FINAL] != 0 and row >= words[REPORTED_FROM]
-    stride = words[STRIDE]
-    empty = edges[at + SOURCE] == 0
+    states = int64_at(words[at.STATES])
+    source, target = edges[edge_at + at.SOURCE] * at.STATE_WORDS, edges[edge_at + at.TARGET] * at.STATE_WORDS
+    slot, kind, group = edges[edge_at + at.SLOT], edges[edge_at + at.KIND], edges[edge_at + at.GROUP]
+    stores, final = edges[edge_at + at.STORES], edges[edge_at + at.FINAL] != 0 and row >= words[at.REPORTED_FROM]
+    stride = words[at.STRIDE]
+    empty = edges[edge_at + at.SOURCE] == 0
     if rules.agreeing and not empty:
         if rules.keys[row] < 0:
-            return FINISHED  # it agrees with no event
-        _enter(states, source, words[KEY])
+            return at.FINISHED  # it agrees with no event
+        _enter(states, source, words[at.KEY])
     if rules.agreeing:
-        _enter(states, target, words[KEY])
-    if states[source + TOUCHED] == place:
-        count = states[source + OLD_COUNT]
+        _enter(states, target, words[at.KEY])
+    if states[source + at.TOUCHED] == place:
+        count = states[source + at.OLD_COUNT]
     else:
-        count = states[source + COUNT]
-        if count >= states[source + LIMIT]:
+        count = states[source + at.COUNT]
+        if count >= states[source + at.LIMIT]:
             count = _bury(rules, states, source, stride, row)
-    instances = int32_at(states[source + ADDRESS])
-    if states[target + TOUCHED] != place:
-        if states[target + COUNT] >= states[target + LIMIT]:
+    instances = int32_at(states[source + at.ADDRESS])
+    if states[target + at.TOUCHED] != place:
+        if states[target + at.COUNT] >= states[target + at.LIMIT]:
             _bury(rules, states, target, stride, row)
-        states[target + TOUCHED] = place
-        states[target + OLD_COUNT] = states[target + COUNT]
-    kept = states[target + COUNT]
+        states[target + at.TOUCHED] = place
+        states[target + at.OLD_COUNT] = states[target + at.COUNT]
+    kept = states[target + at.COUNT]
     floor = 0 if empty else rules.floor[row]
-    words[BUDGET] -= count
+    words[at.BUDGET] -= count
     candidates = 0
     passes = 0
-    result = FINISHED
-    new = first_cell if kind == BEGINS else row
+    result = at.FINISHED
+    new = first_cell if kind == at.BEGINS else row
     for number in range(count):
         base = number * stride
         first = instances[base]
         if first < floor:
             continue
-        if edges[at + LATEST] < edges[at + LATEST_END] and not _comes_after(
-            words, rules, cells, edges, at, instances, base + 1, row
+        if edges[edge_at + at.LATEST] < edges[edge_at + at.LATEST_END] and not _comes_after(
+            words, rules, cells, edges, edge_at, instances, base + 1, row
         ):
             continue
         candidates += 1
         own = base + 1 + slot
         old = instances[own]
-        if kind == APPENDS:
+        if kind == at.APPENDS:
             new = append(cells, slot, old, row, row)
             if new < 0:
-                result = RING_FULL
+                result = at.RING_FULL
                 break
         instances[own] = new
         used = False
@@ -195,12 +148,12 @@ def _follow_edge(
         if group_holds(code, cells, group, instances, base + 1):
             passes += 1
             if stores:
-                if kept == states[target + CAPACITY]:
-                    words[FULL_STATE] = edges[at + TARGET]
+                if kept == states[target + at.CAPACITY]:
+                    words[at.FULL_STATE] = edges[edge_at + at.TARGET]
                     instances[own] = old
-                    result = STATE_FULL
+                    result = at.STATE_FULL
                     break
-                copies = int32_at(states[target + ADDRESS])
+                copies = int32_at(states[target + at.ADDRESS])
                 to = kept * stride
                 for word in range(rules.positive + 1):
                     copies[to + word] = instances[base + word]
@@ -208,30 +161,30 @@ def _follow_edge(
                 used = True
             if (
                 final
-                and _is_match(code, rules, cells, edges[at + FINAL_GROUP], instances, base + 1, first, row)
+                and _is_match(code, rules, cells, edges[edge_at + at.FINAL_GROUP], instances, base + 1, first, row)
                 and not add_match(found, rules, cells, instances, base + 1)
             ):
                 instances[own] = old
-                result = FOUND_FULL
+                result = at.FOUND_FULL
                 break
         instances[own] = old
-        if kind == APPENDS and not used:
+        if kind == at.APPENDS and not used:
             drop_newest(cells)
-    pending = int64_at(words[PENDING])
-    counts = at // EDGE_WORDS * COUNTS
+    pending = int64_at(words[at.PENDING])
+    counts = edge_at // at.EDGE_WORDS * at.COUNTS
     pending[counts] = candidates
     pending[counts + 1] = passes
-    pending[counts + 2] = kept - states[target + COUNT]
-    states[target + COUNT] = kept
+    pending[counts + 2] = kept - states[target + at.COUNT]
+    states[target + at.COUNT] = kept
     return result
 
 
 @njit(error_model="numpy")
 def _enter(states: Any, state: int, key: int) -> None:
     """Remove the instances of a state that agree on another key; events are read key after key."""
-    if states[state + STATE_KEY] != key:
-        states[state + STATE_KEY] = key
-        states[state + COUNT] = 0
+    if states[state + at.STATE_KEY] != key:
+        states[state + at.STATE_KEY] = key
+        states[state + at.COUNT] = 0
 
 
 @njit(error_model="numpy")
@@ -243,10 +196,12 @@ def _is_match(code: Code, rules: Rules, cells: Cells, group: int, slots: Any, ba
 
 
 @njit(error_model="numpy")
-def _comes_after(words: Any, rules: Rules, cells: Cells, edges: Any, at: int, slots: Any, base: int, row: int) -> bool:
+def _comes_after(
+    words: Any, rules: Rules, cells: Cells, edges: Any, edge_at: int, slots: Any, base: int, row: int
+) -> bool:
     """Test whether an event is after those of the variables that come directly before."""
-    latests = int64_at(words[LATESTS])
-    for number in range(edges[at + LATEST], edges[at + LATEST_END]):
+    latests = int64_at(words[at.LATESTS])
+    for number in range(edges[edge_at + at.LATEST], edges[edge_at + at.LATEST_END]):
         if last_row(rules, cells, slots, base, latests[number]) >= rules.reach[row]:
             return False
     return True
@@ -255,9 +210,9 @@ def _comes_after(words: Any, rules: Rules, cells: Cells, edges: Any, at: int, sl
 @njit(error_model="numpy")
 def _bury(rules: Rules, states: Any, state: int, stride: int, row: int) -> int:
     """Remove the instances of a state whose window has ended; returns how many are left."""
-    instances = int32_at(states[state + ADDRESS])
+    instances = int32_at(states[state + at.ADDRESS])
     left = 0
-    for number in range(states[state + COUNT]):
+    for number in range(states[state + at.COUNT]):
         base = number * stride
         if rules.ceiling[instances[base]] < row:
             continue
@@ -266,8 +221,8 @@ def _bury(rules: Rules, states: Any, state: int, stride: int, row: int) -> int:
             for word in range(rules.positive + 1):
                 instances[to + word] = instances[base + word]
         left += 1
-    states[state + COUNT] = left
-    states[state + LIMIT] = max(64, 2 * left)
+    states[state + at.COUNT] = left
+    states[state + at.LIMIT] = max(64, 2 * left)
     return left
 
 
@@ -285,23 +240,23 @@ def _settle(
     done: bool,
 ) -> None:
     """Count what an event did along the edges of a variable, or undo it."""
-    counted, stride = int64_at(words[COUNTED]), words[STRIDE]
+    counted, stride = int64_at(words[at.COUNTED]), words[at.STRIDE]
     for edge in range(edge_starts[slot], edge_starts[slot + 1]):
-        for count in range(edge * COUNTS, (edge + 1) * COUNTS):
+        for count in range(edge * at.COUNTS, (edge + 1) * at.COUNTS):
             if done:
                 counted[count] += pending[count]
             pending[count] = 0
-        state = edges[edge * EDGE_WORDS + TARGET]
-        target = state * STATE_WORDS
-        if states[target + TOUCHED] != place:
+        state = edges[edge * at.EDGE_WORDS + at.TARGET]
+        target = state * at.STATE_WORDS
+        if states[target + at.TOUCHED] != place:
             continue
-        states[target + TOUCHED] = -1
+        states[target + at.TOUCHED] = -1
         if not done:
-            states[target + COUNT] = states[target + OLD_COUNT]
+            states[target + at.COUNT] = states[target + at.OLD_COUNT]
             continue
-        if states[target + COUNT] > states[target + OLD_COUNT]:
-            instances = int32_at(states[target + ADDRESS])
-            lives = int32_at(words[LIVES] + state * words[LIVES_BYTES])
-            lives[row] += states[target + COUNT] - states[target + OLD_COUNT]
-            for number in range(states[target + OLD_COUNT], states[target + COUNT]):
+        if states[target + at.COUNT] > states[target + at.OLD_COUNT]:
+            instances = int32_at(states[target + at.ADDRESS])
+            lives = int32_at(words[at.LIVES] + state * words[at.LIVES_BYTES])
+            lives[row] += states[target + at.COUNT] - states[target + at.OLD_COUNT]
+            for number in range(states[target + at.OLD_COUNT], states[target + at.COUNT]):
                 lives[rules.ceiling[instances[number * stride]] + 1] -= 1

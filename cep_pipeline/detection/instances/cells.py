@@ -15,23 +15,7 @@ import numpy as np
 from numba import njit
 
 from cep_pipeline.compiled.pointers import float64_at, int32_at, int64_at, uint8_at
-from cep_pipeline.detection.instances.codes import (
-    ACCUMULATOR_WORDS,
-    BEFORE,
-    BORN,
-    DISTANCES_OF_WHOLES,
-    FIRST_ROW,
-    GREATEST_WHOLE,
-    LEAST_REAL,
-    LEAST_WHOLE,
-    LINK_WORDS,
-    LIST_LENGTH,
-    ONLY_COUNT,
-    ROW,
-    SMALL,
-    SUM_REALS,
-    SUM_WHOLES,
-)
+from cep_pipeline.detection.instances import codes
 
 NUMBERS = 0x7FFFFFFF
 """Numbers of cells go round: 31 bits of their count."""
@@ -83,25 +67,25 @@ def cells_at(words: Any, at: int) -> Cells:
 @njit(error_model="numpy")
 def row_of(cells: Cells, cell: int) -> int:
     """The row of the element."""
-    return cells.links[(cell & cells.mask) * LINK_WORDS + ROW]
+    return cells.links[(cell & cells.mask) * codes.LINK_WORDS + codes.ROW]
 
 
 @njit(error_model="numpy")
 def cell_before(cells: Cells, cell: int) -> int:
     """The cell before; of no meaning where the list has one element."""
-    return cells.links[(cell & cells.mask) * LINK_WORDS + BEFORE]
+    return cells.links[(cell & cells.mask) * codes.LINK_WORDS + codes.BEFORE]
 
 
 @njit(error_model="numpy")
 def first_row_of(cells: Cells, cell: int) -> int:
     """The row of the list's first element."""
-    return cells.links[(cell & cells.mask) * LINK_WORDS + FIRST_ROW]
+    return cells.links[(cell & cells.mask) * codes.LINK_WORDS + codes.FIRST_ROW]
 
 
 @njit(error_model="numpy")
 def length_of(cells: Cells, cell: int) -> int:
     """The number of elements up to and including this one."""
-    return cells.links[(cell & cells.mask) * LINK_WORDS + LIST_LENGTH]
+    return cells.links[(cell & cells.mask) * codes.LINK_WORDS + codes.LIST_LENGTH]
 
 
 @njit(error_model="numpy")
@@ -133,19 +117,19 @@ def append(cells: Cells, variable: int, before: int, row: int, born: int) -> int
         return -1
     cells.ends[1] = made + 1
     place = made & cells.mask
-    links = place * LINK_WORDS
-    cells.links[links + ROW] = row
-    cells.links[links + BEFORE] = before
-    cells.links[links + BORN] = born
+    links = place * codes.LINK_WORDS
+    cells.links[links + codes.ROW] = row
+    cells.links[links + codes.BEFORE] = before
+    cells.links[links + codes.BORN] = born
     old = before & cells.mask
     if before < 0:
-        cells.links[links + FIRST_ROW] = row
-        cells.links[links + LIST_LENGTH] = 1
+        cells.links[links + codes.FIRST_ROW] = row
+        cells.links[links + codes.LIST_LENGTH] = 1
     else:
-        cells.links[links + FIRST_ROW] = cells.links[old * LINK_WORDS + FIRST_ROW]
-        cells.links[links + LIST_LENGTH] = cells.links[old * LINK_WORDS + LIST_LENGTH] + 1
+        cells.links[links + codes.FIRST_ROW] = cells.links[old * codes.LINK_WORDS + codes.FIRST_ROW]
+        cells.links[links + codes.LIST_LENGTH] = cells.links[old * codes.LINK_WORDS + codes.LIST_LENGTH] + 1
     for number in range(cells.starts[variable], cells.starts[variable + 1]):
-        _accumulate(cells, cells.accumulators, number * ACCUMULATOR_WORDS, place, old, before < 0, row)
+        _accumulate(cells, cells.accumulators, number * codes.ACCUMULATOR_WORDS, place, old, before < 0, row)
     return made & NUMBERS
 
 
@@ -159,7 +143,7 @@ def drop_newest(cells: Cells) -> None:
 def forget_cells(cells: Cells, row: int, ceiling: Any) -> None:
     """Let go of the oldest cells that were made at events whose windows ended before `row`."""
     head, tail = cells.ends[0], cells.ends[1]
-    while head < tail and ceiling[cells.links[(head & cells.mask) * LINK_WORDS + BORN]] < row:
+    while head < tail and ceiling[cells.links[(head & cells.mask) * codes.LINK_WORDS + codes.BORN]] < row:
         head += 1
     cells.ends[0] = head
 
@@ -171,12 +155,12 @@ def _accumulate(cells: Cells, accumulators: Any, at: int, place: int, old: int, 
     count = place * cells.whole_words + accumulators[at + 3]
     before = 0 if begins else cells.wholes[old * cells.whole_words + accumulators[at + 3]]
     cells.wholes[count] = before + (1 if known else 0)
-    if kind == ONLY_COUNT:
+    if kind == codes.ONLY_COUNT:
         return
-    if kind >= DISTANCES_OF_WHOLES:
+    if kind >= codes.DISTANCES_OF_WHOLES:
         _accumulate_distances(cells, accumulators, at, place, old, before, known, row)
         return
-    if kind == SUM_WHOLES:
+    if kind == codes.SUM_WHOLES:
         own = place * cells.whole_words + accumulators[at + 4]
         held = old * cells.whole_words + accumulators[at + 4]
         high = 0 if begins else cells.wholes[held]
@@ -188,11 +172,11 @@ def _accumulate(cells: Cells, accumulators: Any, at: int, place: int, old: int, 
             low &= LOW
         cells.wholes[own] = high
         cells.wholes[own + 1] = low
-    elif kind in (LEAST_WHOLE, GREATEST_WHOLE):
+    elif kind in (codes.LEAST_WHOLE, codes.GREATEST_WHOLE):
         own = place * cells.whole_words + accumulators[at + 4]
         held_value = cells.wholes[old * cells.whole_words + accumulators[at + 4]]
         value = int64_at(accumulators[at + 1])[row]
-        if not known or (before > 0 and (held_value <= value if kind == LEAST_WHOLE else held_value >= value)):
+        if not known or (before > 0 and (held_value <= value if kind == codes.LEAST_WHOLE else held_value >= value)):
             value = held_value
         cells.wholes[own] = value
     else:
@@ -201,11 +185,11 @@ def _accumulate(cells: Cells, accumulators: Any, at: int, place: int, old: int, 
         real = float64_at(accumulators[at + 1])[row]
         if not known:
             real = held_real
-        elif kind == SUM_REALS:
+        elif kind == codes.SUM_REALS:
             real = (held_real if before > 0 else 0.0) + real
         elif before > 0 and (
             math.isnan(held_real)
-            or not (math.isnan(real) or (real < held_real if kind == LEAST_REAL else real > held_real))
+            or not (math.isnan(real) or (real < held_real if kind == codes.LEAST_REAL else real > held_real))
         ):
             real = held_real
         cells.reals[own] = real
@@ -220,7 +204,7 @@ def _accumulate_distances(
     total = cells.reals[held] if before > 0 else 0.0
     squares = cells.reals[held + 1] if before > 0 else 0.0
     distance = 0.0
-    if accumulators[at] == DISTANCES_OF_WHOLES:
+    if accumulators[at] == codes.DISTANCES_OF_WHOLES:
         first = cells.wholes[old * cells.whole_words + accumulators[at + 3] + 1]
         if known:
             whole = int64_at(accumulators[at + 1])[row]
@@ -270,7 +254,7 @@ def scaled_deviation(cells: Cells, cell: int, values: Any, known: int, first: fl
                 return math.nan
             largest = max(largest, abs(values[row]))
         at = cell_before(cells, at)
-    scale = SMALL if largest > 1.0 else 1.0 / SMALL
+    scale = codes.SMALL if largest > 1.0 else 1.0 / codes.SMALL
     total, squares, at = 0.0, 0.0, cell
     for _ in range(length):
         row = row_of(cells, at)

@@ -321,18 +321,10 @@ class ConditionGroups:
         """
         return self._number(self.conditions.tests((after, tuple(before), grown, begun)))
 
-    def first_group(self, name: str, before: Moment, *, complete: bool = False) -> int:
-        """The group of a step that binds a variable: a single one, or the first element of a list.
-
-        Parameters
-        ----------
-        complete
-            Whether the list gets no further element.
-        """
-        bound = before.bound | {name}
-        done = complete or not self.conditions.clause.by_name[name].kleene
-        after = Moment(bound, before.complete | ({name} if done else frozenset()))
-        return self.group(after, (before,), begun=name)
+    def first_group(self, name: str, before: Moment) -> int:
+        """The group of a step that binds a variable: a single one, or the first element of a list."""
+        done = frozenset[str]() if self.conditions.clause.by_name[name].kleene else {name}
+        return self.group(Moment(before.bound | {name}, before.complete | done), (before,), begun=name)
 
     def element_group(self, name: str, moment: Moment) -> int:
         """The group of a step that appends an element to a list that is bound already."""

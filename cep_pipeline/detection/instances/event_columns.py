@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
 from weakref import WeakValueDictionary
 
 import numpy as np
@@ -166,13 +165,9 @@ Bound = tuple[Array | None, int]
 """An array and where its data are; None and 0 where there is none."""
 
 
-def _wholes(events: PreparedEvents, expression: Any) -> Array:
-    return np.ascontiguousarray(column_of(events, expression).values)
-
-
 _MAKERS: dict[str, Callable[..., Array | None]] = {
     "reals": reals_of,
-    "wholes": _wholes,
+    "wholes": lambda events, expression: np.ascontiguousarray(column_of(events, expression).values),
     "known": lambda events, expression: known_of(column_of(events, expression)),
     "truths": truths_of,
     "truths as reals": truths_as_reals,

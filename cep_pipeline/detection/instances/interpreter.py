@@ -13,37 +13,13 @@ from typing import Any
 from numba import njit
 
 from cep_pipeline.compiled.pointers import float64_at, int64_at, uint8_at
+from cep_pipeline.detection.instances import codes
 from cep_pipeline.detection.instances.cells import (
     Cells,
     cell_before,
     first_row_of,
     length_of,
     row_of,
-)
-from cep_pipeline.detection.instances.codes import (
-    AMONG_REALS,
-    AMONG_WHOLES,
-    CHOOSER_WORDS,
-    COMPARE_DIRECT,
-    COMPARE_REALS,
-    COMPARE_ROWS,
-    COMPARE_SLOTS,
-    COMPARE_WHOLE_REAL,
-    COMPARE_WHOLES,
-    ELEMENT,
-    EQUAL,
-    FIRST,
-    GREATER,
-    GREATER_EQUAL,
-    INDEX,
-    ITEM_WORDS,
-    LESS,
-    LESS_EQUAL,
-    NEWEST,
-    SLOT,
-    TEST_WORDS,
-    TRUTH,
-    UNEQUAL,
 )
 from cep_pipeline.detection.instances.terms import Code, run_terms
 
@@ -76,24 +52,24 @@ def group_holds(code: Code, cells: Cells, group: int, slots: Any, base: int) -> 
     Each tested conjunct is counted in `code.counts[0]`; the first that does not hold ends the test.
     """
     items = code.items
-    at = code.groups[group] * ITEM_WORDS
-    end = code.groups[group + 1] * ITEM_WORDS
+    at = code.groups[group] * codes.ITEM_WORDS
+    end = code.groups[group + 1] * codes.ITEM_WORDS
     tested = 0
     holds = True
     while at < end:
         kind = items[at]
         tested += 1
-        if kind == COMPARE_SLOTS:
+        if kind == codes.COMPARE_SLOTS:
             left = float64_at(items[at + 2])[slots[base + items[at + 3]]]
             right = float64_at(items[at + 4])[slots[base + items[at + 5]]]
             holds = compare(items[at + 1], left, right)
-        elif kind == COMPARE_DIRECT:
+        elif kind == codes.COMPARE_DIRECT:
             holds = _direct_comparison_holds(items, at, cells, slots, base)
         else:
             holds = conjunct_holds(code, cells, items[at + 1], items[at + 2], slots, base)
         if not holds:
             break
-        at += ITEM_WORDS
+        at += codes.ITEM_WORDS
     code.counts[0] += tested
     return holds
 
@@ -101,17 +77,17 @@ def group_holds(code: Code, cells: Cells, group: int, slots: Any, base: int) -> 
 @njit(error_model="numpy")
 def compare(comparator: int, left: Any, right: Any) -> bool:
     """An exact comparison of two float64s or two int64s; false where a side is NaN."""
-    if comparator == LESS:
+    if comparator == codes.LESS:
         return left < right
-    if comparator == LESS_EQUAL:
+    if comparator == codes.LESS_EQUAL:
         return left <= right
-    if comparator == GREATER:
+    if comparator == codes.GREATER:
         return left > right
-    if comparator == GREATER_EQUAL:
+    if comparator == codes.GREATER_EQUAL:
         return left >= right
-    if comparator == EQUAL:
+    if comparator == codes.EQUAL:
         return left == right
-    return comparator == UNEQUAL and (left < right or left > right)
+    return comparator == codes.UNEQUAL and (left < right or left > right)
 
 
 @njit(error_model="numpy")
@@ -120,9 +96,9 @@ def compare_whole_real(comparator: int, whole: int, real: float) -> bool:
     if math.isnan(real):
         return False
     if real >= TOO_LARGE:
-        return comparator in (LESS, LESS_EQUAL, UNEQUAL)
+        return comparator in (codes.LESS, codes.LESS_EQUAL, codes.UNEQUAL)
     if real < -TOO_LARGE:
-        return comparator in (GREATER, GREATER_EQUAL, UNEQUAL)
+        return comparator in (codes.GREATER, codes.GREATER_EQUAL, codes.UNEQUAL)
     below = math.floor(real)
     nearest = int(below)
     if whole == nearest:
@@ -133,11 +109,11 @@ def compare_whole_real(comparator: int, whole: int, real: float) -> bool:
 @njit(error_model="numpy")
 def register_of(cells: Cells, slot: int, how: int) -> int:
     """The row that a slot gives (or the slot itself)."""
-    if how == SLOT:
+    if how == codes.SLOT:
         return slot
-    if how == NEWEST:
+    if how == codes.NEWEST:
         return row_of(cells, slot)
-    if how == FIRST:
+    if how == codes.FIRST:
         return first_row_of(cells, slot)
     return row_of(cells, cell_before(cells, slot))
 
@@ -169,20 +145,20 @@ def conjunct_holds(code: Code, cells: Cells, at: int, fixed: int, slots: Any, ba
     for _ in range(loads):
         registers[words[at]] = register_of(cells, slots[base + words[at + 1]], words[at + 2])
         at += 3
-    body = at + CHOOSER_WORDS * choosers
+    body = at + codes.CHOOSER_WORDS * choosers
     if choosers == 0:
         return body_holds(code, cells, body)
     for number in range(choosers):
-        newest = slots[base + words[at + CHOOSER_WORDS * number]]
-        if words[at + CHOOSER_WORDS * number + 1] == INDEX and length_of(cells, newest) == 1:
+        newest = slots[base + words[at + codes.CHOOSER_WORDS * number]]
+        if words[at + codes.CHOOSER_WORDS * number + 1] == codes.INDEX and length_of(cells, newest) == 1:
             return True
-        _choose(code, cells, at + CHOOSER_WORDS * number, number, newest)
+        _choose(code, cells, at + codes.CHOOSER_WORDS * number, number, newest)
     while body_holds(code, cells, body):
         number = 0
         while number < choosers:
-            own = at + CHOOSER_WORDS * number
+            own = at + codes.CHOOSER_WORDS * number
             if number != fixed:
-                if length_of(cells, choices[number]) > (1 if words[own + 1] == ELEMENT else 2):
+                if length_of(cells, choices[number]) > (1 if words[own + 1] == codes.ELEMENT else 2):
                     _choose(code, cells, own, number, cell_before(cells, choices[number]))
                     break
                 _choose(code, cells, own, number, slots[base + words[own]])
@@ -196,7 +172,7 @@ def conjunct_holds(code: Code, cells: Cells, at: int, fixed: int, slots: Any, ba
 def _choose(code: Code, cells: Cells, chooser: int, number: int, cell: int) -> None:
     code.choices[number] = cell
     code.registers[code.words[chooser + 2]] = row_of(cells, cell)
-    if code.words[chooser + 1] == INDEX:
+    if code.words[chooser + 1] == codes.INDEX:
         before = cell_before(cells, cell)
         code.registers[code.words[chooser + 3]] = row_of(cells, before)
         code.registers[code.words[chooser + 4]] = before
@@ -228,29 +204,29 @@ def _test_holds(code: Code, cells: Cells, at: int) -> bool:
     """The test at `words[at]`: kind, where it ends, comparator, and what the kind says."""
     words, registers = code.words, code.registers
     kind, end, comparator = words[at], words[at + 1], words[at + 2]
-    if kind == COMPARE_ROWS:
+    if kind == codes.COMPARE_ROWS:
         left = float64_at(words[at + 3])[registers[words[at + 4]]]
         right = float64_at(words[at + 5])[registers[words[at + 6]]]
         return compare(comparator, left, right)
-    if kind == TRUTH:
+    if kind == codes.TRUTH:
         return uint8_at(words[at + 3])[registers[words[at + 4]]] != 0
-    run_terms(code, cells, at + TEST_WORDS, end)
-    if kind == AMONG_REALS:
+    run_terms(code, cells, at + codes.TEST_WORDS, end)
+    if kind == codes.AMONG_REALS:
         value = code.real_stack[0]
         if math.isnan(value):
             return False
-        return _is_among(code.reals, words[at + 3], words[at + 4], value) == (comparator == EQUAL)
-    if kind == AMONG_WHOLES:
+        return _is_among(code.reals, words[at + 3], words[at + 4], value) == (comparator == codes.EQUAL)
+    if kind == codes.AMONG_WHOLES:
         if code.unknown[0]:
             return False
-        return _is_among(code.wholes, words[at + 3], words[at + 4], code.whole_stack[0]) == (comparator == EQUAL)
-    if kind == COMPARE_REALS:
+        return _is_among(code.wholes, words[at + 3], words[at + 4], code.whole_stack[0]) == (comparator == codes.EQUAL)
+    if kind == codes.COMPARE_REALS:
         return compare(comparator, code.real_stack[0], code.real_stack[1])
-    if kind == COMPARE_WHOLES:
+    if kind == codes.COMPARE_WHOLES:
         if code.unknown[0] or code.unknown[1]:
             return False
         return compare(comparator, code.whole_stack[0], code.whole_stack[1])
-    if kind == COMPARE_WHOLE_REAL:
+    if kind == codes.COMPARE_WHOLE_REAL:
         return not code.unknown[0] and compare_whole_real(comparator, code.whole_stack[0], code.real_stack[1])
     return not code.unknown[1] and compare_whole_real(mirrored(comparator), code.whole_stack[1], code.real_stack[0])
 
@@ -258,14 +234,14 @@ def _test_holds(code: Code, cells: Cells, at: int) -> bool:
 @njit(error_model="numpy")
 def mirrored(comparator: int) -> int:
     """The comparator of the sides exchanged."""
-    if comparator == LESS:
-        return GREATER
-    if comparator == LESS_EQUAL:
-        return GREATER_EQUAL
-    if comparator == GREATER:
-        return LESS
-    if comparator == GREATER_EQUAL:
-        return LESS_EQUAL
+    if comparator == codes.LESS:
+        return codes.GREATER
+    if comparator == codes.LESS_EQUAL:
+        return codes.GREATER_EQUAL
+    if comparator == codes.GREATER:
+        return codes.LESS
+    if comparator == codes.GREATER_EQUAL:
+        return codes.LESS_EQUAL
     return comparator
 
 

@@ -13,6 +13,7 @@ import numpy as np
 from numba import njit
 
 from cep_pipeline.compiled.pointers import float64_at, int64_at, uint8_at
+from cep_pipeline.detection.instances import codes
 from cep_pipeline.detection.instances.cells import (
     Cells,
     exact_average,
@@ -23,59 +24,6 @@ from cep_pipeline.detection.instances.cells import (
     ranked_in_list,
     scaled_deviation,
     standard_deviation,
-)
-from cep_pipeline.detection.instances.codes import (
-    COALESCE,
-    CORRELATION,
-    COUNT,
-    CYCLE_US,
-    DAY_US,
-    END_US,
-    FIRST_US,
-    GREATEST_OF_WHOLES,
-    LEAST_OF_REALS,
-    LEAST_OF_WHOLES,
-    LENGTH,
-    LOGARITHM,
-    MEDIAN_OF_REALS,
-    MEDIAN_OF_WHOLES,
-    NULL_AS_WHOLE,
-    NULL_COLUMN,
-    NULL_CONSTANT,
-    NULL_COUNT,
-    NULL_DIVISION,
-    NULL_EITHER,
-    NULL_LOGARITHM,
-    NULL_NAN,
-    NULL_ROOT,
-    REAL_ABSOLUTE,
-    REAL_AVERAGE,
-    REAL_COLUMN,
-    REAL_CONSTANT,
-    REAL_DIVIDE,
-    REAL_MINUS,
-    REAL_MODULO,
-    REAL_NEGATIVE,
-    REAL_PLUS,
-    REAL_TIMES,
-    REPEATED_US,
-    ROOT,
-    STANDARD_DEVIATION,
-    TERM_WORDS,
-    TIME_OF_DAY,
-    TINY,
-    TO_REAL,
-    WHOLE_ABSOLUTE,
-    WHOLE_AVERAGE,
-    WHOLE_COLUMN,
-    WHOLE_CONSTANT,
-    WHOLE_EXTREME,
-    WHOLE_MINUS,
-    WHOLE_MODULO,
-    WHOLE_NEGATIVE,
-    WHOLE_PLUS,
-    WHOLE_SUM,
-    WHOLE_TIMES,
 )
 
 LEAST = -9223372036854775808
@@ -122,59 +70,59 @@ def run_terms(code: Code, cells: Cells, at: int, end: int) -> None:
     top = -1
     while at < end:
         operation, a, b = words[at], words[at + 1], words[at + 2]
-        if operation == REAL_COLUMN:
+        if operation == codes.REAL_COLUMN:
             top += 1
             real[top] = float64_at(a)[registers[b]]
-        elif operation == WHOLE_COLUMN:
+        elif operation == codes.WHOLE_COLUMN:
             top += 1
             whole[top] = int64_at(a)[registers[b]]
             unknown[top] = words[at + 3] != 0 and uint8_at(words[at + 3])[registers[b]] == 0
-        elif operation == REAL_CONSTANT:
+        elif operation == codes.REAL_CONSTANT:
             top += 1
             real[top] = code.reals[a]
-        elif operation == WHOLE_CONSTANT:
+        elif operation == codes.WHOLE_CONSTANT:
             top += 1
             whole[top] = code.wholes[a]
             unknown[top] = b
-        elif operation == TO_REAL:
+        elif operation == codes.TO_REAL:
             real[top] = math.nan if unknown[top] else float(whole[top])
-        elif REAL_PLUS <= operation <= REAL_MODULO:
+        elif codes.REAL_PLUS <= operation <= codes.REAL_MODULO:
             top -= 1
             left, right = real[top], real[top + 1]
-            if operation == REAL_PLUS:
+            if operation == codes.REAL_PLUS:
                 real[top] = left + right
-            elif operation == REAL_MINUS:
+            elif operation == codes.REAL_MINUS:
                 real[top] = left - right
-            elif operation == REAL_TIMES:
+            elif operation == codes.REAL_TIMES:
                 real[top] = left * right
             elif right == 0.0:
                 real[top] = math.nan
-            elif operation == REAL_DIVIDE:
+            elif operation == codes.REAL_DIVIDE:
                 real[top] = left / right
             else:
                 real[top] = np.fmod(left, right)
-        elif operation == REAL_NEGATIVE:
+        elif operation == codes.REAL_NEGATIVE:
             real[top] = -real[top]
-        elif operation == REAL_ABSOLUTE:
+        elif operation == codes.REAL_ABSOLUTE:
             real[top] = abs(real[top])
-        elif operation == ROOT:
+        elif operation == codes.ROOT:
             real[top] = math.sqrt(real[top]) if real[top] >= 0.0 else math.nan
-        elif operation == LOGARITHM:
+        elif operation == codes.LOGARITHM:
             real[top] = math.log(real[top]) if real[top] > 0.0 else math.nan
-        elif WHOLE_PLUS <= operation <= WHOLE_MODULO:
+        elif codes.WHOLE_PLUS <= operation <= codes.WHOLE_MODULO:
             top -= 1
             _combine_wholes(operation, whole, unknown, top)
-        elif operation in (WHOLE_NEGATIVE, WHOLE_ABSOLUTE):
+        elif operation in (codes.WHOLE_NEGATIVE, codes.WHOLE_ABSOLUTE):
             if whole[top] == LEAST:
                 unknown[top] = 1
-            elif operation == WHOLE_NEGATIVE or whole[top] < 0:
+            elif operation == codes.WHOLE_NEGATIVE or whole[top] < 0:
                 whole[top] = -whole[top]
-        elif operation >= CORRELATION:
+        elif operation >= codes.CORRELATION:
             top = _go_on(operation, code, cells, at, top)
         else:
             top += 1
             _read_list(operation, cells, registers[a], b, words[at + 3], real, whole, unknown, top)
-        at += TERM_WORDS
+        at += codes.TERM_WORDS
 
 
 @njit(error_model="numpy")
@@ -182,43 +130,43 @@ def _go_on(operation: int, code: Code, cells: Cells, at: int, top: int) -> int:
     """The operations that are seldom needed; returns the top of the stack behind them."""
     a, b, c = code.words[at + 1], code.words[at + 2], code.words[at + 3]
     real, whole, unknown = code.real_stack, code.whole_stack, code.unknown
-    if operation == CORRELATION:
+    if operation == codes.CORRELATION:
         top += 1
         real[top] = correlation(code, at)
-    elif operation <= MEDIAN_OF_REALS:
+    elif operation <= codes.MEDIAN_OF_REALS:
         top += 1
         _measure_list(operation, cells, code.registers[a], b, c, code.words[at + 4], code.wholes, real, unknown, top)
-    elif operation < NULL_COLUMN:
+    elif operation < codes.NULL_COLUMN:
         _read_clock(operation, int64_at(a), b, int64_at(c), whole, unknown, top)
-    elif operation == NULL_COLUMN:
+    elif operation == codes.NULL_COLUMN:
         unknown[top] = a != 0 and uint8_at(a)[code.registers[b]] == 0
-    elif operation == NULL_CONSTANT:
+    elif operation == codes.NULL_CONSTANT:
         unknown[top] = a
-    elif operation == NULL_COUNT:
+    elif operation == codes.NULL_COUNT:
         place = code.registers[a] & cells.mask
         unknown[top] = cells.wholes[place * cells.whole_words + b] < c
-    elif operation == NULL_NAN:
+    elif operation == codes.NULL_NAN:
         unknown[top] = math.isnan(real[top])
-    elif operation in (NULL_EITHER, NULL_DIVISION):
-        unknown[top - 1] |= unknown[top] | (operation == NULL_DIVISION and real[top] == 0.0)
-    elif operation == NULL_ROOT:
+    elif operation in (codes.NULL_EITHER, codes.NULL_DIVISION):
+        unknown[top - 1] |= unknown[top] | (operation == codes.NULL_DIVISION and real[top] == 0.0)
+    elif operation == codes.NULL_ROOT:
         unknown[top] |= real[top] < 0.0
-    elif operation == NULL_LOGARITHM:
+    elif operation == codes.NULL_LOGARITHM:
         unknown[top] |= real[top] <= 0.0
-    elif operation == NULL_AS_WHOLE:
+    elif operation == codes.NULL_AS_WHOLE:
         whole[top] = unknown[top]
         unknown[top] = 0
     else:
         top -= 1
         if unknown[top]:
             real[top], whole[top], unknown[top] = real[top + 1], whole[top + 1], unknown[top + 1]
-        elif operation != COALESCE and not unknown[top + 1]:
-            if operation <= GREATEST_OF_WHOLES:
-                if whole[top + 1] < whole[top] if operation == LEAST_OF_WHOLES else whole[top + 1] > whole[top]:
+        elif operation != codes.COALESCE and not unknown[top + 1]:
+            if operation <= codes.GREATEST_OF_WHOLES:
+                if whole[top + 1] < whole[top] if operation == codes.LEAST_OF_WHOLES else whole[top + 1] > whole[top]:
                     whole[top] = whole[top + 1]
             elif not math.isnan(real[top]) and (
                 math.isnan(real[top + 1])
-                or (real[top + 1] < real[top] if operation == LEAST_OF_REALS else real[top + 1] > real[top])
+                or (real[top + 1] < real[top] if operation == codes.LEAST_OF_REALS else real[top + 1] > real[top])
             ):
                 real[top] = real[top + 1]
     return top
@@ -241,13 +189,17 @@ def _measure_list(
 
     Of reals, the constants have the addresses of the values and of the known ones.
     """
-    if operation == STANDARD_DEVIATION:
+    if operation == codes.STANDARD_DEVIATION:
         place = cell & cells.mask
         count, sums = cells.wholes[place * cells.whole_words + b], place * cells.real_words + c
         unknown[top] = count < 2
         real[top] = standard_deviation(cells.reals[sums], cells.reals[sums + 1], count)
         total = abs(cells.reals[sums])
-        if constants >= 0 and count > 0 and (math.isnan(real[top]) or math.isinf(real[top]) or 0.0 < total < TINY):
+        if (
+            constants >= 0
+            and count > 0
+            and (math.isnan(real[top]) or math.isinf(real[top]) or 0.0 < total < codes.TINY)
+        ):
             values, known, first = float64_at(wholes[constants]), wholes[constants + 1], cells.reals[sums + 2]
             if count > 1:
                 real[top] = scaled_deviation(cells, cell, values, known, first, count)
@@ -258,7 +210,7 @@ def _measure_list(
     unknown[top] = count == 0
     if count == 0:
         real[top] = math.nan
-    elif operation == MEDIAN_OF_WHOLES:
+    elif operation == codes.MEDIAN_OF_WHOLES:
         ints = int64_at(b)
         low = ranked_in_list(cells, cell, ints, c, (count - 1) >> 1)
         if count & 1:
@@ -278,12 +230,12 @@ def _measure_list(
 def _read_clock(operation: int, changes: Any, number: int, offsets: Any, whole: Any, unknown: Any, top: int) -> None:
     """The local clock at an instant (`expressions/local_time.py`)."""
     instant = whole[top]
-    if unknown[top] or instant < FIRST_US or instant >= END_US:
+    if unknown[top] or instant < codes.FIRST_US or instant >= codes.END_US:
         unknown[top] = 1
         return
     inside = instant
-    if inside >= REPEATED_US:
-        inside = REPEATED_US + (inside - REPEATED_US) % CYCLE_US
+    if inside >= codes.REPEATED_US:
+        inside = codes.REPEATED_US + (inside - codes.REPEATED_US) % codes.CYCLE_US
     low, high = 0, number
     while low < high:
         middle = (low + high) >> 1
@@ -292,11 +244,11 @@ def _read_clock(operation: int, changes: Any, number: int, offsets: Any, whole: 
         else:
             high = middle
     local = instant + offsets[low]
-    if local < FIRST_US or local >= END_US:
+    if local < codes.FIRST_US or local >= codes.END_US:
         unknown[top] = 1
         return
-    days = local // DAY_US
-    whole[top] = local - days * DAY_US if operation == TIME_OF_DAY else (days + 3) % 7 + 1
+    days = local // codes.DAY_US
+    whole[top] = local - days * codes.DAY_US if operation == codes.TIME_OF_DAY else (days + 3) % 7 + 1
 
 
 @njit(error_model="numpy")
@@ -306,13 +258,13 @@ def _combine_wholes(operation: int, whole: Any, unknown: Any, top: int) -> None:
     if unknown[top] or unknown[top + 1]:
         unknown[top] = 1
         return
-    if operation == WHOLE_PLUS:
+    if operation == codes.WHOLE_PLUS:
         result = left + right
         unknown[top] = ((left ^ result) & (right ^ result)) < 0
-    elif operation == WHOLE_MINUS:
+    elif operation == codes.WHOLE_MINUS:
         result = left - right
         unknown[top] = ((left ^ right) & (left ^ result)) < 0
-    elif operation == WHOLE_TIMES:
+    elif operation == codes.WHOLE_TIMES:
         result = left * right
         estimate = abs(float(left) * float(right))
         if estimate > 4.0e18:
@@ -335,28 +287,28 @@ def _read_list(
     operation: int, cells: Cells, cell: int, count_at: int, value_at: int, real: Any, whole: Any, unknown: Any, top: int
 ) -> None:
     """A length or an aggregate of the list that ends with a cell."""
-    if operation == LENGTH:
+    if operation == codes.LENGTH:
         whole[top] = length_of(cells, cell)
         unknown[top] = 0
         return
     place = cell & cells.mask
     wholes = place * cells.whole_words
     count = cells.wholes[wholes + count_at]
-    if operation == COUNT:
+    if operation == codes.COUNT:
         whole[top] = count
         unknown[top] = 0
-    elif operation == WHOLE_SUM:
+    elif operation == codes.WHOLE_SUM:
         high = cells.wholes[wholes + value_at]
         unknown[top] = count == 0 or high < -2147483648 or high > 2147483647
         whole[top] = (high << 32) | cells.wholes[wholes + value_at + 1]
-    elif operation == WHOLE_EXTREME:
+    elif operation == codes.WHOLE_EXTREME:
         unknown[top] = count == 0
         whole[top] = cells.wholes[wholes + value_at]
     elif count == 0:
         real[top] = math.nan
-    elif operation == WHOLE_AVERAGE:
+    elif operation == codes.WHOLE_AVERAGE:
         real[top] = exact_average(cells.wholes[wholes + value_at], cells.wholes[wholes + value_at + 1], count)
-    elif operation == REAL_AVERAGE:
+    elif operation == codes.REAL_AVERAGE:
         real[top] = cells.reals[place * cells.real_words + value_at] / count
     else:
         real[top] = cells.reals[place * cells.real_words + value_at]

@@ -206,7 +206,8 @@ class Memory:
     def _all_arrays(self, nodes: int, events: int) -> list[Array]:
         outputs = len(self.outputs)
         self._edge_words, self._output_words = _whole(self._edges), _whole(self._outputs)
-        longest = [self._ceiling(node) for node in self.network.nodes if node.kind == c.LISTS]
+        # Of each row: where the largest window of a node's users ends that begins with it.
+        longest = [self._members[one.window.id].rules.ceiling for one in self.network.nodes if one.kind == c.LISTS]
         return [
             *(self.registers, self._nodes, self._edge_words, self._output_words),
             *(np.array([*self._places, 0], np.int32), np.concatenate((*self._masks, np.zeros(1, np.uint8)))),
@@ -239,10 +240,6 @@ class Memory:
         assert len(words) == len(self._members) * (CODE_WORDS + RULES_WORDS)
         self._rule_words = {name: words[at - begin : at - begin + RULES_WORDS] for name, at in rules_at.items()}
         return code_at, rules_at, words, begin + len(words)
-
-    def _ceiling(self, node: Node) -> Array:
-        """int32: where the largest window of a node's users ends that begins with each row."""
-        return self._members[node.window.id].rules.ceiling
 
     def _node(self, node: Node, outputs: Sequence[Output]) -> list[int]:
         member = self._members[node.member.id]

@@ -244,7 +244,7 @@ class Network:
             self._connect(node, None, self._event_node(member, slots[-1]), in_tree=False)
         for user in self._users(shared):
             if user.id not in of_lists:
-                self._root(self._event_node(user, shared.sharers[user.id][0][0]), shared, user)
+                self._note(self._event_node(user, shared.sharers[user.id][0][0]), shared, [user])
 
     @cached_property
     def _listed(self) -> dict[int, set[MemberId]]:
@@ -297,9 +297,6 @@ class Network:
             if user.id in shared.members:
                 [root] = shared.sharers[user.id]
                 node.members.append((user.id, self._slots(shared, root)))
-
-    def _root(self, node: Node, shared: SharedNode, user: Member) -> None:
-        self._note(node, shared, [user])
 
     def _below(self, index: int, member: Member, slots: tuple[str, ...]) -> Node:
         """The node of a node of the plan, or of its events where it is one event, as a member sees it."""

@@ -210,7 +210,7 @@ class NetworkRun:
         counters.evaluations += leaf.tested
         most, of_leaf = 0, None
         if node.stored:
-            of_leaf = leaf.held(self._ceiling(node), len(self.events))
+            of_leaf = leaf.held(self._compiled[node.window.id].rules.ceiling, len(self.events))
             most = int(of_leaf.max(initial=0)) if node.partial else 0
         read, made = (leaf.typed, len(leaf.rows)), len(leaf.by_key)
         if not self.network.is_instance_tree(node.member):
@@ -231,9 +231,6 @@ class NetworkRun:
             counters.count(NodeCounts(pattern, clause, (name,), *read, *counts))
             if holds and of_leaf is not None:
                 held.instances += of_leaf
-
-    def _ceiling(self, node: Node) -> Array:
-        return self._compiled[node.window.id].rules.ceiling
 
     def _negated(self, counters: Counters) -> Array:
         """int64: after each row the events that are held to reject matches, each for the longest window."""

@@ -129,7 +129,7 @@ class AutomatonRuns:
         return starts
 
     def _all_starts(self, conjuncts: Iterable[Conjunct]) -> Array:
-        """The same in all rows."""
+        """int32: the places of the events of all rows that can begin the pattern."""
         rows = self.sequence.view.rows
         begins = self.sequence.fits[0].view(np.bool_)
         for conjunct in conjuncts if self.clause.positive[0].kleene else ():

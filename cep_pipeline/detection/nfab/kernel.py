@@ -14,17 +14,8 @@ from typing import Any
 from numba import carray, njit
 
 from cep_pipeline.compiled.pointers import float64_at, further
+from cep_pipeline.detection.instances import codes
 from cep_pipeline.detection.instances.cells import Cells, cells_at
-from cep_pipeline.detection.instances.codes import (
-    COMPARE_SLOTS,
-    EQUAL,
-    GREATER,
-    GREATER_EQUAL,
-    ITEM_WORDS,
-    LESS,
-    LESS_EQUAL,
-    UNEQUAL,
-)
 from cep_pipeline.detection.instances.interpreter import code_at, compare, conjunct_holds, group_holds
 from cep_pipeline.detection.instances.searching import bound_side
 from cep_pipeline.detection.instances.terms import Code
@@ -103,15 +94,15 @@ def skip(
         state = MATCHED
         for variable in range(1, variables):
             clock = clocks[place] if compares else 0
-            item = code.groups[groups[variable]] * ITEM_WORDS
-            behind = code.groups[groups[variable] + 1] * ITEM_WORDS
+            item = code.groups[groups[variable]] * codes.ITEM_WORDS
+            behind = code.groups[groups[variable] + 1] * codes.ITEM_WORDS
             # What is bound stays while candidates of one variable go by: its side of a comparison is read once.
             direct = 0
-            while item < behind and code.items[item] == COMPARE_SLOTS:
+            while item < behind and code.items[item] == codes.COMPARE_SLOTS:
                 comparator, own, bounds[direct] = bound_side(code.items, item, variable, slots, base)
                 columns[2 * direct], columns[2 * direct + 1] = comparator, own
                 direct += 1
-                item += ITEM_WORDS
+                item += codes.ITEM_WORDS
             candidates = 0
             place = links[variable * size + place]
             while True:
@@ -135,7 +126,7 @@ def skip(
                             passes = conjunct_holds(
                                 code, cells, code.items[further + 1], code.items[further + 2], slots, base
                             )
-                            further += ITEM_WORDS
+                            further += codes.ITEM_WORDS
                         if passes:
                             break
                 place = links[variable * size + place]
@@ -268,9 +259,9 @@ def _keep_compared(
 
     Half of the runs may fail in any order, which no processor foresees: so there is no branch. NaN is in no order.
     """
-    less = comparator in (LESS, LESS_EQUAL, UNEQUAL)
-    same = comparator in (LESS_EQUAL, GREATER_EQUAL, EQUAL)
-    more = comparator in (GREATER, GREATER_EQUAL, UNEQUAL)
+    less = comparator in (codes.LESS, codes.LESS_EQUAL, codes.UNEQUAL)
+    same = comparator in (codes.LESS_EQUAL, codes.GREATER_EQUAL, codes.EQUAL)
+    more = comparator in (codes.GREATER, codes.GREATER_EQUAL, codes.UNEQUAL)
     kept = 0
     for index in range(number):
         run = alive[index]
@@ -309,7 +300,7 @@ def _keep_holding(
 ) -> int:
     """Keep the runs on which a conjunct of a variable holds; returns how many there are."""
     items = code.items
-    if items[item] == COMPARE_SLOTS:
+    if items[item] == codes.COMPARE_SLOTS:
         left, right = float64_at(items[item + 2]), float64_at(items[item + 4])
         one, other = further(rows, items[item + 3]), further(rows, items[item + 5])
         return _keep_compared(items[item + 1], number, begun, left, right, one, other, alive)
@@ -428,7 +419,7 @@ def follow(
             counts[2 * variable] += number
             for item in range(code.groups[groups[variable]], code.groups[groups[variable] + 1]):
                 code.counts[0] += number
-                number = _keep_holding(number, begun, rows, code, cells, item * ITEM_WORDS, variable, bound, left)
+                number = _keep_holding(number, begun, rows, code, cells, item * codes.ITEM_WORDS, variable, bound, left)
             counts[2 * variable + 1] += number
         matches += number
     return matches

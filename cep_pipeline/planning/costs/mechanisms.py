@@ -46,9 +46,9 @@ class MechanismCosts:
     planning: tuple[float, ...]
     measured_on: str = ""
 
-    def expected_s(self, mechanism: str, work: Sequence[float], output: str = "verbose") -> float | None:
-        """The seconds that a mechanism is expected to take; None where it was not measured."""
-        return self.seconds(mechanism, work, output) if mechanism in self.by_mechanism else None
+    def expected_s(self, mechanism: str, work: Sequence[float]) -> float | None:
+        """The seconds that a mechanism is expected to take to list all matches; None where it was not measured."""
+        return self.seconds(mechanism, work) if mechanism in self.by_mechanism else None
 
     def seconds(self, mechanism: str, work: Sequence[float], output: str = "verbose") -> float:
         """The seconds that a measured mechanism is expected to take."""

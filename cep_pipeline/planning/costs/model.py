@@ -317,7 +317,7 @@ def ln_matches_alive(statistics: ClauseStatistics, positions: Sequence[int]) -> 
 
 
 def ln_matches_alive_of_all(statistics: ClauseStatistics) -> Array:
-    """The same of every set: float64, shape (2^n,), by the bits of the set."""
+    """ln of the partial matches alive of every set: float64, shape (2^n,), by the bits of the set."""
     table = ln_partial_matches_of_all(statistics)
     total, rarest = np.zeros(1), np.full(1, np.inf)
     for instances in statistics.ln_instances:
@@ -330,7 +330,7 @@ def ln_matches_alive_of_all(statistics: ClauseStatistics) -> Array:
 
 
 def ln_matches_alive_of_some(statistics: ClauseStatistics, members: Array) -> Array:
-    """The same of some sets: float64, shape (m,), for bools of shape (m, n)."""
+    """ln of the partial matches alive of some sets: float64, shape (m,), for bools of shape (m, n)."""
     instances = np.array(statistics.ln_instances)
     rarest = np.where(members, instances, np.inf).min(axis=1)
     total = np.where(members, instances, 0.0).sum(axis=1)
@@ -432,26 +432,15 @@ INSTANCES = CostModel(
 """Nanoseconds by `CANDIDATE_NS` and `PARTIAL_MATCH_NS`."""
 
 
-def _ln_one(statistics: ClauseStatistics, positions: Sequence[int]) -> float:
-    return 0.0
-
-
-def _ln_one_of_all(statistics: ClauseStatistics) -> Array:
-    return np.zeros(1 << statistics.size)
-
-
-def _nothing() -> SetSum:
-    return SetSum(instances=False, equalities=False, tested=False, joints=False, together=False)
-
-
-def _ln_one_of_some(statistics: ClauseStatistics, members: Array) -> Array:
-    return np.zeros(len(members))
-
-
 LATENCY = CostModel(
     name="latency",
     unit="partial matches looked through after the last event, and one a step",
-    node=SetTerm(_ln_one, _ln_one_of_all, _ln_one_of_some, _nothing),
+    node=SetTerm(
+        lambda statistics, positions: 0.0,
+        lambda statistics: np.zeros(1 << statistics.size),
+        lambda statistics, members: np.zeros(len(members)),
+        lambda: SetSum(instances=False, equalities=False, tested=False, joints=False, together=False),
+    ),
     delay=PARTIAL_MATCHES,
     alpha=1.0,
 )

@@ -172,7 +172,7 @@ class ClauseForms:
         return self._tree(tree_of_positions(tree, self.names)).key
 
     def position_key(self, tree: PositionTree) -> str:
-        """The same of a tree of places in pattern order."""
+        """The key of a tree of places in pattern order."""
         return self._tree(tree).key
 
     def tree_nodes(self, tree: Tree) -> tuple[NodeForm, ...]:

@@ -116,7 +116,7 @@ class Member:
 
     @cached_property
     def unordered(self) -> Member:
-        """The same clause without its temporal order: an AND of its variables. It has the id of this member."""
+        """The clause without its temporal order, an AND of its variables, under the id of this member."""
         return _Unordered(self.pattern, replace(self.clause, precedence=frozenset()))
 
     def __str__(self) -> str:

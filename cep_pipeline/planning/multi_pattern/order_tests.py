@@ -14,7 +14,7 @@ from operator import is_not
 
 from cep_pipeline.planning.clause_plans import PatternPlan
 from cep_pipeline.planning.costs import CostModel
-from cep_pipeline.planning.multi_pattern.costs import Statistics, ln_node_cost
+from cep_pipeline.planning.multi_pattern.costs import Statistics, ln_cost, ln_node_cost
 from cep_pipeline.planning.multi_pattern.members import Member, MemberId
 from cep_pipeline.planning.multi_pattern.shared_plan import SharedNode, SharedPlan
 from cep_pipeline.planning.numbers.clause_statistics import mask_of
@@ -62,6 +62,11 @@ def serve_by_and_nodes(plan: SharedPlan, statistics: Statistics, model: CostMode
         assert isinstance(planned, Join)
         ways = dict.fromkeys(way for part in parts for way in _around(part, planned))
         _take_cheaper(plan, name, list(ways), statistics, model)
+    # Each member has saved by what the others had then. The tests of all together may cost more than none.
+    plain = plan.without_order_tests()
+    if plain is not plan and ln_cost(plan, statistics, model) >= ln_cost(plain, statistics, model):
+        for name in served:
+            plan.replace(name, plain.plans[name])
 
 
 def _serve_all(

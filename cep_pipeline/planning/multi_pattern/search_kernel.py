@@ -19,6 +19,7 @@ from typing import Any, NamedTuple
 from numba import carray, njit
 
 from cep_pipeline.compiled.pointers import float64_at, further, int64_at
+from cep_pipeline.planning.multi_pattern import search_codes as codes
 from cep_pipeline.planning.multi_pattern.node_table_kernel import (
     Canon,
     Members,
@@ -45,43 +46,6 @@ from cep_pipeline.planning.multi_pattern.plans_around_kernel import (
     draft_tree,
     put_join,
     tree_around,
-)
-from cep_pipeline.planning.multi_pattern.search_codes import (
-    ACCEPTED,
-    ADDRESSES,
-    AMOUNT,
-    ANNEAL,
-    BEST,
-    CAPACITY,
-    CHAINS,
-    COOLING,
-    COST,
-    COUNT,
-    COUNTED,
-    EMPTY_SHARE,
-    FACTOR,
-    FULL,
-    GROUPS,
-    IMPROVED_AT,
-    LARGEST,
-    MAX_REDRAWS,
-    NEIGHBOURS,
-    PLAN_HASH,
-    PROBE,
-    RANDOM,
-    ROOM,
-    START,
-    STEPS,
-    TABU_CHAINS,
-    TABU_COUNT,
-    TABU_LENGTH,
-    TABU_NEXT,
-    TASK,
-    THRESHOLD,
-    TOGETHER,
-    TREES,
-    WIDTH,
-    WINDOWS,
 )
 
 
@@ -111,8 +75,8 @@ class Groups(NamedTuple):
 @njit(error_model="numpy")
 def draw(registers: Any) -> int:
     """63 random bits."""
-    registers[RANDOM] += -7046029254386353131
-    return mix(registers[RANDOM]) & 0x7FFFFFFFFFFFFFFF
+    registers[codes.RANDOM] += -7046029254386353131
+    return mix(registers[codes.RANDOM]) & 0x7FFFFFFFFFFFFFFF
 
 
 @njit(error_model="numpy")
@@ -194,9 +158,9 @@ def draw_neighbour(
 ) -> int:
     """Draw a neighbour: `room.chosen` are the members whose plans change, `new` has them in rows; returns how many."""
     count, empty = 0, False
-    for _ in range(MAX_REDRAWS):
+    for _ in range(codes.MAX_REDRAWS):
         count = _draw_entries(g, _draw_group(g, registers), room, registers)
-        empty = draw_below(registers, EMPTY_SHARE) == 0
+        empty = draw_below(registers, codes.EMPTY_SHARE) == 0
         if count > 1 and (empty or not _shares_already(g, plans, m.width, count, room)):
             break
     giver = room.drawn[0]
@@ -314,7 +278,7 @@ def plans_at(words: Any, rows: int, width: int) -> Plans:
 @njit(error_model="numpy")
 def _signatures(s: Search, member: int, plans: Plans, base: int, count: int) -> None:
     sets, sides, found = further(plans.sets, base), further(plans.sides, base), further(plans.signatures, base)
-    if s.numbers[TREES]:
+    if s.numbers[codes.TREES]:
         tree_signatures(s.m, member, count, sets, sides, found, s.c)
     else:
         order_signatures(s.m, member, count, sets, sides, s.c.ranks, found)
@@ -332,7 +296,7 @@ def _plan_hash(s: Search, member: int, plans: Plans, row: int) -> int:
 @njit(error_model="numpy")
 def copy_plans(s: Search, source: Plans, target: Plans) -> None:
     width = s.m.width
-    for member in range(s.numbers[COUNT]):
+    for member in range(s.numbers[codes.COUNT]):
         target.count[member] = source.count[member]
         for at in range(member * width, member * width + source.count[member]):
             target.sets[at], target.sides[at] = source.sets[at], source.sides[at]
@@ -341,7 +305,7 @@ def copy_plans(s: Search, source: Plans, target: Plans) -> None:
 @njit(error_model="numpy")
 def _use(s: Search, t: Nodes, node: int, member: int, plans: Plans, at: int) -> None:
     """A member's plan uses a node for what its row says at a place: of an order the side is the step's variable."""
-    side = plans.sides[at] if s.numbers[TREES] else 1 << plans.sides[at]
+    side = plans.sides[at] if s.numbers[codes.TREES] else 1 << plans.sides[at]
     use(s.m, t, node, member, plans.sets[at], side)
 
 
@@ -351,7 +315,7 @@ def start_table(s: Search) -> None:
     clear(s.m, s.t)
     begin(s.t)
     width, total = s.m.width, 0
-    for member in range(s.numbers[COUNT]):
+    for member in range(s.numbers[codes.COUNT]):
         base, count = member * width, s.plans.count[member]
         _signatures(s, member, s.plans, base, count)
         for at in range(base, base + count):
@@ -360,8 +324,8 @@ def start_table(s: Search) -> None:
             s.plans.nodes[at] = node
         total ^= _plan_hash(s, member, s.plans, member)
     settle(s.t)
-    s.registers[PLAN_HASH] = total
-    s.measures[COST] = cost_of_all(s.t)
+    s.registers[codes.PLAN_HASH] = total
+    s.measures[codes.COST] = cost_of_all(s.t)
 
 
 @njit(error_model="numpy")
@@ -376,8 +340,8 @@ def apply_neighbour(s: Search, count: int) -> float:
             _use(s, s.t, s.new.nodes[node], member, s.new, node)
         for node in range(member * width, member * width + s.plans.count[member]):
             drop(s.m, s.t, s.plans.nodes[node], member)
-    if s.numbers[FULL]:
-        return _cost_again(s, count) - s.measures[COST]
+    if s.numbers[codes.FULL]:
+        return _cost_again(s, count) - s.measures[codes.COST]
     return difference(s.t)
 
 
@@ -387,7 +351,7 @@ def _cost_again(s: Search, changed: int) -> float:
     width = s.m.width
     clear(s.m, s.again)
     begin(s.again)
-    for member in range(s.numbers[COUNT]):
+    for member in range(s.numbers[codes.COUNT]):
         plans, row = s.plans, member
         for at in range(changed):
             if s.room.chosen[at] == member:
@@ -415,7 +379,7 @@ def undo_neighbour(s: Search, count: int) -> None:
 def accept_neighbour(s: Search, count: int, change: float) -> None:
     width = s.m.width
     settle(s.t)
-    s.registers[PLAN_HASH] ^= hash_change(s, count)
+    s.registers[codes.PLAN_HASH] ^= hash_change(s, count)
     for at in range(count):
         member = s.room.chosen[at]
         s.plans.count[member] = s.new.count[at]
@@ -424,11 +388,11 @@ def accept_neighbour(s: Search, count: int, change: float) -> None:
             s.plans.sets[target], s.plans.sides[target] = s.new.sets[source], s.new.sides[source]
             s.plans.signatures[target] = s.new.signatures[source]
             s.plans.nodes[target] = s.new.nodes[source]
-    s.registers[ACCEPTED] += 1
-    s.measures[COST] += change
-    if s.measures[COST] < s.measures[BEST] * (1.0 - 1e-12):
-        s.measures[BEST] = s.measures[COST]
-        s.registers[IMPROVED_AT] = s.registers[STEPS]
+    s.registers[codes.ACCEPTED] += 1
+    s.measures[codes.COST] += change
+    if s.measures[codes.COST] < s.measures[codes.BEST] * (1.0 - 1e-12):
+        s.measures[codes.BEST] = s.measures[codes.COST]
+        s.registers[codes.IMPROVED_AT] = s.registers[codes.STEPS]
         copy_plans(s, s.plans, s.best)
 
 
@@ -443,7 +407,7 @@ def hash_change(s: Search, count: int) -> int:
 
 @njit(error_model="numpy")
 def next_neighbour(s: Search) -> int:
-    return draw_neighbour(s.m, s.g, s.numbers[TREES], s.t, s.plans, s.new, s.room, s.c, s.registers)
+    return draw_neighbour(s.m, s.g, s.numbers[codes.TREES], s.t, s.plans, s.new, s.room, s.c, s.registers)
 
 
 @njit(error_model="numpy")
@@ -452,32 +416,32 @@ def _probe(s: Search, steps: int) -> None:
     for _ in range(steps):
         count = next_neighbour(s)
         change = apply_neighbour(s, count)
-        s.measures[LARGEST] = max(s.measures[LARGEST], abs(change))
+        s.measures[codes.LARGEST] = max(s.measures[codes.LARGEST], abs(change))
         undo_neighbour(s, count)
-        s.registers[STEPS] += 1
+        s.registers[codes.STEPS] += 1
 
 
 @njit(error_model="numpy")
 def _anneal(s: Search, steps: int) -> None:
     """Simulated annealing: a dearer neighbour is taken with probability exp(-difference / threshold)."""
-    cooling = s.numbers[COOLING]
+    cooling = s.numbers[codes.COOLING]
     for _ in range(steps):
         count = next_neighbour(s)
         change = apply_neighbour(s, count)
-        s.registers[STEPS] += 1
-        if change <= 0.0 or change < -s.measures[THRESHOLD] * math.log(draw_share(s.registers)):
+        s.registers[codes.STEPS] += 1
+        if change <= 0.0 or change < -s.measures[codes.THRESHOLD] * math.log(draw_share(s.registers)):
             accept_neighbour(s, count, change)
         else:
             undo_neighbour(s, count)
-        s.registers[COUNTED] += 1
-        if s.registers[COUNTED] >= cooling:
-            s.registers[COUNTED] = 0
-            s.measures[THRESHOLD] *= s.measures[FACTOR]
+        s.registers[codes.COUNTED] += 1
+        if s.registers[codes.COUNTED] >= cooling:
+            s.registers[codes.COUNTED] = 0
+            s.measures[codes.THRESHOLD] *= s.measures[codes.FACTOR]
 
 
 @njit(error_model="numpy")
 def _is_tabu(s: Search, plan: int) -> bool:
-    at = s.heads[plan & (s.numbers[TABU_CHAINS] - 1)]
+    at = s.heads[plan & (s.numbers[codes.TABU_CHAINS] - 1)]
     while at >= 0 and s.hashes[at] != plan:
         at = s.following[at]
     return at >= 0
@@ -486,9 +450,9 @@ def _is_tabu(s: Search, plan: int) -> bool:
 @njit(error_model="numpy")
 def _remember(s: Search, plan: int) -> None:
     """Put a plan on the tabu list in place of the oldest one, if it is full."""
-    at = s.registers[TABU_NEXT]
-    if s.registers[TABU_COUNT] == s.numbers[TABU_LENGTH]:
-        chain = s.hashes[at] & (s.numbers[TABU_CHAINS] - 1)
+    at = s.registers[codes.TABU_NEXT]
+    if s.registers[codes.TABU_COUNT] == s.numbers[codes.TABU_LENGTH]:
+        chain = s.hashes[at] & (s.numbers[codes.TABU_CHAINS] - 1)
         if s.heads[chain] == at:
             s.heads[chain] = s.following[at]
         else:
@@ -497,44 +461,44 @@ def _remember(s: Search, plan: int) -> None:
                 earlier = s.following[earlier]
             s.following[earlier] = s.following[at]
     else:
-        s.registers[TABU_COUNT] += 1
-    chain = plan & (s.numbers[TABU_CHAINS] - 1)
+        s.registers[codes.TABU_COUNT] += 1
+    chain = plan & (s.numbers[codes.TABU_CHAINS] - 1)
     s.hashes[at], s.following[at], s.heads[chain] = plan, s.heads[chain], at
-    s.registers[TABU_NEXT] = (at + 1) % s.numbers[TABU_LENGTH]
+    s.registers[codes.TABU_NEXT] = (at + 1) % s.numbers[codes.TABU_LENGTH]
 
 
 @njit(error_model="numpy")
 def _tabu(s: Search, steps: int) -> None:
     """Tabu search: of some neighbours that were not visited yet the cheapest is the next plan, dearer or not."""
-    if s.registers[TABU_COUNT] == 0:
-        _remember(s, s.registers[PLAN_HASH])
+    if s.registers[codes.TABU_COUNT] == 0:
+        _remember(s, s.registers[codes.PLAN_HASH])
     done = 0
     while done < steps:
         least, chosen = math.inf, 0
-        for _ in range(s.numbers[NEIGHBOURS]):
-            state = s.registers[RANDOM]
+        for _ in range(s.numbers[codes.NEIGHBOURS]):
+            state = s.registers[codes.RANDOM]
             count = next_neighbour(s)
             change = apply_neighbour(s, count)
-            if change < least and not _is_tabu(s, s.registers[PLAN_HASH] ^ hash_change(s, count)):
+            if change < least and not _is_tabu(s, s.registers[codes.PLAN_HASH] ^ hash_change(s, count)):
                 least, chosen = change, state
             undo_neighbour(s, count)
             done += 1
-            s.registers[STEPS] += 1
+            s.registers[codes.STEPS] += 1
         if least < math.inf:
-            state = s.registers[RANDOM]
-            s.registers[RANDOM] = chosen  # the same neighbour once more
+            state = s.registers[codes.RANDOM]
+            s.registers[codes.RANDOM] = chosen  # the same neighbour once more
             count = next_neighbour(s)
             accept_neighbour(s, count, apply_neighbour(s, count))
-            s.registers[RANDOM] = state
-            _remember(s, s.registers[PLAN_HASH])
+            s.registers[codes.RANDOM] = state
+            _remember(s, s.registers[codes.PLAN_HASH])
 
 
 def search(words_at: Any) -> int:
     """Do the task that `numbers` names, by the addresses that `local_search.LocalSearch` writes."""
-    words = carray(words_at, ADDRESSES)
+    words = carray(words_at, codes.ADDRESSES)
     n = int64_at(words[0])
-    count, width, windows = n[COUNT], n[WIDTH], n[WINDOWS]
-    capacity, chains, together = n[CAPACITY], n[CHAINS], n[TOGETHER]
+    count, width, windows = n[codes.COUNT], n[codes.WIDTH], n[codes.WINDOWS]
+    capacity, chains, together = n[codes.CAPACITY], n[codes.CHAINS], n[codes.TOGETHER]
     m = Members(
         width,
         windows,
@@ -555,7 +519,7 @@ def search(words_at: Any) -> int:
     )
     g = Groups(
         together,
-        n[GROUPS],
+        n[codes.GROUPS],
         float64_at(words[19]),
         int64_at(words[20]),
         int64_at(words[21]),
@@ -581,23 +545,23 @@ def search(words_at: Any) -> int:
             items,
             further(items, width),
             float64_at(words[32]),
-            further(items, width + n[ROOM]),
+            further(items, width + n[codes.ROOM]),
         ),
         Canon(canon, further(canon, width), further(canon, 2 * width)),
         tabu,
-        further(tabu, n[TABU_CHAINS]),
-        further(tabu, n[TABU_CHAINS] + n[TABU_LENGTH]),
+        further(tabu, n[codes.TABU_CHAINS]),
+        further(tabu, n[codes.TABU_CHAINS] + n[codes.TABU_LENGTH]),
     )
-    if n[TASK] == START:
+    if n[codes.TASK] == codes.START:
         start_table(s)
-        s.measures[BEST] = s.measures[COST]
+        s.measures[codes.BEST] = s.measures[codes.COST]
         copy_plans(s, s.plans, s.best)
     else:
-        s.measures[COST] = cost_of_all(s.t)  # sums of differences drift
-        if n[TASK] == PROBE:
-            _probe(s, n[AMOUNT])
-        elif n[TASK] == ANNEAL:
-            _anneal(s, n[AMOUNT])
+        s.measures[codes.COST] = cost_of_all(s.t)  # sums of differences drift
+        if n[codes.TASK] == codes.PROBE:
+            _probe(s, n[codes.AMOUNT])
+        elif n[codes.TASK] == codes.ANNEAL:
+            _anneal(s, n[codes.AMOUNT])
         else:
-            _tabu(s, n[AMOUNT])
+            _tabu(s, n[codes.AMOUNT])
     return 0

@@ -328,7 +328,7 @@ class SharedPlan:
         self.add(known, order_or_tree)
 
     def without_order_tests(self) -> SharedPlan:
-        """The same orders and trees, in which all is made in order; this plan itself where it has no other ones."""
+        """The plan without tests of order: all is made in order. A plan that has none is returned as it is."""
         if not any(map(has_order_tests, self.plans.values())):
             return self
         plain = (without_order_tests(one) if isinstance(one, Join) else one for one in self.plans.values())

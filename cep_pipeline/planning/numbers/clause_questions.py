@@ -8,7 +8,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, partial
 from itertools import combinations
 from struct import Struct
 from typing import Any, TypeVar
@@ -181,11 +181,10 @@ class ClauseQuestions:
             self._asks = [one if (found := measured(one)) is None else found.condition for one in self._asks]
         ln_instances = ln_events
         if self._kleene:
+            events_of = partial(planned_events_in_window, self._pattern, snapshot)
             ln_instances = [
-                ln_lists(variable, max(self._events(variable.name, snapshot), SMALLEST))
-                if variable.kleene
-                else ln_events[place]
-                for place, variable in enumerate(self._clause.positive)
+                ln_lists(one, max(events_of(self.rate(one.name, snapshot)), SMALLEST)) if one.kleene else known
+                for one, known in zip(self._clause.positive, ln_events, strict=True)
             ]
         agreements: tuple[Agreement, ...] = ()
         agreeing: list[float] = []
@@ -212,10 +211,6 @@ class ClauseQuestions:
         except PlanError as error:
             return error
         raise AssertionError(f"{key} is known")
-
-    def _events(self, name: str, snapshot: StatisticsSnapshot) -> float:
-        """Expected events of a leaf in one window."""
-        return planned_events_in_window(self._pattern, snapshot, self.rate(name, snapshot))
 
     def _joints(self, snapshot: StatisticsSnapshot) -> tuple[JointCondition, ...]:
         terms = self._terms.by(snapshot)
@@ -513,7 +508,7 @@ class ClauseRow:
         self._struct = Struct("")
 
     def take(self, snapshot: StatisticsSnapshot) -> bool:
-        """Take the numbers of a snapshot; whether they have other places than before. KeyError: it lacks a leaf."""
+        """Load the numbers of a snapshot. True if their places have changed; KeyError if it does not know a leaf."""
         keys, numbers = snapshot.planned
         moved = keys != self._keys
         if moved:

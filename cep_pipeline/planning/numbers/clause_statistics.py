@@ -18,6 +18,19 @@ import numpy as np
 Derived = TypeVar("Derived")
 
 
+class DerivedFacts:
+    """A cache of facts that follow from the fields of an object."""
+
+    _derived: dict[Hashable, Any]
+
+    def derived(self, key: Hashable, make: Callable[[], Derived]) -> Derived:
+        """The value of `make`, which is called once for each key."""
+        if key not in self._derived:
+            self._derived[key] = make()
+        found: Derived = self._derived[key]
+        return found
+
+
 @dataclass(frozen=True, slots=True)
 class PlanCondition:
     """A condition between variables.
@@ -102,7 +115,7 @@ class ClauseNumbers:
 
 
 @dataclass(frozen=True, eq=False)
-class ClauseShape:
+class ClauseShape(DerivedFacts):
     """The structure of a clause: everything that stays the same when its numbers change.
 
     Attributes
@@ -124,16 +137,9 @@ class ClauseShape:
     agreements: int
     _derived: dict[Hashable, Any] = field(default_factory=dict, init=False, repr=False)
 
-    def derived(self, key: Hashable, make: Callable[[], Derived]) -> Derived:
-        """The value of `make`, which is called once for each key: a cache of facts that follow from the structure."""
-        if key not in self._derived:
-            self._derived[key] = make()
-        found: Derived = self._derived[key]
-        return found
-
 
 @dataclass(frozen=True)
-class ClauseStatistics:
+class ClauseStatistics(DerivedFacts):
     """Numbers of one clause with n positive variables.
 
     Attributes
@@ -187,13 +193,6 @@ class ClauseStatistics:
         if any(positions[-1] >= size for positions, _ in self.factors):
             raise ValueError(f"a condition mentions a position beyond {size - 1}")
 
-    def derived(self, key: Hashable, make: Callable[[], Derived]) -> Derived:
-        """The value of `make`, which is called once for each key: a cache of facts that follow from these numbers."""
-        if key not in self._derived:
-            self._derived[key] = make()
-        found: Derived = self._derived[key]
-        return found
-
     @property
     def size(self) -> int:
         """Number of variables."""
@@ -201,7 +200,7 @@ class ClauseStatistics:
 
     @cached_property
     def numbers(self) -> ClauseNumbers:
-        """The same numbers in one row."""
+        """All numbers of the clause in one row."""
         agreeing = (one for agreement in self.agreements for row in agreement.ln_selectivities for one in row)
         shares = (condition.ln_selectivity for condition in self.conditions)
         flat = (*self.ln_instances, *(self.ln_events or self.ln_instances), *agreeing, *shares)

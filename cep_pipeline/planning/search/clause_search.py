@@ -117,7 +117,7 @@ class ClauseSearch:
         self._holds: ClauseSearchResult | None = None
 
     def take(self, numbers: Known) -> int:
-        """Take these numbers, if they are not those that were taken last; where the words are.
+        """Load numbers unless they are loaded already. Returns the address of the kernel's argument words.
 
         Raises
         ------

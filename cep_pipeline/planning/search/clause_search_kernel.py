@@ -15,96 +15,48 @@ import numpy as np
 from numba import carray, njit
 
 from cep_pipeline.compiled.pointers import float64_at, int64_at
-from cep_pipeline.planning.search.clause_search_codes import (
-    BLOCK,
-    CHOSEN,
-    COMPARED,
-    COST,
-    DP_LEFT_DEEP,
-    FOUND_AT,
-    GATHERS,
-    JOINS,
-    LN_BEST,
-    LN_NODES,
-    LN_SIDES,
-    LN_WAYS,
-    LOGS_AT,
-    MEASURE,
-    MOST,
-    NODES,
-    ORDER,
-    PLACES_AT,
-    PLAN,
-    PLAN_AT,
-    PLANNER,
-    PRIORS_AT,
-    REJECTED,
-    ROW,
-    ROW_AT,
-    ROWS,
-    SEARCH_WORDS,
-    SMALLEST,
-    STEP,
-    SUMS_AT,
-    TABLE,
-    TREE,
-    WHERE,
-    WINDOW_AT,
-    WINS_TIES,
-    ZSTREAM,
-    ZSTREAM_ORDERED,
-)
-from cep_pipeline.planning.search.set_sums_codes import (
-    ASKED,
-    ASKED_COLUMNS,
-    FACTOR_VALUES,
-    FACTORS,
-    GRAIN,
-    KLEENE,
-    NODE,
-    NUMBERS,
-    PAIR,
-    SETS,
-    SUMS,
-    TERMS,
-    VARIABLES,
-)
+from cep_pipeline.planning.search import clause_search_codes as codes
+from cep_pipeline.planning.search import set_sums_codes as sum_codes
 from cep_pipeline.planning.search.set_sums_kernel import add_up, ln_add, ln_tests
 
-CLOSE = 100 * GRAIN
+CLOSE = 100 * sum_codes.GRAIN
 LN_2 = math.log(2)
 
 
 @njit(error_model="numpy")
 def cell(logarithm: float) -> float:
     """The cell of a logarithm, as `orderings.grains`."""
-    return np.rint(logarithm / GRAIN)
+    return np.rint(logarithm / sum_codes.GRAIN)
 
 
 @njit(error_model="numpy")
 def gather(words: Any) -> None:
     """Write the numbers of the clause from the row of a snapshot, as `ClauseQuestions.flat` has them."""
-    sums_at = int64_at(words[SUMS_AT])
-    row, priors, places = float64_at(words[ROW_AT]), float64_at(words[PRIORS_AT]), int64_at(words[PLACES_AT])
-    window_us = float64_at(words[WINDOW_AT])[0]
-    numbers, shares = float64_at(sums_at[NUMBERS]), float64_at(sums_at[FACTOR_VALUES])
-    size = sums_at[VARIABLES]
+    sums_at = int64_at(words[codes.SUMS_AT])
+    row, priors, places = (
+        float64_at(words[codes.ROW_AT]),
+        float64_at(words[codes.PRIORS_AT]),
+        int64_at(words[codes.PLACES_AT]),
+    )
+    window_us = float64_at(words[codes.WINDOW_AT])[0]
+    numbers, shares = float64_at(sums_at[sum_codes.NUMBERS]), float64_at(sums_at[sum_codes.FACTOR_VALUES])
+    size = sums_at[sum_codes.VARIABLES]
     for variable in range(size):
-        events = max(row[places[variable]] * window_us / 1e6, SMALLEST)
+        events = max(row[places[variable]] * window_us / 1e6, codes.SMALLEST)
         ln_events = math.log(events)
         numbers[variable], numbers[size + variable] = ln_events, ln_events
-        if sums_at[KLEENE] >> variable & 1:  # lists
+        if sums_at[sum_codes.KLEENE] >> variable & 1:  # lists
             exponent = events * LN_2
             numbers[variable] = exponent + math.log(-math.expm1(-exponent))
-    for factor in range(sums_at[FACTORS]):
+    for factor in range(sums_at[sum_codes.FACTORS]):
         place = places[size + factor]
-        shares[factor] = math.log(max(row[place] if place >= 0 else priors[size + factor], SMALLEST))
+        shares[factor] = math.log(max(row[place] if place >= 0 else priors[size + factor], codes.SMALLEST))
 
 
 @njit(error_model="numpy")
 def ln_own(sums_at: Any, left: int, right: int) -> float:
     """ln of the tests of a join, as `LogTables.ln_own` of a model that charges nodes and tests only."""
-    if int64_at(sums_at[ASKED])[sums_at[TERMS] * ASKED_COLUMNS + PAIR] < 0:
+    if int64_at(sums_at[sum_codes.ASKED])[sums_at[sum_codes.TERMS] * sum_codes.ASKED_COLUMNS + sum_codes.PAIR] < 0:
         return -np.inf
     return ln_tests(sums_at, left | right, left, right)
 
@@ -112,8 +64,10 @@ def ln_own(sums_at: Any, left: int, right: int) -> float:
 @njit(error_model="numpy")
 def ln_node(sums_at: Any, members: int) -> float:
     """ln of the node of a set."""
-    rows, sums = int64_at(sums_at[ASKED]), float64_at(sums_at[SUMS])
-    return sums[rows[sums_at[TERMS] * ASKED_COLUMNS + NODE] * sums_at[SETS] + members]
+    rows, sums = int64_at(sums_at[sum_codes.ASKED]), float64_at(sums_at[sum_codes.SUMS])
+    return sums[
+        rows[sums_at[sum_codes.TERMS] * sum_codes.ASKED_COLUMNS + sum_codes.NODE] * sums_at[sum_codes.SETS] + members
+    ]
 
 
 @njit(error_model="numpy")
@@ -125,33 +79,33 @@ def ln_joined(sums_at: Any, left: int, right: int) -> float:
 @njit(error_model="numpy")
 def compare(found: Any, measure: int, block: int, where: int, chosen: int, rejected: int, wins_ties: int) -> int:
     """Note a comparison; its place."""
-    place = found[COMPARED]
-    row = ROWS + place * ROW
-    found[row + MEASURE], found[row + BLOCK], found[row + WHERE] = measure, block, where
-    found[row + CHOSEN], found[row + REJECTED], found[row + WINS_TIES] = chosen, rejected, wins_ties
-    found[COMPARED] = place + 1
+    place = found[codes.COMPARED]
+    row = codes.ROWS + place * codes.ROW
+    found[row + codes.MEASURE], found[row + codes.BLOCK], found[row + codes.WHERE] = measure, block, where
+    found[row + codes.CHOSEN], found[row + codes.REJECTED], found[row + codes.WINS_TIES] = chosen, rejected, wins_ties
+    found[codes.COMPARED] = place + 1
     return place
 
 
 @njit(error_model="numpy")
 def greedy(sums_at: Any, found: Any, logs: Any) -> None:
     """Search by `greedy.greedy_order`."""
-    size = sums_at[VARIABLES]
+    size = sums_at[sum_codes.VARIABLES]
     bound = 0
     for step in range(size):
         chosen, least = -1, np.inf
         for position in range(size):
             if not bound >> position & 1:
                 ln_step = ln_joined(sums_at, bound, 1 << position)
-                logs[LN_WAYS + position] = ln_step
+                logs[codes.LN_WAYS + position] = ln_step
                 if cell(ln_step) < least:
                     chosen, least = position, cell(ln_step)
         for rejected in range(size):
             if rejected != chosen and not bound >> rejected & 1:
-                place = compare(found, STEP, step, bound, chosen, rejected, int(chosen < rejected))
-                logs[LN_SIDES + 2 * place] = logs[LN_WAYS + chosen]
-                logs[LN_SIDES + 2 * place + 1] = logs[LN_WAYS + rejected]
-        found[ORDER + step] = chosen
+                place = compare(found, codes.STEP, step, bound, chosen, rejected, int(chosen < rejected))
+                logs[codes.LN_SIDES + 2 * place] = logs[codes.LN_WAYS + chosen]
+                logs[codes.LN_SIDES + 2 * place + 1] = logs[codes.LN_WAYS + rejected]
+        found[codes.ORDER + step] = chosen
         bound |= 1 << chosen
 
 
@@ -163,49 +117,49 @@ def compare_ways(
 
     Ways with the larger number win ties. True if it gives up.
     """
-    own = logs[LN_WAYS + chosen]
-    begin = found[COMPARED]
+    own = logs[codes.LN_WAYS + chosen]
+    begin = found[codes.COMPARED]
     for way in range(stop - 1, first - 1, -1):
         if way == chosen or not members >> way & 1:
             continue
-        ln_way = logs[LN_WAYS + way]
+        ln_way = logs[codes.LN_WAYS + way]
         if abs(own - ln_way) < CLOSE:
             return 1
         place = compare(found, measure, block, where, chosen, way, int(chosen > way))
-        logs[LN_SIDES + 2 * place] = own
-        while place > begin and ln_way < logs[LN_SIDES + 2 * place - 1]:  # ascending; of equal ones as they come
-            for column in range(ROW):
-                row = ROWS + place * ROW + column
-                found[row], found[row - ROW] = found[row - ROW], found[row]
-            logs[LN_SIDES + 2 * place + 1] = logs[LN_SIDES + 2 * place - 1]
+        logs[codes.LN_SIDES + 2 * place] = own
+        while place > begin and ln_way < logs[codes.LN_SIDES + 2 * place - 1]:  # ascending; of equal ones as they come
+            for column in range(codes.ROW):
+                row = codes.ROWS + place * codes.ROW + column
+                found[row], found[row - codes.ROW] = found[row - codes.ROW], found[row]
+            logs[codes.LN_SIDES + 2 * place + 1] = logs[codes.LN_SIDES + 2 * place - 1]
             place -= 1
-        logs[LN_SIDES + 2 * place + 1] = ln_way
+        logs[codes.LN_SIDES + 2 * place + 1] = ln_way
     return 0
 
 
 @njit(error_model="numpy")
 def orders(sums_at: Any, found: Any, logs: Any) -> int:
     """Search by the dynamic program of `dp_left_deep`, in logarithms; true if it gives up."""
-    size = sums_at[VARIABLES]
+    size = sums_at[sum_codes.VARIABLES]
     for members in range(1, 1 << size):
         if members & (members - 1) == 0:
-            logs[LN_BEST + members] = ln_node(sums_at, members)
+            logs[codes.LN_BEST + members] = ln_node(sums_at, members)
             last = 0
             while members >> (last + 1):
                 last += 1
-            found[TABLE + members] = last
+            found[codes.TABLE + members] = last
             continue
         least = ln_last(sums_at, found, logs, members)
-        logs[LN_BEST + members] = ln_add(ln_node(sums_at, members), least)
+        logs[codes.LN_BEST + members] = ln_add(ln_node(sums_at, members), least)
     members = (1 << size) - 1
     for step in range(size - 1, -1, -1):
-        found[ORDER + step] = found[TABLE + members]
-        members ^= 1 << found[TABLE + members]
-    members = 1 << found[ORDER]
+        found[codes.ORDER + step] = found[codes.TABLE + members]
+        members ^= 1 << found[codes.TABLE + members]
+    members = 1 << found[codes.ORDER]
     for step in range(1, size):
-        members |= 1 << found[ORDER + step]
+        members |= 1 << found[codes.ORDER + step]
         ln_last(sums_at, found, logs, members)
-        if compare_ways(found, logs, COST, step, members, found[ORDER + step], 0, size, members):
+        if compare_ways(found, logs, codes.COST, step, members, found[codes.ORDER + step], 0, size, members):
             return 1
     return 0
 
@@ -214,16 +168,16 @@ def orders(sums_at: Any, found: Any, logs: Any) -> int:
 def ln_last(sums_at: Any, found: Any, logs: Any, members: int) -> float:
     """Write the ways to build a set, by the variable that is bound last, and the best one; ln of the least."""
     least, least_cell, last = np.inf, np.inf, -1
-    for position in range(sums_at[VARIABLES]):
+    for position in range(sums_at[sum_codes.VARIABLES]):
         bit = 1 << position
         if members & bit:
             rest = members ^ bit
-            below = ln_add(logs[LN_BEST + rest], ln_own(sums_at, rest, bit))
-            logs[LN_WAYS + position] = below
+            below = ln_add(logs[codes.LN_BEST + rest], ln_own(sums_at, rest, bit))
+            logs[codes.LN_WAYS + position] = below
             least = min(least, below)
             if cell(below) <= least_cell:
                 least_cell, last = cell(below), position
-    found[TABLE + members] = last
+    found[codes.TABLE + members] = last
     return least
 
 
@@ -232,7 +186,7 @@ def leaves_of(found: Any, first: int, last: int) -> int:
     """The set of a range of leaves."""
     members = 0
     for place in range(first, last + 1):
-        members |= 1 << found[ORDER + place]
+        members |= 1 << found[codes.ORDER + place]
     return members
 
 
@@ -241,35 +195,39 @@ def ln_split(sums_at: Any, found: Any, logs: Any, first: int, last: int) -> floa
     """Write the ways to split a range, by the last leaf of the left side, and the best one; ln of the least."""
     least, least_cell, chosen = np.inf, np.inf, -1
     for middle in range(last - 1, first - 1, -1):
-        sides = ln_add(logs[LN_BEST + first * MOST + middle], logs[LN_BEST + (middle + 1) * MOST + last])
+        sides = ln_add(
+            logs[codes.LN_BEST + first * codes.MOST + middle], logs[codes.LN_BEST + (middle + 1) * codes.MOST + last]
+        )
         left, right = leaves_of(found, first, middle), leaves_of(found, middle + 1, last)
         below = ln_add(sides, ln_own(sums_at, left, right))
-        logs[LN_WAYS + middle] = below
+        logs[codes.LN_WAYS + middle] = below
         least = min(least, below)
         if cell(below) < least_cell:
             least_cell, chosen = cell(below), middle
-    found[TABLE + first * MOST + last] = chosen
+    found[codes.TABLE + first * codes.MOST + last] = chosen
     return least
 
 
 @njit(error_model="numpy")
 def ranges(sums_at: Any, found: Any, logs: Any) -> int:
     """Search by the dynamic program of `zstream`, in logarithms; true if it gives up."""
-    size = sums_at[VARIABLES]
+    size = sums_at[sum_codes.VARIABLES]
     for place in range(size):
-        logs[LN_BEST + place * MOST + place] = -np.inf
+        logs[codes.LN_BEST + place * codes.MOST + place] = -np.inf
     for length in range(2, size + 1):
         for first in range(size - length + 1):
             last = first + length - 1
             least = ln_split(sums_at, found, logs, first, last)
-            logs[LN_BEST + first * MOST + last] = ln_add(ln_node(sums_at, leaves_of(found, first, last)), least)
+            logs[codes.LN_BEST + first * codes.MOST + last] = ln_add(
+                ln_node(sums_at, leaves_of(found, first, last)), least
+            )
     note_joins(found, size)
     for block in range(size - 1):
-        one = found[JOINS + block]
-        first, last = one // MOST, one % MOST
+        one = found[codes.JOINS + block]
+        first, last = one // codes.MOST, one % codes.MOST
         if last - first > 1:
             ln_split(sums_at, found, logs, first, last)
-            if compare_ways(found, logs, TREE, block, one, found[TABLE + one], first, last, -1):
+            if compare_ways(found, logs, codes.TREE, block, one, found[codes.TABLE + one], first, last, -1):
                 return 1
     return 0
 
@@ -277,7 +235,7 @@ def ranges(sums_at: Any, found: Any, logs: Any) -> int:
 @njit(error_model="numpy")
 def note_joins(found: Any, size: int) -> None:
     """Write the ranges of the tree's joins, as `orderings.joins_of` has them: from the leaves up."""
-    top = JOINS + 2 * MOST  # below it those that wait
+    top = codes.JOINS + 2 * codes.MOST  # below it those that wait
     place, waiting = size - 2, 0
     if size > 1:
         found[top - 1] = size - 1
@@ -285,54 +243,58 @@ def note_joins(found: Any, size: int) -> None:
     while waiting:
         one = found[top - waiting]
         waiting -= 1
-        first, middle, last = one // MOST, found[TABLE + one], one % MOST
-        found[JOINS + place] = one
+        first, middle, last = one // codes.MOST, found[codes.TABLE + one], one % codes.MOST
+        found[codes.JOINS + place] = one
         place -= 1
         if middle > first:
             waiting += 1
-            found[top - waiting] = first * MOST + middle
+            found[top - waiting] = first * codes.MOST + middle
         if last > middle + 1:
             waiting += 1
-            found[top - waiting] = (middle + 1) * MOST + last
+            found[top - waiting] = (middle + 1) * codes.MOST + last
 
 
 @njit(error_model="numpy")
 def note_plan(sums_at: Any, found: Any, of_tree: int) -> None:
     """Write the plan by the sets that it joins: an order's steps; a tree's leaves, and its joins from the leaves up."""
-    size = sums_at[VARIABLES]
+    size = sums_at[sum_codes.VARIABLES]
     bound = 0
     for place in range(size):
-        own = 1 << found[ORDER + place]
-        found[PLAN + 2 * place], found[PLAN + 2 * place + 1] = 0 if of_tree else bound, own
+        own = 1 << found[codes.ORDER + place]
+        found[codes.PLAN + 2 * place], found[codes.PLAN + 2 * place + 1] = 0 if of_tree else bound, own
         bound |= own
-    found[NODES] = size
+    found[codes.NODES] = size
     if of_tree:
         for block in range(size - 1):
-            one = found[JOINS + block]
-            first, middle, last = one // MOST, found[TABLE + one], one % MOST
-            at = PLAN + 2 * (size + block)
+            one = found[codes.JOINS + block]
+            first, middle, last = one // codes.MOST, found[codes.TABLE + one], one % codes.MOST
+            at = codes.PLAN + 2 * (size + block)
             found[at], found[at + 1] = leaves_of(found, first, middle), leaves_of(found, middle + 1, last)
-        found[NODES] = 2 * size - 1
+        found[codes.NODES] = 2 * size - 1
 
 
 def search(words_at: Any) -> int:
     """Find the plan of a clause, and what decided it; 1 where it gives up."""
-    words = carray(words_at, SEARCH_WORDS)
-    sums_at, found, logs = int64_at(words[SUMS_AT]), int64_at(words[FOUND_AT]), float64_at(words[LOGS_AT])
-    if words[GATHERS]:
+    words = carray(words_at, codes.SEARCH_WORDS)
+    sums_at, found, logs = (
+        int64_at(words[codes.SUMS_AT]),
+        int64_at(words[codes.FOUND_AT]),
+        float64_at(words[codes.LOGS_AT]),
+    )
+    if words[codes.GATHERS]:
         gather(words)
     add_up(sums_at)
-    planner = words[PLANNER]
-    found[COMPARED] = 0
+    planner = words[codes.PLANNER]
+    found[codes.COMPARED] = 0
     given_up = 0
-    if planner == DP_LEFT_DEEP:
+    if planner == codes.DP_LEFT_DEEP:
         given_up = orders(sums_at, found, logs)
-    elif planner == ZSTREAM:
-        for place in range(sums_at[VARIABLES]):
-            found[ORDER + place] = place
+    elif planner == codes.ZSTREAM:
+        for place in range(sums_at[sum_codes.VARIABLES]):
+            found[codes.ORDER + place] = place
     else:
         greedy(sums_at, found, logs)
-    of_tree = int(planner in (ZSTREAM, ZSTREAM_ORDERED))
+    of_tree = int(planner in (codes.ZSTREAM, codes.ZSTREAM_ORDERED))
     if of_tree:
         given_up = ranges(sums_at, found, logs)
     if not given_up:
@@ -342,8 +304,12 @@ def search(words_at: Any) -> int:
 
 def price(words_at: Any) -> int:
     """Write what each step or node of a plan costs, by the sums that were taken last; their number."""
-    words = carray(words_at, SEARCH_WORDS)
-    sums_at, plan, logs = int64_at(words[SUMS_AT]), int64_at(words[PLAN_AT]), float64_at(words[LOGS_AT])
-    for node in range(plan[NODES]):
-        logs[LN_NODES + node] = ln_joined(sums_at, plan[PLAN + 2 * node], plan[PLAN + 2 * node + 1])
-    return plan[NODES]
+    words = carray(words_at, codes.SEARCH_WORDS)
+    sums_at, plan, logs = (
+        int64_at(words[codes.SUMS_AT]),
+        int64_at(words[codes.PLAN_AT]),
+        float64_at(words[codes.LOGS_AT]),
+    )
+    for node in range(plan[codes.NODES]):
+        logs[codes.LN_NODES + node] = ln_joined(sums_at, plan[codes.PLAN + 2 * node], plan[codes.PLAN + 2 * node + 1])
+    return plan[codes.NODES]

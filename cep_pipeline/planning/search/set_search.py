@@ -114,7 +114,7 @@ class SetTables:
         )
 
     def exchanged(self, one: int, other: int) -> SetTables:
-        """The same with two variables in each other's place."""
+        """The tables with two variables exchanged."""
         if one == other:
             return self
 
